@@ -208,7 +208,7 @@ def _convolution(groups: int, of: Tensors) -> Tensors:
 def _adamw(executor: Backend) -> Case:
     """Return AdamW with weight decay on one tensor: a job's, and torch's fused one."""
     rule = Adam(weight_decay=0.01, decoupled_weight_decay=True)
-    kinds, numbered = tuple(rule.kept()), tuple(rule.numbers())
+    kinds, numbered = tuple(rule.fills()), tuple(rule.numbers())
 
     def function(of: Tensors) -> Tensors:
         now = Now(torch.tensor(0), of["lr"])

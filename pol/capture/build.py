@@ -42,7 +42,7 @@ from pol.capture.optim.optimizers import (
     averages_initial,
     outer_initial,
 )
-from pol.capture.optim.taken import said_of
+from pol.capture.optim.taken import describe_state
 from pol.capture.reports.notes import noting
 from pol.capture.reports.origin import place_of_error
 from pol.capture.reports.reasons import NotInAJob, in_words, listed
@@ -169,7 +169,7 @@ def _build_of(
     _say_rounds(spec, spec.steps_for(rows), rounds, tell)
     functions = JobFunctions(spec, first + rounds.steps, rows, first)
     _say_rates(functions.course, tell)
-    if note_on_states := said_of([group.taken for group in functions.groups]):
+    if note_on_states := describe_state([group.taken for group in functions.groups]):
         tell(note_on_states)
     _say_modes(spec.model, tell)
     state = _initial_state(spec, functions)

@@ -37,7 +37,7 @@ from pol.capture.model.exchange import slots_of
 from pol.capture.model.plain_model import own_tensors
 from pol.capture.optim.gradient_at import GradientAt
 from pol.capture.optim.optimizers import number_name
-from pol.capture.optim.taken import left_of
+from pol.capture.optim.taken import optimizer_state
 from pol.capture.optim.update_rules import OwnRule, UpdateRule
 from pol.ops import philox
 
@@ -264,7 +264,7 @@ class PlainStep:
                 numbers = optimizer.numbers_of(group.rule.index)
                 found |= {number_name(n, index): tensor for n, tensor in numbers.items()}
             else:
-                tensors, kept = left_of(self._spec.model, optimizer, names, group.rule)
+                tensors, kept = optimizer_state(self._spec.model, optimizer, names, group.rule)
                 found |= tensors
                 found |= {number_name(n, index): torch.tensor(v) for n, v in kept.items()}
         return found

@@ -453,7 +453,7 @@ def test_a_disk_that_is_full_ends_it_in_a_sentence(world: World, monkeypatch: py
         raise sqlite3.OperationalError("database or disk is full")
 
     monkeypatch.setattr(made._store, "save", full)
-    with pytest.raises(ProviderError, match=r"nothing can be kept .*disk is full.*start again"):
+    with pytest.raises(ProviderError, match=r"cannot be written .*disk is full.*start again"):
         made.run()
 
 

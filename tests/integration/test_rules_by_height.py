@@ -136,7 +136,7 @@ def test_a_node_without_the_version_stops_and_says_what_to_install(
 ) -> None:
     with running(tmp_path, ONLY_FIRST) as node, caplog.at_level(logging.WARNING):
         handshake(node.connection, GENESIS, (block(1),))
-        assert "this node will stop: rules from height 3" in caplog.text
+        assert "this node will have to stop: rules from height 3" in caplog.text
         node.connection.call("finalize_block", script.finalize(block(2)))
         node.connection.send("commit", script.commit())
         with pytest.raises(AssertionError, match="internal error in commit"):

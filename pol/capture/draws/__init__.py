@@ -1,1 +1,1 @@
-"""Random numbers of a step."""
+"""Random numbers of a step, drawn from the job's seed."""

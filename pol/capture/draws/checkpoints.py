@@ -1,7 +1,8 @@
-"""Activation checkpointing (``torch.utils.checkpoint``): what runs again for its gradients draws the same again.
+"""Activation checkpointing (``torch.utils.checkpoint``): a part that runs again draws the same random numbers.
 
-It runs where the backward pass asks for it, and its nodes are marked, so that they are not merged with those of the
-forward pass: what these made is let go in between. In the body of a repeat they are merged, and nothing is let go.
+A checkpointed part runs again when the backward pass needs it. Its nodes are marked, so that they are not merged with
+those of the forward pass, whose values can be freed in between. In the body of a repeat they are merged, and no values
+are freed.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,14 +24,14 @@ _RUN = getattr(checkpoint, _NAME)
 
 @contextmanager
 def repeatable_checkpoints(draws: SeededDropout) -> Iterator[None]:
-    """Let functions that are checkpointed in here draw from the same sites each time.
+    """Make checkpointed functions within this context draw from the same sites each time they run.
 
-    The reentrant kind, which knows no ``autograd.grad``, becomes the other one.
+    Reentrant checkpoints, which do not support ``autograd.grad``, become non-reentrant ones.
     """
     reruns = count(1)
 
     def run(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        # what it is given here runs again; torch itself calls the function the first time
+        # torch itself calls the function the first time, and this replacement when it runs again.
         again = _again(function, draws, draws.sites.next, reruns)
         return _RUN(again, *arguments, **options)
 
@@ -42,7 +43,7 @@ def repeatable_checkpoints(draws: SeededDropout) -> Iterator[None]:
 
 
 class _NotReentrant:
-    """Stands for torch's ``CheckpointFunction``."""
+    """A non-reentrant replacement for torch's ``CheckpointFunction``."""
 
     @staticmethod
     def apply(function: Callable[..., Any], preserve: bool, *arguments: Any) -> Any:
@@ -53,9 +54,9 @@ def _again(function: Callable[..., Any], draws: SeededDropout, first: int, rerun
     within = Within.now()
 
     def run(*arguments: Any, **options: Any) -> Any:
-        # a turn keeps what its backward pass reads, so there it is one with the forward pass
+        # A turn stacks the values that its backward pass reads, so its nodes are merged with the forward pass.
         marked = nullcontext() if within.is_any else marked_as(next(reruns))
-        # torch computes gradients outside of the modes
+        # torch computes gradients outside of the modes, so they are entered again.
         with CallSites(), draws, within.again(), draws.sites.again_from(first), marked:
             return function(*arguments, **options)
 

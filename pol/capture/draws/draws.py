@@ -1,8 +1,8 @@
-"""Random numbers of a step: torch's own functions, drawn from the job's seed, the batch's number and the place.
+"""Torch's functions that draw random numbers, computed from the job's seed, the batch's number and the site.
 
-All of them are made of uniform numbers of 24 bits, u in [0, 1). Normal numbers are those of Box and Muller,
-sqrt(-2 ln(1 - u)) cos(2 pi v), which end at 5.77; integers are u times their number, rounded down, so that there are at
-most 2^24; a permutation is the order of as many u.
+All of them use uniform numbers u of 24 bits in [0, 1). Normal numbers use the method of Box and Muller,
+sqrt(-2 ln(1 - u)) cos(2 pi v), and are at most 5.77 in size. An integer is u times the number of integers, rounded
+down, so the range has at most 2^24. A permutation is the order of n numbers u.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,13 +15,13 @@ from torch.nn import functional
 
 _MOST_INTEGERS = 2**24
 _ALPHA = -1.7580993408473766
-"""What SELU comes to far below zero."""
+"""Limit of SELU for large negative numbers."""
 
 Draw = Callable[[list[int]], Tensor]
 
 
 class Draws:
-    """Torch's functions that draw; ``uniform`` gives numbers for a shape, from a site of their own each time."""
+    """Replacements for torch's functions that draw; each call of ``uniform`` draws a shape from a new site."""
 
     def __init__(self, uniform: Draw) -> None:
         self._uniform = uniform
@@ -62,7 +62,7 @@ class Draws:
     def _integers(self, low: int, high: int, shape: Sequence[int]) -> Tensor:
         count = high - low
         if not 0 < count <= _MOST_INTEGERS:
-            raise NotImplementedError(f"randint draws from at most {_MOST_INTEGERS:,} integers")
+            raise NotImplementedError(f"randint draws from 1 to {_MOST_INTEGERS:,} integers, not {count:,}")
         return low + (self._uniform(list(shape)) * count).long().clamp(max=count - 1)
 
     # --- functions of torch ---
@@ -80,16 +80,16 @@ class Draws:
         return self._normal(x.shape).to(dtype or x.dtype)
 
     def _randint(self, *arguments: Any, dtype: torch.dtype | None = None, **options: Any) -> Tensor:
-        given = list(arguments)
-        size = options["size"] if "size" in options else given.pop()
-        high = options["high"] if "high" in options else given.pop()
-        low = options.get("low", given.pop() if given else 0)
+        rest = list(arguments)
+        size = options["size"] if "size" in options else rest.pop()
+        high = options["high"] if "high" in options else rest.pop()
+        low = options.get("low", rest.pop() if rest else 0)
         return self._integers(int(low), int(high), size).to(dtype or torch.int64)
 
     def _randint_like(self, x: Tensor, *bounds: int, dtype: torch.dtype | None = None, **options: Any) -> Tensor:
-        given = list(bounds)
-        high = options["high"] if "high" in options else given.pop()
-        low = options.get("low", given.pop() if given else 0)
+        rest = list(bounds)
+        high = options["high"] if "high" in options else rest.pop()
+        low = options.get("low", rest.pop() if rest else 0)
         return self._integers(int(low), int(high), x.shape).to(dtype or x.dtype)
 
     def _randperm(self, n: int, dtype: torch.dtype | None = None, **_options: Any) -> Tensor:
@@ -105,7 +105,7 @@ class Draws:
         return (self._uniform(list(x.shape)) < (x if p is None else p)).to(x.dtype)
 
     def _multinomial(self, weights: Tensor, num_samples: int, replacement: bool = False, **_options: Any) -> Tensor:
-        """The largest of w / e are drawn as the weights say, where e is exponential."""
+        """Draw indices of the largest w / e, with exponential e, which are distributed as the weights w."""
         if replacement:
             shape = [*weights.shape[:-1], num_samples, weights.shape[-1]]
             return (weights.unsqueeze(-2) / self._exponential(shape)).argmax(-1)
@@ -146,7 +146,7 @@ class Draws:
         self, logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
     ) -> Tensor:
         del eps
-        # half a step away from zero, of which there is no logarithm
+        # Half a step away from zero, which has no logarithm.
         drawn = self._exponential(logits.shape) + 2.0**-25
         soft = ((logits - torch.log(drawn)) / tau).softmax(dim)
         if not hard:
@@ -168,16 +168,16 @@ class Draws:
         return self._alpha(x, p, shape) if training and p else x
 
     def _alpha(self, x: Tensor, p: float, shape: list[int]) -> Tensor:
-        """Replace dropped elements by the lower limit of SELU, and scale all back to mean 0 and variance 1."""
+        """Replace dropped elements with SELU's limit, and scale all to mean 0 and variance 1."""
         if p >= 1:
             return torch.zeros_like(x)
         scale = ((1 - p) * (1 + p * _ALPHA**2)) ** -0.5
-        kept = torch.where(self._uniform(shape) >= p, x, _ALPHA)
-        scaled: Tensor = kept * scale - scale * _ALPHA * p
+        values = torch.where(self._uniform(shape) >= p, x, _ALPHA)
+        scaled: Tensor = values * scale - scale * _ALPHA * p
         return scaled
 
 
 def _shape(size: Sequence[Any], options: dict[str, Any]) -> list[int]:
-    given = options.get("size", size)
-    flat = given[0] if len(given) == 1 and isinstance(given[0], Sequence) else given
+    sizes = options.get("size", size)
+    flat = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], Sequence) else sizes
     return [int(part) for part in flat]

@@ -1,6 +1,6 @@
-"""Random numbers as a pure operation: they come from the job's seed, the batch's number and the place in the model.
+"""Random numbers as a pure operation of the job's seed, the batch's number and the site in the model.
 
-Here is dropout in all its forms; ``draws.py`` has what else draws.
+This module has all forms of dropout; ``draws.py`` has the other functions that draw.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,11 +21,11 @@ from pol.capture.idioms.rewritten import REWRITTEN
 from pol.capture.loops import recurrent, repeats
 
 
-# the tag keeps torch from computing it while it traces
+# The tag prevents torch from computing the operation during a capture.
 @torch.library.custom_op("assay::uniform", mutates_args=(), tags=(torch.Tag.nondeterministic_seeded,))
 def uniform(number: torch.Tensor, shape: list[int], site: int) -> torch.Tensor:
-    """Numbers in [0, 1) of (seed, site, batch number); exists during a capture and is never run."""
-    raise NotImplementedError("a job's random numbers exist in the executor only")
+    """Return numbers in [0, 1) of (seed, site, batch number); it is only captured, and never run by torch."""
+    raise NotImplementedError("only the executor draws the random numbers of a job")
 
 
 @uniform.register_fake
@@ -35,7 +35,7 @@ def _(number: torch.Tensor, shape: Sequence[int], site: int) -> torch.Tensor:
 
 
 EVALUATION = -1
-"""Stands for the number of a batch where there is none: no batch in training has it."""
+"""Batch number outside of training; no batch in training has it."""
 
 _ATTENTION = functional.scaled_dot_product_attention
 _DROPOUTS = (functional.dropout, torch.dropout)
@@ -44,14 +44,15 @@ _FEATURE_DROPOUTS = {
     functional.dropout2d: 2,
     functional.dropout3d: 3,
 }
-"""Those that keep a channel or not, with the number of dimensions of one."""
+"""Dropout functions that drop whole channels, with the number of dimensions of a channel."""
 
 
 class SeededDropout(TorchFunctionMode):
-    """While active, every call of dropout, or of what else draws, becomes ``assay::uniform`` with a site of its own.
+    """A mode in which each call of dropout, or of another function that draws, uses ``assay::uniform`` and a new site.
 
-    Sites count up in the order of the calls, which is the order of the model's forward pass. In a turn of a repeat a
-    site draws from a number of the turn's own: that of the batch times the number of turns, plus the turn's.
+    Sites are numbered in the order of the calls, which is the order of the model's forward pass. In a turn of a repeat,
+    a site draws for a number that belongs to the turn: the batch's number times the count of turns, plus the turn's
+    number.
     """
 
     def __init__(self, number: torch.Tensor, first_site: int = 0) -> None:
@@ -59,19 +60,19 @@ class SeededDropout(TorchFunctionMode):
         self._number = number
         self._outside = repeats.depth()
         self.sites = Sites(self, first_site)
-        """Those that are drawn from."""
+        """Sites from which calls draw."""
         self._active: list[AbstractContextManager[None]] = []
         self._draws = Draws(self._uniform)
 
     def __enter__(self) -> Self:
-        """Begin; it may be begun again meanwhile."""
+        """Enter the mode; it may be entered again while it is active."""
         self._active.append(drawing_from(self.sites))
         self._active[-1].__enter__()
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(self, *error: object) -> None:
-        """End."""
+        """Leave the mode."""
         super().__exit__(*error)  # type: ignore[no-untyped-call]
         self._active.pop().__exit__(None, None, None)
 
@@ -82,12 +83,12 @@ class SeededDropout(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Replace dropout and what draws, and pass everything else on."""
+        """Replace dropout and other functions that draw, and call all others unchanged."""
         options = kwargs or {}
         if function is _ATTENTION:
             return self._attention(*args, **options)
         if function is functional.multi_head_attention_forward:
-            # inside it this mode is off, so the functions that it calls are exchanged
+            # This mode is off inside the function, so the functions that it calls are replaced.
             names: dict[str, Any] = {
                 "scaled_dot_product_attention": self._attention,
                 "dropout": self._dropout,
@@ -105,7 +106,7 @@ class SeededDropout(TorchFunctionMode):
         return other(*args, **options)
 
     def _uniform(self, shape: list[int]) -> torch.Tensor:
-        """Draw from a site of its own."""
+        """Draw from a new site."""
         site = self.sites.take()
         number = repeats.numbered_within(self._number, self._outside)
         drawn: torch.Tensor = torch.zeros(shape) if repeats.is_tried() else uniform(number, shape, site)
@@ -122,9 +123,9 @@ class SeededDropout(TorchFunctionMode):
         scale: float | None = None,
         enable_gqa: bool = False,
     ) -> torch.Tensor:
-        """Torch's own attention; with dropout, the formula of its documentation with ours in it."""
+        """Compute torch's own attention; with dropout, the formula of torch's documentation with seeded dropout."""
         if not dropout_p:
-            # whatever kernel the model asks for
+            # This overrides the kernel that the model chooses.
             with sdpa_kernel(SDPBackend.MATH):
                 return _ATTENTION(query, key, value, attn_mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa)
         if enable_gqa:
@@ -154,18 +155,19 @@ class SeededDropout(TorchFunctionMode):
         bidirectional: bool,
         batch_first: bool,
     ) -> Any:
-        """The layers as repeats, with dropout between them; torch's own outside a capture."""
+        """Compute the layers as repeats during a capture, and by torch otherwise, with dropout between them."""
         ways = 2 if bidirectional else 1
         state = hidden if isinstance(hidden, Sequence) else [hidden]
-        kept = (has_biases, 1, 0.0, training, bidirectional, batch_first)
+        rest = (has_biases, 1, 0.0, training, bidirectional, batch_first)
 
         def of_torch(x: torch.Tensor, begin: Any, some: Sequence[torch.Tensor]) -> Any:
-            return function(x, begin if isinstance(hidden, Sequence) else begin[0], some, *kept)
+            return function(x, begin if isinstance(hidden, Sequence) else begin[0], some, *rest)
 
         own: recurrent.Layer = of_torch
         if get_proxy_mode() is not None:
             own = recurrent.layer(function, bidirectional, batch_first)
-        each, ends = len(weights) // layers, []
+        each = len(weights) // layers
+        ends = []
         for layer in range(layers):
             if layer:
                 x = self._dropout(x, p, training)
@@ -182,12 +184,12 @@ class SeededDropout(TorchFunctionMode):
         inplace: bool = False,
         channel: int = 0,
     ) -> torch.Tensor:
-        """Drop elements, or whole channels of so many dimensions."""
+        """Drop elements, or whole channels if ``channel``, the number of dimensions of one, is not 0."""
         del inplace
         if not training or p == 0:
             return x
         if p >= 1:
             return torch.zeros_like(x)
         drawn = [*x.shape[: x.dim() - channel], *[1] * channel]
-        kept = self._uniform(drawn) >= p
-        return torch.where(kept, x * (1.0 / (1.0 - p)), 0.0)
+        is_kept = self._uniform(drawn) >= p
+        return torch.where(is_kept, x * (1.0 / (1.0 - p)), 0.0)

@@ -148,7 +148,7 @@ def capture_program(
 
     Raises JobError if an operation has no form in primitives; the error names the operation and its call site.
     """
-    program, relied_on = _traced(function, inputs, limits, precisions, own, values)
+    program, relied_on = _captured(function, inputs, limits, precisions, own, values)
     changed = set() if kept else {name for name in relied_on if is_changed(program, name)}
     if not changed:
         return program
@@ -162,7 +162,7 @@ def is_changed(program: Program, name: str) -> bool:
     return program.outputs.get(input_name(name), number) != number
 
 
-def _traced(
+def _captured(
     function: Function,
     inputs: Tensors,
     limits: Limits,

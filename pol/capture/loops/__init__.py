@@ -1,1 +1,1 @@
-"""Loops of a fixed number of turns, as one primitive."""
+"""Capture of loops with a fixed number of turns as one primitive."""

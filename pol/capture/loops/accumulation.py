@@ -1,4 +1,4 @@
-"""A batch that is gone through in parts: one part as the body of a ``repeat``, which adds up losses and gradients.
+"""Gradient accumulation: one part of a batch is the body of a ``repeat``, which sums losses and gradients.
 
 A part is captured like a step, with names for its values, so that each of its products has the bits of its own pass.
 """
@@ -19,7 +19,7 @@ from pol.ops.repeat import CARRY, CONSTANT, SEQUENCE
 
 Tensors = Mapping[str, Tensor]
 Part = Callable[[Tensors], Tensors]
-"""Named values of one part to what is carried on, by the same names; what is missing there is carried on as it is."""
+"""Function from the named values of one part to the carried values, by the same names; a missing one is unchanged."""
 
 
 def accumulated(
@@ -27,30 +27,32 @@ def accumulated(
     carried: Tensors,
     sequences: Tensors,
     constants: Tensors,
-    trace: Callable[[Part, Tensors], Program],
+    capture: Callable[[Part, Tensors], Program],
 ) -> dict[str, Tensor]:
-    """Return what is carried after all parts of ``sequences``, by name; what no part changes is not among it.
+    """Return the carried values after all parts of ``sequences``, by name, without those that no part changes.
 
-    ``trace`` captures a program of one part from example inputs. Outside a capture it is a loop.
+    ``capture`` returns the program of one part for its example inputs. Outside of a capture, the parts run in a loop.
 
-    Raises JobError where a part changes what is no FP32.
+    Raises JobError if a part changes a tensor that is not FP32.
     """
     count = len(next(iter(sequences.values())))
     if get_proxy_mode() is None:
-        found: dict[str, Tensor] = {}
+        ends_so_far: dict[str, Tensor] = {}
         for at in range(count):
             own = {name: values[at] for name, values in sequences.items()}
-            found.update(part({**constants, **carried, **found, **own}))
-        return found
+            ends_so_far.update(part({**constants, **carried, **ends_so_far, **own}))
+        return ends_so_far
     operands = {**carried, **sequences, **constants}
     with apart():
         shown = {**carried, **{name: values[0] for name, values in sequences.items()}, **constants}
-        program = trace(part, dict(zip(shown, stand_ins(shown.values()), strict=True)))
+        program = capture(part, dict(zip(shown, stand_ins(shown.values()), strict=True)))
     changed, sources = _sources(program, operands, carried, sequences)
     for name in changed:
         if carried[name].dtype != torch.float32:
-            reason = "each part of a batch changes this counter, and integers cannot be averaged over slots"
-            raise JobError(f"model.{name.partition('.')[2]}", reason, "make it a float32 buffer")
+            reason = "each part of a batch changes this integer, and integers cannot be averaged over slots"
+            buffer = name.partition(".")[2]
+            remedy = f"use a float32 buffer: self.register_buffer({buffer.rpartition('.')[2]!r}, torch.zeros(()))"
+            raise JobError(f"model.{buffer}", reason, remedy)
     numbers = [(source, number) for source, number, _ in sources]
     body = body_of(program, numbers, [program.outputs[input_name(name)] for name in changed], [])
     ends = repeated(body, [operands[name] for _, _, name in sources], count, is_whole=True)
@@ -60,7 +62,10 @@ def accumulated(
 def _sources(
     program: Program, given: Iterable[str], carried: Tensors, sequences: Tensors
 ) -> tuple[list[str], list[tuple[Source, int, str]]]:
-    """Return what a part changes, and what each input that is needed is: what no part changes is a constant."""
+    """Return the names that a part changes, and the kind of each input that it needs.
+
+    An input that no part changes is a constant.
+    """
     numbers = {spec.name: number for number, spec in enumerate(program.inputs)}
     inputs = {name: numbers[input_name(name)] for name in given}
     outputs = {name: program.outputs.get(input_name(name), inputs[name]) for name in carried}

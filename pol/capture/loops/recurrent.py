@@ -1,7 +1,8 @@
-"""LSTM, GRU and RNN as repeats: a turn is one step in time, and its body is the same however long sequences are.
+"""LSTM, GRU and RNN as repeats: a turn is one step in time, and its body does not depend on the length of sequences.
 
-What needs no state of the step before is one product for all steps: the inputs' part of the gates, and the gradients of
-all weights. The body has the product of state and weights, the gates, and the projection of an LSTM that has one.
+Values that do not depend on the previous state use one product for all steps: the inputs' part of the gates, and the
+gradients of all weights. The body has the product of state and weights, the gates, and the projection of an LSTM, if
+there is one.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,8 +21,8 @@ from pol.capture.loops.repeats import (
     Values,
     Way,
     apart,
+    captured_turn,
     slopes,
-    traced_turn,
     with_gradient,
 )
 from pol.capture.loops.turns import BEGIN, END, GIVEN, SLOPE, Passes, taken_apart
@@ -29,7 +30,9 @@ from pol.capture.rules.repeat_op import repeated
 from pol.ops.repeat import CARRY, CONSTANT, SEQUENCE, STACKED
 
 Cell = Callable[[Tensor, Tensor, Values], list[Tensor]]
-"""The parts of gates by inputs and by state, and what is carried, to what is carried on; the state comes first."""
+"""Function from the inputs' part of the gates, the state's part, and the carried values to the next carried values.
+
+The state is the first carried value."""
 
 
 def _lstm(by_input: Tensor, by_state: Tensor, carried: Values) -> list[Tensor]:
@@ -55,7 +58,7 @@ def _relu(by_input: Tensor, by_state: Tensor, carried: Values) -> list[Tensor]:
 
 
 Layer = Callable[[Tensor, Values, Values], tuple[Tensor, ...]]
-"""Inputs, what each way begins with, and weights, to states of all steps and what is carried at the end."""
+"""Function from inputs, initial values of each direction and weights to all states and the last carried values."""
 
 CELLS: Mapping[Any, Cell] = {
     torch.lstm: _lstm,
@@ -63,12 +66,12 @@ CELLS: Mapping[Any, Cell] = {
     torch.rnn_tanh: _tanh,
     torch.rnn_relu: _relu,
 }
-"""Function of torch to its cell."""
+"""Cell of each recurrent function of torch."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """The shapes of a turn: those of the carried values and of the weights, the last of which may be a projection."""
+    """Form of a turn: its cell, and the shapes of carried values and weights; the last weight may be a projection."""
 
     cell: Cell
     carried: tuple[torch.Size, ...]
@@ -76,7 +79,7 @@ class _Form:
     is_projected: bool
 
     def turn(self, carried: Values, parts: Values, weights: Values) -> tuple[Values, Values]:
-        """Compute one step; states are stacked, and those before a projection."""
+        """Compute one step; the states are stacked, and with a projection also the states before it."""
         own = weights[:-1] if self.is_projected else weights
         ends = self.cell(parts[0], functional.linear(carried[0], *own), carried)
         if not self.is_projected:
@@ -85,30 +88,33 @@ class _Form:
         return [state, *ends[1:]], [state, ends[0]]
 
     def zeros(self) -> tuple[list[Tensor], Tensor, list[Tensor]]:
-        """Return stand-ins for what is carried, for the inputs' part of the gates, and for the weights."""
+        """Return zeros for the carried values, the inputs' part of the gates, and the weights."""
         carried, weights = ([torch.zeros(shape) for shape in shapes] for shapes in (self.carried, self.weights))
         return carried, torch.zeros(self.carried[0][0], self.weights[0][0]), weights
 
 
 @lru_cache(64)
 def _passes(form: _Form) -> Passes:
-    """Return both passes; gradients by the gates' parts are stacked, and weights have none of their own."""
+    """Return both passes; they stack the gradients by the parts of the gates, and have none by the weights."""
     carried, by_input, own = form.zeros()
 
     def function(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         weights = [value for name, value in values.items() if name.startswith(CONSTANT)]
-        begun = [values[f"{CARRY}.{at}"].detach().requires_grad_() for at in range(len(carried))]
+        initial = [values[f"{CARRY}.{at}"].detach().requires_grad_() for at in range(len(carried))]
         by_input = values[f"{SEQUENCE}.0"].detach().requires_grad_()
         gates = weights[:-1] if form.is_projected else weights
-        by_state = functional.linear(begun[0], *gates).detach().requires_grad_()
-        ends = form.cell(by_input, by_state, begun)
-        leaves, stacked = [*begun, by_input, by_state], [ends[0]]
+        by_state = functional.linear(initial[0], *gates).detach().requires_grad_()
+        ends = form.cell(by_input, by_state, initial)
+        leaves = [*initial, by_input, by_state]
+        stacked = [ends[0]]
         if form.is_projected:
             ends = [functional.linear(ends[0], weights[-1]), *ends[1:]]
-            leaves, stacked = [*leaves, ends[0]], [ends[0], *stacked]
+            leaves = [*leaves, ends[0]]
+            stacked = [ends[0], *stacked]
         results = {f"{END}.{at}": end for at, end in enumerate(ends)} | {f"{GIVEN}.0": ends[0]}
-        found = slopes(results, leaves, values)
-        begins, others = found[: len(begun)], found[len(begun) :]
+        gradients = slopes(results, leaves, values)
+        begins = gradients[: len(initial)]
+        others = gradients[len(initial) :]
         begins[0] = begins[0] + others[1] @ weights[0]
         outputs = {f"{CARRY}.{at}": end for at, end in enumerate(ends)}
         outputs |= {f"{BEGIN}.{at}": begin for at, begin in enumerate(begins)}
@@ -131,7 +137,7 @@ def _body(form: _Form) -> Any:
 
     with apart():
         carried, by_input, weights = form.zeros()
-        return traced_turn(
+        return captured_turn(
             turn,
             Operands(
                 carried=carried,
@@ -143,58 +149,59 @@ def _body(form: _Form) -> Any:
         )
 
 
-def _finish(operands: Operands, stacks: Values, found: Slopes) -> list[Tensor | None]:
+def _finish(operands: Operands, stacks: Values, slopes: Slopes) -> list[Tensor | None]:
     """Return the gradients by the inputs' part of the gates and by the weights, from those of all steps."""
-    begun, states = operands.carried[0].unsqueeze(0), stacks[0]
-    before = [states[1:], begun] if operands.reverse else [begun, states[:-1]]
-    by_state = found.others[1].flatten(0, 1)
+    initial = operands.carried[0].unsqueeze(0)
+    states = stacks[0]
+    before = [states[1:], initial] if operands.reverse else [initial, states[:-1]]
+    by_state = slopes.others[1].flatten(0, 1)
     weights = [by_state.t() @ torch.cat(before).flatten(0, 1)]
     if any(weight.dim() == 1 for weight in operands.constants):
         weights.append(by_state.sum(0))
-    if 2 in found.others:
-        weights.append(found.others[2].flatten(0, 1).t() @ stacks[1].flatten(0, 1))
-    return [found.others[0], *weights]
+    if 2 in slopes.others:
+        weights.append(slopes.others[2].flatten(0, 1).t() @ stacks[1].flatten(0, 1))
+    return [slopes.others[0], *weights]
 
 
-def recurrent(cell: Cell, x: Tensor, begun: Values, weights: Values, *, reverse: bool) -> tuple[Tensor, list[Tensor]]:
-    """Return the states of all steps of one layer in one direction, and what is carried at the end.
+def recurrent(cell: Cell, x: Tensor, initial: Values, weights: Values, *, reverse: bool) -> tuple[Tensor, list[Tensor]]:
+    """Return the states of all steps of one layer in one direction, and the last carried values.
 
-    ``x`` is [steps, rows, features]; ``weights`` are by input and by state, then both biases and a projection if there
-    are any.
+    ``x`` has the shape [steps, rows, features]. ``weights`` are the weights of the input and of the state, then both
+    biases and the projection, if the layer has them.
     """
     biases = [weight for weight in weights if weight.dim() == 1]
     projection = weights[2 + len(biases) :]
     by_input = functional.linear(x, weights[0], *biases[:1])
     own = [weights[1], *biases[1:], *projection]
-    operands = Operands(carried=begun, sequences=[by_input], constants=own, count=x.shape[0], reverse=reverse)
-    carried, shapes = (tuple(value.shape for value in values) for values in (begun, own))
+    operands = Operands(carried=initial, sequences=[by_input], constants=own, count=x.shape[0], reverse=reverse)
+    carried, shapes = (tuple(value.shape for value in values) for values in (initial, own))
     form = _Form(cell=cell, carried=carried, weights=shapes, is_projected=bool(projection))
     if operands.need_gradient:
         parts = with_gradient(Way(form.turn, _passes(form), _finish), operands)
     else:
         parts = repeated(_body(form), operands.all, operands.count, reverse=reverse)
-    return parts[len(begun)], parts[: len(begun)]
+    return parts[len(initial)], parts[: len(initial)]
 
 
 def layer(function: Any, bidirectional: bool, batch_first: bool) -> Layer:
-    """Return one layer in the place of a function of torch."""
+    """Return the replacement of a recurrent function of torch, for one layer."""
     cell = CELLS[function]
 
-    def run(x: Tensor, begun: Values, weights: Values) -> tuple[Tensor, ...]:
+    def run(x: Tensor, initial: Values, weights: Values) -> tuple[Tensor, ...]:
         x = x.transpose(0, 1) if batch_first else x
         each = len(weights) // (2 if bidirectional else 1)
-        found = [
+        directions = [
             recurrent(
                 cell,
                 x,
-                [part[way] for part in begun],
+                [part[way] for part in initial],
                 weights[way * each : (way + 1) * each],
                 reverse=way == 1,
             )
             for way in range(2 if bidirectional else 1)
         ]
-        states = torch.cat([of_way for of_way, _ in found], 2)
-        ends = [torch.stack(parts) for parts in zip(*(end for _, end in found), strict=True)]
+        states = torch.cat([of_way for of_way, _ in directions], 2)
+        ends = [torch.stack(parts) for parts in zip(*(end for _, end in directions), strict=True)]
         return states.transpose(0, 1) if batch_first else states, *ends
 
     return run

@@ -1,4 +1,4 @@
-"""``assay.repeat``: a loop of a fixed number of turns, for recurrences that no layer of torch is."""
+"""``assay.repeat``: a loop with a fixed number of turns, for recurrences without a layer in torch."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,7 +28,7 @@ from pol.capture.rules.registry import dtype_of
 from pol.limits import MAX_TURNS
 
 Put = Callable[[Values], Any]
-"""Puts tensors where others were."""
+"""Function that puts tensors into the form of a value, in the places of the value's tensors."""
 
 
 def repeat(
@@ -41,15 +41,17 @@ def repeat(
 ) -> tuple[Any, Any]:
     """Call ``function(carry, part)`` for one turn after another; return the last carry, and all outputs stacked.
 
-    The function returns ``(carry, output)``: a carry of the same form for the next turn, and an output that is stacked
-    along a new first dimension, or None. ``carry``, ``sequence`` and output are tensors, or tuples, lists and dicts of
-    them. Each turn's part is one element of the sequence's tensors along their first dimension. Turns begin with the
-    first element, or with the last one if ``reverse`` is set; an output has the place of its part. Without a sequence
-    the part is None, and there are ``count`` turns. Weights and other tensors may be read from around the function.
+    ``function`` returns ``(carry, output)``. The carry is for the next turn, and has the same form as the argument. The
+    output is stacked along a new first dimension, or None. ``carry``, ``sequence`` and the output are tensors, or
+    tuples, lists and dicts of tensors. ``function`` may read weights and other tensors from its surroundings.
 
-    In a job this is one operation, however many turns there are, and so is its gradient. Elsewhere it is a loop.
+    The part of a turn has the elements of the sequence's tensors at one index of their first dimension. Turns go from
+    the first index to the last, or from the last to the first with ``reverse``; each output is at the index of its
+    part. Without a sequence, the part is None, and there are ``count`` turns.
 
-    Raises TypeError and ValueError for what cannot be repeated.
+    In a job, the loop is one operation with any number of turns, and so is its gradient. Elsewhere it is a loop.
+
+    Raises TypeError or ValueError if the function, its values or the number of turns are not accepted.
 
     Example::
 
@@ -59,48 +61,48 @@ def repeat(
 
         last, all_of_them = assay.repeat(turn, first_hidden, tokens)
     """
-    begun, put_carry, form = _tensors(carry, "carry")
+    initial, put_carry, form = _tensors(carry, "carry")
     sequences, put_parts, _ = _tensors(sequence, "sequence")
     put_output: list[Put] = []
 
     def turn(carried: Values, parts: Values, constants: Values) -> tuple[Values, Values]:
         del constants
-        found: object = function(put_carry(carried), put_parts(parts))
-        if not isinstance(found, tuple) or len(found) != 2:
-            raise TypeError("the function of a repeat returns two things: the carry, and an output or None")
-        ends, _, form_now = _tensors(found[0], "carry")
+        result: object = function(put_carry(carried), put_parts(parts))
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise TypeError("the function of a repeat must return a tuple of two: the carry, and an output or None")
+        ends, _, form_now = _tensors(result[0], "carry")
         if form_now != form:
-            raise TypeError("the carry is not put together after a turn as it is before it")
+            raise TypeError("the carry after a turn must have the same tuples, lists and dicts as before the turn")
         for before, after in zip(carried, ends, strict=True):
             if (before.shape, before.dtype) != (after.shape, after.dtype):
                 raise ValueError(f"the carry is {_kind(before)} before a turn, and {_kind(after)} after it")
-        outputs, put, _ = _tensors(found[1], "output")
+        outputs, put, _ = _tensors(result[1], "output")
         put_output[:] = [put]
         return ends, outputs
 
     operands = Operands(
-        carried=begun,
+        carried=initial,
         sequences=sequences,
         constants=[],
         count=_turns(sequences, count),
         reverse=reverse,
     )
-    is_traced = get_proxy_mode() is not None
-    ends, stacked = _traced(turn, operands) if is_traced else looped(turn, operands)
+    is_captured = get_proxy_mode() is not None
+    ends, stacked = _captured(turn, operands) if is_captured else looped(turn, operands)
     return put_carry(ends), put_output[0](stacked)
 
 
 def _tensors(value: Any, what: str) -> tuple[list[Tensor], Put, object]:
-    """Return the tensors of a value, what puts others in their places, and what tells its form."""
+    """Return the tensors of a value, a function that puts others in their places, and the form of the value."""
     leaves, spec = tree_flatten(value)
     is_tensor = [leaf is not None for leaf in leaves]
     for leaf in leaves:
         if leaf is not None and not isinstance(leaf, Tensor):
-            raise TypeError(f"the {what} of a repeat holds {type(leaf).__name__}; give tensors")
+            raise TypeError(f"the {what} of a repeat holds {type(leaf).__name__}; give tensors, as torch.tensor(0.0)")
 
     def put(values: Values) -> Any:
-        given = iter(values)
-        return tree_unflatten([next(given) if is_one else None for is_one in is_tensor], spec)
+        rest = iter(values)
+        return tree_unflatten([next(rest) if is_one else None for is_one in is_tensor], spec)
 
     return [leaf for leaf in leaves if leaf is not None], put, (spec, is_tensor)
 
@@ -110,8 +112,8 @@ def _turns(sequences: Sequence[Tensor], count: int | None) -> int:
     if count is not None:
         lengths.add(count)
     if len(lengths) != 1:
-        told = f"{sorted(lengths)}" if lengths else "neither a sequence nor a count"
-        raise ValueError(f"a repeat has one number of turns, and was given {told}")
+        reason = f"different numbers of turns: {sorted(lengths)}" if lengths else "neither a sequence nor a count"
+        raise ValueError(f"a repeat needs one number of turns, and got {reason}")
     (turns,) = lengths
     if type(turns) is not int or not 1 <= turns <= MAX_TURNS:
         raise ValueError(f"a repeat has 1 to {MAX_TURNS} turns, not {turns}")
@@ -122,17 +124,21 @@ def _kind(value: Tensor) -> str:
     return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
 
 
-def _traced(turn: Turn, operands: Operands) -> tuple[list[Tensor], list[Tensor]]:
-    """Return what a repeat in the program gives: all in one dtype, for truths go as numbers where there are others."""
+def _captured(turn: Turn, operands: Operands) -> tuple[list[Tensor], list[Tensor]]:
+    """Return the last carried values and the stacked outputs of a repeat in the program.
+
+    The repeat has one dtype: bool values become numbers in it if there are also numbers.
+    """
     sites = active_sites()
-    first, is_drawn = sites.next, False
+    first = sites.next
+    is_drawn = False
 
     def of_number(carried: Values, parts: Values, constants: Values) -> tuple[Values, Values]:
         nonlocal is_drawn
         with numbered(parts[-1], operands.count) as number:
-            found = turn(carried, parts[:-1], constants)
+            ends_and_outputs = turn(carried, parts[:-1], constants)
         is_drawn = number.is_used
-        return found
+        return ends_and_outputs
 
     sequences = [*operands.sequences, torch.arange(operands.count)]
     seen, ends, outputs = tried(of_number, replace(operands, sequences=sequences))
@@ -144,8 +150,8 @@ def _traced(turn: Turn, operands: Operands) -> tuple[list[Tensor], list[Tensor]]
     dtypes = {dtype_of(dtype) for dtype in kinds}
     if {"f32", "i64"} <= dtypes:
         raise ValueError(
-            "a repeat carries and gives integers or real numbers, not both; have the integers in float32, which is "
-            "exact up to 2^24, or in a repeat of their own"
+            "a repeat carries and returns either integers or real numbers, not both; use float32 for the integers, "
+            "which is exact up to 2^24, or a separate repeat"
         )
     dtype = None
     if len(dtypes) > 1:
@@ -157,27 +163,27 @@ def _traced(turn: Turn, operands: Operands) -> tuple[list[Tensor], list[Tensor]]
 
     def within(carried: Values, parts: Values, constants: Values) -> tuple[Values, Values]:
         own = [value.to(kind) for value, kind in zip(carried, kinds, strict=False)]
-        # the same sites in each capture
+        # Each capture of the body draws from the same sites.
         with Swapping(seen, constants), sites.again_from(first):
-            found = (of_number if is_drawn else turn)(own, parts, ())
-        return plain(found[0]), plain(found[1])
+            body_ends, body_outputs = (of_number if is_drawn else turn)(own, parts, ())
+        return plain(body_ends), plain(body_outputs)
 
     here = Within.now()
 
     @contextmanager
     def again() -> Iterator[None]:
-        # torch computes gradients outside of the modes
+        # torch computes gradients outside of the modes, so they are entered again.
         with CallSites(), sites.drawing, here.again():
             yield
 
     constants = [resolved(value) for value in seen]
-    given = Operands(
+    plain_operands = Operands(
         carried=plain(operands.carried),
         sequences=sequences,
         constants=constants,
         count=operands.count,
         reverse=operands.reverse,
     )
-    found = [value for values in repeat_turns(within, given, again) for value in values]
-    own = [value.to(kind) for value, kind in zip(found, kinds, strict=True)]
+    results = [value for values in repeat_turns(within, plain_operands, again) for value in values]
+    own = [value.to(kind) for value, kind in zip(results, kinds, strict=True)]
     return own[:count], own[count:]

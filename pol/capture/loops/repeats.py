@@ -1,7 +1,7 @@
-"""A function that is called turn after turn, captured once: ``repeat`` in the program, with its gradient.
+"""Repeats: a function that is called once per turn is captured once, as ``repeat`` in the program, with its gradient.
 
-The body is captured apart from the function around it, with tensors of its own in the places of those that come from
-there. Gradients of constants are added up from the last turn to the first one.
+The body is captured separately from the surrounding function; separate tensors replace those that it reads from there.
+Gradients of constants are summed from the last turn to the first one.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,16 +27,18 @@ from pol.ops.repeat import CARRY, CONSTANT, SEQUENCE, STACKED
 
 Values = Sequence[Tensor]
 Turn = Callable[[Values, Values, Values], tuple[Values, Values]]
-"""Carried values, parts of sequences and constants, to what is carried on and what is stacked."""
+"""Function from carried values, parts of sequences and constants to the next carried values and values to stack."""
 
 
 @dataclass(eq=False, slots=True)
 class TurnNumber:
-    """The number of the captured turn, the number of turns, and whether the turn was used."""
+    """Number of the turn that is captured."""
 
     value: Tensor
     count: int
+    """Count of all turns."""
     is_used: bool = False
+    """True if a site in the turn has drawn with the number."""
 
 
 _turns: ContextVar[tuple[TurnNumber, ...]] = ContextVar("turns", default=())
@@ -45,7 +47,7 @@ _tried: ContextVar[bool] = ContextVar("tried", default=False)
 
 @contextmanager
 def numbered(value: Tensor, count: int) -> Iterator[TurnNumber]:
-    """Let what draws in a turn know its number."""
+    """Provide the number of a turn to the functions that draw within this context."""
     turn = TurnNumber(value, count)
     token = _turns.set((*_turns.get(), turn))
     try:
@@ -55,12 +57,12 @@ def numbered(value: Tensor, count: int) -> Iterator[TurnNumber]:
 
 
 def depth() -> int:
-    """Return in how many turns whose numbers are known something is."""
+    """Return the number of nested turns, with known numbers, around the caller."""
     return len(_turns.get())
 
 
 def numbered_within(number: Tensor, outside: int) -> Tensor:
-    """Return what a number becomes in the turns within ``outside`` others: a number of its own for each of them."""
+    """Return a number that is unique to the present turns, for turns nested deeper than ``outside``."""
     number = resolved(number)
     for turn in _turns.get()[outside:]:
         turn.is_used = True
@@ -78,13 +80,13 @@ def _trial() -> Iterator[None]:
 
 
 def is_tried() -> bool:
-    """True if a turn is called with zeros, only to record its inputs and outputs."""
+    """Return whether a turn is being called with zeros, to find the tensors that it reads and returns."""
     return _tried.get()
 
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """The operands of a repeat: carried values, sequences, and constants."""
+    """Operands of a repeat: carried values, sequences, and constants."""
 
     carried: Values
     sequences: Values
@@ -94,21 +96,21 @@ class Operands:
 
     @property
     def all(self) -> list[Tensor]:
-        """Them one after another."""
+        """All operands, one after another."""
         return [*self.carried, *self.sequences, *self.constants]
 
     @property
     def parts(self) -> list[Tensor]:
-        """Tensors like the parts of sequences of one turn."""
+        """Tensors of the shapes of the parts of one turn."""
         return [sequence[0] for sequence in self.sequences]
 
     @property
     def need_gradient(self) -> bool:
-        """True if any of them requires a gradient."""
+        """True if any operand requires a gradient."""
         return torch.is_grad_enabled() and any(value.requires_grad for value in self.all)
 
     def like(self, values: Values) -> "Operands":
-        """Return the same with others in their places."""
+        """Return operands of the same form with these values."""
         first = len(self.carried)
         last = first + len(self.sequences)
         return Operands(
@@ -121,8 +123,9 @@ class Operands:
 
 
 def looped(turn: Turn, operands: Operands) -> tuple[list[Tensor], list[Tensor]]:
-    """Call a function for one turn after another: what eager torch does, and what a repeat means."""
-    carried, stacks = list(operands.carried), dict[int, Values]()
+    """Call a function for one turn after another, in eager torch; this defines the meaning of a repeat."""
+    carried = list(operands.carried)
+    stacks = dict[int, Values]()
     turns = range(operands.count)
     for at in reversed(turns) if operands.reverse else turns:
         parts = [sequence[at] for sequence in operands.sequences]
@@ -132,7 +135,7 @@ def looped(turn: Turn, operands: Operands) -> tuple[list[Tensor], list[Tensor]]:
     return carried, stacked
 
 
-# --- capturing a body ---
+# --- capture of a body ---
 
 
 def _same(value: Tensor) -> Tensor:
@@ -141,14 +144,14 @@ def _same(value: Tensor) -> Tensor:
 
 @contextmanager
 def apart() -> Iterator[None]:
-    """Leave the current capture for a while."""
-    # what is saved in here is no concern of a checkpoint around it
+    """Suspend the surrounding capture within this context."""
+    # The hooks keep tensors that are saved here from a surrounding checkpoint.
     with _disable_current_modes(), torch.enable_grad(), saved_tensors_hooks(_same, _same):
         yield
 
 
 def stand_ins(values: Iterable[Tensor]) -> list[Tensor]:
-    """Return zeros like values, for a capture."""
+    """Return zeros with the shapes and dtypes of values, for a capture."""
     return [torch.zeros(tuple(value.shape), dtype=value.dtype) for value in values]
 
 
@@ -156,20 +159,20 @@ _active: ContextVar[tuple["Swapping", ...]] = ContextVar("active", default=())
 
 
 class Swapping(TorchFunctionMode):
-    """While active, tensors of the function around a body have others in their places."""
+    """A mode that replaces tensors of the function around a body in calls of torch."""
 
     def __init__(self, outer: Values = (), inner: Values = ()) -> None:
         super().__init__()
         self.pairs = {id(a): (a, b) for a, b in zip(outer, inner, strict=True)}
 
     def __enter__(self) -> Self:
-        """Begin."""
+        """Enter the mode."""
         _active.set((*_active.get(), self))
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(self, *error: object) -> None:
-        """End."""
+        """Leave the mode."""
         _active.set(_active.get()[:-1])
         super().__exit__(*error)  # type: ignore[no-untyped-call]
 
@@ -180,17 +183,20 @@ class Swapping(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Call a function with the others."""
-        given, options = tree_map(self.swapped, (tuple(args), kwargs or {}))
-        return function(*given, **options)
+        """Call a function with the replacements."""
+        arguments, options = tree_map(self.swapped, (tuple(args), kwargs or {}))
+        return function(*arguments, **options)
 
     def swapped(self, value: Any) -> Any:
-        """Return what is in the place of an argument."""
+        """Return the replacement of an argument, or the argument itself."""
         return self.pairs[id(value)][1] if id(value) in self.pairs else value
 
 
 class _Finding(Swapping):
-    """Finds the tensors of the function around a body, and puts zeros in their places, which nothing writes to."""
+    """A mode that finds the tensors which a body reads from the function around it, and replaces them with zeros.
+
+    Raises NotInAJob if the body writes to one of them.
+    """
 
     def __torch_function__(
         self,
@@ -199,20 +205,20 @@ class _Finding(Swapping):
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        found = super().__torch_function__(function, types, args, kwargs)
+        result = super().__torch_function__(function, types, args, kwargs)
         for outer, inner in self.pairs.values():
             if inner._version:
                 reason = (
-                    f"a tensor of {list(outer.shape)} is changed in place there, in a turn of a "
-                    "repeat that does not carry it"
+                    f"a turn of a repeat changes a tensor of shape {list(outer.shape)} in place, "
+                    "and the repeat does not carry it"
                 )
                 remedy = (
-                    "carry it, and return what it becomes; layers that keep statistics, as batch "
-                    "norm does, are called on all steps at once, before or after the repeat, or "
-                    "LayerNorm and GroupNorm take their places"
+                    "make the tensor part of the carry, and return its new value; call layers that keep "
+                    "statistics, such as BatchNorm, on all steps at once before or after the repeat, or use "
+                    "LayerNorm or GroupNorm instead"
                 )
                 raise NotInAJob(reason, remedy)
-        return found
+        return result
 
     def swapped(self, value: Any) -> Any:
         if isinstance(value, FakeTensor) and id(value) not in self.pairs:
@@ -223,24 +229,24 @@ class _Finding(Swapping):
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """In which turns something is: what a part that runs again for its gradients has to be put back into."""
+    """The turns around a call, to which a part that runs again for its gradients must return."""
 
     turns: tuple[TurnNumber, ...]
     swapping: tuple[Swapping, ...]
 
     @classmethod
     def now(cls) -> Self:
-        """Return the caller's place."""
+        """Return the turns around the caller."""
         return cls(_turns.get(), _active.get())
 
     @property
     def is_any(self) -> bool:
-        """True inside the body of a repeat."""
+        """True if the call is in the body of a repeat."""
         return bool(self.swapping)
 
     @contextmanager
     def again(self) -> Iterator[None]:
-        """Be there once more."""
+        """Enter these turns again within this context."""
         turns, active = _turns.set(self.turns), _active.set(())
         try:
             with ExitStack() as stack:
@@ -253,17 +259,16 @@ class Within:
 
 
 def resolved(value: Tensor) -> Tensor:
-    """Return the tensor that replaces a tensor in the bodies that are being captured."""
+    """Return the replacement of a tensor in the bodies that are being captured."""
     for mode in reversed(_active.get()):
         value = mode.swapped(value)
     return value
 
 
 def tried(turn: Turn, operands: Operands) -> tuple[list[Tensor], Values, Values]:
-    """Return which tensors around it a turn reads, and zeros like what it carries on and gives."""
-    given = operands.carried, operands.parts
+    """Return the surrounding tensors that a turn reads, and zeros like its next carried values and its outputs."""
     with apart():
-        inside = [stand_ins(values) for values in given]
+        inside = [stand_ins(values) for values in (operands.carried, operands.parts)]
         with _Finding() as finding, _trial():
             ends, outputs = turn(inside[0], inside[1], ())
         return [outer for outer, _ in finding.pairs.values()], stand_ins(ends), stand_ins(outputs)
@@ -273,15 +278,15 @@ def _named(kinds: Mapping[str, Values]) -> dict[str, Tensor]:
     return {f"{kind}.{at}": value for kind, some in kinds.items() for at, value in enumerate(some)}
 
 
-def traced_turn(turn: Turn, operands: Operands) -> Program:
+def captured_turn(turn: Turn, operands: Operands) -> Program:
     """Return one turn as the body of a repeat."""
     shown = operands.carried, operands.parts, operands.constants
     first = len(operands.carried)
     last = first + len(operands.sequences)
 
     def function(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        given = list(values.values())
-        ends, stacked = turn(given[:first], given[first:last], given[last:])
+        inputs = list(values.values())
+        ends, stacked = turn(inputs[:first], inputs[first:last], inputs[last:])
         return _named({CARRY: ends, STACKED: stacked})
 
     with apart():
@@ -289,24 +294,25 @@ def traced_turn(turn: Turn, operands: Operands) -> Program:
         return capture_program(function, _named(dict(kinds)))
 
 
-def traced_gradient(turn: Turn, operands: Operands, wanted: Sequence[bool]) -> Passes:
-    """Return one turn and its gradient by what is carried, and by sequences and constants that are ``wanted``."""
+def captured_gradient(turn: Turn, operands: Operands, wanted: Sequence[bool]) -> Passes:
+    """Return one turn and its gradients by the carried values, and by the ``wanted`` sequences and constants."""
     shown = operands.carried, operands.parts, operands.constants
-    first, sequences = len(operands.carried), len(operands.sequences)
+    first = len(operands.carried)
+    sequences = len(operands.sequences)
     last = first + sequences
 
     def function(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        given = [
+        inputs = [
             value.detach().requires_grad_(value.is_floating_point())
             for name, value in values.items()
             if name.partition(".")[0] in (CARRY, SEQUENCE, CONSTANT)
         ]
-        ends, stacked = turn(given[:first], given[first:last], given[last:])
+        ends, stacked = turn(inputs[:first], inputs[first:last], inputs[last:])
         chosen = [at for at, is_wanted in enumerate(wanted) if is_wanted]
-        leaves = [*given[:first], *(given[first + at] for at in chosen)]
-        found = slopes(_named({END: ends, GIVEN: stacked}), leaves, values)
-        outputs = _named({CARRY: ends, STACKED: stacked, BEGIN: found[:first]})
-        for at, slope in zip(chosen, found[first:], strict=True):
+        leaves = [*inputs[:first], *(inputs[first + at] for at in chosen)]
+        gradients = slopes(_named({END: ends, GIVEN: stacked}), leaves, values)
+        outputs = _named({CARRY: ends, STACKED: stacked, BEGIN: gradients[:first]})
+        for at, slope in zip(chosen, gradients[first:], strict=True):
             if at < sequences:
                 outputs[f"{SLOPE}.{at}"] = slope
             else:
@@ -327,13 +333,15 @@ def traced_gradient(turn: Turn, operands: Operands, wanted: Sequence[bool]) -> P
 
 
 def slopes(results: Mapping[str, Tensor], leaves: Values, values: Mapping[str, Tensor]) -> list[Tensor]:
-    """Return the gradients by ``leaves``, where those by the results are ``values`` of the same names."""
+    """Return the gradients by ``leaves``; the gradients by the results are the ``values`` of the same names."""
     sources = {name: value for name, value in results.items() if value.requires_grad}
     if not sources:
         return [torch.zeros_like(leaf) for leaf in leaves]
-    given = [values[name] for name in sources]
-    found: Sequence[Tensor | None] = torch.autograd.grad(list(sources.values()), leaves, given, allow_unused=True)
-    return [torch.zeros_like(leaf) if value is None else value for leaf, value in zip(leaves, found, strict=True)]
+    by_results = [values[name] for name in sources]
+    by_leaves: Sequence[Tensor | None] = torch.autograd.grad(
+        list(sources.values()), leaves, by_results, allow_unused=True
+    )
+    return [torch.zeros_like(leaf) if value is None else value for leaf, value in zip(leaves, by_leaves, strict=True)]
 
 
 # --- in the graph ---
@@ -341,26 +349,26 @@ def slopes(results: Mapping[str, Tensor], leaves: Values, values: Mapping[str, T
 
 @dataclass(frozen=True, slots=True)
 class Slopes:
-    """Gradients that the backward pass has: by constants, and others turn by turn, all by their numbers."""
+    """Gradients from the backward pass, by number: totals of constants, and the others turn by turn."""
 
     totals: dict[int, Tensor]
     others: dict[int, Tensor]
 
 
 Finish = Callable[[Operands, Values, Slopes], Sequence[Tensor | None]]
-"""Operands, stacks, and what the backward pass has, to the gradients by sequences and constants."""
+"""Function from operands, stacks, and gradients of the backward pass to the gradients by sequences and constants."""
 
 
-def _finish(operands: Operands, _: Values, found: Slopes) -> list[Tensor | None]:
-    by_sequence = [found.others.get(at) for at in range(len(operands.sequences))]
-    return by_sequence + [found.totals.get(at) for at in range(len(operands.constants))]
+def _finish(operands: Operands, _: Values, slopes: Slopes) -> list[Tensor | None]:
+    by_sequence = [slopes.others.get(at) for at in range(len(operands.sequences))]
+    return by_sequence + [slopes.totals.get(at) for at in range(len(operands.constants))]
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """The ways to compute a repeat: its turn, its two passes, and the last gradients of the backward pass.
+    """Parts of the computation of a repeat: its turn, its two passes, and the function for the final gradients.
 
-    ``again`` puts a turn that runs again in the backward pass back to where it was called.
+    A turn that runs again in the backward pass runs within the context ``again``, which restores its surroundings.
     """
 
     turn: Turn
@@ -370,14 +378,15 @@ class Way:
 
 
 class _Repeat(torch.autograd.Function):
-    """The two passes of a repeat in the graph of a job."""
+    """A repeat in the graph of a job, with its two passes."""
 
     @staticmethod
     def forward(ctx: Any, way: Way, form: Operands, *values: Tensor) -> Any:
         """Run the forward pass."""
         parts = repeated(way.passes.forward, list(values), form.count, reverse=form.reverse)
         carried = len(form.carried)
-        ctx.way, ctx.form = way, form
+        ctx.way = way
+        ctx.form = form
         ctx.save_for_backward(*values, *parts[carried:])
         return tuple(parts[:carried] + [parts[carried + at] for at in way.passes.stacks])
 
@@ -386,7 +395,7 @@ class _Repeat(torch.autograd.Function):
         """Run the backward pass, from the last turn to the first one."""
         way, form = ctx.way, ctx.form
         inputs, carried = len(form.all), len(form.carried)
-        # once, for a checkpoint gives it once
+        # Read only once, because a checkpoint provides the tensors only once.
         saved = ctx.saved_tensors
         operands, stacks = form.like(saved[:inputs]), saved[inputs:]
         if torch.is_grad_enabled():
@@ -399,30 +408,30 @@ class _Repeat(torch.autograd.Function):
             TOTAL: [torch.zeros_like(value) for value in operands.constants],
             STACKED: stacks,
         }
-        given = [known[kind][at] for kind, at in way.passes.operands]
-        found = repeated(way.passes.backward, given, form.count, reverse=not form.reverse)
+        inputs_of_pass = [known[kind][at] for kind, at in way.passes.operands]
+        results = repeated(way.passes.backward, inputs_of_pass, form.count, reverse=not form.reverse)
         totals = [at for kind, at in way.passes.operands if kind == TOTAL]
-        behind = found[carried + len(totals) :]
+        behind = results[carried + len(totals) :]
         slopes = Slopes(
-            dict(zip(totals, found[carried:], strict=False)),
+            dict(zip(totals, results[carried:], strict=False)),
             {number: behind[at] for number, at in way.passes.slopes.items()},
         )
-        return None, None, *found[:carried], *way.finish(operands, stacks, slopes)
+        return None, None, *results[:carried], *way.finish(operands, stacks, slopes)
 
 
 def with_gradient(way: Way, operands: Operands) -> list[Tensor]:
-    """Return what is carried at the end, and what was stacked."""
+    """Return the last carried values, and the stacked outputs."""
     parts: Any = _Repeat.apply(way, operands, *operands.all)  # type: ignore[no-untyped-call]
     return list(parts)
 
 
 def _differentiable(way: Way, operands: Operands, gradients: Values) -> tuple[Tensor | None, ...]:
-    """Return the gradients so that they have gradients themselves: turn by turn, as eager torch has them."""
+    """Return gradients that can be differentiated again, computed turn by turn as in eager torch."""
     with way.again():
         ends, stacked = looped(way.turn, operands)
     leaves = [value for value in operands.all if value.requires_grad]
     sources = [(value, slope) for value, slope in zip([*ends, *stacked], gradients, strict=True) if value.requires_grad]
-    found = iter(
+    gradients_of_leaves = iter(
         torch.autograd.grad(
             [value for value, _ in sources],
             leaves,
@@ -431,7 +440,7 @@ def _differentiable(way: Way, operands: Operands, gradients: Values) -> tuple[Te
             allow_unused=True,
         )
     )
-    return tuple(next(found) if value.requires_grad else None for value in operands.all)
+    return tuple(next(gradients_of_leaves) if value.requires_grad else None for value in operands.all)
 
 
 def repeat_turns(
@@ -439,13 +448,14 @@ def repeat_turns(
     operands: Operands,
     again: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """Return what is carried at the end and what was stacked, by a repeat in the program."""
-    values, carried = operands.all, len(operands.carried)
+    """Return the last carried values and the stacked outputs of a repeat in the program."""
+    values = operands.all
+    carried = len(operands.carried)
     if operands.need_gradient:
         wanted = [value.requires_grad for value in values[carried:]]
-        way = Way(turn, traced_gradient(turn, operands, wanted), again=again)
+        way = Way(turn, captured_gradient(turn, operands, wanted), again=again)
         parts = with_gradient(way, operands)
     else:
-        body = traced_turn(turn, operands)
+        body = captured_turn(turn, operands)
         parts = repeated(body, values, operands.count, reverse=operands.reverse)
     return parts[:carried], parts[carried:]

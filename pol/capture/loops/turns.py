@@ -1,8 +1,8 @@
-"""The bodies of repeats: one turn of a function and of its gradient, captured as one program and split.
+"""Bodies of repeats: one turn of a function and its gradient, captured as one program and split into two passes.
 
-What needs no gradient is the forward pass. What the backward pass reads of it is stacked, turn by turn, unless it is
-cheaper to compute it again: another view, truths and integers, or a few cheap operations on one value. Products are
-never computed again, so that each has the bits of its own pass.
+The nodes that depend on no gradient are the forward pass. Their values that the backward pass reads are stacked, turn
+by turn, unless it is cheaper to compute them again. These are views, bool values and integers, and the results of a
+few cheap operations on one value. Products are never computed again, so that each has the bits of its own pass.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -12,22 +12,24 @@ from pol.job.program import Program, ProgramBuilder
 from pol.ops.repeat import CARRY, CONSTANT, SEQUENCE, STACKED
 
 END, GIVEN, TOTAL, BEGIN, SLOPE = "end", "given", "total", "begin", "slope"
-"""Gradients by what a turn carries on, what it stacks, and constants so far; by what it began with, and others."""
+"""Kinds of gradients: by the next carried values, by stacked values, sums by constants so far, by the carried values
+with which the turn began, and by sequences."""
 
 _VIEWS = frozenset({"reshape", "permute", "broadcast", "slice", "full", "concat", "pad"})
 _CHEAP = frozenset({"add", "sub", "mul", "neg", "abs", "maximum", "minimum", "where", "cast", "logical_not"})
 
 Source = tuple[str, int]
-"""What an operand of the backward pass is (``end``, ``total``, ``given``, ``sequence``, ``constant``, ``stacked``), and
-which of them; of what is stacked, that of the forward pass."""
+"""Kind of an operand of the backward pass (``end``, ``total``, ``given``, ``sequence``, ``constant`` or ``stacked``),
+and its number within the kind; for ``stacked``, the number in the forward pass."""
 
 
 @dataclass(frozen=True, slots=True)
 class Passes:
-    """Two bodies: the forward pass with all that the backward pass needs of it, and the backward pass.
+    """Two bodies: the forward pass, which also stacks the values that the backward pass needs, and the backward pass.
 
-    ``stacks`` says where in the forward pass that is which the function itself stacks. ``operands`` are those of the
-    backward pass, and ``slopes`` which of its stacks each gradient of that number is.
+    ``stacks`` has the positions, in the stacks of the forward pass, of the values that the function itself stacks.
+    ``operands`` are those of the backward pass. ``slopes`` maps the number of each gradient to its position in the
+    stacks of the backward pass.
     """
 
     forward: Program
@@ -38,10 +40,11 @@ class Passes:
 
 
 def taken_apart(program: Program) -> Passes:
-    """Return the two passes of a function and its gradient.
+    """Return the two passes of a program that computes a function and its gradient.
 
-    Inputs are called ``carry``, ``sequence`` and ``constant``, with the gradients ``end``, ``given`` and ``total``;
-    outputs ``carry`` and ``stacked``, with the gradients ``begin``, ``total`` and ``slope``; all with numbers behind.
+    The inputs are called ``carry``, ``sequence`` and ``constant``, and the gradients ``end``, ``given`` and ``total``.
+    The outputs are called ``carry`` and ``stacked``, and the gradients ``begin``, ``total`` and ``slope``. A number
+    follows each name, as in ``carry.0``.
     """
     inputs = {spec.name: number for number, spec in enumerate(program.inputs)}
     gradients = {number for _, number in _of(inputs, END, GIVEN, TOTAL)}
@@ -78,17 +81,17 @@ def taken_apart(program: Program) -> Passes:
 
 
 def _of(names: Mapping[str, int], *kinds: str) -> list[tuple[Source, int]]:
-    """Return inputs or outputs of some kinds and their value numbers, by kind and number."""
-    found = []
+    """Return the inputs or outputs of some kinds with their value numbers, in the order of kinds and numbers."""
+    sources = []
     for name, number in names.items():
         kind, _, index = name.partition(".")
         if kind in kinds:
-            found.append(((kind, int(index)), number))
-    return sorted(found, key=lambda pair: (kinds.index(pair[0][0]), pair[0][1]))
+            sources.append(((kind, int(index)), number))
+    return sorted(sources, key=lambda pair: (kinds.index(pair[0][0]), pair[0][1]))
 
 
 def _needed(program: Program, gradients: Collection[int], behind: Sequence[int]) -> tuple[set[int], set[int]]:
-    """Return the inputs that the backward pass reads, and which values of the forward pass it does not make again."""
+    """Return the inputs that the backward pass reads, and the values of the forward pass that are stacked for it."""
     first = program.first_node
     read = set(behind)
     for number in reversed(range(first, len(program.types))):
@@ -118,22 +121,22 @@ def _needed(program: Program, gradients: Collection[int], behind: Sequence[int])
 
 
 def _made_of(program: Program, number: int, kept: Collection[int]) -> tuple[set[int], int]:
-    """Return which values that are not cheap to make again a value is made of, and by how many operations."""
-    roots, made, waiting = set[int](), set[int](), [number]
+    """Return the costly values from which a value is computed, and the number of cheap operations in between."""
+    roots, cheap, waiting = set[int](), set[int](), [number]
     while waiting:
         number = waiting.pop()
-        if number < program.first_node or number in kept or number in made:
+        if number < program.first_node or number in kept or number in cheap:
             continue
         if _is_free(program, number) or _is_cheap(program, number):
-            made.add(number)
+            cheap.add(number)
             waiting += program.nodes[number - program.first_node].args
         else:
             roots.add(number)
-    return roots, len(made)
+    return roots, len(cheap)
 
 
 def _is_free(program: Program, number: int) -> bool:
-    """Return whether a value is never stacked: stacks have one dtype, and a view has no data of its own."""
+    """Return whether a value is never stacked: it is not FP32, the only dtype of stacks, or it is a view."""
     node = program.nodes[number - program.first_node]
     return program.types[number].dtype != "f32" or node.op in _VIEWS
 
@@ -145,7 +148,7 @@ def _is_cheap(program: Program, number: int) -> bool:
 def body_of(
     program: Program, given: Sequence[tuple[Source, int]], ends: Sequence[int], stacked: Sequence[int]
 ) -> Program:
-    """Return what computes some values of a program from others, as a body."""
+    """Return a body that computes the values ``ends`` and ``stacked`` of a program from the values ``given``."""
     builder = ProgramBuilder()
     handles: dict[int, int] = {}
     for (kind, index), number in given:

@@ -1,1 +1,1 @@
-"""A person's model as a job has it."""
+"""Preparation of a model for a job: its weights and its tensors."""

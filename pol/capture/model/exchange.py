@@ -1,4 +1,4 @@
-"""Other tensors in the places of a model's own, and what a forward pass leaves in these places."""
+"""Temporary replacement of a model's tensors, and the tensors that a forward pass leaves in their places."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,17 +16,17 @@ Slots = dict[str, torch.Tensor | None]
 
 
 def slots_of(model: nn.Module) -> list[tuple[str, Slots]]:
-    """Return the dictionaries of parameters and buffers of each module, each once, with the module's name."""
+    """Return the dictionaries of parameters and of buffers of each module, with the module's name."""
     return [(name, slots) for name, module in model.named_modules() for slots in (module._parameters, module._buffers)]
 
 
 @contextmanager
 def exchanged(model: nn.Module, tensors: Tensors) -> Iterator[Callable[[], dict[str, torch.Tensor]]]:
-    """Put other tensors into a model, by the first of their names, and give back a function that reads them again.
+    """Replace tensors of a model, by the first of their names, and yield a function that reads the present tensors.
 
-    A tensor that several modules hold, or that one module shared by several holds, is exchanged in all these places.
-    So it is where something else holds it and calls torch with it, as a list of weights or a layer of Keras does.
-    What was there before is there again at the end, whatever a forward pass assigns meanwhile.
+    A tensor that several modules hold, or that belongs to a shared module, is replaced in all these places. It is also
+    replaced if another object passes it to a function of torch, as a list of weights or a layer of Keras does. When
+    the context ends, the model has its own tensors again, regardless of what a forward pass assigned.
     """
     places = slots_of(model)
     before = [(slots, dict(slots)) for _, slots in places]
@@ -38,34 +38,34 @@ def exchanged(model: nn.Module, tensors: Tensors) -> Iterator[Callable[[], dict[
                     slots[key] = tensors[names[id(own)][0]]
         own_places = {
             at: (slots, key)
-            for (_, slots), (_, kept) in zip(places, before, strict=True)
-            for key, own in kept.items()
+            for (_, slots), (_, original) in zip(places, before, strict=True)
+            for key, own in original.items()
             if own is not None and names[at := id(own)][0] in tensors
         }
         with _Redirected(own_places):
             yield lambda: _read(_by_name(places), list(names.values()), tensors)
     finally:
-        for slots, kept in before:
+        for slots, original in before:
             slots.clear()
-            slots.update(kept)
+            slots.update(original)
 
 
 class _Redirected(TorchFunctionMode):
-    """Gives functions of torch what is in a tensor's place, where they are called with the tensor itself."""
+    """A mode in which functions of torch that are called with an original tensor get its replacement."""
 
     def __init__(self, places: Mapping[int, tuple[Slots, str]]) -> None:
         super().__init__()
         self._places = places
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
-        """Call one function of torch."""
+        """Call one function of torch with the replacements."""
         args, kwargs = tree_map_only(torch.Tensor, self._now, (args, kwargs or {}))
         return func(*args, **kwargs)
 
     def _now(self, tensor: torch.Tensor) -> torch.Tensor:
         slots, key = self._places.get(id(tensor), ({}, ""))
-        found = slots.get(key)
-        return tensor if found is None else found
+        replacement = slots.get(key)
+        return tensor if replacement is None else replacement
 
 
 def _key(name: str) -> str:
@@ -87,26 +87,26 @@ def _names_by_identity(places: list[tuple[str, Slots]]) -> dict[int, list[str]]:
 
 
 def _read(places: Mapping[str, Slots], names: list[list[str]], tensors: Tensors) -> dict[str, torch.Tensor]:
-    """Return what is in the places of the tensors now; JobError where a step could not hand it on."""
-    found = {}
+    """Return the tensors that are now in the model; raise JobError if the next step could not use them."""
+    present = {}
     for first, *others in names:
         if first not in tensors:
             continue
         tensor = places[first][_key(first)] if first in places else None
         if tensor is None:
-            remedy = "keep it there, and write zeros into it (zero_()) where it is not wanted"
-            raise JobError(f"model.{first}", "a forward pass takes it out of the model", remedy)
+            remedy = f"keep the tensor in the model, and set it to zero instead: self.{_key(first)}.zero_()"
+            raise JobError(f"model.{first}", "a forward pass removes it from the model", remedy)
         for other in others:
             if other not in places or places[other][_key(other)] is not tensor:
-                reason = f"is the same tensor as {first}, and a forward pass assigns another one to one of the names"
-                remedy = f"change it in place (self.{_key(first)}.copy_(…)), or make two tensors of it in job()"
+                reason = f"is the same tensor as {first}, but a forward pass assigns a new tensor to one of the two"
+                remedy = f"change it in place (self.{_key(first)}.copy_(…)), or use two separate tensors"
                 raise JobError(f"model.{other}", reason, remedy)
         was, now = (
             (list(one.shape), "real numbers" if one.is_floating_point() else str(one.dtype))
             for one in (tensors[first], tensor)
         )
         if was != now:
-            reason = f"becomes {now[1]} of shape {now[0]} in a forward pass, and was {was[1]} of shape {was[0]}"
-            raise JobError(f"model.{first}", reason, "keep its shape and its dtype")
-        found[first] = tensor
-    return found
+            reason = f"was {was[1]} of shape {was[0]}, but a forward pass makes it {now[1]} of shape {now[0]}"
+            raise JobError(f"model.{first}", reason, "assign a tensor of the same shape and dtype")
+        present[first] = tensor
+    return present

@@ -1,4 +1,4 @@
-"""The model as a job takes it: what people wrap around it is taken off, and its numbers are FP32 on the processor."""
+"""Preparation of a model for a job: wrappers are removed, and its numbers become FP32 in the processor's memory."""
 
 from collections.abc import Callable
 
@@ -15,27 +15,28 @@ _WRAPPERS = {
     "DistributedDataParallel": "module",
     "OptimizedModule": "_orig_mod",
 }
-"""Kinds of torch that run a module in another way, with the name of the module."""
+"""Wrappers of torch around a module, with the attribute that holds the module."""
 
 
 def plain_model(model: nn.Module) -> nn.Module:
-    """Return the module itself, without ``torch.compile`` and ``nn.DataParallel`` around it."""
+    """Return the module itself, without wrappers such as ``torch.compile`` and ``nn.DataParallel``."""
     while (name := _WRAPPERS.get(type(model).__name__)) and type(model).__module__.startswith("torch."):
         model = getattr(model, name)
     return model
 
 
 def prepare_model(model: object, tell: Callable[[str], None]) -> nn.Module:
-    """Return the module itself, whose numbers were made those of a job in place where they were others.
+    """Return the module itself, after converting its tensors in place to the dtypes of jobs.
 
-    Raises JobError when there is no module, or one without values.
+    Raises JobError if ``model`` is not a module, or has tensors without values.
     """
     if isinstance(model, AveragedModel):
-        reason = "is an AveragedModel, and a job keeps the moving average itself"
-        raise JobError("model", reason, "give the model, and ema=0.999 (the share that stays)")
+        reason = "is an AveragedModel, but a job computes the moving average itself"
+        remedy = "give the model itself, and ema=0.999 (the share of the old average that stays in each step)"
+        raise JobError("model", reason, remedy)
     if isinstance(model, torch.jit.ScriptModule):
         reason = "is compiled by torch.jit, which cannot be captured"
-        raise JobError("model", reason, "give the module from which it was made")
+        raise JobError("model", reason, "give the torch.nn.Module from which it was compiled")
     if isinstance(model, nn.Module):
         make_buffers_dense(plain_model(model), tell)
     plain = module_with_values(model)
@@ -48,34 +49,34 @@ def prepare_model(model: object, tell: Callable[[str], None]) -> nn.Module:
 
 
 def own_tensors(model: nn.Module) -> dict[str, torch.Tensor]:
-    """Return parameters and buffers, each once, under the first of its names."""
+    """Return the parameters and buffers, each once, by the first of its names."""
     return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
 
 def module_with_values(model: object) -> nn.Module:
-    """Return the module itself; JobError when there is none, or one whose tensors no job can have."""
+    """Return the module itself; raise JobError if there is none, or if a job does not support one of its tensors."""
     if not isinstance(model, nn.Module):
-        reason = f"is a {type(model).__name__}"
-        raise JobError("model", reason, "give a torch.nn.Module")
+        reason = f"is a {type(model).__name__}, not a torch.nn.Module"
+        raise JobError("model", reason, "give a torch.nn.Module, such as torch.nn.Linear(4, 2)")
     plain = plain_model(model)
     for name, tensor in own_tensors(plain).items():
         if tensor.is_meta or is_lazy(tensor):
-            remedy = "make the model with values; a lazy layer gets them from a batch, model(x)"
+            remedy = "create the model on the CPU; if it has lazy layers, call it once with a batch, model(x)"
             raise JobError(f"model.{name}", "has no values yet", remedy)
         if tensor.is_complex() or tensor.is_quantized or tensor.layout != torch.strided:
-            reason = f"is {tensor.dtype} ({tensor.layout})"
-            raise JobError(f"model.{name}", reason, "use plain real numbers, as x.to_dense() has")
+            reason = f"is {tensor.dtype} ({tensor.layout}), and a job has only dense tensors of real numbers"
+            raise JobError(f"model.{name}", reason, "use a dense tensor of real numbers, such as x.to_dense()")
     return plain
 
 
 def make_numbers_of_jobs(plain: nn.Module, tell: Callable[[str], None]) -> None:
-    """Make other floating types FP32 and other integers 64 bits wide, in place.
+    """Convert floating-point tensors to FP32 and integer tensors to 64 bits, in place.
 
-    Parameters and buffers stay the same objects, because optimizers and tied names know them by that.
+    Parameters and buffers stay the same objects, because optimizers and tied names refer to the objects.
     """
     for wanted, names in (
-        (torch.float32, "float32, which all jobs compute in"),
-        (torch.int64, "int64, which a job's integers are"),
+        (torch.float32, "float32, in which all jobs compute"),
+        (torch.int64, "int64, the dtype of all integers in a job"),
     ):
         others = [
             tensor

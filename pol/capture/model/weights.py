@@ -1,4 +1,4 @@
-"""Initial weights from the job's seed, by each layer's own law; torch's generators differ between machines."""
+"""Initial weights drawn from the job's seed, by the law of each layer; torch's generators differ between machines."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
@@ -16,14 +16,17 @@ _Bound = Callable[[nn.Module, torch.Tensor], float]
 
 
 def _fan_in(module: nn.Module, _parameter: torch.Tensor) -> float:
-    """kaiming_uniform_(a=sqrt(5)) of the weight, and the same bound for the bias."""
+    """Return the bound of kaiming_uniform_(a=sqrt(5)) of the weight; the bias has the same bound."""
     weight = module.weight
     assert isinstance(weight, torch.Tensor)
     return 1 / sqrt(weight[0].numel())
 
 
 def _unit_variance(module: nn.Module, parameter: torch.Tensor) -> float:
-    """Torch draws embeddings from N(0, 1); a uniform of the same variance needs no logarithm or cosine."""
+    """Return the bound of a uniform distribution of variance 1, which replaces torch's N(0, 1) for embeddings.
+
+    Uniform numbers need no logarithm and no cosine.
+    """
     return sqrt(3)
 
 
@@ -32,7 +35,7 @@ def _xavier(module: nn.Module, parameter: torch.Tensor) -> float:
 
 
 def _features_in(module: nn.Module, _parameter: torch.Tensor) -> float:
-    """The law of Bilinear, whose weights are [out, in of the first, in of the second]."""
+    """Return the bound of Bilinear, whose weights have the shape [outputs, first inputs, second inputs]."""
     weight = module.weight
     assert isinstance(weight, torch.Tensor)
     return 1 / sqrt(weight.shape[1])
@@ -56,31 +59,35 @@ LAWS: dict[tuple[type[nn.Module], str], _Bound] = {
     (nn.RNNBase, ""): _hidden,
     (nn.RNNCellBase, ""): _hidden,
 }
-"""Layer and parameter ("" for all) to the bound b of a uniform distribution in [-b, b)."""
+"""Bound b of a uniform distribution in [-b, b), by layer and parameter ("" for all)."""
 
 
 _Place = tuple[nn.Module, str]
 """A module and the name by which it holds a parameter."""
 
 _ALMOST = 1 + 1e-5
-"""Torch rounds its bounds in another order."""
+"""Tolerance for torch's bounds, which are rounded in another order."""
 _FARTHEST = 8.0
-"""A number farther from 0 than this is not drawn from N(0, 1)."""
-_LOOKED_AT = 2**18
+"""Largest size of a number that may have been drawn from N(0, 1)."""
+_TESTED = 2**18
+"""Largest number of elements of a tensor that are tested."""
 _MOST_APART = 3.3
-"""Largest distance of two distributions, times the root of the count: by chance it is larger once in 10^9 times."""
+"""Largest distance of two distributions, times the root of the count. By chance it is larger once in 10^9 times."""
 
 
 @dataclass(frozen=True)
 class InitialWeights:
-    """Values for all parameters, and which of them were drawn; ``kept`` has the others by the reason for it."""
+    """Initial values of all parameters.
+
+    ``drawn`` lists the names of those drawn from the seed; ``kept`` maps each reason to the names kept for it.
+    """
 
     values: dict[str, torch.Tensor]
     drawn: list[str] = field(default_factory=list)
     kept: dict[str, list[str]] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        """Return what was taken, as a line for the person who builds."""
+        """Return a line for the report of the build about the origin of the weights."""
         count = sum(map(len, self.kept.values()))
         if not count and not self.drawn:
             return "initial weights: as they are in the model"
@@ -95,13 +102,13 @@ class InitialWeights:
 
 
 def initial_weights(model: nn.Module, seed: int, trained: Collection[str], choice: str | None) -> InitialWeights:
-    """Return the weights that a job begins with; ``choice`` is ``weights`` of the job.
+    """Return the initial weights of a job; ``choice`` is its option ``weights``.
 
-    With "keep" they are those of the model, with "seed" all that are ``trained`` and not constant are drawn. Without
-    either, those are drawn that their layers have made and that nothing has changed since (:func:`_changed_by`): they
-    are random numbers in any case, and those of the seed are the same on every machine. If in doubt, a tensor is kept.
+    With "keep", all weights are those of the model. With "seed", all ``trained`` and not constant parameters are drawn.
+    With None, only those are drawn that have not changed since their layers drew them (:func:`_changed_by`). These are
+    random numbers in any case, and those of the seed are the same on every machine. In doubt, a tensor is kept.
 
-    Raises JobError when a parameter is to be drawn and no law for its layer is known.
+    Raises JobError if a parameter must be drawn but the law of its layer is unknown.
     """
     values = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     if choice == "keep":
@@ -122,41 +129,41 @@ _SET = "values that their layers do not draw"
 
 
 def _reasons_to_keep(model: nn.Module, names: Sequence[str]) -> dict[str, str]:
-    """Return why parameters are kept, of those that are."""
+    """Return the names of the parameters that are kept, each with the reason."""
     places = _places(model)
     parameters = dict(model.named_parameters())
-    found = {}
+    reasons = {}
     for name in names:
         if reason := _changed_by(parameters[name], places[id(parameters[name])]):
-            found[name] = reason
-    # what is written past torch's count of changes (as by .data) may have been written to any of them
-    if _SET in found.values():
-        found |= {name: _SET for name in names if name not in found}
-    return found
+            reasons[name] = reason
+    # If one was written past torch's count of changes (as by .data), the others may have been, too.
+    if _SET in reasons.values():
+        reasons |= {name: _SET for name in names if name not in reasons}
+    return reasons
 
 
 def _changed_by(parameter: nn.Parameter, places: Sequence[_Place]) -> str | None:
-    """Return what shows that a parameter is not as its layer has made it; None where nothing does.
+    """Return the evidence that a parameter does not have the values that its layer drew, or None.
 
-    That is a second layer that holds it, too; a layer that has no law; another count of changes in place than the layer
-    itself makes (an optimizer, ``load_state_dict`` and ``apply(init)`` add to it, and a copy begins anew); and values
-    that the law could not have given, one by one or as a whole.
+    Evidence is: several layers share the parameter; its layer has no law; its values cannot come from the law, one by
+    one or as a whole; or torch's count of changes in place is not that of the layer alone. An optimizer,
+    ``load_state_dict`` and ``apply(init)`` increase this count, and a copy restarts it.
     """
     if len(places) > 1:
         return "shared by several layers"
     module, own_name = places[0]
     law = _law(module, own_name)
     if law is None:
-        return "their layers have no law for them"
-    # one of inference mode counts no changes
+        return "their layers have no known law"
+    # A tensor of inference mode counts no changes.
     changes = 0 if parameter.is_inference() else parameter._version
     if changes != _made_by_changes(module):
-        return "changed after their layers made them" if changes else "copied or loaded"
+        return "changed after their layers drew them" if changes else "copied or loaded"
     return None if _may_be_drawn(parameter.detach(), module, law) else _SET
 
 
 def _made_by_changes(module: nn.Module) -> int:
-    """Return how often a layer itself changes a parameter in place: it draws, and writes a row of zeros."""
+    """Return how often a layer itself changes a parameter in place: once to draw, once to clear a row of padding."""
     return 1 if _padding(module) is None else 2
 
 
@@ -165,18 +172,19 @@ def _padding(module: nn.Module) -> int | None:
 
 
 def _may_be_drawn(values: torch.Tensor, module: nn.Module, law: _Bound) -> bool:
-    """Return whether torch may have drawn values for a layer, by the test of Kolmogorov and Smirnov and by range."""
-    is_normal, padding = law is _unit_variance, _padding(module)
+    """Return whether torch may have drawn the values for a layer, by their range and a Kolmogorov-Smirnov test."""
+    is_normal = law is _unit_variance
+    padding = _padding(module)
     if padding is not None:
-        kept = torch.arange(len(values)) != padding % len(values)
-        values = values[kept]
+        is_drawn = torch.arange(len(values)) != padding % len(values)
+        values = values[is_drawn]
     if not values.numel():
         return True
     bound = _FARTHEST if is_normal else law(module, values) * _ALMOST
     if not values.abs().max() <= bound:
         return False
-    # of a large tensor, some elements tell as much
-    some = values.flatten()[:: ceil(values.numel() / _LOOKED_AT)]
+    # For a large tensor, a sample of the elements is enough.
+    some = values.flatten()[:: ceil(values.numel() / _TESTED)]
     numbers = np.sort(some.double().numpy())
     normal = torch.special.ndtr(torch.from_numpy(numbers)).numpy()
     share = normal if is_normal else (numbers / bound + 1) / 2
@@ -186,28 +194,27 @@ def _may_be_drawn(values: torch.Tensor, module: nn.Module, law: _Bound) -> bool:
 
 
 def _places(model: nn.Module) -> dict[int, list[_Place]]:
-    """Return all modules that hold a parameter, by its identity, in the order of their names."""
-    found: dict[int, list[_Place]] = {}
+    """Return all modules that hold each parameter, by its identity, in the order of ``modules()``."""
+    places: dict[int, list[_Place]] = {}
     for module in model.modules():
         for name, parameter in module.named_parameters(recurse=False):
-            found.setdefault(id(parameter), []).append((module, name))
-    return found
+            places.setdefault(id(parameter), []).append((module, name))
+    return places
 
 
 def _is_constant(parameter: torch.Tensor) -> bool:
-    """Return whether all elements are equal: ones, zeros, or what the model set on purpose."""
+    """Return whether all elements are equal, such as ones, zeros, or a number that the model set on purpose."""
     return not parameter.numel() or bool((parameter == parameter.flatten()[0]).all())
 
 
 def seeded_parameters(model: nn.Module, seed: int, trained: Collection[str] | None = None) -> dict[str, torch.Tensor]:
-    """Return a value for every parameter, drawn from ``seed``; a parameter whose elements are equal is kept.
+    """Return a value for each parameter, drawn from ``seed``; a parameter whose elements are all equal is kept.
 
-    A parameter that is not among ``trained`` (all are, if None) is kept, too: a person who freezes a layer means its
-    weights. The row of an embedding that stands for padding is 0.
+    A parameter that is not in ``trained`` (None for all) is kept, too, because the author froze it with its weights.
+    The padding row of an embedding is 0. The n-th parameter in the order of names draws from the stream
+    (seed, ``SITE_WEIGHTS``, n).
 
-    The n-th parameter in name order draws from the stream (seed, ``SITE_WEIGHTS``, n).
-
-    Raises JobError when a parameter is neither constant nor of a layer with a known law.
+    Raises JobError if a parameter must be drawn but the law of its layer is unknown.
     """
     places = _places(model)
     named = dict(model.named_parameters())
@@ -221,7 +228,7 @@ def seeded_parameters(model: nn.Module, seed: int, trained: Collection[str] | No
         law = _law(module, own_name)
         if law is None:
             reason = f"{type(module).__name__} has no known law for the initial weights of {own_name!r}"
-            remedy = 'leave weights= out, or give weights="keep", to take the weights as they are'
+            remedy = 'leave weights= out, or give weights="keep", to keep the weights of the model'
             raise JobError(f"model.{name}", reason, remedy)
         numbers = uniform(seed, SITE_WEIGHTS, index, parameter.numel()).astype(np.float64)
         drawn = ((2 * numbers - 1) * law(module, parameter)).astype(np.float32)

@@ -1,1 +1,1 @@
-"""Optimizers: which parameters move, by which rule, at which rate."""
+"""Optimizers: the parameters that a job trains, their update rules and their learning rates."""

@@ -1,4 +1,4 @@
-"""Gradients at other weights than those that a step moves: sharpness-aware minimization and its like."""
+"""Optimizers whose gradient is taken at weights other than the current ones, such as sharpness-aware minimization."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,16 +12,16 @@ from pol.capture.reports.origin import place_of_function
 from pol.errors import JobError
 
 Point = Callable[[list[Tensor], list[Tensor], RuleStep], list[Tensor]]
-"""All parameters, their gradients and the step, to the weights where the gradient is taken again."""
+"""Function from all parameters, their gradients and the step to the weights at which the second gradient is taken."""
 
 
 class GradientAt(Optimizer):
-    """An optimizer that moves the weights by the gradient at other weights, which a function finds.
+    """An optimizer that moves the weights by the gradient at other weights, which a function computes.
 
-    Each step computes the loss and its gradients twice on its rows: at the weights, and at what
-    ``point(parameters, gradients, step)`` returns for lists of all parameters that have a gradient. ``base``, an
-    optimizer of torch or an ``assay.update_rule``, then moves the weights by the second gradient. ``step`` is that of
-    the first group. The loss that is reported is the first one.
+    Each step computes the loss and its gradients twice on the same rows. The first time is at the current weights. The
+    second is at the weights that ``point(parameters, gradients, step)`` returns; it gets lists of all parameters that
+    have a gradient. ``base``, an optimizer of torch or an ``assay.update_rule``, then moves the current weights by the
+    second gradient. ``step`` has the learning rate of the first group. The reported loss is the first one.
 
     Example::
 
@@ -34,27 +34,28 @@ class GradientAt(Optimizer):
     def __init__(self, base: Optimizer, point: Point) -> None:
         kind: object = base
         if not isinstance(kind, Optimizer) or isinstance(kind, GradientAt):
-            remedy = "give one of torch.optim, as torch.optim.SGD(model.parameters(), 0.1), or assay.update_rule(…)"
-            raise JobError("optimizer", f"it is around {type(base).__name__}", remedy)
+            remedy = "give an optimizer of torch, such as torch.optim.SGD(model.parameters(), 0.1), as base"
+            raise JobError("optimizer", f"its base is {type(base).__name__}, not an optimizer of torch", remedy)
         function: object = point
         if not callable(function):
             remedy = "give a function (parameters, gradients, step) that returns the list of weights"
-            raise JobError("optimizer", f"{type(point).__name__} is no function", remedy)
+            raise JobError("optimizer", f"{type(point).__name__} is not a function", remedy)
         super().__init__(base.param_groups, {})
         self.base, self.point = base, point
         self.param_groups, self.state = base.param_groups, base.state
         self.steps = 0
-        """The steps that it has made."""
+        """Number of steps that the optimizer has made."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what copies have, which torch would leave only its own of."""
+        """Return the attributes that copies get, because torch would copy only its own."""
         return {**super().__getstate__(), **self.__dict__}
 
     @torch.no_grad()
     def step(self, closure: Loss | None = None) -> Tensor:  # type: ignore[override]
-        """Move all parameters; ``closure`` computes the loss again, and its gradients by ``backward()``."""
+        """Move all parameters; ``closure``, which is called twice, computes the loss and calls ``backward()``."""
         if closure is None:
-            raise JobError("optimizer", "it takes a second gradient in each step", "give step(closure)")
+            reason = "it needs a second gradient in each step"
+            raise JobError("optimizer", reason, "call step(closure) with a function that computes loss and gradients")
         with torch.enable_grad():
             first = closure()
         own = [p for group in self.param_groups for p in group["params"] if p.grad is not None]
@@ -79,22 +80,22 @@ class GradientAt(Optimizer):
 
 
 def elsewhere(optimizer: GradientAt, parameters: list[Tensor], gradients: list[Tensor], step: RuleStep) -> list[Tensor]:
-    """Return the weights where the second gradient is taken."""
+    """Return the weights at which the second gradient is taken."""
     shapes = [parameter.shape for parameter in parameters]
     field = "optimizer, point"
     copies = [value.clone() for value in parameters], [value.clone() for value in gradients]
-    found = called(optimizer.point, field, *copies, step)
+    weights = called(optimizer.point, field, *copies, step)
     where = str(place_of_function(optimizer.point, field))
-    if not isinstance(found, list | tuple) or len(found) != len(shapes):
-        reason = f"the function returns {type(found).__name__}, and not {len(shapes)} tensors"
+    if not isinstance(weights, list | tuple) or len(weights) != len(shapes):
+        reason = f"the function returns {type(weights).__name__}, not a list of {len(shapes)} tensors"
         raise JobError(where, reason, "return a list with a tensor for each parameter")
-    for index, (value, shape) in enumerate(zip(found, shapes, strict=True)):
+    for index, (value, shape) in enumerate(zip(weights, shapes, strict=True)):
         check_returned(where, f"parameter {index}", value, shape)
-    return list(found)
+    return list(weights)
 
 
 class SAM(GradientAt):
-    """Sharpness-aware minimization (arXiv 2010.01412): the gradient where the loss is highest within ``rho``.
+    """Sharpness-aware minimization (arXiv 2010.01412): the gradient at the highest loss within the distance ``rho``.
 
     With ``adaptive`` the distance is measured relative to each weight (ASAM, arXiv 2102.11600).
 
@@ -105,14 +106,14 @@ class SAM(GradientAt):
     """
 
     def __init__(self, base: Optimizer, rho: float = 0.05, adaptive: bool = False) -> None:
-        given: object = rho
-        if isinstance(given, bool) or not isinstance(given, int | float) or not 0.0 < rho < float("inf"):
-            raise JobError("optimizer.rho", f"{rho!r} is not a positive number", "give one, as 0.05")
+        value: object = rho
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 < rho < float("inf"):
+            raise JobError("optimizer.rho", f"{rho!r} is not a positive number", "give a positive number, such as 0.05")
         self.rho, self.adaptive = rho, adaptive
         super().__init__(base, self._highest)
 
     def _highest(self, parameters: list[Tensor], gradients: list[Tensor], step: RuleStep) -> list[Tensor]:
-        """Return the weights that are ``rho`` away, up the gradient."""
+        """Return the weights at distance ``rho`` in the direction of the gradient."""
         del step
         scales = [value.abs() if self.adaptive else torch.ones_like(value) for value in parameters]
         scaled = [s * g for s, g in zip(scales, gradients, strict=True)]

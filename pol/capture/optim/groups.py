@@ -1,4 +1,4 @@
-"""Groups of parameters: those that a job trains, their rule, and their learning rate in each step."""
+"""Groups of parameters that a job trains, with their update rules and their learning rates in each step."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -12,7 +12,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from pol.capture.author.spec import SGD, AdamW, JobSpec, Lion
 from pol.capture.optim import updates
 from pol.capture.optim.gradient_at import GradientAt
-from pol.capture.optim.schedules import Course, courses, of_another, several_rates
+from pol.capture.optim.schedules import Course, courses, other_optimizer_error, several_rates_error
 from pol.capture.optim.tables import StepTable, share_tables
 from pol.capture.optim.taken import Taken, taken_by_steps
 from pol.capture.optim.update_rules import OwnRule, UpdateRule, check_repeatable
@@ -36,15 +36,19 @@ _RULES: dict[type[_Optimizer], type[Rule]] = {
 }
 _ALL = ", ".join(sorted(kind.__name__ for kind in _RULES))
 _WHY = {
-    "LBFGS": "computes the loss several times in a step, as often as its values ask for",
-    "SparseAdam": "takes sparse gradients, and those of a job are dense",
-    "ASGD": "averages weights by a rule of its own; take SGD, and ema=0.999 for the average",
+    "LBFGS": "computes the loss several times per step, and the values of the loss decide how often",
+    "SparseAdam": "needs sparse gradients, and the gradients of a job are dense",
+    "ASGD": "averages weights by its own rule; use SGD, and ema=0.999 for the average",
 }
+"""Reasons why a job cannot use an optimizer of torch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Parameters that one rule moves; ``varying`` are its options that have a table, ``taken`` its state so far."""
+    """A group of parameters that one rule moves.
+
+    ``varying`` holds the tables of its options that vary by step, and ``taken`` the state from earlier steps.
+    """
 
     names: tuple[str, ...]
     rule: Rule
@@ -54,11 +58,11 @@ class Group:
 
 
 def trained_groups(spec: JobSpec, steps: int, rows: int, first: int = 0, repeat: int = 1) -> list[Group]:
-    """Return the groups of a job with so many rows of data, whose steps are ``first`` to ``steps`` - 1.
+    """Return the groups of a job with ``rows`` rows of data, whose steps are ``first`` to ``steps`` - 1.
 
     Each step makes ``repeat`` updates.
 
-    Raises JobError when the optimizer is none that a job knows, or not this model's.
+    Raises JobError if a job does not support the optimizer, or if the optimizer has parameters of another model.
     """
     owners = {id(p): name for name, p in spec.model.named_parameters()}
     parts: list[_Part] = []
@@ -69,21 +73,20 @@ def trained_groups(spec: JobSpec, steps: int, rows: int, first: int = 0, repeat:
         parts += own
         movers += [one.optimizer] * len(own)
         if one.schedule is not None and any(isinstance(rule, updates.Rprop) for _, _, rule in own):
-            reason = "Rprop takes a learning rate for its first step only, and then makes its own"
-            raise JobError("schedule", reason, "leave it out, and give torch.optim.Rprop its lr")
+            reason = "Rprop uses a learning rate only in its first step, and then sets its own"
+            raise JobError("schedule", reason, "leave schedule= out, and set lr in torch.optim.Rprop(…, lr=0.01)")
         found += courses(one, [options for _, options, _ in own], steps, rows, first, repeat)
     if spec.weights == "seed" and any(isinstance(rule, OwnRule) and rule.rule.steps for _, _, rule in parts):
-        reason = "it has state of steps that it has made, and the weights are drawn anew"
-        remedy = "leave weights= out, which keeps the weights, or make a new optimizer"
-        raise JobError("optimizer", reason, remedy)
+        raise _stale_state()
     _check_one_rate(spec, parts)
     _check_moved_once(parts)
     rates = share_tables([course.lr for course in found], first * repeat)
     if not any(names for names, _, _ in parts):
-        remedy = "set requires_grad, and give the optimizer its parameters"
+        remedy = "set requires_grad to True on the parameters to train, and pass them to the optimizer"
         raise JobError("model", "has no parameter to train", remedy)
     if not all(table.is_finite for table in rates):
-        raise JobError("schedule", "a learning rate is NaN or infinite", "check the schedule")
+        remedy = "change the schedule so that it returns a finite number, such as 0.001, for every step"
+        raise JobError("schedule", "a learning rate is NaN or infinite", remedy)
     return [
         Group(
             names=some,
@@ -101,7 +104,7 @@ def trained_groups(spec: JobSpec, steps: int, rows: int, first: int = 0, repeat:
 def _taken(
     spec: JobSpec, optimizer: object, names: tuple[str, ...], rule: Rule
 ) -> Iterator[tuple[tuple[str, ...], Taken]]:
-    """Yield the names of a group with what the optimizer has of them already; a person's own rule has it itself."""
+    """Yield the names of a group with the optimizer's state of them; a custom rule provides its state itself."""
     if isinstance(optimizer, GradientAt):
         optimizer = optimizer.base
     if not isinstance(optimizer, _Optimizer) or isinstance(rule, OwnRule):
@@ -109,18 +112,22 @@ def _taken(
         return
     for some, taken in taken_by_steps(spec.model, optimizer, names, rule):
         if taken.steps and spec.weights == "seed":
-            reason = "it has state of steps that it has made, and the weights are drawn anew"
-            remedy = "leave weights= out, which keeps the weights, or make a new optimizer"
-            raise JobError("optimizer", reason, remedy)
+            raise _stale_state()
         yield some, taken
 
 
+def _stale_state() -> JobError:
+    reason = 'it has state from earlier steps, but weights="seed" draws new weights'
+    remedy = "leave weights= out to keep the weights, or create a new optimizer"
+    return JobError("optimizer", reason, remedy)
+
+
 _Part = tuple[tuple[str, ...], Mapping[str, Any], Rule]
-"""Names of parameters, the options of torch's group, and the rule."""
+"""Names of parameters, the options of their group in torch, and their rule."""
 
 
 def _apart(spec: JobSpec) -> list[JobSpec]:
-    """Return a job for each optimizer of a list, with the scheduler that is made of it."""
+    """Return a copy of the job for each optimizer of a list, with the scheduler of that optimizer."""
     optimizers: object = spec.optimizer
     if not isinstance(optimizers, list | tuple):
         return [spec]
@@ -128,54 +135,57 @@ def _apart(spec: JobSpec) -> list[JobSpec]:
         if not isinstance(optimizer, _Optimizer):
             raise _not_in_a_list(optimizer)
         if isinstance(optimizer, GradientAt):
-            reason = f"{type(optimizer).__name__} is in a list, and its second gradient is one for all weights"
-            raise JobError("optimizer", reason, "give it alone, around one optimizer")
+            name = type(optimizer).__name__
+            reason = f"{name} is in a list, but its second gradient needs all weights"
+            remedy = f"give {name} alone, without a list: optimizer={name}(torch.optim.SGD(model.parameters(), 0.1), …)"
+            raise JobError("optimizer", reason, remedy)
     if not optimizers:
-        raise JobError("optimizer", "the list is empty", "give an optimizer")
+        remedy = "give an optimizer, such as torch.optim.AdamW(model.parameters(), lr=1e-3)"
+        raise JobError("optimizer", "the list is empty", remedy)
     schedule: object = spec.schedule
-    given = list(schedule) if isinstance(schedule, list | tuple) else [schedule]
-    if not all(isinstance(one, LRScheduler) for one in given):
+    schedulers = list(schedule) if isinstance(schedule, list | tuple) else [schedule]
+    if not all(isinstance(one, LRScheduler) for one in schedulers):
         return [replace(spec, optimizer=optimizer) for optimizer in optimizers]
-    found = []
+    specs = []
     for optimizer in optimizers:
-        own = [one for one in given if getattr(one, "optimizer", None) is optimizer]
-        given = [one for one in given if one not in own]
+        own = [one for one in schedulers if getattr(one, "optimizer", None) is optimizer]
+        schedulers = [one for one in schedulers if one not in own]
         mine: Any = None if not own else own[0] if len(own) == 1 else own
-        found.append(replace(spec, optimizer=optimizer, schedule=mine))
-    if given:
-        raise of_another()
-    return found
+        specs.append(replace(spec, optimizer=optimizer, schedule=mine))
+    if schedulers:
+        raise other_optimizer_error()
+    return specs
 
 
 def _not_in_a_list(optimizer: object) -> JobError:
     if isinstance(optimizer, SGD | AdamW | Lion):
         name = type(optimizer).__name__
-        reason = f"assay.{name} moves every parameter, and is in a list of optimizers"
+        reason = f"assay.{name} moves every parameter, so it cannot be in a list of optimizers"
         kind = "AdamW" if name == "Lion" else name
-        return JobError("optimizer", reason, f"give torch.optim.{kind} the parameters that it moves")
+        return JobError("optimizer", reason, f"use torch.optim.{kind}(parameters, lr=1e-3) with the parameters to move")
     return _unknown(optimizer)
 
 
 def _check_one_rate(spec: JobSpec, parts: Sequence[_Part]) -> None:
-    """Refuse one learning rate for optimizers of a list that have several."""
+    """Raise JobError if the schedule is one learning rate but the optimizers of a list have different ones."""
     if spec.schedule is None or isinstance(spec.schedule, LRScheduler | list | tuple):
         return
     rates = {float(options["lr"]) for _, options, _ in parts if "lr" in options}
     if len(rates) > 1:
-        raise several_rates()
+        raise several_rates_error()
 
 
 def _check_moved_once(parts: Sequence[_Part]) -> None:
     seen = set[str]()
     for names, _, _ in parts:
         if both := sorted(seen.intersection(names)):
-            reason = f"two optimizers of the list hold {both[0]}, and each step moves it once"
-            raise JobError("optimizer", reason, "give each parameter to one of them")
+            reason = f"two optimizers of the list have the parameter {both[0]}"
+            raise JobError("optimizer", reason, "give each parameter to only one of the optimizers")
         seen.update(names)
 
 
 def _parts(spec: JobSpec, owners: Mapping[int, str]) -> Iterator[_Part]:
-    """Yield what one optimizer moves, by groups."""
+    """Yield the groups of parameters that one optimizer moves."""
     optimizer: object = spec.optimizer
     if isinstance(optimizer, GradientAt):
         optimizer = optimizer.base
@@ -201,46 +211,46 @@ def _our_rule(settings: object) -> Rule:
 
 
 def _unknown(optimizer: object) -> JobError:
-    """Return the refusal of what is no optimizer of a job, with what to give instead."""
+    """Return the error for an object that a job does not support as optimizer, with a remedy for its kind."""
     kind = type(optimizer)
     named = {name.lower(): name for name in (each.__name__ for each in _RULES)}
     if isinstance(optimizer, str):
         name = named.get(optimizer.lower(), "AdamW")
-        remedy = f"give the optimizer, torch.optim.{name}(model.parameters(), lr=1e-3)"
-        return JobError("optimizer", f"{optimizer!r} is a name", remedy)
+        remedy = f"give the optimizer itself: torch.optim.{name}(model.parameters(), lr=1e-3)"
+        return JobError("optimizer", f"{optimizer!r} is a name, not an optimizer", remedy)
     if isinstance(optimizer, dict):
         remedy = (
-            "give one optimizer with a group of parameters for each, [{'params': …, 'lr': …}, …]; where each has a "
-            "loss of its own, give phases={'name': assay.Phase(loss=…, optimizer=…)}"
+            "give one optimizer with several groups of parameters, [{'params': …, 'lr': …}, …]; if each group has its "
+            "own loss, give phases={'name': assay.Phase(loss=…, optimizer=…)}"
         )
-        return JobError("optimizer", "a dictionary is no optimizer", remedy)
+        return JobError("optimizer", "a dictionary is not an optimizer", remedy)
     if isinstance(optimizer, type | partial):
-        made = optimizer.func if isinstance(optimizer, partial) else optimizer
-        name = getattr(made, "__name__", "it")
-        what = "a class" if isinstance(optimizer, type) else "not called yet"
-        remedy = f"give the object, {name}(model.parameters(), …)"
+        function = optimizer.func if isinstance(optimizer, partial) else optimizer
+        name = getattr(function, "__name__", "it")
+        what = "a class, not an object" if isinstance(optimizer, type) else "not called yet"
+        remedy = f"call it: {name}(model.parameters(), …)"
         return JobError("optimizer", f"{name} is {what}", remedy)
     why = _WHY.get(kind.__name__) if kind.__module__.startswith("torch.") else None
     if why:
-        remedy = f"give one of torch.optim ({_ALL}), or assay.Lion(…)"
+        remedy = f"use an optimizer of torch.optim ({_ALL}), or assay.Lion(…)"
         return JobError("optimizer", f"{kind.__name__} {why}", remedy)
     whole = f"{kind.__module__}.{kind.__name__}".removeprefix("builtins.")
     inner = _within(optimizer)
     if inner:
-        return JobError("optimizer", f"{whole} is around an optimizer", _unwrapped(kind.__name__, *inner))
+        return JobError("optimizer", f"{whole} is a wrapper around an optimizer", _unwrapped(kind.__name__, *inner))
     remedy = (
-        f"give one of torch.optim ({_ALL}), or write its formula as a function (parameter, gradient, state, step) and "
-        "give assay.update_rule(function, model.parameters(), lr=…, state={…}): docs/jobs.md, Update rules"
+        f"use an optimizer of torch.optim ({_ALL}), or write its formula as a function (parameter, gradient, state, "
+        "step) and give assay.update_rule(function, model.parameters(), lr=…, state={…}): docs/jobs.md, Update rules"
     )
     if callable(optimizer) and not isinstance(optimizer, _Optimizer):
         name = getattr(optimizer, "__name__", "function")
         remedy = f"give assay.update_rule({name}, model.parameters(), lr=…, state={{…}})"
-        return JobError("optimizer", f"{name} is a function", remedy)
-    return JobError("optimizer", f"{whole} is no optimizer that a job knows", remedy)
+        return JobError("optimizer", f"{name} is a function, not an optimizer", remedy)
+    return JobError("optimizer", f"a job does not support {whole} as optimizer", remedy)
 
 
 def _within(optimizer: object) -> tuple[str, _Optimizer] | None:
-    """Return the optimizer that an object is around, and its name there."""
+    """Return the optimizer that an object wraps, and the name of the attribute that holds it."""
     for name in ("optimizer", "base_optimizer", "_optimizer", "optim"):
         inner = getattr(optimizer, name, None)
         if isinstance(inner, _Optimizer) and inner is not optimizer:
@@ -249,33 +259,31 @@ def _within(optimizer: object) -> tuple[str, _Optimizer] | None:
 
 
 def _unwrapped(kind: str, name: str, inner: _Optimizer) -> str:
-    """Return what to give instead of an object around an optimizer."""
-    own = f"give that, .{name} ({type(inner).__name__})"
+    """Return the remedy for an object that wraps an optimizer."""
     lowered = kind.lower()
     if "sam" in lowered:
-        return f"give assay.SAM around the base optimizer, assay.SAM(its .{name}, rho=0.05)"
+        return f"use assay.SAM with the base optimizer: assay.SAM(its .{name}, rho=0.05)"
     if "lookahead" in lowered:
         return "write it with assay.update_rule, as examples/optimizers.py does"
     return (
-        f"{own}, as optimizer, and its learning rate as schedule, a function of the step from 0, such as "
-        f"schedule=lambda step: it.rate(step + 1)"
+        f"give its .{name} ({type(inner).__name__}) as optimizer, and its learning rate as schedule, a function of the "
+        "step from 0, such as schedule=lambda step: wrapper.rate(step + 1)"
     )
 
 
 def _of_torch(optimizer: _Optimizer, known: Mapping[int, str]) -> Iterator[_Part]:
-    """Yield the groups of an optimizer, whose parameters are the model's own objects."""
+    """Yield the groups of an optimizer of torch; raise JobError if a parameter is not one of the model's objects."""
     kind = None if isinstance(optimizer, UpdateRule) else _RULES.get(type(optimizer))
     if kind is None and not isinstance(optimizer, UpdateRule):
         raise _unknown(optimizer)
-    # torch does not record groups that are added by hand.
     if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
-        reason = "it has hooks, and a step of a job is torch's own formula"
-        raise JobError("optimizer", reason, "give it without hooks")
+        reason = "it has step hooks, but a job computes torch's own formula without hooks"
+        raise JobError("optimizer", reason, "remove the hooks: call remove() on the handles that registering returned")
     if not _has_own_step(optimizer):
-        reason = "its step() was put in the place of torch's own, whose formula a step of a job is"
+        reason = "its step() was replaced, but a job computes torch's own formula"
         remedy = (
-            "leave it as torch has it; what it does to weights belongs into the model's forward pass, "
-            "under torch.no_grad(), or into assay.update_rule(function, model.parameters(), lr=…)"
+            "keep torch's step(); change weights in the model's forward pass under torch.no_grad(), or with "
+            "assay.update_rule(function, model.parameters(), lr=…)"
         )
         raise JobError("optimizer", reason, remedy)
     for index, group in enumerate(optimizer.param_groups):
@@ -284,10 +292,10 @@ def _of_torch(optimizer: _Optimizer, known: Mapping[int, str]) -> Iterator[_Part
             name = known.get(id(parameter))
             if name is None:
                 shape = tuple(parameter.shape)
-                reason = f"parameter {place} of group {index} ({shape}) is none of the model's"
+                reason = f"parameter {place} of group {index} (shape {shape}) is not a parameter of the model"
                 remedy = (
-                    "make the optimizer of the very model that the JobSpec has, after all changes to it, with "
-                    "what a loss trains as a part of it"
+                    "create the optimizer from the model of the JobSpec, after all changes to the model; if the loss "
+                    "has parameters, make the loss a submodule of the model"
                 )
                 raise JobError("optimizer", reason, remedy)
             if parameter.requires_grad:
@@ -303,15 +311,16 @@ def _of_torch(optimizer: _Optimizer, known: Mapping[int, str]) -> Iterator[_Part
 
 
 def _has_own_step(optimizer: _Optimizer) -> bool:
-    """Return whether an optimizer's ``step`` is that of its class; a scheduler of torch wraps it to count its calls."""
-    given = vars(optimizer).get("step")
-    return given is None or (
-        hasattr(given, "_wrapped_by_lr_sched") and getattr(given, "__wrapped__", None) is type(optimizer).step
-    )
+    """Return whether an optimizer's ``step`` is that of its class, perhaps wrapped by a scheduler to count calls."""
+    replacement = vars(optimizer).get("step")
+    if replacement is None:
+        return True
+    is_wrapped = hasattr(replacement, "_wrapped_by_lr_sched")
+    return is_wrapped and getattr(replacement, "__wrapped__", None) is type(optimizer).step
 
 
 def _options(kind: type[Rule], group: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a group's options that a rule has, as plain numbers; the others say how torch computes, not what."""
+    """Return the options of a group that its rule has, as plain numbers; the others do not change the formula."""
     known = {f.name for f in fields(kind)}  # type: ignore[arg-type]
     return {name: _plain(value) for name, value in group.items() if name in known}
 
@@ -323,9 +332,9 @@ def _plain(value: object) -> object:
 
 
 def _varying(rule: Rule, course: Course, steps: int, first: int, done: int) -> dict[str, StepTable]:
-    """Return the tables of a rule in the steps from ``first`` on, before which it has made ``done`` others."""
+    """Return the tables of a rule for the steps from ``first`` on; the optimizer made ``done`` steps before the job."""
     tables = {
-        # after its end, a table stays at its last number
+        # Past its end, a table keeps its last number.
         name: StepTable(values[done + first :] or values[-1:], steps=steps - first, first=first)
         for name, values in rule.tables(done + steps).items()
     }

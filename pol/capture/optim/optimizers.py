@@ -1,4 +1,4 @@
-"""Inner and outer optimizers as plain tensor functions: the job captures them."""
+"""Inner and outer optimizers as plain tensor functions, which are captured as parts of the job."""
 
 from collections.abc import Mapping, Sequence
 
@@ -19,15 +19,16 @@ AVERAGE = "ema."
 
 
 class InnerOptimizer:
-    """The inner optimizer: it belongs to a slot, and its state is the slot's local state."""
+    """The inner optimizer of a slot, whose state is the slot's local state."""
 
     def __init__(self, groups: Sequence[Group], elsewhere: GradientAt | None = None) -> None:
-        """Move the parameters of each group by its rule, and by the gradient that ``elsewhere`` takes, if it is one."""
-        self._groups, self._elsewhere = groups, elsewhere
+        """Create an optimizer that moves each group by its rule, by the gradients of ``elsewhere`` if it is given."""
+        self._groups = groups
+        self._elsewhere = elsewhere
 
     @property
     def draws(self) -> bool:
-        """Return whether a rule is a person's own, which may draw and use functions that a step rewrites."""
+        """True if a rule is a custom one, which may draw random numbers."""
         return any(isinstance(group.rule, OwnRule) for group in self._groups)
 
     def initial(self, parameters: Tensors) -> dict[str, torch.Tensor]:
@@ -36,20 +37,20 @@ class InnerOptimizer:
         for index, group in enumerate(self._groups):
             for name, number in {**group.rule.numbers(), **group.taken.numbers}.items():
                 state[number_name(name, index)] = torch.tensor(number)
-            found = {name: group.rule.initial(name, parameters[name]) for name in group.names}
-            for kind in dict.fromkeys(kind for own in found.values() for kind in own):
+            initial = {name: group.rule.initial(name, parameters[name]) for name in group.names}
+            for kind in dict.fromkeys(kind for own in initial.values() for kind in own):
                 for name in group.names:
-                    if kind in found[name]:
-                        state[f"{kind}.{name}"] = found[name][kind]
+                    if kind in initial[name]:
+                        state[f"{kind}.{name}"] = initial[name][kind]
             state.update(group.taken.tensors)
         return state
 
     def update(
         self, parameters: Tensors, gradients: Tensors, local: Tensors, step: torch.Tensor
     ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-        """Return the new parameters and the new local state; what has no gradient stays as it is, and its state."""
+        """Return the changed parameters and the changed local state; only parameters with a gradient are included."""
         moved: dict[str, torch.Tensor] = {}
-        kept: dict[str, torch.Tensor] = {}
+        local_after: dict[str, torch.Tensor] = {}
         states = self._states(local)
         for index, group in enumerate(self._groups):
             varying = {name: table.at(step) for name, table in group.varying.items()}
@@ -72,26 +73,26 @@ class InnerOptimizer:
             )
             numbers = {name: local[number_name(name, index)] for name in group.rule.numbers()}
             numbers, common = group.rule.begin(numbers, now)
-            kept.update({number_name(name, index): number for name, number in numbers.items()})
+            local_after.update({number_name(name, index): number for name, number in numbers.items()})
             for part in parts:
                 moved[part.name], state = group.rule.update(part, now, common)
-                kept.update({f"{kind}.{part.name}": tensor for kind, tensor in state.items()})
-        return moved, kept
+                local_after.update({f"{kind}.{part.name}": tensor for kind, tensor in state.items()})
+        return moved, local_after
 
     def _states(self, local: Tensors) -> dict[str, dict[str, torch.Tensor]]:
-        """Return the state of each parameter by the names that its rule has for it."""
+        """Return the state of each parameter, by the names that its rule uses."""
         numbers = {
             number_name(name, index) for index, group in enumerate(self._groups) for name in group.rule.numbers()
         }
-        found: dict[str, dict[str, torch.Tensor]] = {}
+        states: dict[str, dict[str, torch.Tensor]] = {}
         for full in local:
             kind, _, name = full.partition(".")
             if full not in numbers:
-                found.setdefault(name, {})[kind] = local[full]
-        return found
+                states.setdefault(name, {})[kind] = local[full]
+        return states
 
     def point(self, parameters: Tensors, gradients: Tensors, step: torch.Tensor) -> dict[str, torch.Tensor] | None:
-        """Return the weights where the gradient is taken that moves the parameters; None where it is that at them."""
+        """Return the weights at which a second gradient is taken, or None if there is no second gradient."""
         if self._elsewhere is None:
             return None
         group = self._groups[0]
@@ -109,12 +110,12 @@ def number_name(name: str, index: int) -> str:
 
 
 def clip_values(gradients: Tensors, largest: float) -> dict[str, torch.Tensor]:
-    """Return gradients whose elements are at most ``largest`` in size, as torch's clip_grad_value_ does."""
+    """Return the gradients with elements limited to the size ``largest``, as torch's clip_grad_value_ does."""
     return {name: torch.clamp(part, -largest, largest) for name, part in gradients.items()}
 
 
 def clip(gradients: Tensors, largest_norm: float) -> dict[str, torch.Tensor]:
-    """Return gradients whose norm together is at most ``largest_norm``, as torch's clip_grad_norm_ does."""
+    """Return the gradients scaled to a joint norm of at most ``largest_norm``, as torch's clip_grad_norm_ does."""
     squares = [(gradient * gradient).sum() for gradient in gradients.values()]
     total = squares[0]
     for square in squares[1:]:
@@ -124,26 +125,26 @@ def clip(gradients: Tensors, largest_norm: float) -> dict[str, torch.Tensor]:
 
 
 def averages_initial(share: float | None, state: Tensors, names: Sequence[str]) -> dict[str, torch.Tensor]:
-    """Return the moving averages of weights before the first step: the weights."""
+    """Return the moving averages of weights before the first step, which are the weights themselves."""
     return {} if share is None else {AVERAGE + name: state[name].clone() for name in names}
 
 
 def averages(share: float | None, state: Tensors, moved: Tensors) -> dict[str, torch.Tensor]:
-    """Return the moving averages after a step, of which ``share`` is left, beside the weights that it moved."""
+    """Return the moving averages after a step: ``share`` of the old average plus the rest of the moved weight."""
     if share is None:
         return {}
     return {AVERAGE + name: share * state[AVERAGE + name] + (1.0 - share) * weight for name, weight in moved.items()}
 
 
 def outer_initial(settings: Average | Nesterov, parameters: Tensors) -> dict[str, torch.Tensor]:
-    """Return what the outer optimizer adds to the global state."""
+    """Return the tensors that the outer optimizer adds to the global state."""
     if isinstance(settings, Average):
         return {}
     return {VELOCITY + name: torch.zeros_like(p) for name, p in parameters.items()}
 
 
 def aggregation(settings: Average | Nesterov) -> str:
-    """Return what a slot's update is under an outer optimizer, as the job document says it."""
+    """Return the kind of update that a slot delivers for an outer optimizer, as the job document names it."""
     return CLOSING if isinstance(settings, Average) else DIFFERENCE
 
 
@@ -152,8 +153,9 @@ def outer_update(
 ) -> dict[str, torch.Tensor]:
     """Return the changed global tensors of a round.
 
-    ``aggregate`` is the mean of what :func:`aggregation` says of each slot: for a plain average its closing state, so
-    that the mean is the next state as it is; else opening minus closing. Buffers that the step changes are averaged.
+    ``aggregate`` is the mean of the slots' updates, of the kind that :func:`aggregation` returns. For a plain average,
+    an update is the closing state of the slot, and the mean is the next state. Otherwise it is the initial state minus
+    the closing state. Buffers that the step changes are averaged.
     """
     if isinstance(settings, Average):
         return dict(aggregate)

@@ -1,4 +1,4 @@
-"""The values of a schedule in each step: learning rates, and a momentum that cycles, per group of parameters."""
+"""Schedules: the learning rate of each group of parameters in each step, and its momentum if that cycles."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -17,31 +17,31 @@ from pol.errors import JobError
 from pol.state.arrays import Array
 
 _CYCLES = ("SGD", "RMSprop", "Adam", "AdamW", "Muon", "UpdateRule")
-"""Optimizers whose momentum, or first beta, may vary by step."""
+"""Optimizers whose momentum (or first beta) may vary by step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """Learning rate of each step (or the one of all), and other options of a rule that vary."""
+    """Learning rate of each step, or a single one for all, and the other options of a rule that vary by step."""
 
     lr: Array
     options: Mapping[str, Array] = field(default_factory=dict)
 
     def after(self, first: int) -> "Course":
-        """Return the part from a step on."""
+        """Return the part from the step ``first`` on."""
         return Course(self.lr[first:], {name: values[first:] for name, values in self.options.items()})
 
 
-def several_rates() -> JobError:
-    """Return the refusal of one learning rate for groups that have several."""
-    reason = "is one learning rate, and the groups of the optimizer have several"
-    remedy = "give torch.optim.lr_scheduler.LambdaLR(optimizer, …), whose function returns a factor"
+def several_rates_error() -> JobError:
+    """Return the error for a schedule of one learning rate if the groups of the optimizer have different ones."""
+    reason = "is one learning rate, but the groups of the optimizer have different ones"
+    remedy = "use torch.optim.lr_scheduler.LambdaLR(optimizer, function) with a function that returns a factor"
     return JobError("schedule", reason, remedy)
 
 
-def of_another() -> JobError:
-    """Return the refusal of a scheduler that is made of another optimizer than the job's."""
-    remedy = "give the optimizer that the scheduler was made with, and one scheduler of it"
+def other_optimizer_error() -> JobError:
+    """Return the error for a scheduler that was created with an optimizer other than the job's."""
+    remedy = "give the optimizer with which the scheduler was created, and only one scheduler of it"
     return JobError("schedule", "it is the scheduler of another optimizer", remedy)
 
 
@@ -53,37 +53,37 @@ def courses(
     first: int = 0,
     repeat: int = 1,
 ) -> list[Course]:
-    """Return the course of each group; a group without ``lr`` has that of the schedule.
+    """Return the course of each group; a group without ``lr`` gets that of the schedule.
 
-    It is that of the steps ``first`` to ``steps`` - 1, of a schedule that began at step 0. With ``repeat`` updates in a
-    step, which have the same rate, it goes from update to update.
+    The courses cover the steps ``first`` to ``steps`` - 1 of a schedule that began at step 0. If a step makes
+    ``repeat`` updates, all with the same rate, a course has an entry for each update.
 
-    Raises JobError when the schedule has no value in some step, or depends on more than the step.
+    Raises JobError if the schedule has no value for a step, or depends on something other than the step.
     """
     schedule: object = spec.schedule
     if isinstance(schedule, list | tuple):
         reason, remedy = (
-            "a job has one schedule",
-            "put them into a ChainedScheduler or SequentialLR",
+            "is a list, but an optimizer of a job has one schedule",
+            "combine the schedulers with torch.optim.lr_scheduler.ChainedScheduler or SequentialLR",
         )
         raise JobError("schedule", reason, remedy)
     if isinstance(schedule, ReduceLROnPlateau):
         reason = (
-            "ReduceLROnPlateau looks at the loss, and a job's learning rates are fixed before it starts, "
-            "so that every step can be computed again alone"
+            "ReduceLROnPlateau depends on the loss, but the learning rates of a job are fixed before it starts, "
+            "so that each step can be recomputed alone"
         )
-        remedy = "give CosineAnnealingLR, or MultiStepLR with the steps at which it shall fall"
+        remedy = "use CosineAnnealingLR, or MultiStepLR with the steps at which the rate falls"
         raise JobError("schedule", reason, remedy)
     if isinstance(schedule, LRScheduler):
         return _of_scheduler(spec, schedule, steps, rows, first, repeat)
     if spec.schedule_every != 1:
-        reason = "is how often a scheduler of torch is stepped, and the schedule is none"
-        raise JobError("schedule_every", reason, "leave it out")
+        reason = "sets how often a scheduler of torch is stepped, but the schedule is not such a scheduler"
+        raise JobError("schedule_every", reason, "leave schedule_every= out")
     own = [float(group["lr"]) for group in groups if "lr" in group]
     if schedule is None:
         return [Course(np.array([rate])) for rate in own or [DEFAULT_RATE]]
     if len(set(own)) > 1:
-        raise several_rates()
+        raise several_rates_error()
     last = steps if callable(schedule) else first + 1
     rates = np.array([spec.learning_rate(step) for step in range(first, last)])
     if (rates != rates[0]).any():
@@ -95,12 +95,12 @@ def courses(
 def _of_scheduler(
     spec: JobSpec, scheduler: LRScheduler, steps: int, rows: int, first: int, repeat: int
 ) -> list[Course]:
-    """Run a copy of a scheduler of torch through all steps of a job, and of those before that it goes on from."""
+    """Return the courses that a copy of a scheduler of torch yields in all steps, from step 0 on."""
     owner: object = getattr(scheduler, "optimizer", None)
     optimizer: object = spec.optimizer
     base = optimizer.base if isinstance(optimizer, GradientAt) else optimizer
     if owner is not optimizer and owner is not base:
-        raise of_another()
+        raise other_optimizer_error()
     assert isinstance(owner, torch.optim.Optimizer)
     check_length((steps - first) * repeat)
     running = _copy(scheduler, owner)
@@ -109,30 +109,31 @@ def _of_scheduler(
     seen = [_Seen(group) for group in groups]
     wanted = first + spec.steps_for(rows)
     with warnings.catch_warnings():
-        # that the optimizer takes no step
+        # torch warns that the optimizer makes no steps.
         warnings.simplefilter("ignore")
         for step in range(steps):
-            # Steps that fill the last round keep the last rate: a scheduler may end there, or begin again.
+            # Steps that only fill the last round keep the last rate: a scheduler may end there, or begin again.
             if step in turns and step < wanted:
                 try:
                     running.step()
                 except ValueError as error:
                     reason = f"it ends before step {step} of {wanted}: {error}"
-                    raise JobError("schedule", reason, "give it the steps of the job") from None
+                    remedy = f"create the scheduler for {wanted} steps, such as OneCycleLR(…, total_steps={wanted})"
+                    raise JobError("schedule", reason, remedy) from None
             for one, group in zip(seen, groups, strict=True):
-                one.look(group)
+                one.record(group)
     kind = type(base).__name__
     return [one.course(kind, repeat).after(first * repeat) for one in seen]
 
 
 def _copy(scheduler: LRScheduler, optimizer: torch.optim.Optimizer) -> LRScheduler:
-    """Return a copy that shares the parameters, so that the scheduler and its optimizer stay as they are."""
+    """Return a copy that shares the parameters, so that the original scheduler and its optimizer do not change."""
     shared = [p for group in optimizer.param_groups for p in group["params"]]
     return deepcopy(scheduler, {id(p): p for p in shared})
 
 
 def _turns(spec: JobSpec, steps: int, rows: int) -> "range | set[int]":
-    """Return the steps before which the scheduler takes one."""
+    """Return the steps before which the scheduler is stepped."""
     if spec.schedule_every != "epoch":
         return range(spec.schedule_every, steps, spec.schedule_every)
     each = spec.batch * spec.slots
@@ -140,7 +141,7 @@ def _turns(spec: JobSpec, steps: int, rows: int) -> "range | set[int]":
 
 
 class _Seen:
-    """The options of one group in each step so far."""
+    """A record of the options of one group in each step so far."""
 
     def __init__(self, group: Mapping[str, Any]) -> None:
         self._rates: list[float] = []
@@ -148,10 +149,10 @@ class _Seen:
         self._others = _others(group)
         self._is_beta = "betas" in group
 
-    def look(self, group: Mapping[str, Any]) -> None:
+    def record(self, group: Mapping[str, Any]) -> None:
         if _others(group) != self._others:
             reason = "it changes options of the optimizer other than learning rate and momentum"
-            raise JobError("schedule", reason, "give one that changes no others")
+            raise JobError("schedule", reason, "use a scheduler that changes only these two, such as OneCycleLR")
         self._rates.append(float(group["lr"]))
         self._momenta.append(_momentum(group))
 
@@ -160,11 +161,11 @@ class _Seen:
         if (momenta == momenta[0]).all():
             return Course(rates)
         if kind not in _CYCLES:
-            reason = f"it lets the momentum cycle, which {kind} has no form for"
-            raise JobError("schedule", reason, "make it with cycle_momentum=False")
+            reason = f"it changes the momentum, which {kind} does not support in a job"
+            raise JobError("schedule", reason, "create the scheduler with cycle_momentum=False")
         if not momenta.all():
-            reason = "it lets the momentum become 0"
-            raise JobError("schedule", reason, "give a base_momentum above 0")
+            reason = "it sets the momentum to 0 in some step"
+            raise JobError("schedule", reason, "create the scheduler with a base_momentum above 0, such as 0.85")
         if not self._is_beta:
             return Course(rates, {"momentum": momenta})
         powers = momenta ** np.arange(1, len(momenta) + 1)

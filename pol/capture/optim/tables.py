@@ -1,4 +1,4 @@
-"""Numbers that vary by step, written out when a job is built; a step looks them up."""
+"""Tables of numbers that vary by step: computed when a job is built, and looked up in each step."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,11 +10,11 @@ from pol.limits import LIMITS
 from pol.state.arrays import Array
 
 MOST_STEPS = LIMITS.constants_size // 4
-"""Entries of a table, which is a constant of the job."""
+"""Largest number of entries of a table, which is a constant of the job."""
 
 
 class StepTable:
-    """A number by step; a single one is every step's."""
+    """A number for each step; a table with one entry has the same number for every step."""
 
     def __init__(
         self,
@@ -23,15 +23,16 @@ class StepTable:
         steps: int | None = None,
         first: int = 0,
     ) -> None:
-        """Keep ``values`` of the steps from ``first`` on, which are multiplied by ``factor``.
+        """Create a table of ``values`` for the steps from ``first`` on, each multiplied by ``factor``.
 
-        If there are more ``steps``, the last one stays.
+        If there are more ``steps`` than values, the last value holds for the rest.
         """
         self._first = first
         self.values = np.asarray(values, np.float64)
         if bool((self.values == self.values[0]).all()):
             self.values, factor = self.values[:1] * factor, 1.0
-        self._factor, self._ends = factor, steps is not None and len(self.values) < steps
+        self._factor = factor
+        self._ends = steps is not None and len(self.values) < steps
         self._numbers = torch.from_numpy(self.values.astype(np.float32))
 
     @property
@@ -41,7 +42,7 @@ class StepTable:
 
     @property
     def is_finite(self) -> bool:
-        """True if FP32 holds all of its numbers."""
+        """True if all numbers are finite in FP32."""
         return bool(torch.isfinite(self._numbers).all())
 
     def at(self, step: torch.Tensor) -> torch.Tensor:
@@ -51,26 +52,27 @@ class StepTable:
         place = step - self._first if self._first else step
         if self._ends:
             place = torch.clamp(place, max=len(self.values) - 1)
-        found = torch.index_select(self._numbers, 0, place.reshape(1)).reshape(())
-        return found if self._factor == 1.0 else found * self._factor
+        number = torch.index_select(self._numbers, 0, place.reshape(1)).reshape(())
+        return number if self._factor == 1.0 else number * self._factor
 
 
 def share_tables(columns: Sequence[Array], first: int = 0) -> list[StepTable]:
-    """Return a table for each column, of the steps from ``first`` on; some take the numbers of another one's.
+    """Return a table for each column, for the steps from ``first`` on; tables may share numbers.
 
-    That is another's by a constant factor, if the products are the very numbers of the column: then a step has the same
-    number however many steps the job has. Only columns that would not fit otherwise share where products are rounded.
+    A table uses the numbers of another one, times a constant factor, if the products are exactly the numbers of its
+    column. Then the number of a step does not depend on how many steps the job has. Tables share numbers with rounded
+    products only if they would not fit into the job otherwise.
     """
-    found = _shared(columns, first, _exact_factor)
-    if sum(len(table.values) for table, is_own in found if is_own) > MOST_STEPS // 2:
-        found = _shared(columns, first, _near_factor)
-    return [table for table, _ in found]
+    tables = _shared(columns, first, _exact_factor)
+    if sum(len(table.values) for table, is_own in tables if is_own) > MOST_STEPS // 2:
+        tables = _shared(columns, first, _near_factor)
+    return [table for table, _ in tables]
 
 
 def _shared(
     columns: Sequence[Array], first: int, factor_of: Callable[[Array, Array], float | None]
 ) -> list[tuple[StepTable, bool]]:
-    """Return a table for each column, and whether its numbers are its own."""
+    """Return a table for each column, with False if it uses the numbers of another table."""
     tables: list[tuple[StepTable, bool]] = []
     for column in columns:
         factors = ((t, factor_of(column, t.values)) for t, is_own in tables if is_own)
@@ -91,7 +93,7 @@ def _exact_factor(column: Array, base: Array) -> float | None:
 
 
 def _near_factor(column: Array, base: Array) -> float | None:
-    """Return by how much ``column`` is ``base``, in all steps; None where that is no constant."""
+    """Return the factor between ``base`` and ``column``, or None if it is not the same in all steps."""
     place = int(np.argmax(np.abs(base)))
     if len(base) == 1 or len(base) != len(column) or not np.isfinite(column).all():
         return None
@@ -101,8 +103,8 @@ def _near_factor(column: Array, base: Array) -> float | None:
 
 
 def check_length(steps: int) -> None:
-    """Refuse a schedule that a job has no room for."""
+    """Raise JobError if the table of a schedule would have more than ``MOST_STEPS`` entries."""
     if steps > MOST_STEPS:
-        reason = f"its table would have {steps} entries"
-        remedy = f"give one number, or a job of at most {MOST_STEPS:,} steps"
+        reason = f"its table would have {steps} entries, and a job has room for {MOST_STEPS:,}"
+        remedy = f"use one learning rate for all steps, such as schedule=0.001, or at most {MOST_STEPS:,} steps"
         raise JobError("schedule", reason, remedy)

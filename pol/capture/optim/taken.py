@@ -1,8 +1,8 @@
-"""The state that an optimizer of torch already has, as the local state that the slots of a job begin with.
+"""Existing state of an optimizer of torch, as the initial local state of the slots of a job.
 
-Each tensor of it is what a rule keeps of a parameter, under nearly the same name. What torch counts in steps is a
-number of the group in a job (1 - beta^n), or moves what goes by the number of the step. Parameters for which the
-optimizer has made different numbers of steps have these numbers apart.
+Each tensor of the state is one that a rule keeps for a parameter, under nearly the same name. In a job, torch's counts
+of steps become numbers of a group (1 - beta^n), and offsets of the number of the step. Parameters with different counts
+of steps go into different groups.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,26 +18,27 @@ from pol.capture.reports.reasons import listed
 from pol.errors import JobError
 
 _MOMENTUM = "momentum"
+_NEW = "create a new optimizer, which has no state, such as torch.optim.AdamW(model.parameters(), lr=1e-3)"
 _IN_TORCH = {_MOMENTUM: "momentum_buffer"}
-"""What a rule keeps, to the name in torch where that is another."""
+"""Names in torch of the state of a rule, if they differ."""
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The steps that an optimizer made for the parameters of a group, and its state."""
+    """State that an optimizer already has for the parameters of a group, and the number of steps that it made."""
 
     steps: int = 0
     numbers: Mapping[str, float] = field(default_factory=dict)
     tensors: Mapping[str, torch.Tensor] = field(default_factory=dict)
-    """By the names that they have in the local state."""
+    """Tensors by their names in the local state."""
 
 
 def taken_by_steps(
     model: nn.Module, optimizer: torch.optim.Optimizer, names: Sequence[str], rule: Rule
 ) -> Iterator[tuple[tuple[str, ...], Taken]]:
-    """Yield the names of a group, apart by the steps that the optimizer has made for them, with its state of them.
+    """Yield the names of a group, split by the number of steps that the optimizer has made, each part with its state.
 
-    Raises JobError when the state is not that of the rule or of the parameters.
+    Raises JobError if the state does not fit the rule or the parameters.
     """
     parameters = dict(model.named_parameters())
     states: dict[str, Mapping[str, Any]] = {name: optimizer.state.get(parameters[name], {}) for name in names}
@@ -55,7 +56,7 @@ def taken_by_steps(
 
 
 def numbers_after(rule: Rule, steps: int, product: float) -> dict[str, float]:
-    """Return the numbers of a group after so many steps; ``product`` is that of the momenta, where a rule has one."""
+    """Return the numbers of a group after ``steps`` steps; ``product`` is the product of the momenta, for NAdam."""
     known: dict[str, float] = {"mu_product": product}
     match rule:
         case updates.Adam() | updates.NAdam() | updates.RAdam() | updates.Adamax():
@@ -66,16 +67,16 @@ def numbers_after(rule: Rule, steps: int, product: float) -> dict[str, float]:
     return {name: known[name] for name in rule.numbers()} if steps else dict(rule.numbers())
 
 
-def left_of(
+def optimizer_state(
     model: nn.Module, optimizer: torch.optim.Optimizer, names: Sequence[str], rule: Rule
 ) -> tuple[dict[str, torch.Tensor], dict[str, float]]:
-    """Return the state of an optimizer of parameters for which it has made equally many steps: tensors and numbers."""
+    """Return an optimizer's tensors and numbers for parameters for which it has made equally many steps."""
     (_, taken), *_ = taken_by_steps(model, optimizer, names, rule)
     return dict(taken.tensors), dict(taken.numbers)
 
 
-def said_of(taken: Sequence[Taken]) -> str | None:
-    """Return a line on the state that is taken; None where there is none."""
+def describe_state(taken: Sequence[Taken]) -> str | None:
+    """Return a line for the report about the state from which the optimizer continues, or None if there is none."""
     used = [part for part in taken if part.steps]
     if not used:
         return None
@@ -83,11 +84,11 @@ def said_of(taken: Sequence[Taken]) -> str | None:
     kinds, count = sorted({kind for kind, _, _ in names}), len({name for _, _, name in names})
     steps = max(part.steps for part in used)
     after = f", after {steps:,} steps" if steps > 1 else ""
-    return f"the optimizer goes on from its state{after}: {listed(kinds)} of {count:,} parameters"
+    return f"the optimizer continues from its state{after}: {listed(kinds)} of {count:,} parameters"
 
 
 def steps_of(state: Mapping[str, Any]) -> int:
-    """Return the steps that an optimizer has made for a parameter; SGD does not count, and has a momentum or none."""
+    """Return the steps that an optimizer has made for a parameter; for SGD, which keeps no count, 1 or 0."""
     if "step" in state:
         return int(state["step"])
     return int(state.get(_IN_TORCH[_MOMENTUM]) is not None)
@@ -97,16 +98,16 @@ def _tensors(
     name: str, parameter: nn.Parameter, state: Mapping[str, Any], rule: Rule
 ) -> Iterator[tuple[str, torch.Tensor]]:
     for kind, shape in rule.shapes(parameter.shape).items() if state else ():
-        found = state.get(_IN_TORCH.get(kind, kind))
-        if found is None and kind == _MOMENTUM and isinstance(rule, updates.GradientDescent):
-            # there was no step yet
+        value = state.get(_IN_TORCH.get(kind, kind))
+        if value is None and kind == _MOMENTUM and isinstance(rule, updates.GradientDescent):
+            # There was no step yet.
             continue
-        if not isinstance(found, torch.Tensor) or found.shape != shape:
-            what = f"of shape {list(found.shape)}" if isinstance(found, torch.Tensor) else "missing"
-            reason = f"{kind} of {name} is {what} in its state, and the optimizer needs {list(shape)}"
-            raise JobError("optimizer", reason, "make a new optimizer of the model, without state")
-        tensor = found.detach().to("cpu", torch.float32).clone()
+        if not isinstance(value, torch.Tensor) or value.shape != shape:
+            what = f"of shape {list(value.shape)}" if isinstance(value, torch.Tensor) else "missing"
+            reason = f"{kind} of {name} is {what} in its state, and the optimizer needs the shape {list(shape)}"
+            raise JobError("optimizer", reason, _NEW)
+        tensor = value.detach().to("cpu", torch.float32).clone()
         if not bool(torch.isfinite(tensor).all()):
-            reason = f"{kind} of {name} holds NaN or infinity in its state"
-            raise JobError("optimizer", reason, "make a new optimizer of the model, without state")
+            reason = f"{kind} of {name} has NaN or infinity in its state"
+            raise JobError("optimizer", reason, _NEW)
         yield kind, tensor

@@ -1,7 +1,7 @@
-"""Update rules of a person's own: one function moves one parameter, in a loop of plain torch as in a job.
+"""Custom update rules: one function that moves one parameter, both in a loop of plain torch and in a job.
 
 An :class:`UpdateRule` is an optimizer of torch. Its ``step()`` calls the function on tensors; a job calls the same
-function during the capture of a step. Whatever the function returns is checked by :func:`moved`, in both.
+function during the capture of a step. In both cases :func:`moved` checks the values that the function returns.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,17 +23,17 @@ from pol.errors import JobError
 
 Loss = Callable[[], Tensor]
 _NOT_OPTIONS = ("params", "param_names", "lr", "initial_lr")
-"""What a group of torch has besides the options of a rule."""
-_ANOTHER_WAY = "write it in another way there (docs/jobs.md lists what works)"
+"""Entries of a parameter group that are not options of the rule."""
+_ANOTHER_WAY = "use another function there (docs/jobs.md lists what works)"
 
 
 @dataclass(frozen=True, slots=True)
 class RuleStep(Readable):
-    """One step as an update rule sees it.
+    """One step, as an update rule gets it.
 
-    ``number`` counts the updates from 0 (an integer tensor of shape []), and ``lr`` is the learning rate of this one
-    (FP32, shape []), as the schedule says. ``options`` are those that the rule was given, or the group of parameters.
-    ``numbers`` are those of the whole group, of which ``begin`` has made this step's.
+    ``number`` counts the updates from 0 (an integer tensor of shape []). ``lr`` is the learning rate of this update
+    (FP32, shape []), according to the schedule. ``options`` are the options of the parameter group, or of the rule.
+    ``numbers`` are the numbers of the whole group, as ``begin`` returned them for this step.
 
     Example::
 
@@ -49,16 +49,16 @@ class RuleStep(Readable):
 
 
 State = Mapping[str, "float | Tensor | Callable[[Tensor], float | Tensor]"]
-"""Names of what is kept of a parameter, with what it is before the first step."""
+"""Initial state of a parameter: maps each name to its value before the first step."""
 States = State | Callable[[Tensor], State]
 Move = Callable[[Tensor, Tensor, dict[str, Tensor], RuleStep], tuple[Tensor, Mapping[str, Tensor]]]
-"""(parameter, gradient, state, step) to (parameter, state)."""
+"""Function from (parameter, gradient, state, step) to (parameter, state)."""
 Begin = Callable[[list[Tensor], list[Tensor], list[dict[str, Tensor]], RuleStep], Mapping[str, "Tensor"]]
-"""All parameters of a group, their gradients and states, and the step, to the group's numbers."""
+"""Function from the parameters of a group, their gradients, their states and the step to the numbers of the group."""
 
 
 class UpdateRule(Optimizer):
-    """An optimizer that moves each parameter by a function; :func:`update_rule` makes one.
+    """An optimizer that moves each parameter by a function; :func:`update_rule` returns one.
 
     Example::
 
@@ -96,11 +96,11 @@ class UpdateRule(Optimizer):
             unknown = [name for name in group if name not in (*_NOT_OPTIONS, *self.defaults)]
             if unknown:
                 known = ", ".join(sorted(("lr", *options)))
-                reason = f"group {index} has {unknown[0]!r}, which the rule was not given"
-                raise JobError("optimizer", reason, f"give update_rule(…, {unknown[0]}=…); it has {known}")
+                reason = f"group {index} has {unknown[0]!r}, which is not an option of the rule ({known})"
+                raise JobError("optimizer", reason, f"add the option: update_rule(…, {unknown[0]}=…)")
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what copies have, which torch would leave only its own of."""
+        """Return the attributes that copies get, because torch would copy only its own."""
         own = ("function", "begin", "initial", "numbers", "_options")
         return {**super().__getstate__(), **{name: getattr(self, name) for name in own}}
 
@@ -111,7 +111,7 @@ class UpdateRule(Optimizer):
     def first_state(self, name: str, parameter: Tensor) -> dict[str, Tensor]:
         """Return the state of a parameter before its first step.
 
-        Raises JobError where something is not FP32.
+        Raises JobError if a value is not FP32.
         """
         field = f"optimizer, state of {name}"
         initial: object = self.initial
@@ -119,21 +119,21 @@ class UpdateRule(Optimizer):
             initial = called(initial, field, parameter.clone())
             self._check_state(initial, field)
         assert isinstance(initial, Mapping)
-        found = {}
+        state = {}
         for key, first in initial.items():
             value = called(first, field, parameter.clone()) if callable(first) else first
-            found[key] = _filled(value, parameter, f"optimizer, state {key!r} of {name}")
-        return found
+            state[key] = _filled(value, parameter, f"optimizer, state {key!r} of {name}")
+        return state
 
     def _check_state(self, state: object, field: str) -> None:
-        """Refuse names and first values that no state of a parameter has."""
+        """Check the names and initial values of a parameter's state; raise JobError if one is not accepted."""
         if not isinstance(state, Mapping):
-            remedy = 'give names and first values, as state={"mean": 0.0}'
-            raise JobError(field, f"the state is {type(state).__name__}", remedy)
+            remedy = 'give a dictionary of initial values, such as state={"mean": 0.0}'
+            raise JobError(field, f"the state is {type(state).__name__}, not a dictionary", remedy)
         _check_names(state)
         if both := sorted(set(state) & set(self.numbers)):
-            reason = f"{both[0]!r} is in the state of each parameter and a number of the group"
-            raise JobError(field, reason, "give them two names")
+            reason = f"the name {both[0]!r} is in state= and in numbers="
+            raise JobError(field, reason, "use different names in state= and numbers=")
         for name, value in state.items():
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if not callable(value) and not is_number:
@@ -141,25 +141,25 @@ class UpdateRule(Optimizer):
 
     @property
     def steps(self) -> int:
-        """The steps that it has made."""
-        found: int = self._kept("steps", 0)
-        return found
+        """Number of steps that the optimizer has made."""
+        count: int = self._kept("steps", 0)
+        return count
 
     def numbers_of(self, index: int) -> dict[str, Tensor]:
-        """Return the numbers of a group as they are now."""
-        found: list[dict[str, Tensor]] = self._kept("numbers", [])
-        return dict(found[index]) if found else first_numbers(self)
+        """Return the present numbers of a group."""
+        numbers: list[dict[str, Tensor]] = self._kept("numbers", [])
+        return dict(numbers[index]) if numbers else first_numbers(self)
 
     def state_of(self, name: str, parameter: Tensor) -> dict[str, Tensor]:
-        """Return the state of a parameter as it is now: that before the first step, if there was none yet."""
+        """Return the present state of a parameter, or its initial state if there was no step yet."""
         if parameter in self.state:
             return {key: tensor.clone() for key, tensor in self.state[parameter].items()}
         return self.first_state(name, parameter.detach())
 
     def _kept(self, name: str, otherwise: Any) -> Any:
-        """Return what ``step()`` keeps beside the states of parameters, where ``state_dict()`` has it, too."""
-        kept: Mapping[Any, Any] = self.state
-        return kept.get(name, otherwise)
+        """Return an entry that ``step()`` keeps in ``self.state``, so that ``state_dict()`` contains it, too."""
+        entries: Mapping[Any, Any] = self.state
+        return entries.get(name, otherwise)
 
     @torch.no_grad()
     def step(self, closure: Loss | None = None) -> Tensor | None:  # type: ignore[override]
@@ -169,7 +169,7 @@ class UpdateRule(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         count = self.steps
-        kept = [self.numbers_of(index) for index in range(len(self.param_groups))]
+        numbers = [self.numbers_of(index) for index in range(len(self.param_groups))]
         for index, group in enumerate(self.param_groups):
             named = [
                 (f"parameter {place} of group {index}", parameter)
@@ -182,17 +182,17 @@ class UpdateRule(Optimizer):
                 number=torch.tensor(count),
                 lr=torch.tensor(float(group["lr"])),
                 options=self.options(group),
-                numbers=kept[index],
+                numbers=numbers[index],
             )
             parts = [(parameter.detach(), parameter.grad, self.state_of(name, parameter)) for name, parameter in named]
             now = begun(self, parts, before)
-            kept[index] = dict(now.numbers)
+            numbers[index] = dict(now.numbers)
             for (name, parameter), part in zip(named, parts, strict=True):
                 value, state = moved(self, name, part, now)
                 parameter.copy_(value)
                 self.state[parameter] = state
-        kept_too: dict[Any, Any] = self.state
-        kept_too.update(steps=count + 1, numbers=kept)
+        entries: dict[Any, Any] = self.state
+        entries.update(steps=count + 1, numbers=numbers)
         return loss
 
 
@@ -206,23 +206,25 @@ def update_rule(
     begin: Begin | None = None,
     **options: Any,
 ) -> UpdateRule:
-    """Return an optimizer of torch that moves each of ``params`` by a function of one's own.
+    """Return an optimizer of torch that moves each of ``params`` by a custom function.
 
     ``function(parameter, gradient, state, step)`` returns the parameter after the step, and the state that the next
-    step gets. ``state`` says what each parameter's state is before the first step, by name: a number, which fills a
-    tensor of the parameter's shape; a tensor; or a function of the parameter that returns one of both. Where parameters
-    differ in what they keep, ``state`` is a function of the parameter that returns all of it. ``step`` is a
-    :class:`RuleStep`: the number of the step, its learning rate, and ``options``. ``params`` are parameters, or groups
-    of them with a learning rate and options of their own, as those of ``torch.optim`` are.
+    step gets. ``step`` is a :class:`RuleStep`: the number of the step, its learning rate, and ``options``. ``params``
+    are parameters, or parameter groups with their own learning rates and options, as in ``torch.optim``.
 
-    ``numbers`` are values that a group shares, as they are before the first step. Once per step, before the parameters
-    move, ``begin(parameters, gradients, states, step)`` gets lists of all parameters of the group that have a gradient.
-    It returns the new numbers, which the function reads from ``step.numbers``.
+    ``state`` maps each name in a parameter's state to its value before the first step. The value is a number, which
+    fills a tensor of the parameter's shape; a tensor; or a function of the parameter that returns either. If the states
+    of parameters have different names, ``state`` is a function of the parameter that returns such a mapping.
 
-    Python runs once, when a job is built: whatever changes from step to step is a tensor in ``state`` or ``numbers``,
-    and what depends on the step is chosen by ``torch.where(step.number % 5 == 0, …, …)``.
+    ``numbers`` are shared by all parameters of a group, and have their values before the first step. In each step,
+    ``begin(parameters, gradients, states, step)`` is called before ``function``. It gets lists of all parameters of
+    the group that have a gradient, and returns the new numbers, which ``function`` reads from ``step.numbers``.
 
-    Raises JobError for a state that is not FP32; when it runs, for what the function returns, with its line.
+    Python runs once, when a job is built. So each value that changes between steps must be a tensor in ``state`` or
+    ``numbers``. A choice that depends on the step needs ``torch.where(step.number % 5 == 0, …, …)``.
+
+    Raises JobError if a state is not FP32. A step raises JobError, with the line of the function, if the function
+    returns a value that is not accepted.
 
     Example::
 
@@ -245,19 +247,19 @@ def update_rule(
 
 def _check_function(function: object, field: str, remedy: str) -> None:
     if not callable(function):
-        raise JobError(field, f"{type(function).__name__} is no function", remedy)
+        raise JobError(field, f"{type(function).__name__} is not a function", remedy)
     try:
         signature(function).bind(*range(4))
     except TypeError:
         place = place_of_function(function, field)
         raise JobError(str(place), "it does not take four arguments", remedy) from None
     except ValueError:
-        # nothing is known of its arguments
+        # The signature of the function is unknown.
         return
 
 
 def _filled(value: object, parameter: Tensor, field: str) -> Tensor:
-    """Return a first value of a state as a tensor; a number fills the parameter's shape."""
+    """Return an initial value of a state as a tensor; a number fills the parameter's shape."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return torch.full_like(parameter, value)
     _check_tensor(field, value)
@@ -276,24 +278,24 @@ def _check_numbers(numbers: Mapping[str, object], begin: object) -> None:
     _check_names(numbers)
     for name, value in numbers.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise JobError(f"optimizer, number {name!r}", f"is {value!r}", "give a number, as 0.0")
+            raise JobError(f"optimizer, number {name!r}", f"is {value!r}, not a number", "give a number, such as 0.0")
     if bool(numbers) != (begin is not None):
-        reason = "numbers of a group change by begin=, and one is given without the other"
+        reason = "numbers= and begin= need each other: begin returns the numbers of each step"
         remedy = "give both: numbers={'total': 0.0}, begin=function"
         raise JobError("optimizer", reason, remedy)
 
 
 def _check_tensor(field: str, value: object) -> None:
     if not isinstance(value, Tensor):
-        remedy = "give a number, a tensor, or a function of the parameter that returns one"
+        remedy = "give a number, a tensor, or a function of the parameter that returns a number or a tensor"
         raise JobError(field, f"is {type(value).__name__}", remedy)
     if value.dtype != torch.float32:
         kind = str(value.dtype).removeprefix("torch.")
         reason = f"is {kind}, and the state of an optimizer is float32"
         if not value.is_floating_point():
-            remedy = "keep it as a float32 tensor, exact up to 2^24; step.number counts the steps"
+            remedy = "use a float32 tensor, which is exact up to 2^24; to count steps, use step.number"
         else:
-            remedy = "give .float()"
+            remedy = "convert the tensor with .float()"
         raise JobError(field, reason, remedy)
 
 
@@ -307,43 +309,43 @@ Part = tuple[Tensor, Tensor, dict[str, Tensor]]
 
 
 def begun(rule: UpdateRule, parts: Sequence[Part], step: RuleStep) -> RuleStep:
-    """Return the step with the numbers that a rule's ``begin`` makes of a group."""
+    """Return the step with the numbers that the rule's ``begin`` returns for a group."""
     if rule.begin is None:
         return step
     copies = [_copied(part) for part in parts]
     parameters, gradients, states = (list(column) for column in zip(*copies, strict=True))
     field = "optimizer, begin"
-    found = called(rule.begin, field, parameters, gradients, states, step)
+    result = called(rule.begin, field, parameters, gradients, states, step)
     where = str(place_of_function(rule.begin, field))
-    numbers = _checked(where, found, step.numbers, "numbers")
+    numbers = _checked(where, result, step.numbers, "numbers")
     return replace(step, numbers=numbers)
 
 
 def moved(rule: UpdateRule, name: str, part: Part, step: RuleStep) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return what a rule makes of a parameter that is called ``name``, and of its state.
+    """Apply a rule to the parameter ``name``; return the new parameter and its new state.
 
-    Raises JobError, which names the rule's line and the parameter, for what no step can keep.
+    Raises JobError, with the rule's line and the parameter, if the rule returns a value that is not accepted.
     """
     field = f"optimizer, {name}"
     parameter, _, state = part
-    found = called(rule.function, field, *_copied(part), step)
+    result = called(rule.function, field, *_copied(part), step)
     where = str(place_of_function(rule.function, field))
-    if not isinstance(found, tuple) or len(found) != 2:
-        reason = f"the rule returns {type(found).__name__}, and not two things"
+    if not isinstance(result, tuple) or len(result) != 2:
+        reason = f"the rule returns {type(result).__name__}, not a tuple of two"
         raise JobError(where, reason, "return (parameter, state), the state as a dictionary")
-    value, after = found
+    value, after = result
     check_returned(where, "the parameter", value, parameter.shape)
     return value, _checked(where, after, state, "state")
 
 
 def _copied(part: Part) -> Part:
-    """Return copies, which a rule may change in place."""
+    """Return copies of a part, because a rule may change its tensors in place."""
     value, gradient, state = part
-    return value.clone(), gradient.clone(), {name: kept.clone() for name, kept in state.items()}
+    return value.clone(), gradient.clone(), {name: tensor.clone() for name, tensor in state.items()}
 
 
 def called(function: Callable[..., object], field: str, *arguments: object) -> object:
-    """Call a rule's function; where it fails, its own line is the place."""
+    """Call a rule's function; turn an exception into a JobError with the line that raised it."""
     try:
         return function(*arguments)
     except JobError:
@@ -351,42 +353,42 @@ def called(function: Callable[..., object], field: str, *arguments: object) -> o
     except Exception as error:
         reason, remedy = in_words(error, _ANOTHER_WAY)
         if isinstance(error, KeyError):
-            reason = f"there is no {error.args[0]!r}"
-            remedy = f"give it to update_rule: state={{{error.args[0]!r}: 0.0}}, or as an option"
+            reason = f"there is no {error.args[0]!r} in the state, the numbers or the options"
+            remedy = f"add it to update_rule: state={{{error.args[0]!r}: 0.0}}, or as an option, {error.args[0]}=0.0"
         raise JobError(str(place_of_error(error)), reason, remedy) from error
 
 
 calls_rules(called)
 
 
-def _checked(where: str, found: object, before: Mapping[str, Tensor], what: str) -> dict[str, Tensor]:
-    """Return named tensors that a rule gives, which are those that it was given."""
-    if not isinstance(found, Mapping):
-        reason = f"the rule returns {type(found).__name__} as {what}"
-        raise JobError(where, reason, "return a dictionary with the names that it was given")
-    if missing := [name for name in before if name not in found]:
-        remedy = "return all of it, also what stays as it is"
+def _checked(where: str, result: object, before: Mapping[str, Tensor], what: str) -> dict[str, Tensor]:
+    """Return the named tensors of a rule; raise JobError if their names or shapes differ from those of ``before``."""
+    if not isinstance(result, Mapping):
+        reason = f"the rule returns {type(result).__name__} as {what}, not a dictionary"
+        raise JobError(where, reason, f"return a dictionary with the same names as the {what} that the rule gets")
+    if missing := [name for name in before if name not in result]:
+        remedy = "return every name, also those whose values do not change"
         raise JobError(where, f"the rule returns no {missing[0]!r} in its {what}", remedy)
-    if more := [name for name in found if name not in before]:
-        remedy = f"give update_rule(…, {what}={{{more[0]!r}: 0.0}}), the value before the first step"
-        raise JobError(where, f"the rule returns {more[0]!r}, which its {what} did not begin with", remedy)
+    if more := [name for name in result if name not in before]:
+        remedy = f"add its value before the first step: update_rule(…, {what}={{{more[0]!r}: 0.0}})"
+        raise JobError(where, f"the rule returns {more[0]!r}, which is not in its initial {what}", remedy)
     for name, value in before.items():
-        check_returned(where, repr(name), found[name], value.shape)
-    return {name: found[name] for name in before}
+        check_returned(where, repr(name), result[name], value.shape)
+    return {name: result[name] for name in before}
 
 
 def check_returned(where: str, what: str, value: object, shape: torch.Size) -> None:
-    """Refuse what is no FP32 tensor of a shape."""
+    """Raise JobError unless ``value`` is an FP32 tensor of this shape."""
     if not isinstance(value, Tensor):
         reason = f"the rule returns {type(value).__name__} for {what}"
         remedy = (
-            "return a tensor made of those that the rule is given: Python runs once, when the job is built, and a "
-            "number of it would be the same in every step"
+            "return a tensor computed from the tensors that the rule gets; Python runs once, when the job is built, so "
+            "a Python number would be the same in every step"
         )
         raise JobError(where, reason, remedy)
     if value.shape != shape:
-        reason = f"the rule returns {list(value.shape)} for {what}, which is {list(shape)}"
-        raise JobError(where, reason, "keep its shape")
+        reason = f"the rule returns the shape {list(value.shape)} for {what}, which has the shape {list(shape)}"
+        raise JobError(where, reason, f"return a tensor of shape {list(shape)}")
     if value.dtype != torch.float32:
         kind = str(value.dtype).removeprefix("torch.")
         raise JobError(where, f"the rule returns {kind} for {what}", "return float32: .float()")
@@ -394,9 +396,9 @@ def check_returned(where: str, what: str, value: object, shape: torch.Size) -> N
 
 @dataclass(frozen=True, slots=True)
 class OwnRule:
-    """An update rule of a person's own, with one of its groups, as a rule of a job.
+    """A custom update rule with one of its groups, as a rule of a job.
 
-    A rule that has made steps goes on from its state. ``parameters`` are those of the group by their names.
+    A rule that has made steps continues from its state. ``parameters`` maps names to the parameters of the group.
     """
 
     rule: UpdateRule
@@ -404,13 +406,13 @@ class OwnRule:
     parameters: Mapping[str, Tensor]
 
     def initial(self, name: str, value: Tensor) -> dict[str, Tensor]:
-        """Return the state that the rule has of a parameter, or that it says of its value."""
+        """Return the rule's present state of a parameter, or its initial state for ``value`` if there is none yet."""
         parameter = self.parameters[name]
         is_new = parameter not in self.rule.state
         return self.rule.first_state(name, value) if is_new else self.rule.state_of(name, parameter)
 
     def shapes(self, shape: torch.Size) -> dict[str, torch.Size]:
-        """Return none: the rule says what it keeps of each parameter."""
+        """Return an empty dictionary: :meth:`initial` returns the state of each parameter."""
         del shape
         return {}
 
@@ -419,25 +421,25 @@ class OwnRule:
         return {name: float(value) for name, value in self.rule.numbers_of(self.index).items()}
 
     def tables(self, steps: int) -> dict[str, list[float]]:
-        """None."""
+        """Return an empty dictionary, because a custom rule has no tables."""
         del steps
         return {}
 
     def begin(self, numbers: Mapping[str, Tensor], now: Now) -> tuple[dict[str, Tensor], Mapping[str, Tensor]]:
-        """Let the rule make the group's numbers."""
+        """Return the numbers of the group after the rule's ``begin``."""
         if not now.parameters:
             return {}, numbers
         step = self._step(now, numbers)
         parts = [_part(of) for of in now.parameters]
-        found = dict(begun(self.rule, parts, step).numbers)
-        return found, found
+        after = dict(begun(self.rule, parts, step).numbers)
+        return after, after
 
     def update(self, of: ParameterState, now: Now, common: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Let the rule move the parameter."""
+        """Move the parameter by the rule."""
         return moved(self.rule, of.name, _part(of), self._step(now, common))
 
     def _step(self, now: Now, numbers: Mapping[str, Tensor]) -> RuleStep:
-        """Return a step of the job as the rule sees it."""
+        """Return a step of the job in the form that the rule gets."""
         options = self.rule.options(self.rule.param_groups[self.index])
         if "momentum" in now.varying:
             options["momentum"] = now.varying["momentum"]
@@ -452,20 +454,19 @@ def _part(of: ParameterState) -> Part:
     return of.value, of.gradient, dict(of.state)
 
 
-# --- what a rule leaves in Python -----------------------------------------------------------------
+# --- state that a rule keeps in Python ------------------------------------------------------------
 
 _TRIED_ELEMENTS = 2**20
-"""Elements of the largest parameter that a rule is tried on."""
+"""Largest number of elements of a parameter on which a rule is tried."""
 _PLAIN = (bool, int, float, str, type(None))
-_IN_STATE = "keep it in state={…} or numbers={…} of update_rule, or take it from step.number"
+_IN_STATE = "keep it in state={…} or numbers={…} of update_rule, or compute it from step.number"
 
 
 def check_repeatable(rule: UpdateRule, group: Mapping[str, Any]) -> None:
-    """Refuse a rule whose second call differs from its first: a job calls it once, when it is built.
+    """Raise JobError if the second call of a rule differs from the first, because a job calls it only once.
 
-    It is called on the smallest parameter of each number of dimensions, with random gradients.
-
-    Raises JobError, also for all that :func:`moved` refuses.
+    The rule is called on the smallest parameter of each number of dimensions, with random gradients. The function also
+    raises JobError for the same reasons as :func:`moved`.
     """
     smallest: dict[int, Tensor] = {}
     for parameter in sorted(group["params"], key=Tensor.numel):
@@ -479,16 +480,16 @@ def check_repeatable(rule: UpdateRule, group: Mapping[str, Any]) -> None:
         first = _tried(rule, group, name, parameter)
         after = _left_in_python(rule)
         if changed := [key for key, value in after.items() if before.get(key, value) != value]:
-            reason = f"the rule changes {changed[0]} in Python, which runs once, when the job is built"
+            reason = f"the rule changes the Python variable {changed[0]}, and Python runs once, when the job is built"
             raise JobError(field, reason, _IN_STATE)
         second = _tried(rule, group, name, parameter)
         if not all(torch.equal(one, other) for one, other in zip(first, second, strict=True)):
-            reason = "the rule gives other values when it is called again with the same, by what Python keeps or draws"
+            reason = "the rule returns different values for the same arguments: it keeps or draws a value in Python"
             raise JobError(field, reason, f"{_IN_STATE}; draw with torch.rand or torch.randn")
 
 
 def _tried(rule: UpdateRule, group: Mapping[str, Any], name: str, parameter: Tensor) -> list[Tensor]:
-    """Return what a rule makes of a parameter and a random gradient."""
+    """Return the parameter and the state tensors after one step of a rule with a random gradient."""
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         gradient = torch.randn(parameter.shape)
@@ -501,13 +502,13 @@ def _tried(rule: UpdateRule, group: Mapping[str, Any], name: str, parameter: Ten
             numbers=first_numbers(rule),
         )
         part = value, gradient, state
-        found, after = moved(rule, name, part, begun(rule, [part], step))
-        return [found.nan_to_num(), *(tensor.nan_to_num() for tensor in after.values())]
+        value_after, state_after = moved(rule, name, part, begun(rule, [part], step))
+        return [value_after.nan_to_num(), *(tensor.nan_to_num() for tensor in state_after.values())]
 
 
 def _left_in_python(rule: UpdateRule) -> dict[str, object]:
     """Return the plain values that a rule's functions can reach, by their names."""
-    found: dict[str, object] = {}
+    values: dict[str, object] = {}
     waiting: list[object] = [rule.function, rule.begin]
     seen: list[object] = []
     while waiting:
@@ -529,9 +530,9 @@ def _left_in_python(rule: UpdateRule) -> dict[str, object]:
             waiting.append(type(function).__call__)
         for name, value in names.items():
             if isinstance(value, _PLAIN):
-                found[name] = value
+                values[name] = value
             elif isinstance(value, list | dict | set):
-                found[name] = repr(value)
+                values[name] = repr(value)
             elif isinstance(value, FunctionType | MethodType | partial):
                 waiting.append(value)
-    return found
+    return values

@@ -1,1 +1,1 @@
-"""Writing primitives into a program."""
+"""Emitter of primitives into a program, and formulas over its values."""

@@ -54,10 +54,10 @@ def _plain(functions: JobFunctions, inputs: Tensors) -> Tensors:
     return {name: tensor.detach() for name, tensor in functions.step(given).items()}
 
 
-def job_steps(spec: JobSpec, steps: int | None = None, is_traced: bool = True) -> list[Tensors]:
+def job_steps(spec: JobSpec, steps: int | None = None, is_captured: bool = True) -> list[Tensors]:
     """Return the outputs of each step of a job: in exact arithmetic, or of its functions in plain torch."""
     functions, inputs = _begun(spec)
-    program = traced(spec) if is_traced else None
+    program = traced(spec) if is_captured else None
     found = []
     for number in range(steps or spec.steps or 0):
         inputs |= _of_step(spec, number)

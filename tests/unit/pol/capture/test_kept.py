@@ -282,8 +282,8 @@ def _drops(model: Any) -> None:
     [
         (torch.zeros(1, dtype=torch.int64), _counts, r"model\.seen.*integers cannot be averaged.*float32"),
         (torch.zeros(1, dtype=torch.int32), _counts, r"model\.seen.*integers cannot be averaged.*float32"),
-        (torch.zeros(2), _grows, r"model\.seen.*shape \[4\].*was.*shape \[2\].*keep its shape"),
-        (torch.zeros(2), _drops, r"model\.seen.*takes it out of the model.*zeros"),
+        (torch.zeros(2), _grows, r"model\.seen.*was.*shape \[2\].*shape \[4\].*same shape"),
+        (torch.zeros(2), _drops, r"model\.seen.*removes it from the model.*zero"),
     ],
     ids=["counter", "narrow", "grows", "drops"],
 )
@@ -427,7 +427,7 @@ def test_initial_weights_of_its_own_are_kept(tmp_path: Path) -> None:
     assert losses[0] == pytest.approx(np.log(40), rel=0.02)
     assert (
         "initial weights: 2 tensors as they are in the model (shared by several layers: tokens.weight; "
-        "changed after their layers made them: body.weight); 1 drawn from the seed"
+        "changed after their layers drew them: body.weight); 1 drawn from the seed"
     ) in told
 
 
@@ -484,7 +484,7 @@ def test_only_what_was_set_is_kept(tmp_path: Path) -> None:
     nn.init.kaiming_normal_(model[0].weight)
     same, line = _begins(model, tmp_path)
     assert [name for name in same if not same[name]] == LAWFUL[1:]
-    assert "1 tensor as it is in the model (changed after their layers made them: 0.weight)" in line
+    assert "1 tensor as it is in the model (changed after their layers drew them: 0.weight)" in line
 
 
 @pytest.mark.parametrize(
@@ -572,7 +572,7 @@ def _cosine(optimizer: Any) -> Any:
 def test_an_optimizer_goes_on_from_its_state(make: Any, schedule: Any, loaded: bool, said: str, tmp_path: Path) -> None:
     told: list[str] = []
     agrees(lambda: _going_on(make, schedule, loaded), tmp_path, told)
-    assert any(line.startswith("the optimizer goes on") and line.endswith(said) for line in told)
+    assert any(line.startswith("the optimizer continues") and line.endswith(said) for line in told)
 
 
 def test_all_slots_begin_with_the_state_of_the_optimizer(tmp_path: Path) -> None:
@@ -587,7 +587,7 @@ def test_all_slots_begin_with_the_state_of_the_optimizer(tmp_path: Path) -> None
 
 def test_state_of_an_optimizer_for_weights_that_are_drawn_is_refused(tmp_path: Path) -> None:
     spec = replace(_going_on(_adam), weights="seed")
-    with pytest.raises(JobError, match=r"optimizer: it has state.*drawn anew; leave weights= out"):
+    with pytest.raises(JobError, match=r"optimizer: it has state.*draws new weights; leave weights= out"):
         build(spec, tmp_path)
 
 
@@ -595,7 +595,7 @@ def test_state_of_an_optimizer_for_weights_that_are_drawn_is_refused(tmp_path: P
     ("change", "words"),
     [
         (lambda state: state.pop("exp_avg_sq"), r"exp_avg_sq of weight is missing.*\[2, 8\]"),
-        (lambda state: state["exp_avg"].fill_(torch.nan), "exp_avg of weight holds NaN"),
+        (lambda state: state["exp_avg"].fill_(torch.nan), "exp_avg of weight has NaN"),
     ],
 )
 def test_a_state_that_is_not_the_optimizers_is_refused(change: Any, words: str, tmp_path: Path) -> None:

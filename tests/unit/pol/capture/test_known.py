@@ -247,7 +247,7 @@ def test_a_package_that_looks_at_values_is_named_with_what_can_be_done(
     )
     monkeypatch.syspath_prepend(folder)
     pairs = importlib.import_module("pair_losses.pairs").pairs
-    with pytest.raises(JobError, match=r"belongs to the package .*known.*torch\.arange") as caught:
+    with pytest.raises(JobError, match=r"belongs to the package pair_losses.*known.*torch\.arange") as caught:
         capture_program(lambda t: {"out": pairs(t["z"], t["counts"])}, INPUTS)
     assert "pairs.py:3 `return (z[one] - z[other]).abs() if len(one) else z`" in caught.value.field
     known = capture_program(lambda t: {"out": pairs(t["z"], torch.arange(3).repeat(2))}, INPUTS)

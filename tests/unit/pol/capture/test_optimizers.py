@@ -367,13 +367,13 @@ def _with_hook(model: nn.Module) -> optim.Optimizer:
     ("make", "reason"),
     [
         (lambda m: optim.LBFGS(m.parameters()), "optimizer: LBFGS computes the loss several times"),
-        (lambda m: optim.SparseAdam(list(m.parameters())), "SparseAdam takes sparse gradients"),
+        (lambda m: optim.SparseAdam(list(m.parameters())), "SparseAdam needs sparse gradients"),
         (lambda m: optim.ASGD(m.parameters()), "ASGD averages.*ema="),
         (lambda m: [SGD(), SGD()], "assay.SGD moves every parameter.*torch.optim.SGD"),
-        (lambda m: optim.SGD, r"is a class; give the object, SGD\(model"),
-        (lambda m: 0.1, "float is no optimizer.*update_rule"),
-        (lambda m: optim.SGD(nn.Linear(2, 2).parameters(), 0.1), "none of the model's"),
-        (_with_hook, "has hooks"),
+        (lambda m: optim.SGD, r"is a class, not an object; call it: SGD\(model"),
+        (lambda m: 0.1, "does not support float as optimizer.*update_rule"),
+        (lambda m: optim.SGD(nn.Linear(2, 2).parameters(), 0.1), "is not a parameter of the model"),
+        (_with_hook, "has step hooks"),
     ],
 )
 def test_an_optimizer_that_no_job_has_is_refused_with_a_reason(make: Callable[[nn.Module], Any], reason: str) -> None:
@@ -393,7 +393,7 @@ class _Decaying(lr_scheduler.LRScheduler):
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (lr_scheduler.ReduceLROnPlateau, "looks at the loss.*MultiStepLR"),
+        (lr_scheduler.ReduceLROnPlateau, "depends on the loss.*MultiStepLR"),
         (lambda o: [lr_scheduler.StepLR(o, 2)], "ChainedScheduler"),
         (lambda o: lr_scheduler.StepLR(_with_hook(_model()), 2), "of another optimizer"),
         (_Decaying, "changes options of the optimizer"),
@@ -443,5 +443,5 @@ def test_rows_and_columns_are_kept_instead_of_a_matrix() -> None:
 def test_a_schedule_that_rprop_would_not_follow_is_refused() -> None:
     model = _model()
     spec = _spec(model, optimizer=optim.Rprop(model.parameters()), schedule=0.1)
-    with pytest.raises(JobError, match=r"schedule: Rprop.*leave it out"):
+    with pytest.raises(JobError, match=r"schedule: Rprop.*leave schedule= out"):
         trained_groups(spec, STEPS, ROWS)

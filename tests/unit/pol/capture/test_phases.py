@@ -203,7 +203,7 @@ def test_a_critic_takes_several_updates_for_each_of_the_generator() -> None:
     of_critic = optim.RMSprop(copy.critic.parameters(), 1e-2)
     of_generator = optim.RMSprop(copy.generator.parameters(), 1e-3)
     schedule = lr_scheduler.StepLR(of_critic, 2, 0.5)
-    for step, found in enumerate(job_steps(spec, is_traced=False)):
+    for step, found in enumerate(job_steps(spec, is_captured=False)):
         rows = step_batch(spec, step)
         losses = []
         for part in range(3):
@@ -262,7 +262,7 @@ def test_phases_may_move_the_same_weights_and_clip_each_by_itself() -> None:
     }
     spec = _spec(model, phases)
     first, second = _of_shared(copy)
-    for step, found in enumerate(job_steps(spec, is_traced=False)):
+    for step, found in enumerate(job_steps(spec, is_captured=False)):
         rows = step_batch(spec, step)
         parts = [{name: column[at : at + 4] for name, column in rows.items()} for at in (0, 4, 8)]
         for batch in parts:
@@ -427,10 +427,10 @@ def test_what_the_page_shows_trains() -> None:
         exec(block, names)
         optimizer = names["optimizer"]
         spec = _spec(model, {"all": assay.Phase(loss=_of_critic, optimizer=optimizer)})
-        found = job_steps(spec, 1, is_traced=False)
+        found = job_steps(spec, 1, is_captured=False)
         assert not torch.equal(found[0]["global.critic.6.weight"], model.get_parameter("critic.6.weight"))
     rest = 'name="page", train=data, holdout=data, batch=6, steps=1'
     code = f"def job(data):\n{textwrap.indent(phases.replace('…', rest), '    ')}"
     exec(code, names)
     spec = names["job"](_data(6))
-    assert set(job_steps(spec, is_traced=False)[0]) >= {"metric.loss", "metric.loss.generator"}
+    assert set(job_steps(spec, is_captured=False)[0]) >= {"metric.loss", "metric.loss.generator"}

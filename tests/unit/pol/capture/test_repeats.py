@@ -190,11 +190,11 @@ def test_gradients_of_constants_are_added_up_from_the_last_turn() -> None:
 @pytest.mark.parametrize(
     ("function", "told"),
     [
-        (lambda t: repeat(lambda s, x: (s, None), t["v"], t["x"], count=4), "one number of turns"),
+        (lambda t: repeat(lambda s, x: (s, None), t["v"], t["x"], count=4), "needs one number of turns"),
         (lambda t: repeat(lambda s, x: (s, None), t["v"]), "neither a sequence nor a count"),
         (lambda t: repeat(lambda s, x: (s, None), t["v"], count=0), "has 1 to 1048576 turns"),
-        (lambda t: repeat(lambda s, x: s, t["v"], count=2), "returns two things"),
-        (lambda t: repeat(lambda s, x: ((s, s), None), t["v"], count=2), "not put together"),
+        (lambda t: repeat(lambda s, x: s, t["v"], count=2), "must return a tuple of two"),
+        (lambda t: repeat(lambda s, x: ((s, s), None), t["v"], count=2), "same tuples, lists and dicts"),
         (lambda t: repeat(lambda s, x: (s[:2], None), t["v"], count=2), r"float32\[4\] before"),
         (lambda t: repeat(lambda s, x: (s, None), 3.0, count=2), "holds float; give tensors"),
         (lambda t: repeat(lambda s, x: (s, s.long()), t["v"], count=2), "not both"),
