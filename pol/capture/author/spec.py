@@ -513,7 +513,7 @@ class JobSpec(Readable):
         rate: object = DEFAULT_RATE if self.schedule is None else self.schedule
         if isinstance(rate, type):
             remedy = f"give the object, {rate.__name__}(optimizer, …)"
-            raise JobError("schedule", f"{rate.__name__} is a class, not an object of it", remedy)
+            raise JobError("schedule", f"{rate.__name__} is a class", remedy)
         try:
             rate = rate(step) if callable(rate) else rate
         # the consumer's own function

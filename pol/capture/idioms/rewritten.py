@@ -127,7 +127,7 @@ def grid_sample(
 
 
 def take(x: Tensor, index: Tensor) -> Tensor:
-    """Return elements by their index in C order; torch's own operation has another operation as gradient."""
+    """Return elements by their index in C order, by indexing: the gradient of torch's ``take`` is another operation."""
     return x.reshape(-1)[index]
 
 

@@ -327,7 +327,7 @@ def test_an_error_in_the_loss_names_its_line(tmp_path: Path, loss: Callable[...,
     [
         (lambda x, y: {"x": x, "y": y[:-1]}, "train: its columns .*: x .*, y "),
         (lambda x, y: {"x": x[:0], "y": y[:0]}, "train: has no rows"),
-        (lambda x, _: {"x": x}, "no column 'y'; it has 'x'$"),
+        (lambda x, _: {"x": x}, "no column 'y'; use one of its columns: 'x'$"),
     ],
 )
 def test_columns_that_lack_something_are_refused(
@@ -464,7 +464,7 @@ def test_a_model_is_taken_out_of_what_is_wrapped_around_it(tmp_path: Path) -> No
     spec = replace(_spec(wrapped), optimizer=optimizer, schedule=None, ema=0.5, weights="keep")
     job = build(spec, tmp_path / "job", said.append)
     assert any("model's bfloat16 become float32" in text for text in said)
-    assert any("computes in bfloat16 (autocast" in text for text in said)
+    assert any("computes in bfloat16 (by autocast" in text for text in said)
     names = {spec.name for spec in job.document.global_tensors}
     assert {"first.weight", "second._orig_mod.bias", "ema.first.weight"} < names
     done = run_locally(tmp_path / "job", out=tmp_path)

@@ -68,10 +68,10 @@ def _follower() -> JobSpec:
 
 
 def test_it_finds_a_frozen_parameter_whose_change_is_lost(tmp_path: Path) -> None:
-    with patch.object(JobFunctions, "_handed_on", _buffers_only), pytest.raises(JobError) as error:
+    with patch.object(JobFunctions, "_names_forward_may_change", _buffers_only), pytest.raises(JobError) as error:
         build(_follower(), tmp_path)
     assert error.value.field in ("model.steps", "model.key.weight", "model.key.bias")
-    for words in ("a step of plain torch changes it", "and the job's leaves it", "check=False"):
+    for words in ("a step of plain torch changes it", "but the job's does not", "check=False"):
         assert words in str(error.value)
 
 
@@ -82,15 +82,15 @@ def test_it_finds_a_follower_that_is_equal_when_training_begins(tmp_path: Path) 
         del spec.model._parameters["steps"]
     spec.model.register_buffer("steps", torch.zeros(1))
     words = r"model\.key\.weight: a step of plain torch changes it"
-    lost = patch.object(JobFunctions, "_handed_on", _buffers_only)
+    lost = patch.object(JobFunctions, "_names_forward_may_change", _buffers_only)
     with lost, pytest.raises(JobError, match=words):
         build(spec, tmp_path)
 
 
 def test_it_finds_a_part_whose_mode_is_lost(tmp_path: Path) -> None:
     words = (
-        r"model\.0\.running_mean: the job's step changes it.*plain torch leaves it.*"
-        r"0 \(BatchNorm1d\) was handed over in eval mode; the loss is"
+        r"model\.0\.running_mean: the job's step changes it.*plain torch does not.*"
+        r"0 \(BatchNorm1d\) came in eval mode; the loss is"
     )
     with (
         patch.object(functions, "training", _all_in_training),
@@ -108,7 +108,7 @@ def test_it_finds_state_of_an_optimizer_that_is_lost(tmp_path: Path) -> None:
         optimizer.step()
     spec = spec_of(model, classes, optimizer)
     lost = patch("pol.capture.optim.groups.taken_by_steps", lambda *given: [(given[2], Taken())])
-    with lost, pytest.raises(JobError, match=r"otherwise"):
+    with lost, pytest.raises(JobError, match=r"differently from the job's|differs after"):
         build(spec, tmp_path)
     assert not _built(spec, tmp_path)
 
@@ -138,7 +138,7 @@ _UPDATE = InnerOptimizer.update
 def test_it_finds_other_updates(defect: Any, tmp_path: Path) -> None:
     model = _net()
     spec = spec_of(model, classes, torch.optim.SGD(model.parameters(), 0.1), clip_norm=0.01, ema=0.9)
-    with defect, pytest.raises(JobError, match=r"model\..*otherwise than the job's"):
+    with defect, pytest.raises(JobError, match=r"model\..*differently from the job's"):
         build(spec, tmp_path / "other")
     assert not _built(spec, tmp_path / "right")
 
@@ -228,7 +228,7 @@ def test_what_forward_makes_of_the_first_batch_is_refused(tmp_path: Path) -> Non
 def test_two_parameters_on_one_memory_are_refused(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 2))
     model[1].weight.data = model[0].weight.data
-    words = r"model\.[01]\.weight: .*one memory with [01]\.weight.*make one parameter of both"
+    words = r"model\.[01]\.weight: .*shares its memory with [01]\.weight.*use one parameter for both"
     with pytest.raises(JobError, match=words):
         build(spec_of(model, classes), tmp_path)
 
@@ -277,7 +277,7 @@ def test_building_twice_gives_the_same_job(tmp_path: Path) -> None:
 
 def test_it_can_be_left_out(tmp_path: Path) -> None:
     told: list[str] = []
-    with patch.object(JobFunctions, "_handed_on", _buffers_only):
+    with patch.object(JobFunctions, "_names_forward_may_change", _buffers_only):
         build(_follower(), tmp_path, told.append, check=False)
         build(spec_of(_net(), classes, check=False), tmp_path, told.append)
     assert CHECKING not in told
@@ -307,5 +307,5 @@ def test_a_step_that_plain_torch_cannot_take_is_said(tmp_path: Path) -> None:
     model = Fails()
     spec = spec_of(model, classes, torch.optim.SGD(model.score.parameters(), 0.1))
     (line,) = _built(spec, tmp_path)
-    assert line.startswith("warning: not checked against plain torch: a step of it fails: model (Fails")
-    assert line.endswith("a weight is changed in place there, and its gradient is asked for")
+    assert line.startswith("warning: not checked against plain torch: a step of plain torch fails: model (Fails")
+    assert line.endswith("a weight that has a gradient is changed in place there")

@@ -136,22 +136,22 @@ class Picture:
         (Items([[1.0, [2]], [1.0, [2, 3]]]), r"train\.y: row 1.*shape \[2\].*pad"),
         (Items([{"x": 1}, {"z": 1}]), "row 1 has other columns"),
         (Items([(1, 2), (1.5, 2)]), r"train\.x: row 1.*float64"),
-        ({"x": [[1], [1, 2]]}, r"train\.x: row 1 has the shape \[2\], and row 0 \[1\].*padded"),
+        ({"x": [[1], [1, 2]]}, r"train\.x: row 1 has the shape \[2\], row 0 \[1\].*pad or crop"),
         ({"x": np.array([2**63], np.uint64)}, r"train\.x: .*2\^63"),
         ({"x": ["a"]}, r"train\.x: holds text \('a'\).*map\(\{'a': 0\}\)"),
         ({"x": "missing.npy"}, r"train\.x: there is no file"),
         ("missing.npz", "train: there is no file"),
-        (__file__, "no kind of file.*npz"),
+        (__file__, "not a kind of file.*npz"),
         (
             Path(__file__).parents[4] / ".ci",
-            r"has no folders in it, one for each class.*cat/1\.png",
+            r"does not contain a folder for each class.*cat/1\.png",
         ),
         ({"y": [0.0, 1.0, np.nan]}, r"train\.y: row 2 holds NaN"),
         ({"x": np.array([1.0, 1e300])}, r"train\.x: row 1 holds .*too large for float32"),
         (Items([]), "train: has no rows"),
         ({"a\nb": X}, r"its name is empty or has characters that cannot be printed; rename"),
         ({"": X}, r"its name is empty or has characters that cannot be printed; rename"),
-        ({"a b" * 40: X}, r"its name takes more than 154 characters in a job; give .* shorter"),
+        ({"a b" * 40: X}, r"its name has more than 154 characters in a job; give .* shorter"),
         (3, "train: is a int"),
     ],
 )
@@ -171,7 +171,7 @@ def test_what_is_no_data_is_refused_with_a_remedy(tmp_path: Path, source: object
         (lambda: _hugging_face(x=[]), "train: has no rows"),
         (
             lambda: import_module("datasets").Dataset.from_dict({"x": [[1], [1, 2]]}),
-            r"train\.x: row 1 has the shape \[2\], and row 0 \[1\]; pad and truncate rows.*max_length",
+            r"train\.x: row 1 has the shape \[2\], row 0 \[1\]; pad and cut the rows.*max_length",
         ),
         (
             lambda: import_module("datasets").Dataset.from_dict({"x": [1, None]}),
@@ -195,7 +195,7 @@ def test_a_transform_of_a_data_set_is_applied_and_columns_that_are_left_out_stay
     found = _read(doubled, tmp_path, said)
     np.testing.assert_array_equal(found["x"], X.astype(np.float32) * 2)
     assert list(found) == ["x"]
-    assert "each read once, with what its transforms drew" in said[-1]
+    assert "each read once (random transforms are drawn only once" in said[-1]
     assert list(_read(rows.with_format("torch", columns=["y"]), tmp_path)) == ["y"]
     assert list(_read(rows.with_format("torch", ["y"], True), tmp_path)) == ["x", "y"]
 
@@ -282,12 +282,12 @@ DAMAGED: dict[str, tuple[str, Callable[[Path], object], str]] = {
         lambda p: np.savez(p, allow_pickle=True, x=np.array([{}], object)),
         "Python objects.*never unpickled",
     ),
-    "an archive of texts": ("a.npz", _note, "is no array"),
+    "an archive of texts": ("a.npz", _note, "is not an array"),
     "an archive with a bomb": ("a.npz", lambda p: _zip(p, x=_header("(2**60,)")), "cut off"),
     "an archive with less than its shape": (
         "a.npz",
         lambda p: _zip(p, x=_header("(1000000000000, 9)") + bytes(16)),
-        "has not the bytes of its shape",
+        "the size of .* does not fit its shape",
     ),
     "an archive with a huge header": (
         "a.npz",
@@ -308,7 +308,7 @@ DAMAGED: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "tensors that are cut off": ("both.safetensors", lambda p: _cut(p, 60), "cut off"),
     "tensors of a wrong shape": ("a.safetensors", lambda p: _safetensors(p, [5], 16), "cut off"),
     "tensors of a huge shape": ("a.safetensors", lambda p: _safetensors(p, [2**62, 4], 16), "cut"),
-    "a folder": ("a.npz", lambda p: p.mkdir(), "is a folder.*name a file in it"),
+    "a folder": ("a.npz", lambda p: p.mkdir(), "is a folder.*the path of a file in it"),
     "what may not be read": ("a.npz/b.npz", lambda p: p.parent.touch(), "cannot be read: Not a"),
 }
 
@@ -335,7 +335,7 @@ def test_an_archive_that_is_larger_than_the_disk_is_refused(tmp_path: Path, monk
     """Written through a map of memory, a full disk would end the process."""
     monkeypatch.setattr(columns, "_IN_MEMORY", 0)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=95))
-    with pytest.raises(JobError, match="a column of 96 bytes, and 95 are free"):
+    with pytest.raises(JobError, match="a column has 96 bytes, and only 95 are free"):
         _read(_saved(tmp_path) / "both.npz", tmp_path)
 
 

@@ -95,7 +95,7 @@ def test_a_table_as_text_is_what_pandas_makes_of_it(tmp_path: Path, ending: str,
     assert list(found) == ["a", "flag", "n"]
     assert found["flag"].dtype == np.bool_
     np.testing.assert_array_equal(found["a"], X[:, 0])
-    assert said[0] == f"train: the index that to_csv wrote into a{ending} is left out"
+    assert said[0] == f"train: the index column that to_csv wrote into a{ending} is left out"
 
 
 def test_a_csv_and_a_holdout_of_tensors_train_as_the_loop(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_a_split_of_a_folder_with_transforms_is_read_once(tmp_path: Path) -> Non
     found = read(train, tmp_path, said)
     assert found["y"].tolist() == [train[index][1] for index in range(6)]
     assert found["x"].shape == (6, 3, 2, 3)
-    assert "6 items, each read once, with what its transforms drew then" in said[-1]
+    assert "6 items, each read once (random transforms are drawn only once)" in said[-1]
 
 
 def _other_size(folder: Path) -> None:
@@ -190,7 +190,7 @@ def _empty(folder: Path) -> None:
     [
         (_other_size, r"cat/9\.png has 3 x 5 pixels, the first image 6 x 4.*Resize"),
         (_damaged, r"cat/9\.png cannot be read as an image"),
-        (_empty, "has no images in dog"),
+        (_empty, "has no images for the classes dog"),
         (lambda f: written("{}", f / "dataset_info.json"), "load_from_disk"),
     ],
 )
@@ -214,7 +214,7 @@ def test_two_folders_number_their_classes_alike(tmp_path: Path) -> None:
         batch=2,
         steps=1,
     )
-    reason = "holdout: its classes are ant, dog, and those of train ant, cat"
+    reason = "holdout: its classes are ant, dog, those of train ant, cat"
     with Scratch(tmp_path / "out") as scratch, pytest.raises(JobError, match=reason):
         read_data(spec, scratch, lambda _: None)
 
@@ -237,21 +237,21 @@ DAYS = ["2020-01-02", "2020-03-04"] * 3
         (["3", "4.5"] * 3, r"holds numbers as text.*table\[\"c\"\]\.astype\(float\)"),
         (DAYS, "holds dates as text.*to_datetime.*days"),
         (["1.2.2020"] * 6, "holds dates as text"),
-        (lambda: pandas().to_datetime(DAYS), "holds dates; count from a day"),
+        (lambda: pandas().to_datetime(DAYS), "holds dates; count days from a date"),
         (lambda: pandas().to_datetime(DAYS, utc=True), "row 0 holds a Timestamp"),
-        (lambda: pandas().to_timedelta([1] * 6, unit="s"), "holds spans of time.*total_seconds"),
+        (lambda: pandas().to_timedelta([1] * 6, unit="s"), "holds time spans.*total_seconds"),
         (lambda: pandas().Series(list("ababab"), dtype="category"), r"holds text \('a', 'b'\)"),
         ([1 + 2j] * 6, r"holds complex numbers.*c\.real and c\.imag"),
-        ([True, None] * 3, "row 1 has no value; leave such rows out"),
+        ([True, None] * 3, "row 1 has no value; leave out such rows"),
         (lambda: pandas().Series([1, None] * 3, dtype="Int64"), "row 1 holds NaN"),
         ([{"a": 1}] * 6, r"row 0 holds a dict, \{'a': 1\}"),
-        ([[1, 2], [1, 2], [1]] * 2, r"row 2 has the shape \[1\], and row 0 \[2\]; .*padded"),
-        ([[[1], [2, 3]]] * 6, "row 0 has parts of different lengths"),
+        ([[1, 2], [1, 2], [1]] * 2, r"row 2 has the shape \[1\], row 0 \[2\]; .*pad or crop"),
+        ([[[1], [2, 3]]] * 6, "row 0 itself has parts of different lengths"),
         (
             [1.0, np.nan, np.nan] * 2,
-            "row 1 holds NaN .*, and so do 3 of the other 5; leave such rows",
+            "row 1 holds NaN .*, and so do 3 of the other 5; leave out such rows",
         ),
-        ([1.0] * 5 + [np.nan], r"row 5 holds NaN \(a missing value\); leave such rows out"),
+        ([1.0] * 5 + [np.nan], r"row 5 holds NaN \(a missing value\); leave out such rows"),
         ([1.0] * 5 + [-np.inf], r"row 5 holds infinity.*clip"),
     ],
 )
@@ -267,9 +267,9 @@ def test_all_columns_that_hold_no_numbers_are_named(tmp_path: Path) -> None:
     with pytest.raises(JobError) as caught:
         read(tmp_path / "t.csv", tmp_path)
     assert caught.value.field == "train.city"
-    assert caught.value.reason == "holds text ('a', 'b'); day, more cannot be used as it is either"
+    assert caught.value.reason == "holds text ('a', 'b'); other columns that cannot be used: day, more"
     assert caught.value.remedy.startswith(
-        'read it in the job file, table = pandas.read_csv("t.csv"), and give train=table; make it'
+        'read the file in the job file, table = pandas.read_csv("t.csv"), and give train=table; replace'
     )
 
 
@@ -290,8 +290,8 @@ def test_all_columns_that_hold_no_numbers_are_named(tmp_path: Path) -> None:
         ("a.txt", "", r'assay\.text_rows\("a\.txt", 128\)'),
         ("a.mat", "", r"scipy\.io\.loadmat"),
         ("a.csv.gz", "", "unpack it"),
-        ("a.jpg", "", "a folder of images for each class"),
-        ("a.bin", "", r"no kind of file.*\.npz, \.npy.*a folder of images"),
+        ("a.jpg", "", "one folder of images per class"),
+        ("a.bin", "", r"not a kind of file.*\.npz, \.npy.*a folder of images"),
         ("imdb", None, r'no file imdb; .*load_dataset\("imdb", split="train"\)'),
         ("missing.csv", None, "there is no file"),
     ],
@@ -311,16 +311,16 @@ def test_a_file_that_is_not_read_says_what_to_write(
 @pytest.mark.parametrize(
     ("source", "reason"),
     [
-        (lambda: ["a.csv", "b.csv"], r"is several paths.*pandas\.concat"),
+        (lambda: ["a.csv", "b.csv"], r"is a list of paths.*pandas\.concat"),
         (
             lambda: SimpleNamespace(DESCR="", data=X, target=Y),
-            r"scikit-learn.*\"x\": found\.data",
+            r"scikit-learn.*\"x\": data\.data",
         ),
         (lambda: (X, Y, Y), "3 parts without names"),
-        (lambda: {"x": X, "scale": 3.0}, r"train\.scale: is one value, 3\.0.*np\.full"),
+        (lambda: {"x": X, "scale": 3.0}, r"train\.scale: is a single value, 3\.0.*np\.full"),
         (
             lambda: pandas().concat([table(a=[1]), table(a=[2])], axis=1),
-            "two columns are called 'a'",
+            "two columns have the name 'a'",
         ),
         (lambda: {"x": "a.csv"}, "there is no file a.csv"),
     ],
@@ -343,11 +343,11 @@ class Code:
 @pytest.mark.parametrize(
     ("write", "reason"),
     [
-        (lambda p: torch.save(Code(), p), "holds more than tensors.*never run"),
-        (lambda p: p.write_bytes(pickle.dumps(Code())), "holds more than tensors.*never run"),
+        (lambda p: torch.save(Code(), p), "holds more than tensors.*never runs"),
+        (lambda p: p.write_bytes(pickle.dumps(Code())), "holds more than tensors.*never runs"),
         (lambda p: torch.save(nn.Linear(2, 2), p), "holds more than tensors"),
         (lambda p: torch.save({"x": X}, p), "holds more than tensors"),
-        (lambda p: torch.save({"x": torch.ones(2), "epoch": 3}, p), r"train\.epoch: .*it is a int"),
+        (lambda p: torch.save({"x": torch.ones(2), "epoch": 3}, p), r"train\.epoch: is a int"),
         (lambda p: torch.save({"x": torch.eye(2).to_sparse()}, p), "a tensor that is not dense"),
         (lambda p: torch.save([1, 2, 3], p), "holds a list"),
         (lambda p: p.write_bytes(b""), "damaged or cut off"),
@@ -359,7 +359,7 @@ def test_of_what_torch_saved_only_tensors_are_read(
 ) -> None:
     path = tmp_path / "a.pt"
     write(path)
-    with pytest.raises(JobError, match=rf"{reason}.*; write tensors: torch\.save"):
+    with pytest.raises(JobError, match=rf"{reason}.*; write only tensors: torch\.save"):
         read(path, tmp_path)
     assert not RAN
 
@@ -383,7 +383,7 @@ def test_a_library_that_is_missing_is_named_with_what_to_install(
 def test_a_file_larger_than_a_job_may_be_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written("a\n1\n", tmp_path / "a.csv")
     monkeypatch.setattr(Path, "stat", lambda _: type("Size", (), {"st_size": 2**33 + 1}))
-    with pytest.raises(JobError, match=r"a\.csv has 8,589,934,593 bytes, and a job has"):
+    with pytest.raises(JobError, match=r"a\.csv has 8,589,934,593 bytes, and a job at most"):
         import_module("pol.capture.data.readers").read_table(path, "train", lambda _: None)
 
 

@@ -164,7 +164,7 @@ def test_casts_to_narrow_types_are_left_out_with_a_word(tmp_path: Path) -> None:
         return F.cross_entropy(model(batch["x"].bfloat16()).float(), batch["y"])
 
     build(_spec(_Net().bfloat16(), loss), tmp_path / "job", told.append)
-    line = "what the loss computes in bfloat16 (autocast, or a cast) is computed in float32"
+    line = "the job computes in float32 what the loss computes in bfloat16 (by autocast or a cast)"
     assert line in told
 
 
@@ -232,15 +232,15 @@ def _late() -> nn.Module:
 @pytest.mark.parametrize(
     ("make", "loss", "told"),
     [
-        (_Counts, _loss, ("self.calls += 1", "what an earlier one left in Python", "register_buffer")),
+        (_Counts, _loss, ("self.calls += 1", "depends on a Python value of an earlier step", "register_buffer")),
         (_Remembers, _loss, ("found = found + self.last", "an earlier call or turn computed", "register_buffer")),
         (_Adds, _loss, ("self.total.add_", "in place that is not a buffer of the model", "register_buffer")),
-        (_DropsByPython, _loss, ("share = random.random()", "Python's random draws there", "torch.rand")),
-        (_Net, _by_numpy, ("share = np.random.beta", "NumPy's random draws there", "torch.rand")),
-        (_Net, _backward, ("loss.backward()", "backward() is called there", "return the loss")),
-        (_Net, _scaled, ("GradScaler", "scales the loss there", "leave it out")),
-        (_Net, _detached, ("loss", "depends on no weight that is trained", "leave .detach()")),
-        (_late, _loss, ("model.one.weight", "a hook runs after its gradient", "register_hook")),
+        (_DropsByPython, _loss, ("share = random.random()", "Python's random draws numbers there", "torch.rand")),
+        (_Net, _by_numpy, ("share = np.random.beta", "NumPy's random draws numbers there", "torch.rand")),
+        (_Net, _backward, ("loss.backward()", "the code calls backward() there", "return the loss")),
+        (_Net, _scaled, ("GradScaler", "scales the loss there", "leave the GradScaler out")),
+        (_Net, _detached, ("loss", "does not depend on any trained weight", "leave .detach()")),
+        (_late, _loss, ("model.one.weight", "has a hook that runs after its gradient", "register_hook")),
     ],
     ids=lambda part: getattr(part, "__name__", ""),
 )
@@ -307,8 +307,8 @@ def test_a_table_of_pandas_has_its_columns(tmp_path: Path) -> None:
 def test_a_name_that_no_tensor_of_a_job_can_have_is_named(tmp_path: Path) -> None:
     for key, reason in (
         ("layer\x07", r"model\.layer.*\.bias: its name '.*' has characters that cannot be printed"),
-        ("x" * 200, "its name takes 212 characters in a job, and 160 are the most"),
-        ("-" * 40, "its name takes 212 characters in a job, and 160 are the most"),
+        ("x" * 200, "its name has 212 characters in a job, and at most 160"),
+        ("-" * 40, "its name has 212 characters in a job, and at most 160"),
     ):
         model = nn.Sequential(OrderedDict({key: nn.Linear(4, 3)}))
         with pytest.raises(JobError, match=f"{reason}.*rename the attribute"):
@@ -320,7 +320,7 @@ def test_a_column_is_named_as_it_is_written(tmp_path: Path) -> None:
     number: Any = 0
     loss: Any = lambda model, batch: model(batch[number]).mean()  # noqa: E731
     spec = replace(_spec(nn.Linear(4, 3), loss), train=data, holdout=data)
-    with pytest.raises(JobError, match="no column 0; it has '0', 'y'"):
+    with pytest.raises(JobError, match="no column 0; use one of its columns: '0', 'y'"):
         build(spec, tmp_path)
 
 
@@ -365,7 +365,7 @@ class _Normalizes(_Net):
 @pytest.mark.parametrize(
     ("make", "where", "reason", "remedy"),
     [
-        (_Pools, r"model\.pool .*pool\(wide\)", "windows of Frac.*drawn", "use AdaptiveMaxPool"),
+        (_Pools, r"model\.pool .*pool\(wide\)", "draws its windows", "use AdaptiveMaxPool"),
         (_Scans, r"last, _ = scan\(", "torch's scan", "assay.repeat"),
         (_Chooses, r"torch\.cond\(", "torch's cond", "torch.where"),
         (_Attends, r"flex_attention\(heads", "torch's flex_attention", "scaled_dot_product"),

@@ -106,9 +106,9 @@ def _drawing(draw: Callable[[], float]) -> Measure:
     return lambda model, batch: classes(model, batch) * (0.5 + draw())
 
 
-_LEFT = "a step depends on what an earlier one left in Python.*: "
-_AGAIN = r"loss: is .* when a step of plain torch is taken again.*register_buffer"
-_DRAWS = "a generator of random numbers, draws there, once and for good"
+_LEFT = "a step depends on a Python value of an earlier step.*: "
+_AGAIN = r"loss: is .* if a step of plain torch is repeated.*register_buffer"
+_DRAWS = "a random generator, draws numbers there only once"
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ _DRAWS = "a generator of random numbers, draws there, once and for good"
         (_by_count(), f"{_LEFT}numbers"),
         (_by_iterator(), _AGAIN),
         (_by_environment, _AGAIN),
-        (_freezing(), r"model\.0\.\w+: has another gradient when a step of plain torch is taken again"),
+        (_freezing(), r"model\.0\.\w+: has another gradient if a step of plain torch is repeated"),
         (_drawing(random.Random(0).random), _DRAWS),
         (_drawing(np.random.default_rng(0).random), _DRAWS),
     ],
@@ -178,7 +178,7 @@ def test_a_later_step_that_fails_is_said(tmp_path: Path) -> None:
     model = nn.Linear(8, 2)
     build(replace(spec_of(model, loss), steps=2_000), tmp_path, told.append)
     (line,) = (line for line in told if line.startswith("warning: a job repeats its first step"))
-    assert "with calls[0] as it is at the end a step fails: model (test_held.py:" in line
+    assert "with the value of calls[0] at its end, a step fails: model (test_held.py:" in line
     # what was tried is put back
     assert calls[0] < 1_000
 

@@ -355,7 +355,7 @@ def test_a_model_in_eval_mode_as_a_whole_trains_in_training_mode(tmp_path: Path)
     model = nn.Sequential(nn.BatchNorm1d(8), nn.Linear(8, 2)).eval()
     job = build(spec_of(model, classes), tmp_path, told.append)
     assert "0.running_mean" in {spec.name for spec in job.updated}
-    assert any("in eval mode as a whole, and trains in training mode" in line for line in told)
+    assert any("the whole model is in eval mode; it trains in training mode" in line for line in told)
     assert not any(part.training for part in model.modules())
 
 

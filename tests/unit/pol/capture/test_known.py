@@ -229,7 +229,7 @@ def test_a_mask_that_may_select_another_number_of_elements_is_refused(
 ) -> None:
     with (
         Rewriting(),
-        pytest.raises(JobError, match="how many elements a mask selects depends on values"),
+        pytest.raises(JobError, match="the number of elements that a mask selects depends on values"),
     ):
         capture_program(lambda t: {"out": function(t)}, INPUTS)
 
@@ -269,13 +269,17 @@ def _called(t: Tensors) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("function", "reason", "remedy"),
     [
-        (lambda t: (t["z"] @ t["z"].T)[t["z"] @ t["z"].T > 0].view(6, -1), "how many elements a mask selects", "mask"),
-        (lambda t: t["z"].masked_select(t["z"] > 0).sum(), "how many elements a mask selects", "torch.where"),
-        (_late, "how many elements a mask selects", "torch.where"),
-        (_called, "how many elements are not zero", "torch.where"),
-        (lambda t: t["z"].argmax(1).unique() * 1.0, "how many elements differ", "for each class"),
-        (lambda t: t["z"].repeat_interleave(t["counts"], 0), "how many elements there are", "output_size="),
-        (lambda t: torch.bincount(t["counts"])[:2] * 1.0, "how many bins", "one_hot"),
+        (
+            lambda t: (t["z"] @ t["z"].T)[t["z"] @ t["z"].T > 0].view(6, -1),
+            "the number of elements that a mask selects",
+            "mask",
+        ),
+        (lambda t: t["z"].masked_select(t["z"] > 0).sum(), "the number of elements that a mask selects", "torch.where"),
+        (_late, "the number of elements that a mask selects", "torch.where"),
+        (_called, "the number of nonzero elements", "torch.where"),
+        (lambda t: t["z"].argmax(1).unique() * 1.0, "the number of different elements", "count each class"),
+        (lambda t: t["z"].repeat_interleave(t["counts"], 0), "the number of elements depends", "output_size="),
+        (lambda t: torch.bincount(t["counts"])[:2] * 1.0, "the number of bins", "one_hot"),
         (lambda t: t["z"] if t["z"].sum() > 0 else -t["z"], "depends on values of a tensor", "torch.where"),
     ],
     ids=["view", "masked_select", "late", "out", "unique", "counts", "bincount", "branch"],

@@ -130,7 +130,7 @@ def test_a_job_that_goes_on_goes_on_in_its_order(tmp_path: Path, sampling: Any) 
     second = part(2, "second", resume=tmp_path / "first" / "run")
     for name, array in whole.items():
         np.testing.assert_array_equal(second[name], array)
-    with pytest.raises(JobError, match="sampling: takes rows shuffled in each epoch, and the result"):
+    with pytest.raises(JobError, match="sampling: takes rows shuffled in each epoch, but the result"):
         part(2, "other", resume=tmp_path / "first" / "run", sampling=None)
 
 
@@ -156,7 +156,7 @@ def test_weights_of_a_column_or_of_an_array_are_drawn_in_their_proportion(
     given = data[sampling.weights] if isinstance(sampling.weights, str) else sampling.weights
     wanted = np.asarray(given, np.float64)
     np.testing.assert_allclose(whole / whole.sum(), wanted / wanted.sum(), rtol=1e-9)
-    assert any("weights by which rows are drawn" in line for line in said) == (name != "count")
+    assert any("the weights of the rows" in line for line in said) == (name != "count")
 
 
 def test_whole_numbers_made_of_others_keep_their_proportion_to_the_last_bit(tmp_path: Path) -> None:
@@ -170,8 +170,8 @@ def test_whole_numbers_made_of_others_keep_their_proportion_to_the_last_bit(tmp_
 @pytest.mark.parametrize(
     ("weights", "reason"),
     [
-        ("z", "train has no column 'z'; it has 'x', 'y'"),
-        ([1.0] * 5, r"weights of the shape \[5\] for 48 rows"),
+        ("z", "train has no column 'z'; give one of 'x', 'y'"),
+        ([1.0] * 5, r"weights have the shape \[5\], and there are 48 rows"),
         ([-1] + [1] * 47, "the weight of row 0 is -1"),
         ([1.0] * 47 + [np.nan], "the weight of row 47 is nan"),
         ([np.inf] * 48, "the weight of row 0 is inf"),
@@ -180,7 +180,7 @@ def test_whole_numbers_made_of_others_keep_their_proportion_to_the_last_bit(tmp_
         ([2**62] * 48, r"add up to 2\^63 or more"),
         (np.array([2**63] + [0] * 47, np.uint64), r"add up to 2\^63 or more"),
         (["a"] * 48, "weights are <U1"),
-        ("x", r"weights of the shape \[48, 5\]"),
+        ("x", r"weights have the shape \[48, 5\]"),
     ],
 )
 def test_weights_that_are_none_are_refused(tmp_path: Path, weights: Any, reason: str) -> None:
@@ -192,7 +192,7 @@ def test_weights_that_are_none_are_refused(tmp_path: Path, weights: Any, reason:
     ("loader", "order", "line"),
     [
         (lambda: DataLoader(DATA, BATCH, shuffle=True), SHUFFLED, "shuffled by the job's seed"),
-        (lambda: DataLoader(DATA, BATCH), IN_ORDER, "because it has no shuffle=True"),
+        (lambda: DataLoader(DATA, BATCH), IN_ORDER, "because the loader has no shuffle=True"),
         (
             lambda: DataLoader(DATA, BATCH, sampler=RandomSampler(DATA, True, 20)),
             WEIGHTED,
@@ -201,7 +201,7 @@ def test_weights_that_are_none_are_refused(tmp_path: Path, weights: Any, reason:
         (
             lambda: DataLoader(DATA, BATCH, sampler=RandomSampler(DATA, num_samples=20)),
             SHUFFLED,
-            "each of all 48 once, and not 20",
+            "all 48 rows once, not 20",
         ),
         (
             lambda: DataLoader(DATA, batch_sampler=BatchSampler(SequentialSampler(DATA), BATCH, False)),
@@ -245,8 +245,8 @@ def test_a_subset_has_the_rows_that_its_sampler_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("batch", "drop_last", "line"),
     [
-        (10, False, "an epoch of the loader ends with a batch of 8; a job goes on"),
-        (10, True, "an epoch of the loader leaves out 8 rows; a job goes on"),
+        (10, False, "an epoch of the loader ends with a batch of 8; a job fills"),
+        (10, True, "an epoch of the loader leaves out 8 rows; a job fills"),
         (8, True, None),
     ],
 )
@@ -283,15 +283,15 @@ class Endless(IterableDataset[int]):
     [
         (
             lambda: DataLoader(DATA, BATCH, sampler=EverySecond()),
-            r"EverySecond is not taken.*Subset",
+            r"EverySecond cannot be used.*Subset",
         ),
         (
             lambda: DataLoader(DATA, BATCH, sampler=DistributedSampler(DATA, 2, 0)),
-            r"part of the rows.*shuffle=True.*slots",
+            r"divides the rows.*shuffle=True.*slots",
         ),
         (
             lambda: DataLoader(DATA, batch_sampler=Buckets(EverySecond(), BATCH, False)),
-            "Buckets chooses batches",
+            "Buckets chooses the batches",
         ),
         (
             lambda: DataLoader(DATA, BATCH, sampler=WeightedRandomSampler([1.0] * ROWS, 8, replacement=False)),
@@ -312,7 +312,7 @@ def test_what_a_job_would_lose_of_a_loader_is_refused(tmp_path: Path, loader: Ca
 
 @pytest.mark.parametrize("sampler", [WeightedRandomSampler([1.0] * ROWS, 8), RandomSampler(DATA, True), EverySecond()])
 def test_a_holdout_has_no_draws(tmp_path: Path, sampler: Any) -> None:
-    with pytest.raises(JobError, match=r"holdout: its \w+ is not taken: each row"):
+    with pytest.raises(JobError, match=r"holdout: its \w+ cannot be used: each row"):
         read(spec(DATA, batch=8, holdout=DataLoader(DATA, 8, sampler=sampler)), tmp_path)
 
 
@@ -323,7 +323,7 @@ def test_a_holdout_needs_weights_only_where_its_loss_reads_them(tmp_path: Path) 
         holdout={"x": X, "y": Y},
         sampling=WeightedRows("w"),
     )
-    with pytest.raises(JobError, match="holdout: its columns are not those of train"):
+    with pytest.raises(JobError, match="holdout: its columns differ from those of train"):
         build_job(weighed, tmp_path / "floats")
     whole = {"x": X, "y": Y, "w": Y + 1, "w (all)": 2 * Y + 1}
     plain = {name: whole[name] for name in ("x", "y", "w")}
@@ -342,7 +342,7 @@ def test_a_holdout_needs_weights_only_where_its_loss_reads_them(tmp_path: Path) 
 
 def test_either_a_sampler_or_sampling(tmp_path: Path) -> None:
     loader = DataLoader(DATA, BATCH, sampler=WeightedRandomSampler([1.0] * ROWS, ROWS))
-    with pytest.raises(JobError, match="sampling: the DataLoader of train draws rows by weight"):
+    with pytest.raises(JobError, match="sampling: is given, but the DataLoader of train draws rows by weight"):
         read(spec(loader, sampling=RowsInOrder()), tmp_path)
     found, _ = read(spec(DataLoader(DATA, BATCH), sampling=WeightedRows("y")), tmp_path)
     assert found.sampling.weights == "y"
@@ -351,9 +351,9 @@ def test_either_a_sampler_or_sampling(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"train": DATA}, "batch: it is not given how many rows.*batch=32"),
-        ({"train": DataLoader(DATA, 16), "batch": 8}, "batch: 8 rows, and .* batch_size=16"),
-        ({"train": DATA, "batch": 8, "sampling": RowsInOrder}, "sampling: RowsInOrder is no order"),
+        ({"train": DATA}, "batch: the number of rows per step is missing.*batch=32"),
+        ({"train": DataLoader(DATA, 16), "batch": 8}, "batch: is 8, but .* batch_size=16"),
+        ({"train": DATA, "batch": 8, "sampling": RowsInOrder}, "sampling: RowsInOrder is not an order"),
         (
             {"train": DATA, "batch": 8, "sampling": "w"},
             r"sampling: str is no.*WeightedRows\(\"w\"\)",
@@ -427,7 +427,7 @@ def test_a_collate_fn_is_run_on_each_row(tmp_path: Path) -> None:
         np.testing.assert_array_equal(found.train["x"][:2], first)
         if wanted is not None:
             np.testing.assert_array_equal(found.train["x"], wanted)
-        assert any("the loader's collate_fn, is run on each row alone" in line for line in said)
+        assert any("the loader's collate_fn, runs on each row alone" in line for line in said)
 
 
 def drawn_seldom(rows: list[Any]) -> Any:
@@ -443,15 +443,15 @@ def centred(rows: list[Any]) -> Any:
 @pytest.mark.parametrize(
     ("loader", "reason"),
     [
-        (lambda: DataLoader(Texts([3, 5, 3]), 2, collate_fn=padded), "two rows something else"),
-        (lambda: DataLoader(Texts([3, 3, 5]), 2, collate_fn=padded), "row 2.*pad or crop rows"),
-        (lambda: DataLoader(DATA, 2, collate_fn=mixed), "two rows something else.*into the loss"),
-        (lambda: DataLoader(DATA, 2, collate_fn=drawn), "draws random numbers.*into the loss"),
+        (lambda: DataLoader(Texts([3, 5, 3]), 2, collate_fn=padded), "changes a row if two rows are in a batch"),
+        (lambda: DataLoader(Texts([3, 3, 5]), 2, collate_fn=padded), "row 2.*pad or crop the rows"),
+        (lambda: DataLoader(DATA, 2, collate_fn=mixed), "two rows are in a batch.*in the loss"),
+        (lambda: DataLoader(DATA, 2, collate_fn=drawn), "draws random numbers.*in the loss"),
         (
             lambda: DataLoader(DATA, 2, collate_fn=drawn_seldom),
-            "draws random numbers.*into the loss",
+            "draws random numbers.*in the loss",
         ),
-        (lambda: DataLoader(DATA, 3, collate_fn=centred), "3 rows something else.*into the loss"),
+        (lambda: DataLoader(DATA, 3, collate_fn=centred), "3 rows are in a batch.*in the loss"),
         (
             lambda: DataLoader(Texts([3, 5]), 2, collate_fn=len),
             "a int as part 0",

@@ -211,19 +211,19 @@ def test_a_result_of_another_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(JobError, match="cannot be read"):
         load_result(nn.Linear(2, 3), file)
     file.write_bytes(b"nothing")
-    with pytest.raises(JobError, match="no safetensors"):
+    with pytest.raises(JobError, match="not a safetensors file"):
         load_result(nn.Linear(2, 3), file)
     state = {"weight": np.zeros((3, 2), np.float32), "bias": np.ones(3, np.float32)}
     file.write_bytes(dump_safetensors(state))
     assert load_result(nn.Linear(2, 3), tmp_path).bias.sum() == 3
     for model, reason in (
-        (nn.Linear(3, 3), "weight is"),
+        (nn.Linear(3, 3), "weight has the shape"),
         (nn.Sequential(nn.Linear(2, 3)), "has no 0.weight"),
-        (nn.Linear(2, 3, bias=False), "has bias, which the model has not"),
+        (nn.Linear(2, 3, bias=False), "has bias, which the model lacks"),
     ):
         with pytest.raises(JobError, match=f"{reason}.*as the job file does"):
             load_result(model, file)
-    with pytest.raises(JobError, match="no averages"):
+    with pytest.raises(JobError, match="no moving averages"):
         load_result(nn.Linear(2, 3), file, ema=True)
 
 
@@ -238,5 +238,5 @@ def test_what_is_no_model_or_has_no_values_is_refused(tmp_path: Path) -> None:
         with pytest.raises(JobError, match=reason):
             load_result(given, tmp_path)
     given = nn.Linear(2, 3)
-    with pytest.raises(JobError, match="a Linear holds no result"):
+    with pytest.raises(JobError, match="a Linear is not a result"):
         load_result(given, given)

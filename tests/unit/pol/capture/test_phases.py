@@ -359,20 +359,20 @@ def _phase(model: Gan, **fields: Any) -> assay.Phase:
 @pytest.mark.parametrize(
     ("phases", "fields", "reason"),
     [
-        (lambda m: {"a": _phase(m)}, {"loss": _of_critic}, "loss: the job has phases.*loss= in each"),
-        (lambda m: {"a": _phase(m)}, {"optimizer": assay.AdamW()}, "optimizer: the job has phases"),
-        (lambda m: {"a": _phase(m)}, {"schedule": 0.1}, "schedule: the job has phases"),
-        (lambda m: {"a": _phase(m)}, {"clip_norm": 0.1}, "clip_norm: the job has phases"),
-        (lambda m: {}, {}, "loss: there is none"),
-        (lambda m: [_phase(m)], {}, "list has no names.*'critic'|list has no names"),
+        (lambda m: {"a": _phase(m)}, {"loss": _of_critic}, "loss: a job with phases has no.*loss= in each"),
+        (lambda m: {"a": _phase(m)}, {"optimizer": assay.AdamW()}, "optimizer: a job with phases has no"),
+        (lambda m: {"a": _phase(m)}, {"schedule": 0.1}, "schedule: a job with phases has no"),
+        (lambda m: {"a": _phase(m)}, {"clip_norm": 0.1}, "clip_norm: a job with phases has no"),
+        (lambda m: {}, {}, "loss: the job has no loss"),
+        (lambda m: [_phase(m)], {}, "is a list, which does not name.*'critic'|is a list, which does not name"),
         (lambda m: {"a b": _phase(m)}, {}, "'a b' cannot be the name"),
-        (lambda m: {"a": _of_critic}, {}, "phases.a: is function.*assay.Phase"),
+        (lambda m: {"a": _of_critic}, {}, "phases.a: is a function.*assay.Phase"),
         (lambda m: {"a": _phase(m, repeat=0)}, {}, "phases.a.repeat: 0 is not"),
-        (lambda m: {"a": _phase(m, repeat=5)}, {}, "batch: 5 parts of a batch of 12"),
-        (lambda m: {"a": _phase(m, repeat=4)}, {"accumulate": 2}, "batch: 8 parts"),
+        (lambda m: {"a": _phase(m, repeat=5)}, {}, "batch: a batch of 12 rows cannot be divided into 5"),
+        (lambda m: {"a": _phase(m, repeat=4)}, {"accumulate": 2}, "cannot be divided into 8 equal parts"),
         (lambda m: {"a": _phase(m, clip_norm=-1)}, {}, "phases.a.clip_norm: -1 is not"),
         (lambda m: {"a": _phase(m, schedule_every=0)}, {}, "phases.a.schedule_every"),
-        (lambda m: {"a": _phase(m)}, {"metrics": {"loss.a": _of_critic}}, "`loss.a` is always"),
+        (lambda m: {"a": _phase(m)}, {"metrics": {"loss.a": _of_critic}}, "loss.a is always"),
         (lambda m: {"a": _phase(m, optimizer=assay.AdamW())}, {}, "phases.a.optimizer.*torch.optim.AdamW"),
         (lambda m: {"a": _phase(m, schedule="x")}, {}, "phases.a.schedule"),
         (lambda m: {"a": _phase(m, optimizer="adam")}, {}, r"phases.a.optimizer.*torch.optim.Adam\("),
@@ -390,7 +390,7 @@ def test_a_loss_that_fails_is_named_by_its_phase(tmp_path: Path) -> None:
         "critic": _phase(model),
         "generator": _phase(model, loss=lambda model, batch: batch["z"].mean()),
     }
-    with pytest.raises(JobError, match=r"phases\.generator\.loss: depends on no weight"):
+    with pytest.raises(JobError, match=r"phases\.generator\.loss: does not depend on any trained weight"):
         build(_spec(model, phases), tmp_path)
     phases["generator"] = _phase(model, loss=lambda model, batch: batch["q"].mean())
     with pytest.raises(JobError, match="no column 'q'"):

@@ -232,7 +232,7 @@ def test_what_is_said_and_taken(first: LocalRun, tmp_path: Path) -> None:
     assert first.model is not None
     spec = _spec(5, schedule=rate)
     job = build_job(spec, tmp_path, told.append, resume=str(first.model))
-    assert told[0] == "goes on from step 5: weights, optimizers and the place in the data"
+    assert told[0] == "continues from step 5: weights, optimizers and the position in the data"
     assert job.document.global_root == first.position.global_root
     assert job.document.opening_locals == first.position.local_roots
     assert set(asked) == set(range(5, 10))
@@ -277,25 +277,25 @@ class _Longer(nn.Sequential):
 
 
 REFUSED: dict[str, tuple[str, str, Callable[[], dict[str, Any]]]] = {
-    "seed": ("seed", "is 1, and .* with 0.*give seed=0", lambda: {"seed": 1}),
-    "slots": ("slots", "is 2, and .*give slots=1", lambda: {"slots": 2}),
-    "batch": ("batch", "is 8, and .*give batch=12", lambda: {"batch": 8}),
+    "seed": ("seed", "is 1, but .* with 0.*give seed=0", lambda: {"seed": 1}),
+    "slots": ("slots", "is 2, but .*give slots=1", lambda: {"slots": 2}),
+    "batch": ("batch", "is 8, but .*give batch=12", lambda: {"batch": 8}),
     "rows": ("train", "has 39 rows", lambda: {"train": _less()}),
-    "values": ("train", "columns or values are not", lambda: {"train": _others()}),
+    "values": ("train", "columns or values differ", lambda: {"train": _others()}),
     "average": ("ema", "has no moving averages", lambda: {"ema": 0.9}),
     "outer": ("outer", "has no outer momentum", lambda: {"outer": Nesterov()}),
     "shape": ("resume", r"0\.bias is f32\[8\] in the result", lambda: {"model": _Wider()}),
     "more": ("resume", r"has no 5\.bias", lambda: {"model": _Longer()}),
-    "less": ("resume", "which the model has not", lambda: {"model": nn.Sequential(nn.Linear(6, 8))}),
+    "less": ("resume", "which the model lacks", lambda: {"model": nn.Sequential(nn.Linear(6, 8))}),
     "optimizer": ("optimizer", r"correction1, which the result", lambda: {"optimizer": Lion()}),
     "other state": (
         "optimizer",
-        "correction1, .*give the optimizer that the first job had",
+        "correction1, .*give the optimizer of the first job",
         lambda: {"optimizer": SGD(momentum=0.9), "schedule": 0.1},
     ),
     "used": ("optimizer", "has state of its own", _used),
-    "counted": ("schedule", "has counted 1 steps.*rates from step 5", _counted),
-    "number": ("resume", "int is nothing that", lambda: {"resume": 3}),
+    "counted": ("schedule", "has already counted 1 steps.*rates from step 5", _counted),
+    "number": ("resume", "int is not a result that", lambda: {"resume": 3}),
     "nowhere": ("resume", "there is no training at", lambda: {"resume": "nowhere"}),
 }
 
@@ -312,8 +312,8 @@ def test_what_would_be_another_training_is_refused(what: str, first: LocalRun, t
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("ema.0.bias", "ema: is left out, and the result"),
-        ("outer_velocity.0.bias", "outer: is Average, and the result"),
+        ("ema.0.bias", "ema: is left out, but the result"),
+        ("outer_velocity.0.bias", "outer: is Average, but the result"),
     ],
 )
 def test_what_only_the_result_has_is_refused(name: str, said: str, first: LocalRun, tmp_path: Path) -> None:

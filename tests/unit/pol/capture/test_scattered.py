@@ -24,7 +24,7 @@ _NOT_CALLED = {
     "index.list_str",
 }
 _REFUSED = {
-    "masked_select": "how many elements a mask selects",
+    "masked_select": "the number of elements that a mask selects",
     "_masked_softmax": "masked_fill",
     "_masked_softmax_backward": "masked_fill",
     "_masked_scale": "mask",
@@ -201,7 +201,7 @@ def test_reductions_and_their_gradients() -> None:
     ("function", "part"),
     [
         (lambda t: torch._masked_softmax(t["x"], t["m"] > 0), "masked_fill"),
-        (lambda t: t["x"].masked_select(t["y"] > 0), "how many elements a mask selects"),
+        (lambda t: t["x"].masked_select(t["y"] > 0), "the number of elements that a mask selects"),
         (lambda t: torch.segment_reduce(t["x"], "sum", lengths=t["m"][:, :1], axis=1), "movedim"),
         (lambda t: t["r"].scatter_add(0, t["r"], t["r"]) * 1.0, "float32"),
     ],

@@ -122,6 +122,6 @@ def test_a_line_says_what_becomes_dense(tmp_path: Path) -> None:
     model, told = _Graph(), list[str]()
     spec = JobSpec(name="graph", model=model, loss=_loss, train={"x": x}, holdout={"x": x}, **options)
     build(spec, tmp_path, told.append)
-    assert told.count("LINKS is sparse: the job has it dense, 6×6") == 1
-    assert "the buffer links is sparse: the job has it dense, 6×6" in told
+    assert told.count("LINKS is sparse; the job has it as a dense tensor, 6×6") == 1
+    assert "the buffer links is sparse; the job has it as a dense tensor, 6×6" in told
     np.testing.assert_array_equal(load_job(tmp_path).global_state["links"], LINKS.to_dense().numpy())

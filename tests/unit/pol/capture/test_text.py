@@ -75,7 +75,7 @@ def test_what_is_no_tokenizer_is_refused(tmp_path: Path, written: str) -> None:
     path, tokenizer = tmp_path / "a.txt", tmp_path / "tokenizer.json"
     path.write_text("word " * 99)
     tokenizer.write_bytes(written.encode("latin-1"))
-    with pytest.raises(JobError, match=r"no tokenizer: .*; give a tokenizer.json") as caught:
+    with pytest.raises(JobError, match=r"not a tokenizer: .*; give a tokenizer.json") as caught:
         text_rows(path, 4, tokenizer)
     assert caught.value.field == "tokenizer"
 
@@ -83,7 +83,7 @@ def test_what_is_no_tokenizer_is_refused(tmp_path: Path, written: str) -> None:
 def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes("é".encode() * 9 + "é".encode("latin-1"))
-    with pytest.raises(JobError, match=r"data: .*no text in UTF-8: byte 18 is 0xe9; .*iconv"):
+    with pytest.raises(JobError, match=r"data: .*not UTF-8 text: byte 18 is 0xe9; .*iconv"):
         text_rows(path, 4)
     with pytest.raises(JobError, match=r"data: .*cannot be read: Is a directory"):
         text_rows(tmp_path, 4)
