@@ -194,7 +194,7 @@ def test_a_step_that_was_put_in_its_place(tmp_path: Path) -> None:
 
     spec = spec_of(model, classes, optimizer)
     optimizer.step = step  # type: ignore[method-assign, assignment]
-    with pytest.raises(JobError, match=r"optimizer: its step\(\) was put in the place of torch's own"):
+    with pytest.raises(JobError, match=r"optimizer: its step\(\) was replaced"):
         build(spec, tmp_path)
     del optimizer.step
     build(replace(spec, schedule=torch.optim.lr_scheduler.StepLR(optimizer, 2)), tmp_path)
