@@ -45,7 +45,10 @@ class JobError(Expected):
         super().__init__(printable(reason), remedy, field=printable(field))
 
     def under(self, prefix: str) -> "JobError":
-        """Return the same error with ``prefix`` put before the field (``a.b`` or ``a[3]``)."""
+        """Return a copy of the error whose ``field`` begins with ``prefix``.
+
+        The prefix ``a`` turns ``b`` into ``a.b``, and ``[3]`` into ``a[3]``.
+        """
         joint = "." if self.field and not self.field.startswith("[") else ""
         return JobError(f"{prefix}{joint}{self.field}", self.reason, self.remedy)
 
@@ -63,40 +66,49 @@ class TraceError(JobError):
 
 
 class StateError(Expected):
-    """Bytes that are not a state, or not the expected one; ``field`` is the tensor or the part of the file."""
+    """An error in the bytes of a state: they are not a state, or not the expected one.
+
+    ``field`` names the tensor or the part of the file.
+    """
 
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(printable(reason), field=printable(field))
 
 
 class NotFinite(StateError):
-    """A tensor holds NaN or infinity."""
+    """An error in a state: a tensor holds NaN or infinity."""
 
     def __init__(self, field: str, reason: str = "holds NaN or infinity") -> None:
         super().__init__(model_name(field), reason)
 
 
 class ExecutionError(Expected):
-    """A program that cannot run on this machine, or with these inputs; ``field`` is the input or the node."""
+    """The error of a program that cannot run on this machine, or with these inputs.
+
+    ``field`` names the input or the node.
+    """
 
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(reason, field=field)
 
 
 class OutOfRange(ExecutionError):
-    """A row number that does not exist in the table of a ``take``, or in the result of an ``add_rows``."""
+    """The error of a node that uses a row number that does not exist.
+
+    The table of a ``take``, or the result of an ``add_rows``, does not have this row.
+    """
 
 
 class ReplayError(Expected):
-    """Training or replay cannot go on."""
+    """The error of a training or a replay that cannot go on."""
 
 
 class RangeError(ReplayError):
-    """A round, a slot or a segment that the job does not have."""
+    """The error of a call that names a round, a slot or a segment that the job does not have."""
 
 
 class Stopped(ReplayError):
-    """A job that has no result, on any machine: a number is not finite, or a row number does not exist.
+    """The error of a job that has no result on any machine: a number is not finite, or a row number does not exist.
 
     Example::
 
@@ -107,28 +119,31 @@ class Stopped(ReplayError):
     """
 
     def within(self, where: str) -> "Stopped":
-        """Return the same error with ``where`` put before its field."""
+        """Return a copy of the error whose ``field`` begins with ``where``."""
         inner = copy(self)
         inner.field = f"{where}, {self.field}"
         return inner
 
 
 class UpdateFailed(Stopped):
-    """The update of a share is not finite, in the tensor ``where``."""
+    """The error of a share whose update is not finite. ``where`` names the tensor."""
 
     def __init__(self, where: str, reason: str) -> None:
         super().__init__(reason, field=f"update, {where}")
 
 
 class AggregationFailed(Stopped):
-    """The end of a round has no result, because of the tensor or node ``where``."""
+    """The error of a round whose aggregation has no result. ``where`` names the tensor or the node that failed."""
 
     def __init__(self, where: str, reason: str) -> None:
         super().__init__(reason, field=f"aggregation, {where}")
 
 
 class StepFailed(Stopped):
-    """The inner step ``step`` of the job has no result, because of the tensor or node ``where``."""
+    """The error of an inner step that has no result.
+
+    ``step`` is its number in the job, and ``where`` names the tensor or the node that failed.
+    """
 
     def __init__(self, step: int, where: str, reason: str) -> None:
         super().__init__(reason, field=f"step {step}, {where}")
@@ -136,11 +151,11 @@ class StepFailed(Stopped):
 
 
 class NotFiniteStep(StepFailed):
-    """A step's result holds NaN or infinity."""
+    """The error of a step whose result holds NaN or infinity."""
 
 
 class Cancelled(ReplayError):
-    """The caller cancelled the training."""
+    """The error with which a training ends after the caller cancelled it."""
 
     def __init__(self, reason: str = "training was cancelled") -> None:
         super().__init__(reason)

@@ -15,7 +15,7 @@ _Value = TypeVar("_Value")
 _BATCH = "batch."
 _FOREIGN = re.compile(
     r"[^A-Za-z0-9_.]"
-    # An underscore that would be read as the beginning of a code.
+    # An underscore that :func:`model_name` would read as the beginning of a code.
     r"|_(?=x[0-9a-f]{2,6}[^A-Za-z0-9.])"
 )
 _DOT = "_x2e_"
@@ -41,14 +41,19 @@ def column_name(name: str) -> str:
 
 
 def input_name(name: str) -> str:
-    """Return a job's name for an input or output of a program, such as ``global.…`` or ``batch.…``."""
+    """Return the name that a job uses for an input or output of a program.
+
+    The prefix of ``name``, such as ``global.`` or ``batch.``, stays the same.
+    """
     if name.startswith(_BATCH):
         return _BATCH + column_name(name.removeprefix(_BATCH))
     return job_name(name)
 
 
 def model_name(name: str) -> str:
-    """Return the name that :func:`job_name` or :func:`column_name` converted to this one.
+    """Return the model's name of a tensor or column; ``name`` is the job's name.
+
+    This reverses :func:`job_name` and :func:`column_name`.
 
     >>> model_name("sequential_x2f_dense.bias")
     'sequential/dense.bias'

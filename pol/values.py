@@ -84,5 +84,5 @@ def f32_number(bits: int) -> float:
 
 
 def metric_values(bits: Sequence[int]) -> tuple[float, ...]:
-    """Return the metrics of a boundary, given as FP32 bit patterns, as numbers."""
+    """Convert the metrics of a boundary from FP32 bit patterns to numbers."""
     return tuple(f32_number(pattern) for pattern in bits)
