@@ -100,7 +100,10 @@ class Checkpoint:
 
 
 def position_after(job: Job, rounds: int, global_root: bytes, local_roots: Sequence[bytes]) -> Position:
-    """Return the position of a job after ``rounds`` rounds, whose final states have these roots."""
+    """Return the position of a training after ``rounds`` rounds of ``job``.
+
+    The states at that position have the roots ``global_root`` and ``local_roots``.
+    """
     document = job.document
     return Position(
         job=job.id,
@@ -118,7 +121,7 @@ def position_after(job: Job, rounds: int, global_root: bytes, local_roots: Seque
 
 
 def training_folder(model: Path) -> Path:
-    """Return the folder of local states and position that belongs to a model file.
+    """Return the folder that belongs to a model file. It holds the local states and the position.
 
     >>> training_folder(Path("run/model.safetensors")).as_posix()
     'run/model.training'
@@ -132,9 +135,10 @@ def slot_file(slot: int) -> str:
 
 
 def write_training(model: Path, locals_: Sequence[State], position: Position) -> Path:
-    """Write the local states and the position beside the file ``model``, and return their folder; OSError.
+    """Write the local states and the position into the folder beside the file ``model``, and return that folder.
 
-    The position is written last. A folder without a position is incomplete and is refused.
+    Raises OSError if a file cannot be written. The position is written last. A folder without a position is incomplete
+    and is refused.
     """
     folder = training_folder(model)
     folder.mkdir(parents=True, exist_ok=True)
@@ -152,7 +156,7 @@ def write_training(model: Path, locals_: Sequence[State], position: Position) ->
 
 
 def read_training(path: Path) -> Checkpoint:
-    """Read a checkpoint; ``path`` is the model's file, or a folder that holds a ``model.safetensors``.
+    """Read a checkpoint. ``path`` is the model's file, or a folder that holds a ``model.safetensors``.
 
     Each local state is read and checked when it is first used. Raises JobError if a file is missing, was changed since
     it was written, or has another root than the one in the position.
@@ -173,7 +177,10 @@ def read_training(path: Path) -> Checkpoint:
 
 
 def checked(training: HasTraining) -> Checkpoint:
-    """Return the checkpoint of a training; JobError if its states do not have the roots in its position."""
+    """Return a training as a checkpoint.
+
+    Raises JobError if one of its states does not have the root that its position holds.
+    """
     position = training.position
     locals_ = tuple(training.locals)
     named = [("the global state", training.state, position.global_root)]
@@ -222,13 +229,16 @@ def _read_position(path: Path) -> Position:
 
 
 def _check_of(plain: Mapping[str, object]) -> str:
-    """Return the checksum of a position; the roots protect the states, and the checksum protects the other fields."""
+    """Return the checksum of a position.
+
+    The roots in a position protect the states, and the checksum protects its other fields.
+    """
     return sha256(dump_json(plain)).hexdigest()
 
 
 def _read_state(path: Path, root: bytes, source: str) -> State:
     with _named(path):
-        # Files use the model's names, not the job's.
+        # Files use the model's names for tensors, not the job's.
         state = {job_name(name): array for name, array in load_safetensors(path).items()}
         if _root(state, path.name) != root:
             reason = f"was changed, or belongs to another training than {source}"
@@ -245,7 +255,7 @@ def _root(state: State, what: str) -> bytes:
 
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """Raise errors in the block as a JobError of the field ``resume`` that names the file."""
+    """Convert an error in the ``with`` block to a JobError of the field ``resume`` that names the file ``path``."""
     try:
         yield
     except OSError as error:

@@ -62,23 +62,23 @@ class Costed(Protocol):
 
     @property
     def batch(self) -> int:
-        """Rows of a batch."""
+        """Number of rows in a batch."""
 
     @property
     def slots(self) -> int:
-        """Slots that take turns at the stream of samples."""
+        """Number of slots; they take batches from the stream of samples in turn."""
 
     @property
     def segment_steps(self) -> int:
-        """Steps of a segment."""
+        """Number of steps in a segment."""
 
     @property
     def columns(self) -> Sequence[TensorSpec]:
-        """Columns of the data; shapes without the row."""
+        """Columns of the data; their shapes omit the row dimension."""
 
     @property
     def rows(self) -> int:
-        """Rows of the data."""
+        """Number of rows in the data."""
 
     @property
     def sampling(self) -> Sampling:
@@ -94,24 +94,30 @@ class Costed(Protocol):
 
     @property
     def step(self) -> Program:
-        """One step of training."""
+        """The program of one training step."""
 
     @property
     def outer(self) -> Program:
-        """The end of a round."""
+        """The program that computes the next global state at the end of a round."""
 
     @property
     def slot_states_size(self) -> int:
-        """Bytes of the slots' initial local states if these differ; otherwise 0."""
+        """Size in bytes of the slots' initial local states if these differ; otherwise 0."""
 
 
 def step_work(job: Costed) -> int:
-    """Return the FLOPs of one step: its program, its batch, its part of the sample order, and its new state."""
+    """Return the FLOPs of one training step.
+
+    They cover its program, its batch, its part of the sample order, and the hashing of its new state.
+    """
     return job.step.work.flops + gather_work(job) + order_work(job) + state_work(job)
 
 
 def outer_work(job: Costed) -> int:
-    """Return the FLOPs of one aggregation: the mean of the slots' updates, ``outer``, and the next global state."""
+    """Return the FLOPs of one aggregation.
+
+    They cover the mean of the slots' updates, the program ``outer``, and the hashing of the next global state.
+    """
     updated = _updated(job)
     calls = job.slots * MEAN_CALLS * len(updated)
     mean = job.slots * sum(MEAN_WORK * value.elements + value.size for value in updated)
@@ -120,35 +126,41 @@ def outer_work(job: Costed) -> int:
 
 
 def boundary_work(job: Costed) -> int:
-    """Return the FLOPs of one boundary: one per byte of the global and the local state."""
+    """Return the FLOPs of one boundary: one FLOP per byte of the global and the local state."""
     return global_size(job) + local_size(job)
 
 
 def global_size(job: Costed) -> int:
-    """Return the bytes of the global state in canonical form."""
+    """Return the size of the global state in canonical form, in bytes."""
     return encoded_size(job.global_tensors)
 
 
 def local_size(job: Costed) -> int:
-    """Return the bytes of a slot's local state in canonical form."""
+    """Return the size of a slot's local state in canonical form, in bytes."""
     return encoded_size(job.local_tensors)
 
 
 def update_size(job: Costed) -> int:
-    """Return the bytes of a slot's update in canonical form: the global tensors that a step changes."""
+    """Return the size of a slot's update in canonical form, in bytes.
+
+    An update holds the global tensors that a step changes.
+    """
     changed = job.step.changed_outputs()
     return encoded_size([spec for spec in job.global_tensors if f"global.{spec.name}" in changed])
 
 
 def running_size(job: Costed) -> int:
-    """Return the bytes that a step holds at once on any executor: batch, sample order, and memory of its program."""
+    """Return the number of bytes that a step holds at once on any executor.
+
+    They hold the batch, the sample order, and the values of its program.
+    """
     batch = sum(value.size for value in batch_types(job.columns, job.batch).values())
     order = ORDER_SIZES[job.sampling.order] * job.rows + POSITION_SIZE * job.batch
     return batch + order + job.step.peak_size
 
 
 def aggregation_size(job: Costed) -> int:
-    """Return the bytes that the end of a round holds at once, for any number of slots.
+    """Return the number of bytes that the end of a round holds at once; it does not depend on the number of slots.
 
     They hold the sum of the updates in FP64, one update in its stored form, the mean, and the memory of ``outer``.
     """
@@ -160,7 +172,7 @@ def aggregation_size(job: Costed) -> int:
 
 
 def memory_size(job: Costed) -> int:
-    """Return the bytes that a process needs to train, replay or aggregate a job, on any executor.
+    """Return the number of bytes that a process needs to train, replay or aggregate a job, on any executor.
 
     They hold both states twice (as loaded, and as a step's input), the largest additional memory of a step or an
     aggregation, and ``BLOCKS_SIZE``. The data stay on disk. The interpreter and its libraries are not counted. If each
@@ -173,7 +185,7 @@ def memory_size(job: Costed) -> int:
 
 
 def batch_types(columns: Sequence[TensorSpec], batch: int) -> dict[str, TensorType]:
-    """Return the types of a batch's columns, by the names that they have as inputs of a program."""
+    """Return the type of each column of a batch. The keys are the names of a program's inputs (``batch.<column>``)."""
     return {f"batch.{spec.name}": TensorType(spec.dtype, (batch, *spec.shape)) for spec in columns}
 
 
@@ -184,7 +196,7 @@ def _updated(job: Costed) -> list[TensorType]:
 
 
 def gather_work(job: Costed) -> int:
-    """Return the FLOPs of gathering a batch; every column counts, even if the step does not read it."""
+    """Return the FLOPs of gathering a batch from the data. Every column counts, even if the step does not read it."""
     take, index = PRIMITIVES["take"], TensorType("i64", (job.batch,))
     work = 0
     for column in job.columns:
@@ -195,7 +207,10 @@ def gather_work(job: Costed) -> int:
 
 
 def whole_order_work(order: str, rows: int) -> int:
-    """Return the FLOPs that the replay of a segment needs before its first sample is known."""
+    """Return the FLOPs that a replay spends on the sample order before it has its first sample.
+
+    ``order`` is the kind of order, and ``rows`` is the number of rows in the data.
+    """
     if order == IN_ORDER:
         return 0
     if order == WEIGHTED:
@@ -204,7 +219,7 @@ def whole_order_work(order: str, rows: int) -> int:
 
 
 def order_work(job: Costed) -> int:
-    """Return the FLOPs per step for computing which rows the batches of its segment have.
+    """Return the FLOPs per step of computing the row numbers of a segment's batches.
 
     A replay of a segment computes the rows of all its batches. If rows are shuffled, it computes the sample orders of
     the epochs from which the segment takes rows. If rows are drawn by weight, it computes the sums of all weights, the
@@ -227,7 +242,10 @@ def order_work(job: Costed) -> int:
 
 
 def state_work(job: Costed) -> int:
-    """Return the FLOPs of reading the tensors of a step, and of checking and hashing the tensors that it writes."""
+    """Return the FLOPs that a step spends on its states.
+
+    It reads their tensors, and checks and hashes the tensors that it writes.
+    """
     return _tensors_work(job.step, (*job.global_tensors, *job.local_tensors))
 
 

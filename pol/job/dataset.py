@@ -40,20 +40,23 @@ class MappedFiles:
     """
 
     def __init__(self, sizes: Sequence[int], scattered: bool) -> None:
-        """Reserve addresses for files of these sizes; OSError if the process may not have so many addresses.
+        """Reserve addresses for files of the given sizes. Raises OSError if the process may not have so many addresses.
 
         ``scattered`` turns off reading ahead; it suits short reads at random places.
         """
         self._scattered = scattered
         pages = (-(-size // mmap.PAGESIZE) * mmap.PAGESIZE for size in sizes)
         self.starts = (0, *accumulate(pages))
-        # Reserves addresses only. It takes no memory and does not count against a memory limit.
+        # This reserves addresses only. It takes no memory and does not count against a memory limit.
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
         self._place = mmap.mmap(-1, self.starts[-1], flags=flags, prot=mmap.PROT_READ)
         self.bytes: NDArray[np.uint8] = np.frombuffer(self._place, np.uint8)
 
     def add(self, index: int, descriptor: int, size: int) -> None:
-        """Map the open file as number ``index``; the descriptor may be closed afterwards. OSError."""
+        """Map an open file of ``size`` bytes as file number ``index``. The descriptor may be closed afterwards.
+
+        Raises OSError if the system refuses.
+        """
         address = self.bytes.ctypes.data + self.starts[index]
         flags = mmap.MAP_PRIVATE | _MAP_FIXED
         if _mmap()(address, size, mmap.PROT_READ, flags, descriptor, 0) != address:
@@ -64,7 +67,10 @@ class MappedFiles:
 
 @cache
 def _mmap() -> Callable[..., int | None]:
-    """Return the system's ``mmap``; Python's own chooses the address itself and keeps a descriptor open."""
+    """Return the system's function ``mmap``.
+
+    Python's own function chooses the address itself and keeps a descriptor open.
+    """
     function = ctypes.CDLL(None, use_errno=True).mmap
     number = ctypes.c_int
     size = ctypes.c_size_t
@@ -74,15 +80,22 @@ def _mmap() -> Callable[..., int | None]:
 
 
 class Column:
-    """A column in mapped bytes; if row r of the data is in shard s, it begins at byte ``origins[s]`` + r x size."""
+    """A column in mapped bytes.
+
+    If row r of the data is in shard s, its value begins at byte ``origins[s]`` + r x size.
+    """
 
     def __init__(self, spec: TensorSpec, data: NDArray[np.uint8], origins: Sequence[int], canonical: bool) -> None:
-        """``canonical`` states that no element is -0.0; otherwise -0.0 is read as +0.0."""
+        """Prepare to read the column from ``data``.
+
+        ``canonical`` means that no element is -0.0; otherwise -0.0 is read as +0.0.
+        """
         self.name, self._shape, self._canonical = spec.name, spec.shape, canonical
         self._dtype = NUMPY_DTYPES[spec.dtype]
         self._at: Array | None = None
         if size := spec.type.size:
-            # A view with one item at every address where a row may begin, since shards do not align their rows.
+            # A view with one item at every address where a row may begin. The rows of one shard need not line up with
+            # those of another.
             unit = gcd(size, *origins)
             self._units, self._origins = size // unit, np.array(origins, np.int64) // unit
             # NumPy takes aligned words faster than bytes.
@@ -91,7 +104,7 @@ class Column:
             self._at = np.ndarray((count,), item or f"V{size}", data, strides=(unit,))
 
     def take(self, rows: NDArray[np.int64], shards: NDArray[np.int64]) -> Array:
-        """Return a copy of the values of ``rows``, where row i is in shard ``shards[i]``."""
+        """Return a copy of the column's values in the given rows. Row ``rows[i]`` is in shard ``shards[i]``."""
         shape = (len(rows), *self._shape)
         if self._at is None:
             return np.empty(shape, self._dtype)
@@ -125,22 +138,28 @@ class Dataset:
         return f"Dataset({self.rows:,} rows of {names})"
 
     def take(self, rows: NDArray[np.int64]) -> dict[str, Array]:
-        """Return a copy of the values of the rows with these numbers, by column name."""
+        """Return a copy of the rows with the given numbers, as arrays by column name."""
         shards = self._shards_of(rows)
         return {column.name: column.take(rows, shards) for column in self._columns}
 
     def column(self, name: str, rows: NDArray[np.int64]) -> Array:
-        """Return a copy of the values of the rows with these numbers in one column."""
+        """Return a copy of the values that one column has in the rows with the given numbers."""
         column = next(column for column in self._columns if column.name == name)
         return column.take(rows, self._shards_of(rows))
 
     def weigh(self, name: str) -> None:
-        """Draw rows by the weights in the column ``name``; JobError if its values are not valid weights."""
+        """Set the column ``name`` as the weights by which rows are drawn.
+
+        Raises JobError if its values are not valid weights.
+        """
         self._ends_of_weights = weight_ends(self, name)
 
     @property
     def weight_ends(self) -> NDArray[np.int64]:
-        """The sum of the weights of each row and the rows before it; ValueError if rows have no weights."""
+        """Cumulative weights: for each row, the sum of its weight and those of all rows before it.
+
+        Raises ValueError if rows have no weights.
+        """
         if self._ends_of_weights is None:
             raise ValueError("the rows of this data have no weights")
         return self._ends_of_weights
@@ -153,9 +172,10 @@ class Dataset:
 
 
 def weight_ends(data: Dataset, name: str) -> NDArray[np.int64]:
-    """Return the sum of the weights of each row and the rows before it, from the column ``name``.
+    """Return the cumulative weights in the column ``name``.
 
-    Raises JobError if a weight is below 0, if all weights are 0, or if their sum does not fit into 63 bits.
+    They are, for each row, the sum of its weight and those of all rows before it. Raises JobError if a weight is below
+    0, if all weights are 0, or if their sum does not fit into 63 bits.
     """
     ends, total = np.empty(data.rows, np.int64), 0
     for first in range(0, data.rows, _PIECE):
@@ -165,7 +185,7 @@ def weight_ends(data: Dataset, name: str) -> NDArray[np.int64]:
             reason = f"row {row} of the column {name} is {int(part[row - first])}"
             raise JobError("sampling", reason, "use only weights of 0 or more")
         sums = part.cumsum()
-        # The first sum that is too large shows as negative, since it is the sum of two 63-bit numbers.
+        # Each sum adds two 63-bit numbers, so the first sum that is too large overflows to a negative number.
         if (sums < 0).any() or total + int(sums[-1]) > MAX_INTEGER:
             reason = f"the sum of the column {name} is 2^63 or more"
             raise JobError("sampling", reason, "use smaller weights: divide all of them by the same number")
@@ -178,15 +198,17 @@ def weight_ends(data: Dataset, name: str) -> NDArray[np.int64]:
 
 
 def sample_rows(seed: int, rows: int, position: int, count: int) -> NDArray[np.int64]:
-    """Return the row numbers of ``count`` positions of a shuffled stream from ``position`` on, also across epochs.
+    """Return the row numbers at ``count`` positions of a shuffled stream, beginning with ``position``.
 
-    Position p of the job's stream is row perm(seed, p div N)[p mod N] of the data.
+    The positions may lie in several epochs.
+
+    Position p of the job's stream is row perm(seed, p div N)[p mod N] of the data; N is the number of rows.
     """
     return _positions(lambda epoch: _order(seed, epoch, rows), rows, position, count)
 
 
 def drawn_rows(seed: int, ends: NDArray[np.int64], position: int, count: int) -> NDArray[np.int64]:
-    """Return the row numbers of ``count`` positions of a stream by weight from ``position`` on.
+    """Return the row numbers at ``count`` positions of a stream that draws rows by weight, beginning with ``position``.
 
     ``ends`` are the sums of the weights up to each row. The row of a position is the first row whose end is above the
     number drawn for that position, so a row of weight 0 is never drawn.
@@ -197,7 +219,7 @@ def drawn_rows(seed: int, ends: NDArray[np.int64], position: int, count: int) ->
 
 
 def stream_rows(dataset: Dataset, job: Job, position: int, count: int) -> NDArray[np.int64]:
-    """Return the row numbers of ``count`` positions of the job's sample stream from ``position`` on."""
+    """Return the row numbers at ``count`` positions of the job's sample stream, beginning with ``position``."""
     seed, order = job.document.seed, job.document.sampling.order
     if order == IN_ORDER:
         return np.arange(position, position + count) % dataset.rows
@@ -219,7 +241,10 @@ def _places(seed: int, part: int, total: int) -> NDArray[np.int64]:
 def _positions(
     part_of: Callable[[int], NDArray[np.int64]], length: int, position: int, count: int
 ) -> NDArray[np.int64]:
-    """Return ``count`` numbers from ``position`` on of a stream that is computed in parts of ``length`` numbers."""
+    """Return ``count`` numbers of a stream, beginning with ``position``.
+
+    ``part_of(k)`` computes part k of the stream, which has ``length`` numbers.
+    """
     parts = []
     while count:
         number, offset = divmod(position, length)
@@ -231,9 +256,10 @@ def _positions(
 
 
 def batch_at(dataset: Dataset, job: Job, number: int) -> dict[str, Array]:
-    """Return batch ``number`` of the job's sample stream: positions number x batch to number x batch + batch - 1.
+    """Return batch ``number`` of the job's sample stream.
 
-    The result maps ``batch.<column>``, the name of an input of the step, to an array of ``batch`` rows.
+    It has the positions from number x batch to number x batch + batch - 1. The result maps ``batch.<column>``, the name
+    of an input of the step, to an array of ``batch`` rows.
     """
     batch = job.document.batch
     rows = stream_rows(dataset, job, number * batch, batch)

@@ -96,7 +96,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Start(Readable):
-    """The position at which a job begins if it goes on from another one; every other job begins at step 0.
+    """The position at which a job begins if it goes on from another job. Every other job begins at step 0.
 
     ``step`` is the number of inner steps before this job. ``local_roots`` are the roots of the slots' initial local
     states, in slot order; they are empty if all slots begin with ``local.state``. Otherwise ``local.state`` is the
@@ -172,7 +172,7 @@ class JobDocument(Readable):
 
     @property
     def slot_states_size(self) -> int:
-        """Bytes of ``slots.state``; 0 if all slots begin with ``local.state``."""
+        """Size of ``slots.state`` in bytes; 0 if all slots begin with ``local.state``."""
         return encoded_size(self.local_tensors) * max(0, len(self.start.local_roots) - 1)
 
 
@@ -183,9 +183,10 @@ OPTIONAL = {"sampling": JobDocument.sampling, "start": JobDocument.start}
 
 @dataclass(frozen=True, slots=True)
 class JobFile(Readable):
-    """A file that the consumer uploads; it is checked against ``sha256``, or against the root of the state in it.
+    """A file that the consumer uploads.
 
-    The states in ``slots.state`` are checked against the roots in the document's ``start``.
+    It is checked against ``sha256``; a file with a state is checked against that state's ``root``. The states in
+    ``slots.state`` are checked against the roots in the document's ``start``.
 
     Example::
 
@@ -201,7 +202,7 @@ class JobFile(Readable):
 
 @dataclass(frozen=True)
 class Job(Shown):
-    """A checked job: its document, the SHA-256 of its canonical bytes (``id``), and their number (``size``).
+    """A checked job: its document, and the SHA-256 (``id``) and number (``size``) of the document's canonical bytes.
 
     Example::
 
@@ -234,7 +235,7 @@ class Job(Shown):
 
     @property
     def total_flops(self) -> int:
-        """Work of all rounds: steps, boundaries and aggregations."""
+        """Work of all rounds in FLOPs: steps, boundaries and aggregations."""
         return total_work(order_terms(self))
 
     @property
@@ -244,7 +245,7 @@ class Job(Shown):
 
     @property
     def payload_size(self) -> int:
-        """Bytes of all files that a provider needs."""
+        """Total size in bytes of the files that a provider needs."""
         return sum(file.size for file in self.payload)
 
 
@@ -275,13 +276,16 @@ def payload_files(job: Job) -> tuple[JobFile, ...]:
 
 
 def updated_tensors(step: Program, tensors: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
-    """Return the tensors that ``step`` changes, in name order."""
+    """Return those of ``tensors`` that the program ``step`` changes, in name order.
+
+    ``tensors`` are the tensors of the global state.
+    """
     changed = step.changed_outputs()
     return tuple(sorted((s for s in tensors if f"global.{s.name}" in changed), key=lambda spec: spec.name))
 
 
 def document_json(document: JobDocument) -> dict[str, object]:
-    """Return the document as JSON values (hashes as hex, FLOPs as decimal strings)."""
+    """Return the document as JSON values. Hashes become hex, and FLOPs become decimal strings."""
     programs = {name: program_json(getattr(document, name)) for name in _PROGRAMS}
     flops = {name: str(getattr(document, name)) for name in _FLOPS_FIELDS}
     omitted = [name for name, value in OPTIONAL.items() if getattr(document, name) == value]
@@ -362,7 +366,7 @@ def _read_flops(value: object, field: str) -> int:
 
 
 def _check_work(document: JobDocument) -> None:
-    """Raise JobError if the work in the document differs from the work that ``cost.py`` computes."""
+    """Raise JobError if the FLOPs in the document differ from those that ``cost.py`` computes."""
     for field, expected in (
         ("step_flops", cost.step_work(document)),
         ("outer_flops", cost.outer_work(document)),
@@ -390,14 +394,14 @@ def _check_data(document: JobDocument, limits: Limits) -> None:
     if not document.columns:
         raise _refuse("columns", "there is no column")
     row_size = sum(column.type.size for column in document.columns)
-    # Otherwise the limits on file sizes would not limit the number of rows.
+    # Without this check, the limits on file sizes would not limit the number of rows.
     if not row_size:
         raise _refuse("columns", "a row has no bytes")
     if document.batch > limits.epochs_per_batch * document.rows:
         reason = f"a batch of {document.batch} rows is too large for data of {document.rows} rows"
         raise _refuse("batch", reason, f"use at most {limits.epochs_per_batch * document.rows}")
     for index, shard in enumerate(document.shards):
-        # The limits on file sizes thereby limit the allocated memory.
+        # With this check, the limits on file sizes also limit the memory that is allocated for rows.
         if shard.rows * row_size > shard.size:
             reason = f"{shard.rows} rows of {row_size} bytes do not fit {shard.size} bytes"
             raise _refuse(f"shards[{index}].rows", reason)
@@ -407,7 +411,10 @@ def _check_data(document: JobDocument, limits: Limits) -> None:
 
 
 def _check_sampling(document: JobDocument) -> None:
-    """Raise JobError if the column of weights does not hold one integer per row; loading checks the values."""
+    """Raise JobError if the sampling of the document is not valid.
+
+    A column of weights must hold one integer per row; loading checks its values.
+    """
     name = document.sampling.weights
     if document.sampling.order != WEIGHTED:
         if name:
@@ -422,7 +429,7 @@ def _check_sampling(document: JobDocument) -> None:
 
 
 def _check_batch(document: JobDocument, limits: Limits) -> None:
-    """Raise JobError if a batch exceeds the limits; it has every column, even if the step does not use it."""
+    """Raise JobError if a batch exceeds the limits. A batch has every column, even if the step does not use it."""
     for name, column in cost.batch_types(document.columns, document.batch).items():
         if column.elements > limits.value_elements:
             reason = f"{name} would have {column.elements} elements, more than {limits.value_elements}"
@@ -438,7 +445,7 @@ def _check_batch(document: JobDocument, limits: Limits) -> None:
 
 
 def _check_start(document: JobDocument, limits: Limits) -> None:
-    """Check the position at which a job begins."""
+    """Raise JobError if the position at which the job begins is not valid."""
     step, roots = document.start.step, document.start.local_roots
     samples = (step + document.steps) * document.slots * document.batch
     if step and samples > SAMPLES_MAX:
@@ -500,7 +507,10 @@ def _check_step(document: JobDocument) -> None:
 
 
 def _check_outer(document: JobDocument) -> None:
-    """Check ``outer``. It may fail only if a number is not finite; otherwise a round might never close."""
+    """Raise JobError if ``outer`` is not valid.
+
+    It may fail only if a number is not finite; otherwise a round might never close.
+    """
     for index, node in enumerate(document.outer.nodes):
         body = node.attrs.get("body")
         if PRIMITIVES[node.op].may_fail or (body is not None and body.may_fail):
@@ -527,7 +537,7 @@ def _check_eval(document: JobDocument, limits: Limits) -> None:
 
 
 def _document(value: object, limits: Limits) -> JobDocument:
-    """Return the document after checking each field by itself."""
+    """Read the document from parsed JSON ``value``, and check each field by itself."""
     if not isinstance(value, dict):
         raise _refuse("", "is not an object")
     _check_versions(value)
@@ -549,7 +559,7 @@ def _document(value: object, limits: Limits) -> JobDocument:
 
 
 def check_document(document: JobDocument, limits: Limits = LIMITS) -> None:
-    """Check conditions on several fields: the data, and the programs against the tensors and columns.
+    """Check the conditions that concern several fields, such as the types of the programs' inputs.
 
     Raises JobError, which names the field.
     """
@@ -566,7 +576,7 @@ def check_document(document: JobDocument, limits: Limits = LIMITS) -> None:
 
 
 def parse_job(data: bytes, limits: Limits = LIMITS) -> Job:
-    """Return the job in the bytes of a ``job.json``, checked.
+    """Parse the bytes of a ``job.json``, check the document, and return the job.
 
     Raises JobError, which names the field, if the bytes are not a valid job within ``limits``, or if no order could
     have the terms of the job.
@@ -585,7 +595,7 @@ def parse_job(data: bytes, limits: Limits = LIMITS) -> Job:
 
 
 def order_terms(job: Job) -> JobTerms:
-    """Return the terms of an order of ``job``, with the FLOPs that :func:`parse_job` verified."""
+    """Return the terms that an order of ``job`` has. Their FLOPs are those that :func:`parse_job` verified."""
     document = job.document
     data_bytes = sum(shard.size for shard in document.shards)
     return JobTerms(

@@ -22,10 +22,11 @@ def check_folder(directory: Path) -> None:
 
 
 def open_file(path: Path, field: str, size_limit: int, size: int | None = None) -> BufferedReader:
-    """Open a plain file for reading; it has at most ``size_limit`` bytes, and exactly ``size`` bytes if given.
+    """Open a plain file for reading.
 
-    Links, folders and devices are refused. Raises JobError for ``field`` if the file is missing, is not a plain file,
-    or has the wrong size.
+    It may have at most ``size_limit`` bytes, and must have ``size`` bytes if ``size`` is given. Links, folders and
+    devices are refused. Raises JobError for ``field`` if the file is missing, is not a plain file, or has the wrong
+    size.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -49,7 +50,7 @@ def _flaw(status: os.stat_result, size_limit: int, size: int | None) -> str:
 
 
 def read_file(path: Path, field: str, size_limit: int, size: int | None = None) -> bytes:
-    """Return the bytes of a file, under the conditions of :func:`open_file`.
+    """Return the bytes of a file, opened under the conditions of :func:`open_file`.
 
     Raises JobError also if the file changes its size while it is read.
     """

@@ -20,7 +20,7 @@ from pol.values import TensorSpec
 
 @dataclass(frozen=True)
 class LoadedJob(Readable):
-    """A job whose files were all verified; the initial states are in memory, read-only, and the data stay on disk.
+    """A job whose files were all verified. Its initial states are in memory, read-only, and its data stay on disk.
 
     Example::
 
@@ -40,7 +40,7 @@ class LoadedJob(Readable):
 
     @property
     def local_state(self) -> State:
-        """The initial local state of every slot for which :meth:`slot_local` returns None."""
+        """The initial local state of every slot that does not have its own (:meth:`slot_local`)."""
         return self._initial[1]
 
     def slot_local(self, slot: int) -> State | None:
@@ -62,7 +62,7 @@ class LoadedJob(Readable):
         return self.initial
 
     def without_initial(self) -> "LoadedJob":
-        """Return the same job without its initial states, which saves their memory if training begins from others."""
+        """Return the same job without its initial states. This saves memory if training begins from other states."""
         return replace(self, initial=None)
 
 

@@ -75,29 +75,35 @@ class Program:
 
     @cached_property
     def nested(self) -> int:
-        """Depth of nested bodies; 0 if nothing is repeated."""
+        """Depth to which repeats are nested; 0 if the program has no repeat."""
         return max((1 + body.nested for body, _ in self.bodies), default=0)
 
     @cached_property
     def unrolled_nodes(self) -> int:
-        """Number of nodes of the program, plus the nodes of every turn of its repeats."""
+        """Number of nodes that the program would have with every turn of its repeats written out.
+
+        The node of each repeat is counted as well.
+        """
         return len(self.nodes) + sum(count * body.unrolled_nodes for body, count in self.bodies)
 
     @cached_property
     def may_fail(self) -> bool:
-        """True if a run can end in OutOfRange."""
+        """True if a run of the program can end in OutOfRange."""
         own = any(PRIMITIVES[node.op].may_fail for node in self.nodes)
         return own or any(body.may_fail for body, _ in self.bodies)
 
     @cached_property
     def constants_size(self) -> int:
-        """Bytes of the constants of the program and of its bodies."""
+        """Total size in bytes of the constants of the program and of its bodies."""
         own = sum(constant.type.size for constant in self.constants)
         return own + sum(body.constants_size for body, _ in self.bodies)
 
     @cached_property
     def repeating(self) -> frozenset[int]:
-        """Values in which several elements may share one address: views that repeat elements, and their reshapes."""
+        """Numbers of values in which several elements may share one address.
+
+        They are views that repeat elements, and reshapes of such views.
+        """
         repeating: set[int] = set()
         for number, node in enumerate(self.nodes, self.first_node):
             if PRIMITIVES[node.op].repeats or (node.op == "reshape" and node.args[0] in repeating):
@@ -105,7 +111,11 @@ class Program:
         return frozenset(repeating)
 
     def memory_of(self) -> list[int]:
-        """Return, for each value, the number of the value whose memory it uses: itself, or the value it reshapes."""
+        """Return a list with an entry for each value: the number of the value whose memory it uses.
+
+        A value uses its own memory, except that a reshape uses that of its operand, unless the operand repeats
+        elements.
+        """
         owners = list(range(len(self.types)))
         for number, node in enumerate(self.nodes, self.first_node):
             if node.op == "reshape" and node.args[0] not in self.repeating:
@@ -113,7 +123,7 @@ class Program:
         return owners
 
     def works(self) -> Iterator[OpWork]:
-        """Yield each node's work, from the table of primitives.
+        """Yield the work of each node, as the table of primitives defines it.
 
         A reshape of a value that repeats elements writes them out, which is added.
         """
@@ -126,12 +136,12 @@ class Program:
 
     @cached_property
     def work(self) -> OpWork:
-        """Work of one run: the sum over the nodes."""
+        """Work of one run of the program: the sum of the works of its nodes."""
         return sum(self.works(), OpWork())
 
     @cached_property
     def last_uses(self) -> tuple[tuple[int, ...], ...]:
-        """The results that are no longer needed after each node, as a tuple of value numbers per node."""
+        """For each node, the numbers of the results that are not needed after it."""
         outputs = set(self.outputs.values())
         last = {self.first_node + offset: offset for offset in range(len(self.nodes))}
         for offset, node in enumerate(self.nodes):
@@ -146,7 +156,7 @@ class Program:
 
     @cached_property
     def peak_size(self) -> int:
-        """Largest number of bytes that a run holds at once, on any executor.
+        """Largest number of bytes that a run of the program holds at once, on any executor.
 
         They hold the values that are alive and the scratch memory of the running node. Constants and inputs are always
         alive, and inputs count twice, since an executor may copy them. At the end, each output in turn is copied into
@@ -157,20 +167,20 @@ class Program:
         peak, live = self._inner_sizes
         outputs = [self.types[number] for number in self.outputs.values()]
         results = {number for number in self.outputs.values() if number >= self.first_node}
-        # An output that is an input, or has two names, is not freed after its copy.
+        # An output that is an input, or that has two names, is not freed after its copy.
         extra = sum(v.size for v in outputs) - sum(self.types[number].size for number in results)
-        # A copy of the largest output, and one flag per element.
+        # This counts a copy of the largest output, and one flag per element of it.
         largest = max((value.size + value.elements for value in outputs), default=0)
         return always + max(peak, live + extra + largest)
 
     @property
     def inner_size(self) -> int:
-        """Largest number of bytes that a run of this body holds at once beside inputs and constants."""
+        """Largest number of bytes that a run of this body holds at once, without its inputs and constants."""
         return self._inner_sizes[0]
 
     @cached_property
     def _inner_sizes(self) -> tuple[int, int]:
-        """Bytes beside inputs and constants: the largest number during a run, and the number at its end."""
+        """Numbers of bytes that a run holds without inputs and constants: the largest, and that at the run's end."""
         live = peak = 0
         # For each result of a node, the number of live values that use its memory.
         sharing = dict.fromkeys(range(self.first_node, len(self.types)), 0)
@@ -194,11 +204,14 @@ class Program:
         return peak, live
 
     def output_types(self) -> dict[str, TensorType]:
-        """Return the type of every output, in name order."""
+        """Return the type of each output by its name, in name order."""
         return {name: self.types[number] for name, number in self.outputs.items()}
 
     def changed_outputs(self) -> dict[str, TensorType]:
-        """Return the type of every output that is not just the input of its name, in name order."""
+        """Return the type of each output that a run may change, in name order.
+
+        An output that is just the input of the same name is left out.
+        """
         own = {spec.name: number for number, spec in enumerate(self.inputs)}
         return {name: self.types[number] for name, number in self.outputs.items() if own.get(name) != number}
 
@@ -248,7 +261,7 @@ def _check_leaves(inputs: Sequence[TensorSpec], constants: Sequence[Constant], l
 def infer_node(
     op: str, operands: Sequence[TensorType], values: Mapping[str, object], limits: Limits = LIMITS
 ) -> tuple[Mapping[str, Any], TensorType]:
-    """Check one node as :func:`pol.ops.table.infer` does, after parsing an attribute that is a program in JSON."""
+    """Check one node as :func:`pol.ops.table.infer` does. An attribute that is a program in JSON is parsed first."""
     row = PRIMITIVES.get(op)
     for name, attribute in row.attributes.items() if row else ():
         if attribute.kind == "program" and isinstance(values.get(name), Mapping):
@@ -258,7 +271,7 @@ def infer_node(
 
 
 def _infer_nodes(types: list[TensorType], nodes: Sequence[Node], limits: Limits) -> tuple[Node, ...]:
-    """Append the type of every node to ``types`` and return the nodes with their attributes in checked form."""
+    """Append the type of each node's result to ``types``. Return the nodes with their attributes in checked form."""
     if len(nodes) > limits.nodes:
         raise JobError("nodes", f"there are {len(nodes)} nodes, more than {limits.nodes}", _REMEDY)
     checked: list[Node] = []
@@ -284,7 +297,7 @@ def _infer_nodes(types: list[TensorType], nodes: Sequence[Node], limits: Limits)
 
 
 def _check_needed(nodes: Sequence[Node], first_node: int, outputs: Mapping[str, int]) -> None:
-    """Raise JobError if no output needs a node, since such a node would only add work."""
+    """Raise JobError if the result of a node is not needed for any output, since such a node would only add work."""
     needed = set(outputs.values())
     for offset in reversed(range(len(nodes))):
         if first_node + offset not in needed:
@@ -301,7 +314,7 @@ def make_program(
     outputs: Mapping[str, int],
     limits: Limits = LIMITS,
 ) -> Program:
-    """Check a program and infer the type of every value, without allocating any value.
+    """Check the parts of a program, and return the program with the type of every value. No value is allocated.
 
     Raises JobError with a field relative to the program, such as ``nodes[17].attrs.dims``.
     """
@@ -337,7 +350,7 @@ def make_program(
 
 
 class ProgramBuilder:
-    """A builder of a program, node by node; every call checks its node at once.
+    """A builder that assembles a program node by node. Every call checks the node that it adds at once.
 
     Inputs, constants and nodes may be added in any order. Each call returns a handle of the new value, which is valid
     until :meth:`build` numbers the values.
@@ -356,25 +369,28 @@ class ProgramBuilder:
         return len(self._types) - 1
 
     def type(self, handle: int) -> TensorType:
-        """Return the type of a value."""
+        """Return the type of the value with this handle."""
         return self._types[handle]
 
     def input(self, name: str, dtype: str, shape: Sequence[int]) -> int:
-        """Add an input and return its handle."""
+        """Add an input and return the handle of its value."""
         spec = TensorSpec(name, dtype, tuple(shape))
         handle = self._next(spec.type)
         self._inputs.append((handle, spec))
         return handle
 
     def constant(self, dtype: str, shape: Sequence[int], data: bytes) -> int:
-        """Add a constant of little-endian ``data`` and return its handle."""
+        """Add a constant and return the handle of its value. ``data`` are its elements as little-endian bytes."""
         constant = Constant(dtype, tuple(shape), data)
         handle = self._next(constant.type)
         self._constants.append((handle, constant))
         return handle
 
     def node(self, op: str, *args: int, **attrs: object) -> int:
-        """Add a node and return the handle of its result; JobError if the primitive refuses it."""
+        """Add a node and return the handle of its result.
+
+        Raises JobError if the node is not valid for its primitive.
+        """
         try:
             operands = [self._types[number] for number in args]
             checked, result = infer_node(op, operands, attrs, self._limits)
@@ -385,11 +401,11 @@ class ProgramBuilder:
         return handle
 
     def output(self, name: str, handle: int) -> None:
-        """Name a value as an output; a second call with the same name replaces the first."""
+        """Make a value an output with this name. A second call with the same name replaces the first."""
         self._outputs[name] = handle
 
     def build(self) -> Program:
-        """Return the checked program, without the nodes and constants that no output needs."""
+        """Return the checked program. Nodes and constants that no output needs are left out."""
         needed = set(self._outputs.values())
         for handle, node in reversed(self._nodes):
             if handle in needed:
@@ -409,7 +425,7 @@ class ProgramBuilder:
 
 @dataclass(frozen=True, slots=True)
 class _Described:
-    """A program as it is written in JSON, not yet checked."""
+    """The parts of a program as they are written in JSON, not yet checked."""
 
     inputs: Annotated[tuple[TensorSpec, ...], Length(0, _ITEMS_MAX)]
     constants: Annotated[tuple[Constant, ...], Length(0, _ITEMS_MAX)]
@@ -418,7 +434,7 @@ class _Described:
 
 
 def parse_program(value: object, limits: Limits = LIMITS, field: str = "program") -> Program:
-    """Return the checked program that parsed JSON describes.
+    """Return the checked program that ``value`` describes; ``value`` is parsed JSON.
 
     Raises JobError with the whole field, such as ``step.nodes[17].attrs.dims``.
     """
@@ -430,7 +446,7 @@ def parse_program(value: object, limits: Limits = LIMITS, field: str = "program"
 
 
 def program_json(program: Program) -> dict[str, object]:
-    """Return a program as JSON values, the reverse of :func:`parse_program`."""
+    """Return the JSON values that describe a program. :func:`parse_program` reads them back."""
     nodes = [{"op": node.op, "args": list(node.args), "attrs": _attributes_json(node)} for node in program.nodes]
     return {
         "inputs": codec.to_plain(program.inputs),

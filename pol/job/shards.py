@@ -26,7 +26,10 @@ _NO_MAP = "keep the job on a local disk of this machine, and load fewer jobs at 
 
 
 class _ColumnHash:
-    """A check of a column's values, and the hashes of its chunks, which continue across shards."""
+    """The hashes of a column's chunks.
+
+    Values are checked as they are hashed; a chunk may hold rows of several shards.
+    """
 
     def __init__(self, spec: TensorSpec) -> None:
         self.spec = spec
@@ -35,7 +38,7 @@ class _ColumnHash:
         self._rest = bytearray()
 
     def add(self, piece: bytes) -> None:
-        """Check and hash the next bytes of the column; StateError or NotFinite if they are not valid values."""
+        """Check and hash the next bytes of the column. Raises StateError or NotFinite if they are not valid values."""
         array = array_from_bytes(piece, self.spec.dtype, (-1,), self.spec.name)
         canonical = canonical_array(array, self.spec.name)
         if canonical is not array and self.is_canonical:
@@ -49,12 +52,12 @@ class _ColumnHash:
             del self._rest[:whole]
 
     def leaves(self) -> list[bytes]:
-        """Return the chunk hashes of the whole column."""
+        """Return the hashes of all chunks of the column."""
         return [*self._leaves, chunk_leaf(bytes(self._rest))] if self._rest else self._leaves
 
 
 def load_data(directory: Path, document: JobDocument, limits: Limits = LIMITS) -> Dataset:
-    """Verify the shards of a job, and return their rows, which stay on disk.
+    """Verify the shards of a job, and return its data, which stay on disk.
 
     Raises JobError if a file is missing or differs from the document.
     """
@@ -100,7 +103,10 @@ def _reserved(document: JobDocument) -> MappedFiles:
 
 
 def _verify(file: BinaryIO, shard: Shard, hashes: dict[str, _ColumnHash], limits: Limits) -> dict[str, int]:
-    """Verify a shard's hash, add its part of each column to ``hashes``, and return the offset of each part."""
+    """Verify a shard's hash, and add its rows to the column hashes.
+
+    Return the offset at which each column begins in the file.
+    """
     digest = sha256()
     for piece in _pieces(file, shard.size):
         digest.update(piece)
@@ -121,7 +127,7 @@ def _verify(file: BinaryIO, shard: Shard, hashes: dict[str, _ColumnHash], limits
 
 
 def _pieces(file: BinaryIO, size: int) -> Iterator[bytes]:
-    """Yield the next ``size`` bytes of a file."""
+    """Yield the next ``size`` bytes of a file, piece by piece."""
     while size:
         piece = file.read(min(size, _PIECE_SIZE))
         if not piece:

@@ -1,4 +1,7 @@
-"""The initial local states of slots, if a job goes on from another one; they stay on disk until used."""
+"""The initial local states of the slots of a job that goes on from another one.
+
+They stay on disk until they are used.
+"""
 
 from io import BufferedReader
 from pathlib import Path
@@ -47,7 +50,7 @@ class SlotStates:
 
 
 def load_slots(directory: Path, document: JobDocument) -> SlotStates | None:
-    """Verify and return the slots' initial states; None if all slots begin with the same state.
+    """Verify the slots' initial states and return them. Return None if all slots begin with the same state.
 
     Raises JobError if the file is missing or its states differ from the document.
     """

@@ -22,7 +22,10 @@ _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
 
 
 def dump_json(value: object) -> bytes:
-    """Return the canonical bytes of a value of dicts, lists, strings, integers and booleans."""
+    """Return the canonical JSON bytes of a value.
+
+    The value consists of dicts, lists, strings, integers and booleans.
+    """
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return text.encode("ascii")
 
@@ -44,10 +47,11 @@ def _check_depth(data: bytes, limit: int, field: str) -> None:
 
 
 def parse_json(data: bytes, size_limit: int, depth_limit: int, field: str) -> object:
-    """Parse canonical JSON of at most ``size_limit`` bytes, whose lists and objects are nested ``depth_limit`` deep.
+    """Parse canonical JSON.
 
-    Raises JobError for ``field`` if the document is too large, too deep, not JSON or not in canonical form. It may not
-    hold floats, duplicate keys, or integers of 2^63 or more.
+    It may have at most ``size_limit`` bytes, and lists and objects nested ``depth_limit`` deep. Raises JobError for
+    ``field`` if the document is too large, too deep, not JSON or not in canonical form. It may not hold floats,
+    duplicate keys, or integers of 2^63 or more.
     """
     if len(data) > size_limit:
         raise _refuse(field, f"has {len(data)} bytes, more than {size_limit}")
@@ -85,7 +89,10 @@ def parse_json(data: bytes, size_limit: int, depth_limit: int, field: str) -> ob
 
 
 def read_part(cls: type[T], value: object, field: str) -> T:
-    """Read a part of a job by the annotations of its class; JobError with a path that begins with ``field``."""
+    """Read a part of a job into its class ``cls``, whose annotations give the type of each field.
+
+    Raises JobError with a path that begins with ``field``.
+    """
     try:
         return plain.read(cls, value, field)
     except Refusal as refusal:

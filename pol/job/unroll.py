@@ -1,7 +1,8 @@
-"""The definition of ``repeat``: the same program without repeats, with the nodes of each turn written out.
+"""The definition of ``repeat``.
 
-Tests compare executors with the unrolled program. A reader can also trace a node of the unrolled program back to a
-turn of a ``repeat``, and to a node of its body.
+A program with a repeat gives the same results as the program with the nodes of each turn written out. Tests compare
+executors with the unrolled program. A reader can also trace a node of the unrolled program back to a turn of a
+``repeat``, and to a node of its body.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from pol.ops.repeat import CARRY, form
 
 
 def unroll(program: Program, limits: Limits = LIMITS) -> Program:
-    """Return a program without repeats whose outputs are the same, bit for bit.
+    """Return a program without repeats that gives the same outputs as ``program``, bit for bit.
 
     The returned program omits nodes whose results are not used. One such node computes an operand of a repeat that the
     body does not read: a run of the original program computes it, and fails if it uses a row number out of range.
@@ -28,7 +29,10 @@ def unroll(program: Program, limits: Limits = LIMITS) -> Program:
 
 
 def _written(builder: ProgramBuilder, program: Program, inputs: Sequence[int]) -> list[int]:
-    """Add a program's nodes to the builder, and return the handles of all its values."""
+    """Add a program's constants and nodes to the builder, and return the handles of all its values.
+
+    ``inputs`` are the handles of its inputs.
+    """
     values = list(inputs)
     values += [builder.constant(c.dtype, c.shape, c.data) for c in program.constants]
     for node in program.nodes:

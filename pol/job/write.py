@@ -72,7 +72,7 @@ class JobSource:
 
 
 def _checked_columns(source: JobSource) -> tuple[dict[str, Array], int]:
-    """Return the columns in name order, and their number of rows; values are checked when shards are written."""
+    """Return the columns in name order, and their number of rows. Values are checked later, when shards are written."""
     columns = {name: source.data[name] for name in sorted(source.data)}
     rows = {array.shape[0] if array.ndim else 0 for array in columns.values()}
     if len(rows) != 1 or not min(rows):
@@ -82,7 +82,10 @@ def _checked_columns(source: JobSource) -> tuple[dict[str, Array], int]:
 
 
 def _rows_that_fit(columns: Mapping[str, Array], wanted: int, limits: Limits) -> int:
-    """Return the number of rows of a shard: ``wanted``, or fewer if rows are large."""
+    """Return the number of rows per shard.
+
+    It is ``wanted``, or less if rows are so large that the limits require it.
+    """
     row_size = sum(array[:1].nbytes for array in columns.values())
     room = min(_SHARD_SIZE, limits.shard_size - limits.header_size)
     widest = max(array[:1].size for array in columns.values())
@@ -102,7 +105,7 @@ def _write_shards(
         }
         data = dump_safetensors(part)
         name = f"{index:05d}.safetensors"
-        # A new file, since a training may still have the old one mapped.
+        # A new file is written, since a training may still have the old one mapped.
         (folder / name).unlink(missing_ok=True)
         (folder / name).write_bytes(data)
         shards.append(
@@ -117,13 +120,13 @@ def _write_shards(
 
 
 def _start(source: JobSource) -> Start:
-    """Return the position at which the job begins; roots of slots are left out if all of them are equal."""
+    """Return the position at which the job begins. The slots' roots are left out if all of them are equal."""
     roots = tuple(state_tree(state).root for state in source.slot_states)
     return Start(source.first_step, roots if len(set(roots)) > 1 else ())
 
 
 def write_job(directory: Path, source: JobSource, limits: Limits = LIMITS) -> Job:
-    """Write a job directory and return the job, checked as :func:`pol.job.document.parse_job` does.
+    """Write a job directory and return the job. The job is checked as :func:`pol.job.document.parse_job` does.
 
     Raises JobError if ``source`` is not a valid job within ``limits``; some files may have been written by then.
     """
@@ -170,7 +173,7 @@ def write_job(directory: Path, source: JobSource, limits: Limits = LIMITS) -> Jo
             LOCAL_STATE: state_pieces(source.local_state),
             INITIAL: safetensors_pieces(initial),
         }
-        # An earlier job in this directory may have left one.
+        # An earlier job in this directory may have left such a file.
         (directory / SLOT_STATES).unlink(missing_ok=True)
         if start.local_roots:
             files[SLOT_STATES] = chain.from_iterable(map(state_pieces, source.slot_states[1:]))
