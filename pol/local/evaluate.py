@@ -20,7 +20,10 @@ from pol.state.tensors import load_safetensors
 
 
 def load_holdout(directory: Path, job: Job) -> dict[str, Array]:
-    """Return the consumer's own test set of a job directory; JobError if it is missing or does not fit."""
+    """Return the consumer's own test set from a job directory.
+
+    Raises JobError if it is missing, or if its columns differ from the job's.
+    """
     path = directory / HOLDOUT
     if not path.is_file():
         remedy = "use the directory that assay job build wrote; only the consumer's has the file"
@@ -29,7 +32,7 @@ def load_holdout(directory: Path, job: Job) -> dict[str, Array]:
     expected = {spec.name: (spec.dtype, spec.shape) for spec in job.document.columns}
     weights = job.document.sampling.weights
     if weights not in columns:
-        # Only training uses the weights.
+        # Only training uses the weights, so the test set need not have them.
         expected.pop(weights, None)
     actual = {name: (dtype_name(array, name), array.shape[1:]) for name, array in columns.items()}
     if actual != expected or len({len(array) for array in columns.values()}) != 1:
@@ -38,10 +41,11 @@ def load_holdout(directory: Path, job: Job) -> dict[str, Array]:
 
 
 def evaluate(job: Job, state: State, holdout: Mapping[str, Array], runner: Backend | None = None) -> dict[str, float]:
-    """Return the job's metrics of a global state on ``holdout``, each as the mean over whole batches.
+    """Return the values of the job's metrics for a global state on ``holdout``.
 
-    If exactly one column holds classes (one integer per row), ``majority_baseline`` is added. It is the share of the
-    most frequent class, which is the best accuracy of a model that ignores its inputs.
+    Each value is the mean over whole batches. If exactly one column holds classes (one integer per row),
+    ``majority_baseline`` is added. It is the share of the most frequent class, which is the best accuracy of a model
+    that ignores its inputs.
     """
     document = job.document
     batch = next((spec.shape[0] for spec in document.eval.inputs if spec.name.startswith("batch.")), 1)
@@ -66,10 +70,11 @@ def evaluate(job: Job, state: State, holdout: Mapping[str, Array], runner: Backe
 
 
 def quality_of(directory: Path, state: State) -> dict[str, Any]:
-    """Return the quality of a trained state on the consumer's own test set, before and after training.
+    """Return the quality of a model before and after training, measured on the consumer's own test set.
 
-    The quality is the first metric other than the loss, or the loss if there is no other. Baselines show the result of
-    a model that ignores its inputs: the majority baseline for a metric, the frequency baseline for the loss of a text.
+    ``state`` is the trained global state. The quality is the first metric other than the loss, or the loss if there is
+    no other. Baselines show the result of a model that ignores its inputs: the majority baseline for a metric, the
+    frequency baseline for the loss of a text.
     """
     loaded = load_job(directory)
     holdout = load_holdout(directory, loaded.job)
@@ -87,7 +92,10 @@ def quality_of(directory: Path, state: State) -> dict[str, Any]:
 
 
 def majority_baseline(columns: Mapping[str, Array]) -> float | None:
-    """Return the share of the most frequent class; None unless exactly one column holds classes."""
+    """Return the fraction of rows that have the most frequent class.
+
+    Return None unless exactly one column holds classes.
+    """
     labels = [array for array in columns.values() if array.dtype == np.int64 and array.ndim == 1]
     if len(labels) != 1:
         return None
@@ -96,10 +104,10 @@ def majority_baseline(columns: Mapping[str, Array]) -> float | None:
 
 
 def frequency_baseline(columns: Mapping[str, Array]) -> float | None:
-    """Return the cross-entropy, in nats, of predicting each token by its frequency; None if there is no text.
+    """Return the cross-entropy, in nats, of a model that predicts each token by its frequency.
 
-    A text is a column whose rows are lists of integers. If there are several, the last one by name is used, since it
-    holds the targets.
+    Return None if there is no text. A text is a column whose rows are lists of integers. If there are several, the last
+    one by name is used, since it holds the targets.
     """
     texts = [columns[name] for name in sorted(columns) if columns[name].dtype == np.int64]
     texts = [text for text in texts if text.ndim == 2 and text.shape[1] > 1]

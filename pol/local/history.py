@@ -12,7 +12,7 @@ History = np.ndarray[tuple[int], np.dtype[np.void]]
 
 
 def make_history(points: Iterable[tuple[int, int, float]]) -> History:
-    """Return points (step, slot, loss) as an array, sorted by step and slot.
+    """Return the points (step, slot, loss) as an array, sorted by step and slot.
 
     >>> history = make_history([(8, 0, 0.5), (4, 1, 0.75), (4, 0, 1.0)])
     >>> history["step"].tolist(), history["loss"].tolist()
@@ -22,7 +22,9 @@ def make_history(points: Iterable[tuple[int, int, float]]) -> History:
 
 
 def make_losses(rounds: Iterable[dict[int, float]], slots: int) -> NDArray[np.float64]:
-    """Return an array with one row per round and one column per slot; NaN means that the slot has no loss.
+    """Return the losses as an array with one row per round and one column per slot.
+
+    NaN means that the slot has no loss in that round.
 
     >>> make_losses([{0: 1.0, 1: 0.5}, {1: 0.25}], 2).tolist()
     [[1.0, 0.5], [nan, 0.25]]

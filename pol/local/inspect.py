@@ -120,7 +120,7 @@ def job_outlook(
     slot_speed: int = SLOT_SPEED,
     slots_at_once: int | None = None,
 ) -> Outlook:
-    """Return the expected times of a job on a network, computed without a network.
+    """Return the times that a job would take on a network. They are computed without a network.
 
     ``params`` are the parameters of a chain, such as ``Quote.params``; the default is those of a public network.
     ``slots_at_once`` slots train at the same time (all slots of the job, if None), each at ``slot_speed`` FLOP/s. For
@@ -136,7 +136,7 @@ def job_outlook(
 
 
 def flops_by_operation(program: Program) -> dict[str, int]:
-    """Return the work of one run by primitive, largest first."""
+    """Return the FLOPs of one run by the name of the primitive, largest first."""
     totals: dict[str, int] = {}
     for node, work in zip(program.nodes, program.works(), strict=True):
         totals[node.op] = totals.get(node.op, 0) + work.flops
@@ -144,7 +144,10 @@ def flops_by_operation(program: Program) -> dict[str, int]:
 
 
 def products_by_bits(program: Program) -> dict[str, int]:
-    """Return the number of products by the bits of their integers (8, 15 or 22), counting each turn of a repeat."""
+    """Return the number of products by the bits of their integers (8, 15 or 22).
+
+    A product in a repeat counts once per turn.
+    """
     own = [node.attrs["bits"] for node in program.nodes if "bits" in node.attrs]
     totals = {str(bits): own.count(bits) for bits in BITS}
     for body, count in program.bodies:

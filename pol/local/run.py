@@ -33,7 +33,7 @@ TRACE_FILE = "trace.json"
 
 @dataclass(frozen=True)
 class RoundReport(Readable):
-    """A round of a local run: its mean loss, and the metrics on the holdout at its end.
+    """The report on a round of a local run: its mean loss, and the metrics on the holdout at the end of the round.
 
     ``losses`` maps the name of each training metric to its mean over the round; ``loss`` is the first of these means.
 
@@ -52,7 +52,7 @@ class RoundReport(Readable):
 
 @dataclass(frozen=True)
 class LocalRun(Shown):
-    """The result of a job trained on this machine: final state, rounds, metrics before and after, and the loss.
+    """The result of training a job on this machine: final state, rounds, metrics before and after, and losses.
 
     ``losses`` has one row per round and one column per slot, like ``order.losses()`` of the same job on a network.
     ``history`` has the loss at the end of each segment, as an array with the fields ``step``, ``slot`` and ``loss``.
@@ -88,12 +88,13 @@ def run_locally(
     out: Path | str | None = None,
     keep_states: bool = False,
 ) -> LocalRun:
-    """Train the job in a directory on this machine, one slot after another, with the same result as on a network.
+    """Train a job on this machine, one slot after another. The result is the same as on a network.
 
-    ``rounds`` is the number of rounds to train (all, if None), and ``backend`` is ``native``, ``numpy`` or ``torch``.
-    ``on_progress`` receives round, slot, step and loss after each step. If ``out`` is given, ``model.safetensors``, the
-    folder ``model.training`` from which another job goes on, and ``trace.json`` are written there. With
-    ``keep_states``, the states at all boundaries are written as well, so that a check can replay single segments.
+    The job is in ``directory``. ``rounds`` is the number of rounds to train (all, if None), and ``backend`` is
+    ``native``, ``numpy`` or ``torch``. ``on_progress`` receives round, slot, step and loss after each step. If ``out``
+    is given, ``model.safetensors``, the folder ``model.training`` from which another job goes on, and ``trace.json``
+    are written there. With ``keep_states``, the states at all boundaries are written as well, so that a check can
+    replay single segments.
 
     Raises Stopped if a step, an update or a round has no result; on a network, the job stops at the same place.
 
@@ -143,7 +144,7 @@ def run_locally(
         state, root = result.state, result.root
         metrics = evaluate(job, state, holdout, executor)
         history += [(step, slot, each[0]) for step, slot, each in values]
-        # Values are in the order of steps, so the last loss of each slot remains.
+        # The values are in the order of steps, so the last loss of each slot remains.
         losses.append({slot: each[0] for _, slot, each in values})
         means = [float(np.mean(each)) for each in zip(*(each for *_, each in values), strict=True)]
         reports.append(
@@ -188,7 +189,7 @@ def _observer(
 
 
 def _losses(slot: int, boundaries: Sequence[Boundary]) -> list[tuple[int, int, tuple[float, ...]]]:
-    """Return (step, slot, metrics) of every boundary except boundary 0."""
+    """Return the step, the slot and the metrics of each boundary except boundary 0."""
     return [(b.step, slot, metric_values(b.metrics)) for b in boundaries if b.metrics]
 
 
