@@ -36,14 +36,15 @@ def replay_segment(
     backend: Backend,
     on_step: Callable[[SlotState], None] | None = None,
 ) -> ReplayedSegment:
-    """Run the steps of segment ``index`` of a slot in a round, from the states at the segment's start.
+    """Run the steps of segment ``index`` of a share, beginning with the states at the segment's start.
 
+    ``part`` is the share's round and slot, and ``opening`` and ``local`` are the global and the local state.
     ``on_step`` receives the states after each step and may keep them.
 
     Raises RangeError if there is no such segment, StateError if a state does not have the job's tensors, and
     StepFailed if a step has no result. The job stops at such a step, so no honest trace contains it.
     """
-    # A private copy, which the replay may overwrite.
+    # This private copy may be overwritten by the replay.
     start = slot_state(loaded, opening, local)
     return replay_from(loaded, part, index, start, backend, on_step, donate=on_step is None)
 
@@ -57,7 +58,7 @@ def replay_from(
     on_step: Callable[[SlotState], None] | None = None,
     donate: bool = True,
 ) -> ReplayedSegment:
-    """Replay a segment as :func:`replay_segment` does, from states that were checked before.
+    """Replay a segment as :func:`replay_segment` does. The states ``start`` were checked before.
 
     With ``donate``, ``start`` is overwritten, and states passed to ``on_step`` are valid only during the call.
     """
@@ -113,41 +114,44 @@ class Check(Readable):
 
 
 class _States(Protocol):
-    """A source of the states at a share's boundaries."""
+    """A source of the states at the boundaries of a share."""
 
     def at(self, boundary: Boundary) -> tuple[State, State]:
         """Return the global and the local state at a boundary."""
         ...
 
     def reached(self, boundary: Boundary, state: State, local: State) -> None:
-        """Accept the states at the end of a replayed segment."""
+        """Take note of the states that the replay of a segment reached at ``boundary``."""
         ...
 
 
 class _Chained:
-    """The states at the end of the last segment that the checker replayed."""
+    """A source that holds only the states at the end of the last segment that the checker replayed."""
 
     def __init__(self, state: State, local: State) -> None:
         self._last = (state, local)
 
     def at(self, boundary: Boundary) -> tuple[State, State]:
-        """Return the last states; callers ask for boundaries in order."""
+        """Return the last states. Callers ask for boundaries in order, so these are the states at ``boundary``."""
         return self._last
 
     def reached(self, boundary: Boundary, state: State, local: State) -> None:
-        """Remember the states as the start of the next segment."""
+        """Keep the states, which are those at the start of the next segment."""
         self._last = (state, local)
 
 
 class StateFolder:
-    """A folder with the states of a run, each in a file named by its root; reading checks the root."""
+    """A folder with the states of a run.
+
+    Each state is in a file named by its root, which is checked when the state is read.
+    """
 
     def __init__(self, folder: Path, loaded: LoadedJob) -> None:
-        """Use ``folder``, which is created with the first state."""
+        """Use ``folder`` for the states of the job. It is created when the first state is written."""
         self._folder, self._document = folder, loaded.job.document
 
     def keep(self, boundary: Boundary, state: State, local: State) -> None:
-        """Write the states of a boundary, unless their files exist."""
+        """Write the states at a boundary, unless their files exist."""
         self._folder.mkdir(parents=True, exist_ok=True)
         for root, value in ((boundary.global_root, state), (boundary.local_root, local)):
             path = self._path(root)
@@ -155,7 +159,10 @@ class StateFolder:
                 write_whole(path, encode_state(value))
 
     def at(self, boundary: Boundary) -> tuple[State, State]:
-        """Read the states of a boundary; TraceError if a state is missing or does not have its root."""
+        """Read the states at a boundary.
+
+        Raises TraceError if a state is missing or does not have the root in its file's name.
+        """
         return (
             self._read(boundary.global_root, self._document.global_tensors),
             self._read(boundary.local_root, self._document.local_tensors),
@@ -195,7 +202,7 @@ def verify_trace(
     backend: str = DEFAULT,
     on_progress: Progress | None = None,
 ) -> tuple[Check, ...]:
-    """Check a trace against the job in ``directory``, by replay on the back end ``native``, ``numpy`` or ``torch``.
+    """Check a trace by replay, on the back end ``native``, ``numpy`` or ``torch``. The job is in ``directory``.
 
     Without ``segments``, everything is replayed from the beginning, and the check ends with the first round that has a
     fault. With ``segments=N``, it replays N randomly drawn segments of each share, its first and last segment, and its
@@ -222,7 +229,7 @@ def verify_trace(
 
 
 def _check_shape(trace: Trace, loaded: LoadedJob) -> None:
-    """Raise TraceError if the trace lacks a share, since a missing share could not be checked."""
+    """Raise TraceError if the trace lacks a share of its rounds. A missing share could not be checked."""
     document = loaded.job.document
     if not 1 <= len(trace.round_roots) <= document.rounds:
         raise TraceError("rounds", f"the job has {document.rounds} rounds", _REMEDY)
@@ -234,7 +241,7 @@ def _check_shape(trace: Trace, loaded: LoadedJob) -> None:
 
 
 class _Checker:
-    """A check of one trace."""
+    """A checker of one trace."""
 
     def __init__(
         self,
@@ -255,7 +262,7 @@ class _Checker:
         self._all = sum(len(drawn) for drawn in self._drawn)
 
     def all_in_order(self) -> tuple[Check, ...]:
-        """Replay the whole run, up to the first round with a fault; later rounds cannot be checked."""
+        """Replay the whole run up to the first round with a fault. Later rounds cannot be checked."""
         state: State = self._loaded.global_state
         locals_: list[State] = [self._loaded.local_state] * self._slots
         checks: list[Check] = []
@@ -276,7 +283,10 @@ class _Checker:
         return tuple(checks)
 
     def drawn(self, states: StateFolder) -> tuple[Check, ...]:
-        """Replay drawn segments from kept states, and every round's aggregation."""
+        """Replay the drawn segments from kept states, and the aggregation of every round.
+
+        ``states`` has the kept states.
+        """
         checks: list[Check] = []
         opening = self._document.global_root
         locals_ = [self._document.local_root] * self._slots
@@ -302,7 +312,10 @@ class _Checker:
         return list(zip(self._trace.shares[part], self._drawn[part], strict=True))
 
     def _share(self, share: ShareRecord, drawn: tuple[int, ...], states: _States) -> tuple[Check, State]:
-        """Check a share's hashes, its ``drawn`` segments and its update; return an empty update after a fault."""
+        """Check a share: its hashes, its ``drawn`` segments and its update.
+
+        Return the result and the update, which is empty after a fault.
+        """
         checked = 0
 
         def failed(fault: str) -> tuple[Check, State]:

@@ -53,7 +53,10 @@ class ShareRecord(Readable):
 
     @property
     def fault(self) -> str:
-        """The first contradiction between the share's own hashes, found without replay; empty if there is none."""
+        """The first contradiction between the share's own hashes; empty if there is none.
+
+        It is found without replay.
+        """
         for index, boundary in enumerate(self.boundaries):
             if boundary.index != index:
                 return f"boundary {index} has the index {boundary.index}"
@@ -80,7 +83,7 @@ class RoundEnd(Readable):
 
 @dataclass(frozen=True)
 class Trace(Readable):
-    """The checked part of a trace file: the job's id, the ends of rounds, and the shares by round and slot.
+    """The checked part of a trace file: the job's id, the end of each round, and the shares, ordered by round and slot.
 
     The other fields of the file are for display only.
 
@@ -106,7 +109,10 @@ def share_record(
     update_root: bytes,
     local_out_root: bytes,
 ) -> ShareRecord:
-    """Return the record of a share, with its trace root; ``codec.to_plain`` gives its form in the file."""
+    """Return the record of a share, including its trace root.
+
+    ``codec.to_plain`` converts it to the form in the file.
+    """
     root = trace_root(boundaries)
     return ShareRecord(
         slot=part.slot,
@@ -119,12 +125,15 @@ def share_record(
 
 
 def trace_root(boundaries: tuple[Boundary, ...]) -> bytes:
-    """Return the trace root of a share with boundaries 0 to n; boundary 0, its initial state, is not a leaf."""
+    """Return the trace root of a share with boundaries 0 to n.
+
+    Boundary 0 is its initial state and is not a leaf of the trace.
+    """
     return compute_trace_root(boundary.leaf for boundary in boundaries[1:])
 
 
 def read_trace(path: Path | str) -> Trace:
-    """Read a trace file; TraceError names the field.
+    """Read a trace file. TraceError names the field that is wrong.
 
     Example::
 

@@ -1,4 +1,4 @@
-"""A timed trial of a new job: one segment of a slot, and the end of a round.
+"""A timed trial of a new job. It runs one segment of a slot, and one aggregation at the end of a round.
 
 A job that loads can still end in NaN, use a row number that does not exist, or take longer than its work indicates.
 """
@@ -35,7 +35,10 @@ _TIMES = 3
 
 @dataclass(frozen=True, slots=True)
 class TrialRequest:
-    """A payload to try, with the terms of its order; ``memory`` is the memory of a device in bytes, 0 for no limit."""
+    """A request to try a payload under the terms of its order.
+
+    ``memory`` is the memory of a device in bytes, or 0 for no limit.
+    """
 
     directory: Path
     terms: JobTerms
@@ -45,7 +48,7 @@ class TrialRequest:
 
 
 def try_payload(request: TrialRequest) -> Trial:
-    """Load a payload with every check and, if it is the ordered job, try it.
+    """Load a payload with every check, and time a trial if it is the ordered job.
 
     Any failure of an untrusted job becomes a reason to decline. Only a fault of this machine raises an error.
     """
@@ -76,9 +79,9 @@ def try_payload(request: TrialRequest) -> Trial:
 
 
 def try_job(loaded: LoadedJob, slot: int, backend: Backend) -> TrialTimes:
-    """Time the first segment of ``slot`` in round 0, and the end of a round in which every slot has its update.
+    """Return the times of a trial: the first segment of ``slot`` in round 0, and an aggregation.
 
-    Raises Stopped if one of them has no result.
+    The aggregation takes the update of that segment for every slot. Raises Stopped if one of them has no result.
     """
     document = loaded.job.document
     speed = core_speed(backend)
@@ -102,7 +105,7 @@ def try_job(loaded: LoadedJob, slot: int, backend: Backend) -> TrialTimes:
 
 
 def _timed(task: Callable[[], T]) -> tuple[T, int]:
-    """Return the result of a task, and its shortest measured time in microseconds of one core."""
+    """Run a task a few times. Return its result, and its shortest time in microseconds of one core."""
     times: list[float] = []
     while len(times) < _TIMES and sum(times) < _ENOUGH:
         start = time.process_time()
