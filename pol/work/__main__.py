@@ -1,4 +1,4 @@
-"""The command ``python -m pol.work SOCKET PARENT FOLDER MEMORY``, with which a pool starts a worker."""
+"""The command ``python -m pol.work SOCKET PARENT FOLDER MEMORY``. A pool starts a worker process with it."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Work beside a training step: a boundary is hashed and written while the next step only reads its states."""
+"""Work that runs beside a training step. A boundary is hashed and written while the next step only reads its states."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -6,33 +6,34 @@ from typing import Protocol
 
 
 class Aside(Protocol):
-    """A runner of one piece of work at a time.
+    """A runner that does one piece of work at a time.
 
     The caller calls ``finish`` before it overwrites anything that the work reads.
     """
 
     def begin(self, work: Callable[[], None]) -> None:
-        """Begin ``work`` after the previous work has ended; raises the error of the previous work."""
+        """Begin ``work`` after the previous work has ended. If the previous work raised an error, raise that error."""
 
     def finish(self) -> None:
-        """Wait until the work has ended; raises its error, once."""
+        """Wait until the current work has ended. If it raised an error, raise that error once."""
 
 
 class AtOnce:
-    """A runner that does the work in ``begin``, in the caller's thread."""
+    """A runner that does all work in ``begin``, in the caller's thread."""
 
     def begin(self, work: Callable[[], None]) -> None:
-        """Do the work."""
+        """Do ``work`` now."""
         work()
 
     def finish(self) -> None:
-        """Return at once, since all work has ended."""
+        """Do nothing, since all work has already ended."""
 
 
 class Beside:
-    """A runner with a thread of its own, which it starts at once, since a sandbox may forbid new threads later.
+    """A runner with a thread of its own.
 
-    There is no deadline, since the work only hashes and writes. A caller that cancels training ends the process.
+    The thread starts with the runner, since a sandbox may forbid new threads later. There is no deadline, since the
+    work only hashes and writes. A caller that cancels training ends the process.
     """
 
     def __init__(self) -> None:
@@ -41,12 +42,15 @@ class Beside:
         self._current: Future[None] | None = None
 
     def begin(self, work: Callable[[], None]) -> None:
-        """Begin ``work`` in the thread after the previous work has ended; raises the error of the previous work."""
+        """Begin ``work`` in the thread after the previous work has ended.
+
+        If the previous work raised an error, raise that error.
+        """
         self.finish()
         self._current = self._thread.submit(work)
 
     def finish(self) -> None:
-        """Wait until the work has ended; raises its error, once."""
+        """Wait until the current work has ended. If it raised an error, raise that error once."""
         current, self._current = self._current, None
         if current is not None:
             current.result()

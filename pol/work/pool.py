@@ -1,4 +1,4 @@
-"""A bounded process pool for training and replay, with deadlines; a dead worker affects only its own task.
+"""A bounded pool of processes for training and replay, with deadlines. If a worker dies, only its own task fails.
 
 Tasks read untrusted files. Workers therefore run in the sandbox of :mod:`host.sandbox`, and the pool accepts only
 records and errors from them.
@@ -37,32 +37,35 @@ _POLL_SECONDS = 0.1
 
 
 class PoolError(Expected):
-    """A task has no result because of the pool or its worker."""
+    """The error of a task that has no result because of the pool or its worker."""
 
 
 class PoolFull(PoolError):
-    """The queue is full; try again after a task has ended."""
+    """The error of a task that the full queue cannot take. The caller may try again after another task has ended."""
 
 
 class TaskTimeout(PoolError):
-    """The task's deadline passed; its worker was killed and will be replaced."""
+    """The error of a task whose deadline passed. Its worker was killed and will be replaced."""
 
 
 class WorkerDied(PoolError):
-    """The task's worker died and will be replaced."""
+    """The error of a task whose worker died. The worker will be replaced."""
 
 
 class OutOfMemory(PoolError):
-    """The task needed more memory than a worker may use; its worker will be replaced."""
+    """The error of a task that needed more memory than a worker may use. Its worker will be replaced."""
 
 
 class PoolClosed(PoolError):
-    """The pool was closed before the task ended."""
+    """The error of a task that had not ended when the pool was closed, or that was submitted later."""
 
 
 @dataclass(order=True)
 class _Task:
-    """A queued task; tasks are ordered by deadline, then by the order in which they were submitted."""
+    """A task in the queue.
+
+    Tasks are ordered by deadline, and tasks of the same deadline by the order of their submission.
+    """
 
     ends: float
     number: int
@@ -71,7 +74,7 @@ class _Task:
 
     @property
     def deadline(self) -> float | None:
-        """Deadline on the monotonic clock, in seconds; None if there is none."""
+        """Deadline of the task on the monotonic clock, in seconds; None if it has none."""
         return None if self.ends == inf else self.ends
 
 
@@ -87,32 +90,36 @@ class _Worker:
             [sys.executable, "-m", "pol.work", *map(str, arguments)],
             pass_fds=[worker_end.fileno()],
             stdin=subprocess.DEVNULL,
-            # One thread per process, since the processes themselves run in parallel.
+            # One thread per process is enough, since the processes themselves run in parallel.
             env=sandbox.environment(folder, threads=1),
         )
         worker_end.close()
 
     def receive(self) -> Any:
-        """Return the worker's next message, which may have at most as many bytes as the worker's memory."""
+        """Return the worker's next message. It may have at most as many bytes as the worker may use of memory."""
         return _Reader(BytesIO(self.connection.recv_bytes(self._memory_bytes))).load()
 
     def stop(self) -> None:
-        """Kill the process and end any wait at this end of the pipe; any thread may call this."""
+        """Kill the process, and end any wait for a message at this end of the pipe. Any thread may call this."""
         self._process.kill()
         with socket.socket(fileno=os.dup(self.connection.fileno())) as end:
             end.shutdown(socket.SHUT_RDWR)
 
     def kill(self) -> None:
-        """Kill the process, wait for its end, and close the pipe; only the thread that owns the worker may call."""
+        """Kill the process, wait for its end, and close the pipe.
+
+        Only the thread that owns the worker may call this.
+        """
         self.connection.close()
         self._process.kill()
         self._process.wait()
 
 
 class _Reader(pickle.Unpickler):
-    """An unpickler that makes only records, errors and members of enumerations, from modules already loaded.
+    """An unpickler that creates only records, errors and members of enumerations.
 
-    A pickle may name any function to call, and the worker that wrote the pickle has read untrusted bytes.
+    Their classes must be in modules already loaded. A pickle may name any function to call, and the worker that wrote
+    the pickle has read untrusted bytes.
     """
 
     def find_class(self, module: str, name: str) -> Any:
@@ -124,7 +131,7 @@ class _Reader(pickle.Unpickler):
             return _member
         if isinstance(kind, type) and issubclass(kind, Enum):
             return partial(kind)
-        # A pickle can set any attribute, even of a class, unless the class defines __setstate__.
+        # A pickle can set any attribute of an object or a class, unless the class defines __setstate__.
         if (
             isinstance(kind, type)
             and hasattr(kind, "__setstate__")
@@ -135,7 +142,10 @@ class _Reader(pickle.Unpickler):
 
 
 def _member(maker: Any, name: Any) -> Enum:
-    """Return the member ``name`` of the enumeration that ``find_class`` wrapped in ``maker``."""
+    """Return the member ``name`` of an enumeration.
+
+    ``maker`` is the wrapper that ``find_class`` returned for the enumeration.
+    """
     kind: Any = maker.func if isinstance(maker, partial) else None
     if isinstance(kind, type) and issubclass(kind, Enum) and name in kind.__members__:
         return kind[name]
@@ -147,7 +157,7 @@ Ended = Callable[[float, BaseException | None], None]
 
 
 class ReplayPool:
-    """A pool that runs tasks in child processes, which start when they are first needed.
+    """A pool that runs tasks in child processes. A process starts when it is first needed.
 
     A task is a function of an importable module, with arguments that can be pickled; large arrays are passed as
     canonical bytes or as paths. At most ``workers`` processes run, and at most ``queued`` tasks wait. Tasks may write
@@ -176,7 +186,7 @@ class ReplayPool:
         self._tasks: queue.PriorityQueue[_Task] = queue.PriorityQueue(queued)
         self._numbers = count()
         self._closed = threading.Event()
-        # Threads live as long as the pool. The kernel would take the end of the thread that started a child for the
+        # Threads live as long as the pool. If the thread that started a child ended, the kernel would treat that as the
         # end of the child's parent.
         self._threads = [
             threading.Thread(target=self._serve, name=f"replay-{index}", daemon=True)
@@ -191,7 +201,7 @@ class ReplayPool:
         *args: Any,
         timeout: float | None = None,
     ) -> "Future[T]":
-        """Queue ``function(*args)`` and return its future; the function must be importable by name.
+        """Queue ``function(*args)`` as a task and return its future. The function must be importable by its name.
 
         The task with the earliest deadline begins first. A task that has not ended after ``timeout`` seconds fails
         with TaskTimeout. Raises PoolFull if the queue is full, and PoolClosed if the pool is closed.
@@ -223,7 +233,7 @@ class ReplayPool:
         return self._tasks.qsize()
 
     def close(self) -> None:
-        """Kill the workers; every unfinished task fails with :class:`PoolClosed`."""
+        """Kill the workers. Every task that has not ended fails with :class:`PoolClosed`."""
         self._closed.set()
         for thread in self._threads:
             thread.join()
@@ -274,7 +284,10 @@ class ReplayPool:
             self._running += change
 
     def _run(self, worker: _Worker, task: _Task) -> None:
-        """Send a task to a worker and wait for its end; raises PoolError if the worker must be replaced."""
+        """Send a task to a worker, wait for its end, and set its result.
+
+        Raises PoolError if the worker must be replaced.
+        """
         if task.deadline is not None and time.monotonic() >= task.deadline:
             _fail(task.future, TaskTimeout("the deadline passed while the task was waiting"))
             return
@@ -292,7 +305,10 @@ class ReplayPool:
 
     @contextmanager
     def _watched(self, worker: _Worker, task: _Task) -> Iterator[None]:
-        """Stop the worker at the task's deadline, even if it reads nothing or stops in the middle of a message."""
+        """Watch the task while the ``with`` block waits for it, and stop the worker at its deadline.
+
+        The worker is stopped even if it reads nothing, or has sent only a part of a message.
+        """
         ended = threading.Event()
         errors: list[PoolError] = []
 
@@ -311,7 +327,7 @@ class ReplayPool:
         try:
             yield
         except (OSError, EOFError):
-            # If the watcher closed the pipe, its error explains more than this one.
+            # If the watcher closed the pipe, the watcher's error explains more than this one.
             if not errors:
                 raise
         finally:

@@ -1,4 +1,4 @@
-"""The program that measures a machine's speed of exact work, in pieces that each have their own inputs.
+"""The program that measures a machine's speed of exact work. It runs in pieces, each with its own inputs.
 
 The seed determines the inputs of all pieces, and every back end gives the same bits. The machine that drew the seed can
 therefore verify the work by recomputing a few pieces, even if it is slower. Results for one seed or piece are useless
@@ -29,7 +29,7 @@ _BATCH, _WEIGHTS, _SCALE = 1, 2, 3
 
 @cache
 def program() -> Program:
-    """Return the program that is run for each piece."""
+    """Return the program that computes one piece."""
     builder = ProgramBuilder()
     x = builder.input("batch.x", "f32", (_ROWS, _WIDTH))
     w = builder.input("global.w", "f32", (_WIDTH, _WIDTH))
@@ -45,19 +45,27 @@ def program() -> Program:
 
 
 def _layer(builder: ProgramBuilder, x: int, w: int) -> int:
-    """Add two products with a function between them, as in a layer of a large network."""
+    """Add the nodes of a layer of a large network: two products with a function between them.
+
+    Return the value of the layer.
+    """
     hidden = builder.node("tanh", builder.node("matmul", x, w, bits=15))
     return builder.node("matmul", hidden, w, bits=15)
 
 
 def _corner(builder: ProgramBuilder, value: int, at: int, width: int, rows: int = _INNER) -> int:
-    """Return the first ``rows`` rows of ``width`` columns, from column ``at`` x 16 on."""
+    """Return a part of a matrix: its first ``rows`` rows, and ``width`` columns beginning with column ``at`` x 16."""
     starts, stops = [0, at * _INNER], [rows, at * _INNER + width]
     return builder.node("slice", value, starts=starts, stops=stops, steps=[1, 1])
 
 
 def _step(builder: ProgramBuilder, x: int, wanted: int, weights: tuple[int, int], rate: int) -> tuple[int, int]:
-    """Return the weights of two layers with tanh between them, after one training step towards ``wanted``."""
+    """Add the nodes of one training step of the tiny model, which has two layers with tanh between them.
+
+    Return its new weights.
+
+    ``wanted`` are the outputs that the model should give for ``x``.
+    """
 
     def product(left: int, right: int) -> int:
         return builder.node("matmul", left, right, bits=15)
@@ -79,13 +87,13 @@ def _step(builder: ProgramBuilder, x: int, wanted: int, weights: tuple[int, int]
 
 
 def work_pieces(seed: bytes, pieces: Iterable[int], backend: Backend) -> tuple[bytes, ...]:
-    """Return the digest of each of these pieces of a seed."""
+    """Compute the given pieces of a seed, and return the digest of each."""
     key = int.from_bytes(hash_fields("assay/probe/inputs", seed)[:8])
     batch = _signed(key, _BATCH, _ROWS * _WIDTH).reshape(_ROWS, _WIDTH)
     weights = _signed(key, _WEIGHTS, _WIDTH * _WIDTH).reshape(_WIDTH, _WIDTH) / np.float32(16)
     digests = []
     for piece in pieces:
-        # A factor per column is cheap to draw, and a product computed without the factors is of no use.
+        # The factors make the inputs of each piece differ at little cost; a product computed without them is of no use.
         scale = uniform(key, _SCALE, piece, _WIDTH) + np.float32(0.5)
         inputs = {"batch.x": batch * scale, "global.w": weights}
         outputs = run(program(), inputs, 0, backend)
@@ -97,5 +105,5 @@ def work_pieces(seed: bytes, pieces: Iterable[int], backend: Backend) -> tuple[b
 
 
 def _signed(key: int, stream: int, count: int) -> Array:
-    """Return numbers in [-1, 1)."""
+    """Return ``count`` numbers in [-1, 1) from a stream of random numbers."""
     return uniform(key, stream, 0, count) * np.float32(2) - np.float32(1)

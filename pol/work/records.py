@@ -1,4 +1,4 @@
-"""Records that training and replay take and return."""
+"""The records that training and replay take as arguments and return."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -7,7 +7,7 @@ from domain import bounds
 from domain.bounds import Bits, Count, Hash, Length
 from domain.proof.records import TraceLeaf
 
-# The daemons import these records, but not NumPy.
+# The daemons import these records without NumPy.
 if TYPE_CHECKING:
     from pol.state.arrays import State
 
@@ -21,7 +21,7 @@ Step = Annotated[int, bounds.Range(0, 2**63 - 1)]
 
 @dataclass(frozen=True, slots=True)
 class RoundSlot:
-    """The slot and the round of a share, both numbered from 0."""
+    """The round and the slot of a share, both numbered from 0."""
 
     round: int
     slot: int
@@ -29,7 +29,7 @@ class RoundSlot:
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """The roots and metrics of the state at a boundary, as training or replay computed them.
+    """The roots and the metrics of the states at a boundary, as training or replay computed them.
 
     ``index`` is 0 at the beginning of a share and n at its end. ``step`` is the number of the job's first inner step
     after the boundary. ``metrics`` are FP32 bit patterns of each metric's mean over the segment before it, in name
@@ -45,7 +45,7 @@ class Boundary:
 
     @property
     def leaf(self) -> TraceLeaf:
-        """The leaf of the trace for this boundary; boundary 0 is not a leaf."""
+        """The leaf of this boundary in the trace. Boundary 0 is not a leaf."""
         return TraceLeaf(self.index, self.step, self.root)
 
 
@@ -60,7 +60,7 @@ class UpdateResult:
 
 @dataclass(frozen=True)
 class TrainedShare:
-    """A trained share: all boundaries, the update, and both closing states."""
+    """The result of training a share: all its boundaries, its update, and both states at its end."""
 
     boundaries: tuple[Boundary, ...]
     update: "State"
@@ -72,7 +72,7 @@ class TrainedShare:
 
 @dataclass(frozen=True)
 class ReplayedSegment:
-    """A replayed segment: the boundary at its end, and the states there."""
+    """The result of replaying a segment: the boundary at its end, and the states there."""
 
     boundary: Boundary
     global_state: "State"

@@ -1,4 +1,4 @@
-"""Running the steps of one segment; training and replay both use this code."""
+"""The code that runs the steps of one segment. Training and replay both use it."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -29,7 +29,7 @@ Leaves = Mapping[str, Sequence[bytes]]
 
 
 class SlotState:
-    """The global and the local state of a slot at a step; their hashes are computed when first needed."""
+    """The global and the local state of a slot at a step. Their hashes are computed when they are first needed."""
 
     def __init__(
         self,
@@ -37,7 +37,10 @@ class SlotState:
         local_state: State,
         known: tuple[Leaves, Leaves] = (NOTHING_KNOWN, NOTHING_KNOWN),
     ) -> None:
-        """Take over two states in canonical form; ``known`` holds chunk hashes of tensors that were hashed before."""
+        """Take over two states in canonical form.
+
+        ``known`` holds the chunk hashes of tensors that were hashed before.
+        """
         self.global_state, self.local_state = global_state, local_state
         self._known = known
         self._trees: tuple[StateTree, StateTree] | None = None
@@ -54,17 +57,20 @@ class SlotState:
 
     @property
     def roots(self) -> tuple[bytes, bytes]:
-        """Roots of the global and of the local state."""
+        """The roots of the global and of the local state."""
         first, second = self.trees
         return first.root, second.root
 
     @property
     def root(self) -> bytes:
-        """Root of the two states, without metrics."""
+        """The root of both states together, without metrics."""
         return boundary_root(*self.roots)
 
     def boundary(self, index: int, step: int, metrics: tuple[int, ...]) -> Boundary:
-        """Return these states as a boundary of a trace."""
+        """Return the boundary of a trace that these states form.
+
+        ``step`` is the number of the first inner step after it.
+        """
         first, second = self.roots
         return Boundary(
             index=index,
@@ -76,12 +82,18 @@ class SlotState:
         )
 
     def with_local(self, local: State) -> "SlotState":
-        """Return the same global state with another local state, which is canonical and becomes this object's own."""
+        """Return the same global state with another local state.
+
+        ``local`` is in canonical form, and the caller may not change it afterwards.
+        """
         known = self._known[0] if self._trees is None else self._trees[0].tensors
         return SlotState(self.global_state, local, (known, NOTHING_KNOWN))
 
     def after(self, outputs: Mapping[str, Array]) -> "SlotState":
-        """Return the states updated with the outputs of a step; unchanged tensors are not hashed again."""
+        """Return the states after a step.
+
+        The outputs of the step replace tensors; other tensors are not hashed again.
+        """
         known = self._known
         if self._trees is not None:
             known = self._trees[0].tensors, self._trees[1].tensors
@@ -105,12 +117,15 @@ def check_part(document: JobDocument, part: RoundSlot) -> None:
 
 
 def boundary_step(document: JobDocument, round: int, index: int) -> int:
-    """Return the number of the first inner step of the job after boundary ``index`` of a round's shares."""
+    """Return the number of the job's first inner step after boundary ``index`` of the shares of a round."""
     return round * document.round_steps + index * document.segment_steps
 
 
 def check_specs(state: State, specs: Sequence[TensorSpec], what: str) -> None:
-    """Raise StateError if a state does not have exactly these tensors."""
+    """Raise StateError if a state does not have exactly the tensors ``specs``.
+
+    ``what`` names the state in the error.
+    """
     expected = tuple(sorted(specs, key=lambda spec: spec.name.encode()))
     actual = tuple(sorted(state_specs(state), key=lambda spec: spec.name.encode()))
     if actual != expected:
@@ -118,13 +133,19 @@ def check_specs(state: State, specs: Sequence[TensorSpec], what: str) -> None:
 
 
 def check_state(state: State, specs: Sequence[TensorSpec], what: str) -> dict[str, Array]:
-    """Return a state in canonical, read-only form; StateError if it does not have exactly these tensors."""
+    """Return a copy of a state in canonical, read-only form.
+
+    Raises StateError if it does not have exactly the tensors ``specs``.
+    """
     check_specs(state, specs, what)
     return freeze(state)
 
 
 def slot_state(loaded: LoadedJob, opening: State, local: State) -> SlotState:
-    """Return a slot's state from copies of a global and a local state; StateError if they are not states of the job."""
+    """Return a slot's state with copies of a global and a local state.
+
+    Raises StateError if they do not have the job's tensors.
+    """
     document = loaded.job.document
     first = check_state(opening, document.global_tensors, "global state")
     second = check_state(local, document.local_tensors, "local state")
@@ -140,7 +161,7 @@ def advance(
     donate: bool = False,
     release: Callable[[], None] = nothing_reads,
 ) -> tuple[SlotState, dict[str, Array]]:
-    """Run one inner step of a slot and return the state after it and the metrics.
+    """Run one inner step of a slot. Return the state after it, and the metrics.
 
     ``step`` counts from 0 in every job; the program gets the number that counts from ``Start.step``.
 
@@ -164,13 +185,18 @@ def advance(
         raise NotFiniteStep(step, error.field, error.reason) from None
     except OutOfRange as error:
         raise StepFailed(step, error.field, error.reason) from None
-    # From here on, the hashes that the other thread computed are known.
+    # From here on, the hashes that the other thread computed are available.
     release()
     return before.after(outputs), {name: outputs[f"metric.{name}"] for name in document.metrics}
 
 
 def merged(before: State, outputs: Mapping[str, Array], prefix: str) -> dict[str, Array]:
-    """Return a state updated with the outputs of a program; tensors without an output stay the same objects."""
+    """Return a state in which the outputs of a program replaced tensors.
+
+    Tensors without an output stay the same objects.
+
+    The name of an output is ``prefix`` and the name of its tensor.
+    """
     state = dict(before)
     for name, array in outputs.items():
         if name.startswith(prefix):
@@ -189,7 +215,7 @@ def run_segment(
     cancelled: Callable[[], bool] | None = None,
     donate: bool = False,
 ) -> tuple[SlotState, Boundary]:
-    """Run a segment as :func:`run_steps` does, and return the states at its end and the boundary with their roots."""
+    """Run a segment as :func:`run_steps` does. Return the states at its end, and the boundary there."""
     state, metrics = run_steps(loaded, part, index, state, backend, on_step, cancelled, donate)
     end = boundary_step(loaded.job.document, part.round, index + 1)
     return state, state.boundary(index + 1, end, metrics)
@@ -206,14 +232,14 @@ def run_steps(
     donate: bool = False,
     release: Callable[[], None] = nothing_reads,
 ) -> tuple[SlotState, tuple[int, ...]]:
-    """Run the steps of segment ``index`` of a slot in a round; return the states and metrics at its end.
+    """Run the steps of segment ``index`` of a share.
 
-    The metrics are FP32 bit patterns. The caller has checked that the job has this segment. If the job has an initial
-    local state for the slot (:meth:`LoadedJob.slot_local`), the slot's first step uses that one instead of the local
-    state in ``state``. ``on_step`` receives the step's number, its first metric and the state after it. With
-    ``donate``, the steps overwrite ``state``, which saves memory. The caller may not use ``state``
-    afterwards then, and the state passed to ``on_step`` is valid only during that call. ``release`` is as in
-    :func:`advance`.
+    Return the states at its end, and the means of the metrics over its steps. The metrics are FP32 bit patterns. The
+    caller has checked that the job has this segment. If the job has an initial local state for the slot
+    (:meth:`LoadedJob.slot_local`), the slot's first step uses that one instead of the local state in ``state``.
+    ``on_step`` receives the step's number, its first metric and the state after it. With ``donate``, the steps
+    overwrite ``state``, which saves memory. The caller may not use ``state`` afterwards then, and the state passed to
+    ``on_step`` is valid only during that call. ``release`` is as in :func:`advance`.
     """
     document = loaded.job.document
     if (part.round, index) == (0, 0) and (own := loaded.slot_local(part.slot)) is not None:

@@ -1,4 +1,7 @@
-"""Measurement of this machine's speed of exact work, with a fixed program that resembles a layer of a network."""
+"""The measurement of this machine's speed of exact work.
+
+A fixed program is timed that resembles a layer of a network.
+"""
 
 import time
 from collections.abc import Callable
@@ -14,12 +17,12 @@ _CORE_SECONDS = 0.1
 
 
 def core_speed(backend: Backend) -> int:
-    """Return the FLOP/s of one core, measured in CPU time, so that other processes do not affect the result."""
+    """Return the speed of one core in FLOP/s. It is measured in CPU time, so other processes do not affect it."""
     return measured_speed(backend, _CORE_SECONDS, time.process_time)
 
 
 def measured_speed(backend: Backend, seconds: float, clock: Callable[[], float]) -> int:
-    """Return the FLOP/s of this machine, measured for ``seconds`` of a clock."""
+    """Return the speed of this machine in FLOP/s. The measurement takes ``seconds`` on the given clock."""
     program, inputs = _program(), _inputs()
     # The first run compiles the program and starts threads.
     run(program, inputs, 1, backend)
@@ -33,7 +36,7 @@ def measured_speed(backend: Backend, seconds: float, clock: Callable[[], float])
 
 @lru_cache(maxsize=1)
 def _program() -> Program:
-    """Return a program of two products with a function between them."""
+    """Return the program that is timed: two products with a function between them."""
     builder = ProgramBuilder()
     x = builder.input("batch.x", "f32", (64, 256))
     w = builder.input("global.w", "f32", (256, 256))

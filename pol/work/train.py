@@ -1,4 +1,4 @@
-"""Training a share: running the steps of a slot in a round, with a boundary after each segment and an update.
+"""The training of a share. The steps of a slot in a round give a boundary after each segment, and an update at the end.
 
 At the end of a round, the next global state is computed from the accepted updates, in slot order.
 """
@@ -48,7 +48,7 @@ def train_share(
     on_step: Callable[[int, float], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> TrainedShare:
-    """Train a share from the global state at the end of the last round and the slot's local state.
+    """Train a share. It begins with the global state at the end of the last round, and with the slot's local state.
 
     ``on_boundary`` receives every boundary with its global and local state, which are valid only during the call.
     ``on_step`` receives the number and the loss of each step. ``cancelled`` is called before each step; if it returns
@@ -83,7 +83,7 @@ def train_share(
 
 
 def opening_boundary(loaded: LoadedJob, part: RoundSlot, start: SlotState) -> Boundary:
-    """Return boundary 0 of a share; raises the same errors as :func:`train_share`."""
+    """Return boundary 0 of a share, whose states are ``start``. Raises the same errors as :func:`train_share`."""
     check_part(loaded.job.document, part)
     return _at_opening(loaded, part, start)
 
@@ -99,7 +99,7 @@ def train_segments(
     on_step: Callable[[int, float], None] | None = None,
     aside: Aside | None = None,
 ) -> SlotState:
-    """Train some segments of a share, one after another, and return the states at the end of the last one.
+    """Train some segments of a share, one after another. Return the states at the end of the last of them.
 
     ``start`` holds the states at the start of the first of these segments, so training can go on from the last boundary
     of an interrupted try. Training overwrites ``start``; the caller may not use it afterwards. ``on_boundary`` receives
@@ -150,7 +150,7 @@ def _go_on(
 
 
 def share_update(loaded: LoadedJob, opening: State, end: SlotState) -> UpdateResult:
-    """Return the update of a share, with its root, and the root of the local state at its end.
+    """Return the update of a share and its root, and the root of the local state at the share's end.
 
     The update holds the tensors that a step changes. Depending on the job's ``aggregation``, they are the tensors of
     ``end``, which are not copied, or the differences ``opening`` - ``end`` (:func:`is_difference`). Known hashes of
@@ -171,7 +171,7 @@ def share_update(loaded: LoadedJob, opening: State, end: SlotState) -> UpdateRes
 
 
 def is_difference(loaded: LoadedJob) -> bool:
-    """Return whether an update holds differences, rather than the tensors at the end of the share."""
+    """Return whether the job's updates hold differences. Otherwise they hold the tensors at the end of the share."""
     return loaded.job.document.aggregation == DIFFERENCE
 
 
@@ -190,11 +190,11 @@ def _difference(opening: Array, closing: Array, name: str) -> Array:
 
 
 def mean(updates: Iterable[State], specs: Sequence[TensorSpec], slots: int) -> dict[str, Array]:
-    """Return the mean of the updates: each tensor's FP64 sum in the order of the updates, divided, rounded to FP32.
+    """Return the mean of the updates.
 
-    The updates are read one by one and none is kept, since those of many slots might not fit into memory together.
-    Raises ReplayError if there are not exactly ``slots`` updates, and StateError if one has other tensors than
-    ``specs``.
+    Each tensor is summed in FP64 in the order of the updates, divided, and rounded to FP32. The updates are read one by
+    one and none is kept, since those of many slots might not fit into memory together. Raises ReplayError if there are
+    not exactly ``slots`` updates, and StateError if one has other tensors than ``specs``.
     """
     sums = {spec.name: np.zeros(spec.shape, np.float64) for spec in specs}
     count = 0
@@ -203,7 +203,7 @@ def mean(updates: Iterable[State], specs: Sequence[TensorSpec], slots: int) -> d
         for name, total in sums.items():
             np.add(total, canonical_array(update[name], name), out=total)
         count += 1
-        # Otherwise it would stay in memory while the next update is read.
+        # Without this, the update would stay in memory while the next one is read.
         del update
     if count != slots:
         raise ReplayError(f"a round needs one update for each of {slots} slots, not {count}")
@@ -216,24 +216,25 @@ def mean(updates: Iterable[State], specs: Sequence[TensorSpec], slots: int) -> d
 
 
 def tensor_roots(tree: StateTree) -> tuple[tuple[str, bytes], ...]:
-    """Return the name and the Merkle root of the chunks of each tensor that has elements."""
+    """Return a pair for each tensor that has elements: its name, and the Merkle root of its chunks."""
     return tuple((name, merkle_root(leaves)) for name, leaves in tree.tensors.items() if leaves)
 
 
 def aggregate(loaded: LoadedJob, opening: State, updates: Iterable[State], backend: Backend) -> AggregateResult:
-    """Return the global state at the end of a round, computed from the state at its beginning and the updates.
+    """Return the global state at the end of a round.
 
-    ``updates`` are those of the accepted shares, one per slot of the job, in slot order; the order affects the result.
-    The iterable may compute or read each update on demand (see :func:`mean`). The job's ``outer`` runs on ``backend``.
+    It is computed from the state at the round's beginning and the updates. ``updates`` are those of the accepted
+    shares, one per slot of the job, in slot order; the order affects the result. The iterable may compute or read each
+    update on demand (see :func:`mean`). The job's ``outer`` runs on ``backend``.
 
     Raises ReplayError if there is not one update per slot, StateError if a state does not have the job's tensors, and
     AggregationFailed if there is no next state: a number is not finite, or a row number does not exist.
     """
     document = loaded.job.document
-    # A private copy, which the program may overwrite.
+    # This private copy may be overwritten by the program.
     start = check_state(opening, document.global_tensors, "opening state")
     inputs: dict[str, Array] = {f"global.{name}": array for name, array in start.items()}
-    # A mean that overflows to infinity is refused below.
+    # A mean may overflow to infinity, which is refused below.
     with np.errstate(over="ignore"):
         averaged = mean(updates, loaded.job.updated, document.slots)
     inputs.update({f"aggregate.{name}": array for name, array in averaged.items()})

@@ -1,4 +1,4 @@
-"""The result of a trial of a job, which a daemon evaluates without running anything."""
+"""The result of a trial of a job. A daemon evaluates it without running anything."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from domain.market.records import JobTerms
 
 @dataclass(frozen=True, slots=True)
 class TrialTimes:
-    """The times of a trial of a job: microseconds of one core for a segment and for an aggregation.
+    """The times that a trial of a job took, in microseconds of one core: one segment, and one aggregation.
 
     ``speed`` is the measured speed of one core of the machine, in FLOP/s.
     """
@@ -19,7 +19,7 @@ class TrialTimes:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The result of a trial: the terms of the job, if it loads, and its times or the reason to decline it.
+    """The result of a trial: the terms of the job, if it loads, and either the times or the reason to decline it.
 
     ``decline`` is a LegEnd, or 0 if there is no reason to decline the job. ``text`` explains the reason.
     """

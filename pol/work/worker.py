@@ -1,4 +1,4 @@
-"""The worker process of a :class:`pol.work.pool.ReplayPool`, which runs one task after another.
+"""The worker process of a :class:`pol.work.pool.ReplayPool`. It runs one task after another.
 
 It enters the sandbox before its first task. It ends when its parent ends: on Linux the kernel kills it, and a thread
 detects the end of the pipe even while a task runs. Tasks are pickles from the parent, which is trusted.
@@ -20,7 +20,7 @@ _log = logging.getLogger("assay.pool")
 
 
 def _read(connection: "Connection[Any, Any]", tasks: "queue.SimpleQueue[bytes]") -> None:
-    """Put received tasks into the queue; end the process if the pipe ends, since the parent has ended then."""
+    """Put received tasks into the queue. When the pipe ends, end the process, since its parent has ended."""
     while True:
         try:
             tasks.put(connection.recv_bytes())
@@ -29,7 +29,7 @@ def _read(connection: "Connection[Any, Any]", tasks: "queue.SimpleQueue[bytes]")
 
 
 def _run(data: bytes) -> tuple[bool, Any]:
-    """Run a task and return whether it succeeded, with its result or its error."""
+    """Run a task. Return True and its result, or False and its error."""
     try:
         function, args = pickle.loads(data)  # noqa: S301  (from the trusted parent)
         return True, function(*args)
@@ -47,10 +47,10 @@ def _pack(succeeded: bool, value: Any) -> bytes:
 
 
 def main(descriptor: int, parent: int, folder: Path, memory_bytes: int) -> None:
-    """Run tasks from the socket ``descriptor`` until the parent closes it; tasks may write only into ``folder``."""
+    """Run tasks from the socket ``descriptor`` until the parent closes it. Tasks may write only into ``folder``."""
     for open_end in sandbox.enter(parent, folder, memory_bytes):
         _log.warning("sandbox: %s", open_end)
-    # The parent handles Ctrl-C.
+    # The parent handles Ctrl-C, so a worker ignores it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     connection: Connection[Any, Any] = Connection(descriptor)
     tasks: queue.SimpleQueue[bytes] = queue.SimpleQueue()
