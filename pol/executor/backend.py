@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 def backend(name: str, device: str = "cpu") -> Backend:
-    """Return a back end: ``native``, ``numpy`` (reference), or ``torch`` on a ``device``.
+    """Return the back end with this name: ``native``, ``numpy`` (the reference), or ``torch`` on a ``device``.
 
     If there are no native kernels, NumPy replaces ``native``. Raises ExecutionError if the name is unknown, if the
     variable that selects native kernels has an unknown value, or if this process flushes subnormal numbers to zero. For
@@ -33,10 +33,10 @@ def backend(name: str, device: str = "cpu") -> Backend:
 
 
 def computing(name: str) -> str:
-    """Return a description of what computes for the back end ``name``: ``native avx2``, ``torch``, ``numpy``.
+    """Return a description of the code that computes for the back end ``name``.
 
-    If NumPy replaces the native kernels, the reason follows: ``numpy: no native library was built (run make setup)``.
-    Raises ExecutionError as :func:`backend` does.
+    Examples are ``native avx2``, ``torch`` and ``numpy``. If NumPy replaces the native kernels, the reason follows:
+    ``numpy: no native library was built (run make setup)``. Raises ExecutionError as :func:`backend` does.
     """
     if name != NATIVE:
         return name
@@ -45,7 +45,7 @@ def computing(name: str) -> str:
 
 
 def _on(device: str) -> Backend:
-    """Return torch on a device; on a GPU, kernels for chains are used if they compute the known answer."""
+    """Return torch on a device. On a GPU, kernels compute chains if they give the known answer."""
     from pol.executor.torch_backend import TorchBackend, chains_on
 
     plain = TorchBackend(device)
@@ -68,12 +68,12 @@ def _on(device: str) -> Backend:
         is_right = False
     if not is_right:
         log.error("chains compute wrong results on %s; nodes run one by one", device)
-    # If no kernel could be compiled, that was logged already.
+    # If no kernel could be compiled, an earlier warning reported that.
     return chained if is_right and chained.in_chains else plain
 
 
 def _computes_answer(executor: Backend) -> bool:
-    """Return whether a back end computes the right answer of the known program; an error counts as a wrong answer."""
+    """Return whether a back end computes the right answer of the known program. An error counts as a wrong answer."""
     try:
         return answer(executor) == KNOWN
     except Expected:
@@ -81,7 +81,7 @@ def _computes_answer(executor: Backend) -> bool:
 
 
 def _choose() -> LibraryChoice:
-    """Return the native library to use, if it also computes a whole program correctly."""
+    """Return the native library to use. It must also compute a whole program correctly."""
     choice = choose_library()
     if choice.library is None or _is_right(choice.library):
         return choice

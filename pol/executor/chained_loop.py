@@ -1,4 +1,4 @@
-"""A program as functions, some of which compute a whole chain of elementwise nodes at once.
+"""A program as a list of functions, some of which compute a whole chain of elementwise nodes at once.
 
 It is for devices on which memory access and the start of a kernel take longer than the computation of a node.
 :mod:`pol.executor.fusion` groups nodes into chains; a chain that is too large for one kernel is split.
@@ -36,9 +36,9 @@ class ChainStep:
 
 @dataclass(frozen=True, slots=True)
 class ElementwiseChain:
-    """A chain of elementwise nodes of one shape, to which operands broadcast; ``results`` are indices of ``steps``.
+    """A chain of elementwise nodes. All have the shape ``shape``, to which the operands broadcast.
 
-    An operand that repeats one element has the type of a scalar.
+    ``results`` are indices of ``steps``. An operand that repeats one element has the type of a scalar.
     """
 
     shape: Shape
@@ -53,13 +53,16 @@ Maker = Callable[[ElementwiseChain], ChainFunction]
 
 
 class ChainPlan:
-    """The order in which chains and other nodes run; a view comes just before its first reader."""
+    """A plan of the order in which the chains and the other nodes of a program run.
+
+    A view comes just before its first reader.
+    """
 
     def __init__(self, program: Program, grouping: Sequence[Group]) -> None:
         self.program = program
         self.groups: list[Group] = []
         self._placed = set(range(program.first_node))
-        # For each value, the value from which it is broadcast, or itself.
+        # For each value, the value of which it is a broadcast, or its own number.
         self._sources = list(range(len(program.types)))
         for number, node in enumerate(program.nodes, program.first_node):
             if node.op == "broadcast":
@@ -79,11 +82,14 @@ class ChainPlan:
                 self.dead[row].append(number)
 
     def node(self, number: int) -> Node:
-        """Return the node of a value."""
+        """Return the node that computes the value with this number."""
         return self.program.nodes[number - self.program.first_node]
 
     def _outside(self, group: Group) -> list[int]:
-        """Return the values from outside that a group reads, each once; a chain broadcasts its operands itself."""
+        """Return the values outside a group that the group reads, each once.
+
+        A chain broadcasts its operands itself, so it reads the values before a broadcast.
+        """
         inside = set(group)
         sources: dict[int, None] = {}
         for number in group:
@@ -94,13 +100,16 @@ class ChainPlan:
         return list(sources)
 
     def seen(self, number: int) -> TensorType:
-        """Return the type of a value, as a scalar if it is a ``full`` that repeats one element."""
+        """Return the type with which a chain reads a value.
+
+        A ``full`` repeats one element, so it is read as a scalar.
+        """
         value = self.program.types[number]
         is_one = number >= self.program.first_node and self.node(number).op == "full"
         return TensorType(value.dtype, ()) if is_one else value
 
     def _need(self, numbers: Sequence[int]) -> None:
-        """Append the views that these values need and that were not appended before."""
+        """Append the views that the values ``numbers`` need, unless they were appended before."""
         waiting = [number for number in numbers if number not in self._placed]
         while waiting:
             current = waiting[-1]
@@ -117,7 +126,7 @@ class ChainPlan:
         self._placed.update(group)
 
     def peak(self) -> int:
-        """Return the largest number of bytes that a run holds at once beside inputs and constants."""
+        """Return the largest number of bytes that a run holds at once, without its inputs and constants."""
         program = self.program
         memory_of = program.memory_of()
         peak = live = 0
@@ -135,16 +144,16 @@ class ChainPlan:
         return peak
 
     def is_chain(self, group: Group) -> bool:
-        """Return whether a group is a chain, which may have one node."""
+        """Return whether a group is a chain. A chain may have only one node."""
         return self.node(group[0]).op in CHAINED
 
     def operands(self, index: int) -> Callable[[Sequence[Value]], Sequence[Value]]:
-        """Return a function that selects the operands of a group from all values."""
+        """Return a function that selects the operands of group ``index`` from the list of all values."""
         group = self.groups[index]
         return operands_of(self.reads[index] if self.is_chain(group) else self.node(group[0]).args)
 
     def chain(self, index: int) -> ElementwiseChain:
-        """Return a group as a chain."""
+        """Return group ``index`` as a chain."""
         group, operands = self.groups[index], self.reads[index]
         types = self.program.types
         place = {number: index for index, number in enumerate((*operands, *group))}
@@ -161,7 +170,7 @@ class ChainPlan:
         )
 
     def _scratch(self, group: Group) -> int:
-        """Return the scratch bytes of a group; a chain needs none, since its values are in registers."""
+        """Return the scratch memory of a group in bytes. A chain needs none, since its values are in registers."""
         node, types = self.node(group[0]), self.program.types
         if self.is_chain(group):
             return 0
@@ -170,7 +179,7 @@ class ChainPlan:
 
 
 def _cut(group: Group, node: Callable[[int], Node]) -> Iterator[Group]:
-    """Yield the parts of a chain, each with at most OPERATIONS_MAX operations."""
+    """Split a group into parts that have at most OPERATIONS_MAX operations each, and yield them."""
     part: list[int] = []
     total = 0
     for number in group:
@@ -185,7 +194,10 @@ def _cut(group: Group, node: Callable[[int], Node]) -> Iterator[Group]:
 
 
 class ChainedLoop(Loop):
-    """A program that computes whole chains at once, if this takes at most the memory that the program declares."""
+    """A program that computes whole chains at once.
+
+    It runs nodes one by one if chains would take more memory than the program declares.
+    """
 
     def __init__(self, backend: LoopBackend, program: Program, seed: int, make: Maker) -> None:
         super().__init__(backend, program, seed)
@@ -205,7 +217,7 @@ class ChainedLoop(Loop):
         return lambda *operands: (function(*operands),)
 
     def values(self, inputs: Sequence[Value], watch: Watch | None = None, place: Place = ()) -> dict[str, Value]:
-        """Return the outputs as ``Loop.values`` does; with ``watch``, nodes run one by one."""
+        """Return the outputs as ``Loop.values`` does. With ``watch``, nodes run one by one."""
         if watch is not None:
             return super().values(inputs, watch, place)
         values = self.begun(inputs)

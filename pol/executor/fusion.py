@@ -1,4 +1,4 @@
-"""Grouping of a program's nodes: elementwise nodes of the same shape become a chain.
+"""The grouping of a program's nodes. Elementwise nodes of the same shape form a chain.
 
 Nodes are visited in their order. An elementwise node joins the open chain of its shape. A node that reads a value of an
 open chain from outside, or another view of such a value, closes the chain first. A chain therefore runs just before its
@@ -26,11 +26,14 @@ Grouping = Callable[[Program], Sequence[Group]]
 
 
 def grouped(program: Program) -> list[Group]:
-    """Return the nodes of a program without views, in chains where possible, in the order in which they run."""
+    """Return the groups of a program's nodes in the order in which they run.
+
+    Elementwise nodes are in chains; views are left out.
+    """
     groups: list[Group] = []
     open_: dict[Shape, list[int]] = {}
     views: dict[Shape, set[int]] = {}
-    # The shape of the open chain for each of its values, and for each view of them.
+    # For each value of an open chain, and for each view of such a value: the shape of that chain.
     home: dict[int, Shape] = {}
 
     def close(shape: Shape) -> None:
@@ -64,5 +67,5 @@ def grouped(program: Program) -> list[Group]:
 
 
 def singly(program: Program) -> list[Group]:
-    """Return the nodes of a program without views, each as a group of its own, which needs the least memory."""
+    """Return a group of its own for each node of a program, which needs the least memory. Views are left out."""
     return [[number] for number, node in enumerate(program.nodes, program.first_node) if node.op not in VIEWS]

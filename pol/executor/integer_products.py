@@ -1,4 +1,4 @@
-"""Products on a GPU: its integer units multiply INT8 digits, and the sums are combined in FP64.
+"""Products of matrices on a GPU. Its integer units multiply INT8 digits, and the sums are combined in FP64.
 
 Nothing here is rounded. An integer of 8, 15 or 22 bits consists of one, two or three balanced digits of 7 bits, none
 above 127. ``torch._int_mm`` sums products of digits in INT32. The largest sum in a program is 131,072 x 127^2 =
@@ -25,12 +25,15 @@ GPUs require multiples of 8 and more than 16 rows, and are fastest if rows begin
 
 
 def in_floats(left: Tensor, right: Tensor, bits: int) -> Tensor:
-    """Multiply in FP64, which is fastest on processors."""
+    """Return the product of two matrices, multiplied in FP64. This is the fastest way on processors."""
     return torch.matmul(left, right)
 
 
 def in_digits(left: Tensor, right: Tensor, bits: int) -> Tensor:
-    """Multiply digit by digit, one matrix after another, on the integer units of the operands' device."""
+    """Return the product of two operands, multiplied digit by digit, one matrix after another.
+
+    The integer units of their device compute it.
+    """
     rows, columns = left.shape[-2], right.shape[-1]
     result = left.new_zeros((*left.shape[:-1], columns))
     if not result.numel():
@@ -41,19 +44,22 @@ def in_digits(left: Tensor, right: Tensor, bits: int) -> Tensor:
         result.view(-1, rows, columns),
         strict=True,
     ):
-        # The right matrix is transposed, since rows by rows is the layout that all GPUs support.
+        # The right matrix is transposed, since all GPUs support products of rows with rows.
         target.copy_(_multiplied(_digits(a, bits), _digits(b.t(), bits))[:rows, :columns])
     return result
 
 
 def _digits(x: Tensor, bits: int) -> list[Tensor]:
-    """Return the balanced digits of a matrix of integers, the lowest first, with zeros up to the multiples."""
+    """Return the balanced digits of a matrix of integers, the lowest digit first.
+
+    The matrix is padded with zeros to the multiples of a GPU's product.
+    """
     rows, columns = (-(-size // _MULTIPLE) * _MULTIPLE for size in x.shape)
     rest = torch.zeros(rows, columns, dtype=torch.int32, device=x.device)
     rest[: x.shape[0], : x.shape[1]] = x
     digits = []
     for _ in range((bits - 1) // _DIGIT - 1):
-        # Digits from -64 to 63. The highest digit, which remains at the end, is at most 127.
+        # These digits are from -64 to 63. The highest digit, which remains at the end, is at most 127.
         lowest = ((rest + 64) & 127) - 64
         digits.append(lowest.to(torch.int8))
         rest = (rest - lowest) >> _DIGIT
@@ -61,7 +67,10 @@ def _digits(x: Tensor, bits: int) -> list[Tensor]:
 
 
 def _multiplied(left: list[Tensor], right: list[Tensor]) -> Tensor:
-    """Combine the products of all pairs of digits, beginning with the highest digits."""
+    """Return the product of two matrices given as digits.
+
+    Products of pairs of digits are added, beginning with the highest.
+    """
     total = torch.zeros(len(left[0]), len(right[0]), dtype=torch.float64, device=left[0].device)
     for place in range(2 * len(left) - 2, -1, -1):
         total.mul_(1 << _DIGIT)

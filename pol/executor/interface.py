@@ -12,14 +12,14 @@ from pol.state.arrays import NUMPY_DTYPES, Array
 
 
 def nothing_reads() -> None:
-    """Do nothing; the default of ``release``, if no other thread reads the donated inputs."""
+    """Do nothing. This is the default of ``release``, for donated inputs that no other thread reads."""
 
 
 class Compiled(Protocol):
     """A program that is compiled for one seed."""
 
     def run(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
-        """Return the outputs by name; ``inputs`` must be complete, with the dtypes and shapes of the program."""
+        """Return the outputs by name. ``inputs`` must be complete, and have the dtypes and shapes of the program."""
 
     def canonical(
         self,
@@ -27,21 +27,22 @@ class Compiled(Protocol):
         donated: Collection[str] = (),
         release: Callable[[], None] = nothing_reads,
     ) -> dict[str, Array]:
-        """Return the outputs in canonical form; NotFinite for the first output by name with NaN or infinity.
+        """Return the outputs in canonical form.
 
-        See :func:`run` for ``donated`` and ``release``.
+        If outputs hold NaN or infinity, raise NotFinite for the first of them by name. See :func:`run` for ``donated``
+        and ``release``.
         """
 
 
 class Backend(Protocol):
-    """A way to run programs; every back end gives the same bits."""
+    """A way to run programs. All back ends give the same bits."""
 
     @property
     def name(self) -> str:
-        """Name of the back end that computes, one of :data:`pol.executor.names.BACKENDS`."""
+        """Name of the back end that computes. It is one of :data:`pol.executor.names.BACKENDS`."""
 
     def compile(self, program: Program, seed: int) -> Compiled:
-        """Return the compiled program, which is cached as long as the program exists."""
+        """Return the program, compiled for a seed. It is cached as long as the program exists."""
 
 
 def run(
@@ -52,7 +53,7 @@ def run(
     donated: Collection[str] = (),
     release: Callable[[], None] = nothing_reads,
 ) -> dict[str, Array]:
-    """Return a program's outputs in name order; FP32 outputs are finite, and their zeros are +0.0.
+    """Run a program and return its outputs in name order. FP32 outputs are finite, and their zeros are +0.0.
 
     ``inputs`` holds at least the program's inputs by name (others are ignored), with their exact dtypes and shapes.
     ``seed`` is the seed of the job, which is the key of every ``uniform`` node. The result is the same on every back

@@ -30,7 +30,7 @@ _ROUNDER = 1.5 * 2.0**52
 
 @dataclass(frozen=True, slots=True)
 class KernelText:
-    """A kernel's text and its parameters with their Triton types, in order.
+    """The text of a kernel, and its parameters in order, with their Triton types.
 
     The parameters are the operands, the results, and integers whose values are ``sizes``. These are the number of
     elements and, if an operand is broadcast, the sizes of the dimensions that are needed to compute its addresses.
@@ -42,25 +42,25 @@ class KernelText:
 
     @property
     def counts(self) -> list[str]:
-        """The parameters that are integers, not tensors."""
+        """Names of the parameters that are integers, not tensors."""
         return [name for name, kind in self.parameters.items() if not kind.startswith("*")]
 
 
 class _Lines:
-    """The lines of a kernel; each line assigns one value to a new name."""
+    """The lines of a kernel's text. Each line assigns one value to a new name."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
         self._numbers: dict[int, str] = {}
 
     def new(self, expression: str) -> str:
-        """Add a line that computes an expression, and return the name of the value."""
+        """Add a line that computes an expression. Return the name of the value."""
         name = f"t{len(self.done)}"
         self.done.append(f"{name} = {expression}")
         return name
 
     def number(self, value: float) -> str:
-        """Return the name of an FP64 constant; a line defines it when it is first used."""
+        """Return the name of an FP64 constant. When the constant is first used, a line that defines it is added."""
         (bits,) = struct.unpack("<q", struct.pack("<d", value))
         if bits not in self._numbers:
             self._numbers[bits] = self.new(_wide(f"tl.full((), {bits}, tl.int64)"))
@@ -72,7 +72,7 @@ def _wide(bits: str) -> str:
 
 
 class _Value:
-    """An FP64 value or a condition; each operation on it adds a line, in Python's order of evaluation."""
+    """An FP64 value or a condition in a kernel. Each operation on it adds a line, in Python's order of evaluation."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -80,11 +80,11 @@ class _Value:
         self.lines, self.name = lines, name
 
     def new(self, expression: str) -> "_Value":
-        """Return the value of an expression, for which a line is added."""
+        """Add a line that computes an expression. Return its value."""
         return _Value(self.lines, self.lines.new(expression))
 
     def of(self, other: Any) -> str:
-        """Return the name of another value, or of a constant."""
+        """Return the name of another value. A number is first made a constant."""
         return other.name if isinstance(other, _Value) else self.lines.number(float(other))
 
     def _with(self, sign: str, other: Any) -> "_Value":
@@ -123,31 +123,34 @@ class _Value:
 
 
 class _Namespace:
-    """The operations that ``pol/ops/functions.py`` needs beside the operators."""
+    """The operations that ``pol/ops/functions.py`` needs besides the operators, as lines of a kernel."""
 
     def round_even(self, x: _Value) -> _Value:
         """Round a number far below 2^51 to the nearest integer, ties to even; zeros become +0."""
         return x + _ROUNDER - _ROUNDER
 
     def where(self, condition: _Value, x: Any, y: Any) -> _Value:
-        """Choose element by element."""
+        """Return ``x`` for the elements at which the condition is true, and ``y`` for the others."""
         return condition.new(f"tl.where({condition.name}, {condition.of(x)}, {condition.of(y)})")
 
     def clamp(self, x: _Value, low: float, high: float) -> _Value:
-        """Limit to [low, high]; NaN remains NaN, since comparisons with it are false."""
+        """Return x limited to [low, high]. NaN remains NaN, since comparisons with it are false."""
         return self.where(x < low, low, self.where(x > high, high, x))
 
     def absolute(self, x: _Value) -> _Value:
-        """Clear the sign."""
+        """Return x without its sign."""
         return x.new(f"tl.abs({x.name})")
 
     def power_of_two(self, k: _Value) -> _Value:
-        """Return 2^k, composed from bits; no conversion to integers is used, since that of NaN is not defined."""
+        """Return 2^k, composed from bits.
+
+        No value is converted to an integer, since that conversion is not defined for NaN.
+        """
         bits = f"(({(k + _ROUNDER).name}).to(tl.int64, bitcast=True) << {_MANTISSA_BITS})"
         return k.new(_wide(f"{bits} + {_BIAS << _MANTISSA_BITS}"))
 
     def split(self, x: _Value) -> tuple[_Value, _Value]:
-        """Return exponent and mantissa."""
+        """Return the exponent and the mantissa of x."""
         bits = x.new(f"{x.name}.to(tl.int64, bitcast=True)").name
         exponent = x.new(f"(({bits} >> {_MANTISSA_BITS}) - {_BIAS}).to(tl.float64)")
         unit = _BIAS << _MANTISSA_BITS
@@ -190,7 +193,10 @@ _TYPES: Mapping[str, str] = MappingProxyType({"f32": "tl.float32", "i64": "tl.in
 
 
 def _computed(lines: _Lines, step: ChainStep, names: Sequence[str], dtypes: Sequence[str]) -> str:
-    """Add the lines of one node, and return the name of its result."""
+    """Add the lines that compute one node, and return the name of its result.
+
+    ``names`` and ``dtypes`` are those of its operands.
+    """
     if step.op in _FUNCTIONS:
         wide = _Value(lines, lines.new(f"{names[0]}.to(tl.float64)"))
         return lines.new(f"{_FUNCTIONS[step.op](_NAMESPACE, wide).name}.to(tl.float32)")
@@ -209,7 +215,10 @@ def _computed(lines: _Lines, step: ChainStep, names: Sequence[str], dtypes: Sequ
 
 
 def _divided(lines: _Lines, a: str, b: str) -> str:
-    """Add lines that divide and round down, without divisions on which a processor may trap."""
+    """Add lines that divide integers and round down, and return the result's name.
+
+    No division may trap on a processor.
+    """
     by = lines.new(f"tl.where(({b} == 0) | ({b} == -1), 1, {b})")
     quotient = lines.new(f"{a} // {by}")
     rest = lines.new(f"{a} - {quotient} * {by}")
@@ -230,7 +239,10 @@ def _cast(lines: _Lines, name: str, source: str, target: str) -> str:
 
 
 def _merged(shape: Shape, operands: Sequence[Shape]) -> tuple[list[int], list[list[bool]]]:
-    """Return the sizes of dimensions, merged if all operands repeat alike in them, and which ones each operand has."""
+    """Return the sizes of the merged dimensions of a shape, and for each operand, which of these dimensions it has.
+
+    Adjacent dimensions are merged if each operand has both or repeats along both.
+    """
     rank = len(shape)
     padded = [(1,) * (rank - len(operand)) + operand for operand in operands]
     sizes: list[int] = []
@@ -248,7 +260,7 @@ def _merged(shape: Shape, operands: Sequence[Shape]) -> tuple[list[int], list[li
 
 
 class _Places:
-    """The addresses of the operands' elements."""
+    """The places of the operands' elements in memory, as lines of a kernel."""
 
     def __init__(self, lines: _Lines, chain: ElementwiseChain) -> None:
         self._lines = lines
@@ -258,7 +270,7 @@ class _Places:
             self.sizes = []
 
     def _coordinates(self) -> list[str]:
-        """Add lines with the index along each dimension, once."""
+        """Return the names of the element's index along each dimension, and add the lines that compute them."""
         rest = "i"
         for index in range(len(self.sizes) - 1, 0, -1):
             self._along.insert(0, self._lines.new(f"{rest} % s{index}"))
@@ -267,7 +279,7 @@ class _Places:
         return self._along
 
     def read(self, number: int, value: TensorType) -> str:
-        """Add the line that reads an operand, and return the operand's name."""
+        """Add the line that reads operand ``number``, and return the name of its value."""
         has, lines = self._has[number], self._lines
         if not any(has):
             read = f"tl.broadcast_to(tl.load(a{number}), ({BLOCK},))"
@@ -283,7 +295,7 @@ class _Places:
 
 
 def write_kernel(chain: ElementwiseChain) -> KernelText:
-    """Return the text of a chain's kernel; chains that differ only in sizes have the same text."""
+    """Return the text of a chain's kernel. Chains that differ only in their sizes have the same text."""
     lines = _Lines()
     lines.done += [
         f"i = tl.program_id(0) * {BLOCK} + tl.arange(0, {BLOCK})",

@@ -1,4 +1,4 @@
-"""A program with a known answer, which tests every executor that is chosen at run time before it is used.
+"""A program with a known answer. It tests every executor that is chosen at run time before the executor is used.
 
 The program covers kernels that only a whole program reaches: products of windows, chains, sorting, sums by rows. It
 also covers every elementwise operation, in chains, on every pair of edge values of each dtype. It is only a sample: the
@@ -84,7 +84,10 @@ _EDGES: Mapping[str, Array] = MappingProxyType(
 
 
 def known_program() -> Program:
-    """Return the program; its inputs are matrices per group, an image and a table, its constants the edge values."""
+    """Return the program. Its inputs are two operands with a matrix per group, an image and a table.
+
+    Its constants are the edge values.
+    """
     builder = ProgramBuilder()
     lefts = builder.input("left", "f32", _LEFT), builder.input("transposed", "f32", _TRANSPOSED)
     image = builder.input("image", "f32", _IMAGE)
@@ -105,7 +108,10 @@ def known_program() -> Program:
 
 
 def _take_pairs(builder: ProgramBuilder, dtype: str) -> None:
-    """Add every elementwise operation on every pair of a dtype's edge values, with both conditions for ``where``."""
+    """Add the nodes that compute every elementwise operation for every pair of a dtype's edge values.
+
+    ``where`` gets both conditions.
+    """
     edges = _EDGES[dtype]
     pair = [builder.constant(dtype, shape, edges.tobytes()) for shape in ((1, len(edges), 1), (len(edges),))]
     is_chosen = builder.constant("bool", (2, 1, 1), bytes([0, 1]))
@@ -122,7 +128,10 @@ def _take_pairs(builder: ProgramBuilder, dtype: str) -> None:
 
 
 def _show(builder: ProgramBuilder, name: str, value: int) -> None:
-    """Make a value an output; an FP32 value becomes its finite part, and outputs for NaN and for the sign of zeros."""
+    """Make a value an output.
+
+    An FP32 value is split into several outputs: its finite elements, those that are NaN, and the signs of zeros.
+    """
     if builder.type(value).dtype != "f32":
         builder.output(name, value)
         return
@@ -140,7 +149,7 @@ def _show(builder: ProgramBuilder, name: str, value: int) -> None:
 
 
 def answer(backend: Backend) -> str:
-    """Return the SHA-256 of all outputs that a back end computes, in name order."""
+    """Return the answer of a back end: the SHA-256 of all outputs of the program, in name order."""
     program = known_program()
     inputs = {}
     for number, spec in enumerate(program.inputs):

@@ -30,36 +30,39 @@ class LoopBackend(Remembering["Loop"]):
     name: str
 
     def prepare(self, program: Program, seed: int) -> "Loop":
-        """Return a program's nodes as functions, for a seed."""
+        """Return a program as a list of functions, one per node. ``seed`` is the seed of the job."""
         return Loop(self, program, seed)
 
     @abstractmethod
     def function(self, op: str, site: Site) -> Function:
-        """Return the function of one node, whose attributes and shapes were checked before."""
+        """Return the function that computes a node with the primitive ``op``.
+
+        The node's attributes and shapes were checked before.
+        """
 
     @abstractmethod
     def upload(self, array: Array) -> Value:
-        """Return a NumPy array as an array of the library."""
+        """Convert a NumPy array to an array of the library."""
 
     @abstractmethod
     def download(self, value: Value) -> Array:
-        """Return a value as a NumPy array."""
+        """Convert a value to a NumPy array."""
 
     @abstractmethod
     def in_order(self, value: Value) -> Value:
-        """Return the value in C order and contiguous; this is the value itself if it is so already."""
+        """Return the value contiguous in C order. It is the same object if it has this order already."""
 
     @abstractmethod
     def empty(self, dtype: str, elements: int) -> Value:
-        """Return an uninitialized value of one dimension with ``elements`` elements."""
+        """Return a value of one dimension with ``elements`` elements, which are not initialized."""
 
     @abstractmethod
     def session(self) -> AbstractContextManager[object]:
-        """Return the context in which functions are called (no warnings, no gradients)."""
+        """Return the context in which functions are called. In it there are no warnings and no gradients."""
 
 
 def _may_stray(program: Program, number: int, node: Node) -> bool:
-    """Return whether a library may return the result in another order than C order.
+    """Return whether the library may return the result of a node in another order than C order.
 
     It may if an operand repeats elements, or if there are several operands and none has the shape of the result.
     """
@@ -69,7 +72,10 @@ def _may_stray(program: Program, number: int, node: Node) -> bool:
 
 
 def operands_of(args: Sequence[int]) -> Callable[[Sequence[Value]], Sequence[Value]]:
-    """Return a function that selects a node's operands from all values."""
+    """Return a function that selects a node's operands from the list of all values.
+
+    ``args`` are the numbers of the operands.
+    """
     if len(args) > 1:
         return itemgetter(*args)
     first = args[0] if args else 0
@@ -77,19 +83,22 @@ def operands_of(args: Sequence[int]) -> Callable[[Sequence[Value]], Sequence[Val
 
 
 class _Step:
-    """A node with its function, its operands, its result, and the values that are not needed after it (``dead``)."""
+    """A node as a function, with its operands, its result, and ``dead``: the values that are not needed after it."""
 
     def __init__(self, function: Function, args: Sequence[int], result: int, dead: Sequence[int]) -> None:
         self.args, self.result, self.dead = args, result, dead
         self.function = function
 
     def watched(self, watch: Watch, place: Place, *operands: Value) -> Value:
-        """Return the result for operands; an ordinary node has no inner operations to watch."""
+        """Return the result for these operands.
+
+        An ordinary node has no inner operations that ``watch`` could receive.
+        """
         return self.function(*operands)
 
 
 class _Turns:
-    """A repeat: it runs its body in each turn, and collects the carried values and the stacks."""
+    """A repeat as a function. It runs the body once per turn, and collects the carried values and the stacks."""
 
     def __init__(self, backend: LoopBackend, program: Program, number: int, seed: int) -> None:
         offset = number - program.first_node
@@ -101,7 +110,7 @@ class _Turns:
         self._count, self._reverse = node.attrs["count"], node.attrs["reverse"]
         self._form = form(body, self._count)
         self._type = program.types[number]
-        # The index at which each stack begins in the result, and its number of elements per turn.
+        # For each stack, the index of its first element in the result, and its number of elements per turn.
         sizes = [value.elements for _, value in self._form.parts]
         starts = [sum(sizes[:index]) for index in range(len(sizes))]
         carried = self._form.carried
@@ -112,11 +121,11 @@ class _Turns:
         self._carried_repeats = [body.outputs[name] in body.repeating for name, _ in self._form.parts[:carried]]
 
     def function(self, *operands: Value) -> Value:
-        """Return the result for operands."""
+        """Return the result for these operands."""
         return self._result(operands, None, ())
 
     def watched(self, watch: Watch, place: Place, *operands: Value) -> Value:
-        """Return the result for operands; ``watch`` receives every operation within each turn."""
+        """Return the result for these operands. ``watch`` receives every operation within each turn."""
         return self._result(operands, watch, place)
 
     def _result(self, operands: Sequence[Value], watch: Watch | None, place: Place) -> Value:
@@ -148,7 +157,7 @@ class _Turns:
 
 
 class Loop:
-    """A program as a list of functions; it holds no reference to the program, so the program can be freed."""
+    """A program as a list of functions. It holds no reference to the program, so that the program can be freed."""
 
     def __init__(self, backend: LoopBackend, program: Program, seed: int) -> None:
         self._backend = backend
@@ -170,15 +179,21 @@ class Loop:
             if number not in program.repeating and _may_stray(program, number, node):
                 function = self._in_order(function)
             self._steps.append(_Step(function, node.args, number, program.last_uses[offset]))
-        # Constant lookups are done once here, since small nodes take less time than such lookups.
+        # The functions and operands are looked up once here, since such look-ups take longer than a small node.
         self._flat = [(step.function, operands_of(step.args), step.result, step.dead) for step in self._steps]
 
     def _in_order(self, function: Function) -> Function:
-        """Return the function with its result in C order; libraries may return the layout of an operand."""
+        """Return a function that also brings the result into C order.
+
+        A library may return it in the layout of an operand.
+        """
         return lambda *operands: self._backend.in_order(function(*operands))
 
     def run(self, inputs: Mapping[str, Array], watch: Watch | None = None) -> dict[str, Array]:
-        """Return the outputs by name; ``watch`` receives the place and result of every operation, for bisection."""
+        """Return the outputs by name.
+
+        ``watch`` receives the place and the result of every operation, which a bisection needs.
+        """
         backend = self._backend
         arrays = [backend.upload(inputs[name]) for name in self._inputs]
         with backend.session():
@@ -186,7 +201,10 @@ class Loop:
             return {name: backend.download(outputs[name]) for name in self._outputs}
 
     def values(self, inputs: Sequence[Value], watch: Watch | None = None, place: Place = ()) -> dict[str, Value]:
-        """Return the outputs for inputs in the program's order; all are arrays of the library."""
+        """Return the outputs by name.
+
+        ``inputs`` are in the order of the program; all values are arrays of the library.
+        """
         values = self.begun(inputs)
         if watch is not None:
             return self._watched(values, watch, place)
@@ -197,15 +215,18 @@ class Loop:
         return self.ended(values)
 
     def begun(self, inputs: Sequence[Value]) -> list[Value]:
-        """Return a list for all values, which holds the inputs and constants."""
+        """Return a list with an entry for each value.
+
+        It holds the inputs and constants, and None for the other values.
+        """
         return [*inputs, *self._constants, *[None] * len(self._steps)]
 
     def ended(self, values: Sequence[Value]) -> dict[str, Value]:
-        """Return the outputs by name, from the list of all values."""
+        """Return the outputs by name. ``values`` is the list of all values."""
         return {name: values[number] for name, number in self._outputs.items()}
 
     def function_of(self, number: int) -> Function:
-        """Return the function of the node that computes a value."""
+        """Return the function of the node that computes the value with this number."""
         return self._steps[number - self._first_node].function
 
     def _watched(self, values: list[Value], watch: Watch, place: Place) -> dict[str, Value]:
@@ -223,10 +244,10 @@ class Loop:
         donated: Collection[str] = (),
         release: Callable[[], None] = nothing_reads,
     ) -> dict[str, Array]:
-        """Return the outputs in canonical form, in memory of their own; NotFinite if one holds NaN or infinity.
+        """Return the outputs in canonical form, in memory of their own.
 
-        No input is overwritten, so ``release`` is not called.
+        Raises NotFinite if one of them holds NaN or infinity. No input is overwritten, so ``release`` is not called.
         """
         outputs = self.run(inputs)
-        # One after another, so that only one output at a time has a second copy.
+        # They are converted one by one, so that only one output at a time has a second copy.
         return {name: canonical_array(outputs.pop(name), name) for name in tuple(outputs)}

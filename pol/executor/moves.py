@@ -1,4 +1,4 @@
-"""Moving bases: addresses that change in each turn of a repeat."""
+"""The moving bases of repeats: addresses that change with each turn."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -23,18 +23,24 @@ class Moves:
     swapped: list[tuple[int, int]] = field(default_factory=list)
 
     def add(self, base: int, begins: Strided, step: int = 0) -> Strided:
-        """Add a base that begins at the value ``begins``, and return the value at this base."""
+        """Add a base whose first address is that of the value ``begins``. Return the value that lies at this base.
+
+        The base moves by ``step`` bytes per turn.
+        """
         self.bases.append((base, begins, step))
         return Strided(base, begins.item, begins.view)
 
     def along(self, base: int, whole: Strided, count: int, *, reverse: bool) -> Strided:
-        """Add a base that moves along the first dimension of ``whole``, backwards if ``reverse``; return its part."""
+        """Add a base that moves along the first dimension of ``whole``, backwards if ``reverse``.
+
+        Return the part of ``whole`` at this base.
+        """
         first = count - 1 if reverse else 0
         step = whole.strides[0] * whole.item
         return self.add(base, whole.seen_as(whole.view[first, ...]), -step if reverse else step)
 
     def begin(self, place: Place) -> list[int]:
-        """Return the words of the instruction ``TURNS``: the address of each base in the first turn."""
+        """Return the words of the instruction ``TURNS``. They hold the address of each base in the first turn."""
         words = [len(self.bases)]
         for base, begins, _ in self.bases:
             at, offset = place(begins)
@@ -42,14 +48,17 @@ class Moves:
         return words
 
     def again(self, count: int) -> list[int]:
-        """Return the words of the instruction ``AGAIN``: the number of turns, and the moves after each turn."""
+        """Return the words of the instruction ``AGAIN``.
+
+        They hold the number of turns, and the moves after each turn.
+        """
         steps = [word for base, _, step in self.bases if step for word in (base, step)]
         pairs = [word for pair in self.swapped for word in pair]
         return [count, len(steps) // 2, *steps, len(pairs) // 2, *pairs]
 
 
 def parts_of(result: Strided, form: RepeatForm) -> Sequence[Strided]:
-    """Return the parts of the result of a repeat."""
+    """Return the parts of which the result of a repeat consists."""
     parts = []
     start = 0
     for _, value in form.parts:

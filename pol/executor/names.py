@@ -1,4 +1,4 @@
-"""The names of back ends, for code that only offers the choice."""
+"""The names of the back ends. Code that only offers the choice needs no more than these."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""The native back end, which gives the bits of NumPy; a program runs in C (``pol/native/program.c``)."""
+"""The native back end. It gives the same bits as NumPy, and runs programs in C (``pol/native/program.c``)."""
 
 import ctypes
 import logging
@@ -36,7 +36,7 @@ class NativeBackend(Remembering[Compiled]):
     name = "native"
 
     def __init__(self, library: Library, threads: int = 0, grain: int = GRAIN) -> None:
-        """Use this library with ``threads`` threads; 0 means the number that :func:`cores` returns."""
+        """Use the given library with ``threads`` threads. If it is 0, :func:`cores` gives the number."""
         super().__init__()
         self.library = library
         self.grain = grain
@@ -45,7 +45,10 @@ class NativeBackend(Remembering[Compiled]):
         self._arenas: list[NDArray[np.uint8]] = []
 
     def prepare(self, program: Program, seed: int) -> Compiled:
-        """Return the program as a tape, with elementwise nodes in chains if the declared memory allows them."""
+        """Return the program as a tape.
+
+        Elementwise nodes are in chains if the memory that the program declares is enough for that.
+        """
         has_kernels = can_be_written(program)
         ways = ((grouped, True), (grouped, False), (singly, False))
         for grouping, is_packing in ways if has_kernels else ():
@@ -60,7 +63,7 @@ class NativeBackend(Remembering[Compiled]):
         return self._plain.compile(program, seed)
 
     def take_arena(self, size: int) -> NDArray[np.uint8]:
-        """Return memory for one run; memory of an earlier run is reused, since its pages are mapped already."""
+        """Return memory for one run. Memory of an earlier run is preferred, since its pages are mapped already."""
         try:
             arena = self._arenas.pop()
         except IndexError:
@@ -68,7 +71,7 @@ class NativeBackend(Remembering[Compiled]):
         return arena if arena.size >= size + LINE else np.empty(size + LINE, np.uint8)
 
     def give_back(self, arena: NDArray[np.uint8]) -> None:
-        """Keep the memory of a run for a later run."""
+        """Keep the memory of a run that has ended, for a later run."""
         self._arenas.append(arena)
 
 
@@ -77,11 +80,14 @@ THREADS = "OMP_NUM_THREADS"
 
 
 def cores() -> int:
-    """Return the number of threads: ``OMP_NUM_THREADS`` if it is set, otherwise the processors of this process."""
+    """Return the number of threads to use.
+
+    It is ``OMP_NUM_THREADS`` if that is set, otherwise the number of processors of this process.
+    """
     setting = os.environ.get(THREADS, "")
     if setting.isdecimal() and int(setting):
         return int(setting)
-    # Not every system reports which processors a process may use.
+    # Not every system can report which processors a process may use.
     has_affinity = hasattr(os, "sched_getaffinity")
     return len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
 
@@ -91,7 +97,7 @@ ROUNDING = 2**22
 
 
 def _size(program: Program, tape: Tape) -> int:
-    """Return the bytes that a run holds at once: inputs, constants, arena, outputs.
+    """Return the number of bytes that a run of a tape holds at once: inputs, constants, arena, outputs.
 
     Outputs are allocated from the beginning. Other back ends use as much for copies of the inputs, which are not needed
     here.
@@ -102,7 +108,10 @@ def _size(program: Program, tape: Tape) -> int:
 
 
 class Taped:
-    """A program as a tape, which any thread may run; it holds no reference to the program, so that can be freed."""
+    """A program as a tape, which any thread may run.
+
+    It holds no reference to the program, so that the program can be freed.
+    """
 
     def __init__(self, backend: NativeBackend, program: Program, tape: Tape) -> None:
         self._backend = backend
@@ -112,11 +121,11 @@ class Taped:
 
     @property
     def arena(self) -> int:
-        """Bytes of a run for values between its inputs and outputs."""
+        """Number of bytes that a run needs for values between its inputs and outputs."""
         return self._tape.arena
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Return the outputs without canonical form."""
+        """Return the outputs by name. They are not brought into canonical form."""
         outputs, _ = self._run(inputs, frozenset(), nothing_reads, canonical=False)
         return outputs
 
@@ -126,7 +135,7 @@ class Taped:
         donated: Collection[str] = (),
         release: Callable[[], None] = nothing_reads,
     ) -> dict[str, Array]:
-        """Return the outputs in canonical form; NotFinite if one holds NaN or infinity.
+        """Return the outputs in canonical form. Raises NotFinite if one of them holds NaN or infinity.
 
         An output is written over the donated input of the same name if the program has read that input by then.
         """
@@ -179,7 +188,7 @@ class Taped:
 
 
 def _is_free(array: Array) -> bool:
-    """Make an array writable if a kernel may overwrite it in place, and return whether that is the case."""
+    """Return whether a kernel may overwrite an array in place. If it may, make the array writable."""
     if not array.flags.owndata or _readable(array) is not array:
         return False
     array.setflags(write=True)
@@ -187,7 +196,7 @@ def _is_free(array: Array) -> bool:
 
 
 def _readable(array: Array) -> Array:
-    """Return an array or NumPy scalar as an aligned array in C order, copied only if necessary."""
+    """Return an array or a NumPy scalar as an aligned array in C order. It is copied only if necessary."""
     # ``np.require`` takes ten times as long as this check, and a step of a small model has many arrays.
     is_whole = type(array) is np.ndarray and array.flags.c_contiguous and array.flags.aligned
     return array if is_whole else np.require(array, requirements=("C", "A"))

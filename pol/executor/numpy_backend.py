@@ -1,4 +1,4 @@
-"""The NumPy back end, which runs the reference of every primitive (``pol/ops``)."""
+"""The NumPy back end. It runs the reference of every primitive (``pol/ops``)."""
 
 from contextlib import AbstractContextManager
 
@@ -12,7 +12,7 @@ from pol.state.arrays import NUMPY_DTYPES, Array
 
 
 def check_subnormals() -> None:
-    """Raise ExecutionError if this process flushes subnormal numbers to zero, which some libraries switch on."""
+    """Raise ExecutionError if this process flushes subnormal numbers to zero. Some libraries switch that on."""
     single = np.full(1, 2.0**-140, np.float32) * np.full(1, 0.5, np.float32)
     double = np.full(1, 2.0**-1060) * np.full(1, 0.5)
     if not single[0] or not double[0]:
@@ -29,17 +29,17 @@ class NumpyBackend(LoopBackend):
         check_subnormals()
 
     def function(self, op: str, site: Site) -> Function:
-        """Return the reference of one node."""
+        """Return the reference of the primitive ``op`` for one node."""
         maker = PRIMITIVES[op].reference
         assert maker is not None, "a Loop runs the body of a repeat itself"
         return maker(site)
 
     def upload(self, array: Array) -> Array:
-        """Return the array itself, in C order."""
+        """Return the array itself, but in C order."""
         return np.asarray(array, order="C")
 
     def download(self, value: Array) -> Array:
-        """Return the value as an array (NumPy turns arrays without dimensions into scalars)."""
+        """Convert a value to an array. NumPy turns arrays without dimensions into scalars."""
         return np.asarray(value)
 
     def in_order(self, value: Array) -> Array:
@@ -51,5 +51,5 @@ class NumpyBackend(LoopBackend):
         return np.empty(elements, NUMPY_DTYPES[dtype])
 
     def session(self) -> AbstractContextManager[object]:
-        """Return a context in which overflow and NaN do not warn; outputs are checked at the end instead."""
+        """Return a context in which overflow and NaN do not cause warnings. Outputs are checked at the end instead."""
         return np.errstate(all="ignore")

@@ -11,7 +11,7 @@ Made = TypeVar("Made", bound=Compiled)
 
 
 class Remembering(ABC, Generic[Made]):
-    """A back end that compiles each program once per seed; a subclass defines the compilation."""
+    """A back end that compiles each program once per seed. A subclass defines how a program is compiled."""
 
     def __init__(self) -> None:
         self._compiled: WeakKeyDictionary[Program, dict[int, Made]] = WeakKeyDictionary()
@@ -25,4 +25,4 @@ class Remembering(ABC, Generic[Made]):
 
     @abstractmethod
     def prepare(self, program: Program, seed: int) -> Made:
-        """Compile a program; the result may not hold a reference to the program."""
+        """Compile a program for a seed. The result may not hold a reference to the program."""

@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def add_in_order(total: Tensor, rows: Tensor, summands: Tensor) -> None:
-    """Add each row i of ``summands`` to row ``rows[i]`` of ``total``, from first to last.
+    """Add row i of ``summands`` to row ``rows[i]`` of ``total``, for each i in ascending order.
 
     Pass n adds the n-th summand of every row, so no row occurs twice in a pass. The number of passes is the largest
     number of summands of a row.

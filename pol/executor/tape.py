@@ -1,8 +1,9 @@
-"""A program as a tape: a list of words for ``pol/native/program.c`` with everything that is known before it runs.
+"""A program as a tape.
 
-Views cost nothing: a value is an address and strides (:mod:`pol.native.strided`), and it is copied only if a kernel
-cannot read it in its layout. First, the instructions are written with a separate base for each value. Then the lifetime
-of each value is known, and the bases become places in one arena.
+A tape is a list of words for ``pol/native/program.c``, with everything that can be computed before a run. Views cost
+nothing: a value is an address and strides (:mod:`pol.native.strided`), and it is copied only if a kernel cannot read it
+in its layout. First, the instructions are written with a separate base for each value. Then the lifetime of each value
+is known, and the bases become places in one arena.
 
 A repeat consists of the instructions of its body between two others: ``TURNS``, which begins the first turn, and
 ``AGAIN``, which begins the next one. A value whose address changes in each turn has a moving base: the part of a
@@ -92,7 +93,7 @@ _FEW = 256
 
 
 class InstructionKind(IntEnum):
-    """The kinds of instructions, as in ``pol/native/program.c``."""
+    """The kinds of instructions. They have the same numbers in ``pol/native/program.c``."""
 
     CHAIN = 0
     COPY = 1
@@ -121,10 +122,11 @@ _MAY_FAIL = (InstructionKind.TAKE, InstructionKind.ADD_ROWS)
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """An instruction before addresses are known: the values that it reads and writes, and a function for its words.
+    """An instruction whose addresses are not yet set.
 
-    ``body`` returns all words except the first two. ``in_step`` holds the bases of operands of which the instruction
-    reads each element before it writes the element with the same index.
+    It holds the values that it reads and writes, and a function for its words. ``body`` returns all words except the
+    first two. ``in_step`` holds the bases of operands of which the instruction reads each element before it writes the
+    element with the same index.
     """
 
     kind: InstructionKind
@@ -153,10 +155,10 @@ class Tape:
 
 
 def write_tape(program: Program, seed: int, grouping: Grouping, *, is_packing: bool = True) -> Tape:
-    """Return the tape of a program for a seed; ``grouping`` groups the nodes of the program and of each body.
+    """Return the tape of a program for a seed.
 
-    With ``is_packing``, operands of products that are the same in each turn of a repeat are packed only once, which
-    needs more memory.
+    ``grouping`` is the function that groups the nodes of the program and of each body. With ``is_packing``, operands of
+    products that are the same in each turn of a repeat are packed only once, which needs more memory.
     """
     written = _Written(FIRST_INPUT + len(program.inputs) + len(program.outputs), is_packing)
     inputs = [
@@ -182,9 +184,10 @@ def write_tape(program: Program, seed: int, grouping: Grouping, *, is_packing: b
 
 
 def _replacing(program: Program, instructions: Sequence[Instruction]) -> tuple[frozenset[str], int]:
-    """Return the outputs that may replace an input, and the number of the first instruction that writes one of them.
+    """Return the names of the outputs that may replace an input.
 
-    An output may replace the input of the same name and type if that input is not read after the output's first write.
+    Also return the number of the first instruction that writes one of them. An output may replace the input of the same
+    name and type if that input is not read after the output's first write.
     """
     read: dict[int, int] = {}
     written: dict[int, int] = {}
@@ -263,24 +266,27 @@ def can_be_written(program: Program) -> bool:
 
 
 class _Turn:
-    """A repeat whose constant operands of products are packed once, before the first turn.
+    """A repeat whose turns multiply by constant operands. These operands are packed once, before the first turn.
 
     Packing such an operand in each turn would take longer than a product with few rows.
     """
 
     def __init__(self, bases: Collection[int], begins: int) -> None:
-        """Take the bases of constant operands, and the number of the instruction that begins the turns."""
+        """Take the bases of the constant operands, and the number of the instruction that begins the turns."""
         self._bases = bases
         self._begins = begins
         self._packed: dict[tuple[object, ...], Strided] = {}
 
     @property
     def packed(self) -> list[Strided]:
-        """The packed operands, which are needed until the last turn ends."""
+        """The packed operands. They are needed until the last turn ends."""
         return list(self._packed.values())
 
     def pack(self, operand: Strided, bits: int, is_left: bool, written: "_Written") -> Strided | None:
-        """Return the packed form of a matrix, [rows, summed] or [summed, columns]; None if it cannot be packed."""
+        """Return the packed form of an operand of a product, or None if it cannot be packed.
+
+        ``operand`` is a matrix [rows, summed] if ``is_left``, otherwise [summed, columns].
+        """
         if operand.base not in self._bases or bits not in _NARROW:
             return None
         order = slice(-2, None) if is_left else slice(-1, -3, -1)
@@ -307,16 +313,22 @@ _LEFT, _RIGHT = 1, 2
 
 
 def packed_size(lanes: int, summed: int) -> int:
-    """Return the largest number of bytes that the scales and integers of an operand take, on any instruction set."""
+    """Return the largest number of bytes that a packed operand takes on any instruction set.
+
+    They hold its scales and its integers.
+    """
     wide, blocks = -(-lanes // 64) * 64, -(-summed // 8) * 8
     return wide * (2 * blocks + 24) + 128
 
 
 class _Written:
-    """The instructions and constants that were written for a program and its bodies."""
+    """The instructions and constants that were written so far for a program and its bodies."""
 
     def __init__(self, bases: int, is_packing: bool) -> None:
-        """Begin with ``bases`` fixed bases, after which moving bases are numbered."""
+        """Begin without instructions.
+
+        The first ``bases`` bases are fixed, and moving bases have the numbers after them.
+        """
         self.is_packing = is_packing
         self.instructions: list[Instruction] = []
         self.sizes: list[int] = []
@@ -331,7 +343,10 @@ class _Written:
 
 
 class _Writer:
-    """A writer of the instructions of a program or a body; each computed value has a negative base of its own."""
+    """A writer of the instructions of a program or a body.
+
+    Each value that it computes has a negative base of its own.
+    """
 
     def __init__(
         self,
@@ -342,7 +357,7 @@ class _Writer:
         inputs: Sequence[Strided],
         turn: _Turn | None = None,
     ) -> None:
-        """Begin with the inputs' addresses; ``turn`` is the repeat if the program is its body."""
+        """Begin with the addresses of the inputs. If the program is the body of a repeat, ``turn`` is that repeat."""
         self._turn = turn
         self.program, self.seed = program, seed
         self.instructions, self.sizes = written.instructions, written.sizes
@@ -352,10 +367,10 @@ class _Writer:
         self._values[: len(inputs)] = inputs
         for number, constant in enumerate(program.constants, len(program.inputs)):
             self._values[number] = self._constant(constant.data, constant.type)
-        # Outputs of a program, which chains write in canonical form.
+        # The outputs of a program, which chains write in canonical form.
         self._numbers: dict[str, int] = {}
         self._names: dict[int, list[str]] = {}
-        # Outputs of a body, each with the place to which it must be written.
+        # The outputs of a body, each with the place to which it must be written.
         self._wanted: dict[int, Strided] = {}
         self._readers: dict[int, list[int]] = {}
         for number, node in enumerate(program.nodes, program.first_node):
@@ -378,14 +393,17 @@ class _Writer:
         }
 
     def name(self, name: str, number: int) -> None:
-        """Add a named output with its number."""
+        """Add the output ``name``. ``number`` is its position among the outputs."""
         self._numbers[name] = number
         self._names.setdefault(self.program.outputs[name], []).append(name)
 
     # --- values ---
 
     def _new(self, value: TensorType, order: Order | None = None) -> Strided:
-        """Return a new place for a value; ``order`` is the order of its dimensions in memory, C order if None."""
+        """Return a new place for a value.
+
+        ``order`` is the order of the value's dimensions in memory; None means C order.
+        """
         self.sizes.append(value.size)
         base, item = -len(self.sizes), ITEM_SIZE[value.dtype]
         if order is None:
@@ -394,7 +412,7 @@ class _Writer:
         return placed.seen_as(placed.view.transpose(np.argsort(order)))
 
     def _constant(self, data: bytes, value: TensorType) -> Strided:
-        """Add the data of a constant, and return its address."""
+        """Add the data of a constant to the tape, and return the address of the constant."""
         self.constants += bytes(-len(self.constants) % _ALIGNED)
         item = ITEM_SIZE[value.dtype]
         constant = in_order(CONSTANTS, item, value.shape, len(self.constants) // item)
@@ -402,7 +420,7 @@ class _Writer:
         return constant
 
     def _value(self, number: int) -> Strided:
-        """Return the address of a value that was computed, or of a view of one."""
+        """Return the address of a value that was computed, or that is a view of a computed value."""
         waiting = [number]
         while waiting:
             current = waiting[-1]
@@ -441,7 +459,7 @@ class _Writer:
             return self._reshaped(self._in_order(strided, value.dtype), value)
 
     def _in_order(self, strided: Strided, dtype: str) -> Strided:
-        """Return the value in C order, copied if necessary."""
+        """Return the value in C order. If it has another order, write an instruction that copies it."""
         if strided.is_in_order:
             return strided
         copied = self._new(TensorType(dtype, strided.shape))
@@ -458,13 +476,16 @@ class _Writer:
         return self.program.types[number]
 
     def _place_of(self, number: int, value: TensorType) -> Strided:
-        """Return the place to which a value is written: that of an output of a body, or a new one."""
+        """Return the place to which a value is to be written.
+
+        For an output of a body it is given; other values get a new place.
+        """
         return self._wanted.get(number) or self._new(value)
 
     # --- instructions ---
 
     def take_all(self) -> None:
-        """Write the instructions of all nodes."""
+        """Write the instructions of all nodes of the program."""
         for group in self._grouping(self.program):
             self._take_group(group)
 
@@ -476,7 +497,7 @@ class _Writer:
             self._chain(group)
 
     def put_out(self) -> None:
-        """Write instructions for the outputs that no chain has written."""
+        """Write the instructions for the outputs that no chain writes."""
         for number, names in self._names.items():
             for name in names:
                 strided = self._value(number)
@@ -496,9 +517,10 @@ class _Writer:
         *rest: int,
         needed: Sequence[Strided] = (),
     ) -> None:
-        """Write an instruction whose words are the addresses of the values that it reads and writes, and numbers.
+        """Write an instruction.
 
-        The values in ``needed`` keep their places until this instruction.
+        Its words are the addresses of the values that it reads and writes, and then the numbers ``rest``. The values in
+        ``needed`` keep their places until this instruction.
         """
         if not any(strided.view.size for strided in writes) and kind not in _MAY_FAIL:
             return
@@ -520,7 +542,8 @@ class _Writer:
     def _product(self, number: int, node: Node, value: TensorType) -> None:
         left, right = (self._readable(strided) for strided in self._operands(node))
         if self._is_only_transposed(number):
-            # (A B)^T is B^T A^T, so the product is written in the order in which it will be read.
+            # The reader needs (A B)^T, which is B^T A^T. That product is computed instead, so that its result is in the
+            # order in which it is read.
             transposed = TensorType(value.dtype, (*value.shape[:-2], value.shape[-1], value.shape[-2]))
             result = self._new(transposed)
             self._values[number] = result.seen_as(result.view.swapaxes(-1, -2))
@@ -555,7 +578,10 @@ class _Writer:
         )
 
     def _windows(self, number: int, node: Node, value: TensorType) -> None:
-        """Write a product with windows; ``x`` may have any layout, since the kernel copies the windows part by part."""
+        """Write the instruction of a product with windows.
+
+        ``x`` may have any layout, since the kernel copies its windows part by part.
+        """
         left, x = self._operands(node)
         left = self._readable(left)
         result = self._values[number] = self._place_of(number, value)
@@ -587,12 +613,15 @@ class _Writer:
         )
 
     def _readable(self, matrix: Strided) -> Strided:
-        """Return a matrix with contiguous rows or columns, copied if necessary, since products read them faster."""
+        """Return a matrix whose rows or columns are contiguous, since products read them faster.
+
+        It is copied if necessary.
+        """
         steps = [stride for size, stride in zip(matrix.shape[-2:], matrix.strides[-2:], strict=True) if size > 1]
         return self._in_order(matrix, "f32") if steps and 1 not in steps else matrix
 
     def _is_only_transposed(self, number: int) -> bool:
-        """Return whether the only reader of a product transposes it."""
+        """Return whether a product has only one reader, and that reader transposes it."""
         readers = self._readers.get(number, [])
         if len(readers) != 1 or number in self._names or number in self._wanted:
             return False
@@ -605,7 +634,7 @@ class _Writer:
         if operand.dtype != "f32":
             self._reduce(InstructionKind.COUNT, number, strided, operand, value, _joined(dims))
         elif operand.elements:
-            # The sum of one element is that element.
+            # A dimension of size 1 is left out, since the sum of one element is that element.
             one_by_one = [(dim, dim + 1) for dim in dims if operand.shape[dim] > 1]
             self._reduce(InstructionKind.SUM, number, strided, operand, value, one_by_one)
         else:
@@ -633,7 +662,10 @@ class _Writer:
         value: TensorType,
         parts: Sequence[tuple[int, int]],
     ) -> None:
-        """Write instructions that reduce ranges of dimensions (first, end), one after another."""
+        """Write instructions that reduce the ranges of dimensions ``parts`` one after another.
+
+        Each range is (first, end).
+        """
         if not parts:
             self._values[number] = self._reshaped(strided, value)
             return
@@ -703,7 +735,7 @@ class _Writer:
         self._emit(InstructionKind.IOTA, [], [result], value.elements)
 
     def _fill(self, data: bytes, value: TensorType, result: Strided) -> None:
-        """Write an instruction that fills ``result`` with one element."""
+        """Write an instruction that fills ``result`` with one element, whose bytes are ``data``."""
         one = self._constant(data, TensorType(value.dtype, ()))
         self._copy(one.seen_as(np.broadcast_to(one.view, value.shape)), result)
 
@@ -716,7 +748,7 @@ class _Writer:
         result = self._values[number] = self._place_of(number, value)
         parts = parts_of(result, roles)
         moves, new_base = Moves(), self._written.new_base
-        # Each carried value has two places.
+        # Each carried value has two places: one for the value before a turn, and one for the value after it.
         slots: list[Strided] = []
         inputs: list[Strided] = []
         targets: list[Strided] = []
@@ -751,7 +783,7 @@ class _Writer:
             self._copy(end, part, slots)
 
     def take_body(self, outputs: Sequence[tuple[int, Strided]]) -> None:
-        """Write the instructions of a body, which write its outputs to their places."""
+        """Write the instructions of a body. They write each output of the body to its place in ``outputs``."""
         for number, place in outputs:
             if number >= self.program.first_node:
                 self._wanted.setdefault(number, place)
@@ -777,7 +809,7 @@ class _Writer:
             if number in self._names or number in self._wanted or not members.issuperset(self._readers.get(number, ()))
         ]
         shape = self._type(group[0]).shape
-        # Outputs of the program, and values that have a place already, are in C order.
+        # Outputs of the program and values that have a place already must be in C order.
         is_free = not leaving and self._wanted.keys().isdisjoint(wanted)
         order = _order(operands, shape) if is_free else None
         for number in wanted:
@@ -819,7 +851,7 @@ class _Writer:
                 words += step
             return words
 
-        # A source that is itself an output would be read again after the first output is written.
+        # A source that is also an output would be read again after the first output is written.
         leaving = {step[2] for step in steps if step[0] == _OUTPUT}
         out_of_step = {
             strided.base
@@ -852,7 +884,7 @@ class _Writer:
 def _registers(
     links: Sequence[tuple[Sequence[int], int]], sources: Sequence[int], wanted: Sequence[int], leaving: Sequence[int]
 ) -> tuple[dict[int, int], int]:
-    """Return the register of each value of a chain, and the number of registers for values used only inside it.
+    """Return the register of each value of a chain, and the number of registers that are used only inside the chain.
 
     ``links`` holds the operands and the result of each operation. A register is free after the step that uses its value
     last, but not for the result of that step. The values ``wanted`` outside are targets of the chain. The values
@@ -875,9 +907,10 @@ def _registers(
 
 
 def _order(operands: Sequence[Strided], shape: Shape) -> Order | None:
-    """Return the most frequent memory order of dimensions among the operands that have the chain's shape, or None.
+    """Return the most frequent memory order among the operands that have the chain's shape.
 
-    Results in this order need no copy if they are read together with these operands.
+    Return None if there is no such operand. Results in this order need no copy if they are read together with these
+    operands.
     """
     orders = Counter(
         operand.order
@@ -888,7 +921,10 @@ def _order(operands: Sequence[Strided], shape: Shape) -> Order | None:
 
 
 def _source(strided: Strided, shape: Shape, order: Order | None) -> list[int]:
-    """Return the words of an operand that is broadcast to a chain's shape: number of dimensions, sizes, strides."""
+    """Return the words for the layout of an operand that is broadcast to a chain's shape.
+
+    They are the number of dimensions, the sizes, and the strides.
+    """
     view = np.broadcast_to(strided.view, shape)
     view = view if order is None else view.transpose(order)
     sizes, (strides,) = merged(view.shape, view.strides)
@@ -896,7 +932,10 @@ def _source(strided: Strided, shape: Shape, order: Order | None) -> list[int]:
 
 
 def _joined(dims: Sequence[int]) -> list[tuple[int, int]]:
-    """Return ranges (first, end) of adjacent dimensions; without dimensions an empty range, since kernels must run."""
+    """Return adjacent dimensions as ranges (first, end).
+
+    Without dimensions, return one empty range, since the kernel must run.
+    """
     parts: list[tuple[int, int]] = []
     for dim in dims:
         if parts and parts[-1][1] == dim:

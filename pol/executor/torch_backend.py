@@ -1,4 +1,4 @@
-"""The torch back end, which runs the primitives in eager mode on a CPU or a GPU.
+"""The torch back end. It runs the primitives in eager mode on a CPU or a GPU.
 
 It is written independently of the reference, so that each checks the other; ``pol/ops`` defines the primitives. This
 file avoids four properties of torch that change results. On CPUs, torch's sqrt does not follow IEEE 754. A division by
@@ -66,13 +66,15 @@ _MASK = 0xFFFFFFFF
 
 @cache
 def _reaching(bits: int, device: torch.device) -> Tensor:
-    """Return the factor f for which the power of two above f x (largest element of a row) is the inverse of its scale.
+    """Return the factor f that gives the scale of a row from its largest element.
 
-    A scaled element must not be rounded above the largest integer. The power of two therefore doubles halfway between
-    the smallest FP32 number that is too large and the number before it. FP64 never rounds across this point.
+    The smallest power of two above f x (largest element of the row) is the inverse of the row's scale. A scaled element
+    must not be rounded above the largest integer. The power of two therefore doubles halfway between the smallest FP32
+    number that is too large and the number before it. FP64 never rounds across this point.
     """
     largest = LARGEST_DIGITS[bits]
-    # Ties round to even, so a number that is one half above an odd integer is too large.
+    # Ties round to even. If the largest integer is odd, a number one half above it is therefore rounded up, which is
+    # too large.
     side = 1 if largest % 2 == 0 else -1
     return number(1 / (largest + 0.5 + side * 2.0 ** (bits - 26)), torch.float64, device)
 
@@ -82,19 +84,22 @@ _ROW_OF_ZEROS = 2.0**-300
 
 
 def scale_rows(x: Tensor, axis: int, bits: int) -> tuple[Tensor, Tensor]:
-    """Scale an FP32 operand along ``axis`` to integers of ``bits`` bits; return integers and scales, in FP64."""
+    """Scale an FP32 operand along ``axis`` to integers of ``bits`` bits.
+
+    Return the integers and the scales, both in FP64.
+    """
     if x.numel() <= _FEW:
         wide = x.double()
         scale = scales(torch.amax(wide.abs(), axis, True), bits)
         return wide.mul_(scale).round_(), scale
-    # The absolute values of all elements would take another copy.
+    # This avoids the absolute values of all elements, which would take another copy.
     highest, lowest = torch.amax(x, axis, True), torch.amin(x, axis, True)
     scale = scales(torch.maximum(highest, lowest.neg_()).double(), bits)
     return scaled(x, scale), scale
 
 
 def scales(largest: Tensor, bits: int) -> Tensor:
-    """Return the scales of rows from the magnitudes of their largest elements, in FP64; the argument is overwritten.
+    """Return the scales of rows, in FP64. ``largest`` holds the largest magnitude in each row, and is overwritten.
 
     A scale is a power of two. It is NaN if the largest element is infinite or NaN, and all results of the row are NaN
     then. The division is exact, since its result is a power of two.
@@ -105,25 +110,34 @@ def scales(largest: Tensor, bits: int) -> Tensor:
 
 
 def scaled(x: Tensor, scale: Tensor) -> Tensor:
-    """Return the integers of an operand, in FP64, with only one copy, since a second would double the memory."""
+    """Return the integers of an operand, in FP64. Only one copy is made, since a second one would double the memory."""
     return x.double().mul_(scale).round_()
 
 
 def _unscaled(total: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    """Return sums divided by their scales, in FP32; only the conversion rounds, since FP64 holds all exponents."""
+    """Return sums divided by the scales of both operands, in FP32.
+
+    Only the conversion rounds, since FP64 holds all exponents.
+    """
     # The sign of a zero sum depends on the BLAS; this makes it +0.0.
     zero = number(0.0, torch.float64, total.device)
     return total.add_(zero).div_(left).div_(right).float()
 
 
 def rows_at_once(left: TensorType, right: TensorType) -> int:
-    """Return the number of rows of the left operand for which a product holds FP64 copies and sums at once."""
+    """Return the number of rows of the left operand that a product processes at once.
+
+    For them it holds copies and sums in FP64.
+    """
     widest = prod(left.shape[:-2]) * max(left.shape[-1], right.shape[-1])
     return max(1, _ROWS_SIZE // max(1, widest))
 
 
 def _sum_in_blocks(multiply: Multiply, left: Tensor, right: Tensor, bits: int) -> Tensor:
-    """Add exact sums of blocks of the summed dimension, in order, for few rows at once to limit memory."""
+    """Return the sum of the exact sums of blocks of the summed dimension, added in order.
+
+    Few rows are processed at once to limit memory.
+    """
     size = _SUMMED_EXACTLY
     total = left.new_zeros((*left.shape[:-1], right.shape[-1]))
     for some, sums in zip(torch.split(left, size, -2), torch.split(total, size, -2), strict=True):
@@ -155,7 +169,7 @@ def _matmul(site: _Site) -> Function:
 
 
 def _windows_product(site: _Site) -> Function:
-    """Return the function of a product with windows, which lays out a limited number of windows at once."""
+    """Return the function of a product with windows. It lays out a limited number of windows at once."""
     attrs, (left, x) = site.attrs, site.operands
     bits, groups, multiply = attrs["bits"], left.shape[0], site.multiply()
     sizes = zip(attrs["kernel"], attrs["steps"], x.shape[1:], strict=True)
@@ -167,7 +181,7 @@ def _windows_product(site: _Site) -> Function:
         first = (first[:, None] * size + along).reshape(-1)
     height = x.shape[0] // groups * len(away)
     step = max(1, min(_SUMMED_EXACTLY, _WINDOWS_SIZE // (groups * max(height, left.shape[1]))))
-    # A power of two, so that no part crosses the end of a block of 22 bits.
+    # This is a power of two, so that no part crosses the end of a block of 22-bit products.
     step = 2 ** (step.bit_length() - 1)
 
     def columns(flat: Tensor, windows: Tensor) -> Tensor:
@@ -209,7 +223,7 @@ def _windows_product(site: _Site) -> Function:
 
 
 def _away(sizes: list[tuple[int, int, int]], device: torch.device) -> Tensor:
-    """Return the offset of each position in a window from the beginning of the window."""
+    """Return the offset of each position in a window from the window's first position."""
     offsets = torch.zeros(1, dtype=torch.int64, device=device)
     for places, step, size in sizes:
         along = step * torch.arange(places, device=device)
@@ -218,7 +232,7 @@ def _away(sizes: list[tuple[int, int, int]], device: torch.device) -> Tensor:
 
 
 def _sum_dim(x: Tensor, dim: int) -> Tensor:
-    """Sum FP32 over one dimension as a halving tree; the dimension is kept with size 1."""
+    """Return the FP32 sum over one dimension, as a halving tree. The dimension is kept with size 1."""
     count = x.shape[dim]
     if count == 0:
         return torch.zeros_like(x.sum(dim, keepdim=True))
@@ -231,7 +245,7 @@ def _sum_dim(x: Tensor, dim: int) -> Tensor:
         shorter = x.new_empty((*x.shape[:dim], half, *x.shape[dim + 1 :]))
         lower, upper = x.narrow(dim, 0, paired), x.narrow(dim, half, paired)
         torch.add(lower, upper, out=shorter.narrow(dim, 0, paired))
-        # Elements without a partner are added to a zero of the padding.
+        # Elements without a partner are added to a zero of the padding, as in the reference.
         alone = x.narrow(dim, paired, half - paired)
         torch.add(alone, 0.0, out=shorter.narrow(dim, paired, half - paired))
         x, count = shorter, half
@@ -356,7 +370,7 @@ def _slice(site: _Site) -> Function:
     starts, steps, shape = site.attrs["starts"], site.attrs["steps"], site.result.shape
 
     def run(x: Tensor) -> Tensor:
-        # Faster than indexing, which processes the dimensions one by one.
+        # This is faster than indexing, which processes the dimensions one by one.
         strides = x.stride()
         first = x.storage_offset() + sum(map(mul, starts, strides))
         return x.as_strided(shape, tuple(map(mul, steps, strides)), first).contiguous()
@@ -389,7 +403,7 @@ def _pad(site: _Site) -> Function:
 
 
 def _first_outside(index: Tensor, rows: int) -> int | None:
-    """Return the first row number that does not exist; None if all exist."""
+    """Return the first row number in ``index`` that is not one of ``rows`` rows. Return None if there is none."""
     if not index.numel():
         return None
     lowest, highest = index.aminmax()
@@ -431,7 +445,10 @@ def _add_rows(site: _Site) -> Function:
 
 
 def _argsort(site: _Site) -> Function:
-    """Return the sorting function; FP32 is sorted by integer keys, since its order depends on the device."""
+    """Return the function that sorts.
+
+    FP32 is sorted by integer keys, since the order of FP32 numbers depends on the device.
+    """
     dim, is_float = site.attrs["dim"], site.operands[0].dtype == "f32"
     most, sign = (number(value, torch.int32, site.device) for value in (0x7FFFFFFF, 31))
     zero = number(0.0, torch.float32, site.device)
@@ -439,7 +456,7 @@ def _argsort(site: _Site) -> Function:
     def run(x: Tensor) -> Tensor:
         if is_float:
             bits = (x + zero).view(torch.int32)
-            # All bits of negative numbers except the sign are inverted.
+            # For negative numbers, all bits except the sign are inverted.
             keys = (bits >> sign).bitwise_and_(most).bitwise_xor_(bits)
             x = keys.masked_fill_(torch.isnan(x), most)
         return torch.sort(x, dim=dim, stable=True).indices
@@ -470,9 +487,10 @@ def _full(site: _Site) -> Function:
 
 
 def _uniform(site: _Site) -> Function:
-    """Return the function that draws numbers; words 0 and 2 are rows of one tensor, words 1 and 3 of another.
+    """Return the function that draws numbers.
 
-    Both products of a Philox round are thereby computed at once.
+    Words 0 and 2 are rows of one tensor, and words 1 and 3 are rows of another. Both products of a Philox round are
+    thereby computed at once.
     """
     shape, count, device = site.result.shape, site.result.elements, site.device
 
@@ -491,7 +509,7 @@ def _uniform(site: _Site) -> Function:
         odd[0] = site.attrs["site"]
         odd[1] = (step >> half) & mask
         for key in keys:
-            # These are all 64 bits of the product; torch treats the uppermost as the sign.
+            # The result has all 64 bits of the product. In torch, the uppermost bit is the sign.
             products = (even * multipliers).flip(0)
             even = (products >> half).bitwise_and_(mask).bitwise_xor_(odd).bitwise_xor_(key)
             odd = products.bitwise_and_(mask)
@@ -557,12 +575,12 @@ MAKERS: Mapping[str, Maker] = MappingProxyType(
 
 
 class TorchBackend(LoopBackend):
-    """The back end torch on one device: ``cpu``, or a GPU (``cuda``, ``cuda:1``)."""
+    """A back end that computes with torch on one device: ``cpu``, or a GPU (``cuda``, ``cuda:1``)."""
 
     name = "torch"
 
     def __init__(self, device: str = "cpu", *, on_gpu: bool | None = None, chains: "Chains | None" = None) -> None:
-        """Use a device; ``on_gpu`` selects the code for GPUs even if the device is a processor.
+        """Use a device. ``on_gpu`` selects the code for GPUs, even if the device is a processor.
 
         ``chains`` makes kernels for chains of elementwise nodes; without it, nodes run one by one.
         """
@@ -586,7 +604,7 @@ class TorchBackend(LoopBackend):
         return self._chains is not None and self._chains.are_there
 
     def prepare(self, program: Program, seed: int) -> Loop:
-        """Return a program's nodes, or its chains, as functions, for a seed."""
+        """Return a program as functions for its nodes, or for its chains. ``seed`` is the seed of the job."""
         if self._chains is None:
             return super().prepare(program, seed)
         return ChainedLoop(self, program, seed, self._of_chain)
@@ -596,7 +614,10 @@ class TorchBackend(LoopBackend):
         return self._chains.function(chain, self._node_by_node(chain))
 
     def _node_by_node(self, chain: ElementwiseChain) -> ChainFunction:
-        """Return a function that computes a chain node by node, after broadcasting the operands to its shape."""
+        """Return a function that computes a chain node by node.
+
+        It first broadcasts the operands to the chain's shape.
+        """
         types = [TensorType(value.dtype, chain.shape) for value in chain.operands]
         rows = []
         for step in chain.steps:
@@ -634,7 +655,7 @@ class TorchBackend(LoopBackend):
         )
 
     def upload(self, array: Array) -> Tensor:
-        """Return a copy of the array on the device (torch warns about read-only arrays)."""
+        """Return a copy of the array on the device. A copy is made because torch warns about read-only arrays."""
         return torch.from_numpy(np.array(array)).to(self._device)
 
     def download(self, value: Tensor) -> Array:
@@ -652,14 +673,14 @@ class TorchBackend(LoopBackend):
 
     @contextmanager
     def session(self) -> Iterator[None]:
-        """Return a context without gradients, in which kernels run on the device."""
+        """Return a context without gradients. In it, kernels run on the device of this back end."""
         is_cuda = self._device.type == "cuda"
         with torch.no_grad(), torch.cuda.device(self._device) if is_cuda else nullcontext():
             yield
 
 
 def chains_on(device: str) -> "Chains | None":
-    """Return the maker of kernels for chains; None if Triton is not installed or does not support the device."""
+    """Return the maker of kernels for chains. Return None if Triton is not installed or does not support the device."""
     try:
         from pol.executor.triton_chains import Chains, are_for
     except ImportError:

@@ -1,8 +1,8 @@
-"""exp, log, tanh and erf in torch, with the same FP64 operations in the same order as in ``pol/ops/functions.py``.
+"""The functions exp, log, tanh and erf in torch.
 
-A torch call with few elements takes longer than its computation. The functions are therefore written for torch: they
-reuse the memory of values that are no longer needed, and their constants are tensors. Each function overwrites its
-operand.
+They use the same FP64 operations in the same order as ``pol/ops/functions.py``. A torch call with few elements takes
+longer than its computation. The functions are therefore written for torch: they reuse the memory of values that are no
+longer needed, and their constants are tensors. Each function overwrites its operand.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,10 @@ _BIAS, _MANTISSA_BITS = 1023, 52
 
 @cache
 def number(value: float, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return a number as a cached tensor; torch's conversion in each call takes longer than a small operation."""
+    """Return a number as a tensor, which is cached.
+
+    Torch would convert the number in each call, which takes longer than a small operation.
+    """
     return torch.tensor(value, dtype=dtype, device=device)
 
 
@@ -57,7 +60,7 @@ class Functions:
         return number(value, torch.float64, self._device)
 
     def _all(self, values: Sequence[float]) -> list[Tensor]:
-        """Return coefficients as tensors, highest power first."""
+        """Return the coefficients of a polynomial as tensors, the highest power first."""
         return [self._of(value) for value in reversed(values)]
 
     def exp(self, x: Tensor) -> Tensor:
@@ -98,7 +101,7 @@ class Functions:
         quotient = (self._one - e).div_(e.add_(self._one))
         series = a - (a * a).mul_(a).mul_(self._third)
         result = torch.where(a < self._near, series, quotient)
-        # The sign of x, except that -0 gives +0.
+        # This copies the sign of x, except that -0 gives +0.
         return result.copysign_(x).add_(self._zero)
 
     def erf(self, x: Tensor) -> Tensor:
@@ -118,7 +121,7 @@ class Functions:
 
 
 def _horner(x: Tensor, coefficients: Sequence[Tensor]) -> Tensor:
-    """Return the value of the polynomial with ``coefficients``, highest power first."""
+    """Return the value of a polynomial at x. ``coefficients`` begin with the highest power."""
     result = torch.mul(x, coefficients[0]).add_(coefficients[1])
     for coefficient in coefficients[2:]:
         result.mul_(x).add_(coefficient)

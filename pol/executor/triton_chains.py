@@ -42,7 +42,7 @@ _kernels: dict[str, Any] = {}
 
 
 def are_for(device: torch.device) -> bool:
-    """Return whether kernels can run on a device: an NVIDIA GPU, or any device if Triton interprets kernels."""
+    """Return whether Triton kernels can run on a device. It must be an NVIDIA GPU, unless Triton interprets kernels."""
     is_nvidia = device.type == "cuda" and torch.version.cuda is not None
     return is_nvidia or bool(triton.knobs.runtime.interpret)
 
@@ -58,7 +58,10 @@ class Chains:
         self.are_there = True
 
     def function(self, chain: ElementwiseChain, node_by_node: ChainFunction) -> ChainFunction:
-        """Return the function that computes a chain: its kernel, or ``node_by_node`` if there is no kernel."""
+        """Return the function that computes a chain.
+
+        It runs the chain's kernel, or is ``node_by_node`` if there is no kernel.
+        """
         is_small = len(chain.steps) < STEPS_MIN and chain.steps[0].op not in OPERATIONS
         if is_small or not 0 < prod(chain.shape) <= ELEMENTS_MAX:
             return node_by_node
@@ -88,9 +91,10 @@ class Chains:
 
 
 def _laid_out(operand: Tensor, is_one: bool) -> Tensor:
-    """Return an operand in the layout that a kernel reads: contiguous, or only the one element that is repeated.
+    """Return an operand in the layout that a kernel reads.
 
-    Triton would compile a kernel again for other alignments of its addresses, so all operands are aligned.
+    It is contiguous, or only the one element that the operand repeats. Triton would compile a kernel again for other
+    alignments of its addresses, so all operands are aligned.
     """
     tensor = operand.as_strided((1,), (1,)) if is_one else operand.contiguous()
     return tensor.clone() if tensor.data_ptr() % _ALIGNED else tensor
@@ -102,7 +106,10 @@ def _as_numbers(x: Tensor) -> Tensor:
 
 
 def _kernel(written: KernelText) -> Any:
-    """Return the kernel of a text, which is compiled on its first run; None if there are too many kernels."""
+    """Return the kernel with a text, which is compiled on its first run.
+
+    Return None if there are too many kernels already.
+    """
     kernel = _kernels.get(written.text)
     if kernel is None and len(_kernels) < KERNELS_MAX:
         kernel = _kernels[written.text] = jitted(written)
@@ -110,7 +117,7 @@ def _kernel(written: KernelText) -> Any:
 
 
 def jitted(written: KernelText) -> Any:
-    """Return the Triton kernel of a text; Triton requires a source file, so one is registered in ``linecache``."""
+    """Return the Triton kernel of a text. Triton requires a source file, so the text is registered in ``linecache``."""
     text = written.text
     file = f"<chain {sha256(text.encode()).hexdigest()}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
