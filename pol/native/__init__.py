@@ -1,1 +1,1 @@
-"""Native kernels: the slow primitives in C, with the bits of their references."""
+"""Native kernels: the slow primitives in C. They give the same bits as their references."""

@@ -1,4 +1,7 @@
-"""The layout of an arena: one piece of memory for all values of a program between its inputs and outputs."""
+"""The layout of an arena, which is one piece of memory.
+
+It holds all values of a program between its inputs and outputs.
+"""
 
 from bisect import bisect_left, insort
 
@@ -7,22 +10,26 @@ _PAGE = 4_096
 
 
 class Arena:
-    """An allocator of places in the arena; it uses the smallest free place that is large enough, the lowest first."""
+    """An allocator of places in the arena.
+
+    It uses the smallest free place that is large enough, and the lowest of several.
+    """
 
     def __init__(self) -> None:
         self.size = 0
         """Size of the arena in bytes, which is the most that was needed so far."""
-        # The free places below ``size``, no two of which are adjacent, in three forms: sizes by offset, offsets in
-        # order, and (size, offset) in order.
+        # The free places below ``size``, in three forms: sizes by offset, offsets in order, and (size, offset) in
+        # order. No two of them are adjacent.
         self._free: dict[int, int] = {}
         self._offsets: list[int] = []
         self._sizes: list[tuple[int, int]] = []
 
     def take(self, size: int) -> tuple[int, int]:
-        """Allocate ``size`` bytes at the start of a cache line; return the offset and the size of the place."""
+        """Allocate ``size`` bytes that begin at a cache line. Return the offset and the size of the place."""
         length = max(1, -(-size // LINE)) * LINE
         if size >= _PAGE:
-            # Operands whose distance is a multiple of a page would compete for the same lines of the cache.
+            # If the distance of two operands were a multiple of a page, they would compete for the same lines of the
+            # cache.
             length += 5 * LINE
         at = bisect_left(self._sizes, (length, 0))
         if at < len(self._sizes):
@@ -39,7 +46,7 @@ class Arena:
         return offset, length
 
     def give_back(self, offset: int, size: int) -> None:
-        """Free a place."""
+        """Free the place at ``offset``, which has ``size`` bytes."""
         at = bisect_left(self._offsets, offset)
         before = self._offsets[at - 1] if at else None
         if offset + size in self._free:
@@ -54,7 +61,7 @@ class Arena:
         insort(self._sizes, (size, offset))
 
     def _remove(self, offset: int) -> int:
-        """Remove a place from the free places, and return its size."""
+        """Remove the place at ``offset`` from the free places, and return its size."""
         size = self._free.pop(offset)
         del self._offsets[bisect_left(self._offsets, offset)]
         del self._sizes[bisect_left(self._sizes, (size, offset))]

@@ -1,4 +1,4 @@
-"""The libraries of native kernels, which the set-up builds: one file per instruction set.
+"""The libraries of native kernels. The set-up builds one file for each instruction set.
 
 NumPy defines the results. If no library is built, or ``ASSAY_NATIVE=0`` is set, NumPy computes the same results more
 slowly. A library is used only after it passed the test in :mod:`pol.native.self_test`.
@@ -53,10 +53,10 @@ _ARGUMENTS: dict[str, tuple[Sequence[object], object]] = {
 
 
 class Library:
-    """The kernels of one file, for FP32 arrays of NumPy; any thread may call them, and they release the GIL."""
+    """The kernels of one file, for FP32 arrays of NumPy. Any thread may call them, and they release the GIL."""
 
     def __init__(self, name: str) -> None:
-        """Load the library for an instruction set that the processor has.
+        """Load the library with this name. The processor must have the instruction set of that name.
 
         Raises OSError if the file is missing or has another version.
         """
@@ -73,7 +73,7 @@ class Library:
             raise OSError(f"the library for {name} has another version")
 
     def processor(self) -> int:
-        """Return the bits of the instruction sets that this processor has."""
+        """Return the instruction sets that this processor has, as bits of an integer."""
         bits: int = self._functions.assay_processor()
         return bits
 
@@ -84,7 +84,10 @@ class Library:
             raise ExecutionError("backend", reason)
 
     def product(self, bits: int, left: Array, right: Array) -> Array:
-        """Return the product of [..., M, K] and [..., K, N] in integers of ``bits``; see ``pol/ops/product.py``."""
+        """Return the product of matrices in integers of ``bits`` bits, as ``pol/ops/product.py`` defines it.
+
+        The operands have the shapes [..., M, K] and [..., K, N].
+        """
         rows, summed = left.shape[-2:]
         columns = right.shape[-1]
         result = np.empty((*left.shape[:-1], columns), np.float32)
@@ -109,14 +112,17 @@ class Library:
         return result
 
     def function(self, name: str, x: Array) -> Array:
-        """Return ``exp``, ``log``, ``tanh`` or ``erf`` of each element; see ``pol/ops/functions.py``."""
+        """Return ``exp``, ``log``, ``tanh`` or ``erf`` of each element, as ``pol/ops/functions.py`` defines it."""
         x = np.asarray(x, order="C")
         result = np.empty(x.shape, np.float32)
         getattr(self._functions, f"assay_{name}")(address(x), address(result), x.size)
         return result
 
     def sum(self, x: Array, dim: int) -> Array:
-        """Return the halving sum over one dimension, without this dimension; see ``pol/ops/reduce.py``."""
+        """Return the halving sum of x over one dimension, as ``pol/ops/reduce.py`` defines it.
+
+        The result does not have this dimension.
+        """
         x = np.asarray(x, order="C")
         rest = (*x.shape[:dim], *x.shape[dim + 1 :])
         if not x.size:
@@ -135,7 +141,7 @@ class Library:
         crew: int | None,
         grain: int,
     ) -> tuple[int, int] | None:
-        """Run a tape (:mod:`pol.executor.tape`) on the values at the addresses ``bases``.
+        """Run the words of a tape (:mod:`pol.executor.tape`) on values at the addresses ``bases``.
 
         Returns None. If an instruction uses a row number that its table does not have, it returns the index of the
         instruction's first word, and the row number. With ``canonical``, zeros of outputs become +0.0, and outputs with
@@ -150,9 +156,10 @@ class Library:
         return (end[0], end[1]) if status == _OUTSIDE else None
 
     def start_crew(self, owner: object, threads: int) -> int | None:
-        """Start threads for runs, which end with their ``owner``; return None if no further thread is wanted or starts.
+        """Start a crew of threads for runs, which ends with its ``owner``.
 
-        A run uses only its own thread if the crew is busy, or if the crew was started in another process.
+        Return None if a run needs no further thread, or none starts. A run uses only its own thread if the crew is
+        busy, or if the crew was started in another process.
         """
         crew: int | None = self._functions.assay_crew_begin(threads)
         if crew is not None:
@@ -160,7 +167,7 @@ class Library:
         return crew
 
     def uniform(self, seed: int, site: int, step: int, count: int) -> NDArray[np.float32]:
-        """Return numbers in [0, 1); see ``pol/ops/philox.py``."""
+        """Return ``count`` random numbers in [0, 1); see ``pol/ops/philox.py``."""
         result = np.empty(count, np.float32)
         self._functions.assay_uniform(seed, site, step % 2**64, address(result), count)
         return result
@@ -172,7 +179,7 @@ class Library:
 
 @dataclass(frozen=True, slots=True)
 class LibraryChoice:
-    """The native library to use, or None with a short reason."""
+    """The native library to use. If it is None, ``reason`` explains in a few words why there is none."""
 
     library: Library | None
     reason: str = ""
@@ -180,7 +187,7 @@ class LibraryChoice:
 
 @cache
 def choose_library() -> LibraryChoice:
-    """Return the native library to use; faults of existing libraries are logged.
+    """Return the native library to use. Faults of libraries that exist are logged.
 
     Raises ExecutionError if the environment variable ``ASSAY_NATIVE`` has an unknown value.
     """
@@ -217,7 +224,7 @@ def choose_library() -> LibraryChoice:
 
 
 def load_library() -> Library | None:
-    """Return the library that :func:`choose_library` chooses, or None."""
+    """Return the native library that :func:`choose_library` chooses. Return None if there is none."""
     return choose_library().library
 
 
@@ -234,14 +241,14 @@ class Addresses:
     """
 
     def __init__(self, count: int) -> None:
-        """Create an empty cache for ``count`` arrays."""
+        """Create an empty cache for lists of ``count`` arrays."""
         self._known: list[tuple[Callable[[], Array | None], int]] = [(_nothing, 0)] * count
 
     def of(self, arrays: Sequence[Array]) -> list[int]:
-        """Return the address of each array; there must be ``count`` arrays in each call."""
+        """Return the address of each array. Every call must have ``count`` arrays."""
         places = []
         for number, array in enumerate(arrays):
-            # Read and written as one tuple, since another thread may write at the same time.
+            # The entry is read and written as one tuple, since another thread may write it at the same time.
             cached, place = self._known[number]
             if cached() is not array:
                 place = address(array)
@@ -255,12 +262,12 @@ def _nothing() -> None:
 
 
 def _strides(array: Array) -> list[int]:
-    """Return strides in elements."""
+    """Return the strides of an array, in elements."""
     return [stride // array.itemsize for stride in array.strides]
 
 
 def _offsets(operand: Array) -> NDArray[np.int64]:
-    """Return the offset of each matrix of a batch, in elements."""
+    """Return the offset of each matrix in a batch of matrices, in elements."""
     offsets = np.zeros(1, np.int64)
     for size, stride in zip(operand.shape[:-2], _strides(operand)[:-2], strict=True):
         offsets = (offsets[:, None] + stride * np.arange(size, dtype=np.int64)).reshape(-1)

@@ -1,4 +1,4 @@
-"""The test that every library of kernels must pass before it is used."""
+"""The test that every library of native kernels must pass before it is used."""
 
 from hashlib import sha256
 from typing import Protocol
@@ -18,26 +18,29 @@ _SEED = 20_240_229
 
 
 class Kernels(Protocol):
-    """The kernels that are tested; the reference implements them, too."""
+    """The kernels that the test calls. The reference implements them, too."""
 
     def check_thread(self) -> None:
         """Raise ExecutionError if this thread cannot compute exactly."""
 
     def product(self, bits: int, left: Array, right: Array) -> Array:
-        """Return the product of matrices in integers of ``bits``."""
+        """Return the product of two matrices, computed in integers of ``bits`` bits."""
 
     def function(self, name: str, x: Array) -> Array:
-        """Return a function of each element."""
+        """Return the function ``name`` of each element of ``x``."""
 
     def sum(self, x: Array, dim: int) -> Array:
-        """Return the halving sum over a dimension."""
+        """Return the halving sum of ``x`` over the dimension ``dim``."""
 
     def uniform(self, seed: int, site: int, step: int, count: int) -> NDArray[np.float32]:
-        """Return numbers in [0, 1)."""
+        """Return ``count`` random numbers in [0, 1)."""
 
 
 def answers(kernels: Kernels) -> str:
-    """Return the SHA-256 of the results of ``kernels``, for products with the largest sums and all kinds of numbers."""
+    """Return the SHA-256 of results that ``kernels`` compute.
+
+    They include products with the largest sums, and all kinds of numbers.
+    """
     kernels.check_thread()
     digest = sha256()
     for result in _results(kernels):
@@ -48,7 +51,10 @@ def answers(kernels: Kernels) -> str:
 
 
 def _operands(bits: int, any_bits: Array, ordinary: Array) -> list[tuple[Array, Array]]:
-    """Return operands of products: only largest integers, odd shapes and layouts, and subnormal numbers."""
+    """Return pairs of operands for products.
+
+    They cover sums of largest integers, odd shapes and layouts, and subnormal numbers.
+    """
     square = ordinary.reshape(64, 64)
     most = np.full((2, _SUMMED), largest_digit(bits), np.float32)
     most[1] = -most[1]

@@ -1,4 +1,4 @@
-"""The addresses of a value's elements: a base, and a view of memory that is never read or written.
+"""The addresses of a value's elements. They are given by a base and by a view of memory that is never read or written.
 
 The view is a NumPy array with one byte per element. It is used only to compute shapes and strides, so NumPy's rules
 determine which shapes, orders and parts of a value need no copy. Strides are in elements.
@@ -28,7 +28,7 @@ class Strided:
 
     @property
     def offset(self) -> int:
-        """Number of bytes from the base to the first element."""
+        """Number of bytes from the base to the first element of the value."""
         return (address(self.view) - _START) * self.item if self.view.size else 0
 
     @property
@@ -38,7 +38,7 @@ class Strided:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Number of elements from one index to the next, per dimension."""
+        """Number of elements from one index to the next, for each dimension."""
         return self.view.strides
 
     @property
@@ -48,7 +48,10 @@ class Strided:
 
     @property
     def order(self) -> tuple[int, ...]:
-        """The dimensions by their strides, the longest first; dimensions of one element keep their positions."""
+        """The dimensions in the order of their strides, the longest first.
+
+        Dimensions of size 1 keep their positions.
+        """
         dims = [dim for dim, size in enumerate(self.shape) if size > 1]
         ordered = iter(sorted(dims, key=lambda dim: -self.strides[dim]))
         return tuple(next(ordered) if size > 1 else dim for dim, size in enumerate(self.shape))
@@ -59,18 +62,18 @@ class Strided:
         return self.view.transpose(self.order).flags.c_contiguous
 
     def seen_as(self, view: Array) -> "Strided":
-        """Return another view of the same memory."""
+        """Return the value that another view of the same memory shows."""
         return Strided(self.base, self.item, view)
 
     def part(self, index: tuple[slice, ...]) -> "Strided":
-        """Return a part of the value."""
+        """Return the part of the value that ``index`` selects."""
         # With an ellipsis, the part of a scalar remains an array.
         whole: tuple[slice | EllipsisType, ...] = (*index, ...)
         return self.seen_as(self.view[whole])
 
 
 def in_order(base: int, item: int, shape: Shape, offset: int = 0) -> Strided:
-    """Return a contiguous value in C order that begins ``offset`` elements after its base."""
+    """Return a value that is contiguous in C order. It begins ``offset`` elements after its base."""
     strides, step = [], 1
     for size in reversed(shape):
         strides.append(step)
@@ -80,7 +83,10 @@ def in_order(base: int, item: int, shape: Shape, offset: int = 0) -> Strided:
 
 
 def merged(shape: Shape, *strides: tuple[int, ...]) -> tuple[list[int], list[list[int]]]:
-    """Return sizes and strides of several arrays of one shape, last dimension first, merged into as few as possible."""
+    """Return the sizes of a shape and the strides of several arrays of that shape, last dimension first.
+
+    Dimensions are merged into as few as possible.
+    """
     sizes = [1]
     results = [[1] for _ in strides]
     for dim in reversed(range(len(shape))):
