@@ -34,7 +34,7 @@ def _filled(operands: Operands, attributes: Attributes) -> TensorType:
 
 
 def _full(site: Site) -> Function:
-    # One element of memory suffices, since values are never written to.
+    # One element of memory is enough, since values are never written to.
     value = np.broadcast_to(element(site.attrs["value"], site.result.dtype), site.result.shape)
     return lambda: value
 

@@ -42,7 +42,7 @@ _ZERO = np.float32(0.0)
 
 
 def broadcast_shapes(shapes: Sequence[Shape]) -> Shape | None:
-    """Return the common shape under NumPy's broadcasting rule, or None if there is none."""
+    """Return the common shape of operands under NumPy's broadcasting rule. Return None if they have none."""
     rank = max(len(shape) for shape in shapes)
     result: list[int] = []
     for padded in zip(*((1,) * (rank - len(shape)) + shape for shape in shapes), strict=True):
@@ -86,7 +86,7 @@ def _cast_type(operands: Operands, attributes: Attributes) -> TensorType:
 
 
 def _run_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
-    """Return the work of the inner loops, since kernels process operands of different shapes row by row."""
+    """Return the work of starting inner loops. Kernels process operands of different shapes row by row."""
     rank = len(result.shape)
     shapes = [(1,) * (rank - len(operand.shape)) + operand.shape for operand in operands]
     kinds = [[size == 1 for size in shape] for shape in shapes]
@@ -94,19 +94,19 @@ def _run_work(operands: Operands, attributes: Attributes, result: TensorType) ->
 
 
 def _cast_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
-    """Return the work of checking which f32 elements fit into i64."""
+    """Return the work that a cast from f32 to i64 needs to check which elements fit."""
     if (operands[0].dtype, result.dtype) != ("f32", "i64"):
         return OpWork()
     return OpWork(elements=60 * result.elements, calls=6)
 
 
 def power_of_two(exponent: Array) -> Array:
-    """Return 2^exponent in FP64 for integers in -1022..1023, composed from bits."""
+    """Return 2^exponent in FP64, composed from bits. The exponents are integers in -1022..1023."""
     return ((exponent + _BIAS) << _MANTISSA_BITS).view(np.float64)
 
 
 def exponent_of(x: Array) -> Array:
-    """Return floor(log2 x) of normal positive FP64 numbers, from the bits."""
+    """Return floor(log2 x), taken from the bits. ``x`` holds normal positive FP64 numbers."""
     return (x.view(np.int64) >> _MANTISSA_BITS) - _BIAS
 
 
@@ -118,15 +118,15 @@ class NumpyNamespace:
         return np.rint(x)
 
     def where(self, condition: Any, x: Any, y: Any) -> Any:
-        """Choose element by element."""
+        """Return ``x`` for the elements at which the condition is true, and ``y`` for the others."""
         return np.where(condition, x, y)
 
     def clamp(self, x: Any, low: float, high: float) -> Any:
-        """Limit to [low, high]; NaN remains NaN."""
+        """Return x limited to [low, high]. NaN remains NaN."""
         return np.minimum(np.maximum(x, low), high)
 
     def absolute(self, x: Any) -> Any:
-        """Clear the sign."""
+        """Return x without its sign."""
         return np.abs(x)
 
     def power_of_two(self, k: Any) -> Any:
@@ -134,7 +134,7 @@ class NumpyNamespace:
         return power_of_two(np.asarray(k).astype(np.int64))
 
     def split(self, x: Any) -> tuple[Any, Any]:
-        """Return exponent and mantissa."""
+        """Return the exponent and the mantissa of x."""
         wide = np.asarray(x)
         bits = (wide.view(np.int64) & (2**_MANTISSA_BITS - 1)) | (_BIAS << _MANTISSA_BITS)
         return exponent_of(wide).astype(np.float64), bits.view(np.float64)
@@ -181,13 +181,16 @@ def _cast(site: Site) -> Function:
 
 
 def _float_to_integer(x: Array) -> Array:
-    """Truncate; NaN and numbers outside the range of i64 become 0, because processors differ for them."""
+    """Convert FP32 to integers by truncation.
+
+    NaN and numbers outside the range of i64 become 0, because processors differ for them.
+    """
     fits = np.abs(x) < np.float32(2.0**63)
     return np.where(fits, x, _ZERO).astype(np.int64, order="C")
 
 
 def _floor_divide(a: Array, b: Array) -> Array:
-    """Divide and round down; a division by 0 gives 0 and -2^63 / -1 wraps, since processors may trap on both."""
+    """Return a / b, rounded down. Division by 0 gives 0, and -2^63 / -1 wraps, since processors may trap on both."""
     is_zero, is_minus = b == 0, b == -1
     quotient = np.floor_divide(a, np.where(is_zero | is_minus, 1, b))
     return np.where(is_zero, 0, np.where(is_minus, np.negative(a), quotient))

@@ -75,29 +75,29 @@ Fp64 = Any
 
 
 class Namespace(Protocol):
-    """The operations that the sequences need beside the operators + - * /."""
+    """The operations that the sequences need besides the operators + - * /."""
 
     def round_even(self, x: Fp64) -> Fp64:
         """Round to the nearest integer, ties to even."""
 
     def where(self, condition: Any, x: Any, y: Any) -> Fp64:
-        """Choose element by element."""
+        """Return ``x`` for the elements at which the condition is true, and ``y`` for the others."""
 
     def clamp(self, x: Fp64, low: float, high: float) -> Fp64:
-        """Limit to [low, high]; NaN remains NaN."""
+        """Return x limited to [low, high]. NaN remains NaN."""
 
     def absolute(self, x: Fp64) -> Fp64:
-        """Clear the sign."""
+        """Return x without its sign."""
 
     def power_of_two(self, k: Fp64) -> Fp64:
-        """Return 2^k for integers in -1022..1023, composed from bits (the result for NaN does not matter)."""
+        """Return 2^k, composed from bits, for integers in -1022..1023. The result for NaN does not matter."""
 
     def split(self, x: Fp64) -> tuple[Fp64, Fp64]:
-        """Return (k, m) with x = m x 2^k and 1 <= m < 2 for normal positive x, from the bits."""
+        """Return (k, m) with x = m x 2^k and 1 <= m < 2, taken from the bits. ``x`` is normal and positive."""
 
 
 def horner(x: Fp64, coefficients: Sequence[float]) -> Fp64:
-    """Return the value of the polynomial with ``coefficients`` (constant term first), evaluated by Horner's rule."""
+    """Return the value of a polynomial at x by Horner's rule. ``coefficients`` begin with the constant term."""
     result = x * coefficients[-1] + coefficients[-2]
     for coefficient in coefficients[-3::-1]:
         result = result * x + coefficient
@@ -105,7 +105,10 @@ def horner(x: Fp64, coefficients: Sequence[float]) -> Fp64:
 
 
 def exp(ns: Namespace, x: Fp64) -> Fp64:
-    """Return e^x in FP64 for x clamped to [-200, 200] (outside, the FP32 result is 0 or infinity)."""
+    """Return e^x in FP64.
+
+    ``x`` is clamped to [-200, 200], since outside this range the FP32 result is 0 or infinity.
+    """
     x = ns.clamp(x, -200.0, 200.0)
     k = ns.round_even(x * INVERSE_LN2)
     high = x - k * LN2_HIGH
@@ -117,7 +120,7 @@ def exp(ns: Namespace, x: Fp64) -> Fp64:
 
 
 def log(ns: Namespace, x: Fp64) -> Fp64:
-    """Return ln x in FP64 for an FP32 number x: -inf for 0, NaN for negative numbers, inf for inf."""
+    """Return ln x in FP64 for an FP32 number x. It is -inf for 0, NaN for negative numbers, and inf for inf."""
     k, m = ns.split(x)
     upper = m > SQRT2
     m = ns.where(upper, m * 0.5, m)
@@ -135,7 +138,10 @@ def log(ns: Namespace, x: Fp64) -> Fp64:
 
 
 def tanh(ns: Namespace, x: Fp64) -> Fp64:
-    """Return tanh x in FP64: (1 - e^-2|x|) / (1 + e^-2|x|) with the sign of x; near 0, two terms of the series."""
+    """Return tanh x in FP64.
+
+    It is (1 - e^-2|x|) / (1 + e^-2|x|) with the sign of x; near 0, two terms of the series are used.
+    """
     a = ns.absolute(x)
     e = exp(ns, a * -2.0)
     quotient = (1.0 - e) / (e + 1.0)
@@ -145,7 +151,10 @@ def tanh(ns: Namespace, x: Fp64) -> Fp64:
 
 
 def erf(ns: Namespace, x: Fp64) -> Fp64:
-    """Return erf x in FP64: a quotient of polynomials for |x| up to 1, then 1 - e^(-x^2) P(x) / Q(x) up to 6."""
+    """Return erf x in FP64.
+
+    It is a quotient of polynomials for |x| up to 1, then 1 - e^(-x^2) P(x) / Q(x) for |x| up to 6.
+    """
     x = ns.clamp(x, -6.0, 6.0)
     a = ns.absolute(x)
     z = x * x

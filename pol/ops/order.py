@@ -38,7 +38,7 @@ def _added(operands: Operands, attributes: Attributes) -> TensorType:
 
 
 def nowhere(row: int, rows: int) -> OutOfRange:
-    """Return the error of an ``add_rows`` whose index holds ``row``, although the result has only ``rows`` rows."""
+    """Return the error of an ``add_rows`` whose index holds the number ``row``. Its result has only ``rows`` rows."""
     return OutOfRange("add_rows", f"the index holds row {row}, but the result has rows 0..{rows - 1}")
 
 
@@ -56,7 +56,7 @@ def _add_rows(site: Site) -> Function:
         for start in range(0, index.size if width else 0, step):
             part = slice(start, start + step)
             places = numbers[part] * width + np.arange(width)
-            # Unlike ``total[places] += …``, this also adds all summands of an index that occurs twice, in order.
+            # Unlike ``total[places] += …``, this adds all summands, in order, even if a place occurs several times.
             np.add.at(total, places.reshape(-1), summands[part].reshape(-1))
         return total.reshape(shape)
 
@@ -93,7 +93,7 @@ _PER_COMPARISON = 120
 
 
 def _sorted_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
-    """Return the work of sorting, which passes about log2 n times over a line of n elements."""
+    """Return the work of sorting. It passes about log2 n times over a line of n elements."""
     (operand,) = operands
     size = operand.shape[attributes["dim"]]
     if not operand.elements:

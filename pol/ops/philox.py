@@ -1,10 +1,11 @@
-"""The random numbers of a job: Philox4x32-10, a counter-based generator that uses only integer operations.
+"""The random numbers of a job.
 
-Source: J. K. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11. The constants and the published test
-vectors are those of Random123. Word ``i`` of a stream is word ``i mod 4`` of a block. The counter of the block is ``(i
-div 4, site, low half of step, high half of step)``, and its key is ``(low half of seed, high half of seed)``. Any
-machine can therefore compute any part of a stream without the rest. Sites below 2^31 are for the ``uniform`` nodes of
-programs; the sample order, initial weights and rows drawn by weight have sites from 2^31 on.
+They come from Philox4x32-10, a counter-based generator that uses only integer operations. Source: J. K. Salmon et al.,
+"Parallel random numbers: as easy as 1, 2, 3", SC'11. The constants and the published test vectors are those of
+Random123. Word ``i`` of a stream is word ``i mod 4`` of a block. The counter of the block is ``(i div 4, site, low half
+of step, high half of step)``, and its key is ``(low half of seed, high half of seed)``. Any machine can therefore
+compute any part of a stream without the rest. Sites below 2^31 are for the ``uniform`` nodes of programs; the sample
+order, initial weights and rows drawn by weight have sites from 2^31 on.
 """
 
 from collections.abc import Iterator
@@ -33,7 +34,7 @@ Words = NDArray[np.uint32]
 
 
 def round_keys(seed: int) -> list[tuple[int, int]]:
-    """Return the key words of each round for a seed in 0..2^64-1."""
+    """Return the two key words of each round of the generator. ``seed`` is in 0..2^64-1."""
     if not 0 <= seed < 2**64:
         raise ValueError(f"the seed {seed} is outside 0..2^64-1")
     low, high = seed & _MASK, seed >> 32
@@ -41,7 +42,7 @@ def round_keys(seed: int) -> list[tuple[int, int]]:
 
 
 def philox(counter: tuple[NDArray[np.uint64], ...], seed: int) -> tuple[NDArray[np.uint64], ...]:
-    """Return the four output words of each block.
+    """Return the four output words of the generator for each block.
 
     ``counter`` consists of four arrays of the same shape with values below 2^32. ``seed`` is the key, low word first.
     """
@@ -61,7 +62,7 @@ def philox(counter: tuple[NDArray[np.uint64], ...], seed: int) -> tuple[NDArray[
 
 
 def words(seed: int, site: int, step: int, count: int) -> Words:
-    """Return the first ``count`` 32-bit words of the stream of (seed, site, step)."""
+    """Return the first ``count`` 32-bit words of a stream. A stream is named by (seed, site, step)."""
     result = np.empty(count, np.uint32)
     for start, part in _parts(seed, site, step, count):
         result[start : start + len(part)] = part
@@ -69,7 +70,7 @@ def words(seed: int, site: int, step: int, count: int) -> Words:
 
 
 def _parts(seed: int, site: int, step: int, count: int) -> Iterator[tuple[int, Words]]:
-    """Yield the words of a stream piece by piece, each with the index of its first word."""
+    """Yield the words of a stream piece by piece. Each piece comes with the index of its first word."""
     blocks = -(-count // 4)
     if blocks > 2**32:
         raise ValueError(f"{count} words were requested, but a stream has 2^34")
@@ -82,7 +83,7 @@ def _parts(seed: int, site: int, step: int, count: int) -> Iterator[tuple[int, W
 
 
 def uniform(seed: int, site: int, step: int, count: int) -> NDArray[np.float32]:
-    """Return ``count`` numbers in [0, 1): the upper 24 bits of each word x 2^-24, exact in FP32."""
+    """Return ``count`` numbers in [0, 1). Each is the upper 24 bits of a word x 2^-24, which is exact in FP32."""
     result = np.empty(count, np.float32)
     for start, part in _parts(seed, site, step, count):
         result[start : start + len(part)] = part >> np.uint32(8)
@@ -91,18 +92,18 @@ def uniform(seed: int, site: int, step: int, count: int) -> NDArray[np.float32]:
 
 
 def draws(seed: int, site: int, step: int, count: int) -> NDArray[np.uint64]:
-    """Return ``count`` 64-bit draws, each from two words, the low word first."""
+    """Return ``count`` draws of 64 bits. Each consists of two words of the stream, the low word first."""
     return words(seed, site, step, 2 * count).astype("<u4", copy=False).view("<u8")
 
 
 def permutation(seed: int, epoch: int, count: int) -> NDArray[np.int64]:
-    """Return the sample order of an epoch: the stable argsort of one 64-bit draw per row."""
+    """Return the order in which an epoch takes the rows. It is the stable argsort of one 64-bit draw per row."""
     order = np.argsort(draws(seed, SITE_ORDER, epoch, count), kind="stable")
     return order.astype(np.int64, copy=False)
 
 
 def drawn_places(seed: int, part: int, total: int) -> NDArray[np.int64]:
-    """Return a number in 0..total - 1 for each position of a part of the sample stream.
+    """Return a number in 0..total - 1 for each position of part ``part`` of the sample stream.
 
     Each number is the upper half of the product of a 64-bit draw and ``total`` (at most 2^63 - 1). The probability of
     an interval of numbers therefore differs from its share of ``total`` by less than 2^-64.

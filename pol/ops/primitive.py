@@ -67,7 +67,7 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class OpWork:
-    """The work of a node or program: product FLOPs, elementwise operations, bytes moved, calls of kernels."""
+    """The work of a node or a program: FLOPs of products, elementwise operations, bytes moved, and kernel calls."""
 
     products: int = 0
     elements: int = 0
@@ -80,7 +80,7 @@ class OpWork:
         return self.products + self.elements + FLOPS_PER_BYTE * self.moved + FLOPS_PER_CALL * self.calls
 
     def __add__(self, other: "OpWork") -> "OpWork":
-        """Return the sum of two works."""
+        """Return the sum of two works, kind by kind."""
         return OpWork(
             products=self.products + other.products,
             elements=self.elements + other.elements,
@@ -89,7 +89,7 @@ class OpWork:
         )
 
     def times(self, count: int) -> "OpWork":
-        """Return this work multiplied by ``count``."""
+        """Return the work of doing this work ``count`` times."""
         return OpWork(
             products=count * self.products,
             elements=count * self.elements,
@@ -100,7 +100,7 @@ class OpWork:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The constant data of a node: checked attributes, types of operands and result, and the job's seed."""
+    """The data of a node that no run changes: its attributes, the types of operands and result, and the job's seed."""
 
     attrs: Attributes
     operands: tuple[TensorType, ...]
@@ -113,7 +113,7 @@ Maker = Callable[[Site], Function]
 
 
 class Traffic(Enum):
-    """The number of bytes that a node reads and writes."""
+    """The rule for the number of bytes that a node reads and writes."""
 
     ALL = "all operands and the result"
     RESULT = "the size of the result, once read and once written"
@@ -139,7 +139,7 @@ BytesRule = Callable[[Operands, Attributes, TensorType], int]
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """A primitive, which is one row of the table; a node names it in its field ``op``.
+    """A primitive, which is one row of the table of primitives. A node gives its name in the field ``op``.
 
     ``arity`` is the smallest and the largest number of operands. All ``attributes`` are required, and no others are
     allowed. ``rule`` returns the type of the result, or raises JobError with a field relative to the node (``args[0]``,
@@ -176,14 +176,14 @@ class Primitive:
     may_fail: bool = False
 
     def work(self, operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
-        """Return the work of one node of this primitive."""
+        """Return the work of one node with this primitive, operands of these types, and this result."""
         counted = operands[0] if self.counts_operand else result
         moved = self._moved(operands, result)
         plain = OpWork(elements=self.cost * counted.elements, moved=moved, calls=self.calls)
         return plain + self.more(operands, attributes, result)
 
     def scratch_size(self, operands: Operands, attributes: Attributes, result: TensorType) -> int:
-        """Return the largest number of bytes that an executor needs beside operands and result."""
+        """Return the largest number of bytes that an executor needs for a node, without its operands and result."""
         read = sum(operand.elements for operand in operands)
         plain = self.scratch * read + self.scratch_result * result.elements
         return plain + self.more_scratch(operands, attributes, result)
@@ -201,7 +201,7 @@ class Primitive:
 
 
 def runs(shape: Sequence[int], kinds: Sequence[Sequence[object]]) -> int:
-    """Return the number of inner loops over ``shape``: its elements divided by the elements of one inner loop.
+    """Return the number of inner loops over ``shape``. It is the number of elements divided by that of one inner loop.
 
     ``kinds`` has a list per array with one entry per dimension: whether the array repeats it, or whether it is reduced.
     One inner loop covers the last dimension and the dimensions before it, as long as the entries of each array stay
@@ -215,17 +215,17 @@ def runs(shape: Sequence[int], kinds: Sequence[Sequence[object]]) -> int:
 
 
 def plain(function: Function) -> Maker:
-    """Return the maker of a function that is the same at every site."""
+    """Return the maker of a function that is the same for all nodes."""
     return lambda site: function
 
 
 def refuse(field: str, reason: str, remedy: str = "build the job again with a supported operation") -> JobError:
-    """Return the error of a node that is not valid for its primitive."""
+    """Return the error for a node that is not valid for its primitive."""
     return JobError(field, reason, remedy)
 
 
 def check_dtype(operands: Operands, allowed: Sequence[str]) -> None:
-    """Raise JobError if an operand has none of the ``allowed`` dtypes."""
+    """Raise JobError if the dtype of an operand is not one of the ``allowed`` dtypes."""
     for index, operand in enumerate(operands):
         if operand.dtype not in allowed:
             reason = f"{operand} is not of dtype {' or '.join(allowed)}"
@@ -233,7 +233,7 @@ def check_dtype(operands: Operands, allowed: Sequence[str]) -> None:
 
 
 def check_equal_dtype(operands: Operands, first: int = 0) -> None:
-    """Raise JobError if the operands from number ``first`` on have different dtypes."""
+    """Raise JobError if the operands have different dtypes. Operands before number ``first`` are not checked."""
     for index, operand in enumerate(operands[first:], first):
         if operand.dtype != operands[first].dtype:
             reason = f"{operand} and {operands[first]} have different dtypes"
@@ -241,14 +241,14 @@ def check_equal_dtype(operands: Operands, first: int = 0) -> None:
 
 
 def check_length(values: Sequence[int], shape: Sequence[int], name: str) -> None:
-    """Raise JobError if an attribute does not have one entry per dimension."""
+    """Raise JobError if the attribute ``name`` does not have one entry per dimension of ``shape``."""
     if len(values) != len(shape):
         reason = f"there are {len(values)} entries for {len(shape)} dimensions"
         raise refuse(f"attrs.{name}", reason)
 
 
 def checked_dim(attributes: Attributes, rank: int) -> int:
-    """Return the attribute ``dim``; JobError if a value of this rank does not have the dimension."""
+    """Return the attribute ``dim``. Raises JobError if a value of this rank has no such dimension."""
     dim: int = attributes["dim"]
     if dim >= rank:
         raise refuse("attrs.dim", f"dimension {dim} is outside a rank of {rank}")
@@ -256,7 +256,7 @@ def checked_dim(attributes: Attributes, rank: int) -> int:
 
 
 def check_element(attributes: Attributes, dtype: str) -> None:
-    """Raise JobError if the attribute ``value`` is not one element of a dtype."""
+    """Raise JobError if the attribute ``value`` is not the encoding of one element of the dtype."""
     value: str = attributes["value"]
     if len(value) != 2 * ITEM_SIZE[dtype]:
         raise refuse("attrs.value", f"an element of {dtype} has {2 * ITEM_SIZE[dtype]} hex digits")
@@ -287,7 +287,10 @@ def check_attributes(primitive: Primitive, values: Mapping[str, object]) -> dict
 
 
 def _checked_attribute(attribute: Attribute, value: object) -> AttributeValue:
-    """Return ``value`` in its checked form (lists become tuples); JobError with an empty field."""
+    """Return ``value`` in its checked form, in which lists become tuples.
+
+    Raises JobError with an empty field if it is not valid.
+    """
     low, high = attribute.low, min(attribute.high, MAX_INTEGER)
     match attribute.kind:
         case "int" if type(value) is int and low <= value <= high:

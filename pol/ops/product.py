@@ -1,4 +1,4 @@
-"""The product of matrices: exact sums of products of 8, 15 or 22-bit integers, rounded once.
+"""The product of matrices. Products of integers of 8, 15 or 22 bits are summed exactly, and the sums are rounded once.
 
 Operands are scaled along the summed dimension and rounded to integers of ``bits`` bits, which consist of one, two or
 three balanced digits of 7 bits. With 8 and 15 bits, the sum of all products stays below 2^53, so it is exact in any
@@ -40,7 +40,7 @@ ELEMENTS_AT_ONCE = 2**24
 
 
 def largest_digit(bits: int) -> int:
-    """Return the largest integer of a scaled operand, all of whose balanced 7-bit digits are at most 127."""
+    """Return the largest integer to which an element may be scaled. All its balanced 7-bit digits are at most 127."""
     return 127 << (bits - 8)
 
 
@@ -74,14 +74,17 @@ def scale_rows(x: Array, axis: int, bits: int) -> tuple[Array, Array]:
     lowered by one and q is rounded again from x. Rows of zeros have s = 0. Rows with NaN or infinity give zeros and an
     inverse of NaN. Returns q as FP64 integers, and 2^-s with ``axis`` kept as 1; both are exact.
     """
-    # The absolute values of all elements would take another copy.
+    # This avoids the absolute values of all elements, which would take another copy.
     highest, lowest = (end.reduce(x, axis, keepdims=True) for end in (np.maximum, np.minimum))
     shift, inverse = scales(np.maximum(np.abs(highest), np.abs(lowest)), bits)
     return integers(x, shift, inverse), inverse
 
 
 def scales(largest: Array, bits: int) -> tuple[Array, Array]:
-    """Return s and 2^-s of rows by the absolute value of their largest elements (see :func:`scale_rows`)."""
+    """Return the shift s and the inverse scale 2^-s of each row (see :func:`scale_rows`).
+
+    ``largest`` holds the largest magnitude in each row.
+    """
     # Subnormal FP32 numbers are normal in FP64, so the bits contain the exponent.
     largest = largest.astype(np.float64)
     shift = np.where(largest == 0.0, 0, bits - 2 - exponent_of(largest))
@@ -90,18 +93,21 @@ def scales(largest: Array, bits: int) -> tuple[Array, Array]:
 
 
 def integers(x: Array, shift: Array, inverse: Array) -> Array:
-    """Return the integers of an FP32 operand, as FP64; rows whose inverse scale is NaN become zeros."""
+    """Return the integers of an FP32 operand, as FP64. Rows whose inverse scale is NaN become zeros."""
     wide = x.astype(np.float64)
     is_finite = np.equal(inverse, inverse)
     if not np.logical_and.reduce(is_finite, axis=None):
         np.copyto(wide, 0.0, where=~is_finite)
-    # In place, since a second copy would double the memory that a product needs beside its operands.
+    # This is done in place, since a second copy would double the memory that a product needs beside its operands.
     wide *= power_of_two(shift)
     return np.rint(wide, out=wide)
 
 
 def sum_blocks(left: Array, right: Array) -> Array:
-    """Return the sums of blocks along the summed dimension, each exact, added first to last in FP64."""
+    """Return the product of two matrices of integers.
+
+    The sum of each block of the summed dimension is exact; these sums are added in FP64, first to last.
+    """
     rows, summed = left.shape[-2:]
     total = np.zeros((*left.shape[:-1], right.shape[-1]))
     for first in range(0, summed, BLOCK):
@@ -114,7 +120,10 @@ def sum_blocks(left: Array, right: Array) -> Array:
 
 
 def rows_at_once(left: TensorType, right: TensorType) -> int:
-    """Return the number of rows of the left operand for which a product holds FP64 copies and sums at once."""
+    """Return the number of rows of the left operand that a product processes at once.
+
+    For them it holds copies and sums in FP64.
+    """
     widest = prod(left.shape[:-2]) * max(left.shape[-1], right.shape[-1])
     return max(1, ELEMENTS_AT_ONCE // max(1, widest))
 
@@ -165,7 +174,10 @@ PER_ROW_BYTES = 64
 
 
 def _scratch(operands: Operands, attributes: Attributes, result: TensorType) -> int:
-    """Return the bytes of FP64 copies and sums, of the sums of a block if there are several blocks, and of scales."""
+    """Return the scratch memory of a product in bytes.
+
+    It holds FP64 copies and sums, the scales, and the sums of a block if there are several blocks.
+    """
     left, right = operands
     rows, summed = left.shape[-2:]
     at_once = prod(left.shape[:-2]) * min(rows, rows_at_once(left, right))

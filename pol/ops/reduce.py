@@ -51,7 +51,10 @@ def _summed(operands: Operands, attributes: Attributes) -> TensorType:
 
 
 def _halve(x: Array) -> Array:
-    """Sum FP32 over the first axis: pad with zeros to a power of two and add the upper half to the lower."""
+    """Return the FP32 sum over the first axis. The axis is padded with zeros to a power of two.
+
+    Its upper half is then added to its lower half until one element remains.
+    """
     count = x.shape[0]
     while count > 1:
         half = 1 << ((count - 1).bit_length() - 1)
@@ -69,7 +72,7 @@ def _halve(x: Array) -> Array:
 
 
 def _sum_tree(dims: Sequence[int], shape: Shape) -> Function:
-    """Return the FP32 sum over ``dims``, one after another in ascending order."""
+    """Return the function that sums FP32 over ``dims``, one dimension after another in ascending order."""
     orders: list[tuple[int, ...]] = []
     rank = len(shape)
     for removed, dim in enumerate(dims):
@@ -93,7 +96,7 @@ def _sum(site: Site) -> Function:
     if site.operands[0].dtype == "f32":
         tree = _sum_tree(dims, site.operands[0].shape)
         return lambda x: tree(x).reshape(shape)
-    # The dtype is named, since a sum of bool would be an OR otherwise.
+    # The dtype is given, since the sum of bool would otherwise be an OR.
     return lambda x: np.sum(x, axis=dims, dtype=np.int64).reshape(shape)
 
 
@@ -122,7 +125,10 @@ def _largest_index(operands: Operands, attributes: Attributes) -> TensorType:
 
 
 def _argmax(site: Site) -> Function:
-    """Return the function that finds the first of equal largest elements; 0 if a line holds NaN."""
+    """Return the function that finds the position of the largest element, the first of equal ones.
+
+    It is 0 for a line that holds NaN.
+    """
     dim, keepdim = site.attrs["dim"], site.attrs["keepdim"]
 
     def run(x: Array) -> Array:
@@ -138,7 +144,7 @@ _CALLS_PER_LEVEL = 3
 
 
 def _sum_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
-    """Return the work of a halving sum.
+    """Return the work of a ``sum``. An FP32 sum is a halving tree.
 
     A dimension of n elements has a level per bit of n - 1. Each level has an inner loop per element of the dimensions
     before it.
@@ -163,7 +169,10 @@ def _reduced_work(operands: Operands, attributes: Attributes, result: TensorType
 
 
 def _found_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
-    """Return the work of comparing each row with its largest element, and of searching it."""
+    """Return the work of an ``argmax``.
+
+    It compares each row with its largest element, and finds the first element that is equal.
+    """
     (operand,) = operands
     kinds = [dim == attributes["dim"] for dim in range(len(operand.shape))]
     rows = 2 * runs(operand.shape, [kinds]) + result.elements

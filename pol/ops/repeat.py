@@ -1,4 +1,4 @@
-"""The primitive ``repeat``: a program within a node, run a fixed number of times.
+"""The primitive ``repeat``. It is a program within a node, which runs a fixed number of times.
 
 It expresses recurrences, scans, and sums over many parts. Its meaning is defined by its unrolling
 (``pol/job/unroll.py``). In turn t, the body gets the carried values from the turn before, part t of each sequence, and
@@ -32,15 +32,15 @@ _REMEDY = "build the job again with assay job build"
 
 
 class Body(Protocol):
-    """The properties of a repeated program that the rules of ``repeat`` need."""
+    """A repeated program, reduced to the properties that the rules of ``repeat`` need."""
 
     @property
     def inputs(self) -> Sequence[TensorSpec]:
-        """Named and typed inputs."""
+        """The inputs, with names and types."""
 
     @property
     def outputs(self) -> Mapping[str, int]:
-        """Names of outputs to numbers of values."""
+        """The value number of each output, by the output's name."""
 
     @property
     def work(self) -> OpWork:
@@ -48,21 +48,22 @@ class Body(Protocol):
 
     @property
     def inner_size(self) -> int:
-        """Bytes that a turn holds at once beside inputs and constants."""
+        """Number of bytes that a turn holds at once, without its inputs and constants."""
 
     @property
     def may_fail(self) -> bool:
         """True if a turn can end in OutOfRange."""
 
     def output_types(self) -> Mapping[str, TensorType]:
-        """Return the types of outputs by name."""
+        """Return the type of each output by its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class RepeatForm:
-    """The roles of a repeat's operands (numbers of carried values, sequences and constants), and its result's parts.
+    """The roles of a repeat's operands, and the parts of its result.
 
-    ``parts`` holds the name and type of each part, in the order of the result. A stack's first dimension is the turn.
+    The operands are carried values, then sequences, then constants. ``parts`` holds the name and type of each part, in
+    the order of the result. A stack's first dimension is the turn.
     """
 
     carried: int
@@ -72,7 +73,10 @@ class RepeatForm:
 
 
 def form(body: Body, count: int) -> RepeatForm:
-    """Return the form of a repeat; JobError if the names of the body's inputs and outputs are not valid."""
+    """Return the form of a repeat of ``count`` turns.
+
+    Raises JobError if the names of the body's inputs and outputs are not valid.
+    """
     counts = dict.fromkeys(_KINDS, 0)
     at = 0
     for index, spec in enumerate(body.inputs):
@@ -125,7 +129,10 @@ def _carried_size(body: Body) -> int:
 
 
 def _turns_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
-    """Return the work of all turns: the body, reading sequences, writing stacks, and moving carried values."""
+    """Return the work of all turns.
+
+    Each turn runs the body, reads from the sequences, writes to the stacks, and moves the carried values.
+    """
     body: Body = attributes["body"]
     count: int = attributes["count"]
     calls = 2 + len(body.inputs) + 2 * len(body.outputs)
@@ -135,7 +142,7 @@ def _turns_work(operands: Operands, attributes: Attributes, result: TensorType) 
 
 def _turn_size(operands: Operands, attributes: Attributes, result: TensorType) -> int:
     body: Body = attributes["body"]
-    # The carried values before and after a turn.
+    # The carried values are held twice: before and after a turn.
     return 2 * _carried_size(body) + body.inner_size
 
 

@@ -1,4 +1,4 @@
-"""Primitives that copy elements without computing: other shapes, orders, parts and combinations.
+"""The primitives that copy or show elements without computing: other shapes, orders, parts and combinations.
 
 Results are in C order. A reshape is a view, and so is a broadcast, in which elements share addresses; every other
 primitive copies. A reshape of a broadcast copies, too, which ``program.py`` counts.
@@ -33,7 +33,7 @@ from pol.values import TensorType
 
 
 def element(value: str, dtype: str) -> Array:
-    """Return the scalar that an ``element`` attribute encodes."""
+    """Return the scalar that an ``element`` attribute encodes. ``value`` is its bytes in hex."""
     return np.frombuffer(bytes.fromhex(value), NUMPY_DTYPES[dtype]).reshape(())
 
 
@@ -91,7 +91,7 @@ def _sliced(operands: Operands, attributes: Attributes) -> TensorType:
 
 
 def slices(attributes: Attributes) -> tuple[slice, ...]:
-    """Return the index of a ``slice`` node."""
+    """Return the index that selects the result of a ``slice`` node from its operand."""
     bounds = zip(*(attributes[name] for name in _SLICE), strict=True)
     return tuple(slice(start, stop, step) for start, stop, step in bounds)
 
@@ -129,7 +129,7 @@ def _padded(operands: Operands, attributes: Attributes) -> TensorType:
 
 
 def inner(site: Site) -> tuple[slice, ...]:
-    """Return the index of the operand of a ``pad`` node in its result."""
+    """Return the index at which the result of a ``pad`` node holds the operand."""
     pairs = zip(site.attrs["low"], site.operands[0].shape, strict=True)
     return tuple(slice(low, low + size) for low, size in pairs)
 
@@ -156,7 +156,7 @@ def _taken(operands: Operands, attributes: Attributes) -> TensorType:
 
 
 def outside(row: int, rows: int) -> OutOfRange:
-    """Return the error of a ``take`` whose index holds ``row``, although the table has only ``rows`` rows."""
+    """Return the error of a ``take`` whose index holds the number ``row``. Its table has only ``rows`` rows."""
     return OutOfRange("take", f"the index holds row {row}, but the table has rows 0..{rows - 1}")
 
 
@@ -180,13 +180,13 @@ def _rows_work(operands: Operands, attributes: Attributes, result: TensorType) -
 
 
 def _parts_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
-    """Return the work of writing each operand row by row."""
+    """Return the work of writing the operands of a ``concat`` row by row."""
     rows = len(operands) * prod(result.shape[: attributes["dim"]])
     return OpWork(elements=FLOPS_PER_RUN * rows, calls=len(operands))
 
 
 def _inner_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
-    """Return the work of copying a part of a value, or a value into a larger one, row by row."""
+    """Return the work of copying row by row, either a part of a value or a value into a larger one."""
     whole = max(operands[0].shape, result.shape)
     part = min(operands[0].shape, result.shape)
     kinds = [size == other for size, other in zip(whole, part, strict=True)]
@@ -194,7 +194,7 @@ def _inner_work(operands: Operands, attributes: Attributes, result: TensorType) 
 
 
 def _turned_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
-    """Return the work of a permutation: rows that stay contiguous are copied whole, others element by element."""
+    """Return the work of a permutation. Rows that stay contiguous are copied whole, and others element by element."""
     dims = attributes["dims"]
     if not dims or dims[-1] == len(dims) - 1:
         return OpWork(elements=FLOPS_PER_RUN * prod(result.shape[:-1]))

@@ -1,4 +1,4 @@
-"""The table of primitives, which are the only operations that a program may use."""
+"""The table of primitives. A program may use no other operations."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -26,7 +26,7 @@ PRIMITIVES: Mapping[str, Primitive] = MappingProxyType(
 
 
 def infer(op: str, operands: Operands, values: Mapping[str, object]) -> tuple[dict[str, AttributeValue], TensorType]:
-    """Check one node and return its attributes in checked form and the type of its result.
+    """Check one node. Return its attributes in checked form, and the type of its result.
 
     The body of a ``repeat`` must be a checked program; :func:`pol.job.program.infer_node` makes one from JSON.
 

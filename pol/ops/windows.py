@@ -1,4 +1,4 @@
-"""The product of a matrix and the windows of a value, which computes a convolution and its gradient by the weights.
+"""The product of a matrix and the windows of a value. It computes a convolution, or the gradient of one by its weights.
 
 Windows slide over all dimensions of a value except the first, which holds the channels. The elements that they read
 form a matrix per group of channels, with a row per channel and position in a window, and a column per window. The
@@ -47,7 +47,7 @@ _LISTS = ("starts", "strides", "counts", "kernel", "steps")
 
 
 def summed_and_columns(channels: int, attributes: Attributes) -> tuple[int, int]:
-    """Return the rows and columns of the matrix of windows, swapped if it is transposed."""
+    """Return the numbers of rows and columns of the matrix of windows. They are swapped if the matrix is transposed."""
     rows = channels * prod(attributes["kernel"])
     columns = prod(attributes["counts"])
     return (columns, rows) if attributes["transposed"] else (rows, columns)
@@ -79,7 +79,10 @@ def _multiplied(operands: Operands, attributes: Attributes) -> TensorType:
 
 
 def offsets(shape: Shape, starts: Sequence[int], steps: Sequence[int], sizes: Sequence[int]) -> Array:
-    """Return the flat indices of the elements at ``start + i x step`` in each dimension, i = 0..size - 1, in order."""
+    """Return the flat indices of some elements of a value, in order.
+
+    Along each dimension they are ``start + i x step``, for i from 0 to size - 1.
+    """
     indices: Array = np.zeros(1, np.int64)
     for size, start, step, count in zip(shape, starts, steps, sizes, strict=True):
         indices = (indices[:, None] * size + start + step * np.arange(count)).reshape(-1)
@@ -87,7 +90,7 @@ def offsets(shape: Shape, starts: Sequence[int], steps: Sequence[int], sizes: Se
 
 
 class _Columns:
-    """The matrix of the windows of a value, computed part by part."""
+    """The matrix of the windows of a value. It is computed part by part."""
 
     def __init__(self, site: Site) -> None:
         attributes, shape = site.attrs, site.operands[1].shape
@@ -102,19 +105,28 @@ class _Columns:
         self.at_once = at_once(self.groups * max(self.height, self.rows))
 
     def parts(self) -> Iterator[slice]:
-        """Yield the ranges of windows that are laid out at once; none crosses the end of a block of 22 bits."""
+        """Yield the ranges of windows that are laid out at once.
+
+        None of them crosses the end of a block of 22-bit products.
+        """
         for start in range(0, self.count, self.at_once):
             yield slice(start, min(start + self.at_once, self.count))
 
     def take(self, x: Array, part: slice) -> Array:
-        """Return some columns, of shape [groups, rows of the matrix, windows]."""
+        """Return the columns of the matrix for a range of windows.
+
+        Their shape is [groups, rows of the matrix, windows].
+        """
         numbers = self._places[:, None] + self._windows[part]
         elements = x.reshape(x.shape[0], -1)[:, numbers]
         return elements.reshape(self.groups, self.height, -1)
 
 
 def at_once(height: int) -> int:
-    """Return the number of windows that are laid out at once: a power of two that divides a block of 22 bits."""
+    """Return the number of windows that are laid out at once.
+
+    It is a power of two that divides a block of 22-bit products.
+    """
     fitting = max(1, ELEMENTS_AT_ONCE // max(1, height))
     return min(BLOCK, 1 << (fitting.bit_length() - 1))
 
@@ -140,7 +152,7 @@ def _windows_product(site: Site) -> Function:
             for end in (windows.max(-1), windows.min(-1)):
                 np.maximum(largest, np.abs(end), out=largest)
         shift, inverse = scales(largest[..., None], bits)
-        # The scales of a product are those of the whole summed dimension.
+        # The scales are those of the whole summed dimension, not of one part.
         top = np.maximum(*(np.abs(end(axis=-1, keepdims=True)) for end in (a.max, a.min)))
         left_shift, left_inverse = scales(top, bits)
         total = np.zeros(site.result.shape)
@@ -174,7 +186,7 @@ def _work(operands: Operands, attributes: Attributes, result: TensorType) -> OpW
     left, x = operands
     groups, rows, summed = left.shape
     laid_out = groups * prod(summed_and_columns(x.shape[0] // groups, attributes))
-    # A transposed matrix is laid out twice: for its scales and for its sums.
+    # A transposed matrix is laid out twice: once for its scales, and once for its sums.
     if attributes["transposed"]:
         laid_out *= 2
     lines = groups * (rows + result.shape[-1])
@@ -187,9 +199,10 @@ def _work(operands: Operands, attributes: Attributes, result: TensorType) -> OpW
 
 
 def _scratch(operands: Operands, attributes: Attributes, result: TensorType) -> int:
-    """Return the bytes of the left operand's integers, or of the sums if the windows are transposed, and of scales.
+    """Return the scratch memory of the product in bytes.
 
-    Windows are laid out in blocks of a fixed size, except that one window may be larger.
+    It holds scales, and the integers of the left operand, or the sums if the windows are transposed. Windows are laid
+    out in blocks of a fixed size, except that one window may be larger.
     """
     left, x = operands
     groups, rows, _ = left.shape
