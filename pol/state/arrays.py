@@ -23,8 +23,11 @@ _F32, _ZERO = NUMPY_DTYPES["f32"], np.float32(0.0)
 
 
 def dtype_name(array: Array, where: str) -> str:
-    """Return ``f32``, ``i64`` or ``bool``; StateError for any other dtype."""
-    # A fast path, since a state may have thousands of tensors, nearly all of them f32.
+    """Return the job's name of an array's dtype: ``f32``, ``i64`` or ``bool``.
+
+    Raises StateError for any other dtype.
+    """
+    # This path is fast, since a state may have thousands of tensors, nearly all of them f32.
     if array.dtype is _F32:
         return "f32"
     name = _NAMES.get(array.dtype.newbyteorder("<"))
@@ -34,7 +37,7 @@ def dtype_name(array: Array, where: str) -> str:
 
 
 def canonical_array(array: Array, where: str) -> Array:
-    """Return ``array`` in C order, little-endian, with -0.0 replaced by +0.0.
+    """Return ``array`` in canonical form: in C order, little-endian, and with -0.0 replaced by +0.0.
 
     Raises NotFinite if it holds NaN or infinity, and StateError if its dtype is not one that a job may use.
     """
@@ -49,12 +52,15 @@ def canonical_array(array: Array, where: str) -> Array:
 
 
 def array_from_bytes(data: bytes | memoryview, dtype: str, shape: Shape, where: str) -> Array:
-    """Return the array in little-endian ``data``, whose size fits; StateError if a byte of a bool is not 0 or 1."""
+    """Return the array whose elements are the little-endian bytes ``data``.
+
+    Raises StateError if a byte of a bool is not 0 or 1.
+    """
     if dtype == "bool" and data and np.frombuffer(data, np.uint8).max() > 1:
         raise StateError(where, "an element of bool is neither 0 nor 1")
     return np.frombuffer(data, NUMPY_DTYPES[dtype]).reshape(shape)
 
 
 def raw_bytes(array: Array) -> memoryview:
-    """Return the bytes of an array in canonical form, without a copy."""
+    """Return the bytes of an array in canonical form. They share the array's memory."""
     return array.reshape(-1).view(np.uint8).data if array.size else memoryview(b"")

@@ -45,7 +45,7 @@ OTHER_TENSORS = "its tensors are not those of the job"
 
 
 def state_specs(state: State) -> tuple[TensorSpec, ...]:
-    """Return name, dtype and shape of every tensor, in name order."""
+    """Return the name, the dtype and the shape of each tensor of a state, in name order."""
     return tuple(TensorSpec(name, dtype_name(state[name], name), state[name].shape) for name in sorted(state))
 
 
@@ -58,7 +58,7 @@ def encode_state(state: State) -> bytes:
 
 
 def state_pieces(state: State) -> Iterator[bytes | memoryview]:
-    """Yield the canonical bytes of a state in pieces; raises the same errors as :func:`encode_state`."""
+    """Yield the canonical bytes of a state piece by piece. Raises the same errors as :func:`encode_state`."""
     yield header_chunk(state_specs(state))
     for name in sorted(state):
         for part in parts_of(state[name], name):
@@ -66,14 +66,14 @@ def state_pieces(state: State) -> Iterator[bytes | memoryview]:
 
 
 def decode_state(data: bytes, specs: Sequence[TensorSpec]) -> dict[str, Array]:
-    """Return the state in canonical bytes; its arrays are read-only views of ``data``.
+    """Return the state that canonical bytes encode. Its arrays are read-only views of ``data``.
 
     ``specs`` are the tensors that the state must have, in any order. Raises StateError if ``data`` is not the canonical
     encoding of a state with exactly these tensors, and NotFinite if a tensor holds NaN or infinity.
     """
     expected = header_chunk(specs)
     if data[: len(expected)] != expected:
-        # If the header itself is not valid, this raises a more precise error.
+        # If the header itself is not valid, this call raises a more precise error.
         parse_header(data)
         raise StateError("header", OTHER_TENSORS)
     if len(data) != encoded_size(specs):
@@ -90,19 +90,23 @@ def decode_state(data: bytes, specs: Sequence[TensorSpec]) -> dict[str, Array]:
 
 
 def read_state(path: Path, specs: Sequence[TensorSpec]) -> dict[str, Array]:
-    """Return the state in a file of canonical bytes, in arrays of its own, so that memory holds the state only once.
+    """Return the state in a file of canonical bytes.
 
-    Raises the same errors as :func:`decode_state`, and OSError if the file cannot be read.
+    Its arrays own their memory, so that memory holds the state only once. Raises the same errors as
+    :func:`decode_state`, and OSError if the file cannot be read.
     """
     with path.open("rb") as file:
         if os.fstat(file.fileno()).st_size != encoded_size(specs):
-            # This raises the error that describes the fault.
+            # This call raises the error that describes the fault.
             return decode_state(file.read(), specs)
         return read_next_state(file, specs)
 
 
 def read_next_state(file: BufferedReader, specs: Sequence[TensorSpec]) -> dict[str, Array]:
-    """Return the state whose canonical bytes come next in an open file; raises errors as :func:`read_state` does."""
+    """Return the state whose canonical bytes come next in an open file.
+
+    Raises the same errors as :func:`read_state`.
+    """
     expected = header_chunk(specs)
     start = file.read(len(expected))
     if start != expected:
@@ -122,7 +126,10 @@ def read_next_state(file: BufferedReader, specs: Sequence[TensorSpec]) -> dict[s
 
 
 def check_values(array: Array, spec: TensorSpec) -> None:
-    """Raise NotFinite for NaN or infinity, and StateError for -0.0, which a canonical state cannot have."""
+    """Raise NotFinite if an array holds NaN or infinity, and StateError if it holds -0.0.
+
+    A canonical state has none of them.
+    """
     if spec.dtype == "f32":
         if not np.isfinite(array).all():
             raise NotFinite(spec.name)
@@ -131,7 +138,10 @@ def check_values(array: Array, spec: TensorSpec) -> None:
 
 
 def chunks_of(data: bytes) -> list[bytes]:
-    """Return the chunks of canonical bytes, whose sizes follow from the header; StateError if the total differs."""
+    """Split canonical bytes into their chunks.
+
+    The header gives the chunks' sizes; StateError if their sum is not the number of bytes.
+    """
     chunks, position = [], 0
     for length in chunk_lengths(data, len(data)):
         chunks.append(data[position : position + length])
@@ -140,9 +150,10 @@ def chunks_of(data: bytes) -> list[bytes]:
 
 
 def chunk_lengths(start: bytes, size: int) -> list[int]:
-    """Return the sizes of the chunks of canonical bytes whose beginning ``start`` holds the whole header.
+    """Return the sizes of the chunks of canonical bytes.
 
-    Raises StateError if their sum is not ``size``.
+    ``start`` is their beginning, which holds the whole header, and ``size`` is their number. Raises StateError if their
+    sum is not ``size``.
     """
     position, specs = parse_header(start)
     if size != encoded_size(specs):
@@ -151,7 +162,10 @@ def chunk_lengths(start: bytes, size: int) -> list[int]:
 
 
 class StateTree:
-    """The Merkle tree of a state's chunks; its leaves are the hashes of the header and of each tensor's chunks."""
+    """The Merkle tree of a state's chunks.
+
+    Its leaves are the hash of the header, and the hashes of each tensor's chunks.
+    """
 
     def __init__(self, header: bytes, tensors: Mapping[str, Sequence[bytes]]) -> None:
         self.tensors = tensors
@@ -168,7 +182,7 @@ class StateTree:
         return merkle_root(self.leaves)
 
     def path(self, index: int) -> tuple[bytes, ...]:
-        """Return the audit path of chunk ``index``; ValueError if the tree has no such chunk."""
+        """Return the audit path of chunk ``index``. Raises ValueError if the tree has no such chunk."""
         return merkle_path(self.leaves, index)
 
 
@@ -179,7 +193,7 @@ def _tensor_leaves(array: Array, name: str) -> tuple[bytes, ...]:
 
 
 def parts_of(array: Array, name: str) -> Iterator[Array]:
-    """Yield a tensor in parts of whole chunks, so that only one part at a time is copied into canonical form."""
+    """Yield a tensor in parts of whole chunks. Only one part at a time is then copied into canonical form."""
     dtype_name(array, name)
     flat = array.reshape(-1)
     step = CHUNKS_AT_ONCE * CHUNK_SIZE // array.itemsize
@@ -192,7 +206,7 @@ def _leaves_of_part(part: Array, name: str) -> Iterator[bytes]:
 
 
 def state_tree(state: State, known: Mapping[str, Sequence[bytes]] = NOTHING_KNOWN) -> StateTree:
-    """Return the tree of a state's canonical chunks.
+    """Return the Merkle tree of a state's canonical chunks.
 
     ``known`` holds the leaves of some tensors, which are not hashed again. The caller guarantees that these are the
     arrays that were hashed, and that they were not changed since. Raises NotFinite if another tensor holds NaN or
@@ -204,7 +218,10 @@ def state_tree(state: State, known: Mapping[str, Sequence[bytes]] = NOTHING_KNOW
 
 
 def freeze(state: State) -> dict[str, Array]:
-    """Return a copy of the state in canonical form with read-only arrays, on which hash trees rely."""
+    """Return a copy of the state in canonical form.
+
+    Its arrays are read-only, since hash trees of a state rely on that.
+    """
     result = {}
     for name in sorted(state):
         array = canonical_array(state[name], name)

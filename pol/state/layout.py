@@ -23,7 +23,10 @@ def _sorted(specs: Sequence[TensorSpec]) -> list[TensorSpec]:
 
 
 def header_chunk(specs: Sequence[TensorSpec]) -> bytes:
-    """Return chunk 0 of a state with these tensors (in any order); StateError if the chunk is too long."""
+    """Return chunk 0 of a state with these tensors, which may be in any order.
+
+    Raises StateError if the chunk is too long.
+    """
     entries = [[spec.name, spec.dtype, list(spec.shape)] for spec in _sorted(specs)]
     text = json.dumps(entries, separators=(",", ":"), ensure_ascii=True).encode("ascii")
     if len(text) > MAX_HEADER:
@@ -32,12 +35,12 @@ def header_chunk(specs: Sequence[TensorSpec]) -> bytes:
 
 
 def encoded_size(specs: Sequence[TensorSpec]) -> int:
-    """Return the size in bytes of the canonical form of a state with these tensors."""
+    """Return the size of the canonical form of a state with these tensors, in bytes."""
     return len(header_chunk(specs)) + sum(spec.type.size for spec in specs)
 
 
 def tensor_chunks(spec: TensorSpec) -> int:
-    """Return the number of chunks of one tensor (0 if it has no elements)."""
+    """Return the number of chunks of one tensor. It is 0 if the tensor has no elements."""
     return -(-spec.type.size // CHUNK_SIZE)
 
 
@@ -62,7 +65,7 @@ def _parse_entry(entry: object) -> TensorSpec:
 
 
 def parse_header(data: bytes) -> tuple[int, tuple[TensorSpec, ...]]:
-    """Return the size of the header chunk and its tensors, in order.
+    """Return the size of the header chunk, and the tensors in the header, in order. ``data`` begins with the header.
 
     Raises StateError if the header is incomplete, too long or not canonical, or if its names are not ascending.
     """

@@ -1,4 +1,4 @@
-"""A state that stays in its file of canonical bytes, for states that may not fit into memory."""
+"""A state that stays in its file of canonical bytes. It is for states that may not fit into memory."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,10 @@ class StoredState(Mapping[str, Array]):
     """
 
     def __init__(self, file: BinaryIO, specs: Sequence[TensorSpec]) -> None:
-        """Check only the header and the size; StateError if they are not those of a state with these tensors."""
+        """Open the state after checking only its header and its size.
+
+        Raises StateError if they do not fit the tensors ``specs``.
+        """
         finalize(self, file.close)
         self._header = header_chunk(specs)
         file.seek(0)
@@ -52,7 +55,7 @@ class StoredState(Mapping[str, Array]):
         return len(self._places)
 
     def checked_root(self) -> bytes:
-        """Read the whole file once, and return the state's root.
+        """Read and check the whole file once, and return the root of the state.
 
         Raises StateError if the bytes are not canonical, and NotFinite if a tensor holds NaN or infinity.
         """

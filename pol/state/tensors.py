@@ -113,9 +113,9 @@ def _header_size(prefix: bytes, limits: Limits) -> int:
 
 
 def read_entries(file: BinaryIO, limits: Limits = LIMITS) -> list[TensorEntry]:
-    """Read the header and return the tensors in the order of their bytes, which begin at the file's new position.
+    """Read the header of a file, and return its tensors in the order of their bytes.
 
-    Raises StateError if the header is not valid.
+    The file is then at the first of these bytes. Raises StateError if the header is not valid.
     """
     prefix = file.read(_PREFIX)
     size = _header_size(prefix, limits)
@@ -142,7 +142,7 @@ def check_entries(entries: Sequence[TensorEntry], specs: Sequence[TensorSpec]) -
 def load_safetensors(
     source: bytes | Path, specs: Sequence[TensorSpec] | None = None, limits: Limits = LIMITS
 ) -> dict[str, Array]:
-    """Read a safetensors file and return its read-only arrays by name, in name order; -0.0 becomes +0.0.
+    """Read a safetensors file. Return its arrays by name, in name order; they are read-only, and -0.0 becomes +0.0.
 
     ``source`` is the bytes, or a file, whose header is checked before its data are read. ``specs`` are the tensors that
     the file must hold; None accepts any tensors within ``limits``.
@@ -166,7 +166,7 @@ def load_safetensors(
 
 
 def safetensors_header(state: State) -> bytes:
-    """Return the length and the header of the file that :func:`dump_safetensors` writes."""
+    """Return the length field and the header of the file that :func:`dump_safetensors` writes."""
     header: dict[str, Mapping[str, object]] = {}
     position = 0
     for name in sorted(state):
@@ -184,7 +184,7 @@ def safetensors_header(state: State) -> bytes:
 
 
 def dump_safetensors(state: State) -> bytes:
-    """Return the bytes of a state's safetensors file, with tensors in name order and without metadata.
+    """Return the bytes of a safetensors file with a state. Tensors are in name order, and there is no metadata.
 
     Equal states give equal bytes; -0.0 is written as +0.0. Raises NotFinite if a tensor holds NaN or infinity.
     """
@@ -192,7 +192,7 @@ def dump_safetensors(state: State) -> bytes:
 
 
 def safetensors_pieces(state: State) -> Iterator[memoryview]:
-    """Yield the bytes of :func:`dump_safetensors` in pieces of some MiB; raises the same errors."""
+    """Yield the bytes of :func:`dump_safetensors` in pieces of a few MiB. Raises the same errors."""
     yield memoryview(safetensors_header(state))
     for name in sorted(state):
         for part in parts_of(np.asarray(state[name]), name):
