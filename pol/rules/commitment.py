@@ -22,25 +22,25 @@ from domain.proof.records import ShareClaim, ShareRoots, TraceLeaf
 
 
 def boundary_root(global_root: bytes, local_root: bytes, metrics: Sequence[int] = ()) -> bytes:
-    """Return the root of a boundary state: the hash of its global and local state roots, and of its metrics.
+    """Return the root of the state at a boundary.
 
-    ``metrics`` are FP32 bit patterns of the means over the segment before the boundary. They are empty at boundary 0
-    and for a state inside a segment.
+    It is the hash of the roots of the global and the local state, and of the metrics. ``metrics`` are FP32 bit patterns
+    of the means over the segment before the boundary. They are empty at boundary 0 and for a state inside a segment.
     """
     return hash_fields("assay/boundary", global_root, local_root, _bits(metrics))
 
 
 def leaf_hash(leaf: TraceLeaf) -> bytes:
-    """Return the hash of a leaf, which stands for one of the boundaries 1..n of a trace; it does not cover the path.
+    """Return the hash of a leaf of a trace.
 
-    The hash does not depend on the provider, so all correct traces of a slot are equal. The commitment binds a trace
-    to its provider.
+    A leaf stands for one of the boundaries 1 to n; the hash does not cover its path. The hash does not depend on the
+    provider, so all correct traces of a slot are equal. The commitment binds a trace to its provider.
     """
     return merkle_leaf("assay/trace", u32(leaf.index), u64(leaf.step), leaf.boundary_root)
 
 
 def leaf_hashes(leaves: Iterable[TraceLeaf]) -> list[bytes]:
-    """Return the hashes of all leaves of a trace, for boundaries 1 to n."""
+    """Return the hashes of all leaves of a trace. The leaves are those of boundaries 1 to n, in this order."""
     return [leaf_hash(leaf) for leaf in leaves]
 
 
@@ -50,7 +50,7 @@ def compute_trace_root(leaves: Iterable[TraceLeaf]) -> bytes:
 
 
 def check_leaf(trace_root: bytes, segments: int, leaf: TraceLeaf) -> bool:
-    """Return whether ``leaf`` is in the trace with this root and ``segments`` segments.
+    """Return whether ``leaf`` belongs to the trace that has the root ``trace_root`` and ``segments`` segments.
 
     The tree has one leaf per boundary except boundary 0. A malformed leaf gives False, never an error. The function
     does not check that the leaf's step belongs to its index, since a provider may have committed to a wrong step.
@@ -69,7 +69,7 @@ def share_commitment(
     executor_version: int,
     roots: ShareRoots,
 ) -> bytes:
-    """Return the hash C with which a provider commits to a share before it reveals anything of the share.
+    """Return the hash C with which a provider commits to a share before it reveals any part of the share.
 
     ``opening`` holds the global and the local root from which the share starts. The chain knows everything except
     ``roots``, so it can compute C from the roots of an accepted share under any provider's name.
@@ -91,7 +91,7 @@ def share_commitment(
 
 
 def share_sign_bytes(chain_id: str, claim: ShareClaim) -> bytes:
-    """Return the bytes that a provider signs for a share: the chain id and all of ``claim``.
+    """Return the bytes that a provider signs for a share. They cover the chain id and every field of ``claim``.
 
     The signature is ECDSA on secp256k1 over SHA-256 of these bytes, with a low s.
     """
@@ -109,13 +109,17 @@ def _bits(metrics: Iterable[int]) -> bytes:
 
 
 def update_claim(update_root: bytes, local_out: bytes) -> bytes:
-    """Return the root that a share claims for its update place: the hash of its update root and its local root."""
+    """Return the root that a share claims for its update place.
+
+    It is the hash of the roots of its update and of its closing local state.
+    """
     return hash_fields("assay/update", update_root, local_out)
 
 
 def possession_sign_bytes(order_id: bytes, order_key: bytes) -> bytes:
-    """Return the bytes that the per-order key signs (``key_proof``), so that no one can order under another's key.
+    """Return the bytes that an order's own key signs (``key_proof``).
 
-    The order id depends on the chain, the consumer and its sequence number, so a proof is valid for one order only.
+    The proof prevents an order under another party's key. The order id depends on the chain, the consumer and its
+    sequence number, so a proof is valid for one order only.
     """
     return encode_fields("assay/order-key", order_id, order_key)

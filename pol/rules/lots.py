@@ -38,14 +38,15 @@ class _Stream:
 
 
 def seed(purpose: str, lot_id: bytes, beacon: bytes) -> bytes:
-    """Return the seed of a lot (32 bytes), derived from the beacon of the block in which the lot is drawn."""
+    """Return the seed of a lot (32 bytes). It depends on the beacon of the block in which the lot is drawn."""
     return hash_fields("assay/lot", purpose, lot_id, beacon)
 
 
 def draw(seed: bytes, population: int, count: int) -> tuple[int, ...]:
-    """Draw ``count`` different numbers from 0..population-1, each set with equal probability; return them sorted.
+    """Draw ``count`` different numbers from 0..population-1 and return them sorted.
 
-    Returns all numbers if the population is not larger than ``count``. ValueError for a negative argument.
+    All sets of that size are equally likely. Returns all numbers if the population is not larger than ``count``.
+    ValueError for a negative argument.
     """
     if population < 0 or count < 0:
         raise ValueError(f"cannot draw {count} of {population}")
@@ -63,10 +64,11 @@ def draw(seed: bytes, population: int, count: int) -> tuple[int, ...]:
 
 
 def draw_weighted(seed: bytes, weights: Sequence[int], count: int) -> tuple[int, ...]:
-    """Draw ``count`` different indices of ``weights``, each in proportion to its weight; return them sorted.
+    """Draw ``count`` different indices of ``weights`` and return them sorted.
 
-    The indices are drawn one after another; a drawn index does not take part in later draws. An index of weight 0 is
-    never drawn, so fewer than ``count`` are returned if fewer have a weight. ValueError for a negative argument.
+    Each draw chooses an index in proportion to its weight. The indices are drawn one after another; a drawn index does
+    not take part in later draws. An index of weight 0 is never drawn, so fewer than ``count`` are returned if fewer
+    have a weight. ValueError for a negative argument.
     """
     if count < 0 or any(weight < 0 for weight in weights):
         raise ValueError("counts and weights must not be negative")
@@ -85,11 +87,12 @@ def draw_weighted(seed: bytes, weights: Sequence[int], count: int) -> tuple[int,
 
 
 def duty_segments(segments: int, drawn: Sequence[int]) -> tuple[int, ...]:
-    """Return the segments of a share that its validator must replay, sorted and without repeats.
+    """Return the segments of a share that its own validator must replay, sorted and without repeats.
 
-    These are the drawn segments, the first, the last, and number n = ``segments``, which stands for the end of the
-    share: its update, or the place at which the job stopped. Numbers drawn beyond the end of the share are dropped.
-    ValueError for a negative argument.
+    ``segments`` is the number n of the share's segments, and ``drawn`` holds the numbers that a lot drew. The validator
+    must replay the first segment, the last segment, and the drawn ones. Number n is always added: it stands for the end
+    of the share, which is its update or the place at which the job stopped. Numbers drawn beyond the end of the share
+    are dropped. ValueError for a negative argument.
     """
     if segments < 0 or any(segment < 0 for segment in drawn):
         raise ValueError("segments must not be negative")

@@ -1,4 +1,4 @@
-"""The check of an order, which the chain applies, and a consumer before it signs anything."""
+"""The check of an order. The chain applies it, and a consumer applies it before it signs anything."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ HANDOVER_SLACK = 4
 
 
 def check_job(terms: JobTerms, conditions: Conditions) -> None:
-    """Check that chains of this version can run a job with these terms; Refusal names the field."""
+    """Check that chains of this version can run a job with these terms and conditions. Refusal names the field."""
     check_terms(terms)
     if terms.executor_version != EXECUTOR_VERSION:
         reason = f"this chain does not run executor version {terms.executor_version}"
@@ -77,13 +77,16 @@ def check_auditable(terms: JobTerms, params: Params, validators: Sequence[Promis
 
 
 def handover_seconds(terms: JobTerms, params: OrderParams, window: int) -> int:
-    """Return the seconds between the verification of the last round and settlement; the consumer fetches the result."""
+    """Return the seconds between the verification of the last round and settlement.
+
+    In this time the consumer fetches the result.
+    """
     fetch = ceil_div(HANDOVER_SLACK * terms.result_bytes, params.accept_rate)
     return max(window, fetch)
 
 
 def least_deposit(terms: JobTerms, price_limit: int, params: Params, tiers: Sequence[str] = ()) -> int:
-    """Return the least deposit of an order (``uassay``), which is never less than ``order_min``.
+    """Return the least deposit that an order needs (``uassay``). It is at least ``order_min``.
 
     It pays for all work at the price limit, and for the least audit fee of each round in the most expensive of
     ``tiers``. If ``tiers`` is empty, the order allows all tiers.

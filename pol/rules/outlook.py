@@ -52,7 +52,7 @@ class Outlook(Readable):
 
 
 def outlook(terms: JobTerms, params: Params, slot_speed: int, slots: int, audit_ms: int | None = None) -> Outlook:
-    """Return the expected times if ``slots`` slots train at once, each at ``slot_speed`` FLOP/s.
+    """Return the expected times of a job if ``slots`` slots train at once, each at ``slot_speed`` FLOP/s.
 
     ``audit_ms`` is the chain's audit time for the job (milliseconds). If it is None, the least speed and rate that an
     auditor may promise are used.

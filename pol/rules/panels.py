@@ -29,17 +29,20 @@ STAGE_TIMES = 6
 
 
 def replay_work(terms: JobTerms) -> int:
-    """Return the FLOPs of recomputing a segment: its steps, and a state root after each, which the digest covers."""
+    """Return the FLOPs of recomputing a segment: its steps, and a state root after each step.
+
+    The digest covers these roots.
+    """
     return terms.segment_steps * (terms.step_work + boundary_work(terms))
 
 
 def update_work(terms: JobTerms) -> int:
-    """Return the FLOPs of recomputing an update, for which both boundary states are read and hashed."""
+    """Return the FLOPs of recomputing an update. The auditor reads and hashes both boundary states for it."""
     return 2 * boundary_work(terms)
 
 
 def place_work(terms: JobTerms, kind: AuditKind) -> int:
-    """Return the FLOPs of recomputing a place."""
+    """Return the FLOPs of recomputing a place of the given kind."""
     match kind:
         case AuditKind.SEGMENT:
             return replay_work(terms)
@@ -50,23 +53,29 @@ def place_work(terms: JobTerms, kind: AuditKind) -> int:
 
 
 def place_cost(terms: JobTerms, kind: AuditKind, price_limit: int) -> int:
-    """Return the pay of a seat for a place (``uassay``), rounded down."""
+    """Return the pay of one seat for recomputing one place of the given kind (``uassay``), rounded down."""
     return price_floor(place_work(terms, kind), price_limit)
 
 
 def least_segments(terms: JobTerms, params: OrderParams) -> int:
-    """Return the number of segments that are always drawn: ``audit_segments``, or all if a round has fewer."""
+    """Return the number of segments that every panel draws.
+
+    It is ``audit_segments``, or all of the round's segments if it has fewer.
+    """
     return min(params.audit_segments, terms.slots * share_segments(terms))
 
 
 def least_work(terms: JobTerms, params: OrderParams) -> int:
-    """Return the FLOPs of the places that are always drawn."""
+    """Return the FLOPs of the places that every panel draws.
+
+    They are the aggregation, one update, and the least number of segments.
+    """
     segments = least_segments(terms, params) * replay_work(terms)
     return terms.outer_work + update_work(terms) + segments
 
 
 def least_bytes(terms: JobTerms, params: OrderParams) -> int:
-    """Return the bytes that an auditor fetches for the places that are always drawn.
+    """Return the number of bytes that an auditor fetches for the places that every panel draws.
 
     They are the consumer's payload, the initial state of each segment, both boundary states of the update, and, for the
     aggregation, every slot's update and the global state before it.
@@ -78,16 +87,19 @@ def least_bytes(terms: JobTerms, params: OrderParams) -> int:
 
 
 def audit_floor(terms: JobTerms, price_limit: int, params: OrderParams) -> int:
-    """Return the least audit fee of a round (``uassay``), rounded up: the pay of one stage at the price limit."""
+    """Return the least audit fee of a round (``uassay``), rounded up.
+
+    It pays all seats of one stage at the price limit.
+    """
     return params.auditors * (price_ceil(least_work(terms, params), price_limit) + params.answer_fee)
 
 
 def segment_count(terms: JobTerms, params: OrderParams, price_limit: int, fee: int, audit_ms: int) -> int:
-    """Return the number of segments that a panel draws: the least number, and more as far as fee and time allow.
+    """Return the number of segments that a panel draws.
 
-    An eligible validator recomputes the places that are always drawn within ``audit_ms``. Each further segment takes at
-    most ``audit_ms`` / the least number of segments. The time to commit is therefore enough for every eligible
-    validator.
+    It is the least number, and as many more as the fee and the time allow. An eligible validator recomputes the places
+    that are always drawn within ``audit_ms``. Each further segment takes at most ``audit_ms`` / the least number of
+    segments. The time to commit is therefore enough for every eligible validator.
     """
     least = least_segments(terms, params)
     segments = terms.slots * share_segments(terms)
@@ -103,7 +115,7 @@ def segment_count(terms: JobTerms, params: OrderParams, price_limit: int, fee: i
 
 @dataclass(frozen=True, slots=True)
 class ShareExtent:
-    """The extent of an accepted share: its number of whole segments, and the place after them if it stopped there."""
+    """The extent of an accepted share: its number of whole segments, and the place at which it stopped, if any."""
 
     slot: int
     issue: int
@@ -111,7 +123,10 @@ class ShareExtent:
     stop: Place | None = None
 
     def begun(self, stopped: Place | None) -> int:
-        """Return the number of segments that were begun, without the segment ``stopped``, which is drawn anyway."""
+        """Return the number of segments that the share began.
+
+        The segment ``stopped`` does not count, since the panel has it anyway.
+        """
         ends_inside = self.stop is not None and self.stop.kind is AuditKind.SEGMENT
         if ends_inside and self.stop != stopped:
             return self.segments + 1
@@ -142,7 +157,7 @@ def draw_places(
 
 
 def _has_update(extent: ShareExtent) -> bool:
-    """Return whether all segments of a share are whole, so that its update was begun."""
+    """Return whether the share completed all its segments. It then has an update, or stopped at its update."""
     return extent.stop is None or extent.stop.kind is AuditKind.UPDATE
 
 
@@ -159,7 +174,7 @@ def _segment(shares: Sequence[ShareExtent], number: int, stopped: Place | None) 
 
 @dataclass(frozen=True, slots=True)
 class Promised:
-    """A validator of the set: its stake, and its promised speed (FLOP/s) and rate (bytes/s) as an auditor."""
+    """A validator of the set: its stake, and the speed (FLOP/s) and rate (bytes/s) that it promises as an auditor."""
 
     operator: str
     stake: int
@@ -168,13 +183,13 @@ class Promised:
 
 
 def promised_ms(terms: JobTerms, params: OrderParams, speed: int, rate: int) -> int:
-    """Return the milliseconds in which a validator of this speed and rate audits the places that are always drawn."""
+    """Return the milliseconds in which a validator of this speed and rate audits the places that every panel draws."""
     fetch = ceil_div(1_000 * least_bytes(terms, params), rate)
     return fetch + ceil_div(1_000 * least_work(terms, params), speed)
 
 
 def compute_audit_ms(terms: JobTerms, params: OrderParams, validators: Iterable[Promised]) -> int:
-    """Return the audit time T of an order (milliseconds); 0 for a chain without auditors.
+    """Return the audit time T of an order in milliseconds. It is 0 for a chain without auditors.
 
     T is the least time in which enough validators can audit the places that are always drawn. Enough validators have
     ``eligible_bps`` of the stake together, and are at least twice as many as ``auditors``, or all. The validator that
@@ -193,21 +208,27 @@ def compute_audit_ms(terms: JobTerms, params: OrderParams, validators: Iterable[
 
 
 def is_eligible(terms: JobTerms, params: OrderParams, audit_ms: int, speed: int, rate: int) -> bool:
-    """Return whether a validator of this speed and rate may have a seat in panels of an order with this audit time."""
+    """Return whether a validator is fast enough for a seat in the panels of an order.
+
+    It must audit the places that are always drawn within ``audit_ms``.
+    """
     return promised_ms(terms, params, speed, rate) <= audit_ms
 
 
 def compute_window(params: OrderParams, audit_ms: int) -> int:
-    """Return the window of an order (seconds), which is at least 20 times its audit time."""
+    """Return the window of an order in seconds.
+
+    It is at least ``round_window``, and at least 20 times the audit time.
+    """
     return max(params.round_window, ceil_div(WINDOW_TIMES * audit_ms, 1_000))
 
 
 def largest_segment(terms: JobTerms, params: OrderParams, validators: Sequence[Promised]) -> int:
-    """Return the largest number of steps per segment for which the window stays within ``window_max``; 0 if none."""
+    """Return the largest number of steps per segment with which the window is at most ``window_max``; 0 if none is."""
     low, high = 0, terms.segment_steps
     while low < high:
         steps = (low + high + 1) // 2
-        # Enough segments for a panel, since a round may have fewer if its segments are longer.
+        # This round has enough segments for a panel. With longer segments, a round may have fewer of them.
         trial = replace(terms, segment_steps=steps, round_steps=steps * params.audit_segments)
         if compute_window(params, compute_audit_ms(trial, params, validators)) > params.window_max:
             high = steps - 1
@@ -217,27 +238,32 @@ def largest_segment(terms: JobTerms, params: OrderParams, validators: Sequence[P
 
 
 def commit_seconds(params: OrderParams, audit_ms: int) -> int:
-    """Return the longest time of a stage for commitments (seconds); it ends earlier once all seats have committed.
+    """Return the longest time that the seats of a stage have to commit (seconds).
 
-    It does not depend on the window: a round waits for its stages even after its window.
+    It ends earlier once all of them have committed. It does not depend on the window: a round waits for its stages even
+    after its window.
     """
     return params.stage_base + ceil_div(STAGE_TIMES * audit_ms, 1_000)
 
 
 def reveal_seconds(params: OrderParams) -> int:
-    """Return the longest time of a stage for revealing (seconds); it ends earlier once all committed seats have."""
+    """Return the longest time that the seats of a stage have to reveal (seconds).
+
+    It ends earlier once all that committed have revealed.
+    """
     return params.stage_base
 
 
 def stage_seconds(params: OrderParams, audit_ms: int) -> int:
-    """Return the longest time of a stage after its seats are drawn (seconds)."""
+    """Return the longest time from the draw of a stage's seats to its end (seconds)."""
     return commit_seconds(params, audit_ms) + reveal_seconds(params)
 
 
 def panel_load(terms: JobTerms, params: OrderParams, segments: int, seats: int, audit_ms: int) -> int:
-    """Return the load of ``seats`` seats in ten-thousandths of a validator: their audit time / their time to commit.
+    """Return the load that ``seats`` seats put on the validators, in ten-thousandths of one validator.
 
-    Each segment beyond the least number takes at most ``audit_ms`` / the least number.
+    It is their audit time divided by their time to commit. Each segment beyond the least number takes at most
+    ``audit_ms`` / the least number.
     """
     least = max(1, least_segments(terms, params))
     commit_ms = 1_000 * commit_seconds(params, audit_ms)
@@ -245,17 +271,26 @@ def panel_load(terms: JobTerms, params: OrderParams, segments: int, seats: int, 
 
 
 def verify_seconds(params: OrderParams, audit_ms: int, window: int) -> int:
-    """Return the longest time until a round is verified (seconds): its window, or all stages of its panel."""
+    """Return the longest time until a round is verified (seconds).
+
+    It is the window, or the time of all stages of a panel if that is longer.
+    """
     if not params.auditors:
         return window
     return max(window, STAGES * (params.lot_wait + stage_seconds(params, audit_ms)))
 
 
 def batch_seconds(params: OrderParams, audit_ms: int, window: int) -> int:
-    """Return the longest time for which unverified rounds delay the next round (seconds): a window, or one stage."""
+    """Return the longest time for which unverified rounds delay the next round (seconds).
+
+    It is the window, or the time of one stage if that is longer.
+    """
     return max(window, stage_seconds(params, audit_ms)) if params.auditors else window
 
 
 def next_seats(seats: int, silent: int, *, answers_differ: bool) -> int:
-    """Return the number of seats of the next stage: twice those so far if answers differ, else one per silent seat."""
+    """Return the number of seats in the next stage.
+
+    If answers differ, it is twice ``seats``; otherwise it is one seat for each silent seat, and at least one.
+    """
     return 2 * seats if answers_differ else max(1, silent)

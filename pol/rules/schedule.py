@@ -31,7 +31,7 @@ class Served(Protocol):
 
 
 def served_terms(terms: JobTerms, part: Served) -> JobTerms:
-    """Return the terms of an order with the numbers of rounds and slots of one of its parts.
+    """Return the terms of an order, with its numbers of rounds and slots replaced by those of one of its parts.
 
     They are used for work, times and money. Batches and hand-over rounds depend on the whole order.
     """
@@ -41,7 +41,7 @@ def served_terms(terms: JobTerms, part: Served) -> JobTerms:
 
 
 def boundary_work(terms: JobTerms) -> int:
-    """Return the FLOPs of a boundary: one per byte of the global and the local state."""
+    """Return the FLOPs of a boundary: one FLOP per byte of the global and the local state."""
     return terms.global_bytes + terms.local_bytes
 
 
@@ -51,7 +51,7 @@ def segment_work(terms: JobTerms) -> int:
 
 
 def share_segments(terms: JobTerms) -> int:
-    """Return the number n of segments of a share, which is the work of one slot in one round."""
+    """Return the number of segments in a share, which is the work of one slot in one round."""
     return terms.round_steps // terms.segment_steps
 
 
@@ -71,38 +71,50 @@ def total_work(terms: JobTerms) -> int:
 
 
 def round_seconds(terms: JobTerms, slot_speed: int, slots: int) -> int:
-    """Return the seconds of a round, rounded up, if ``slots`` slots train at once at ``slot_speed`` FLOP/s."""
+    """Return the seconds that a round takes, rounded up.
+
+    ``slots`` slots train at once, each at ``slot_speed`` FLOP/s.
+    """
     work = critical_work(terms.slots, slots, share_work(terms), terms.outer_work)
     return ceil_div(work, slot_speed)
 
 
 def progress_seconds(terms: JobTerms, base: int, slot_speed: int, slots: int) -> int:
-    """Return the seconds within which a round must close: ``base``, plus three times its time at the bid's speed."""
+    """Return the seconds within which a round must close.
+
+    They are ``base`` plus three times the round's time at the bid's speed.
+    """
     return base + PROGRESS_SLACK * round_seconds(terms, slot_speed, slots)
 
 
 def trial_work(terms: JobTerms) -> int:
-    """Return the FLOPs of the trial before an order is accepted: twice a segment and an aggregation."""
+    """Return the FLOPs of the trial that runs before an order is accepted: two segments and two aggregations."""
     return 2 * (segment_work(terms) + terms.outer_work)
 
 
 def is_handover(terms: JobTerms, every: int, round: int) -> bool:
-    """Return whether the consumer can fetch the states after a round: after each ``every``-th round and the last."""
+    """Return whether the consumer can fetch the states at the end of a round.
+
+    They can be fetched after each ``every``-th round and after the last.
+    """
     return (round + 1) % every == 0 or round + 1 == terms.rounds
 
 
 def first_step(terms: JobTerms, round: int) -> int:
-    """Return the number of a round's first inner step."""
+    """Return the number of the job's first inner step in a round."""
     return round * terms.round_steps
 
 
 def batch_number(slots: int, step: int, slot: int) -> int:
-    """Return the number of the batch that a slot takes from the stream of samples at an inner step of the job."""
+    """Return the number of the batch that a slot takes from the stream of samples.
+
+    ``step`` is an inner step of the job, and ``slots`` the number of slots.
+    """
     return step * slots + slot
 
 
 def check_terms(terms: JobTerms) -> None:
-    """Check an order's terms on their own; Refusal(BAD_FIELD) names the field.
+    """Check the terms of an order without reference to a chain. Refusal(BAD_FIELD) names the field.
 
     Every field must be within its bounds, and segments must divide the steps of a round. A share may have at most
     SHARE_SEGMENTS_MAX segments, and all samples together may not exceed SAMPLES_MAX. Two conditions are checked

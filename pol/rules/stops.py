@@ -35,7 +35,10 @@ def check_roots(terms: JobTerms, roots: ShareRoots) -> str:
 
 
 def stop_of(terms: JobTerms, slot: int, issue: int, roots: ShareRoots) -> Place | None:
-    """Return the place at which a share claims to stop: its next segment, or its update; None if it is whole."""
+    """Return the place at which a share claims to stop: the segment after its whole ones, or its update.
+
+    Return None if it is whole.
+    """
     if roots.is_whole:
         return None
     kind = AuditKind.SEGMENT if roots.segments < share_segments(terms) else AuditKind.UPDATE
@@ -43,14 +46,14 @@ def stop_of(terms: JobTerms, slot: int, issue: int, roots: ShareRoots) -> Place 
 
 
 def find_stop(terms: JobTerms, shares: Iterable[tuple[int, int, ShareRoots]]) -> Place:
-    """Return the place at which the job stops, according to the shares of its last round in slot order.
+    """Return the place at which the job stops. ``shares`` are the shares of the job's last round in slot order.
 
-    ``shares`` are (slot, issue, roots). If all of them are whole, the job stops at the aggregation.
+    Each of them is (slot, issue, roots). If all of them are whole, the job stops at the aggregation.
     """
     stops = (stop_of(terms, *share) for share in shares)
     return next((stop for stop in stops if stop is not None), AGGREGATION)
 
 
 def done_work(terms: JobTerms, roots: ShareRoots) -> int:
-    """Return the FLOPs of the whole segments of a share."""
+    """Return the FLOPs of the segments that a share completed."""
     return roots.segments * segment_work(terms)

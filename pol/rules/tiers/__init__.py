@@ -1,1 +1,4 @@
-"""Tiers: the ways to verify the work of an order; each is a value that holds all differences from the others."""
+"""Tiers: the ways to verify the work of an order.
+
+Each tier is one value that holds everything in which it differs from the others.
+"""

@@ -9,7 +9,9 @@ from domain.proof.records import AnswerKind, Finding, SeatAnswer
 
 
 def answer_digest(seed: bytes, inner_roots: Iterable[bytes], state: Iterable[bytes | memoryview]) -> bytes:
-    """Return the digest of an answer: a hash of the stage's seed, the roots inside the place, and the recomputed state.
+    """Return the digest of an answer.
+
+    It is a hash of the stage's seed, the roots inside the place, and the recomputed state.
 
     ``inner_roots`` are the boundary roots after each inner step of a segment; an update or aggregation has none.
     ``state`` holds the canonical bytes of the recomputed state, in any pieces:
@@ -35,7 +37,10 @@ def answer_commitment(
     salt: bytes,
     answers: Iterable[SeatAnswer],
 ) -> bytes:
-    """Return the hash with which a seat commits to its answers; it depends on the auditor, so copying it is useless."""
+    """Return the hash with which a seat commits to its answers.
+
+    It covers the auditor's address, so another seat cannot use a copy of it.
+    """
     order_id, leg, round = key.order_id, key.leg, key.round
     parts = [
         encode_fields(
@@ -62,6 +67,9 @@ def answer_commitment(
 
 
 def finding_of(answer: SeatAnswer) -> Finding:
-    """Return the finding of an answer; answers about different unavailable blobs have the same finding."""
+    """Return the finding that an answer gives: its kind, root and step.
+
+    Answers about different unavailable blobs have the same finding.
+    """
     root = answer.root if answer.kind is AnswerKind.FINISHED else b""
     return Finding(answer.kind, root, answer.step)

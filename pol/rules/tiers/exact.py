@@ -1,4 +1,7 @@
-"""The tier ``exact``: the same bits on every machine, a panel for every round, and agreement only of equal roots."""
+"""The tier ``exact``.
+
+Results are the same bits on every machine, every round has a panel, and only equal roots agree.
+"""
 
 from functools import partial
 
@@ -29,28 +32,37 @@ COUNTED = Counted(_whole, _every_byte)
 
 
 def always(_: Order, __: Leg, ___: Round) -> int:
-    """Return the chance of a panel in basis points: every round has one."""
+    """Return the chance that a round gets a panel, in basis points. It is 100 %, since every round gets one."""
     return BPS
 
 
 def draw_duty(seed: bytes, segments: int, params: OrderParams) -> tuple[int, ...]:
-    """Draw the segments of a share that its validator must replay beside the first, the last and the update."""
+    """Draw the segments of a share that its own validator must replay.
+
+    It also replays the first and the last segment, and the update.
+    """
     return draw(seed, segments, params.segments_drawn)
 
 
 def may_sit(order: Order, speed: int, rate: int) -> bool:
-    """Return whether a validator promises enough speed to audit the order within its audit time."""
+    """Return whether a validator promises enough speed and rate to audit the order within its audit time."""
     return is_eligible(order.terms, order.params, order.audit_ms, speed, rate)
 
 
 def panel_fee(order: Order, leg: Leg, work: int) -> int:
-    """Return the audit fee of a round of ``work`` FLOPs: ``audit_bps`` of its price, and at least the floor."""
+    """Return the audit fee of a round of ``work`` FLOPs.
+
+    It is ``audit_bps`` of the round's price, and at least the least audit fee.
+    """
     floor = audit_floor(served_terms(order.terms, leg), order.price_limit, order.params)
     return max(floor, audit_fee(work, leg.price, order.params.audit_bps))
 
 
 def is_same_share(rejected: bytes, accepted: bytes) -> bool:
-    """Return whether a rejected share has the accepted roots, which is the case if the commitments are equal."""
+    """Return whether a rejected share has the accepted roots.
+
+    It has them if its commitment equals the commitment of those roots.
+    """
     return rejected == accepted
 
 

@@ -28,17 +28,17 @@ def tier_names() -> tuple[str, ...]:
 
 
 def default_tier() -> Tier:
-    """Return the tier of an order that does not name one."""
+    """Return the tier of an order whose consumer did not name one."""
     return all_tiers()[0]
 
 
 def tier_named(name: str) -> Tier:
-    """Return the tier with this name, which the chain has checked."""
+    """Return the tier with the given name. The chain has already checked the name."""
     return TIERS[name]
 
 
 def tier_of(leg: Leg) -> Tier:
-    """Return the tier in which a leg is verified, which the auction fixed."""
+    """Return the tier in which the work of a leg is verified. The auction fixed it."""
     return TIERS[leg.tier]
 
 
@@ -52,6 +52,9 @@ def check_names(names: Iterable[str], field: str) -> None:
 
 
 def highest_floor(names: Iterable[str], terms: JobTerms, price_limit: int, params: OrderParams) -> int:
-    """Return the least audit fee of a round in the most expensive of the named tiers, or of all if none is named."""
+    """Return the highest of the least audit fees that a round has in the named tiers.
+
+    If ``names`` is empty, all tiers count.
+    """
     tiers = [TIERS[name] for name in names] or all_tiers()
     return max(tier.floor(terms, price_limit, params) for tier in tiers)

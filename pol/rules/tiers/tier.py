@@ -19,7 +19,7 @@ from pol.rules.panels import ShareExtent
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """The answer of a seat about a place, or None if the seat was silent, with its stage and its stake."""
+    """The vote of a seat on a place: its stage, its stake, and its answer, which is None if the seat was silent."""
 
     stage: int
     stake: int
@@ -45,7 +45,7 @@ class AnswerVerdict(Enum):
 
     RIGHT = 1
     DIFFERENT = 2
-    UNKNOWN = 3  # The root is that of the ruling, but the digest does not show whether the seat computed it.
+    UNKNOWN = 3  # The answer has the root of the ruling, but its digest does not show that the seat computed it.
     SILENT = 4
 
 
@@ -110,5 +110,5 @@ class Tier:
     penalty: int
 
     def agree(self, root: bytes, claim: bytes) -> bool:
-        """Return whether a recomputed root agrees with a claimed one."""
+        """Return whether a recomputed root agrees with the root that a provider claimed."""
         return self.rule(Finding(AnswerKind.FINISHED, root, 0), claim, False) is Ruling.RIGHT

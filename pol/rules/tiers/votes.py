@@ -1,4 +1,4 @@
-"""Counting of votes, if agreement is an equivalence: two answers agree if their relevant parts are equal.
+"""The counting of votes in tiers in which two answers agree if their relevant parts are equal.
 
 A tier defines the relevant parts (:class:`Counted`). From them follow the decided finding, the verdicts on seats, and
 the ruling.
@@ -15,22 +15,25 @@ from pol.rules.tiers.tier import AnswerVerdict, Quorum, Vote
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """The relevant parts of an answer: functions that return those of its ``finding`` and of its ``digest``."""
+    """The definition of the relevant parts of an answer.
+
+    One function returns those of its finding, and one those of its digest.
+    """
 
     finding: Callable[[Finding], Finding]
     digest: Callable[[bytes], bytes]
 
     def of(self, answer: SeatAnswer) -> tuple[Finding, bytes]:
-        """Return the relevant parts of an answer."""
+        """Return the relevant part of an answer's finding, and that of its digest."""
         return self.finding(finding_of(answer)), self.digest(answer.digest)
 
     def agree(self, one: Finding, other: Finding) -> bool:
-        """Return whether two findings agree."""
+        """Return whether two findings agree, which they do if their relevant parts are equal."""
         return self.finding(one) == self.finding(other)
 
 
 def decide(counted: Counted, votes: Sequence[Vote], quorum: Quorum) -> Finding | None:
-    """Return the finding that is decided for a place at the end of a stage, or None.
+    """Return the finding that is decided for a place at the end of a stage, or None if there is no decision yet.
 
     A finding is decided if more than two thirds of all seats that have revealed so far gave it. These must also be at
     least ``auditors`` seats, or all ``eligible`` ones if these are fewer. Seats of the same stage count together only
@@ -50,10 +53,11 @@ def decide(counted: Counted, votes: Sequence[Vote], quorum: Quorum) -> Finding |
 
 
 def judge(counted: Counted, votes: Sequence[Vote], decided: Finding) -> tuple[AnswerVerdict, ...]:
-    """Return the verdict on each seat's answer, given the decided finding.
+    """Return the verdict on each seat's answer, in the order of ``votes``.
 
-    An answer with the decided finding is right if more than two thirds of such answers of its stage share its digest. A
-    seat could copy the root from a trace, but not the digest.
+    ``decided`` is the finding that was decided for the place. An answer with the decided finding is right if more than
+    two thirds of such answers of its stage share its digest. A seat could copy the root from a trace, but not the
+    digest.
     """
     digests: dict[int, Counter[bytes]] = {}
     for vote in votes:
@@ -88,16 +92,17 @@ def _verdict(
 
 
 def differ(counted: Counted, votes: Sequence[Vote]) -> bool:
-    """Return whether seats that revealed answers about a place contradict each other."""
+    """Return whether the answers that seats revealed about a place contradict each other."""
     answers = [(vote.stage, *counted.of(vote.answer)) for vote in votes if vote.answer is not None]
     findings = {finding for _, finding, _ in answers}
     return len(findings) > 1 or len(set(answers)) > len({stage for stage, *_ in answers})
 
 
 def rule(counted: Counted, decided: Finding | None, claim: bytes, stops: bool) -> Ruling:
-    """Return the ruling on the root ``claim`` that the chain has; it is empty if the provider never showed one.
+    """Return the ruling on the root ``claim``, which the chain has from the provider.
 
-    If the chain holds that the job ``stops`` at this place, the claim is right if the finding is that it stopped.
+    It is empty if the provider never showed a root. If the chain holds that the job ``stops`` at this place, the claim
+    is right if the finding is that it stopped.
     """
     if decided is None:
         return Ruling.UNDECIDED
@@ -109,7 +114,10 @@ def rule(counted: Counted, decided: Finding | None, claim: bytes, stops: bool) -
 
 
 def _count(counted: Counted, votes: Sequence[Vote], *, by_stake: bool) -> list[tuple[Finding, int]]:
-    """Return the number of seats, or their stake, per finding; per stage, only the largest group by digest counts."""
+    """Return each finding with the number of seats that gave it, or with their stake.
+
+    Within a stage, only the largest group of equal digests counts.
+    """
     groups: dict[tuple[Finding, int], dict[bytes, int]] = {}
     first: dict[Finding, Finding] = {}
     for vote in votes:
