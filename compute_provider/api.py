@@ -46,10 +46,10 @@ _PAGE = 100
 
 
 class NodeChain:
-    """:class:`compute_provider.interfaces.ChainReader` over a node."""
+    """A :class:`compute_provider.interfaces.ChainReader` that queries a node."""
 
     def __init__(self, client: ChainClient) -> None:
-        """Send queries through ``client``."""
+        """Use ``client`` for all queries to the node."""
         self._client = client
 
     def status(self) -> StatusResponse:
@@ -85,7 +85,7 @@ class NodeChain:
         return operators[0]
 
     def provider(self, address: str) -> Provider | None:
-        """Return a provider, in whichever cluster it is or has applied to; None if it never applied."""
+        """Return the chain's record of a provider, whatever its cluster is; None if it never applied to one."""
         return self._client.query(ProviderRequest(address)).provider
 
 
@@ -94,7 +94,7 @@ class Forecast:
     """An estimate of what a provider could earn with a validator if it always had work."""
 
     moniker: str
-    validator: str  # its operator's address
+    validator: str  # operator address of the validator
     speed: Speed
     # Bytes/s; None if the validator does not answer.
     bandwidth: int | None
@@ -116,11 +116,11 @@ def run_provider(
     on_waiting: Callable[[str], None] = _log.warning,
     behave: Callable[[str], Behaviour] = lambda chain_id: Honest(),
 ) -> None:
-    """Join the validator's cluster and work until ``stop``; call it on the main thread.
+    """Join the validator's cluster and work until ``stop`` is set. Call this function on the main thread.
 
-    It waits for a node that does not answer yet. ``on_waiting`` is called with the reason why the provider cannot join,
-    ``on_joined`` once it has joined. ``behave`` maps a chain's id to the behaviour there. ProviderError if there is no
-    such validator.
+    If the node does not answer yet, wait for it. ``on_waiting`` is called with the reason why the provider cannot join.
+    ``on_joined`` is called once the provider has joined. ``behave`` takes a chain's id and returns the provider's
+    behaviour on that chain. ProviderError if there is no such validator.
     """
     stop = stop or Event()
     with ChainClient(config.node) as client, closed_at(stop, client):
@@ -149,7 +149,10 @@ def bench(backend: str = DEFAULT, seconds: float = 2.0) -> Speed:
 
 
 def dry_run(config: ProviderConfig) -> Forecast:
-    """Measure this machine and its connection to the validator, and estimate the income. Nothing is changed."""
+    """Measure this machine and its connection to the validator, and return an estimate of the income.
+
+    The provider does not join.
+    """
     speed = measure_speed(config.backend)
     with ChainClient(config.node) as client:
         chain = NodeChain(client)
@@ -185,7 +188,7 @@ def _bandwidth(link: ClusterClient) -> int | None:
 
 
 def leave(config: ProviderConfig) -> None:
-    """Leave the validator's cluster, with a transaction."""
+    """Send the transaction with which the provider leaves its cluster."""
     with ChainClient(config.node) as client:
         TxSender(client, config.key).send(MsgLeaveCluster(config.key.address))
 
@@ -202,7 +205,8 @@ def node_of(home: Path) -> str:
 def status(home: Path) -> dict[str, Any] | None:
     """Return the last status that the daemon in ``home`` wrote; None if no daemon ever ran there.
 
-    ``pid`` is the process that runs there now, 0 if none does. ProviderError if the status file is damaged.
+    ``pid`` in the status is the id of the daemon's process, or 0 if no daemon runs there now. ProviderError if the
+    status file is damaged.
     """
     written = read_status(home)
     return None if written is None else {**written, "pid": runs_as(home)}

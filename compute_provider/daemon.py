@@ -65,7 +65,10 @@ _AWAY_SECONDS = 1.0
 _RETRY_SECONDS = 1.0
 _MEASURED_VALID_SECONDS = 86_400
 _COMPUTING_VALID_SECONDS = 600
-"""Age of a measurement up to which its ``computing`` is used again: to ask again takes a process and a second."""
+"""Seconds for which the ``computing`` text of a measurement is used again.
+
+A new text takes a process and a second.
+"""
 _EXPECTED = (ClusterError, ChainError, ProviderError, OSError, sqlite3.Error)
 
 
@@ -74,7 +77,7 @@ _THREADS = {Lane.POLL: 1, Lane.LINK: 4, Lane.BOND: 1, Lane.CHAIN: 2, Lane.DISK: 
 
 
 PURPOSE = "provider"
-"""The purpose that the lock on a provider's key records."""
+"""The purpose that is recorded in the lock on a provider's key."""
 _LOGGED_SECONDS = 60.0
 
 
@@ -87,7 +90,10 @@ def _in_use(pid: int) -> ProviderError:
 
 @dataclass
 class Idle:
-    """The reason why the provider has nothing to train, empty if it trains, and when it began (Unix seconds)."""
+    """The reason why the provider has nothing to train, and since when (Unix seconds).
+
+    The reason is empty if it trains.
+    """
 
     why: str = ""
     since: float = 0.0
@@ -95,7 +101,10 @@ class Idle:
     logged_at: float = -_LOGGED_SECONDS
 
     def take(self, why: str, now: float, steady: float) -> bool:
-        """Record the present reason, and return whether to log it. ``now`` is Unix time, ``steady`` monotonic."""
+        """Record the current reason ``why``, and return whether to log it.
+
+        ``now`` is Unix time, ``steady`` is monotonic time.
+        """
         if why and not self.why:
             self.since = now
         self.why = why
@@ -108,12 +117,12 @@ class Idle:
         return True
 
     def plain(self) -> dict[str, Any] | None:
-        """Return the reason and its time for the status file; None if there is something to train."""
+        """Return the reason and its start, as the status file has them; None if there is something to train."""
         return {"why": self.why, "since": int(self.since)} if self.why else None
 
 
 class Daemon:
-    """The process of one validator's provider. Create it, then call :meth:`run` on the main thread."""
+    """The daemon of a provider that works for one validator. Create it, then call :meth:`run` on the main thread."""
 
     def __init__(
         self,
@@ -124,7 +133,10 @@ class Daemon:
         behaviour: Behaviour | None = None,
         stop: Event | None = None,
     ) -> None:
-        """Open the home. The provider works until ``stop``; without a ``behaviour`` it is :class:`Honest`."""
+        """Open the records in the home.
+
+        :meth:`run` ends when ``stop`` is set. Without a ``behaviour``, the provider uses :class:`Honest`.
+        """
         self._config = config
         self._chain_id = chain_id
         config.home.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -183,10 +195,10 @@ class Daemon:
         on_joined: Callable[[], None] | None = None,
         on_waiting: Callable[[str], None] = _log.warning,
     ) -> None:
-        """Work until the stop; ProviderError if the home, the key's lock or the back end cannot be used.
+        """Work until the stop event is set; ProviderError if the home, the key's lock or the back end cannot be used.
 
-        ``on_waiting`` is called with the reason why the provider cannot join, ``on_joined`` once it has joined.
-        After the stop it returns within a few seconds, if the caller ends the calls of ``chain`` and ``sender``.
+        ``on_waiting`` is called with the reason why the provider cannot join, ``on_joined`` once it has joined. After
+        the stop it returns within a few seconds, if the caller ends the calls of ``chain`` and ``sender``.
         """
         self._on_waiting = on_waiting
         key = self._config.key
@@ -259,7 +271,7 @@ class Daemon:
         now = int(time.time())
         known = self._store.measured(backend)
         if known and limits_of(known.computing) != limits_here():
-            # The measurement was made within other limits (cores, memory), as on another machine.
+            # The limits of the process (cores, memory) have changed since that measurement, so it does not count.
             known = None
         if known and known.computing and now - known.at < _COMPUTING_VALID_SECONDS:
             self._computing = known.computing
@@ -286,7 +298,7 @@ class Daemon:
                 self._update_look(outcome.seen)
 
     def _update_idle(self) -> None:
-        """Record why there is nothing to train, and since when; log a new reason."""
+        """Record the reason why there is nothing to train, with its start, and log the reason if it is new."""
         why = "" if not self._look.joined else self._why_idle()
         if self._idle.take(why, time.time(), time.monotonic()):
             _log.info("nothing to train: %s", why)
@@ -300,7 +312,10 @@ class Daemon:
         return blocked[0] if len(blocked) == len(works) else ""
 
     def _update_look(self, look: Look) -> None:
-        """Replace the look at the validator; write the status file if ``joined`` has changed."""
+        """Replace the last look with ``look``, but keep its ``training``.
+
+        Write the status file if ``joined`` has changed.
+        """
         if look.joined and look.picture is not None:
             self._warn_rival(look.warning)
         before = self._look
@@ -312,13 +327,19 @@ class Daemon:
         self._on_waiting(text)
 
     def _warn_rival(self, text: str) -> None:
-        """Record that another daemon uses the key (empty: none does), and warn the operator once."""
+        """Record the warning that another daemon uses the key, and warn the operator once.
+
+        An empty ``text`` means that none does.
+        """
         if text and not self._rival:
             self._warn_operator(text)
         self._rival = text
 
     def _put(self, after: Shares) -> None:
-        """Replace the record; clear ``training`` of the look if that share is no longer in stage TRAINING."""
+        """Replace the record by ``after``.
+
+        If the share in ``training`` of the look has left stage TRAINING, clear ``training``.
+        """
         before = self._shares
         self._store.save(before, after)
         self._shares = after
@@ -328,7 +349,7 @@ class Daemon:
             self._look = replace(self._look, training=None)
 
     def _decide(self, began: float) -> None:
-        """Carry out the actions that wait for nothing, and start the others."""
+        """Decide, carry out the actions of the lane HERE, and start the others in their lanes."""
         after, actions = decide(self._shares, self._look)
         self._put(after)
         picture = self._look.picture
@@ -336,7 +357,7 @@ class Daemon:
             if action.lane is Lane.HERE:
                 self._act(action)
             else:
-                # An action that the validator's picture asks for may have ended after the picture was made.
+                # If an action ended after the validator made its picture, that picture does not start it again.
                 seen = picture.began if action.drawn and picture is not None else began
                 self._lanes.start(action.key, partial(self._do, action), action.lane, seen)
 
@@ -408,7 +429,7 @@ class Daemon:
             raise
 
     def _fail(self, action: Action, error: Exception) -> None:
-        # The stop ended the action. The next start asks for it again.
+        # The stop interrupted the action. After the next start, ``decide`` asks for it again.
         if self._stop.is_set():
             return
         self._note = f"{action.what}: {error}"

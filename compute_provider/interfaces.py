@@ -20,7 +20,7 @@ from wire.keys import Key
 
 
 class ChainReader(Protocol):
-    """Reads the chain. Every call has a deadline and raises an exception when it fails."""
+    """Read access to the chain. Every call has a deadline and raises an exception when it fails."""
 
     def status(self) -> StatusResponse:
         """Return the chain's height, clock and id."""
@@ -39,15 +39,18 @@ class ChainReader(Protocol):
         ...
 
     def provider(self, address: str) -> Provider | None:
-        """Return a provider, in whichever cluster it is or has applied to; None if it never applied."""
+        """Return the chain's record of a provider, whatever its cluster is; None if it never applied to one."""
         ...
 
 
 class ChainSender(Protocol):
-    """Sends transactions of one key and waits until they are in a block."""
+    """A sender of transactions that are signed with one key. It waits until they are in a block."""
 
     def send(self, *messages: Message) -> Any:
-        """Send the messages and return when they are in a block; raise if they are refused or expire."""
+        """Send the messages in one transaction and return when it is in a block.
+
+        Raise an error if it is refused or expires.
+        """
         ...
 
 
@@ -59,11 +62,11 @@ class Behaviour(Protocol):
         ...
 
     def claim(self, honest: ShareClaim) -> ShareClaim:
-        """Return the claim to sign."""
+        """Return the claim that the provider signs, given the ``honest`` one."""
         ...
 
     def delay(self, task: TrainTask) -> float | None:
-        """Return how long (seconds) to hold back a trained share; None to never send it."""
+        """Return the seconds for which to hold back a trained share, or None to never send it."""
         ...
 
 
@@ -79,7 +82,7 @@ class Honest:
         return honest
 
     def delay(self, _task: TrainTask) -> float | None:
-        """Return no delay."""
+        """Return a delay of zero seconds."""
         return 0.0
 
 
@@ -101,11 +104,11 @@ class ProviderConfig:
     auto_bond: bool = True
     memory_bytes: int = field(default_factory=lambda: usable_memory() * 3 // 4)
     disk_bytes: int = 64 << 30
-    # Seconds between two polls; None: the interval that the validator gives.
+    # Seconds between two polls; None means the interval that the validator gives.
     poll_seconds: float | None = None
     # Seconds between two readings of the chain.
     chain_seconds: float = 2.0
-    # Port on 127.0.0.1 that serves metrics and health; 0: none.
+    # Port on 127.0.0.1 that serves metrics and health; 0 means no port.
     metrics_port: int = 0
 
 
@@ -114,7 +117,7 @@ class ProviderError(Expected):
 
 
 class NotAdmitted(ProviderError):
-    """The validator did not admit the provider; the provider may ask again after ``seconds``."""
+    """The error that the validator did not admit the provider. The provider may ask again after ``seconds``."""
 
     def __init__(self, reason: str, seconds: float) -> None:
         """Take the validator's reason, and the seconds until the next try."""

@@ -1,4 +1,4 @@
-"""The connection to the validator. Its endpoint comes from the chain, which is asked again if it may have changed."""
+"""The connection to the validator. The endpoint is read from the chain, and read again if it may have changed."""
 
 from compute_provider.interfaces import ChainReader, ProviderError
 from domain.registry.records import Validator
@@ -18,11 +18,14 @@ class Link:
         self._known: Validator | None = None
 
     def client(self) -> ClusterClient:
-        """Return the client; ProviderError if there is no such validator, ClusterError if it has no endpoint."""
+        """Return a client of the validator.
+
+        ProviderError if there is no such validator, ClusterError if it has no endpoint.
+        """
         return self._connections.client(self._known or self.renew(), self._chain_id)
 
     def renew(self) -> Validator:
-        """Read the validator's endpoint from the chain again."""
+        """Read the validator's record, with its endpoint, from the chain again and return it."""
         self._known = find_validator(self._chain, self._operator)
         return self._known
 

@@ -100,13 +100,13 @@ class ProviderCounts:
     """The counters of a daemon, and the times that shares stay in a stage. Only the loop's thread may call ``took``."""
 
     def __init__(self, meters: Meters, now: Callable[[], float] = time.monotonic) -> None:
-        """Count in ``meters``; ``now`` returns seconds."""
+        """Use ``meters`` for all counts. ``now`` returns the seconds of a steady clock."""
         self._meters = meters
         self._now = now
         self._since: dict[ShareKey, float] = {}
 
     def ended(self, lane: str, outcome: Outcome) -> None:
-        """Count an action that ended."""
+        """Count an action that has ended, by its lane and its outcome."""
         self._meters.count(ACTIONS_ENDED, lane, outcome.value)
 
     def moved(self, direction: str, size: int) -> None:
@@ -114,7 +114,7 @@ class ProviderCounts:
         self._meters.count(BYTES, direction, by=size)
 
     def took(self, before: Shares, after: Shares) -> None:
-        """Count the changes between two records."""
+        """Count the steps, stages and outcomes of the shares that changed from the record ``before`` to ``after``."""
         now = self._now()
         old = {work.key: work for work in before.works}
         for work in after.works:
@@ -153,7 +153,10 @@ _OUTCOMES = {
 
 @dataclass(slots=True)
 class ProviderHealth:
-    """The readings of a daemon's metrics and its health. The loop sets ``turned``: its last turn (monotonic time)."""
+    """The source of a daemon's metrics and of its health.
+
+    The loop sets ``turned`` to the monotonic time of its last turn.
+    """
 
     home: Path
     meters: Meters

@@ -1,4 +1,4 @@
-"""The actions of ``decide`` carried out: with the chain, the validator and the disk.
+"""The functions that carry out the actions of ``decide``, with the chain, the validator and the disk.
 
 Each action may be repeated. Its result is a list of changes to the record. ClusterError, ChainError and ProviderError
 go to the caller, which decides what they mean for the share.
@@ -73,7 +73,7 @@ FEATURES = ("exact",)
 _log = logging.getLogger("assay.provider")
 _SESSION_BYTES = 16
 PROBE_TASKS_MAX = 16
-"""Most tasks of one probe that the provider answers; a validator that sends more is ignored."""
+"""Most tasks that the provider answers in one probe; it ignores further tasks."""
 DOINGS_MAX = 64
 """Most shares that a poll reports."""
 # Shortest pause between two polls, even if the validator gives a shorter one.
@@ -81,13 +81,13 @@ _POLL_SECONDS_MIN = 0.02
 # Pause between two tries to submit a share that the behaviour never sends.
 _NEVER_SECONDS = 60.0
 
-# Pause before a task that contradicts the chain is compared with it again.
+# Pause before a task that contradicted the chain is checked again.
 _REFUSED_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class ActionResult:
-    """The result of an action: changes to the record, and the new look at the validator if the action asked it.
+    """The result of an action: changes to the record, and a new look if the action called the validator.
 
     ``pause`` is the time (seconds) before the action may run again; None if there is no need to wait.
     """
@@ -118,8 +118,8 @@ class Performer:
         """Use the store and the connections that the daemon opened; ``shares`` returns the present record.
 
         While ``clock`` finds this machine's clock wrong, nothing is signed for the validator. ``warn`` shows a text to
-        the provider's operator. ``moved`` is called with each direction (``in``: from the validator, ``out``: to it)
-        and its bytes.
+        the provider's operator. ``moved`` is called for each transfer, with its direction (``in``: from the validator,
+        ``out``: to it) and its bytes.
         """
         self._moved = moved
         self._clock = clock or ClockCheck()
@@ -149,7 +149,7 @@ class Performer:
         self.blobs = BlobStore(config.home / "blobs", config.disk_bytes)
 
     def close(self) -> None:
-        """End the calls to the validator."""
+        """Close the connection to the validator, which ends all calls on it."""
         self._link.close()
 
     def renew(self) -> None:
@@ -157,7 +157,7 @@ class Performer:
         self._link.renew()
 
     def perform(self, action: Action) -> ActionResult:
-        """Carry out an action of a lane of threads; the daemon itself carries out ``Status``."""
+        """Carry out an action of a lane that has threads, except ``Status``, which the daemon itself carries out."""
         match action:
             case do.Join():
                 return self._join()
@@ -239,7 +239,10 @@ class Performer:
         )
 
     def _top_up(self) -> None:
-        """Deposit what is missing from the bond that the owner wants, once, while no share locks a part of it."""
+        """Deposit the missing part of the bond that the owner wants.
+
+        Do so once, at a time when no share locks a part of the bond.
+        """
         # Joining and reading the chain run in different lanes, and both call this.
         with self._bond_lock:
             if self._is_bond_settled or self._shares().works:
@@ -299,9 +302,9 @@ class Performer:
         return status
 
     def _watch(self) -> Iterator[Change]:
-        """Yield the changes that the chain shows for the signed shares.
+        """Read the orders of the signed shares, and yield the changes to the record that follow from the chain.
 
-        Only their orders are read. The chain may not have the order of another share, and that query would fail.
+        Orders without a signed share are not read: the chain may not have such an order, and the query would fail.
         """
         clock = self._glance().clock
         works = [work for work in self._shares().works if work.signed]
@@ -319,7 +322,10 @@ class Performer:
                     yield partial(receive.released, key=work.key)
 
     def _watch_seconds(self) -> float:
-        """Return the pause (seconds) before the next reading: short while a commitment is on its way to the chain."""
+        """Return the seconds until the chain is read again.
+
+        The pause is short while a commitment is on its way to the chain.
+        """
         waiting = any(work.stage is Stage.SUBMITTED for work in self._shares().works)
         usual = self._config.chain_seconds
         return min(usual, self.poll_seconds) if waiting else usual
@@ -338,13 +344,13 @@ class Performer:
         return self._ensure_bond(task.key, claims.bond_of(task, order), order)
 
     def _lacks_room(self, size: int, key: ShareKey) -> str:
-        """Return why a trace of ``size`` bytes does not fit on the disk; empty if it does."""
+        """Return why a trace of ``size`` bytes does not fit on the disk; empty if it fits."""
         here = sum(file.stat().st_size for file in self._store.folder(key).iterdir())
         room = min(shutil.disk_usage(self._config.home).free + here, self._config.disk_bytes)
         return f"the share's trace needs {size} bytes, and {room} are free" if size > room else ""
 
     def _ensure_bond(self, key: ShareKey, bond: int, order: OrderResponse) -> str:
-        """Deposit what the free bond lacks for this share and the shares that are not committed yet.
+        """Deposit the bond that is missing for this share and for all other shares that are not committed yet.
 
         Return why that is not possible; empty if the bond is there.
         """
@@ -406,7 +412,7 @@ class Performer:
                 link_whole(self.blobs.path(file.blob.sha256), target)
 
     def _check_wanted(self, task: TrainTask) -> None:
-        """Check, before each chunk, that the share is still wanted; ProviderError if not."""
+        """Check that the validator still wants the share; ProviderError if not. The check runs before each chunk."""
         work = self._shares().get(task.key)
         if self._stop.is_set() or work is None or work.task is not task:
             raise ProviderError("the validator no longer wants the share")
@@ -431,13 +437,16 @@ class Performer:
     # Handing a share in
 
     def _submit(self, key: ShareKey) -> ActionResult:
-        """Sign the commitment to a trained share and submit it. It shows nothing that another provider could copy."""
+        """Sign the commitment to a trained share and submit it.
+
+        A commitment shows nothing that another provider could copy.
+        """
         work = self._shares().get(key)
         delay = self._behaviour.delay(work.task) if work else None
         if work is None or delay is None:
             return ActionResult(pause=_NEVER_SECONDS)
         claim, _ = self._signed(work)
-        # Deterministic (RFC 6979): a restart signs the same bytes the same way.
+        # Signatures are deterministic (RFC 6979), so a restarted daemon submits the same signature.
         signature = self._config.key.sign(share_sign_bytes(self._chain_id, claim))
         self._stop.wait(delay)
         verdict = self._client().call(SUBMIT_SHARE, ShareSubmission(claim, signature))
@@ -518,7 +527,7 @@ class Performer:
     # Files on disk
 
     def forget(self, key: ShareKey) -> None:
-        """Delete a share's files, and its order's if no other share needs them."""
+        """Delete a share's files. If no other share is of the same order, delete the order's files, too."""
         self.blobs.release(_holder(key))
         self._store.forget(key)
         if key.order_id not in (work.key.order_id for work in self._shares().works):
@@ -543,7 +552,10 @@ class Performer:
 
 
 def _result_of_check(key: ShareKey, problem: str, passed: Callable[[Shares, ShareKey], Shares]) -> ActionResult:
-    """Return the result of a check of a share: it passed if there is no ``problem``."""
+    """Return the result of a check of a share.
+
+    If ``problem`` is empty, the check passed, and ``passed`` changes the record.
+    """
     if not problem:
         return ActionResult((lambda shares: passed(shares, key),))
     # A node may be a block behind the validator, so the check is repeated as long as the task is listed.

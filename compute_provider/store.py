@@ -1,4 +1,4 @@
-"""A provider's records on disk, so that a kill -9 in the middle of a round loses nothing, and its status file."""
+"""A provider's records on disk, and its status file. A kill -9 in the middle of a round loses nothing."""
 
 import json
 import shutil
@@ -25,7 +25,7 @@ FORM = 4
 
 @dataclass(frozen=True, slots=True)
 class MachineSpeed:
-    """A measurement of this machine: FLOP/s of a back end, memory in bytes, and its time ``at`` (Unix seconds).
+    """A measurement of this machine at the time ``at`` (Unix seconds): FLOP/s of a back end, and memory in bytes.
 
     ``computing`` names, in words, the back end's kernels and the limits of the process.
     """
@@ -45,7 +45,7 @@ _EARNED_BY_DAY = RecordTable("earned_by_day", int, (str,))
 """Amount earned on each day (uassay), by the UTC day on which the daemon saw it (2026-01-31)."""
 # Last measurement, by back end.
 _MEASURED = RecordTable("measured", MachineSpeed, (str,))
-# The chain id and the address that a home belongs to, by "chain" and "owner".
+# The owners of the home: the chain's id under "chain", and the provider's address under "owner".
 _OWNERS = RecordTable("owners", str, (str,))
 _TABLES = (_WORKS, _BOUNDARIES, _EARNED, _EARNED_BY_DAY, _MEASURED, _OWNERS)
 _LOCK_FILE = "provider.lock"
@@ -90,7 +90,10 @@ class Store:
         self._records.close()
 
     def belong(self, kind: str, owner: str) -> str:
-        """Return the ``kind`` of owner of this home (its chain or its address); the first call sets it to ``owner``."""
+        """Return the owner of this home: a chain id or an address, by ``kind``.
+
+        The first call for a kind sets it to ``owner``.
+        """
         known = self._records.get(_OWNERS, kind)
         if known is None:
             self._records.put(_OWNERS, owner, kind)
@@ -139,7 +142,7 @@ class Store:
         shutil.rmtree(self._shares / name_of(key), ignore_errors=True)
 
     def leftovers(self, shares: Shares) -> list[str]:
-        """Return the names of shares with a folder here that are not in the record; a crash may leave such folders."""
+        """Return the names of the share folders whose share is not in the record. A crash may leave such folders."""
         known = {name_of(work.key) for work in shares.works}
         return [folder.name for folder in self._shares.iterdir() if folder.name not in known]
 
@@ -170,7 +173,7 @@ class Store:
         return {order_id.hex(): amount for (order_id,), amount in self._records.scan(_EARNED)}
 
     def earned_by_day(self) -> dict[str, int]:
-        """Return the amount earned on each day (uassay), by the day (2026-01-31)."""
+        """Return the amount earned on each day (uassay), by the day, such as 2026-01-31."""
         return {day: amount for (day,), amount in self._records.scan(_EARNED_BY_DAY)}
 
     def put_earned(self, order_id: bytes, amount: int, day: str) -> None:
@@ -199,7 +202,7 @@ class TraceReader:
 
     @property
     def version(self) -> int:
-        """A number that changes whenever the daemon has written."""
+        """A number that changes whenever the daemon writes to its records."""
         return self._records.version
 
     def boundaries(self, known: Callable[[ShareKey], int]) -> Iterator[tuple[ShareKey, Boundary]]:
@@ -254,7 +257,7 @@ def _describe(work: ShareWork) -> dict[str, Any]:
 
 
 def write_status(home: Path, status: dict[str, Any]) -> None:
-    """Replace the status file; a reader sees either the old file or the new one, whole."""
+    """Replace the status file. A reader sees either the whole old file or the whole new one."""
     write_whole(home / STATUS_FILE, json.dumps(status, sort_keys=True))
 
 

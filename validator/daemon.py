@@ -78,12 +78,12 @@ class ValidatorConfig:
     blob_quota: int = 1 << 36
     owner_quota: int = 1 << 34
     admit: Policy = Policy.OPEN
-    # Port on 127.0.0.1 that serves metrics and health; 0: none.
+    # Port on 127.0.0.1 that serves metrics and health; 0 means no port.
     metrics_port: int = 0
 
 
 class WrongChain(ChainError):
-    """The node belongs to another chain than this home."""
+    """The error that the node belongs to another chain than this home."""
 
     def __init__(self, address: str, chain_id: str, known: str) -> None:
         """Take the node's address, its chain id, and the chain id of this home."""
@@ -95,7 +95,7 @@ class WrongChain(ChainError):
 
 
 PURPOSE = "validator"
-"""The purpose that the lock on an operator's key records."""
+"""The purpose that is recorded in the lock on an operator's key."""
 
 
 def _in_use(pid: int) -> StoreError:
@@ -159,7 +159,7 @@ class ValidatorDaemon:
     # Life
 
     def run(self, ready: Callable[[], None] | None = None) -> None:
-        """Wait for the node, publish the endpoint, serve, and work until stopped.
+        """Wait for the node, publish the endpoint, serve calls, and do the duties until the daemon is stopped.
 
         ChainError if waiting cannot help: the node belongs to another chain, or the key is not a validator's.
         """
@@ -205,7 +205,7 @@ class ValidatorDaemon:
             self._close()
 
     def _start_metrics(self) -> MetricsServer | None:
-        """Start the server of metrics and health; None if the configuration has no port for it."""
+        """Start and return the server of metrics and health; return None if the configuration has no port for it."""
         port = self._config.metrics_port
         if not port:
             return None
@@ -220,7 +220,10 @@ class ValidatorDaemon:
         self._table = self._make_table()
 
     def _make_table(self) -> Table:
-        """Return the function that carries out each kind of action; set those that handle receipts of transactions."""
+        """Return the functions that carry out actions, by the action's class.
+
+        Also set the functions that handle receipts.
+        """
         ledger = self._ledger
         blobs = self._blobs
         jobs = self._jobs
@@ -304,7 +307,7 @@ class ValidatorDaemon:
 
     def _tick(self) -> None:
         try:
-            # The address may have got another node between two looks.
+            # Another node may have taken over the address since the last look.
             if self._node.away or self._observer.slow:
                 self._check_chain()
             self._look()
@@ -316,13 +319,13 @@ class ValidatorDaemon:
         except ChainError as error:
             self._node.lost(error)
             self._stop.wait(away.PAUSE_SECONDS)
-        except (OSError, sqlite3.Error) as error:  # such as a full disk: try again, there may be space later
+        except (OSError, sqlite3.Error) as error:  # such as a full disk, which may have space again later
             _log.error("cannot read or write in %s: %s", self._config.home, error)
             self._stop.wait(1.0)
 
     def _look(self) -> None:
-        """Read the chain, and update what the service answers from."""
-        # Read everything until the endpoint is seen on the chain: callers and audits wait for it.
+        """Read the chain, and update the view and the admission rules from which the service answers."""
+        # Until the endpoint is seen on the chain, each look reads everything: callers and audits wait for the endpoint.
         whole = not self._ledger.standing.published
         service = self._service
         asking = service.asking.names()
@@ -335,7 +338,7 @@ class ValidatorDaemon:
         service.see(view, asking)
 
     def _watch_endpoint(self, view: ChainView) -> None:
-        """Log, once, that the chain has another endpoint or certificate than this daemon published."""
+        """Log an error, once, if the chain has another endpoint or certificate than this daemon published."""
         own = view.validators.get(self._me)
         mine = (self._config.endpoint, self._certificate.der)
         before = self._health.rival
@@ -402,11 +405,14 @@ class ValidatorDaemon:
         self._lanes.start(action.key, work_of(self._table, action), action.lane, self._observer.began)
 
     def _sent(self, action: Outgo, receipt: TxReceipt) -> None:
-        """Handle the receipt of a transaction."""
+        """Handle the receipt of the transaction that carried an action's messages."""
         self._receipts[type(action)](action, receipt)
 
     def _run_for_seat(self, seconds: float, function: Callable[[R], T], request: R) -> T:
-        """Run a function in the pool for seats; of the waiting requests, the one that must end first starts first."""
+        """Run a function in the pool for seats, and return its result.
+
+        Waiting requests start in the order of their deadlines.
+        """
         return self._seat_pool.submit(function, request, timeout=seconds).result()
 
     def _link(self, operator: str) -> ClusterClient:

@@ -53,7 +53,7 @@ class Ledger:
         needs: Iterable[BlobRef] = (),
         sender: str = "",
     ) -> LocalOrder | None:
-        """Apply ``change`` to the present record and return the new one; None if there is no record.
+        """Apply ``change`` to the current record of a leg and return the new one; None if there is no record.
 
         ``needs`` are blobs that the new record names. They must be here, sent by ``sender`` ("": by anyone). They are
         held before the record is written, so that neither a crash nor a clean-up in between can lose them. ClusterError
@@ -90,7 +90,10 @@ class Ledger:
         self.blobs.keep_only(str(local.key), digests)
 
     def held_openings(self, orders: Iterable[OrderResponse], me: str) -> dict[bytes, StateRef]:
-        """Return the states of earlier legs that are here and that matched legs of ``me`` start from, by root."""
+        """Return the states of earlier legs from which matched legs of ``me`` start, by root.
+
+        Only states that are complete on this machine are returned.
+        """
         states: dict[bytes, StateRef] = {}
         for leg, roots in wanting(orders, me):
             for number in range(1, leg.number):
@@ -101,7 +104,10 @@ class Ledger:
         return states
 
     def take_openings(self, leg: LegKey, opening: StateRef | None, slots: tuple[SlotLocal, ...]) -> None:
-        """Hold the states of an earlier leg for this one; if they are gone, the next look declines the leg."""
+        """Record and hold the states of an earlier leg from which ``leg`` starts.
+
+        If they are gone, the next look declines the leg.
+        """
         needs = [item.state.blob for item in slots]
         if opening is not None:
             needs.append(opening.blob)
@@ -149,7 +155,7 @@ class Ledger:
 
     @property
     def standing(self) -> LocalUpkeep:
-        """The record of the duty that does not depend on orders: the endpoint, providers and expired records."""
+        """The record of the upkeep, the duty that does not depend on orders."""
         record = self.store.get(Upkeep())
         return record if isinstance(record, LocalUpkeep) else LocalUpkeep()
 

@@ -141,11 +141,11 @@ class ValidatorCounts:
     """The counters of a daemon."""
 
     def __init__(self, meters: Meters) -> None:
-        """Count in ``meters``."""
+        """Use ``meters`` for all counts."""
         self._meters = meters
 
     def ended(self, lane: Lane, outcome: Outcome) -> None:
-        """Count an action that ended."""
+        """Count an action that has ended, by its lane and its outcome."""
         self._meters.count(ACTIONS_ENDED, lane.value, outcome.value)
 
     def sent(self, outcome: TxOutcome) -> None:
@@ -162,7 +162,7 @@ class ValidatorCounts:
         return ended
 
     def verifying(self, verify: Callable[[bytes, bytes, bytes], bool]) -> Callable[[bytes, bytes, bytes], bool]:
-        """Return ``verify`` with its outcomes counted."""
+        """Return a function that calls ``verify`` and counts its outcomes."""
 
         def counted(key: bytes, message: bytes, signature: bytes) -> bool:
             right = verify(key, message, signature)
@@ -174,7 +174,7 @@ class ValidatorCounts:
 
 @dataclass(slots=True)
 class ValidatorHealth:
-    """The readings of a daemon's metrics, and its health.
+    """The source of a daemon's metrics and of its health.
 
     ``service`` is set once the node has answered. The loop sets the others: ``turned`` is its last turn and ``looked``
     its last look (monotonic seconds), ``clock`` and ``rival`` are problems in words.

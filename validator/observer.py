@@ -1,4 +1,4 @@
-"""The reading of the chain: everything that this validator has to know, read again a few times a second."""
+"""The reader of the chain. A few times a second, it reads everything that this validator has to know."""
 
 import logging
 import time

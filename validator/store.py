@@ -36,7 +36,7 @@ _log = logging.getLogger("assay.validator")
 FORM = 9
 """Version of the records' format; it rises with every change after which older records cannot be read."""
 COMPUTING = "computing"
-"""The file beside the database that names the back end that the daemon's last start found."""
+"""The name of the file, beside the database, with the name of the back end that the daemon loaded at its last start."""
 CACHED = 64
 """Most records of legs kept in memory: they are frozen, and read far more often than written."""
 
@@ -61,7 +61,7 @@ _CLOCK = RecordTable("clock", int, (str,))
 
 
 class StoreError(Expected):
-    """The validator's home or its database cannot be used."""
+    """The error that the validator's home or its database cannot be used."""
 
 
 @contextmanager
@@ -344,7 +344,7 @@ class TraceReader:
 
     @property
     def version(self) -> int:
-        """A number that changes whenever the daemon has written."""
+        """A number that changes whenever the daemon writes to its records."""
         return self._records.version
 
     def shares(self, known: Callable[[ShareKey], bool]) -> Iterator[tuple[ShareKey, SlotWork]]:

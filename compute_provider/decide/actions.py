@@ -13,9 +13,9 @@ from link.types import TrainTask
 
 
 class Lane(StrEnum):
-    """The group of threads that carries out an action: an action waits only for others of its lane."""
+    """The group of threads that carries out an action. An action waits only for other actions of its lane."""
 
-    # On the loop's own thread: these actions wait for nothing.
+    # The loop's own thread carries out these actions, because they wait for nothing.
     HERE = "here"
     POLL = "poll"
     LINK = "link"
@@ -25,10 +25,10 @@ class Lane(StrEnum):
 
 
 class Base:
-    """An action.
+    """The base class of all actions.
 
-    ``drawn``: the action follows from the validator's picture. A picture that was made before the action ended does
-    not start it again.
+    ``drawn`` is True if the action follows from the validator's picture. If the picture was made before the action
+    ended, it does not start the action again.
     """
 
     __slots__ = ()
@@ -77,42 +77,45 @@ class OfShare(Base):
 
 @dataclass(frozen=True, slots=True)
 class Join(Base):
-    """Register on the chain, deposit the bond that the owner wants to keep, and join the validator's cluster."""
+    """The action that registers the provider on the chain, deposits the owner's bond, and joins the cluster.
+
+    The owner's bond is the bond that the owner wants to keep deposited.
+    """
 
     lane: ClassVar = Lane.POLL
 
 
 @dataclass(frozen=True, slots=True)
 class Poll(Base):
-    """Report the progress of the shares to the validator, and fetch its tasks."""
+    """The action that reports the progress of the shares to the validator and fetches its tasks."""
 
     lane: ClassVar = Lane.POLL
 
 
 @dataclass(frozen=True, slots=True)
 class Watch(Base):
-    """Read from the chain what happened to the signed shares."""
+    """The action that reads from the chain what happened to the signed shares."""
 
     lane: ClassVar = Lane.CHAIN
 
 
 @dataclass(frozen=True, slots=True)
 class Glance(Base):
-    """Check that the node answers and that this machine's clock agrees with the chain's, while no share is signed."""
+    """The action that checks the node and compares this machine's clock with the chain's, while no share is signed."""
 
     lane: ClassVar = Lane.CHAIN
 
 
 @dataclass(frozen=True, slots=True)
 class Status(Base):
-    """Write the status file."""
+    """The action that writes the status file."""
 
     lane: ClassVar = Lane.DISK
 
 
 @dataclass(frozen=True, slots=True)
 class CheckTask(OfTask):
-    """Compare the task with the chain, and the size of its trace with the free disk space."""
+    """The action that compares a task with the chain, and the size of its trace with the free disk space."""
 
     lane: ClassVar = Lane.BOND
     task: TrainTask
@@ -120,7 +123,7 @@ class CheckTask(OfTask):
 
 @dataclass(frozen=True, slots=True)
 class Bond(OfTask):
-    """Make sure that the free bond covers this share and the other shares that are not committed yet."""
+    """The action that makes sure that the free bond covers this share and all others that are not committed yet."""
 
     lane: ClassVar = Lane.BOND
     task: TrainTask
@@ -128,7 +131,7 @@ class Bond(OfTask):
 
 @dataclass(frozen=True, slots=True)
 class Fetch(OfTask):
-    """Fetch the payload and the share's initial states."""
+    """The action that fetches the payload and the share's initial states."""
 
     lane: ClassVar = Lane.LINK
     task: TrainTask
@@ -136,7 +139,7 @@ class Fetch(OfTask):
 
 @dataclass(frozen=True, slots=True)
 class Train(OfTask):
-    """Give a share to the worker, which continues from the last boundary on disk."""
+    """The action that gives a share to the worker, which continues from the last boundary on disk."""
 
     lane: ClassVar = Lane.HERE
     task: TrainTask
@@ -144,7 +147,7 @@ class Train(OfTask):
 
 @dataclass(frozen=True, slots=True)
 class Submit(OfShare):
-    """Sign the commitment and submit it."""
+    """The action that signs the commitment to a share and submits it to the validator."""
 
     lane: ClassVar = Lane.LINK
     drawn: ClassVar = True
@@ -153,7 +156,7 @@ class Submit(OfShare):
 
 @dataclass(frozen=True, slots=True)
 class Deliver(OfShare):
-    """Upload the results that the commitment on chain hides."""
+    """The action that uploads the results of a share whose commitment is on the chain."""
 
     lane: ClassVar = Lane.LINK
     drawn: ClassVar = True
@@ -162,7 +165,7 @@ class Deliver(OfShare):
 
 @dataclass(frozen=True, slots=True)
 class Open(OfShare):
-    """Upload the states at these boundaries."""
+    """The action that uploads the share's states at the boundaries ``indices``."""
 
     lane: ClassVar = Lane.LINK
     drawn: ClassVar = True
@@ -172,7 +175,7 @@ class Open(OfShare):
 
 @dataclass(frozen=True, slots=True)
 class ForgetShare(OfShare):
-    """Stop training a share if it is being trained, and delete its files."""
+    """The action that ends the training of a share, if it is being trained, and deletes the share's files."""
 
     lane: ClassVar = Lane.HERE
     share: ShareKey

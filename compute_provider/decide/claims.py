@@ -1,4 +1,4 @@
-"""Checks of a validator's task against the chain, because a provider does not work on the validator's word alone.
+"""Checks of a validator's task against the chain: the provider does not rely on the validator's word alone.
 
 These are pure functions over the answer to the order query. A provider trains only for a running order, in its open leg
 and round, for its own validator. The initial states must be those on the chain, and the escrow must still cover the
@@ -64,7 +64,7 @@ def trace_bytes(task: TrainTask, order: OrderResponse) -> int:
 
 
 def has_committed(order: OrderResponse, claim: ShareClaim) -> bool:
-    """Return whether this exact commitment is on the chain and not rejected.
+    """Return whether exactly the commitment ``claim`` is on the chain, and not rejected.
 
     From then on, no one else can claim the work.
     """
@@ -112,10 +112,10 @@ def _local_root(order: OrderResponse, task: TrainTask) -> bytes:
 
 
 def still_promised(promised: dict[ShareKey, int], key: ShareKey, order: OrderResponse) -> dict[ShareKey, int]:
-    """Return the promised bonds that are not locked yet.
+    """Return the promised bonds (uassay, by share) that the chain has not locked yet and may still lock.
 
-    In the order of ``key``, drop each share that is committed (its bond is locked) and each share of another round
-    (its bond will never be locked).
+    In the order of ``key``, two kinds of share are left out. The bond of a committed share is locked already. The bond
+    of a share of another leg or round will never be locked.
     """
     committed = {share.claim.key for share in order.shares}
     return {

@@ -38,7 +38,7 @@ def _is_dropped(work: ShareWork, picture: ValidatorView | None) -> bool:
     """Return whether to drop a share from the record."""
     task = picture.task(work.key) if picture else None
     if work.stage is Stage.OVER:
-        # If an older picture still lists the share, it would come back after it was dropped.
+        # As long as the picture lists the share, it stays: otherwise its task would add it to the record again.
         return task is None
     if work.signed or picture is None:
         return False
@@ -46,7 +46,10 @@ def _is_dropped(work: ShareWork, picture: ValidatorView | None) -> bool:
 
 
 def _schedule(shares: Shares, picture: ValidatorView | None) -> Shares:
-    """Start the share with the first deadline if none is training: one at a time uses the machine best."""
+    """Move the ready share with the earliest deadline to stage TRAINING, if no share is training.
+
+    Training one share at a time uses the machine best.
+    """
     if any(work.stage is Stage.TRAINING for work in shares.works):
         return shares
     for work in by_deadline(shares, picture):
@@ -56,7 +59,7 @@ def _schedule(shares: Shares, picture: ValidatorView | None) -> Shares:
 
 
 def by_deadline(shares: Shares, picture: ValidatorView | None) -> list[ShareWork]:
-    """Return all work sorted by deadline; work without a deadline comes last."""
+    """Return the work on all shares, sorted by deadline; shares without a deadline come last."""
     to_train = {work.key for work in shares.works if work.stage < Stage.TRAINED}
     tasks = picture.train if picture else ()
     due = sorted((task.seconds_left, task.key) for task in tasks if task.key in to_train)

@@ -1,4 +1,4 @@
-"""Functions that apply an outcome to the record: each returns the changed record.
+"""Functions that apply the outcome of an action to the record of the shares. Each returns the changed record.
 
 An outcome changes nothing if its share is no longer in the record or has moved to a later stage.
 """
@@ -12,7 +12,7 @@ from domain.keys import ShareKey
 TRIES_MAX = 3
 
 Change = Callable[[Shares], Shares]
-"""The function that applies an outcome to the record, as the record is when the outcome arrives."""
+"""A function that applies an outcome to the record. It gets the record as it is when the outcome arrives."""
 
 
 def checked(shares: Shares, key: ShareKey) -> Shares:
@@ -31,7 +31,7 @@ def fetched(shares: Shares, key: ShareKey) -> Shares:
 
 
 def progressed(shares: Shares, key: ShareKey, step: int, steps: int, loss: int) -> Shares:
-    """Record that the worker has done ``step`` of ``steps``; ``loss`` is FP32 bits."""
+    """Record that the worker has done ``step`` of ``steps`` steps. ``loss`` is the last loss, as FP32 bits."""
     work = _at(shares, key, Stage.TRAINING)
     return shares.put(replace(work, step=step, steps=steps, loss=loss)) if work else shares
 
@@ -43,7 +43,10 @@ def trained(
     local_out_root: bytes = b"",
     text: str = "",
 ) -> Shares:
-    """Record that all boundaries and the update are on disk, or that the job stopped itself as ``text`` says."""
+    """Record that a share is trained: all its boundaries and its update are on disk.
+
+    If the job stopped itself, there is no update, and ``text`` has the place and the reason.
+    """
     work = _at(shares, key, Stage.TRAINING)
     if work is None:
         return shares
@@ -59,7 +62,7 @@ def trained(
 
 
 def submitted(shares: Shares, key: ShareKey, accepted: bool, text: str) -> Shares:
-    """Record the validator's answer to the commitment."""
+    """Record whether the validator accepted the commitment to a share. ``text`` is the validator's reason."""
     stage = Stage.SUBMITTED if accepted else Stage.REFUSED
     return _move(shares, key, stage, Stage.TRAINED, Stage.SUBMITTED, text=text)
 
@@ -70,19 +73,19 @@ def committed(shares: Shares, key: ShareKey) -> Shares:
 
 
 def delivered(shares: Shares, key: ShareKey, accepted: bool, text: str) -> Shares:
-    """Record the validator's answer to the delivery."""
+    """Record whether the validator accepted the results of a share. ``text`` is the validator's reason."""
     stage = Stage.DELIVERED if accepted else Stage.REFUSED
     return _move(shares, key, stage, Stage.COMMITTED, Stage.DELIVERED, text=text)
 
 
 def failed(shares: Shares, key: ShareKey, text: str, again: bool) -> Shares:
-    """Record a failure with its reason ``text``; ``again``: another try may succeed."""
+    """Record that an action for a share failed with the reason ``text``. ``again``: another try may succeed."""
     work = shares.get(key)
     if work is None:
         return shares
     if work.signed:
         return shares.put(replace(work, text=text))
-    # Only failures after these two stages count: to check the task or the bond again costs almost nothing.
+    # Failures in these two stages do not count, because checking the task or the bond again costs almost nothing.
     counts = work.stage not in (Stage.CHECKING, Stage.BONDING)
     tries = work.tries + 1 if counts else work.tries
     stage = Stage.CHECKING if again and tries < TRIES_MAX else Stage.FAILED
@@ -90,7 +93,7 @@ def failed(shares: Shares, key: ShareKey, text: str, again: bool) -> Shares:
 
 
 def released(shares: Shares, key: ShareKey) -> Shares:
-    """Record that the chain shows that no one can ask for this share's states any longer."""
+    """Record that, according to the chain, no one can ask for this share's states any longer."""
     work = shares.get(key)
     if work is None or not work.signed:
         return shares
@@ -98,13 +101,16 @@ def released(shares: Shares, key: ShareKey) -> Shares:
 
 
 def _at(shares: Shares, key: ShareKey, *stages: Stage) -> ShareWork | None:
-    """Return the work on a share if it is at one of these stages."""
+    """Return the record of the work on a share, if that work is at one of the given stages; otherwise None."""
     work = shares.get(key)
     return work if work is not None and work.stage in stages else None
 
 
 def _move(shares: Shares, key: ShareKey, to: Stage, *stages: Stage, text: str | None = None) -> Shares:
-    """Move a share to the stage ``to`` if it is at one of ``stages``; a ``text`` replaces its own."""
+    """Move a share to the stage ``to``, if it is at one of ``stages``.
+
+    If ``text`` is not None, it replaces the share's text.
+    """
     work = _at(shares, key, *stages)
     if work is None:
         return shares

@@ -8,7 +8,7 @@ from link.types import NAN_BITS, Doing, Phase, TrainTask
 
 
 class Stage(IntEnum):
-    """The stages of a share, in their order."""
+    """The stages of a share, in the order in which the share goes through them."""
 
     # The task is being compared with the chain.
     CHECKING = 1
@@ -27,7 +27,7 @@ class Stage(IntEnum):
     COMMITTED = 8
     # The validator has all results.
     DELIVERED = 9
-    # The validator refused the share. Its trace stays on disk, because a signature may be out.
+    # The validator refused the share. Its trace stays on disk, because someone may hold its signature.
     REFUSED = 10
     FAILED = 11
     # The chain shows that no one can ask for the share's states any longer.
@@ -62,8 +62,8 @@ _SIGNED = (
 class ShareWork:
     """A share and its progress.
 
-    ``loss`` is FP32 bits. ``text`` is the reason of a failure or a refusal, or where the job stopped itself. The roots
-    are set once the share is trained, unless the job stopped itself.
+    ``loss`` is the last loss, as FP32 bits. ``text`` is the reason of a failure or a refusal, or the place where the
+    job stopped itself. The roots are set once the share is trained, unless the job stopped itself.
     """
 
     task: TrainTask
@@ -118,5 +118,5 @@ class Shares:
 
 
 def name_of(key: ShareKey) -> str:
-    """Return the name of a share that files and actions use."""
+    """Return a share's name, as used in file names and in the keys of actions."""
     return f"{key.order_id.hex()}-{key.leg}-{key.round}-{key.slot}-{key.issue}"

@@ -1,4 +1,4 @@
-"""The input of a provider's decision beside the record: its validator's picture, and the share in training."""
+"""The input of a provider's decisions other than the record: the validator's picture, and the share in training."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,10 @@ from link.types import OpenTask, TrainTask
 
 @dataclass(frozen=True, slots=True)
 class ValidatorView:
-    """The validator's tasks: shares to train and openings to send. ``began`` is the time of the poll (monotonic)."""
+    """The validator's picture: shares to train and openings to send.
+
+    ``began`` is when the poll began (monotonic seconds).
+    """
 
     train: tuple[TrainTask, ...]
     open: tuple[OpenTask, ...]
@@ -23,9 +26,10 @@ class ValidatorView:
 class Look:
     """One look at the validator and this machine.
 
-    ``joined``: the validator admitted this process. ``picture`` is its answer to the last poll since then. ``training``
-    is the share that a worker has, as long as its end is not in the record. ``idle`` is why the validator has nothing
-    to train, ``warning`` its warning for this provider's operator.
+    ``joined`` is True if the validator admitted this process. ``picture`` is the validator's answer to the last poll
+    since then. ``training`` is the share that the worker trains, until the end of that training is in the record.
+    ``idle`` is the reason why the validator has no share for this provider. ``warning`` is its warning for the
+    provider's operator.
     """
 
     joined: bool = False

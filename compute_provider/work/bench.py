@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from pol.executor.interface import Backend
 
 _WAY_BYTES = 8 << 20
-# A limit in time as well, because a validator may send very slowly.
+# Longest measurement of the bandwidth: a validator may send very slowly.
 _WAY_SECONDS = 5.0
 _TIMEOUT = 120.0
-# Pieces per call. Many at once, as in a probe, because the fixed cost of a call is as large as that of a few pieces.
+# Pieces per call. There are many, as in a probe, because a call has a fixed cost as large as that of a few pieces.
 _PIECES = 16
 # Parts of the measurement: each gives a speed.
 _PARTS = 5
@@ -37,7 +37,10 @@ _PARTS = 5
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """The speed of exact work with a back end (``backend``: its name in words), and the memory of the machine."""
+    """The speed of exact work with a back end, and the memory of the machine.
+
+    ``backend`` is the back end's name in words.
+    """
 
     backend: str
     flops: int  # FLOP/s: the median of the parts
@@ -58,7 +61,7 @@ _WITHIN = " within "
 
 
 def within(computing: str, limits: str) -> str:
-    """Return the back end's name with the limits (in words) that it was measured within."""
+    """Return the back end's name, followed by the limits of the process that was measured, both in words."""
     return computing + (_WITHIN + limits if limits else "")
 
 
@@ -87,7 +90,10 @@ def measure_speed(backend: str, seconds: float = 2.0, stop: Event | None = None)
 
 
 def what_computes(backend: str, stop: Event | None = None) -> str:
-    """Return the back end's name with the limits of this process, in words; ProviderError as above."""
+    """Return the back end's name with the limits of this process, in words.
+
+    ProviderError as in :func:`measure_speed`.
+    """
     words: str = backend if backend != NATIVE else _ask(backend, 0, stop)["backend"]
     return within(words, limits_here())
 
@@ -128,7 +134,7 @@ def _run(command: list[str], environment: dict[str, str], stop: Event) -> bytes:
 
 def measure_bandwidth(client: ClusterClient, size: int = _WAY_BYTES) -> int:
     """Return the bytes per second from the validator to this machine, measured for a few seconds at most."""
-    # A first call, so that the handshake does not count.
+    # The first call is not timed, because it includes the handshake.
     client.call(BANDWIDTH, BandwidthRequest(1))
     start = time.perf_counter()
     got = 0
@@ -157,7 +163,7 @@ def _flops(engine: "Backend", seconds: float) -> int:
     from pol.rules.probe import PIECE_WORK
     from pol.work.probe import work_pieces
 
-    # A first call compiles and starts threads, before the clock runs.
+    # The first call compiles and starts threads, so it is not timed.
     work_pieces(b"", range(1), engine)
     pieces = 0
     start = time.perf_counter()

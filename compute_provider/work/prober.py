@@ -1,4 +1,4 @@
-"""The computation of a validator's probe, in a separate process that is warm before the validator's clock runs."""
+"""The computation of a validator's probe. Its process loads the back end before the validator's clock runs."""
 
 import json
 import os
@@ -23,12 +23,12 @@ TASK_SECONDS = 60.0
 _LOOK_SECONDS = 0.1
 
 ProbeTask = Callable[[bytes, int], tuple[bytes, ...]]
-"""A function of a seed and a number of pieces: it computes them and returns their digests; ProviderError on failure."""
+"""A function that takes a seed and a number of pieces, and returns the pieces' digests; ProviderError on failure."""
 
 
 @contextmanager
 def probing(backend: str, stop: Event) -> Iterator[ProbeTask]:
-    """Start the process, yield the function that gives it tasks, and end it.
+    """Start the process that computes a probe, yield the function that gives it tasks, and end the process afterwards.
 
     The calling thread must live as long as the process: the kernel kills the process with that thread.
     """
@@ -65,7 +65,10 @@ def probing(backend: str, stop: Event) -> Iterator[ProbeTask]:
 
 
 def _line(answers: IO[bytes], seconds: float, stop: Event) -> list[str]:
-    """Return the next line of the process; ProviderError if it does not come within ``seconds``, or at ``stop``."""
+    """Return the digests in the next line of the process.
+
+    ProviderError if none comes within ``seconds`` or before ``stop``.
+    """
     ends = time.monotonic() + seconds
     data = b""
     while not data.endswith(b"\n"):

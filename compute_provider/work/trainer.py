@@ -33,7 +33,7 @@ Listen = Callable[[ShareKey, dict[str, Any]], None]
 
 @dataclass(frozen=True, slots=True)
 class _Serves:
-    """The order and the settings that a worker is started for; it gets no shares that differ in any of them."""
+    """The order and the settings of a worker. The worker gets only shares that agree with all of them."""
 
     order_id: bytes
     program: tuple[str, ...]
@@ -78,7 +78,7 @@ class _Worker:
             self.process.stdin.flush()
 
     def rest(self) -> None:
-        """Drop the share, and wait for the next one."""
+        """Forget the worker's share: from now on, the worker waits for the next one."""
         self.share = None
         self.idle_since = time.monotonic()
 
@@ -105,7 +105,7 @@ class Trainer:
     def start(self, key: ShareKey, order: WorkOrder, program: Sequence[str]) -> None:
         """Train a share with ``program`` (a module and its arguments), unless the worker already trains it.
 
-        Training of another share ends.
+        If the worker trains another share, that training ends.
         """
         serves = _Serves(
             order_id=key.order_id,
@@ -214,7 +214,7 @@ class Trainer:
             move_durably(self._folder / name, folder / name)
         if is_end:
             worker.is_spent = "failed" in message
-            # Before ``listen`` runs, because it may lead to the next share at once.
+            # This comes before ``listen``, which may lead to the next share at once.
             worker.rest()
         self._listen(key, message)
 

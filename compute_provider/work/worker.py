@@ -53,7 +53,8 @@ class WorkOrder:
     """The worker's order to train a share.
 
     ``job`` is the job's directory, and ``folder`` is the share's. ``global_in`` and ``local_in`` are files of canonical
-    bytes. The worker only reads all four. ``boundaries`` come from an earlier try: training continues from the last.
+    bytes. The worker only reads these four paths. ``boundaries`` are those that an earlier try reported: training
+    continues from the last one.
     """
 
     job: str
@@ -70,7 +71,7 @@ class WorkOrder:
 
 
 class Refused(Exception):
-    """The share cannot be trained, and another try would fail in the same way."""
+    """The error that a share cannot be trained, and that another try would fail in the same way."""
 
 
 def main(parent: int, folder: Path, memory_bytes: int, produce: "Producer | None" = None) -> None:
@@ -139,7 +140,10 @@ class ShareWorker:
         self._send(done={"update_root": result.update_root.hex(), "local_out_root": result.local_out_root.hex()})
 
     def _load(self, order: WorkOrder) -> "tuple[LoadedJob, Backend, Beside]":
-        """Return the loaded job, the back end, and the thread that hashes beside it; the first share loads them."""
+        """Return the loaded job, the back end, and the thread that computes hashes beside it.
+
+        The first share loads them.
+        """
         if self._loaded is None:
             from pol.executor.backend import backend
             from pol.executor.names import TORCH
@@ -147,7 +151,7 @@ class ShareWorker:
             from pol.work.aside import Beside
 
             loaded = load_job(Path(order.job)).without_initial()
-            # Both start threads, which count as processes: forbid them only after this.
+            # The next two calls start threads, which count as processes: forbid processes only after them.
             executor = backend(order.backend)
             aside = Beside()
             if order.backend != TORCH:
@@ -235,11 +239,11 @@ class Produced:
 
 
 Producer = Callable[[Task, int, "SlotState"], Produced]
-"""A function that trains a share: from the task, the index of the boundary to start from, and the states there."""
+"""A function that trains a share. It takes the task, the index of the boundary to start from, and the states there."""
 
 
 def honest(task: Task, index: int, start: "SlotState") -> Produced:
-    """Train the rest of the share, from the boundary ``index`` on."""
+    """Train the rest of the share from the boundary ``index``, and return the true result."""
     from pol.work.train import opening_boundary
 
     if index == 0:
@@ -249,7 +253,7 @@ def honest(task: Task, index: int, start: "SlotState") -> Produced:
 
 
 def result_of(task: Task, end: "SlotState") -> Produced:
-    """Return the result of a share that ends in these states."""
+    """Return the result of a share whose training ended with the states ``end``."""
     from pol.state.canonical import state_pieces
     from pol.work.train import is_difference, share_update
 

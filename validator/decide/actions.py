@@ -19,17 +19,17 @@ from validator.decide.records import LegKey, SeatKey, SlotLocal, VerdictRow
 
 
 class Lane(StrEnum):
-    """The group of threads that carries out an action: an action waits only for others of its lane."""
+    """The group of threads that carries out an action. An action waits only for other actions of its lane."""
 
-    # On the loop's own thread: these actions wait for nothing.
+    # The loop's own thread carries out these actions, because they wait for nothing.
     HERE = "here"
-    # Transactions. All that is due goes out together (validator.decide.outgoing).
+    # Transactions. Everything that is due is sent together (validator.decide.outgoing).
     TX = "tx"
     # Replays and other computations in the pool.
     WORK = "work"
     # Trials of new jobs, one at a time: a trial may use all the time and memory that it is allowed.
     TRIAL = "trial"
-    # Downloads and replays for seats. Many threads, because a winner may not answer.
+    # Downloads and replays for seats. The lane has many threads, because a winner may not answer.
     AUDIT = "audit"
 
 
@@ -39,7 +39,7 @@ NEVER = 2**62
 
 @dataclass(frozen=True, slots=True)
 class SendTx:
-    """Send these messages in one transaction, which must be in a block before ``by`` on the chain's clock."""
+    """The action that sends messages in one transaction, which must be in a block before ``by`` (chain seconds)."""
 
     lane: ClassVar = Lane.TX
     key: str
@@ -49,9 +49,10 @@ class SendTx:
 
 @dataclass(frozen=True, slots=True)
 class SendNotice:
-    """Send messages that no duty waits for. A whole look asks for them, and the wish stays until the next whole look.
+    """The action that sends messages for which no duty waits.
 
-    They go in a transaction of their own: anyone can make it fail at any moment, and with it all other messages in it.
+    Only a whole look asks for such actions, and they stay wanted until the next whole look. They go in a transaction of
+    their own. Anyone can make it fail at any moment, and then all other messages in it would fail, too.
     """
 
     lane: ClassVar = Lane.TX
@@ -65,7 +66,7 @@ class SendNotice:
 
 @dataclass(frozen=True, slots=True)
 class TryJob:
-    """Load the payload in a separate process, compare it with the order, and run a trial of the job.
+    """The action that loads a payload in a separate process, compares it with the order, and runs a trial of the job.
 
     The trial must end before ``ends`` on the chain's clock.
     """
@@ -80,7 +81,10 @@ class TryJob:
 
 @dataclass(frozen=True, slots=True)
 class TakeOpenings:
-    """Hold the states of an earlier leg that this leg starts from: the global state and the slots' local states."""
+    """The action that holds the states from which this leg starts and which an earlier leg left here.
+
+    These are one global state and the slots' local states.
+    """
 
     lane: ClassVar = Lane.HERE
     key: str
@@ -91,7 +95,7 @@ class TakeOpenings:
 
 @dataclass(frozen=True, slots=True)
 class CheckSegment:
-    """Replay a segment of a share in the pool, or the update if ``segment`` is the number of segments."""
+    """The action that replays a segment of a share, or its update if ``segment`` is the number of segments."""
 
     lane: ClassVar = Lane.WORK
     key: str
@@ -102,7 +106,7 @@ class CheckSegment:
 
 @dataclass(frozen=True, slots=True)
 class VerifyOpening:
-    """Check the hashes of states that a provider sent for a panel, before a seat gets them."""
+    """The action that checks the hashes of states that a provider sent for a panel, before a seat gets them."""
 
     lane: ClassVar = Lane.WORK
     key: str
@@ -112,7 +116,7 @@ class VerifyOpening:
 
 @dataclass(frozen=True, slots=True)
 class Recompute:
-    """Recompute the states at a boundary that a panel needs, because the provider did not send them."""
+    """The action that recomputes the states at a boundary for a panel, because the provider did not send them."""
 
     lane: ClassVar = Lane.WORK
     key: str
@@ -122,7 +126,7 @@ class Recompute:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """Aggregate the accepted updates of a round."""
+    """The action that aggregates the accepted updates of a round."""
 
     lane: ClassVar = Lane.WORK
     key: str
@@ -131,7 +135,7 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """Encrypt the final states of a hand-over round with the order's public key."""
+    """The action that encrypts the final states of a hand-over round with the order's public key."""
 
     lane: ClassVar = Lane.WORK
     key: str
@@ -141,7 +145,7 @@ class Seal:
 
 @dataclass(frozen=True, slots=True)
 class NoteVerdicts:
-    """Record the verdicts on the shares of a leg, for the operator."""
+    """The action that stores the verdicts on the shares of a leg, for the operator."""
 
     lane: ClassVar = Lane.HERE
     key: str
@@ -151,7 +155,7 @@ class NoteVerdicts:
 
 @dataclass(frozen=True, slots=True)
 class Tidy:
-    """Release the blobs of a leg, except those that it needs."""
+    """The action that releases the blobs of a leg, except those that the leg still needs."""
 
     lane: ClassVar = Lane.HERE
     key: str
@@ -161,7 +165,7 @@ class Tidy:
 
 @dataclass(frozen=True, slots=True)
 class ForgetLeg:
-    """Delete the record of a leg and release its blobs."""
+    """The action that deletes the record of a leg and releases its blobs."""
 
     lane: ClassVar = Lane.HERE
     key: str
@@ -173,7 +177,10 @@ class ForgetLeg:
 
 @dataclass(frozen=True, slots=True)
 class AskOpening:
-    """Ask the winner of a round for the opening of a place; ``index`` is the place's position in the duty."""
+    """The action that asks the winner of a round for the opening of a place.
+
+    ``index`` is the place's position in the duty.
+    """
 
     lane: ClassVar = Lane.AUDIT
     key: str
@@ -185,7 +192,10 @@ class AskOpening:
 
 @dataclass(frozen=True, slots=True)
 class LoadAudited:
-    """Fetch the order's payload from the winner and load it; ``until`` is when the answer goes out (chain seconds)."""
+    """The action that fetches the order's payload from the winner and loads it.
+
+    ``until`` is when the answer is sent (chain seconds).
+    """
 
     lane: ClassVar = Lane.AUDIT
     key: str
@@ -198,10 +208,10 @@ class LoadAudited:
 
 @dataclass(frozen=True, slots=True)
 class ReplayPlace:
-    """Fetch the blobs of an accepted opening and recompute the place.
+    """The action that fetches the blobs of an accepted opening and recomputes the place.
 
-    ``until`` is when the answer goes out (chain seconds). ``shares`` are the place's share, or all aggregated shares.
-    ``global_in`` is the root of the round's initial global state.
+    ``until`` is when the answer is sent (chain seconds). ``shares`` has the place's share, or for an aggregation all
+    shares of the round. ``global_in`` is the root of the round's initial global state.
     """
 
     lane: ClassVar = Lane.AUDIT
@@ -219,7 +229,7 @@ class ReplayPlace:
 
 @dataclass(frozen=True, slots=True)
 class SendAnswer:
-    """Commit to the answers of a seat, or reveal them, in a block before ``by`` on the chain's clock.
+    """The action that commits to the answers of a seat, or reveals them, in a block before ``by`` on the chain's clock.
 
     ``agreed`` is True if all results agree with the chain.
     """
@@ -238,7 +248,7 @@ class SendAnswer:
 
 @dataclass(frozen=True, slots=True)
 class EndSeat:
-    """Delete the record and the blobs of a seat that has revealed its answers or whose stage is over."""
+    """The action that deletes the record and blobs of a seat that has revealed its answers or whose stage is over."""
 
     lane: ClassVar = Lane.HERE
     key: str
@@ -250,7 +260,7 @@ class EndSeat:
 
 @dataclass(frozen=True, slots=True)
 class CheckProbe:
-    """Recompute the drawn pieces of a probe, and compare the digests."""
+    """The action that recomputes the drawn pieces of a probe and compares their digests."""
 
     lane: ClassVar = Lane.WORK
     key: str
@@ -259,7 +269,10 @@ class CheckProbe:
 
 @dataclass(frozen=True, slots=True)
 class Clean:
-    """Delete unclaimed blobs, unused job directories, and what is known of providers other than ``providers``."""
+    """The action that deletes unclaimed blobs, unused job directories, and the data about unlisted providers.
+
+    ``providers`` lists the providers whose data stay.
+    """
 
     lane: ClassVar = Lane.HERE
     key: str

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Policy(StrEnum):
-    """The providers that are admitted when they pass a probe."""
+    """The rule that decides which providers are admitted when they pass a probe."""
 
     OPEN = "open"  # any provider that applies
     LISTED = "listed"  # only those named with ``assay validator admit``
@@ -15,13 +15,16 @@ class Policy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The policy, and the operator's decisions about single providers: True to admit, False to dismiss."""
+    """The admission policy, and the operator's decisions about single providers.
+
+    ``named`` has the decisions by the provider's address: True to admit, False to dismiss.
+    """
 
     policy: Policy = Policy.OPEN
     named: Mapping[str, bool] = field(default_factory=dict)
 
     def problem(self, address: str) -> str:
-        """Return why a provider that applies is not admitted; empty if it may be."""
+        """Return why a provider that applies is not admitted; empty if it may be admitted."""
         if self.named.get(address) is False:
             return "this validator has dismissed this provider"
         if self.policy is Policy.CLOSED:

@@ -19,12 +19,15 @@ OWN_PICKS = 1
 PATIENCE = 20
 """Chain seconds that any share may take, however small: a process has to start, perhaps with torch."""
 PATIENCES = 20
-"""The base of the progress deadline (``progress_base``) divided by this is the least time for any share, too."""
+"""The least time for any share is at least the base of the progress deadline (``progress_base``) divided by this."""
 DOUBLINGS_MAX = 10
 
 
 def open_round(local: LocalOrder, view: View, leg: Leg) -> LocalOrder:
-    """Record the open round, if its initial global state is held and a provider is there. No slot is assigned yet."""
+    """Add the leg's open round to the record, if its initial global state is here and a provider is present.
+
+    No slot of the round is assigned yet.
+    """
     round = leg.round
     if any(known.round == round for known in local.rounds):
         return local
@@ -44,22 +47,22 @@ def open_round(local: LocalOrder, view: View, leg: Leg) -> LocalOrder:
 
 
 def _usable(local: LocalOrder, view: View) -> list[FreeProvider]:
-    """Return the present providers that may have work of this order."""
+    """Return the present providers that may get work of this order."""
     return [worker for worker in view.workers if worker.address not in local.excluded]
 
 
 def note_presence(work: SlotWork, view: View) -> SlotWork:
-    """Record when the provider of this share disappeared; clear it when the provider is back."""
+    """Record the time at which the provider of this share disappeared, and clear it when the provider is back."""
     there = any(worker.address == work.provider for worker in view.workers)
     missed_at = 0 if there else work.missed_at or view.clock
     return work if missed_at == work.missed_at else replace(work, missed_at=missed_at)
 
 
 def is_gone(local: LocalOrder, work: SlotWork, view: View) -> bool:
-    """Return whether a share's provider is given up, because another one is there and it was away for too long.
+    """Return whether a share's provider is given up, because it was away for too long and another one is present.
 
-    Too long is a quarter of the time that the share had left, and at least the least time of any share: the provider
-    may come back in a moment with what it has trained.
+    Too long is a quarter of the time that the share had left, but at least the least time for any share. Before that,
+    the provider may come back with the segments that it has trained.
     """
     if not work.missed_at or all(w.address == work.provider for w in _usable(local, view)):
         return False
@@ -68,13 +71,13 @@ def is_gone(local: LocalOrder, work: SlotWork, view: View) -> bool:
 
 
 def _least_failed(workers: Sequence[FreeProvider], failures: Mapping[str, int]) -> list[FreeProvider]:
-    """Return the workers that failed least often in this order; the others get work only if these are away."""
+    """Return the workers with the fewest failures in this order; the others get work only if these are away."""
     least = min((failures.get(worker.address, 0) for worker in workers), default=0)
     return [worker for worker in workers if failures.get(worker.address, 0) == least]
 
 
 def _failures(local: LocalOrder) -> dict[str, int]:
-    """Return how often each provider failed in this order."""
+    """Return the number of each provider's failures in this order, by address."""
     counts = {item.provider: item.count for item in local.failures}
     for known in local.rounds:
         for work in known.works:
@@ -84,7 +87,7 @@ def _failures(local: LocalOrder) -> dict[str, int]:
 
 
 def _waiting(works: Iterable[SlotWork]) -> dict[str, int]:
-    """Return how many shares each provider still has to train."""
+    """Return the number of shares that each provider still has to train, by address."""
     counts: dict[str, int] = {}
     for work in works:
         if work.signed is None and not work.verdict:
@@ -145,7 +148,7 @@ def _patience(local: LocalOrder, view: View, leg: Leg, provider: str, before: in
 
 
 def _least_patience(view: View) -> int:
-    """Return the chain seconds that any share may take."""
+    """Return the least time for any share: the chain seconds that even the smallest share may take."""
     return max(PATIENCE, view.on_chain.order.params.progress_base // PATIENCES)
 
 
@@ -157,7 +160,10 @@ def transfer_seconds(view: View, states: int, more: int = 0) -> int:
 
 
 def _own_picks(view: View, leg: Leg, slot: int, issue: int) -> tuple[int, ...]:
-    """Draw the validator's own segments with its secret, without the first and the last, which are always replayed."""
+    """Return the segments that the validator replays by its own choice, drawn with its secret.
+
+    The first and the last segment are not among them, because they are always replayed.
+    """
     numbers = (leg.number, leg.round, slot, issue)
     seed = hash_fields("assay/own-picks", view.secret, leg.order_id, *(u32(n) for n in numbers))
     segments = share_segments(view.on_chain.order.terms)
@@ -173,8 +179,9 @@ def give_out(
 ) -> list[SlotWork]:
     """Return new issues for the slots that have no provider, and for those whose latest issue failed.
 
-    A failed slot goes to another provider if possible. A newcomer may have only a few slots at once: a slot and issue
-    counts until it has failed or is ``proven``. If only newcomers without room are there, slots wait.
+    A failed slot goes to another provider if possible. A newcomer may have only a few slots at once. An issue counts
+    towards that limit until it has failed or its (slot, issue) is in ``proven``. If only newcomers at their limit are
+    present, slots wait.
     """
     latest = {work.slot: work for work in works}  # the issues of a slot are in ascending order
     usable = paced(_usable(local, view), local, view.on_chain.order.terms)
@@ -211,7 +218,7 @@ def _room(
     works: Iterable[SlotWork],
     proven: Collection[tuple[int, int]],
 ) -> dict[str, int]:
-    """Return how many further slots each newcomer may have, by address."""
+    """Return the number of further slots that each newcomer may have, by address."""
     counts: dict[str, int] = {}
     for work in works:
         if not work.verdict and (work.slot, work.issue) not in proven:

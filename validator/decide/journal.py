@@ -8,7 +8,7 @@ from validator.decide.records import LocalOrder, LocalRound, LocalSeat, SlotWork
 
 
 def tell(before: Record | None, after: Record) -> Iterator[str]:
-    """Yield a line for each thing that happened between two versions of a record."""
+    """Yield a log line for each thing that happened between the records ``before`` and ``after``."""
     match before, after:
         case LocalOrder(), LocalOrder():
             yield from _of_order(before, after)

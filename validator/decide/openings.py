@@ -10,14 +10,14 @@ from validator.decide.records import LocalOrder, SlotLocal
 
 
 def foreign_roots(on_chain: OrderResponse, leg: Leg) -> frozenset[bytes]:
-    """Return the roots of the states that a leg starts from and that are not in the order's payload."""
+    """Return the roots of those initial states of a leg that are not in the order's payload."""
     terms = on_chain.order.terms
     slots = {opening.local_root for opening in on_chain.openings if opening.leg == leg.number}
     return frozenset({leg.opening_root} - {terms.global_root} | slots - {terms.local_root})
 
 
 def wanting(orders: Iterable[OrderResponse], me: str) -> Iterator[tuple[Leg, frozenset[bytes]]]:
-    """Yield the matched legs of ``me`` that start from states of an earlier leg, and the roots of these states."""
+    """Yield each matched leg of ``me`` that starts from states of an earlier leg, with the roots of these states."""
     for on_chain in orders:
         for leg in on_chain.legs:
             if leg.validator == me and leg.state is LegState.MATCHED:
@@ -41,7 +41,10 @@ def states_of(local: LocalOrder) -> Iterator[StateRef]:
 
 
 def refusal(local: LocalOrder, on_chain: OrderResponse, leg: Leg, held: Mapping[bytes, StateRef]) -> str:
-    """Return why this validator cannot serve a leg; empty if it can. ``held`` are the states that are here, by root."""
+    """Return why this validator cannot serve a leg; empty if it can.
+
+    ``held`` has the states of earlier legs that are on this machine, by root.
+    """
     terms = on_chain.order.terms
     if leg.slots != terms.slots:
         return (
@@ -75,7 +78,7 @@ def opening_state(local: LocalOrder, leg: Leg) -> StateRef | None:
 
 
 def openings_taken(local: LocalOrder, opening: StateRef | None, slots: tuple[SlotLocal, ...]) -> LocalOrder:
-    """Record the initial states from an earlier leg, unless this leg has a round already."""
+    """Record the initial states that come from an earlier leg. Change nothing if this leg has a round already."""
     return local if local.rounds else replace(local, opening=opening, locals=slots)
 
 

@@ -25,11 +25,11 @@ from validator.decide.rounds import decide_round, verdict_rows
 from validator.decide.view import Look, View
 
 DECLINE_SECONDS = 6
-"""Chain seconds before the deadline at which a decline is sent at the latest, to survive a restart of the node."""
+"""Chain seconds between the last moment for a decline and the deadline, so that the node has time for a restart."""
 
 
 def decide_leg(local: LocalOrder, look: Look) -> tuple[LocalOrder, tuple[Action, ...]]:
-    """Return the updated record, and every action whose outcome is missing.
+    """Return the updated record of a leg, and every action whose outcome is missing.
 
     After an order is closed, its result is served for ``KEEP_SECONDS``. Then the leg is deleted.
     """
@@ -74,7 +74,7 @@ def decide_order(local: LocalOrder, view: View) -> tuple[LocalOrder, tuple[Actio
 
 
 def refuse_foreign(local: LocalOrder, view: View, leg: Leg) -> LocalOrder:
-    """Record why a leg cannot be served, if its initial states are missing or it serves only some of the slots."""
+    """Record the reason to decline a leg whose initial states are missing here or that serves only some slots."""
     text = refusal(local, view.on_chain, leg, view.held)
     if not text or local.payload.stage is PayloadStage.BAD:
         return local

@@ -20,7 +20,7 @@ from validator.decide.actions import SendAnswer, SendNotice, SendTx
 Outgo = SendTx | SendAnswer | SendNotice
 """An action that sends messages."""
 Sifted = tuple[tuple[Outgo, ...], tuple[Outgo, ...]]
-"""The actions that pass together, and those that failed."""
+"""The actions that the chain accepts together, and those that it refuses even alone."""
 ITEMS_MAX = 256
 """Most shares, rejections, answers and leaves in a transaction of several messages. Each has at most half a kilobyte,
 so that the transaction stays far below its limits of bytes and gas."""
@@ -42,7 +42,7 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """An action to send, and the time when the look began that asks for it."""
+    """An action to send, and the time at which the look that asks for it began."""
 
     action: Outgo
     seen: int
@@ -52,7 +52,8 @@ class Wanted:
 class Outgoing:
     """The actions to send, the transaction under way, and the past of each action.
 
-    ``most`` is the most messages of a transaction; it is lower after one failed for an unknown reason.
+    ``most`` is the largest number of messages in a transaction. It is lower after a transaction was refused for an
+    unknown reason.
     """
 
     wanted: tuple[Wanted, ...] = ()
@@ -62,7 +63,10 @@ class Outgoing:
 
 
 def want(state: Outgoing, actions: Iterable[Outgo], seen: int, *, whole: bool) -> Outgoing:
-    """Record all actions that a look asks for; a look that is not ``whole`` leaves the notices as they are."""
+    """Replace the actions to send by those that a look asks for.
+
+    If the look is not ``whole``, keep the waiting notices.
+    """
     past = {key: was for key, was in state.past.items() if seen - was.ended < FORGET_MS}
     notices = (known for known in state.wanted if isinstance(known.action, SendNotice) and not whole)
     wanted = (*notices, *(Wanted(action, seen) for action in actions))
@@ -128,7 +132,10 @@ def arrived(state: Outgoing, now: int) -> Outgoing:
 
 
 def failed(state: Outgoing, keys: Iterable[str], now: int) -> Outgoing:
-    """Record that these actions of the transaction under way failed, or may have; the others may be sent again."""
+    """Record that the actions ``keys`` of the transaction under way failed, or may have failed.
+
+    The others may be sent again.
+    """
     past = dict(state.past)
     for key in keys:
         before = past.get(key)
@@ -141,8 +148,8 @@ def failed(state: Outgoing, keys: Iterable[str], now: int) -> Outgoing:
 def refused(state: Outgoing, passing: Sequence[Outgo], bad: Sequence[Outgo], now: int) -> Outgoing:
     """Record that the chain refused the transaction under way, with the result (``passing``, ``bad``) of :func:`sift`.
 
-    The ``bad`` actions have failed, and the others may be sent again. If all of them pass, the reason of the refusal is
-    unknown, and the next transactions are smaller.
+    The ``bad`` actions have failed, and the others may be sent again. If the chain would now accept all actions
+    together, the reason of the refusal is unknown, and the next transactions are smaller.
     """
     if len(passing) == len(state.under_way):
         state = replace(state, most=max(1, len(messages_of(passing)) // 2))
@@ -150,10 +157,10 @@ def refused(state: Outgoing, passing: Sequence[Outgo], bad: Sequence[Outgo], now
 
 
 def sift(going: Sequence[Outgo], passes: Callable[[Sequence[Outgo]], bool]) -> Sifted:
-    """Return the actions that pass together, and those that do not pass even alone; the rest passes in another one.
+    """Return the actions that the chain would accept together, and those that it would refuse even alone.
 
-    ``passes`` returns whether the chain would accept these actions now. An action that was refused alone has failed,
-    whatever ``passes`` returns.
+    The remaining actions can go in a later transaction. ``passes`` returns whether the chain would accept the given
+    actions now. A transaction with a single action was refused, so that action has failed, whatever ``passes`` returns.
     """
     if len(going) == 1:
         return (), tuple(going)

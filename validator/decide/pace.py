@@ -30,7 +30,7 @@ DOUBT_SECONDS = 1_800
 
 
 def note_handed_in(work: SlotWork, view: View) -> SlotWork:
-    """Record when the commitment to a share was first seen."""
+    """Record the time at which the commitment to a share was first seen."""
     if work.signed is None or work.handed_at:
         return work
     return replace(work, handed_at=view.clock)
@@ -68,7 +68,11 @@ def paced(workers: Iterable[FreeProvider], local: LocalOrder, terms: JobTerms) -
 
 
 def doubted(local: LocalOrder, terms: JobTerms, members: Mapping[str, Member], clock: int) -> set[str]:
-    """Return the providers whose last share does not fit their certified speed."""
+    """Return the addresses of the providers whose last correct share took a time that does not fit their certificate.
+
+    A certificate is not doubted within ``DOUBT_SECONDS`` of its measurement. A share that was assigned before the
+    measurement does not count.
+    """
     given_at = {
         work.provider: work.given_at
         for known in local.rounds

@@ -27,9 +27,10 @@ def plan_slots(
     last: Mapping[int, str],
     room: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[int, str]:
-    """Return the provider of each of ``slots``, which all take the same work; empty if there are no workers.
+    """Return the provider's address for each of ``slots``, by slot. All slots take the same work.
 
-    ``room`` limits the number of slots of a provider. A slot is left out if no provider has room.
+    The plan is empty if there are no workers. ``room`` limits the number of slots of a provider. A slot is left out if
+    no provider has room.
 
     Each slot, in this order, goes to the provider that would finish it first, after its ``waiting`` shares and the
     slots that it has got here. So a faster provider gets more slots, a slow one perhaps none, and the last slot ends as
@@ -41,7 +42,7 @@ def plan_slots(
     queues = {address: waiting.get(address, 0) + 1 for address in speeds}
 
     def end(address: str) -> Fraction:
-        """Return when one more share of a provider would end, in units of a share's work."""
+        """Return the seconds until a provider would finish one more share, divided by the work of a share."""
         return Fraction(queues[address], speeds[address])
 
     ends = [(end(address), address) for address in speeds]
@@ -74,7 +75,7 @@ def spread_slots(
     unshown: Collection[str],
     room: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[int, str]:
-    """Return the plan with a slot for each idle provider, taken from providers without a result in this order.
+    """Return ``plan`` with a slot for each idle provider, taken from busy providers without a result in this order.
 
     A certified speed may come from a lucky moment, or the machine may have other work now. So an ``unshown`` provider
     with several shares to train gives its last slot to an idle provider, the fastest idle one first. The idle provider

@@ -61,7 +61,11 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """The result of a probe. ``sample`` has the drawn pieces and their answered digests; ``sure``: they are right."""
+    """The result of a probe.
+
+    ``sample`` has the drawn pieces with the digests that the provider gave. ``sure`` is True once these digests are
+    known to be right.
+    """
 
     provider: str
     speed: int  # FLOP/s
@@ -79,14 +83,20 @@ class Failed:
 
 
 def begin(provider: str, data: bytes, now: int) -> tuple[Probe, ProbeTask]:
-    """Begin a measurement with the bandwidth: send ``data``, and expect its hash."""
+    """Return a new measurement and its first task, which measures the bandwidth.
+
+    The right answer to this task is the hash of ``data``.
+    """
     return Probe(provider, now, sha256(data).digest()), ProbeTask(data)
 
 
 def go_on(
     probe: Probe, digests: tuple[bytes, ...], now: int, fresh: bytes
 ) -> tuple[Probe, ProbeTask] | ProbeResult | Failed:
-    """Take an answer, and return the next task, the result, or the failure; ``fresh`` are new random bytes."""
+    """Take the answer ``digests``, and return the next task, the result, or the failure.
+
+    ``fresh`` has new random bytes.
+    """
     if now >= probe.ends_at:
         return Failed("the answer came too late")
     elapsed = now - probe.asked_at

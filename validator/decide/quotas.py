@@ -8,7 +8,7 @@ from validator.decide.retention import Panels
 from validator.decide.tasks import open_tasks
 
 SPARE_BOUNDARIES = 4
-"""Boundaries that a provider may have sent in vain, for example after the validator asked and then no longer did."""
+"""Boundaries that a provider may have uploaded in vain: the validator asked for them and then no longer needed them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Changes of the record by arrivals: pure functions from the record and an arrival to the new record."""
+"""Pure functions that apply an arrival to the record of a leg. Each takes the record and returns the new one."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -46,7 +46,8 @@ def payload_complete(local: LocalOrder) -> LocalOrder:
 def job_loaded(local: LocalOrder, ordered: JobTerms, terms: JobTerms | None, text: str) -> LocalOrder:
     """Record the result of loading the job: it agrees with the order, or there is a reason to decline.
 
-    ``ordered`` are the order's terms, ``terms`` the loaded job's (None if it does not load, as ``text`` says).
+    ``ordered`` has the order's terms, and ``terms`` has those of the loaded job. If the job does not load, ``terms`` is
+    None and ``text`` is the reason.
     """
     payload = local.payload
     if terms == ordered:
@@ -88,7 +89,7 @@ def job_tried(local: LocalOrder, ordered: JobTerms, trial: Trial) -> LocalOrder:
 def share_received(
     local: LocalOrder, submission: ShareSubmission, signature_holds: Callable[[], bool]
 ) -> tuple[LocalOrder, ShareReason]:
-    """Record the commitment to a share, or return what is wrong with it; a wrong signature ends the issue."""
+    """Record the commitment to a share, or return the reason to refuse it. A wrong signature ends the issue."""
     claim = submission.claim
     at = local.share(claim.key)
     if at is None or at.work.provider != claim.provider:
@@ -107,7 +108,7 @@ def share_received(
 def share_delivered(
     local: LocalOrder, terms: JobTerms, chain_id: str, provider: str, packet: ShareDelivery
 ) -> tuple[LocalOrder, ShareReason]:
-    """Record the results that a commitment hides, or return what is wrong with them.
+    """Record the results that a commitment hides, or return the reason to refuse them.
 
     If they do not hash to the commitment or have wrong sizes, the issue ends.
     """
@@ -211,7 +212,7 @@ def state_recomputed(
 
 
 def segment_checked(local: LocalOrder, key: ShareKey, checked: CheckedSegment) -> LocalOrder:
-    """Record the outcome of a replay; unless the initial states were wrong, they are verified from now on."""
+    """Record the outcome of replaying a segment. Unless its initial states were wrong, mark them as verified."""
     at = local.share(key)
     if at is None or any(done.segment == checked.segment for done in at.work.checked):
         return local

@@ -38,7 +38,7 @@ class LegKey:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """The states at one boundary of a share. ``verified``: they hash to the share's leaf, so seats may get them."""
+    """The states at one boundary of a share. If ``verified``, they hash to the share's leaf, and seats may get them."""
 
     index: int
     global_state: BlobRef
@@ -73,10 +73,10 @@ class SlotWork:
     openings: tuple[Opening, ...]
     # Sorted by segment.
     checked: tuple[CheckedSegment, ...]
-    # Boundaries whose leaves a recomputation contradicts, found after the round was closed.
+    # Boundaries whose leaves a recomputation contradicted after the round was closed.
     broken: tuple[int, ...]
     verdict: int  # the ShareReason that ended the issue; NONE if none did
-    settled: bool  # the verdict is on the chain, or the share never was
+    settled: bool  # True if the verdict is on the chain, or if the share never got there
     # Chain seconds when its provider disappeared; 0 while the provider is there.
     missed_at: int = 0
     # Chain seconds when the issue was assigned.
@@ -197,7 +197,7 @@ class LocalOrder:
         return None if current is None or work is None else WorkAt(self, current, work)
 
     def share(self, key: ShareKey) -> "WorkAt | None":
-        """Return the work of a share with its round and this record; None if there is none, or in another leg."""
+        """Return the work of a share with its round and this record; None if this record has no such share."""
         if (key.order_id, key.leg) != (self.order_id, self.leg):
             return None
         return self.at(key.round, key.slot, key.issue)
@@ -268,7 +268,7 @@ class Recomputed:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """The sizes in bytes of a job's states and updates; a blob of another size is not one of them."""
+    """The sizes in bytes of a job's states and updates. A blob of another size cannot be one of them."""
 
     global_state: int
     local_state: int
@@ -279,9 +279,10 @@ class Sizes:
 class SeatPlace:
     """One place of another validator's round, from its opening to its answer.
 
-    ``opening`` comes from the winner. It is ``accepted`` once it agrees with the chain, and then kept without the
-    payload. ``lacking`` is the blob that has not arrived, until all are ``served``; ``served_at`` is when that was
-    noticed (chain seconds). ``unavailable`` is the reason why the place will not be recomputed.
+    ``opening`` comes from the winner. It is ``accepted`` once it agrees with the chain; from then on it is stored
+    without its payload. ``lacking`` is the digest of a blob that has not arrived. ``served`` is True once all blobs
+    have arrived, and ``served_at`` is the chain second at which the daemon noticed that. ``unavailable`` is the reason
+    why the place will not be recomputed.
     """
 
     opening: AuditOpening | None = None
@@ -331,7 +332,7 @@ class LocalSeat:
 
 @dataclass(frozen=True, slots=True)
 class LocalUpkeep:
-    """The record of the upkeep: the endpoint was seen on the chain, and when to clean next (chain seconds)."""
+    """The record of the upkeep: whether the endpoint was seen on the chain, and when to clean next (chain seconds)."""
 
     published: bool = False
     clean_at: int = 0

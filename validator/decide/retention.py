@@ -39,9 +39,9 @@ def is_over(on_chain: OrderResponse, panels: Panels, leg: int, round: int, clock
 
 
 def fold(local: LocalOrder, on_chain: OrderResponse, panels: Panels, clock: int) -> LocalOrder:
-    """Drop the rounds that are over from the record, except the last one and the one that is served.
+    """Drop the rounds that are over from the record, except the last round and the round whose result is served.
 
-    The numbers of their failures stay, by provider.
+    The record keeps the number of each provider's failures in the dropped rounds.
     """
     served = served_rounds(local, on_chain)[:1]
     over = [

@@ -51,7 +51,7 @@ OPEN_SECONDS = 10
 COMMIT_MAX = 32
 """Most shares, and most rejections, in one message; far below the limits of a transaction."""
 FORGIVEN = frozenset({ShareReason.NO_ANSWER, ShareReason.LATE, ShareReason.NO_BOND})
-"""Reasons after which a provider may get work in the same order again, after those that never failed."""
+"""Verdicts after which a provider may get work in the same order again, but only after those that failed less often."""
 PRESSED_PART = 4
 """In the last ``1 / PRESSED_PART`` of the progress time, a round closes even if its suspects are not all replayed."""
 
@@ -97,7 +97,10 @@ def _advance(
     key: str,
     tier: str,
 ) -> tuple[SlotWork, list[Action]]:
-    """Advance one share: from its assignment to its verdict, and until the verdict is on the chain."""
+    """Return the updated work of a share, and the actions that it needs now.
+
+    This covers a share from its assignment until its verdict is on the chain.
+    """
     work = note_handed_in(work, view)
     if work.verdict:
         # A share that is not on the chain may be on its way into a block. Then it is rejected there.
@@ -121,7 +124,10 @@ def _advance(
 
 
 def _await_delivery(work: SlotWork, view: View) -> SlotWork:
-    """Wait for the results that a commitment hides: the provider sends them when the commitment is on the chain."""
+    """Set the deadline for the results that a commitment hides; end the issue if the deadline has passed.
+
+    The provider sends the results when the commitment is on the chain.
+    """
     patience = OPEN_SECONDS + transfer_seconds(view, states=1)
     if not work.deliver_by:
         work = replace(work, deliver_by=view.clock + patience)
@@ -177,14 +183,14 @@ def segments_to_check(current: LocalRound, work: SlotWork, share: Share) -> tupl
 
 
 def duty_of(work: SlotWork, share: Share) -> tuple[int, ...]:
-    """Return the segments that are replayed of every delivered share, sorted: the drawn ones and the own picks."""
+    """Return the segments of a delivered share that are always replayed, sorted: the drawn ones and the own picks."""
     segments = len(work.packet.boundaries) if work.packet else 0
     picks = (pick for pick in work.picks if pick < segments)
     return tuple(sorted({*duty_segments(segments, share.drawn), *picks}))
 
 
 def opening_index(segment: int) -> int:
-    """Return the boundary whose states a segment, or the update (segment n), is recomputed from."""
+    """Return the boundary from whose states a segment is recomputed. Segment n stands for the update."""
     return segment  # segment i starts at boundary i; the update is computed from boundary n
 
 
@@ -218,7 +224,7 @@ def _rejection_reason(verdict: int) -> int:
 
 
 def _commit(local: LocalOrder, view: View, current: LocalRound, shares: Shares, key: str) -> list[Action]:
-    """Return the message with all rejections and all shares that are not on the chain yet; rejections come first."""
+    """Return the action that sends all rejections and shares that are not on the chain yet. Rejections come first."""
     open_verdicts = [w for w in current.works if w.verdict and not w.settled and (w.slot, w.issue) in shares]
     rejected = open_verdicts[:COMMIT_MAX]
     blocked = {w.slot for w in open_verdicts[COMMIT_MAX:]}
@@ -252,7 +258,10 @@ def _are_done(current: LocalRound, leg: Leg, shares: Shares) -> bool:
 
 
 def _first_stop(current: LocalRound, view: View) -> Place:
-    """Return the place where the job stops itself, by the round's shares; AGGREGATION if it stops in none of them."""
+    """Return the first place where the job stops itself, according to the round's shares.
+
+    AGGREGATION if no share has one.
+    """
     return find_stop(
         view.on_chain.order.terms,
         ((work.slot, work.issue, work.packet.roots) for work in accepted_works(current) if work.packet is not None),
@@ -260,7 +269,10 @@ def _first_stop(current: LocalRound, view: View) -> Place:
 
 
 def _suspect_stop(current: LocalRound, view: View, leg: Leg, shares: Shares) -> LocalRound:
-    """Suspect the first share in which the job stops, once the drawn and picked segments of all shares are correct."""
+    """Mark the first share in which the job stops as a suspect, if the round is ready for that.
+
+    It is ready when the drawn and picked segments of all shares are replayed and correct.
+    """
     if not _are_done(current, leg, shares):
         return current
     stop = _first_stop(current, view)
@@ -304,8 +316,8 @@ def _close(
 
     The round is aggregated when the latest issue of every slot is verified. A hand-over round is sealed before it
     closes, because its close names the encrypted result. If the job stops itself, the round is closed with the place of
-    the stop. That waits until all places of the suspects are replayed, because a wrong segment would end the order, or
-    until no time is left.
+    the stop. Then all places of the suspects are replayed first, as far as time allows, because a wrong segment would
+    end the order.
     """
     if not _are_done(current, leg, shares):
         return []
@@ -327,7 +339,7 @@ def _close(
 
 
 def _send_close(local: LocalOrder, view: View, current: LocalRound, key: str, stop: Place | None) -> list[Action]:
-    """Return the message that closes a round, with its next state or with the place where the job stops itself."""
+    """Return the action that closes a round, with its next state or with the place where the job stops itself."""
     if not _has_room(local, view):
         return []
     close = MsgCloseRound(
@@ -348,13 +360,16 @@ def _send_close(local: LocalOrder, view: View, current: LocalRound, key: str, st
 
 
 def _send(key: str, message: Message, local: LocalOrder, view: View) -> SendTx:
-    """Send a message before the leg has failed for want of progress."""
+    """Return the action that sends a message before the leg's progress deadline."""
     leg = view.on_chain.leg(local.leg)
     return SendTx(key, (message,), leg.progress_deadline if leg else NEVER)
 
 
 def _has_room(local: LocalOrder, view: View) -> bool:
-    """Return whether another round may close: ``rounds_ahead`` may be closed and not verified (protocol 4.6)."""
+    """Return whether another round may close.
+
+    At most ``rounds_ahead`` rounds may be closed and not yet verified (protocol 4.6).
+    """
     waiting = [known for known in view.on_chain.rounds_of(local.leg) if not known.verified]
     return len(waiting) < view.on_chain.order.params.rounds_ahead
 

@@ -70,13 +70,19 @@ def new_seat(duty: PanelDuty, clock: int) -> LocalSeat:
 
 
 def commit_by(duty: PanelDuty, subject: PanelResponse) -> int:
-    """Return the chain second at which the commitment is sent, whatever is missing: in the last fifth of its time."""
+    """Return the chain second at which the commitment is sent, even if answers are missing.
+
+    Then a fifth of the time for commitments is left, or somewhat more if that time is short.
+    """
     seconds = subject.commit_seconds
     return duty.commits_end - max(min(SEND_SECONDS, seconds // 3), ceil_div(seconds, 5))
 
 
 def serve_by(duty: PanelDuty, subject: PanelResponse) -> int:
-    """Return the chain second by which the winner must have served all data: the rest is for the recomputation."""
+    """Return the chain second by which the winner must have served all data.
+
+    The time after it is for the recomputation.
+    """
     return commit_by(duty, subject) - ceil_div(subject.commit_seconds, STAGE_TIMES)
 
 
@@ -93,7 +99,7 @@ def decide_seat(key: SeatKey, seat: LocalSeat | None, look: Look) -> tuple[Local
         # If the record was lost after the commitment, the seat works again until it has the same answers.
         ends = duty.reveals_end - 1 if duty.commitment else commit_by(duty, subject)
         seat = _note_look(seat, look)
-        # Checked before the winner's data are handled, so that they cannot keep an answer from being sent.
+        # The time is checked before the winner's data are handled, so that they cannot keep an answer from being sent.
         if look.chain.clock < ends:
             seat = _judge(_note_served(seat, look.chain.clock), subject)
             if any(place.is_open for place in seat.places):
@@ -299,7 +305,7 @@ def _fits(opening: AuditOpening, sizes: Sizes) -> bool:
 
 
 def _shares(subject: PanelResponse, place: Place) -> tuple[Share, ...]:
-    """Return the place's share, or all shares that were aggregated, in slot order."""
+    """Return the share of a place; for an aggregation, return all shares of the round in slot order."""
     if place.kind == AuditKind.AGGREGATION:
         return subject.shares
     return tuple(
@@ -354,11 +360,12 @@ def _answer(
     subject: PanelResponse,
     serving: tuple[int, int],
 ) -> SeatAnswer | None:
-    """Return the answer for a place.
+    """Return the answer for a place; None if there is no answer.
 
-    None if the place is not finished though the winner served it in time, or could not have served it in time.
-    ``serving`` is the end of the time to serve (chain seconds), and the bytes that can arrive until then. The rate is
-    the one that the winner owes, or the one that this validator has promised to take if that is lower.
+    There is no answer if the winner served the place in time and its recomputation is not finished, or if the winner
+    could not have served it in time. ``serving`` has the end of the time to serve (chain seconds), and the bytes that
+    could arrive until then. The bytes follow from the rate that the winner owes, or from the rate that this validator
+    has promised to take if that is lower.
     """
     if place.found is not None:
         result = place.found

@@ -21,7 +21,7 @@ LONGEST_SECONDS = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A certificate that is far off: its time and the pause before the next measurement (chain seconds)."""
+    """A certificate that is far off: its time, and the pause before the next measurement (both in chain seconds)."""
 
     measured_at: int
     pause: int = FIRST_SECONDS

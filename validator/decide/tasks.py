@@ -72,14 +72,14 @@ def open_tasks(local: LocalOrder, on_chain: OrderResponse, panels: Panels, provi
     for (round, slot, issue), indices in sorted(wanted.items()):
         at = local.at(round, slot, issue)
         if at is not None and at.work.provider == provider:
-            # The others are asked for once these have arrived.
+            # The other boundaries are asked for once these have arrived.
             first = tuple(sorted(indices)[:INDICES_MAX])
             tasks.append(OpenTask(at.key, first))
     return tasks
 
 
 def audit_opening(local: LocalOrder, round: int, place: Place) -> AuditOpening:
-    """Return the opening that a seat needs to recompute a place; not ready, if some of its states are missing."""
+    """Return the opening that a seat needs to recompute a place. If some states are missing, it is not ready."""
     current = local.find(round)
     if current is None:
         return not_ready(RETRY_MS)

@@ -36,7 +36,7 @@ def trial_slot(secret: bytes, leg: Leg) -> int:
 
 
 def trial_seconds(terms: JobTerms, slot_speed: int) -> int:
-    """Return how long (seconds) a trial may take on this machine before the job counts as too slow."""
+    """Return the seconds that a trial may take on this machine before the job counts as too slow."""
     work = ceil_div(TRIAL_SLACK * trial_work(terms), slot_speed)
     return START_SECONDS + ceil_div(terms.delivered_bytes, LOAD_RATE) + work
 
@@ -53,7 +53,7 @@ def died(reason: str) -> Trial:
 
 
 def judged(trial: Trial, order: Order, leg: Leg, clock: int, processes: int) -> Trial:
-    """Return a trial, with a reason to decline if its times are too long for the deadlines.
+    """Return ``trial``, with a reason to decline the order if its times are too long for the deadlines.
 
     ``clock`` is the chain's (seconds), and ``processes`` is the number of processes in which this machine replays.
     """

@@ -39,7 +39,7 @@ def _is_published(look: Look) -> bool:
 
 
 def _certificates(look: Look) -> list[Action]:
-    """Return the messages that certify measured providers, and admit those that are not in the cluster yet.
+    """Return the actions that certify measured providers, and admit those that are not in the cluster yet.
 
     Each provider has a transaction of its own, because it may leave the cluster at any moment and make the transaction
     fail. Many of them delay nothing else, because they have no deadline.

@@ -1,4 +1,4 @@
-"""The input of a validator's decisions beside its records: one look at the chain, and the providers that are there."""
+"""The input of a validator's decisions other than its records: one look at the chain, and the present providers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -57,7 +57,7 @@ class ChainView:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The view of one order, beside its record.
+    """The input of the decision about a leg of one order, other than the leg's record.
 
     ``clock`` is the chain clock (seconds), and ``since`` its value when this daemon began to answer its providers.
     ``workers`` are the providers that poll and may take work. ``secret`` seeds the validator's own picks. ``panels``

@@ -34,7 +34,10 @@ class Presence:
         self._speeds: dict[str, int] = {}
 
     def claim(self, address: str, session: bytes) -> bool:
-        """Serve this process of a provider; return False while another process with its key is served."""
+        """Make ``session`` the served process of a provider. Return False while another process with its key is served.
+
+        The other process is served as long as it polls.
+        """
         with self._lock:
             now = self._now()
             holder, polled_at = self._sessions.get(address, (session, now))
@@ -85,7 +88,7 @@ class Presence:
             return dict(self._machines)
 
     def keep(self, addresses: Collection[str]) -> None:
-        """Forget all other providers: they left the cluster."""
+        """Forget all providers except ``addresses``: the others have left the cluster."""
         with self._lock:
             for known in (
                 self._seen,
@@ -104,7 +107,7 @@ ASKING_MAX = 64
 
 
 class Asking:
-    """The providers that ask to join, and that the chain is queried for. Thread-safe.
+    """The providers that ask to join. The daemon queries the chain for their applications. Thread-safe.
 
     Their number is bounded, because anyone can make any number of keys.
     """
@@ -117,7 +120,7 @@ class Asking:
         self._asked_at: dict[str, float] = {}
 
     def hear(self, address: str) -> bool:
-        """Record that a provider asks; return False if too many ask already."""
+        """Record that a provider asks to join; return False if too many ask already."""
         with self._lock:
             self._expire()
             if address not in self._asked_at and len(self._asked_at) >= self._most:
@@ -126,7 +129,7 @@ class Asking:
             return True
 
     def names(self) -> tuple[str, ...]:
-        """Return the addresses that ask now, sorted."""
+        """Return the addresses of the providers that ask to join now, sorted."""
         with self._lock:
             self._expire()
             return tuple(sorted(self._asked_at))

@@ -1,4 +1,4 @@
-"""The measurement of providers. They are measured at the same time, so two on one machine halve each other's speed.
+"""The measurement of providers. Several are measured at the same time: two on one machine halve each other's speed.
 
 The same happens when they train.
 """
@@ -60,7 +60,7 @@ class Prober:
             return self._why_not(name)
 
     def failing(self, name: str) -> ProbeFailures | None:
-        """Return the failures of a provider that must still wait because of them; None if it need not."""
+        """Return the failures of a provider that must still wait before its next probe; None if it need not wait."""
         with self._lock:
             failures = self._failures.get(name)
             return failures if failures and self._now() < failures.until else None

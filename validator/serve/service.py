@@ -83,7 +83,10 @@ class Service:
         self._grants = Grants()
 
     def see(self, view: ChainView, asked: Collection[str]) -> None:
-        """Answer from this view of the chain from now on; the chain was queried for the applications of ``asked``."""
+        """Answer from ``view`` from now on, and choose the providers to measure.
+
+        The chain was queried for the applications of the providers ``asked``.
+        """
         if view.clock != self.view.clock:
             self._idle = {}
         self.view = view
@@ -133,12 +136,12 @@ class Service:
         return self.blobs.status(request.blob, caller.address)
 
     def put_chunk(self, caller: t.Caller, request: t.PutChunkRequest) -> t.BlobStatus:
-        """Store bytes of a blob."""
+        """Store a chunk of a blob that the caller uploads, and return how much of the blob has arrived."""
         self.may_put(caller, request.blob)
         return self.blobs.put(request.blob, request.offset, request.data, caller.address)
 
     def get_chunk(self, caller: t.Caller, request: t.GetChunkRequest) -> t.Chunk:
-        """Return bytes of a blob."""
+        """Return a chunk of a blob, with the size of the blob."""
         self.may_read(caller, request.sha256)
         data = self.blobs.read(request.sha256, request.offset, request.length)
         return t.Chunk(data, self.blobs.size(request.sha256))
@@ -161,9 +164,10 @@ class Service:
             )
 
     def _allowance(self, caller: t.Caller, blob: t.BlobRef) -> Allowance | None:
-        """Return how much the caller may upload before a record names it; None if the caller's payload has the blob.
+        """Return the caller's allowance for blobs that no record names yet.
 
-        ClusterError NOT_ALLOWED if the caller has no reason to upload this blob.
+        None if the caller has offered a payload that contains ``blob``. ClusterError NOT_ALLOWED if the caller has no
+        reason to upload this blob.
         """
         allowed = Allowance()
         for local, on_chain in self._records():
@@ -273,7 +277,10 @@ class Service:
         )
 
     def _claim(self, address: str, session: bytes) -> None:
-        """Serve this process of a provider; ClusterError TAKEN while another process with its key is served."""
+        """Make ``session`` the served process of a provider.
+
+        ClusterError TAKEN while another process with the provider's key is served.
+        """
         if self.presence.claim(address, session):
             return
         if address not in self._warned:

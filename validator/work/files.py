@@ -1,4 +1,4 @@
-"""Job directories made of hard links to blobs, so that a payload is on the disk once; files of pool processes."""
+"""Job directories, made of hard links so that a payload is on the disk only once, and files of pool processes."""
 
 import os
 import shutil
@@ -68,7 +68,7 @@ def places_in(scratch: Path, count: int) -> Iterator[tuple[Path, ...]]:
 
 
 def clear(scratch: Path) -> None:
-    """Delete the files that a killed daemon left at such paths."""
+    """Delete the files that a killed daemon left at paths from :func:`places_in`."""
     for place in scratch.glob(f"{_MADE}*"):
         _delete(place)
 

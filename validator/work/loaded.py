@@ -18,13 +18,13 @@ from validator.work.requests import OpenedStates, RootedFile, StateFiles
 
 @lru_cache(maxsize=4)
 def job_in(directory: Path) -> LoadedJob:
-    """Return a loaded job. It is cached, because its directory is named by its content and never changes."""
+    """Load and return the job in a directory. It is cached, because a directory's name is the hash of its content."""
     return load_job(directory).without_initial()
 
 
 @lru_cache(maxsize=2)
 def backend_named(name: str) -> Backend:
-    """Return a back end. It is cached, because it keeps the programs that it compiled."""
+    """Return the back end with this name. It is cached, because it keeps the programs that it compiled."""
     return backend(name)
 
 

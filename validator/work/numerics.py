@@ -49,7 +49,7 @@ def prepare(backend_name: str) -> str:
 
 
 def load(directory: Path) -> LoadOutcome:
-    """Load the job of a payload with all checks."""
+    """Load the job in a directory with all checks. Return its terms, or the reason why it does not load."""
     try:
         return LoadOutcome(order_terms(job_in(directory).job), "")
     except JobError as error:
@@ -58,7 +58,10 @@ def load(directory: Path) -> LoadOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The root of written states, and the SHA-256 of each file, because other tasks can write to the same folder."""
+    """The root of written states, and the SHA-256 of each file.
+
+    The hashes show whether another task has changed a file: all tasks can write to the same folder.
+    """
 
     root: bytes
     digests: tuple[bytes, ...]

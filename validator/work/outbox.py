@@ -120,7 +120,7 @@ class Outbox:
         return lambda state: outgoing.failed(state, keys, self._ms())
 
     def _sift(self, going: Sequence[Outgo], refusal: TxRefused) -> Sifted:
-        """Return the actions of a refused transaction that the chain would accept now, and the bad ones."""
+        """Return the actions of a refused transaction that the chain would accept now, and those that it refuses."""
         refusals = {action.key: refusal for action in going}
 
         def passes(actions: Sequence[Outgo]) -> bool:

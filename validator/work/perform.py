@@ -1,7 +1,7 @@
-"""The actions about legs carried out: jobs are loaded, segments replayed, rounds aggregated and sealed.
+"""The functions that carry out the actions about legs: load a job, replay a segment, aggregate and seal a round.
 
-Each method reads its input from the present record, and later applies its outcome to the record as it is by then. If
-an outcome no longer matters, it changes nothing. If it is still missing, ``decide`` asks for the action again.
+Each method reads its input from the present record, and later applies its outcome to the record as it is by then. If an
+outcome no longer matters, it changes nothing. If it is still missing, ``decide`` asks for the action again.
 """
 
 import logging
@@ -65,7 +65,7 @@ _log = logging.getLogger("assay.validator")
 REPLAY_SECONDS = 600.0
 
 Table = Mapping[type, Callable[[Any], float | None]]
-"""The function that carries out each kind of action."""
+"""The functions that carry out actions, by the action's class."""
 
 
 def work_of(table: Table, action: do.Action) -> Task:
@@ -112,7 +112,7 @@ class Performer:
     clock: Callable[[], int]
 
     def table(self) -> Table:
-        """Return the function for each kind of action about legs."""
+        """Return the functions that carry out the actions about legs, by the action's class."""
         return {
             do.TryJob: self.try_job,
             do.CheckSegment: self.check,
@@ -229,7 +229,7 @@ class Performer:
         )
 
     def verify_opening(self, action: do.VerifyOpening) -> None:
-        """Check the hashes of states that a provider sent for a panel."""
+        """Check the hashes of states that a provider sent for a panel, and record the outcome."""
         share = self._share(action.share)
         opened = self._opened(share, action.index) if share else None
         if share is None or opened is None:
@@ -325,7 +325,10 @@ class Performer:
     # Helpers
 
     def _taken(self, places: Sequence[Path], written: numerics.Written) -> list[BlobRef]:
-        """Store files of states that a pool process wrote as blobs, without loading them; WorkerDied if one changed."""
+        """Turn files of states that a pool process wrote into blobs, without loading them.
+
+        WorkerDied if a file changed.
+        """
         blobs = [self.blobs.gather(plain_pieces(place)) for place in places]
         if tuple(blob.sha256 for blob in blobs) != written.digests:
             raise WorkerDied("a file changed after the process had written it")

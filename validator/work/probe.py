@@ -18,14 +18,17 @@ RunProbe = Callable[[Callable[[ProbeSample], tuple[bytes, ...]], ProbeSample], t
 
 @dataclass(frozen=True, slots=True)
 class ProbeChecker:
-    """The checker of probes. ``run`` runs a function in the pool, and ``judge`` gets a probe and its verdict."""
+    """The checker of probes.
+
+    ``run`` runs a function in the pool. ``judge`` takes a probe's result and whether it is right.
+    """
 
     run: RunProbe
     backend: str
     judge: Callable[[ProbeResult, bool], None]
 
     def table(self) -> Table:
-        """Return the function for each kind of action about probes."""
+        """Return the functions that carry out the actions about probes, by the action's class."""
         return {do.CheckProbe: self.check}
 
     def check(self, action: do.CheckProbe) -> None:

@@ -112,7 +112,7 @@ class RoundAggregation:
 
 @dataclass(frozen=True, slots=True)
 class SegmentAudit:
-    """A seat's request to replay a drawn segment, for a stage with this seed."""
+    """A seat's request to replay a drawn segment. ``seed`` is the seed of the panel's stage."""
 
     directory: Path
     part: RoundSlot
@@ -124,7 +124,7 @@ class SegmentAudit:
 
 @dataclass(frozen=True, slots=True)
 class UpdateAudit:
-    """A seat's request to recompute a drawn update from the round's initial and the share's last states."""
+    """A seat's request to recompute a drawn update from the round's first global state and the share's last states."""
 
     directory: Path
     round_opening: RootedFile

@@ -1,7 +1,7 @@
-"""The actions about seats carried out: the winner is asked, data are fetched, places are recomputed.
+"""The functions that carry out the actions about seats: ask the winner, fetch data, recompute places.
 
 A broken connection says nothing about the data: a winner that is killed and started again still has them. The same is
-true of a full pool. So a failed action is repeated soon; ``decide`` says when to give up.
+true of a full pool. So a failed action is repeated soon, until ``decide`` gives up.
 """
 
 import logging
@@ -78,7 +78,7 @@ class SeatQueues:
 
     @contextmanager
     def of(self, winner: str) -> Iterator[bool]:
-        """Yield whether this thread may wait for a winner; if so, count the thread meanwhile."""
+        """Yield whether one more thread may wait for this winner. If it may, it counts until the context ends."""
         with self._lock:
             free = self._waiting[winner] < self._most
             if free:
@@ -113,7 +113,7 @@ class Auditor:
     failing: dict[SeatKey, set[str]] = field(default_factory=dict)
 
     def table(self) -> Table:
-        """Return the function for each kind of action about seats."""
+        """Return the functions that carry out the actions about seats, by the action's class."""
         return {
             do.AskOpening: partial(self._in_turn, self.ask),
             do.LoadAudited: partial(self._in_turn, self.load),
@@ -171,7 +171,7 @@ class Auditor:
         self.ledger.change_seat(key, lambda now: place_recomputed(now, index, result))
 
     def answered(self, action: do.SendAnswer, receipt: TxReceipt) -> None:
-        """Log an answer that is in a block, and record a revealed one in the history."""
+        """Log that the transaction with an answer is in a block. If it reveals answers, record that in the history."""
         message = action.message
         _log.info("%s: %s at height %d", action.key, type(message).__name__, receipt.height)
         if isinstance(message, MsgRevealAnswer):
@@ -269,7 +269,7 @@ class Auditor:
         return self.blobs.path(blob.sha256)
 
     def _take(self, seat: SeatKey, winner: str, blob: BlobRef) -> None:
-        """Fetch a blob, as long as the seat is not over."""
+        """Fetch a blob from the winner; ClusterError if the seat ends meanwhile."""
 
         def go_on(_done: int, _size: int) -> None:
             self.ledger.hold_for(seat, ())

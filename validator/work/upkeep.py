@@ -1,4 +1,4 @@
-"""The actions on a daemon's own records carried out: verdicts for the operator, blobs, job directories."""
+"""The functions that carry out the actions on the daemon's own records: verdicts, blobs, job directories."""
 
 import time
 from collections.abc import Callable, Collection
@@ -20,7 +20,7 @@ UNUSED_SECONDS = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Keeper:
-    """The records and folders that these actions need; ``keep_providers`` forgets all providers but the given ones."""
+    """The records and folders that these actions need. ``keep_providers`` forgets all providers but the given ones."""
 
     ledger: Ledger
     blobs: BlobStore
@@ -29,7 +29,7 @@ class Keeper:
     _written: dict[LegKey, frozenset[VerdictRow]] = field(default_factory=dict)
 
     def table(self) -> Table:
-        """Return the function for each kind of these actions."""
+        """Return the functions that carry out these actions, by the action's class."""
         return {
             do.NoteVerdicts: self.note,
             do.Tidy: lambda action: self.ledger.tidy(action.leg, action.needed),
@@ -39,7 +39,7 @@ class Keeper:
         }
 
     def note(self, action: do.NoteVerdicts) -> None:
-        """Write the new verdicts of a leg to the store; those of the last call count as written."""
+        """Write the verdicts of a leg to the store, except those that the last call for this leg already had."""
         rows = frozenset(action.rows)
         new = rows - self._written.get(action.leg, frozenset())
         if new:

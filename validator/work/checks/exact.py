@@ -123,7 +123,7 @@ def recompute_segment(asked: SegmentAudit) -> Recomputed:
 
 
 def _before(job: LoadedJob, asked: SegmentAudit) -> Iterator[bytes | memoryview]:
-    """Yield the states after the last step of a segment that has a result, or the segment's initial states."""
+    """Yield the bytes of the last states that a segment reached before a step failed; at worst, its initial states."""
     opened = open_states(job, asked.start.files)
     assert opened is not None
     reached = opened
