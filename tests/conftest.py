@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import signal
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +17,9 @@ settings.load_profile("assay")
 
 # Keys of tests are the same everywhere: no process of another run, or of this one, is to be taken for a second daemon.
 host_lock.NAMESPACE = f"assay-test-{os.getpid()}"
+
+# A shell starts background jobs with SIGINT ignored, and tests interrupt commands.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _HERE = Path(__file__).parent
 NETWORKS = ("e2e", "integration")
