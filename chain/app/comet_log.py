@@ -236,7 +236,7 @@ class CometLog:
     def why(self) -> CometTrouble:
         """Return the reason of the process's end, found in its output.
 
-        If no message is known, it is the last one as it is.
+        If no message in it is a known one, return the last message unchanged.
         """
         self._thread.join(_END_SECONDS)
         if self._end_reason is not None:

@@ -95,7 +95,7 @@ class ChainClient:
     def query(self, request: Query[R]) -> R:
         """Return the node's answer to a request.
 
-        ChainError with the kind ``not_found`` if the thing it names does not exist.
+        Raise ChainError with the kind ``not_found`` if the thing that the request names does not exist.
         """
         method = method_of(request)
         data = self._channel.call(method.path, encode_request(request))

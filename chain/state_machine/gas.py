@@ -59,7 +59,7 @@ def check_gas(tx: Tx) -> int:
 def use_gas(ctx: Context, gas: int, where: str) -> None:
     """Add gas that depends on the state to the transaction's gas.
 
-    If its limit is passed, refuse it; its fee stays paid.
+    Refuse the transaction if its gas limit is passed; the fee stays paid.
     """
     ctx.gas_used += gas
     if ctx.gas_used > ctx.gas_limit:

@@ -95,7 +95,7 @@ def check_form(ctx: Context, tx: Tx, simulate: bool) -> int:
 def check_signer(tx: Tx) -> SignerInfo:
     """Return the signer of a transaction.
 
-    Refuse it if it does not have exactly one, or if its messages need another one.
+    Refuse the transaction if it does not have exactly one signer, or if its messages need another signer.
     """
     if len(tx.signers) != 1:
         raise Refusal(UNAUTHORIZED, "signers", f"has {len(tx.signers)} signers", "sign with exactly one key")
@@ -131,7 +131,7 @@ def check_fee(ctx: Context, tx: Tx, min_gas_price_millionths: int) -> int:
 def check_account(ctx: Context, tx: Tx, signer: SignerInfo, simulate: bool) -> Account:
     """Return the signer's account.
 
-    Refuse the transaction if there is none, or if its key or sequence is another one.
+    Refuse the transaction if there is no account, or if the account has another key or sequence.
     """
     address = signer_of(tx.messages[0])
     account = ACCOUNTS.get(ctx.store, address)
