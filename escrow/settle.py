@@ -96,7 +96,10 @@ def compute_redress(work: int, price: int, *, silent: bool) -> tuple[int, int]:
 
 
 def take_from(source: int, owed: tuple[int, int]) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return the amounts that ``source`` pays of two claims, the first claim first, and the unpaid rest of each."""
+    """Return the amounts that ``source`` pays of two claims, and the unpaid rest of each.
+
+    The first claim is paid first.
+    """
     first = min(source, owed[0])
     second = min(source - first, owed[1])
     return (first, second), (owed[0] - first, owed[1] - second)

@@ -77,7 +77,7 @@ class Amounts:
 
 
 def _block(ordered: Sequence[int]) -> Block:
-    """Return a block of ascending amounts."""
+    """Return a block that holds these amounts, which are in ascending order."""
     return array("q", ordered) if _fits(ordered[0], ordered[-1]) else list(ordered)
 
 

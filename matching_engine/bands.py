@@ -31,15 +31,18 @@ Valued = tuple[Any, int]
 
 
 class Slots(ABC):
-    """The slots of a page, indexed by the values that one condition reads of their bids."""
+    """An index of a page's slots by the values that one condition reads of the bids in them."""
 
     @abstractmethod
     def toggle(self, value: Any, slot: int, *, there: bool) -> None:
-        """Record that the bid in ``slot`` has ``value`` (``there``), or no longer has it."""
+        """Add the bid in ``slot`` under ``value`` if ``there``, else remove it."""
 
     @abstractmethod
     def passing(self, want: Any) -> Passing:
-        """Return the bids that pass ``want``, which is in the form that the condition's column gives it."""
+        """Return the bids that pass ``want`` and those of them that are in doubt.
+
+        The condition's column makes ``want``.
+        """
 
     @abstractmethod
     def part(self, mask: int, value_of: Callable[[int], Any]) -> "Slots":
@@ -47,10 +50,13 @@ class Slots(ABC):
 
 
 class Bands(Slots):
-    """Slots by an amount that must not be below what an order needs."""
+    """An index of slots by an amount that must be at least the amount that an order needs."""
 
     def __init__(self, pairs: Iterable[Valued], value_of: Callable[[int], int], *, ranked: bool = False) -> None:
-        """Take pairs of amount and slot; ``value_of`` returns the amount of a slot; ``ranked`` is for the price."""
+        """Index the slots of ``pairs`` (amount, slot).
+
+        ``value_of`` returns the amount of a slot. ``ranked`` is True for the price.
+        """
         self._value_of, self._ranked = value_of, ranked
         self._band = RANKED_BAND if ranked else BAND
         # Band i has the amounts above tops[i - 1] and up to tops[i]; the last band has no top.
@@ -69,7 +75,10 @@ class Bands(Slots):
             self._cut_again(at)
 
     def passing(self, want: int) -> Passing:
-        """Return the bids of the band of ``want`` and all higher bands; that band is in doubt if it may have less."""
+        """Return the bids in the band of ``want`` and in all higher bands.
+
+        That band is in doubt if it may have lower amounts.
+        """
         if self._last is None or self._last[0] != want:
             self._last = want, self._passing(want)
         return self._last[1]
@@ -101,7 +110,7 @@ class Bands(Slots):
                 yield found
 
     def part(self, mask: int, value_of: Callable[[int], int]) -> "Bands":
-        """Return the bands of the slots in ``mask``; merge neighbours with few bids."""
+        """Return an index of the slots in ``mask`` with the same bands; neighbouring bands with few bids are merged."""
         part = Bands((), value_of, ranked=self._ranked)
         tops, masks, counts = part._tops, [0], [0]
         for at, band in enumerate(self._masks):
@@ -132,7 +141,7 @@ class Bands(Slots):
 
 
 def _cut(pairs: Sequence[tuple[int, int]], floor: int | None, band: int) -> tuple[list[int], list[int], list[int]]:
-    """Cut ascending pairs into bands of ``band`` bids above ``floor``; an amount of many bids gets a separate band."""
+    """Cut pairs in ascending order into bands of about ``band`` bids; an amount of many bids gets a band of its own."""
     tops: list[int] = []
     masks, counts = [0], [0]
     for value, run in groupby(pairs, key=itemgetter(0)):
@@ -153,13 +162,13 @@ def _cut(pairs: Sequence[tuple[int, int]], floor: int | None, band: int) -> tupl
 
 
 class Stripes(Slots):
-    """Slots by a group and an amount: the least amount that an order needs depends on the group.
+    """An index of slots by a group and an amount. The least amount that an order needs depends on the group.
 
     In a higher group an order never needs more.
     """
 
     def __init__(self, pairs: Iterable[Valued], value_of: Callable[[int], Any]) -> None:
-        """Take pairs of (group, amount) and slot; ``value_of`` returns group and amount of a slot."""
+        """Index the slots of ``pairs``, whose values are (group, amount); ``value_of`` returns both for a slot."""
         self._value_of = value_of
         ordered = sorted(pairs)
         groups = list(dict.fromkeys(group for (group, _), _ in ordered))
@@ -189,7 +198,10 @@ class Stripes(Slots):
             self._lower |= 1 << slot
 
     def passing(self, want: Callable[[int], int]) -> Passing:
-        """Return the bids with the amount that the highest group of their stripe needs; lower groups are in doubt."""
+        """Return the bids with at least the amount that the highest group of their stripe needs.
+
+        Lower groups are in doubt.
+        """
         found = doubt = 0
         for group, bands in zip(self._groups, self._bands, strict=True):
             passing, doubted = bands.passing(want(group))
@@ -198,7 +210,7 @@ class Stripes(Slots):
         return found, doubt | found & self._lower
 
     def part(self, mask: int, value_of: Callable[[int], Any]) -> "Stripes":
-        """Return the stripes of the slots in ``mask``."""
+        """Return an index of the slots in ``mask`` with the same stripes."""
         part = Stripes((), value_of)
         part._groups = list(self._groups)
         part._bands = [bands.part(mask, part._amount_of) for bands in self._bands]
@@ -220,10 +232,10 @@ class Stripes(Slots):
 
 
 class SharedValues(Slots):
-    """Slots by a value that many bids share."""
+    """An index of slots by a value that many bids share."""
 
     def __init__(self, pairs: Iterable[Valued], doing: Callable[[Any], Iterable[Any]]) -> None:
-        """Take pairs of value and slot; ``doing`` returns the values that satisfy what an order wants."""
+        """Index the slots of ``pairs`` (value, slot); ``doing`` returns the values that satisfy what an order wants."""
         self._doing = doing
         self._masks: dict[Any, int] = {}
         for value, slot in pairs:
@@ -245,21 +257,21 @@ class SharedValues(Slots):
         return found, 0
 
     def part(self, mask: int, _: Callable[[int], Any]) -> "SharedValues":
-        """Return the values of the slots in ``mask``."""
+        """Return an index of the slots in ``mask``."""
         part = SharedValues((), self._doing)
         part._masks = {value: kept for value, bids in self._masks.items() if (kept := bids & mask)}
         return part
 
 
 class Doubts(Slots):
-    """Slots by a value that few bids share: all bids are in doubt."""
+    """A set of slots by a value that few bids share. It keeps no values, so all bids are in doubt."""
 
     def __init__(self, pairs: Iterable[Valued]) -> None:
-        """Take pairs of value and slot."""
+        """Keep the slots of ``pairs`` (value, slot)."""
         self._mask = bits_of(slot for _, slot in pairs)
 
     def toggle(self, value: Any, slot: int, *, there: bool) -> None:
-        """Add the bid, or remove it."""
+        """Add the bid in ``slot``, or remove it."""
         self._mask ^= 1 << slot
 
     def passing(self, want: Any) -> Passing:
@@ -267,19 +279,19 @@ class Doubts(Slots):
         return self._mask, self._mask
 
     def part(self, mask: int, _: Callable[[int], Any]) -> "Doubts":
-        """Return the slots in ``mask``."""
+        """Return a set of the slots in ``mask``."""
         part = Doubts(())
         part._mask = self._mask & mask
         return part
 
 
 def bits_of(slots: Iterable[int]) -> int:
-    """Return the set of these slots."""
+    """Return a set of slots as an integer, with one bit for each slot."""
     return sum(map((1).__lshift__, slots))
 
 
 def slots_of(mask: int) -> Iterable[int]:
-    """Yield the slots of a set, ascending."""
+    """Yield the slots of a set, in ascending order."""
     while mask:
         low = mask & -mask
         yield low.bit_length() - 1

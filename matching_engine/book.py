@@ -37,7 +37,10 @@ class Book:
     """All standing bids, by id."""
 
     def __init__(self, standing: Iterable[Standing] = ()) -> None:
-        """Take the bids; raise ValueError if one comes twice, or bids of a validator differ in free bond or stake."""
+        """Fill the book with bids.
+
+        Raise ValueError if one comes twice, or one validator's bids differ in free bond or stake.
+        """
         rows = list(standing)
         self._of_validator: dict[str, list[bytes]] = {}
         self._columns: dict[tuple[str, int], BookColumn] = {}
@@ -185,7 +188,7 @@ class Book:
 
 
 class Sold:
-    """The capacity, bond and stake that the fills of an auction used, so that nothing is sold twice.
+    """A record of the capacity, bond and stake that the fills of an auction have used, so that nothing is sold twice.
 
     A fill reduces the free capacity of its bid, and the free bond and stake of all bids of its validator. The book is
     updated only when needed. Before bids are counted, :meth:`settle` updates all of them. A search that finds a bid
@@ -218,7 +221,7 @@ class Sold:
         return row.bid.validator in self._backed
 
     def current(self, bid_id: bytes) -> Standing:
-        """Return a bid as it is after the fills so far."""
+        """Return a bid with the capacity, bond and stake that are free after the fills so far."""
         row = self._before.get(bid_id) or self._book.row(bid_id)
         used = self._backed.get(row.bid.validator)
         if used is None:
@@ -253,7 +256,7 @@ class Sold:
         self._fresh = {}
 
     def take_reads(self) -> int:
-        """Return the reads for updated bids since the last call (see :mod:`matching_engine.search`), and reset them."""
+        """Return the number of reads since the last call, and reset it (see :mod:`matching_engine.search`)."""
         reads, self._reads = self._reads, 0
         return reads
 

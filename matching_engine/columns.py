@@ -20,23 +20,23 @@ COUNTED_MAX = 64
 
 
 class Wish(NamedTuple):
-    """The value that an order wants of a column, and the number of bids that failed when the search began."""
+    """A value that an order wants of a column, with the number of bids that failed it when the search began."""
 
     column: "BookColumn"
     want: Any
     failing: int
 
     def does(self, row: Standing) -> bool:
-        """Return whether a bid satisfies the wish."""
+        """Return whether a bid has a value that satisfies the wish."""
         column = self.column
         return column.condition.test(self.want)(column.has(row))
 
 
 class BookColumn(ABC):
-    """The values that a condition reads of all bids in the book, for one basis."""
+    """The values of all bids in the book that one condition reads, for one basis."""
 
     def __init__(self, condition: Condition, basis: int) -> None:
-        """Start without bids."""
+        """Start as a column without bids."""
         self.condition = condition
         self.name = condition.name
         self._has, self._basis = condition.has, basis
@@ -79,7 +79,10 @@ class BookColumn(ABC):
 
     @abstractmethod
     def reading(self, want: Any) -> int:
-        """Return the number of different values that :meth:`failing` reads; 0 if it does not depend on the bids."""
+        """Return the number of different values that :meth:`failing` has to read.
+
+        0 if that does not depend on the bids.
+        """
 
     @abstractmethod
     def slots(self, pairs: Iterable[Valued], value_of: Callable[[int], Any]) -> Slots:

@@ -86,7 +86,7 @@ class Condition(ABC):
 
     @abstractmethod
     def want(self, order: Asked, clock: int) -> Any:
-        """Return what ``order`` requires of the value at ``clock`` (seconds)."""
+        """Return the value that ``order`` requires at ``clock`` (seconds), in the form that :meth:`test` takes."""
 
     @abstractmethod
     def test(self, want: Any) -> Callable[[Any], bool]:
@@ -100,7 +100,7 @@ class AtLeast(Condition):
     needs: Callable[[Asked, int], int]
 
     def want(self, order: Asked, clock: int) -> int:
-        """Return the least amount."""
+        """Return the least amount that the order needs."""
         return self.needs(order, clock)
 
     def test(self, want: int) -> Callable[[int], bool]:
@@ -118,7 +118,7 @@ class AtLeastFor(Condition):
     needs: Callable[[Asked, int], Callable[[int], int]]
 
     def want(self, order: Asked, clock: int) -> Callable[[int], int]:
-        """Return the function from a group to the least amount."""
+        """Return a function from a group to the least amount that the order needs in it."""
         return self.needs(order, clock)
 
     def test(self, want: Callable[[int], int]) -> Callable[[tuple[int, int]], bool]:
@@ -137,7 +137,7 @@ class OneOf(Condition):
     does: Callable[[Any, Any], bool]
 
     def want(self, order: Asked, clock: int) -> Any:
-        """Return what the order wants; the clock does not matter."""
+        """Return the requirement of the order, which does not depend on the clock."""
         return self.wants(order)
 
     def test(self, want: Any) -> Callable[[Any], bool]:
@@ -152,7 +152,7 @@ class NoneOf(Condition):
     names: Callable[[Asked], tuple[Any, ...]]
 
     def want(self, order: Asked, clock: int) -> tuple[Any, ...]:
-        """Return the excluded names; the clock does not matter."""
+        """Return the names that the order excludes, which do not depend on the clock."""
         return self.names(order)
 
     def test(self, want: tuple[Any, ...]) -> Callable[[Any], bool]:

@@ -31,7 +31,7 @@ def key_of(row: Standing) -> Key:
 
 
 class BookPosition:
-    """A bid in the book, with its page and slot."""
+    """The place of a bid in the book: its page and its slot there."""
 
     __slots__ = ("page", "row", "slot")
 
@@ -123,7 +123,10 @@ class BookPages:
         return ((low, page) for (low, _), page in zip(self._lows, self._pages, strict=True))
 
     def keeps(self, place: BookPosition, row: Standing) -> bool:
-        """Return whether a bid stays on its page when it becomes ``row``; if so, adjust the page's lowest key."""
+        """Return whether a bid stays on its page when its row becomes ``row``.
+
+        If so, adjust the lowest key of the page.
+        """
         key = key_of(row)
         at = self._at(key)
         if self._pages[at] is not place.page:
@@ -159,7 +162,7 @@ class BookPages:
         return max(0, bisect_right(self._lows, key) - 1)
 
     def _cut(self, at: int) -> None:
-        """Cut a page in two, each with half of the bids; the bids keep their slot numbers."""
+        """Cut a page into two with half of its bids each. The bids keep the numbers of their slots."""
         page = self._pages[at]
         keys = sorted(key_of(page.row(slot)) for slot in slots_of(page.bids))
         middle = keys[len(keys) // 2]

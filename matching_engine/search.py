@@ -41,14 +41,14 @@ Doubted = tuple[Wish, int]
 
 
 class Common:
-    """The wishes that many orders of an auction have in common, and the bids that pass them.
+    """The wishes that many orders of an auction share, and the bids that pass these wishes.
 
     During an auction, only fills change bids, and no condition that orders have in common reads a value that a fill
     changes. So the results stay valid until the auction ends.
     """
 
     def __init__(self, book: Book, order: Asked, clock: int) -> None:
-        """Take the wishes of ``order`` at ``clock`` (seconds)."""
+        """Compute the wishes of ``order`` at ``clock`` (seconds)."""
         self.columns = book.columns(order)
         self.wishes = [
             column.wish(condition.want(order, clock))
@@ -63,7 +63,7 @@ class Common:
         self._passing: dict[Page, tuple[int, list[Doubted]]] = {}
 
     def passing(self, page: Page) -> tuple[int, list[Doubted]]:
-        """Return the bids of a page that pass or are in doubt, and the doubts."""
+        """Return the bids of a page that pass the shared wishes or are in doubt, and the doubts."""
         found = self._passing.get(page)
         if found is None:
             found = self._passing[page] = _intersect(page, page.bids, self._narrow)
@@ -71,7 +71,7 @@ class Common:
 
 
 class Commons:
-    """A cache of the wishes that orders of an auction at ``clock`` (seconds) have in common."""
+    """A cache of the wishes that many orders of an auction at ``clock`` (seconds) share."""
 
     def __init__(self, book: Book, clock: int) -> None:
         """Start with an empty cache."""
@@ -79,7 +79,7 @@ class Commons:
         self._commons: dict[tuple[Any, ...], Common] = {}
 
     def of(self, order: Asked) -> Common:
-        """Return the common wishes of ``order`` and orders like it."""
+        """Return the wishes that ``order`` shares with orders like it; compute them if they are not in the cache."""
         key = order.common
         common = self._commons.get(key)
         if common is None:
@@ -106,7 +106,8 @@ class Search:
         self._price = wishes[_PRICE]
         self._narrow = _narrow([wishes[number] for number in _OWN if number != _PRICE])
         self._stood = common.stood
-        # The bids of the current price after the fills so far, by validator; each validator's bids are in order of id.
+        # Bids at the current price by validator, as they are after the fills so far. A validator's bids are in order of
+        # id.
         self._group: dict[str, list[Standing]] = {}
         self._fills_seen = 0
         self._histogram: Histogram = ()
@@ -158,7 +159,7 @@ class Search:
     # --- bids one by one -----------------------------------------------------
 
     def _fitting(self, candidates: Candidates) -> dict[str, list[Standing]]:
-        """Return the candidates that satisfy the order, by validator."""
+        """Return those candidates that satisfy the order, grouped by validator."""
         group: dict[str, list[Standing]] = {}
         for bid_id, doubt in sorted(candidates):
             row = self._book.row(bid_id)
@@ -183,7 +184,10 @@ class Search:
         return None
 
     def _fits(self, row: Standing, *, doubt: bool) -> bool:
-        """Return whether a bid fits: test all conditions if it is in doubt, otherwise only those that fills affect."""
+        """Return whether a bid satisfies the order.
+
+        If it is not in doubt, only the conditions that fills affect are tested.
+        """
         wishes = self._wishes if doubt else [self._wishes[number] for number in _TAKEN]
         for wish in wishes:  # noqa: SIM110 -- a generator costs as much as the tests
             if not wish.does(row):
@@ -230,14 +234,20 @@ class Search:
         self._charge(self._price.want, passing, reads)
 
     def _charge(self, want: int, passing: int, before: int) -> int:
-        """Count the reads up to a price, at most one for each bid that can pass; return the reads counted so far."""
+        """Count the reads up to a price, at most one for each bid that passes.
+
+        Return the reads of this search so far.
+        """
         passed = len(self._book) - self._price.column.failing(want)
         reads = min(passed // BIDS_PER_READ, passing)
         self._reads += reads - before
         return reads
 
     def _upwards(self, *, later: bool) -> Iterator[tuple[int, list[tuple[int, bytes, bool]]]]:
-        """Yield (low, candidates) by ascending price; candidates are (price, id, doubt), none cheaper than ``low``."""
+        """Yield pairs (low, candidates) by ascending price.
+
+        A candidate is (price, id, doubt), and none is cheaper than ``low``.
+        """
         for low, page in self._book.upwards():
             if -low < self._price.want:
                 return
@@ -254,7 +264,7 @@ class Search:
                     yield bids[0][0], bids
 
     def _cheapest_first(self, page: Page, mask: int) -> Iterable[int]:
-        """Return the bids of ``mask`` in parts by ascending price; at most ``FEW`` bids are one part."""
+        """Return the bids of ``mask`` in parts, the cheapest part first; at most ``FEW`` bids make one part."""
         if mask.bit_count() <= FEW:
             return (mask,)
         by_price = page.slots_by(self._price.column)
@@ -282,12 +292,12 @@ class Search:
 
 
 def _narrow(wishes: Iterable[Wish]) -> list[Wish]:
-    """Return the wishes that at least one bid fails, in descending order of the number of failing bids."""
+    """Return the wishes that at least one bid fails; the wish that most bids fail comes first."""
     return sorted([wish for wish in wishes if wish.failing], key=lambda wish: -wish.failing)
 
 
 def _intersect(page: Page, found: int, wishes: Iterable[Wish]) -> tuple[int, list[Doubted]]:
-    """Return those of the bids ``found`` of a page that pass the wishes or are in doubt, and the doubts."""
+    """Return the bids among ``found`` that pass the wishes or are in doubt, and the doubts."""
     doubts: list[Doubted] = []
     for wish in wishes:
         if not found:

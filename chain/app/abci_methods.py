@@ -27,7 +27,7 @@ class AnswerQuery(Protocol):
     """The function that answers an ABCI query (path, data, height, prove) with a ``ResponseQuery``."""
 
     def __call__(self, path: str, data: bytes, height: int, prove: bool) -> Any:
-        """Return the ResponseQuery."""
+        """Return the answer to a query as a ``ResponseQuery``."""
 
 
 class Methods:
@@ -39,7 +39,11 @@ class Methods:
         answer_query: AnswerQuery,
         check_block: Callable[[Any], None] = lambda request: None,
     ) -> None:
-        """Build the table of methods; ``check_block`` gets each FinalizeBlock first, and may raise to end the node."""
+        """Build the table of methods.
+
+        ``check_block`` is called with each FinalizeBlock request before the application gets it. It may raise an
+        error to end the node.
+        """
         self._app = app
         self._check_block = check_block
         self._answer_query = answer_query
@@ -181,7 +185,11 @@ def _serialized(method: Callable[[Any], Any], request: Any) -> bytes:
 
 @lru_cache(maxsize=4096)
 def _checked(code: int, codespace: str, log: str, gas_wanted: int, gas_used: int) -> bytes:
-    """Return a response to CheckTx. The cache helps because accepted transactions differ little except in gas."""
+    """Return a serialized response to CheckTx.
+
+    The responses are cached, because those of accepted transactions differ only in the gas, and often not even in
+    that.
+    """
     checked = abci.ResponseCheckTx(code=code, codespace=codespace, log=log, gas_wanted=gas_wanted, gas_used=gas_used)
     answer: bytes = abci.Response(check_tx=checked).SerializeToString()
     return answer

@@ -23,12 +23,12 @@ class AbciQueries:
     """The answers to ABCI queries at the newest height; a failed query gets a code, never an exception."""
 
     def __init__(self, app: Application, route: Route) -> None:
-        """Answer gRPC methods with ``route``."""
+        """Use ``route`` to answer the queries whose path is that of a gRPC method."""
         self._app = app
         self._route = route
 
     def __call__(self, path: str, data: bytes, height: int, prove: bool) -> Any:
-        """Return the ResponseQuery."""
+        """Return the answer to a query as a ``ResponseQuery``."""
         try:
             self._check_height(height)
             answer = self._answer(path, data, prove)
@@ -66,7 +66,10 @@ class AbciQueries:
         return ResponseQuery(value=value, height=max(newest, 1))
 
     def _state_key(self, key: bytes, with_proof: bool) -> Any:
-        """Return the answer with a key's value; its proof leads to the app hash in the header of the next height."""
+        """Return the answer with the value of a state key, and its proof if ``with_proof``.
+
+        The proof leads to the app hash in the header of the next height.
+        """
         snapshot = self._app.committed()
         height = snapshot.head.block.height
         if not key or not height:

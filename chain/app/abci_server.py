@@ -77,10 +77,10 @@ def stop_loudly(error: BaseException) -> None:
 
 
 class AbciConnection:
-    """A peer's connection; one request at a time is processed until it is cut off."""
+    """A connection that a peer opened. It processes one request at a time, and none after :meth:`cut_off`."""
 
     def __init__(self, peer: socket.socket, number: int) -> None:
-        """Use an accepted socket."""
+        """Wrap the accepted socket ``peer``; ``number`` identifies the connection."""
         self.peer = peer
         self.number = number
         self.turn = Lock()  # held while a request is processed
@@ -93,7 +93,7 @@ class AbciConnection:
         return bool(poll.poll(0))
 
     def cut_off(self) -> None:
-        """Allow no further request, and wait for the running one."""
+        """Process no further request of this connection, and return when the current one is finished."""
         self.is_cut_off = True
         with self.turn:
             pass
@@ -165,7 +165,7 @@ class AbciServer:
             self._admit(AbciConnection(peer, number))
 
     def _settle_abandoned(self) -> None:
-        """Cut off the connections whose peers are gone."""
+        """Cut off and forget the connections whose peers are gone."""
         with self._lock:  # so that no other thread closes one of them
             abandoned = [connection for connection in self._connections if connection.is_abandoned()]
         for connection in abandoned:
@@ -199,7 +199,7 @@ class AbciServer:
             connection.peer.close()
 
     def _answer(self, connection: AbciConnection, frames: Sequence[bytes]) -> Iterator[bytes]:
-        """Yield the serialized responses to a batch of requests, in order."""
+        """Yield the serialized response to each request of a batch, in the order of the requests."""
         requests = list(map(_parse, frames))
         new = [request.tx for name, request in requests if name == "check_tx" and request.type == _NEW]
         if len(new) > 1:
@@ -227,7 +227,7 @@ class AbciServer:
 
 
 def _parse(data: bytes) -> tuple[str | None, Any]:
-    """Return the name and the message of a request; for other bytes, None and a text."""
+    """Return the name and the message of the request in a frame; for other bytes, None and the text of the error."""
     try:
         request = Request.FromString(data)
     except DecodeError:
@@ -237,7 +237,10 @@ def _parse(data: bytes) -> tuple[str | None, Any]:
 
 
 def serve_connection(connection: socket.socket, answer: Callable[[Sequence[bytes]], Iterable[bytes]]) -> None:
-    """Answer frames in order until the peer closes; the answers to all complete frames of a read share one write."""
+    """Answer the frames that a peer sends, in order, until the peer closes the connection.
+
+    The answers to all frames that one read completes are sent with one write.
+    """
     buffer = bytearray()
     while chunk := connection.recv(_READ_BYTES):
         buffer += chunk
@@ -278,7 +281,10 @@ def split_frames(buffer: bytearray) -> tuple[list[bytes], int, BrokenFrame | Non
 
 
 def read_varint(buffer: bytearray, at: int) -> tuple[int, int]:
-    """Return the offset and the size of the message; (0, 0) while the varint is incomplete."""
+    """Return the offset of the message and its size, both read from the varint at ``at``.
+
+    The result is (0, 0) if the buffer ends before the varint does.
+    """
     value = 0
     for count in range(_VARINT_BYTES_MAX):
         if at + count >= len(buffer):
@@ -291,6 +297,6 @@ def read_varint(buffer: bytearray, at: int) -> tuple[int, int]:
 
 
 def frame(message: Any) -> bytes:
-    """Return a message as a frame, for the client's side of tests."""
+    """Return a message as a frame: its length as a varint, then its bytes. The client's side of tests uses it."""
     data: bytes = message.SerializeToString()
     return varint(len(data)) + data

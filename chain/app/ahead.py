@@ -1,4 +1,4 @@
-"""Decoding and verification of transactions before CheckTx needs them, on two cores; this module decides nothing.
+"""Preparation of transactions on two cores: they are decoded and verified before CheckTx needs them.
 
 While this thread decodes, and while CheckTx runs, the process of :mod:`chain.app.verifier` may verify transactions that
 are already decoded. The results only save work later: CheckTx and blocks give the same answers without them.
@@ -19,16 +19,20 @@ from wire.memory import RecentValues
 log = logging.getLogger(__name__)
 
 _ACCOUNTS_REMEMBERED = 65_536
-_GLANCE = 16  # transactions that are taken before checking whether the other process has enough to do
+_GLANCE = 16  # Number of transactions that are taken before it is checked whether the other process has enough to do.
 
 Decode = Callable[[bytes], Tx | Refusal]
 
 
 class _Batch:
-    """Decoded transactions with the known results of their signatures; any thread may take one."""
+    """A batch of decoded transactions and the results of their signature checks. Any thread may take a transaction."""
 
     def __init__(self, steps: Steps, waiting: dict[bytes, tuple[Tx, bytes]]) -> None:
-        """Decode all transactions, which fills ``waiting``: transaction and case by raw bytes."""
+        """Decode all transactions of the batch.
+
+        ``steps`` decodes them and fills ``waiting``, which has each transaction and its case by the transaction's raw
+        bytes.
+        """
         self._steps = steps
         self._waiting = waiting
         self._valid = set(next(steps))
@@ -38,7 +42,10 @@ class _Batch:
             steps.close()
 
     def take(self, raw: bytes) -> Tx | None:
-        """Return, once, a transaction whose signature is valid; wait for the result if it is not known yet."""
+        """Return the transaction with the bytes ``raw`` if its signature is valid, else None.
+
+        If the signature is not checked yet, wait for the result. Each transaction is returned only once.
+        """
         known = self._waiting.pop(raw, None)
         if known is None:
             return None
@@ -50,7 +57,7 @@ class _Batch:
         return tx if case in self._valid else None
 
     def close(self) -> None:
-        """Stop verifying, unless a thread is still in the batch; that thread then stops at its end."""
+        """Stop the verification, unless a thread is inside the batch; that thread then stops it when it leaves."""
         if self._turn.acquire(blocking=False):
             try:
                 self._steps.close()
@@ -58,7 +65,7 @@ class _Batch:
                 self._turn.release()
 
     def _go_on(self, case: bytes) -> None:
-        """Give the other process more work if it needs some, and verify until the result of ``case`` is known."""
+        """Verify until the result of ``case`` is known, and give the other process more work if it needs some."""
         try:
             is_known = False
             while not is_known:
@@ -74,18 +81,21 @@ class _Batch:
 
 
 class Ahead:
-    """The preparation of transactions: it fills the memories, and keeps valid ones until CheckTx asks for them."""
+    """The preparation of transactions for CheckTx: it decodes and verifies a batch, and keeps it until CheckTx asks."""
 
     def __init__(self, decode: Decode, verifier: SignatureVerifier) -> None:
-        """Use ``decode`` and ``verifier``, which both remember their results."""
+        """Use ``decode`` to decode transactions and ``verifier`` to check signatures; both remember their results."""
         self._decode = decode
         self._verifier = verifier
         self._batch: _Batch | None = None
-        # Account number and key by address; both never change once the account has signed.
+        # Account number and public key by address. Neither changes after the account's first signature.
         self._accounts: RecentValues[str, tuple[int, bytes]] = RecentValues(_ACCOUNTS_REMEMBERED)
 
     def fetch(self, state: Reader, chain_id: str, raws: Sequence[bytes]) -> None:
-        """Prepare a batch; the unused rest of the batch before is dropped."""
+        """Decode a batch of transactions and start to verify their signatures.
+
+        Drop what is left of the previous batch.
+        """
         self.forget()
         waiting: dict[bytes, tuple[Tx, bytes]] = {}
         try:
@@ -95,7 +105,11 @@ class Ahead:
             log.exception("bug while preparing transactions; CheckTx continues without it")
 
     def take(self, raw: bytes) -> Tx | None:
-        """Return, once, a prepared transaction whose signature is valid; an account's number and key never change."""
+        """Return the prepared transaction with the bytes ``raw`` if its signature is valid, else None.
+
+        Each transaction is returned only once. The result stays true, because an account's number and key never
+        change.
+        """
         batch = self._batch
         return None if batch is None else batch.take(raw)
 
@@ -106,7 +120,7 @@ class Ahead:
             batch.close()
 
     def verify_all(self, state: Reader, chain_id: str, raws: Sequence[bytes]) -> None:
-        """Verify the signatures of a proposal, so that the results are known when its block is decided."""
+        """Verify the signatures of a proposal now, so that their results are known when its block is decided."""
         self._verifier.verify_all(self._cases(state, chain_id, raws, {}))
 
     def _cases(
@@ -116,7 +130,10 @@ class Ahead:
         raws: Sequence[bytes],
         waiting: dict[bytes, tuple[Tx, bytes]],
     ) -> Iterator[bytes]:
-        """Yield the case of each signature as soon as its transaction is decoded, and put both into ``waiting``."""
+        """Yield the case of each signature as soon as its transaction is decoded.
+
+        Before each yield, ``waiting`` gets the transaction and its case under the transaction's raw bytes.
+        """
         for raw in raws:
             tx = self._decode(raw)
             if isinstance(tx, Refusal):
@@ -127,7 +144,7 @@ class Ahead:
                 yield case
 
     def _case(self, state: Reader, chain_id: str, tx: Tx) -> bytes | None:
-        """Return the case of a transaction's signature; None if the signature cannot be valid."""
+        """Return the case to verify for a transaction's signature; None if the signature cannot be valid."""
         signer = tx.signers[0]  # decoding accepts exactly one signer
         address = signer.address or signer_of(tx.messages[0])
         known = self._accounts.get(address)

@@ -51,15 +51,16 @@ INTERNAL = ("undefined", 1)  # codespace and code by which Cosmos clients recogn
 
 @dataclass(frozen=True, slots=True)
 class AppConfig:
-    """The settings that a node chooses for itself; none of them changes the result of a block."""
+    """A node's own settings. None of them changes the result of a block."""
 
-    min_gas_price_millionths: int = 0  # the node's own minimum for CheckTx, in addition to the chain's
+    # The node's own minimum gas price for CheckTx, in addition to the chain's minimum.
+    min_gas_price_millionths: int = 0
     solo: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The answer to InitChain: consensus powers from genesis, and the app hash of block 1's header."""
+    """The answer to InitChain: the consensus powers from the genesis, and the app hash for the header of block 1."""
 
     validators: tuple[ValidatorUpdate, ...]
     app_hash: bytes
@@ -76,18 +77,18 @@ class Finalized:
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """The base of the next block, CheckTx and queries: the last commit, or genesis before the first commit."""
+    """The state that the next block, CheckTx and queries start from: the last commit, or genesis if there is none."""
 
     head: ChainHead
     reader: Reader  # an overlay without changes, which caches decoded records for all readers
-    snapshot: StoreSnapshot  # for tree nodes; older than ``reader`` until genesis is committed
-    uncommitted: Overlay | None  # genesis, to be written with block 1
-    next: "_Next | None"  # None before InitChain
+    snapshot: StoreSnapshot  # Read for nodes of the tree. Until genesis is committed, it is older than ``reader``.
+    uncommitted: Overlay | None  # The state of genesis, which is written together with block 1.
+    next: "_Next | None"  # None before InitChain.
 
 
 @dataclass(frozen=True, slots=True)
 class _Next:
-    """The start of the next block: its rules, and the state in their form; proposals and votes read it."""
+    """The start of the next block: its rules, and the state converted to them. Proposals and votes read it."""
 
     rules: Rules
     store: Overlay
@@ -95,7 +96,7 @@ class _Next:
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
-    """A finalized block that waits for Commit."""
+    """A finalized block, which the next Commit writes."""
 
     head: ChainHead
     changes: dict[bytes, bytes | None]
@@ -153,7 +154,7 @@ class Application:
         return self._base.head
 
     def info(self) -> ChainHead:
-        """Return the head for a handshake, after waiting for a commit that a broken connection left running."""
+        """Return the head for a handshake. If a broken connection left a commit running, wait for its end first."""
         with self._consensus:
             return self._base.head
 
@@ -178,7 +179,10 @@ class Application:
             return Started(validators, root)
 
     def can_propose(self, proposer: bytes) -> bool:
-        """Return whether this node can make the reveal of the next block if ``proposer`` proposes it."""
+        """Return whether this node can make the reveal that the next block needs if ``proposer`` proposes it.
+
+        The answer is also True if that block needs no reveal.
+        """
         duty = self._reveal_duty(proposer)
         return duty is None or self._beacon_keys.holds(duty.pub_key)
 
@@ -266,7 +270,7 @@ class Application:
         return upcoming
 
     def _proposed(self, raw: bytes) -> Tx | Refusal:
-        """Return a transaction that a proposal may include, or the Refusal of it."""
+        """Return a decoded transaction if a proposal may include it, else the Refusal with the reason."""
         tx = self._decode(raw)
         if not isinstance(tx, Refusal):
             try:
@@ -276,7 +280,10 @@ class Application:
         return tx
 
     def _block_gas(self) -> int:
-        """Return the gas of a block according to the last commit, which is the same for all proposers and voters."""
+        """Return the gas limit of a block.
+
+        It is read from the last commit, so that all proposers and voters use the same limit.
+        """
         return PARAMS.get(self._next().store).of(NodeParams).block_gas
 
     def finalize_block(
@@ -348,7 +355,7 @@ class Application:
         snapshot: StoreSnapshot,
         uncommitted: Overlay | None = None,
     ) -> _Base:
-        """Return the base of the next block; RulesMissing if this software lacks the rules for it."""
+        """Return the base of the next block; raise RulesMissing if this software lacks the rules of that block."""
         upcoming = None
         if head.block.height or uncommitted is not None:
             store = Overlay(reader)
@@ -372,12 +379,18 @@ class Application:
     # --- mempool -------------------------------------------------------------
 
     def prefetch(self, raws: Sequence[bytes]) -> None:
-        """Prepare the transactions of the next calls of :meth:`check_tx`."""
+        """Decode and verify transactions in advance.
+
+        The next calls of :meth:`check_tx` are expected to be about them.
+        """
         base = self._base
         self._ahead.fetch(base.reader, base.head.chain_id, raws)
 
     def check_tx(self, raw: bytes, recheck: bool = False) -> TxResult:
-        """Return whether the mempool may keep ``raw``; a bug is an error code too."""
+        """Return the result of checking whether the mempool may keep ``raw``.
+
+        A bug in the check becomes an error code too.
+        """
         result = self._check_tx(raw, recheck)
         self._watcher.checked(result, recheck=recheck)
         return result
@@ -416,7 +429,7 @@ class Application:
         return self._config.solo
 
     def view(self) -> CommittedState:
-        """Return the newest committed state."""
+        """Return the newest committed state, with the block that made it."""
         base = self._base
         return CommittedState(base.head.block, base.reader)
 
@@ -430,12 +443,18 @@ class Application:
         return block if block is not None and self._is_seen(block.height) else None
 
     def tx_by_hash(self, tx_hash: bytes) -> StoredTx | None:
-        """Return a committed transaction whose effects all queries see, or None."""
+        """Return a committed transaction by its hash.
+
+        The result is None if queries do not see its block yet, or it does not exist.
+        """
         tx = self._storage.tx(tx_hash)
         return tx if tx is not None and self._is_seen(tx.height) else None
 
     def _is_seen(self, height: int) -> bool:
-        """Return whether queries see a height; the store has a block a moment before they do."""
+        """Return whether queries already see the block at a height.
+
+        The store has a block a moment before queries see it.
+        """
         return height <= self._base.head.block.height
 
     def events(self, since: int, limit: int) -> EventsResponse:
@@ -483,12 +502,15 @@ def _internal_error() -> TxResult:
 
 
 def _encoded_size(raw: bytes) -> int:
-    """Return the bytes that a transaction adds to a block: a tag, its length as a varint, and its own bytes."""
+    """Return the number of bytes that a transaction adds to a block: tag, length as a varint, and its own bytes."""
     return 1 + max(1, (len(raw).bit_length() + 6) // 7) + len(raw)
 
 
 def _numbered(result: BlockResult, first: int) -> tuple[Event, ...]:
-    """Return the numbered events; a gap is a bug, because daemons rely on seeing every event."""
+    """Return the numbered events of a block; ``first`` is the number that they must start with.
+
+    A gap in the numbers is a bug, because daemons rely on seeing every event.
+    """
     events = [event for event in result.events if event.number]
     for tx_result in result.tx_results:
         events += [event for event in tx_result.events if event.number]

@@ -20,19 +20,19 @@ class BeaconKeys:
     """The beacon keys of a node, which make its reveals; without a valid key, other nodes refuse its proposals."""
 
     def __init__(self, keys: Iterable[Key] = (), path: Path | None = None) -> None:
-        """Hold ``keys``, and those of the file ``path``; HomeError if it is not a file of beacon keys."""
+        """Hold ``keys`` and the keys in the file ``path``; raise HomeError if the file has other content."""
         self._path = path
         self._keys = {key.pub_key: key for key in keys}
         self._read()
 
     def holds(self, pub_key: bytes) -> bool:
-        """Return whether a key is held."""
+        """Return whether this object has the secret of the key ``pub_key``; if not, read the file again first."""
         if pub_key not in self._keys:
             self._read()
         return pub_key in self._keys
 
     def prove(self, pub_key: bytes, message: bytes) -> bytes | None:
-        """Return the proof of a key's unique signature, or None if the key is not held."""
+        """Return the proof that the key ``pub_key`` makes for ``message``; None if the key is not held."""
         return prove(self._keys[pub_key].secret, message) if self.holds(pub_key) else None
 
     def _read(self) -> None:

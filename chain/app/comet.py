@@ -29,7 +29,7 @@ class CometError(Expected):
 
 @dataclass(frozen=True, slots=True)
 class RestartPolicy:
-    """The policy of starting CometBFT again. After a run of ``healthy_seconds``, earlier failures no longer count."""
+    """The rules for starting CometBFT again. After a run of ``healthy_seconds``, earlier failures no longer count."""
 
     failures_max: int = 5
     first_pause_seconds: float = 0.2
@@ -38,7 +38,10 @@ class RestartPolicy:
     grace_seconds: float = 10.0
 
     def pause_after(self, failures: int) -> float:
-        """Return the pause after this number of failures in a row; it doubles each time."""
+        """Return the seconds to wait after ``failures`` failures in a row.
+
+        The wait doubles each time, up to the longest one.
+        """
         return min(self.first_pause_seconds * (1 << failures - 1), self.longest_pause_seconds)
 
 
@@ -73,7 +76,7 @@ def _version(binary: str) -> str:
 
 
 class CometProcess:
-    """``cometbft start`` for a home and a socket, restarted until stopped. :meth:`run` is for the main thread."""
+    """A supervised ``cometbft start`` for one home and one socket. :meth:`run` must be called in the main thread."""
 
     def __init__(
         self,
@@ -86,7 +89,11 @@ class CometProcess:
         on_start: Callable[[int], None] = lambda pid: None,
         on_trouble: Callable[[CometTrouble], None] = lambda trouble: None,
     ) -> None:
-        """Call ``on_start`` with the process id after each start, and ``on_trouble`` with problems found in the log."""
+        """Prepare the command that starts CometBFT.
+
+        ``on_start`` is called with the process id after each start, and ``on_trouble`` with each problem found in the
+        log.
+        """
         self._on_trouble = on_trouble
         self._command: list[str | Path] = [
             binary or find_binary(),
@@ -111,7 +118,10 @@ class CometProcess:
         self._changed.set()
 
     def run(self) -> None:
-        """Start CometBFT and keep it running until :meth:`request_stop`; CometError if it ends too often."""
+        """Start CometBFT, and start it again when it ends, until :meth:`request_stop`.
+
+        Raise CometError if it ends too often.
+        """
         failures = 0
         while not self._stopping.is_set():
             began = time.monotonic()
@@ -132,7 +142,7 @@ class CometProcess:
             self._stopping.wait(self._policy.pause_after(failures))
 
     def _run_once(self) -> tuple[int, CometTrouble]:
-        """Run CometBFT until it ends or must stop; return its exit code and the reason of its end."""
+        """Run CometBFT once, until it ends by itself or must stop; return its exit code and the reason of its end."""
         self._changed.clear()
         process = start_child(self._command, piped=True)
         output = CometLog(process, self._log_path, self._home, self._on_trouble)

@@ -37,12 +37,12 @@ SIGNS_TWICE = (
 
 
 class HomeError(Expected):
-    """A home that cannot be made or read."""
+    """An error about a home that cannot be made or read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The ports of a node: CometBFT's RPC and the node's gRPC are on ``host``, and p2p too unless it is public."""
+    """The ports of a node. CometBFT's RPC and the node's gRPC listen on ``host``; p2p does too, unless it is public."""
 
     p2p: int
     rpc: int
@@ -72,7 +72,10 @@ class NodeKeys:
 
 
 def write_keys(comet_home: Path, seed: bytes | None = None) -> NodeKeys:
-    """Make the keys of the validator and the node; HomeError if there are some. ``seed`` is for tests only."""
+    """Make the keys of a validator and of its p2p node; raise HomeError if the home already has a validator key.
+
+    ``seed`` makes the keys predictable, and is for tests only.
+    """
     config = comet_home / "config"
     data = comet_home / "data"
     if (config / "priv_validator_key.json").exists():
@@ -119,7 +122,10 @@ def read_keys(comet_home: Path) -> NodeKeys:
 
 
 def check_signer(comet_home: Path) -> None:
-    """Raise HomeError if a file is missing that CometBFT needs to vote, because it would silently make a new one."""
+    """Raise HomeError if CometBFT's key or its signing state is missing.
+
+    CometBFT would silently make a new file in place of a missing one.
+    """
     needed = ("config/priv_validator_key.json", "data/priv_validator_state.json")
     missing = [str(comet_home / name) for name in needed if not (comet_home / name).exists()]
     if missing:
@@ -157,7 +163,11 @@ def write_config(
     host: str = "127.0.0.1",
     persistent_peers: str = "",
 ) -> None:
-    """Write ``config.toml``. On a loopback host, peers may share an address, and the address book is not strict."""
+    """Write CometBFT's ``config.toml``.
+
+    If ``host`` is a loopback address, several peers may have the same address, and the address book accepts such
+    addresses.
+    """
     local = is_loopback(host)
     config: dict[str, Any] = {
         "moniker": moniker,
@@ -193,17 +203,18 @@ def write_config(
             "timeout_commit": f"{timing.commit}ms",
             "peer_gossip_sleep_duration": f"{timing.gossip_sleep}ms",
             "create_empty_blocks": True,  # the chain clock and its deadlines need blocks
-            "double_sign_check_height": 0,  # ``signing`` does this check, because it knows its own votes
+            # The module ``signing`` does this check instead, because it knows the signatures of this home.
+            "double_sign_check_height": 0,
         },
         "storage": {"discard_abci_responses": False},
         "tx_index": {"indexer": "kv"},  # CosmJS finds transactions by tx_search
-        "instrumentation": {"prometheus": False},  # ``set_comet_ports`` switches it on
+        "instrumentation": {"prometheus": False},  # :func:`set_comet_ports` switches the metrics on.
     }
     (comet_home / "config" / "config.toml").write_text(tomli_w.dumps(config))
 
 
 def change_addresses(comet_home: Path, moniker: str, ports: Ports, *, host: str, peers: str | None) -> None:
-    """Change the addresses on which CometBFT listens, and its ``peers`` unless None; keep the rest of its file."""
+    """Change CometBFT's addresses, and its ``peers`` unless that is None; keep all other settings."""
     path = comet_home / "config" / "config.toml"
     try:
         config = tomllib.loads(path.read_text())
@@ -245,7 +256,10 @@ def set_comet_ports(comet_home: Path, rpc_port: int, metrics_port: int) -> None:
 
 
 def genesis_document(genesis: Genesis, time_ns: int, app_version: int) -> bytes:
-    """Return ``genesis.json``. Validators come from ``app_state`` alone, through InitChain."""
+    """Return the content of ``genesis.json``.
+
+    Its ``app_state`` has the validators, and CometBFT gets them from InitChain.
+    """
     document = {
         "genesis_time": _rfc3339(time_ns),
         "chain_id": genesis.chain_id,
@@ -271,7 +285,10 @@ def genesis_document(genesis: Genesis, time_ns: int, app_version: int) -> bytes:
 
 
 def read_genesis(path: Path) -> tuple[Genesis, int]:
-    """Return the application's part of ``genesis.json`` and its time; the HomeError says what is wrong with it."""
+    """Return the application's part of ``genesis.json`` and the time of genesis.
+
+    Raise HomeError if the file is not valid.
+    """
     try:
         document = json.loads(path.read_bytes())
         genesis = read(GENESIS, document["app_state"])

@@ -28,10 +28,10 @@ _END_SECONDS: Final = 5.0
 
 
 class LogKind(StrEnum):
-    """The consequence of a message in CometBFT's log."""
+    """The effect on CometBFT of the problem that a message in its log reports."""
 
     RUNS = "runs"  # CometBFT continues, and an operator must know
-    TWICE = "twice"  # CometBFT continues, and another one signs with its key
+    TWICE = "twice"  # CometBFT continues, but another node signs with its key.
     ENDS = "ends"  # CometBFT ends, and a restart may help
     LASTS = "lasts"  # CometBFT ends, and will do so after each restart
 
@@ -51,7 +51,10 @@ class CometTrouble:
 
 @dataclass(frozen=True, slots=True)
 class Saying:
-    """A message of CometBFT (0.38) and its translation: ``{home}`` is its home, other names are groups of ``words``."""
+    """A known message of CometBFT (0.38), and its translation into a reason and a remedy.
+
+    In both texts ``{home}`` stands for CometBFT's home, and every other name for a group of the pattern ``words``.
+    """
 
     words: "re.Pattern[str]"
     kind: LogKind
@@ -59,7 +62,7 @@ class Saying:
     remedy: str
 
     def read(self, line: str, home: Path) -> CometTrouble | None:
-        """Return the meaning of a line, or None if it is another message."""
+        """Return the problem that a line of the log reports; None if the line is not this message."""
         match = self.words.search(line)
         if match is None:
             return None
@@ -214,7 +217,7 @@ class CometLog:
         home: Path,
         on_trouble: Callable[[CometTrouble], None] = lambda trouble: None,
     ) -> None:
-        """Start reading in a thread; each line goes to ``path``, of which a bounded number of old files is kept.
+        """Start a thread that copies each line to the log file ``path``; the number of old files is bounded.
 
         ``on_trouble`` is called for problems that an operator must know while CometBFT continues.
         """
@@ -231,7 +234,10 @@ class CometLog:
         self._thread.start()
 
     def why(self) -> CometTrouble:
-        """Return why a process has ended, from its output; an unknown message is repeated as it is."""
+        """Return the reason of the process's end, found in its output.
+
+        If no message in it is a known one, return the last message unchanged.
+        """
         self._thread.join(_END_SECONDS)
         if self._end_reason is not None:
             return self._end_reason

@@ -17,7 +17,7 @@ from domain.errors import MEMPOOL_FULL, TX_IN_CACHE, TX_TOO_LARGE, Code
 
 log = logging.getLogger(__name__)
 
-TIMEOUT_SECONDS: Final = 5.0  # shorter than a client's, so that the client gets the node's answer
+TIMEOUT_SECONDS: Final = 5.0  # Shorter than the timeout of a client, so that the client gets an answer from the node.
 
 # Error texts of CometBFT, and their codes in the Cosmos SDK.
 _WORDS: Final = (
@@ -38,7 +38,7 @@ _PRECOMMIT: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class CometStanding:
-    """CometBFT's report about itself; ``node_id`` is its p2p identity, and times are Unix nanoseconds.
+    """A report of CometBFT about itself; ``node_id`` is its p2p identity, and times are Unix nanoseconds.
 
     ``peers`` are the monikers that its connected peers give themselves.
     """
@@ -54,7 +54,7 @@ class CometStanding:
 
 @dataclass(frozen=True, slots=True)
 class Votes:
-    """The votes for the next block, of the round and kind that CometBFT waits for.
+    """The votes for the next block, in the round and of the kind (prevote or precommit) that CometBFT waits for.
 
     ``power`` is the fraction of the total power that has voted, and ``absent`` are the consensus addresses (20 bytes)
     of the validators that have not. While ``power`` is two thirds or less, no block is made.
@@ -68,7 +68,7 @@ class CometView:
     """A reader of the state of the CometBFT at ``rpc_url``; any thread may call."""
 
     def __init__(self, rpc_url: str, timeout: float = LOOK_SECONDS) -> None:
-        """Store the address; calls are made later."""
+        """Store the address; the first call connects to it."""
         self._url = rpc_url
         self._timeout = timeout
 
@@ -92,7 +92,7 @@ class CometView:
             return None
 
     def node_id(self) -> str:
-        """Return the p2p identity of the node that answers there, or an empty text if none does."""
+        """Return the p2p identity of the node at the address; an empty text if no node answers."""
         try:
             return str(self._ask("status")["node_info"]["id"])
         except (requests.RequestException, ValueError, LookupError, TypeError):
@@ -115,7 +115,10 @@ class CometView:
             return None
 
     def precommit(self, height: int, address: bytes) -> tuple[int, bytes] | None:
-        """Return the round and signature of a validator's vote in the commit of a block, or None if there is none."""
+        """Return the round and the signature of a validator's vote in the commit of a block.
+
+        The result is None if there is no such vote.
+        """
         try:
             commit = self._ask(f"commit?height={height}")["signed_header"]["commit"]
             for vote in commit["signatures"]:
@@ -126,7 +129,7 @@ class CometView:
             return None
 
     def _voters(self, count: int) -> list[bytes]:
-        """Return the consensus addresses of the voters, in the order of their votes."""
+        """Return the consensus addresses of the ``count`` validators that may vote, in the order of the votes."""
         voters: list[bytes] = []
         while len(voters) < count:
             page = len(voters) // _PAGE + 1
@@ -143,7 +146,10 @@ class CometView:
 
 
 def _read_votes(bits: str) -> tuple[Fraction, str]:
-    """Return the voted fraction of the power and a mark per validator from ``BA{4:xx__} 20/40 = 0.50``."""
+    """Read a text like ``BA{4:xx__} 20/40 = 0.50``.
+
+    Return the fraction of the power that has voted, and the marks of the validators, one character each.
+    """
     marks, _, power = bits.partition("} ")
     voted, _, total = power.partition(" =")[0].partition("/")
     return Fraction(int(voted), int(total)), marks.partition(":")[2]
@@ -153,13 +159,13 @@ class CometBroadcaster:
     """A sender of transactions to the CometBFT at ``rpc_url``; any thread may call."""
 
     def __init__(self, rpc_url: str, timeout: float = TIMEOUT_SECONDS) -> None:
-        """Store the address; calls are made later."""
+        """Store the address; the first call connects to it."""
         self._url = rpc_url
         self._timeout = timeout
         self._threads = local()  # a session must not be shared by threads
 
     def broadcast_sync(self, raw: bytes) -> BroadcastResult:
-        """Return the result of CheckTx, or the reason why CometBFT did not call it."""
+        """Send a transaction to CometBFT; return the result of CheckTx, or the reason why it was not called."""
         tx_hash = sha256(raw).digest()
         call = {
             "jsonrpc": "2.0",

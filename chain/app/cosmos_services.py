@@ -61,7 +61,7 @@ Handler = Callable[[bytes], bytes]
 
 
 def typed(request: Any, answer: Callable[[Any], Any]) -> Handler:
-    """Return the handler that parses a ``request`` class and serializes what ``answer`` returns."""
+    """Return a handler that parses bytes as a ``request``, calls ``answer`` with it, and serializes the response."""
 
     def handle(data: bytes) -> bytes:
         try:
@@ -82,7 +82,7 @@ check_denom = own_checker(Denom, "denom")
 
 
 def account_handlers(app: QueryPort) -> dict[str, Handler]:
-    """Return the handlers by path."""
+    """Return the handlers of the queries about accounts and balances, by gRPC path."""
     return {
         "/cosmos.auth.v1beta1.Query/Account": typed(auth.QueryAccountRequest, lambda request: _account(app, request)),
         "/cosmos.bank.v1beta1.Query/Balance": typed(bank.QueryBalanceRequest, lambda request: _balance(app, request)),
@@ -146,7 +146,10 @@ _HASH_DIGITS = 64
 
 
 def transaction_handlers(app: QueryPort, broadcaster: Broadcaster | None) -> dict[str, Handler]:
-    """Return the handlers by path. Without a broadcaster (the ABCI query) nothing can be sent."""
+    """Return the handlers of the calls about transactions, by gRPC path.
+
+    Without a broadcaster (as in the ABCI query), the call that sends a transaction is missing.
+    """
     service_name = "/cosmos.tx.v1beta1.Service/"
     table = {
         service_name + "Simulate": typed(service.SimulateRequest, lambda request: _simulate(app, request)),
@@ -176,11 +179,11 @@ def _broadcast(broadcaster: Broadcaster, request: Any) -> Any:
     if request.mode == service.BROADCAST_MODE_BLOCK:
         reason, remedy = "BROADCAST_MODE_BLOCK is not supported", "use BROADCAST_MODE_SYNC, then GetTx"
         raise Refusal(INVALID_REQUEST, "mode", reason, remedy)
-    if len(request.tx_bytes) > TX_BYTES_MAX:  # refused here, without the mempool
+    if len(request.tx_bytes) > TX_BYTES_MAX:  # Such a transaction is refused here, before the mempool sees it.
         decode_tx(request.tx_bytes)
     result = broadcaster.broadcast_sync(request.tx_bytes)
     if (result.codespace, result.code) == (UNREACHABLE.space, UNREACHABLE.number):
-        # It is a gRPC status, not a code, because a client must not take it for a refusal by the chain.
+        # The result is a gRPC status instead of a code, so that a client does not take it for a refusal by the chain.
         raise Refusal(UNREACHABLE, "tx", result.log, "send the same transaction again")
     return service.BroadcastTxResponse(
         tx_response=TxResponse(
@@ -220,7 +223,7 @@ _COSMOS_SDK = "0.50.0"  # the version of these services; clients parse it
 
 
 def node_handlers(app: QueryPort) -> dict[str, Handler]:
-    """Return the handlers by path."""
+    """Return the handlers of the queries about blocks and the node, by gRPC path."""
     service = "/cosmos.base.tendermint.v1beta1.Service/"
     return {
         service + "GetLatestBlock": typed(base.GetLatestBlockRequest, lambda _: _latest_block(app)),
@@ -245,7 +248,7 @@ def _block_at(app: QueryPort, height: int) -> Any:
 
 
 def _block(app: QueryPort, info: CommittedBlock) -> dict[str, Any]:
-    """Return the application's data about a block; CometBFT's RPC has the whole block."""
+    """Return the fields of a block that the application knows; CometBFT's RPC has the whole block."""
     seconds, nanos = divmod(info.time_ns, 10**9)
     time = Timestamp(seconds=seconds, nanos=nanos)
     header = {

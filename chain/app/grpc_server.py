@@ -17,11 +17,12 @@ from wire.results import code_metadata
 
 log = logging.getLogger(__name__)
 
-REQUEST_BYTES_MAX: Final = 2 * TX_BYTES_MAX  # enough for a simulation: a transaction in its message
+REQUEST_BYTES_MAX: Final = 2 * TX_BYTES_MAX  # Large enough for a simulation, whose message contains a transaction.
 CONCURRENT_MAX: Final = 256
 THREADS: Final = 8
-CONNECTION_SECONDS_MAX: Final = 60.0  # then the client reconnects automatically
-_GRACE: Final = 6  # running calls get a sixth of that time to end
+# After this time the connection ends, and the client connects again automatically.
+CONNECTION_SECONDS_MAX: Final = 60.0
+_GRACE: Final = 6  # Part of that time (1/6) in which the running calls may still end.
 _HEALTH: Final = "/grpc.health.v1.Health/Check"
 _SERVING: Final = b"\x08\x01"  # HealthCheckResponse{status: SERVING}
 
@@ -76,13 +77,13 @@ class GrpcServer:
         self._server.start()
 
     def close(self, grace_seconds: float = 1.0) -> None:
-        """Accept no new calls, give running ones ``grace_seconds``, and end."""
+        """Accept no new calls, wait at most ``grace_seconds`` for the running ones, and stop."""
         self._server.stop(grace_seconds).wait()
         self._pool.shutdown(cancel_futures=True)
 
 
 class _Methods(grpc.GenericRpcHandler):
-    """The lookup of a path's handler."""
+    """The table of handlers in the form that gRPC needs."""
 
     def __init__(self, table: Mapping[str, Handler]) -> None:
         self._methods: dict[str, Any] = {
@@ -90,7 +91,7 @@ class _Methods(grpc.GenericRpcHandler):
         }
 
     def service(self, handler_call_details: Any) -> Any:
-        """Return the method of a call, or None, which is answered with UNIMPLEMENTED."""
+        """Return the handler of a call's path; for None, gRPC answers UNIMPLEMENTED."""
         return self._methods.get(handler_call_details.method)
 
 
@@ -116,7 +117,7 @@ _INVALID_ARGUMENT: Final = frozenset({"bad_field", "tx_decode", "invalid_address
 
 
 def status_of(code: Code) -> str:
-    """Return the name of a refusal's gRPC status."""
+    """Return the name of the gRPC status for the code of a refusal."""
     if code == NOT_FOUND:
         return "NOT_FOUND"
     if code == UNREACHABLE:

@@ -39,7 +39,7 @@ from wire.vrf import is_point
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """A validator of a new network. Its operator's coins are among the network's accounts."""
+    """A validator of a new network. The accounts of the network include its operator's coins."""
 
     home: Path
     moniker: str
@@ -50,12 +50,12 @@ class NodeSpec:
 
 
 def comet_home(home: Path) -> Path:
-    """Return CometBFT's home inside ours."""
+    """Return the directory of CometBFT's home inside a node's home."""
     return home / "node"
 
 
 def beacon_keys_path(home: Path) -> Path:
-    """Return the path of the beacon keys, next to the consensus key."""
+    """Return the path of the file with the beacon keys, which is next to the consensus key."""
     return comet_home(home) / "config" / FILE_NAME
 
 
@@ -68,7 +68,7 @@ def get_beacon_key(home: Path) -> bytes:
 
 
 def genesis_path(home: Path) -> Path:
-    """Return the path of the genesis file."""
+    """Return the path of the genesis file in a home."""
     return comet_home(home) / "config" / "genesis.json"
 
 
@@ -111,7 +111,10 @@ def init_network(
     time_ns: int | None = None,
     seed: bytes | None = None,
 ) -> Genesis:
-    """Make the homes of all validators of a new network on 127.0.0.1: one genesis, and all are peers of each other."""
+    """Make the homes of all validators of a new network on 127.0.0.1, and return its genesis.
+
+    All homes have the same genesis, and each node has all others as its peers.
+    """
     keys = [
         init_node(
             node.home,
@@ -153,7 +156,10 @@ def init_network(
 
 
 def new_genesis(genesis: Genesis, time_ns: int) -> bytes:
-    """Return the genesis file of a new chain; HomeError names the field that makes a start impossible."""
+    """Return the content of the genesis file of a new chain.
+
+    Raise HomeError with the field from which no chain can start.
+    """
     try:
         check_genesis(genesis, time_ns)
     except Refusal as refusal:
@@ -192,7 +198,7 @@ CHAIN_ID_MAX = 50  # CometBFT's limit
 
 
 def check_names(genesis: Genesis) -> None:
-    """Raise a Refusal for names that the core cannot check: invalid addresses, repeated accounts, odd identifiers."""
+    """Raise a Refusal for a name that the core does not check: a bad address, key, chain id, or a repeated account."""
     check(genesis)
     if len(genesis.chain_id) > CHAIN_ID_MAX:
         raise Refusal(BAD_FIELD, "chain_id", "is too long", f"use at most {CHAIN_ID_MAX} characters")
@@ -212,6 +218,6 @@ def check_names(genesis: Genesis) -> None:
 
 
 def check_genesis(genesis: Genesis, time_ns: int) -> None:
-    """Raise a Refusal, with the field at fault, for a genesis from which no chain can start."""
+    """Raise a Refusal that names the field at fault if no chain can start from a genesis."""
     check_names(genesis)
     init_chain(Overlay(MemoryStore()), genesis, time_ns)

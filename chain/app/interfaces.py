@@ -20,7 +20,7 @@ from domain.tx import Tx
 
 @dataclass(frozen=True, slots=True)
 class CommittedBlock:
-    """The application's data about a committed block."""
+    """The data that the application has about a committed block."""
 
     height: int
     time_ns: int
@@ -31,7 +31,7 @@ class CommittedBlock:
 
 @dataclass(frozen=True, slots=True)
 class CommittedState:
-    """The committed state at one height: ``reader`` and ``head`` belong to the same commit.
+    """The state after a commit. ``reader`` and ``head`` belong to the same commit.
 
     Before the first block, ``head`` has height 0.
     """
@@ -42,7 +42,7 @@ class CommittedState:
 
 @dataclass(frozen=True, slots=True)
 class StoredTx:
-    """A transaction of a committed block with its result."""
+    """A transaction of a committed block, with its result."""
 
     hash: bytes
     height: int
@@ -57,7 +57,7 @@ UNREACHABLE: Final = Code("node", 1, "unreachable")
 
 
 class QueryPort(Protocol):
-    """The reads of a node. Any thread may call every method; none waits for consensus."""
+    """The reading methods of a node, for its query services. Any thread may call them, and none waits for consensus."""
 
     @property
     def chain_id(self) -> str:
@@ -75,13 +75,13 @@ class QueryPort(Protocol):
         """Return the newest committed state; it does not change while the caller holds it."""
 
     def block(self, height: int) -> CommittedBlock | None:
-        """Return a committed block, or None if it is not known, or no longer."""
+        """Return a committed block; None if the node does not know it, or no longer has it."""
 
     def tx_by_hash(self, tx_hash: bytes) -> StoredTx | None:
-        """Return a committed transaction, or None."""
+        """Return a committed transaction by its hash, or None if there is none."""
 
     def events(self, since: int, limit: int) -> EventsResponse:
-        """Return numbered events from ``since`` on."""
+        """Return at most ``limit`` numbered events of committed blocks, from number ``since`` on."""
 
     def simulate_match(self, request: SimulateMatchRequest) -> SimulateMatchResponse:
         """Return the bids that an order would match in the newest committed state; one call runs at a time."""
@@ -94,17 +94,20 @@ class Broadcaster(Protocol):
     """The sender to the mempool. Any thread may call every method."""
 
     def broadcast_sync(self, raw: bytes) -> BroadcastResult:
-        """Hand ``raw`` to the mempool, and return the result of CheckTx; network failures are results too."""
+        """Send ``raw`` to the mempool, and return the result of CheckTx.
+
+        A network failure is returned as a result too.
+        """
 
 
 class BlockWatcher:
-    """A receiver of what an application has done; this class itself ignores it."""
+    """A receiver of reports about checks and blocks of an application. This base class ignores them."""
 
     def checked(self, result: TxResult, *, recheck: bool) -> None:
-        """Record an answer to CheckTx."""
+        """Record the result of CheckTx for one transaction."""
 
     def committed(self, before: CommittedBlock, block: CommittedBlock, results: Sequence[TxResult]) -> None:
-        """Record a written block and the results of its transactions."""
+        """Record a committed block, the block before it, and the results of its transactions."""
 
 
 SOFTWARE = "assay"

@@ -108,18 +108,18 @@ METRICS = (
 
 
 class BlockMetrics(BlockWatcher):
-    """The counts of what the application does, updated as it happens."""
+    """The counters of checks, transactions and blocks, updated whenever the application handles one."""
 
     def __init__(self, meters: Meters) -> None:
-        """Count in ``meters``."""
+        """Keep the counts in ``meters``."""
         self._meters = meters
 
     def checked(self, result: TxResult, *, recheck: bool) -> None:
-        """Count a check for the mempool."""
+        """Count one CheckTx, by whether it was a recheck and by its result."""
         self._meters.count(CHECKS, "recheck" if recheck else "new", _code(result))
 
     def committed(self, before: CommittedBlock, block: CommittedBlock, results: Sequence[TxResult]) -> None:
-        """Count a block's transactions, and observe the time since the block before."""
+        """Count the transactions of a block, and record the time since the previous block."""
         if before.height:
             self._meters.observe(BLOCK_INTERVAL, (block.time_ns - before.time_ns) / 1e9)
         for code, count in Counter(map(_code, results)).items():
@@ -131,17 +131,17 @@ def _code(result: TxResult) -> str:
 
 
 class OrderCounts:
-    """The number of orders by state: all orders are read once, and then only those named by events."""
+    """The number of orders by state. It reads all orders once, and later only the orders that new events name."""
 
     def __init__(self, app: Application) -> None:
-        """Read orders of ``app``, with the first call of :meth:`read`."""
+        """Count the orders of ``app``; the first :meth:`read` reads them."""
         self._app = app
         self._active: dict[bytes, OrderState] = {}
         self._counts: Counter[OrderState] = Counter()
         self._next = 0
 
     def read(self) -> dict[OrderState, int]:
-        """Return the counts of the newest commit."""
+        """Return the number of orders in each state, as of the newest commit."""
         snapshot = self._app.committed()
         if not self._next:
             for order in ORDERS.scan(Overlay(snapshot)):
@@ -163,13 +163,14 @@ class OrderCounts:
         if known is not None:
             self._counts[known] -= 1
         self._counts[state] += 1
-        # A closed order stays closed, and their number grows without bound.
+        # The state of a closed order is not kept, because it never changes, and the number of closed orders grows
+        # without bound.
         if state is not OrderState.CLOSED:
             self._active[order_id] = state
 
 
 class NodeLook:
-    """The reader of a node's metrics, health and readiness."""
+    """A collector of a node's metrics, and of the reasons why it is unhealthy or not ready."""
 
     def __init__(
         self,
@@ -179,7 +180,10 @@ class NodeLook:
         comet: CometView | None,
         waiting: Callable[[], int] | None = None,
     ) -> None:
-        """Read from these objects; a solo node has no ``comet``, and ``waiting`` returns the size of its mempool."""
+        """Keep the objects to read from.
+
+        A solo node has no ``comet``; its ``waiting`` returns the size of the mempool.
+        """
         self._meters = meters
         self._app = app
         self._storage = storage
@@ -191,7 +195,7 @@ class NodeLook:
         meters.before_scrape(self.look)
 
     def look(self) -> None:
-        """Set the metrics that are only read."""
+        """Set the metrics that are read at each scrape instead of being counted."""
         show = self._meters.show
         head = self._app.head.block
         show(DISK_FREE, shutil.disk_usage(self._storage.path).free)
@@ -254,7 +258,7 @@ class NodeLook:
         self._meters.show_all(ORDERS_BY_STATE, {(state.name.lower(),): count for state, count in counts})
 
     def _count_keys(self) -> None:
-        """Start a count of the keys in a thread if one is due, so that a scrape never waits for a large state."""
+        """Start a thread that counts the keys of the state, if a count is due. No scrape waits for it."""
         if self._keys_at + KEYS_SECONDS <= time.monotonic():
             self._keys_at = time.monotonic()
             snapshot = self._app.committed()
@@ -266,5 +270,5 @@ class NodeLook:
 
 
 def count_keys(snapshot: StoreSnapshot) -> int:
-    """Return the number of keys of a state, by reading all of them."""
+    """Return the number of keys in a state; the function reads all of them."""
     return sum(1 for _ in snapshot.scan(b""))

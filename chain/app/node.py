@@ -54,7 +54,7 @@ _LOOK_AGAIN_SECONDS = 0.05  # polled, because CometBFT does not report when its 
 
 
 class Consensus(StrEnum):
-    """The source of a node's blocks."""
+    """The program that makes a node's blocks."""
 
     MANAGED = "managed"  # CometBFT, started and supervised by the node
     EXTERNAL = "external"  # CometBFT that another program runs, connected to the node's socket
@@ -63,7 +63,7 @@ class Consensus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
-    """The settings of ``run_node``; :meth:`of_home` reads those that ``assay node init`` wrote."""
+    """The settings for :func:`run_node`; :meth:`of_home` reads those that ``assay node init`` wrote."""
 
     home: Path
     moniker: str
@@ -83,7 +83,10 @@ class NodeConfig:
     def of_home(
         cls, home: Path, consensus: Consensus = Consensus.MANAGED, min_gas_price_millionths: int = 0
     ) -> "NodeConfig":
-        """Return the settings in the table ``node`` of the home's ``config.toml``; HomeError if it is missing."""
+        """Return the settings in the table ``node`` of the home's ``config.toml``.
+
+        Raise HomeError if the table is missing.
+        """
         table = read_node_table(home)
         return cls(
             home=home,
@@ -105,7 +108,7 @@ class NodeConfig:
 
 @dataclass(frozen=True, slots=True)
 class NodeReady:
-    """The announcement of a running node: process ids (0: not started by it) and addresses."""
+    """The announcement that a node is up: its addresses and process ids (0 for a process that it did not start)."""
 
     pid: int
     comet_pid: int
@@ -129,7 +132,7 @@ def log_path(home: Path) -> Path:
 
 
 def default_socket_path(home: Path) -> Path:
-    """Return a socket path of at most 107 bytes, even if the path of the home is long."""
+    """Return the default path of the node's socket: at most 107 bytes, even if the path of the home is long."""
     name = hashlib.sha256(os.fsencode(home.resolve())).hexdigest()[:16]
     directory = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
     return directory / f"assay-{os.getuid()}" / f"{name}.sock"
@@ -143,7 +146,7 @@ def run_node(config: NodeConfig, ready_callback: Callable[[NodeReady], None] | N
 
 
 class _Node:
-    """The parts of a running node. The part that is started last is stopped first."""
+    """A running node with all its parts. They are stopped in the reverse order of their start."""
 
     def __init__(self, config: NodeConfig, ready_callback: Callable[[NodeReady], None], stack: ExitStack) -> None:
         self.config = config
@@ -180,14 +183,14 @@ class _Node:
         self._check_genesis()
 
     def _hold_key(self) -> None:
-        """Reserve the home's key for this node; HomeError if the key is missing or another node uses it."""
+        """Reserve the home's consensus key for this node; raise HomeError if it is missing or another node uses it."""
         comet = comet_home(self.config.home)
         check_signer(comet)
         self.stack.enter_context(key_held(comet))
         self.signing = SigningCheck(comet, read_keys(comet).cons_key, self._end)
 
     def _check_genesis(self) -> None:
-        """Raise HomeError if store and genesis file are of different chains, or no chain can start from the file."""
+        """Raise HomeError if no chain can start from the genesis file, or if the store belongs to another chain."""
         path = genesis_path(self.config.home)
         head = self.app.head
         if head.block.height == 0:
@@ -202,7 +205,7 @@ class _Node:
             )
 
     def run(self) -> None:
-        """Start all parts, wait for the end, and stop all parts."""
+        """Start all parts, wait until the node has to end, and stop all parts."""
         calm_collector()
         ready_path(self.config.home).unlink(missing_ok=True)  # left by a node that was killed
         self.stack.callback(self._withdraw)
@@ -273,7 +276,7 @@ class _Node:
             self.signing.found(trouble.reason)
 
     def _end(self, error: HomeError) -> None:
-        """Stop CometBFT, and with it the node, for a reason."""
+        """Keep ``error`` as the reason of the node's end, and stop CometBFT; the node then ends too."""
         self.ended = self.ended or error
         if self.comet is not None:
             self.comet.request_stop()
@@ -283,7 +286,7 @@ class _Node:
         return own_ports(config.home, config.grpc_host, config.grpc_port, config.metrics_port)
 
     def _serve_abci(self) -> None:
-        from chain.app.services import route  # one table for gRPC and ABCI
+        from chain.app.services import route  # gRPC and ABCI queries use the same table of handlers.
 
         _own_directory(self.socket_path.parent)
         check = self.signing.check_block if self.signing else lambda request: None
@@ -310,7 +313,10 @@ class _Node:
         Thread(target=self._announce_when_up, args=(pid,), name="announce", daemon=True).start()
 
     def _announce_when_up(self, comet_pid: int) -> None:
-        """Wait for a state and, if the node runs CometBFT, for its answer; after a restart another thread waits."""
+        """Wait until the node has a state and its CometBFT answers, then announce the node.
+
+        This is called at the start and, in another thread, after each restart of CometBFT.
+        """
         from chain.app.comet_rpc import CometView
 
         self.app.started.wait()
@@ -326,7 +332,7 @@ class _Node:
             ready_path(self.config.home).unlink(missing_ok=True)
 
     def _announce(self) -> None:
-        """Announce that the node answers, at its start and after each restart of CometBFT."""
+        """Write the announcement that the node is up, at its start and after each restart of CometBFT."""
         rpc = "" if self.app.solo else f"http://127.0.0.1:{self.config.rpc_port}"
         ready = NodeReady(
             pid=os.getpid(),
@@ -349,7 +355,7 @@ class _Node:
 
 
 class _NodeMetrics:
-    """The metrics of a node; their modules are imported only for a node with metrics."""
+    """The metrics of a node. Only a node with metrics imports the modules for them."""
 
     def __init__(self) -> None:
         from chain.app import metrics
@@ -377,7 +383,7 @@ class _NodeMetrics:
         node.stack.callback(server.close)
 
     def timed(self, methods: Mapping[str, Method]) -> dict[str, Method]:
-        """Return the methods, with their times observed in a histogram."""
+        """Return the methods in a form that records the duration of each call in a histogram."""
         timed = self._meters.timed
         return {name: timed(self._metrics.ABCI, method, name) for name, method in methods.items()}
 
@@ -387,7 +393,10 @@ class _NodeMetrics:
 
 
 def _check_protobuf() -> None:
-    """Raise HomeError for another implementation of protobuf: all nodes must refuse the same bytes, and in time."""
+    """Raise HomeError if protobuf does not use the expected implementation.
+
+    All nodes must refuse the same bytes, and in time.
+    """
     name = implementation()
     if name != IMPLEMENTATION:
         raise HomeError(

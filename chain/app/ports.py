@@ -15,7 +15,7 @@ _SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """An address, and the setting that changes it."""
+    """A port on a host, and the name of the setting that changes it."""
 
     host: str
     number: int
@@ -27,7 +27,7 @@ class Port:
 
 
 def own_ports(home: Path, grpc_host: str, grpc_port: int, metrics_port: int) -> dict[str, Port]:
-    """Return the node's own ports by use; metrics only if they have a port."""
+    """Return the ports that the node itself uses, by their use; metrics are among them only if they have a port."""
     setting = f"node.grpc_port (with node_address) in {home / 'config.toml'}"
     ports = {"gRPC": Port(grpc_host, grpc_port, setting)}
     if metrics_port:
@@ -36,7 +36,7 @@ def own_ports(home: Path, grpc_host: str, grpc_port: int, metrics_port: int) -> 
 
 
 def comet_ports(home: Path) -> dict[str, Port]:
-    """Return the ports of a home's CometBFT by use."""
+    """Return the ports that the CometBFT of a home uses, by their use."""
     comet_config = comet_home(home) / "config" / "config.toml"
     settings = {
         "rpc": f"node.rpc_port in {home / 'config.toml'}",
@@ -50,7 +50,7 @@ def comet_ports(home: Path) -> dict[str, Port]:
 
 
 def check_ports(ports: Mapping[str, Port]) -> None:
-    """Raise HomeError if two uses share a port, or ports cannot be used; one error names all of them.
+    """Raise HomeError if two uses share a port, or if ports are taken; one error names all taken ports.
 
     The function waits for the ports of a node that was just killed.
     """

@@ -20,7 +20,9 @@ from wire.queries import METHODS, QueryMethod, decode_request, encode_response
 
 
 def route(app: QueryPort) -> Callable[[str, bytes], bytes | None]:
-    """Return the function that answers ABCI queries: path and request bytes -> response bytes (None: unknown path).
+    """Return the function that answers ABCI queries from a gRPC path and the request's bytes.
+
+    It returns the bytes of the response, or None for an unknown path.
 
     Nothing can be sent this way: wallets broadcast over CometBFT's RPC.
     """
@@ -34,7 +36,7 @@ def route(app: QueryPort) -> Callable[[str, bytes], bytes | None]:
 
 
 def build_table(app: QueryPort, broadcaster: Broadcaster | None) -> dict[str, Handler]:
-    """Return all handlers. Without a broadcaster (the ABCI query) nothing can be sent."""
+    """Return the handlers of all services by gRPC path. Without a broadcaster, no handler sends transactions."""
     table = {
         **account_handlers(app),
         **transaction_handlers(app, broadcaster),
@@ -45,7 +47,7 @@ def build_table(app: QueryPort, broadcaster: Broadcaster | None) -> dict[str, Ha
 
 
 def _if_started(app: QueryPort, handler: Handler) -> Handler:
-    """Return ``handler`` with a Refusal while the node has no state because it waits for consensus."""
+    """Return a handler that calls ``handler``, but raises a Refusal while the node waits for its first state."""
 
     def handle(data: bytes) -> bytes:
         if not app.chain_id:

@@ -75,7 +75,7 @@ class Signed:
 
 @dataclass(frozen=True, slots=True)
 class SignedTwice:
-    """The finding that another node signs with this home's key: its text, the height, and whether it ended this node.
+    """A finding that another node signs with this home's key: its text, its height, and whether it ended this node.
 
     A node that was ended does not start again by itself, because it would sign a little after each restart.
     """
@@ -109,7 +109,7 @@ def read_secret(comet_home: Path) -> bytes:
 
 
 def in_use(pid: int) -> HomeError:
-    """Return the error for a node whose key another node of this machine uses."""
+    """Return the HomeError for a key that the process ``pid`` of another node on this machine uses."""
     return HomeError(
         f"another node of this machine signs with this validator's key, as process {pid or '?'}",
         END_ONE,
@@ -118,14 +118,14 @@ def in_use(pid: int) -> HomeError:
 
 @contextmanager
 def key_held(comet_home: Path) -> Iterator[None]:
-    """Let no other node of this machine sign with the home's consensus key; HomeError if another node does."""
+    """Reserve the home's consensus key on this machine while the block runs; HomeError if another node holds it."""
     secret = read_secret(comet_home)
     with held(_lock_path(comet_home), in_use), secret_held(secret, PURPOSE, in_use):
         yield
 
 
 def foreign_user(comet_home: Path) -> int | None:
-    """Return the process of this machine that signs with the home's key but is not its node; None if there is none."""
+    """Return the id of a process on this machine that signs with the home's key but is not the home's node, or None."""
     try:
         user = secret_holder(read_secret(comet_home), PURPOSE)
     except HomeError:
@@ -141,12 +141,15 @@ def _lock_path(comet_home: Path) -> Path:
 
 
 def trouble_path(comet_home: Path) -> Path:
-    """Return the file that records that another node signs with this key; the next start or the operator deletes it."""
+    """Return the path of the file that records a finding.
+
+    The next start of the node or the operator deletes the file.
+    """
     return comet_home / "data" / "signed_twice.json"
 
 
 def read_trouble(comet_home: Path) -> SignedTwice | None:
-    """Return the finding since the node's start, or None."""
+    """Return the finding since the start of the node, or None if there is none."""
     try:
         record = json.loads(trouble_path(comet_home).read_bytes())
         return SignedTwice(text=str(record["text"]), height=int(record["height"]), ended=bool(record["ended"]))
@@ -155,7 +158,7 @@ def read_trouble(comet_home: Path) -> SignedTwice | None:
 
 
 class SigningCheck:
-    """A comparison of the chain's votes of a consensus key with its home's signatures. Any thread may call."""
+    """A check that compares the chain's votes by a consensus key with its home's signatures. Any thread may call."""
 
     def __init__(
         self,
@@ -177,7 +180,7 @@ class SigningCheck:
         path.unlink(missing_ok=True)
 
     def check_block(self, request: Any) -> None:
-        """Check an ABCI FinalizeBlock; HomeError if its last commit has a vote that this home did not sign."""
+        """Check the last commit in a FinalizeBlock; raise HomeError if it has a vote that this home did not sign."""
         self._blocks += 1
         for evidence in request.misbehavior:
             if evidence.validator.address == self.address:
@@ -207,7 +210,7 @@ class SigningCheck:
             raise HomeError(text, END_ONE)
 
     def troubles(self) -> list[str]:
-        """Return the finding since the start as text, if there is one."""
+        """Return the text of the finding since the start in a list, which is empty if there is none."""
         trouble = read_trouble(self._home)
         return [trouble.text] if trouble else []
 
@@ -226,14 +229,14 @@ class SigningCheck:
         self._sampled = signed if is_vote else None
 
     def found(self, text: str, height: int = 0) -> None:
-        """Record that another node signs now, and end this one if it has just started."""
+        """Record that another node signs with this key, and end this node if it has just started."""
         is_new = self._blocks < NEW_BLOCKS
         self._note(text, height, ended=is_new)
         if is_new:
             self._end(HomeError(text, END_ONE))
 
     def _note(self, text: str, height: int, *, ended: bool = False) -> None:
-        """Log the finding, and record it where ``assay status`` finds it."""
+        """Log a finding, and write it to the file that ``assay status`` reads."""
         known = read_trouble(self._home)
         if known is not None and (known.text == text or known.ended) and not ended:
             return
@@ -242,7 +245,7 @@ class SigningCheck:
             write_whole(trouble_path(self._home), json.dumps(asdict(SignedTwice(text, height, ended))))
 
     def watch(self, view: "CometView", stop: Event) -> None:
-        """Compare periodically, in a thread, until ``stop``."""
+        """Compare votes and signatures periodically, in a thread, until ``stop`` is set."""
 
         def run() -> None:
             while not stop.wait(LOOK_SECONDS):

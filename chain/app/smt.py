@@ -40,7 +40,7 @@ _NOTHING: _Subtree = (EMPTY, None)
 
 @dataclass(frozen=True, slots=True)
 class TreeUpdate:
-    """The effect of a batch on the tree: the new root, and each changed node by position (None: deleted)."""
+    """The effect of a batch of changes: the new root, and the changed nodes by position (None for a deleted node)."""
 
     root: bytes
     nodes: dict[bytes, bytes | None]
@@ -48,19 +48,20 @@ class TreeUpdate:
 
 @dataclass(frozen=True, slots=True)
 class TreePath:
-    """The path from the root to ``key``, or to its place if absent: siblings from the root down, and the leaf there."""
+    """The path from the root to the place of a key: the siblings from the root down, and the leaf at that place."""
 
     siblings: tuple[bytes, ...]
-    leaf: tuple[bytes, bytes] | None  # the leaf's key, which may be another one, and its value hash
+    # Key and value hash of the leaf at the place. The key may be another one. None if the place is empty.
+    leaf: tuple[bytes, bytes] | None
 
 
 def path_of(key: bytes) -> int:
-    """Return the path of a key: its SHA-256 as a number, whose highest bit is the first branch (1: right)."""
+    """Return the path of a key as a number: its SHA-256, whose highest bit is the first branch (1: right)."""
     return int.from_bytes(sha256(key).digest(), "big")
 
 
 def position(depth: int, prefix: int) -> bytes:
-    """Return the position of the node at ``depth`` below the branches ``prefix``."""
+    """Return the database key of the node at ``depth`` that the branches ``prefix`` lead to."""
     return depth.to_bytes(2, "big") + prefix.to_bytes((depth + 7) // 8, "big")
 
 
@@ -70,7 +71,7 @@ def leaf_hash(key: bytes, value_hash: bytes) -> bytes:
 
 
 def root_hash(read: NodeReader) -> bytes:
-    """Return the root of the stored tree."""
+    """Return the root hash of the stored tree."""
     return _hash_of(read(position(0, 0)))
 
 
@@ -102,9 +103,9 @@ def find_path(read: NodeReader, key: bytes) -> TreePath:
 
 
 def find_neighbours(read: NodeReader, key: bytes) -> tuple[bytes | None, bytes | None]:
-    """Return the keys whose paths are next to the path of ``key`` (which is absent), to the left and to the right."""
+    """Return the two keys whose paths come directly before and after the path of ``key``, which must be absent."""
     path = path_of(key)
-    # The deepest subtree on each side that is not empty, as depth and prefix.
+    # Depth and prefix of the deepest subtree on each side that is not empty.
     left: tuple[int, int] | None = None
     right: tuple[int, int] | None = None
     for depth in range(DEPTH + 1):
@@ -162,7 +163,10 @@ class _Batch:
         self.nodes: dict[bytes, bytes | None] = {}
 
     def update(self, depth: int, prefix: int, items: list[_Item]) -> _Subtree:
-        """Apply ``items`` (sorted, all below ``prefix``, at least one) and return the new subtree."""
+        """Apply ``items`` to the subtree at ``prefix``, and return the new subtree.
+
+        The items are sorted by path, all are below ``prefix``, and there is at least one.
+        """
         here = position(depth, prefix)
         stored = self.read(here)
         if stored is not None and stored[:1] == INNER_PREFIX:
@@ -175,7 +179,7 @@ class _Batch:
 
     @staticmethod
     def _remaining(stored: bytes | None, items: list[_Item]) -> list[_Item]:
-        """Return the future leaves under a position that now holds one leaf or nothing."""
+        """Return the leaves after the change below a position that now holds one leaf or nothing."""
         leaves = [item for item in items if item[2] is not None]
         if stored is not None:
             key, value_hash = stored[33:], stored[1:33]
@@ -186,7 +190,7 @@ class _Batch:
         return leaves
 
     def _build(self, depth: int, prefix: int, leaves: list[_Item]) -> _Subtree:
-        """Return a new subtree for a position without stored nodes below it."""
+        """Return the subtree with these leaves, for a position without stored nodes below it."""
         if not leaves:
             return _NOTHING
         if len(leaves) == 1:
@@ -220,7 +224,10 @@ class _Batch:
         return sha256(node).digest(), node
 
     def _lift(self, depth: int, prefix: int) -> _Subtree | None:
-        """Return an only child to replace its parent, if it is a leaf or nothing: the shape must not show history."""
+        """Return the child at a position if it may take the place of its parent, that is, if it is a leaf or nothing.
+
+        A node with one child would show which keys the tree had before. The result is None for an inner node.
+        """
         here = position(depth, prefix)
         node = self.nodes[here] if here in self.nodes else self.read(here)
         if node is None:
@@ -232,7 +239,7 @@ class _Batch:
 
 
 def _cut(depth: int, prefix: int, items: list[_Item]) -> int:
-    """Return the number of the sorted ``items`` that branch left at ``depth``."""
+    """Return the number of ``items`` that branch left at ``depth``; the items are sorted by path."""
     first_right = (prefix << 1 | 1) << (DEPTH - 1 - depth)
     return bisect_left(items, (first_right,))
 

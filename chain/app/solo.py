@@ -28,7 +28,7 @@ NOTICE = (
 
 
 class SoloEngine:
-    """Mempool and block maker; the ``Broadcaster`` of a solo node. Every method may be called from any thread."""
+    """A mempool and block maker in one; it is the ``Broadcaster`` of a solo node. Any thread may call."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class SoloEngine:
         clock: Callable[[], int] = time.time_ns,
         on_fatal: Callable[[BaseException], None] | None = None,
     ) -> None:
-        """Start the chain from ``genesis``, or continue where the application's store stands."""
+        """Start a new chain from ``genesis`` if the application's store is empty, else continue its chain."""
         log.warning(NOTICE)
         self._app = app
         self._clock = clock
@@ -56,7 +56,7 @@ class SoloEngine:
             raise ValueError(f"the store is of chain {app.chain_id}, but the genesis of {genesis.chain_id}")
 
     def broadcast_sync(self, raw: bytes) -> BroadcastResult:
-        """Check ``raw`` and keep it for the next block."""
+        """Check the transaction ``raw`` and, if it is accepted, keep it for the next block."""
         tx_hash = sha256(raw).digest()
         with self._mempool_lock:
             if tx_hash in self._mempool:
@@ -81,7 +81,10 @@ class SoloEngine:
         time_ns: int | None = None,
         proposer: bytes | None = None,
     ) -> Finalized:
-        """Make and commit the next block. Defaults: the clock's time, the next proposer, and a hash of the content."""
+        """Make and commit the next block.
+
+        By default it has the clock's time, the next proposer, and the hash of its content.
+        """
         with self._block_lock:
             previous = self._app.head.block
             height = previous.height + 1

@@ -125,7 +125,7 @@ _MAKER: Final = b"mmaker"
 
 
 class Maker(StrEnum):
-    """The maker of a store's blocks."""
+    """The program that makes the blocks of a store."""
 
     COMETBFT = "cometbft"
     SOLO = "solo"
@@ -144,11 +144,11 @@ _CONFLICTS: Final = {
 
 
 class StorageError(Expected):
-    """A database that cannot be used."""
+    """An error about a database that cannot be used."""
 
 
 class StoreSnapshot:
-    """The store at one commit. It does not change; any thread may read."""
+    """A read-only copy of the store as of one commit. Any thread may read it."""
 
     def __init__(self, snapshot: Any) -> None:
         """Use a LevelDB snapshot; ``head`` is read from it, so it belongs to the same commit."""
@@ -157,7 +157,7 @@ class StoreSnapshot:
         self.head = NO_HEAD if head is None else codec.decode(ChainHead, head)
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the value of a state key."""
+        """Return the value of a key of the state, or None."""
         value: bytes | None = self._snapshot.get(_STATE + key)
         return value
 
@@ -170,7 +170,7 @@ class StoreSnapshot:
                 yield key[1:], value
 
     def node(self, position: bytes) -> bytes | None:
-        """Return a node of the state's tree."""
+        """Return a node of the state's Merkle tree by its position, or None."""
         value: bytes | None = self._snapshot.get(_NODE + position)
         return value
 
@@ -209,7 +209,9 @@ class Storage:
             self._temporary.cleanup()
 
     def claim(self, maker: Maker) -> None:
-        """Record that ``maker`` makes the next blocks; StorageError if the existing blocks are another maker's.
+        """Record that ``maker`` makes the next blocks.
+
+        Raise StorageError if the existing blocks are from another maker.
 
         CometBFT has only its own blocks, and would not know the blocks of a solo node. A store without blocks may
         change its maker.
@@ -251,7 +253,10 @@ class Storage:
         self._write(batch)
 
     def _indexed(self, txs: Sequence[StoredTx]) -> Iterator[StoredTx]:
-        """Yield the transactions to store: for repeated bytes the first success counts, and later failures do not."""
+        """Yield the transactions of a block that must be stored under their hash.
+
+        If the same bytes came before, a success stays stored, and a failure is replaced.
+        """
         seen: dict[bytes, StoredTx] = {}
         for tx in txs:
             earlier = seen.get(tx.hash) or self.tx(tx.hash)
@@ -260,7 +265,7 @@ class Storage:
         yield from seen.values()
 
     def _write(self, batch: Any) -> None:
-        """Write the batch, which commits the block."""
+        """Write the batch atomically; this commits the block."""
         batch.write()
 
     def sizes(self) -> dict[str, int]:
@@ -268,7 +273,7 @@ class Storage:
         return {name: int(self._db.approximate_size(prefix, _end_of(prefix))) for name, prefix in _PARTS.items()}
 
     def block(self, height: int) -> CommittedBlock | None:
-        """Return a committed block, or None."""
+        """Return a committed block by its height, or None."""
         if not 0 < height < 2**63:
             return None
         data = self._db.get(_BLOCK + height.to_bytes(8, "big"))
@@ -320,7 +325,10 @@ def _words(error: Exception) -> str:
 
 
 def _end_of(prefix: bytes) -> bytes:
-    """Return the first key after all keys with ``prefix``, which must begin with a byte below 0xFF."""
+    """Return the first key that comes after all keys with ``prefix``.
+
+    The first byte of ``prefix`` must be below 0xFF.
+    """
     trimmed = prefix.rstrip(b"\xff")
     return trimmed[:-1] + bytes((trimmed[-1] + 1,))
 

@@ -17,14 +17,17 @@ class TurnQueue:
     """A queue in which one caller at a time has the turn; any thread may call."""
 
     def __init__(self, callers: int = CALLERS, wait_seconds: float = WAIT_SECONDS) -> None:
-        """Allow ``callers`` threads to run or wait; each waits at most ``wait_seconds``."""
+        """Allow at most ``callers`` threads to run or wait at once; each waits at most ``wait_seconds``."""
         self._callers = BoundedSemaphore(callers)
         self._turn = Lock()
         self._wait_seconds = wait_seconds
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Hold the turn; Refusal(UNREACHABLE), which clients repeat, if it does not come in time."""
+        """Hold the turn during the block; raise Refusal(UNREACHABLE) if the turn does not come in time.
+
+        Clients send such a request again.
+        """
         if not self._callers.acquire(blocking=False):
             raise _busy()
         try:

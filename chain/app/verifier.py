@@ -33,9 +33,9 @@ HELLO = b"assay verifier 2\n"
 """The first output of the process; it gets no portions before."""
 
 _DIGEST_BYTES = 32
-_PORTION = 16  # cases of a portion; answers are checked after each portion
-_ASKED_MAX = 2  # open portions: one in work, and the next one
-_ALONE = 4  # cases that this thread verifies between two checks for answers
+_PORTION = 16  # Number of cases in a portion, which the process gets at once. Answers are checked after each portion.
+_ASKED_MAX = 2  # Number of portions that the process may have at once: one in work, and the next one.
+_ALONE = 4  # Number of cases that this thread verifies before it checks for answers.
 _HOLDS = 1
 _READ_BYTES = 8192
 _COMMAND = (sys.executable, "-m", "chain.app.verifier")
@@ -43,7 +43,7 @@ _COMMAND = (sys.executable, "-m", "chain.app.verifier")
 
 @contextmanager
 def start_verifier() -> Iterator[SignatureVerifier]:
-    """Give a verifier, with a process of its own if there is a core for it; main thread only."""
+    """Yield a verifier; if the machine has two cores, it has a process of its own. For the main thread only."""
     if (os.cpu_count() or 1) < 2:
         yield SignatureVerifier()
         return
@@ -55,10 +55,13 @@ def start_verifier() -> Iterator[SignatureVerifier]:
 
 
 class VerifierProcess:
-    """The node's end, which shares the work with the process, for one caller at a time."""
+    """The node's end of the connection to the verifying process. It shares the work of one caller with the process."""
 
     def __init__(self, command: Sequence[str] = _COMMAND, answer_seconds: float = ANSWER_SECONDS) -> None:
-        """Start ``command`` with its socket's descriptor as last argument, without waiting; main thread only."""
+        """Start ``command``, and do not wait for it; main thread only.
+
+        Its last argument is the descriptor of its socket.
+        """
         self._socket, theirs = socket.socketpair()
         with theirs:
             descriptor = theirs.fileno()
@@ -69,14 +72,16 @@ class VerifierProcess:
         self._answer_seconds = answer_seconds
         self._turn = Lock()
         self._is_up = False
-        self.is_lost = False  # given up for good
-        self.answered = 0  # number of cases that the process has verified
+        self.is_lost = False  # True after this object has given up the process for good.
+        self.answered = 0  # Number of cases that the process has verified.
         # Portions without an answer, as sent and as cases; some may be of a caller that failed.
         self._asked: deque[tuple[bytes, list[bytes]]] = deque()
-        self._answers = b""  # the received part of an answer
+        self._answers = b""  # The part of the next answer that has arrived.
 
     def verify(self, cases: Iterable[bytes]) -> Steps:
-        """Yield the valid cases. They are taken while others are verified; a second caller meanwhile works alone.
+        """Yield lists of the valid cases; more cases are taken from ``cases`` while the process verifies earlier ones.
+
+        If a second caller comes meanwhile, its cases are verified in its own thread.
 
         A caller that does not run all steps closes the generator, so that others can use the process.
         """
@@ -103,13 +108,14 @@ class VerifierProcess:
         while own or self._asked:
             has_time = yield valid
             valid = []
-            # With no time here, the process gets the next cases; else at most as many as this thread keeps.
+            # If the caller has no time, the process gets the next cases. Otherwise it gets at most as many as this
+            # thread keeps.
             self._exchange(own, valid, len(own) // 2 if has_time else len(own))
             if not has_time:
                 continue
             if not own:
                 self._wait(own, valid)
-            # This thread works from the end, because the process has the cases that are needed next.
+            # This thread takes cases from the end, because the process has those that are needed next.
             for _ in range(min(len(own), _ALONE)):
                 case = own.pop()
                 if verify_case(case):
@@ -117,7 +123,7 @@ class VerifierProcess:
         yield valid
 
     def _exchange(self, own: deque[bytes], valid: list[bytes], most: int) -> None:
-        """Take arrived answers, and give the process more cases, but at most ``most``."""
+        """Read the answers that have arrived, and send the process another portion with at most ``most`` cases."""
         if self.is_lost:
             return
         try:
@@ -132,7 +138,7 @@ class VerifierProcess:
             self._give_up(error, own)
 
     def _wait(self, own: deque[bytes], valid: list[bytes]) -> None:
-        """Wait for the next answer, if one is due; cases without an answer in time are verified here."""
+        """Wait for the next answer if a portion is open. If it does not come in time, take all open cases back."""
         deadline = monotonic() + self._answer_seconds
         to_come = len(self._asked)
         try:
@@ -145,7 +151,7 @@ class VerifierProcess:
             self._give_up(error, own)
 
     def _receive(self, valid: list[bytes]) -> None:
-        """Read arrived bytes; OSError if the process has ended, ValueError for a wrong answer."""
+        """Read the bytes that have arrived; OSError if the process has ended, ValueError for a wrong answer."""
         try:
             data = self._socket.recv(_READ_BYTES)
         except BlockingIOError:
@@ -171,14 +177,14 @@ class VerifierProcess:
             self.answered += len(cases)
 
     def _greet(self) -> None:
-        """Take the hello after it has arrived."""
+        """Check the process's first message, once all of it has arrived."""
         if len(self._answers) >= len(HELLO):
             if not self._answers.startswith(HELLO):
                 raise ValueError("the process is not a verifier")
             self._is_up, self._answers = True, self._answers[len(HELLO) :]
 
     def _give_up(self, error: Exception, own: deque[bytes]) -> None:
-        """Continue without the process for good, and take back its open cases."""
+        """Stop using the process for good, and put the cases without an answer back into ``own``."""
         log.warning("signatures are verified without a second process: %s", error)
         self.is_lost = True
         for _, cases in self._asked:
@@ -200,7 +206,7 @@ def serve(connection: socket.socket) -> None:
 
 
 def _answer(portion: bytes, verdicts: bytes) -> bytes:
-    """Return the answer to a portion whose cases have these verdicts."""
+    """Return the answer to a portion: a digest of the portion and its verdicts, then the verdicts."""
     return sha256(portion + verdicts).digest() + verdicts
 
 

@@ -15,7 +15,7 @@ _AWAY: Final = frozenset({ErrorKind.UNAVAILABLE, ErrorKind.TIMEOUT})
 
 
 def is_away(error: ChainError) -> bool:
-    """Return whether waiting may help: no node answers, or it fails without deciding about the request.
+    """Return whether the caller may wait and ask again: no node answers, or it fails without a decision on the request.
 
     A refusal without a code decides nothing: the node has no state yet, or has failed itself.
     """
@@ -23,10 +23,10 @@ def is_away(error: ChainError) -> bool:
 
 
 class WatchedNode:
-    """A node that may stop answering and come back; ``note`` is called once per change. For one thread."""
+    """A node that may stop answering and come back. ``note`` is called once for each change. One thread may use it."""
 
     def __init__(self, address: str, stop: Event, note: Callable[[str], None]) -> None:
-        """Start with ``away`` as True, because the node has not answered yet. Waits end at ``stop``."""
+        """Start in the state ``away``, because the node has not answered yet. Waits end when ``stop`` is set."""
         self.away = True
         self._address = address
         self._stop = stop
@@ -60,7 +60,7 @@ class WatchedNode:
         return answer
 
     def wait_for(self, question: Callable[[], T]) -> T | None:
-        """Repeat ``question`` until the node answers it, and return the answer; None if ``stop`` is set before.
+        """Repeat ``question`` until the node answers, and return the answer; None if ``stop`` is set first.
 
         ChainError if the address is not a node's, or if the node refuses.
         """
@@ -80,7 +80,7 @@ class WatchedNode:
 
 @contextmanager
 def closed_at(stop: Event, client: ChainClient) -> Iterator[None]:
-    """Close ``client`` when ``stop`` is set, so that running calls end; set ``stop`` at the end of the block."""
+    """Close ``client`` when ``stop`` is set, so that running calls end. The end of the ``with`` block sets ``stop``."""
 
     def close() -> None:
         stop.wait()

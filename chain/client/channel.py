@@ -56,7 +56,10 @@ class Channel:
         self._channel.close()
 
     def call(self, path: str, request: bytes) -> bytes:
-        """Return the response's bytes, or raise a ChainError."""
+        """Call the gRPC method with the request's bytes, and return the response's bytes.
+
+        Raise ChainError if the call fails.
+        """
         try:
             answer: bytes = self._method(path)(request, timeout=self._timeout)
             return answer

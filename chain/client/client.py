@@ -31,7 +31,7 @@ _BLOCK_METHOD = "/cosmos.base.tendermint.v1beta1.Service/GetBlockByHeight"
 
 @dataclass(frozen=True, slots=True)
 class BlockHead(Readable):
-    """The time of a block (ns since the epoch) and its proposer (consensus address).
+    """The height of a block, its time (ns since the epoch) and its proposer (consensus address).
 
     Example::
 
@@ -93,7 +93,10 @@ class ChainClient:
     # --- queries -------------------------------------------------------------
 
     def query(self, request: Query[R]) -> R:
-        """Return the node's answer; ChainError with the kind ``not_found`` if there is nothing to show."""
+        """Return the node's answer to a request.
+
+        Raise ChainError with the kind ``not_found`` if the thing that the request names does not exist.
+        """
         method = method_of(request)
         data = self._channel.call(method.path, encode_request(request))
         try:
@@ -160,12 +163,12 @@ class ChainClient:
         )
 
     def tx(self, tx_hash: bytes) -> TxReceipt | None:
-        """Return a transaction in a block, or None."""
+        """Return the receipt of a transaction by its hash; None if the node has it in no block."""
         pair = self.tx_with_bytes(tx_hash)
         return pair[0] if pair else None
 
     def tx_with_bytes(self, tx_hash: bytes) -> tuple[TxReceipt, bytes] | None:
-        """Return a transaction in a block and its raw bytes, or None."""
+        """Return the receipt and the raw bytes of a transaction by its hash; None if the node has it in no block."""
         request = service.GetTxRequest(hash=tx_hash.hex().upper())
         try:
             response = self._cosmos("GetTx", request, service.GetTxResponse)

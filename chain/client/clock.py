@@ -39,7 +39,7 @@ class ClockCheck:
         now: Callable[[], float] = time.time,
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Use these clocks."""
+        """Use the clocks ``now`` (Unix seconds) and ``steady`` (a clock that is never set)."""
         self._now = now
         self._steady = steady
         self._first: _Seen | None = None
@@ -48,11 +48,11 @@ class ClockCheck:
 
     @property
     def is_sure(self) -> bool:
-        """True if the last look showed a right or a wrong clock, False if further blocks are needed."""
+        """True if the last call of :meth:`look` found the clock right or wrong, False if it needs further blocks."""
         return self._first is None or bool(self.problem)
 
     def look(self, status: StatusResponse) -> str:
-        """Take a status of the node into account, and return the problem."""
+        """Compare the clock with a status of the node, and return the problem; an empty text if there is none."""
         seen = _Seen(status.height, status.time_ns / 1e9, self._steady())
         age = self._now() - seen.time
         if age < -TOLERANCE_SECONDS:
@@ -71,7 +71,7 @@ class ClockCheck:
         return self.problem
 
     def _runs_faster(self, seen: _Seen) -> bool:
-        """Return whether blocks come faster than time passes, because the node fetches old ones."""
+        """Return whether the times of blocks advance faster than the clock, because the node is fetching old blocks."""
         first = self._first
         passed = 0.0 if first is None else seen.steady - first.steady
         return first is not None and seen.time - first.time > 2 * passed + TOLERANCE_SECONDS / 2
@@ -82,7 +82,7 @@ class ClockCheck:
         stop: Event,
         note: Callable[[str], None],
     ) -> None:
-        """Return when the clock is right, when nothing can be known because the chain has stopped, or at ``stop``.
+        """Wait until the clock is right, nothing can be known because the chain has stopped, or ``stop`` is set.
 
         ``ask`` returns the node's status, or None if the node is away. ``note`` is called once with the problem.
         """
@@ -106,7 +106,7 @@ def find_wrong_clock(
     pause: Callable[[float], None] = time.sleep,
     check: ClockCheck | None = None,
 ) -> str:
-    """Return the problem of this machine's clock; empty if there is none or the chain has stopped.
+    """Return the problem of this machine's clock as text; it is empty if there is none or the chain has stopped.
 
     If the last block is old, the function waits for further blocks, at most ``seconds``.
     """

@@ -12,7 +12,7 @@ from domain.errors import Code, Exit, Expected
 
 
 class ErrorKind(StrEnum):
-    """The kind of a failed call.
+    """The kind of a failed call, as a word.
 
     Example::
 
@@ -23,15 +23,15 @@ class ErrorKind(StrEnum):
     """
 
     UNAVAILABLE = "unavailable"  # no node answers at the address
-    CLOSED = "closed"  # the owner closed the client: no answer will come
+    CLOSED = "closed"  # The owner of the client closed it, so no answer will come.
     TIMEOUT = "timeout"
     NOT_FOUND = "not_found"
     REFUSED = "refused"  # the node answered and refused the request
-    BAD_RESPONSE = "bad_response"  # the answer is not that of an assay node
+    BAD_RESPONSE = "bad_response"  # The answer did not come from an assay node.
 
 
 class ChainError(Expected):
-    """A failed call: its kind, the reason, and the remedy.
+    """An error of a call to a node: its kind, the reason, and the remedy.
 
     Example::
 
@@ -42,7 +42,7 @@ class ChainError(Expected):
     """
 
     def __init__(self, kind: ErrorKind, reason: str, remedy: str, code: Code | None = None) -> None:
-        """Keep the kind and the code with the parts."""
+        """Keep the kind, the texts, and the code."""
         super().__init__(reason, remedy)
         self.kind = kind
         # The code in the node's answer, if there is one.
@@ -55,7 +55,7 @@ class ChainError(Expected):
 
 
 class ChainTimeout(ChainError):
-    """The end of the time for an answer; the result is not known.
+    """An error of a call whose time is over before its result is known.
 
     Example::
 
@@ -73,7 +73,7 @@ class ChainTimeout(ChainError):
 
 
 class TxRefused(ChainError):
-    """A transaction that the chain refused; ``height`` is 0 if it is in no block and cost nothing.
+    """An error for a transaction that the chain refused. If no block has it, ``height`` is 0, and it cost nothing.
 
     ``word`` has the code, and ``field`` the field at fault. The text contains the field only if it is the sentence's
     subject.
@@ -87,7 +87,7 @@ class TxRefused(ChainError):
     """
 
     def __init__(self, code: Code, log: str, tx_hash: bytes = b"", height: int = 0) -> None:
-        """Keep the code, its stable name, the chain's text, and the place of the refusal."""
+        """Make the error from the chain's text ``log``; ``height`` is that of the block that refused it, or 0."""
         # The prefix "tx: " adds nothing. Most refusals of the chain end with their remedy.
         reason, remedy = log.removeprefix("tx: "), _REMEDIES.get(code.name, "")
         if not remedy:
@@ -109,10 +109,10 @@ class TxRefused(ChainError):
 
 
 class TxExpired(ChainTimeout):
-    """A transaction that no block included before its timeout height; no block can include it now."""
+    """An error for a transaction that was in no block before its timeout height, so that none can include it now."""
 
     def __init__(self, tx_hash: bytes, timeout_height: int) -> None:
-        """Keep the transaction and its timeout height."""
+        """Keep the transaction's hash and its timeout height."""
         super().__init__(
             f"transaction {tx_hash.hex().upper()} was not in a block before its timeout height {timeout_height}",
             "nothing happened and nothing was paid: send it again",
@@ -150,5 +150,5 @@ _REMEDIES: Final = {
 
 
 def code_of(codespace: str, number: int) -> Code:
-    """Return the named code; an unknown code keeps its codespace and number."""
+    """Return the code with its name; a code that this software does not know is named by its codespace and number."""
     return _CODES.get((codespace, number)) or Code(codespace, number, f"{codespace}_{number}")

@@ -32,7 +32,7 @@ _OPS_MAX, _MEMORY_MAX = 16, 1 << 30
 
 
 class KeyringBackend(StrEnum):
-    """The form of keys on disk.
+    """The form of keys on disk: encrypted or not.
 
     Example::
 
@@ -44,7 +44,7 @@ class KeyringBackend(StrEnum):
 
 
 class KeyringError(Expected):
-    """A key that cannot be read, written or unlocked: the reason and the remedy.
+    """An error about a key that cannot be read, written or unlocked, with the reason and the remedy.
 
     Example::
 
@@ -153,7 +153,10 @@ class Keyring:
         return self._directory / f"{name}.json"
 
     def _where_else(self, name: str) -> str:
-        """Return a remedy for a missing key: the other keyring if it has the key."""
+        """Return a remedy for a missing key.
+
+        If the keyring of the other backend has the key, the remedy names that keyring.
+        """
         for other in KeyringBackend:
             if (self._directory.parent / other.value / f"{name}.json").exists():
                 return f'the other keyring has one: use --keyring {other.value}, or keyring="{other.value}"'
@@ -165,7 +168,8 @@ class Keyring:
             if path.stat().st_size > FILE_BYTES_MAX:
                 raise _no_key_file(path)
             record = json.loads(path.read_text())
-            # Coins may be sent to an address that is only shown, so it must be that of the public key.
+            # The address must be that of the public key, because users send coins to an address that they only see
+            # listed.
             matches = record["address"] == address_of(bytes.fromhex(record["pub_key"]))
         except FileNotFoundError:
             raise KeyringError(f"no key named {name}", self._where_else(name)) from None

@@ -45,7 +45,7 @@ _SEQUENCE_CODES = frozenset({errors.WRONG_SEQUENCE, errors.INVALID_SEQUENCE})
 
 @dataclass(slots=True)
 class _Account:
-    """The sender's data about its account and the chain."""
+    """The sender's copy of its account number and sequence, the chain's id, and the gas price to pay."""
 
     chain_id: str
     number: int
@@ -54,7 +54,9 @@ class _Account:
 
 
 class TxSender:
-    """A sender for one key; any thread may call, and one transaction is in flight at a time.
+    """A sender of transactions that one key signs.
+
+    Any thread may call, and only one transaction is in flight at a time.
 
     Example::
 
@@ -73,7 +75,7 @@ class TxSender:
         patience: float = 120.0,
         note: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """Send with the given gas price, or with the chain's minimum.
+        """Send with the gas price ``gas_price_millionths``; None stands for the chain's minimum.
 
         A wait ends after ``patience`` seconds without a new block, or after other programs with the same key have come
         first for that time. ``note`` is called with the reason if a wait takes long.
@@ -124,7 +126,7 @@ class TxSender:
         return receipt
 
     def simulate(self, *messages: Message) -> None:
-        """Check that the chain would accept these messages now, at no cost; TxRefused has the reason if not."""
+        """Check, at no cost, that the chain would accept these messages now; raise TxRefused with the reason if not."""
         with self._lock:
             self._account = account = self._account or self._read_account()
             self._estimate(messages, "", account)
@@ -176,7 +178,10 @@ class TxSender:
         )
 
     def _estimate(self, messages: tuple[Message, ...], memo: str, account: _Account) -> int:
-        """Return the gas limit: the simulated gas with a margin. A refusal shows here, before it costs anything."""
+        """Return the gas limit: the gas that the simulation used, with a margin.
+
+        A refusal shows here, before it costs anything.
+        """
         raw = build_unsigned_tx(messages, self._key.pub_key, sequence=account.sequence, memo=memo)
         try:
             used = self._client.simulate(raw)
@@ -191,13 +196,13 @@ class TxSender:
         return (Coin(self._denom, amount),) if amount else ()
 
     def _deliver(self, raw: bytes, sequence: int, timeout_height: int) -> TxReceipt | None:
-        """Offer a transaction until the mempool has it, and poll until it is in a block or can no longer get into one.
+        """Send a transaction until the mempool has it, then wait until it is in a block or can no longer get into one.
 
         Return None if the transaction's sequence is not the account's and the transaction is in no block.
         """
         tx_hash = sha256(raw).digest()
-        taken = False  # the mempool has the transaction
-        lost = False  # the mempool may have it, because an answer was lost
+        taken = False  # True if the mempool has the transaction.
+        lost = False  # True if the mempool may have it, because an answer was lost.
         refused: TxRefused | None = None
         pause = _FIRST_PAUSE
         height = 0
@@ -242,7 +247,8 @@ class TxSender:
                     taken = False
                     lost = True
                     offered = 0
-            time.sleep(pause * random.uniform(0.5, 1.0))  # so that two senders with one key get out of step
+            # The pauses are random, so that two senders with one key do not stay in step.
+            time.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(pause * 1.5, _LONGEST_PAUSE)
         if refused and not lost:
             raise refused
@@ -252,7 +258,7 @@ class TxSender:
         )
 
     def _offer(self, raw: bytes) -> TxRefused | None:
-        """Offer a transaction to the mempool; return the refusal, or None if the mempool has it."""
+        """Send a transaction to the mempool once; return the refusal, or None if the mempool has it."""
         result = self._client.broadcast(raw)
         code = code_of(result.codespace, result.code)
         if result.code == 0 or code == errors.TX_IN_CACHE:
@@ -260,7 +266,7 @@ class TxSender:
         return TxRefused(code, result.log, result.hash)
 
     def _look(self, tx_hash: bytes) -> tuple[int, int, TxReceipt | None] | None:
-        """Return height, the account's sequence, and the receipt if it is in a block; None if the node does not answer.
+        """Return the height, the account's sequence and the transaction's receipt; None if the node does not answer.
 
         The receipt is read last. If it is missing, the transaction is in no block up to that height, and did not use up
         the sequence.

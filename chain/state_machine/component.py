@@ -22,7 +22,7 @@ from domain.tx import Tx
 
 
 class Ante(Protocol):
-    """The check that every transaction passes before its messages: signature, fee and sequence."""
+    """The check that every transaction must pass before its messages are applied: signature, fee and sequence."""
 
     def __call__(
         self,
@@ -33,7 +33,7 @@ class Ante(Protocol):
         check_signature: bool = True,
         simulate: bool = False,
     ) -> TxOrigin:
-        """Take the fee, advance the sequence and return the sender; raise Refusal if the transaction is not valid."""
+        """Take the fee, advance the sequence, return the origin of the messages; raise Refusal if the check fails."""
 
 
 Answer = Callable[[Overlay, Any], Any]
@@ -44,16 +44,16 @@ GenesisPart = Callable[[Overlay, Genesis], tuple[ValidatorUpdate, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Component:
-    """One component of the state machine. All fields but the name are optional."""
+    """A component of the state machine. All fields but the name are optional."""
 
     name: str
     tables: tuple[Space, ...] = ()
     handlers: tuple[Handler[Any, Any], ...] = ()
-    # The actions of its queue entries.
+    # The actions that its queue entries cause.
     effects: tuple[Effect, ...] = ()
-    # The draws from its lots.
+    # The draws that its lots wait for.
     draws: tuple[Draw, ...] = ()
-    # Functions for hooks of earlier components, and for the steps of a block (:mod:`chain.state_machine.steps`).
+    # Functions for the hooks of earlier components and for the steps of a block (:mod:`chain.state_machine.steps`).
     hooks: tuple[Subscription, ...] = ()
     # Functions that answer queries, by the class of the request.
     answers: Mapping[type, Answer] = field(default_factory=dict)
@@ -62,9 +62,9 @@ class Component:
     # Percent of a block's gas for due work (``due_gas``) that its own steps may use; lanes of the queue have other
     # shares.
     due_percent: int = 0
-    # The gas weights of its work, by the name of the constant.
+    # The gas weights of the component's work, by the name of the constant.
     gas: Mapping[str, int] = field(default_factory=dict)
-    # Converts the state from the form of the previous version of the rules to this one.
+    # A function that converts the state of the previous version of the rules to the form of this version.
     migrate: Callable[[Overlay], None] | None = None
     # The check that every transaction passes before its messages; exactly one component has one.
     ante: Ante | None = None

@@ -19,7 +19,10 @@ M = TypeVar("M")
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The head of the chain after a block: ``time_ns`` is the latest header time, ``clock_ns`` the chain clock."""
+    """The head of the chain after a block.
+
+    ``time_ns`` is the latest header time, and ``clock_ns`` is the chain clock.
+    """
 
     chain_id: str
     denom: str
@@ -28,7 +31,8 @@ class Head:
     clock_ns: int
     # Hash of the last block. Height and hash together identify the state; nothing is drawn from the hash.
     last_hash: bytes
-    # Beacon after the last block. The next proposer makes a unique signature of it; it is the seed of the next auction.
+    # Beacon after the last block. The next proposer signs it with a unique signature, and the next auction takes its
+    # seed from it.
     beacon: bytes
 
 
@@ -48,12 +52,15 @@ class ParamsTable(Space):
     """The parameters of all components: one record for each, under the component's name."""
 
     def get(self, store: Overlay) -> Params:
-        """Return all parameters; a component of later rules that has not written its parameters has its defaults."""
+        """Return the parameters of all components.
+
+        A component that has not stored its parameters yet has its defaults.
+        """
         records = {name: store.record(cls, self.key(name)) for name, cls in RECORDS.items()}
         return make_params({name: record for name, record in records.items() if record is not None})
 
     def set(self, store: Overlay, params: Params) -> None:
-        """Store all parameters."""
+        """Store the parameters of all components."""
         for name, cls in RECORDS.items():
             store.put(self.key(name), params.of(cls))
 
@@ -88,17 +95,17 @@ class TxOrigin(NamedTuple):
 
 
 class NodeMemory:
-    """Values outside the state that a node keeps between blocks, one per class.
+    """Values that a node keeps in memory between blocks, outside the state; there is one value per class.
 
     They only save reads: with an empty memory a block has the same results.
     """
 
     def __init__(self, *values: object) -> None:
-        """Keep these values; values of other classes are made on first use."""
+        """Keep these values. A value of another class is made when :meth:`of` first asks for it."""
         self._values: dict[type, Any] = {type(value): value for value in values}
 
     def of(self, kind: type[M]) -> M:
-        """Return the value of a class; make it without arguments if there is none."""
+        """Return the value of the class ``kind``; if there is none, make one without arguments."""
         if kind not in self._values:
             self._values[kind] = kind()
         value: M = self._values[kind]
@@ -106,18 +113,18 @@ class NodeMemory:
 
 
 class LotSubject(Protocol):
-    """A record that says what a lot draws; each class of such records has its own purpose."""
+    """A record that describes the subject of a lot; each class of such records has its own purpose."""
 
     PURPOSE: ClassVar[str]
 
     @property
     def id(self) -> bytes:
-        """The identifier to which the seed and the key of the lot are bound."""
+        """The identifier of the subject, which goes into the seed and the key of the lot."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """The function that draws with the beacon of a lot, for subjects of one class, and the gas that it takes."""
+    """The definition of a draw for one class of subjects: the function that draws with a beacon, and its gas."""
 
     subject: type[LotSubject]
     apply: "Callable[[Context, Any, bytes], None]"
@@ -125,7 +132,7 @@ class Draw:
 
 
 class Running(Protocol):
-    """The interface to the rules of a block that components use (:class:`chain.state_machine.rules.Rules`)."""
+    """The part of a block's rules that components use (:class:`chain.state_machine.rules.Rules`)."""
 
     @property
     def version(self) -> int:
@@ -140,12 +147,12 @@ class Running(Protocol):
         """All draws, by the purpose of their lots."""
 
     def get_subscribers(self, hook: object) -> tuple[Callable[..., Any], ...]:
-        """Return the functions that later components subscribed to a hook, in the order of the components."""
+        """Return the functions that later components subscribed to a hook, in the order of those components."""
 
 
 @dataclass(slots=True)
 class Context:
-    """The access of handlers to the state. Inside a transaction, ``store`` is the overlay of the transaction."""
+    """The state, the block and the rules that a handler works with. In a transaction, ``store`` is its own overlay."""
 
     store: Overlay
     block: BlockInfo
@@ -156,9 +163,9 @@ class Context:
     events: list[Event] = field(default_factory=list)
     sender: TxOrigin | None = None
     message_index: int = -1
-    # True for a check of the mempool: its events are not read, and its changes are not committed.
+    # True if the mempool checks a transaction. Its events are not read then, and its changes are not committed.
     is_check: bool = False
-    # Gas of the transaction that is being applied.
+    # Gas limit and used gas of the transaction that is being applied.
     gas_limit: int = 0
     gas_used: int = 0
     # Gas that due work has used in this block, by lane of the queue or name of a component.
@@ -189,7 +196,7 @@ class Context:
         self.events.append(Event(kind, attributes))
 
     def write_event_number(self) -> None:
-        """Store the number of the next event."""
+        """Store the number that the next event will get."""
         NEXT_EVENT.set(self.store, self.next_event)
 
     def new_id(self, kind: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Due work: the entries of the queue whose time has come.
+"""Due work: the processing of queue entries whose time has come.
 
 An entry may be out of date, because its record has changed since. So each effect reads the record again. No effect can
 refuse.
@@ -15,11 +15,14 @@ from chain.state_machine.kinds import LANES
 from chain.state_machine.queue import cancel, get_due, is_scheduled
 from chain.state_machine.rules import Rules
 
-_AT_ONCE = 64  # number of entries that are read together
+_AT_ONCE = 64  # Number of entries that are read from the queue at once.
 
 
 def apply_due(ctx: Context, rules: Rules) -> None:
-    """Apply the entries that are due, up to each lane's share of the block's gas; a block may call it several times."""
+    """Apply the due entries of each lane, up to the lane's share of the block's gas.
+
+    A block may call it several times.
+    """
     for lane in LANES:
         _apply_lane(ctx, rules, lane)
 

@@ -22,21 +22,21 @@ TX_GAS = 30_000
 BYTE_GAS = 10
 # A message.
 MESSAGE_GAS = 20_000
-# An item that a message declares, such as one more signature. The table of messages below shows the items.
+# An item of a message that takes extra gas, such as one more signature. The table of messages below shows the items.
 ITEM_GAS = WEIGHTS["signature"]
-# An entry of the queue: a few records, events and their keys in the tree.
+# An entry of the queue. It covers a few records and events, and the tree's nodes of their keys.
 DUE_GAS = 30_000
 LANE_PERCENT = (35, 20, 10)
 """Percent of ``due_gas`` for each lane of the queue; steps of components have the rest (``Component.due_percent``)."""
 
 
 def gas_of(tx: Tx) -> int:
-    """Return the gas that a transaction needs in any state."""
+    """Return the gas that a transaction needs at least, whatever the state is."""
     return TX_GAS + tx.size * BYTE_GAS + sum(map(message_gas, tx.messages))
 
 
 def message_gas(message: Message) -> int:
-    """Return the gas that a message needs in any state."""
+    """Return the gas that a message needs at least, whatever the state is."""
     items = message.GAS_EXTRA
     for name, weight in message.GAS_ITEMS.items():
         items += weight * len(getattr(message, name))
@@ -44,7 +44,10 @@ def message_gas(message: Message) -> int:
 
 
 def check_gas(tx: Tx) -> int:
-    """Return the least gas that a transaction needs; refuse it if its gas limit is lower, or above ``GAS_MAX``."""
+    """Return the gas that a transaction needs at least.
+
+    Refuse it if its gas limit is lower than that, or above ``GAS_MAX``.
+    """
     if not 0 <= tx.gas_limit <= GAS_MAX:
         raise Refusal(BAD_FIELD, "fee.gas_limit", f"{tx.gas_limit} is too much", f"set it to at most {GAS_MAX}")
     gas = gas_of(tx)
@@ -54,14 +57,17 @@ def check_gas(tx: Tx) -> int:
 
 
 def use_gas(ctx: Context, gas: int, where: str) -> None:
-    """Count gas that depends on the state; refuse the transaction, which still pays its fee, if its limit is passed."""
+    """Add gas that depends on the state to the transaction's gas.
+
+    Refuse the transaction if its gas limit is passed; the fee stays paid.
+    """
     ctx.gas_used += gas
     if ctx.gas_used > ctx.gas_limit:
         raise out_of_gas(where, ctx.gas_limit, ctx.gas_used)
 
 
 def take_due_gas(ctx: Context, part: str, percent: int, weight: int) -> bool:
-    """Take gas from a part's share of the block's ``due_gas``; return whether there was enough.
+    """Take the gas ``weight`` from the share of ``part`` in the block's ``due_gas``; return whether there was enough.
 
     The first call in a block always succeeds, so that no work waits forever.
     """

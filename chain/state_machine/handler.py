@@ -23,7 +23,7 @@ F = TypeVar("F")
 
 @dataclass(frozen=True, slots=True)
 class Handler(Generic[M, F]):
-    """The functions for one type of message; ``weight`` and ``apply`` get the result of ``check_state``."""
+    """The functions that process one type of message; ``weight`` and ``apply`` get the result of ``check_state``."""
 
     message: type[M]
     check_state: Callable[[Context, M], F]
@@ -32,7 +32,7 @@ class Handler(Generic[M, F]):
     weight: Callable[[Context, M, F], int] | None = None
 
     def check_stateless(self, message: M, is_bounded: bool) -> None:
-        """Refuse a message that is out of bounds or contradicts itself.
+        """Refuse a message with a field out of bounds, or with fields that contradict each other.
 
         ``is_bounded`` means that the bounds of its fields were checked before.
         """

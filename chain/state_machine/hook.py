@@ -16,24 +16,27 @@ R = TypeVar("R")
 
 
 class Hook(Generic[P, R]):
-    """A named hook; ``P`` are its arguments, ``R`` is the answer of one subscriber."""
+    """A named hook. ``P`` stands for its arguments, ``R`` for the answer of one subscriber."""
 
     def __init__(self, name: str) -> None:
-        """Name the hook; ``name`` is shown in texts."""
+        """Keep the name, which appears in texts."""
         self.name = name
 
     def __call__(self, ctx: Context, *args: P.args, **kwargs: P.kwargs) -> list[R]:
-        """Call all subscribers and return their answers, in the order of the components."""
+        """Call all subscribers, and return a list of their answers in the order of the components."""
         return [function(ctx, *args, **kwargs) for function in ctx.rules.get_subscribers(self)]
 
     def to(self, function: Callable[Concatenate[Context, P], R]) -> "Subscription":
-        """Return the subscription of a function, to be listed in a ``Component``."""
+        """Return the subscription that makes this hook call ``function``; a ``Component`` lists its subscriptions."""
         return Subscription(self, function)
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A function that a hook calls; :meth:`Hook.to` makes a subscription, so that type checkers compare the types."""
+    """A function and the hook that calls it.
+
+    Only :meth:`Hook.to` makes one, so that type checkers compare their types.
+    """
 
     hook: Hook[..., Any]
     function: Callable[..., Any]

@@ -1,4 +1,4 @@
-"""Invariants of a component: conditions that must always hold, as a value."""
+"""Data types for the invariants of a component: conditions that must always hold."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,18 +10,21 @@ from chain.state_machine.tables import Table
 
 
 class InvariantBroken(Exception):
-    """A broken invariant: a bug, which stops the chain."""
+    """An error for a broken invariant. It is a bug, and stops the chain."""
 
 
 def ensure(holds: bool, what: str) -> None:
-    """Raise InvariantBroken with the text ``what`` unless ``holds``."""
+    """Raise InvariantBroken with the text ``what``, unless ``holds`` is true."""
     if not holds:
         raise InvariantBroken(what)
 
 
 @dataclass(frozen=True, slots=True)
 class Each:
-    """Invariants of each record of a table; only a change of that record or of related ones can break them."""
+    """The invariants that each record of a table must satisfy.
+
+    Only a change of it or of related records can break them.
+    """
 
     table: Table[Any]
     checks: tuple[Callable[[Overlay, Any], None], ...]

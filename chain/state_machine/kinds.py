@@ -1,4 +1,4 @@
-"""Kinds of queue entries; the component that schedules entries of a kind declares the kind beside its tables."""
+"""The type for kinds of queue entries. A component declares the kinds that it schedules next to its tables."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ LANES = (0, 1, 2)
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A kind of queue entry; ``number`` is in the key of each entry and never changes.
+    """A kind of queue entry. Its ``number`` is part of the key of each entry, and never changes.
 
     ``of_order`` means that the first part of an entry is the id of an order, which must not be deleted before the
     entry.

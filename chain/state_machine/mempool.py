@@ -1,4 +1,4 @@
-"""Checks before a block: whether a transaction may enter the mempool, and what a simulated transaction would do."""
+"""Checks of transactions before they are in a block, for the mempool and for simulations."""
 
 from functools import lru_cache
 
@@ -15,14 +15,14 @@ from domain.tx import Tx
 
 
 class Mempool:
-    """Transaction checks on top of one committed state; an overlay holds their fees and sequences, never committed."""
+    """The mempool's checks on top of a committed state. Fees and sequences go to an overlay that is never committed."""
 
     def __init__(self, base: Reader, crypto: Crypto, rulebook: Rulebook = RULEBOOK) -> None:
         """Start without transactions; ``base`` may be empty until the first transaction is checked."""
         self._overlay = Overlay(base)
         self._crypto = crypto
         self._rulebook = rulebook
-        # Made for the first transaction and used for all of them, because the ante stores nothing in it.
+        # The context is made for the first transaction and used for all, because the ante stores nothing in it.
         self._ctx: Context | None = None
         self._rules: Rules | None = None
 
@@ -46,7 +46,7 @@ class Mempool:
         return _accepted(tx.gas_limit, sender.gas)
 
     def _begin(self) -> tuple[Context, Rules]:
-        """Return the context of all checks and the rules of the next block."""
+        """Return the context in which all transactions are checked, and the rules of the next block."""
         if self._ctx is None or self._rules is None:
             overlay = self._overlay
             self._rules, _ = enter_next(overlay, self._rulebook)
@@ -64,12 +64,12 @@ class Mempool:
 
 @lru_cache(maxsize=4096)
 def _accepted(gas_wanted: int, gas_used: int) -> TxResult:
-    """Return the result for an accepted transaction; it is cached, because most results have few different values."""
+    """Return the result for an accepted transaction. It is cached, because few different values occur."""
     return TxResult(code=0, codespace="", log="", gas_wanted=gas_wanted, gas_used=gas_used, events=())
 
 
 class _Trusting:
-    """The crypto of a simulation: it accepts every signature, because the transaction is not signed yet."""
+    """A substitute for the crypto in a simulation. It accepts every signature, because the transaction is unsigned."""
 
     def signature(self, key: bytes, message: bytes, signature: bytes) -> bool:
         """Accept any signature."""
@@ -126,7 +126,7 @@ def enter_next(overlay: Overlay, rulebook: Rulebook) -> tuple[Rules, bool]:
 
 
 def next_block(overlay: Overlay) -> BlockInfo:
-    """Return the block info of the next block on a committed state, as if no time had passed since the last block."""
+    """Return the block info of the block after a committed state, as if no time had passed since the last block."""
     head, params = HEAD.must(overlay), PARAMS.get(overlay)
     clock = head.clock_ns // NS
     return BlockInfo(

@@ -23,14 +23,17 @@ DEADLINES = KeySet(0x48, "deadline")
 
 @dataclass(frozen=True, slots=True)
 class QueueEntry:
-    """An entry of the queue; ``kind`` is the number of its :class:`Due`, ``parts`` are the last parts of its key."""
+    """An entry of the queue.
+
+    ``kind`` is the number of its :class:`Due`, and ``parts`` are the last parts of its key.
+    """
 
     kind: int
     time: int
     parts: tuple[bytes, ...]
 
     def number(self, at: int) -> int:
-        """Return part ``at`` as an integer."""
+        """Return the part with the index ``at`` as an integer."""
         return number_of(self.parts[at])
 
     @property
@@ -39,7 +42,7 @@ class QueueEntry:
         return RoundKey(self.parts[0], self.number(1), self.number(2))
 
     def text(self, at: int) -> str:
-        """Return part ``at`` as a text."""
+        """Return the part with the index ``at`` as a text."""
         return self.parts[at].decode()
 
 
@@ -53,7 +56,7 @@ class Effect:
 
 
 def schedule(ctx: Context, time: int, kind: Due, *parts: Part) -> None:
-    """Put an entry into the queue; an entry that is already there stays single."""
+    """Put an entry into the queue; do nothing if it is there already."""
     DEADLINES.mark(ctx.store, kind.lane, time, kind.number, *parts)
 
 
@@ -63,13 +66,13 @@ def cancel(ctx: Context, time: int, kind: Due, *parts: Part) -> None:
 
 
 def get_entries(store: Overlay, *lane: int) -> Iterator[QueueEntry]:
-    """Yield all entries, or those of one lane, by lane and time."""
+    """Yield the entries of one lane, or of all lanes, sorted by lane and time."""
     for _, time, kind, *parts in DEADLINES.keys(store, *lane):
         yield QueueEntry(number_of(kind), number_of(time), tuple(parts))
 
 
 def get_due(ctx: Context, lane: int, limit: int) -> list[QueueEntry]:
-    """Return the first entries of a lane whose time has come, at most ``limit``."""
+    """Return the first entries of a lane whose time has come; there are at most ``limit``."""
     entries = takewhile(lambda entry: entry.time <= ctx.clock, get_entries(ctx.store, lane))
     return list(islice(entries, limit))
 

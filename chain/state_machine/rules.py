@@ -103,7 +103,7 @@ class Rules:
 
 
 def _merge(what: str, pairs: Iterable[tuple[K, V]]) -> Mapping[K, V]:
-    """Return the pairs as a mapping; raise ValueError for a key that comes twice."""
+    """Return a mapping of the pairs; raise ValueError if a key comes twice, which names ``what`` it is."""
     table: dict[K, V] = {}
     for key, value in pairs:
         if key in table:
@@ -128,7 +128,7 @@ class RulesMissing(Expected):
 
 
 class Rulebook:
-    """The versions of the rules that a node's software has, chosen by the height of a block."""
+    """The versions of the rules that a node's software has. The height of a block selects one of them."""
 
     def __init__(self, *versions: Rules) -> None:
         """Take the versions, the oldest first; raise ValueError if their numbers do not increase."""
@@ -138,7 +138,7 @@ class Rulebook:
         self._versions: Mapping[int, Rules] = MappingProxyType(dict(zip(numbers, versions, strict=True)))
 
     def at(self, store: Overlay, height: int) -> Rules:
-        """Return the rules for a height, by the list in the state; raise RulesMissing if the software lacks them."""
+        """Return the rules for a height, chosen by the list in the state; RulesMissing if the software lacks them."""
         return self._need(SCHEDULE.must(store).version_at(height), height)
 
     def at_genesis(self, genesis: Genesis) -> Rules:
@@ -162,7 +162,10 @@ class Rulebook:
         return self._versions[versions[0]]
 
     def get_missing(self, store: Overlay, height: int) -> RulesMissing | None:
-        """Return an error for the first version from ``height`` on that this software lacks; None if it has all."""
+        """Return the error for the first version, from ``height`` on, that the software lacks.
+
+        The result is None if it lacks none.
+        """
         for entry in SCHEDULE.must(store).rules:
             if entry.height >= height and entry.version not in self._versions:
                 return RulesMissing(entry.height, entry.version, self._versions)

@@ -85,7 +85,7 @@ class Overlay:
         self._values[key] = value
 
     def delete(self, key: bytes) -> None:
-        """Remove ``key``, if it is there."""
+        """Delete ``key``; do nothing if it is absent."""
         self.put(key, None)
 
     def scan(self, prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:

@@ -76,7 +76,7 @@ def apply_ante(
 
 
 def check_form(ctx: Context, tx: Tx, simulate: bool) -> int:
-    """Check sizes, timeout and gas limit, and return the gas that the transaction needs."""
+    """Check a transaction's sizes, timeout and gas limit, and return the gas that it needs at least."""
     if tx.size > TX_BYTES_MAX:
         raise Refusal(TX_TOO_LARGE, "tx", f"has {tx.size} bytes", f"send at most {TX_BYTES_MAX} bytes")
     if not 0 < len(tx.messages) <= MESSAGES_MAX:
@@ -93,7 +93,10 @@ def check_form(ctx: Context, tx: Tx, simulate: bool) -> int:
 
 
 def check_signer(tx: Tx) -> SignerInfo:
-    """Return the signer; refuse a transaction whose messages do not all need this one signer."""
+    """Return the signer of a transaction.
+
+    Refuse the transaction if it does not have exactly one signer, or if its messages need another signer.
+    """
     if len(tx.signers) != 1:
         raise Refusal(UNAUTHORIZED, "signers", f"has {len(tx.signers)} signers", "sign with exactly one key")
     signer = tx.signers[0]
@@ -126,7 +129,10 @@ def check_fee(ctx: Context, tx: Tx, min_gas_price_millionths: int) -> int:
 
 
 def check_account(ctx: Context, tx: Tx, signer: SignerInfo, simulate: bool) -> Account:
-    """Return the signer's account; refuse the transaction if the account is missing, or key or sequence differ."""
+    """Return the signer's account.
+
+    Refuse the transaction if there is no account, or if the account has another key or sequence.
+    """
     address = signer_of(tx.messages[0])
     account = ACCOUNTS.get(ctx.store, address)
     if account is None:

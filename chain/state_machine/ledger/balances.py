@@ -38,7 +38,7 @@ from domain.vocabulary import POTS as ALL_POTS
 
 
 class LedgerBroken(Exception):
-    """An error for a move that the rules forbid: a bug, which stops the block."""
+    """An error for a move of coins that the rules forbid. It is a bug, and stops the block."""
 
 
 def ensure_account(store: Overlay, address: str) -> Account:
@@ -53,7 +53,10 @@ def ensure_account(store: Overlay, address: str) -> Account:
 
 
 def check_funds(ctx: Context, address: str, amount: int) -> None:
-    """Refuse if ``address`` has less than ``amount``; the reason ends with the words that Cosmos clients expect."""
+    """Refuse the message if ``address`` has less than ``amount``.
+
+    The reason ends with the words that Cosmos clients expect.
+    """
     denom = ctx.block.denom
     balance = BALANCES.get(ctx.store, address, denom)
     if balance < amount:
@@ -102,7 +105,7 @@ def apply_transfer(ctx: Context, transfer: Transfer) -> None:
 
 
 def charge_fee(ctx: Context, address: str, balance: int, fee: int) -> None:
-    """Take a fee from an account, whose ``balance`` must be at least the fee."""
+    """Take a transaction's fee from an account, whose ``balance`` must be at least the fee."""
     # In the overlay of the mempool no one reads the counts.
     if ctx.is_check:
         BALANCES.set(ctx.store, balance - fee, address, ctx.block.denom)
@@ -124,13 +127,16 @@ def on_withdrawal(ctx: Context, entry: QueueEntry) -> None:
 
 
 def mint_genesis(store: Overlay, pot: Pot, amount: int) -> None:
-    """Add coins of the genesis to the counts of their pot and of the supply."""
+    """Add coins of the genesis to two counts: that of their pot, and the supply."""
     _add(store, POTS, amount, pot.name)
     _add(store, SUPPLY, amount)
 
 
 def _change(ctx: Context, pot: Pot, owner: str, amount: int) -> None:
-    """Change the record of ``owner`` in ``pot``, if it is of the ledger; otherwise the caller changes the record."""
+    """Add ``amount`` to the record of ``owner`` in ``pot``, if the ledger has that record.
+
+    Otherwise the caller changes it.
+    """
     store = ctx.store
     if pot is ACCOUNTS_POT:
         if amount > 0:

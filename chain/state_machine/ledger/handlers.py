@@ -29,7 +29,7 @@ def check_send_fields(message: MsgSend) -> None:
 
 
 def check_send(ctx: Context, message: MsgSend) -> int:
-    """Return the amount; refuse another coin than the chain's, and an amount above the sender's balance."""
+    """Return the amount to send; refuse a coin of another denomination, and an amount above the sender's balance."""
     coin = message.amount[0]
     if coin.denom != ctx.block.denom:
         reason = f"{coin.denom} is not the coin of this chain"
@@ -47,7 +47,10 @@ def apply_send(ctx: Context, message: MsgSend, amount: int) -> None:
 
 
 def check_withdraw_bond(ctx: Context, message: MsgWithdrawBond) -> BondAccount:
-    """Return the bond account; refuse more than is free in it, and too many waiting withdrawals."""
+    """Return the owner's bond account.
+
+    Refuse an amount above its free part, and a further withdrawal if too many wait.
+    """
     account = get_bond_account(ctx.store, message.owner)
     if account.free < message.amount:
         reason = f"only {in_assay(account.free)} of the bond is free"
@@ -59,7 +62,7 @@ def check_withdraw_bond(ctx: Context, message: MsgWithdrawBond) -> BondAccount:
 
 
 def apply_withdraw_bond(ctx: Context, message: MsgWithdrawBond, account: BondAccount) -> None:
-    """Set the coins aside until they are paid out."""
+    """Take the coins out of the free part of the bond account, and schedule their payment."""
     release_at = ctx.clock + ctx.block.params.of(LedgerParams).bond_wait
     withdrawals = (*account.withdrawals, Withdrawal(message.amount, release_at))
     changed = replace(account, free=account.free - message.amount, withdrawals=withdrawals)

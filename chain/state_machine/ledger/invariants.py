@@ -26,7 +26,7 @@ def check_conservation(store: Overlay) -> None:
 
 
 def check_pots(store: Overlay, _: Running) -> None:
-    """Check that each pot's count is the sum of its records, which counts every coin a second time."""
+    """Check that each pot's count equals the sum of the records of that pot."""
     ensure_pot(store, ACCOUNTS_POT, sum(amount for _, amount in BALANCES.scan(store)))
     ensure_pot(
         store,

@@ -21,7 +21,7 @@ NO_ROUND = -1
 
 
 def apply_inflow(ctx: Context, order_id: bytes, transfer: Transfer) -> None:
-    """Move a deposit or a bond into the order's escrow, and count it in the tally."""
+    """Move a deposit or a bond into an order's escrow, and add it to the tally's count."""
     held = TALLIES.must(ctx.store, order_id).held
     TALLIES.update(ctx.store, order_id, held=held + transfer.amount)
     balances.apply_transfer(ctx, transfer)
@@ -46,7 +46,7 @@ def apply_payments(
             continue
         balances.apply_transfer(ctx, transfer)
         target = transfer.move.target
-        # The receiver of a move into a bond account is the owner of the account.
+        # The receiver of coins that move into a bond account is the owner of that account.
         to = transfer.target if target is BONDS_POT else target.address or transfer.target
         payment = Payment(to=to, kind=transfer.move.name, amount=transfer.amount, round=round)
         PAYMENTS.put_at(ctx.store, payment, order_id, number)
@@ -81,18 +81,21 @@ def pay_from_deposits(ctx: Context, order_id: bytes, transfers: Iterable[Transfe
     from_withheld = sum(transfer.amount for transfer in moves if transfer.move.uses is Uses.WITHHELD)
     escrow = withhold(ESCROWS.must(ctx.store, order_id), -from_withheld)
     used = use(escrow, sum(transfer.amount for transfer in moves))
-    # Withholding 0 checks that the deposits still cover the withheld part.
+    # Withholding 0 more checks that the rest of the deposits covers the withheld part.
     ESCROWS.put(ctx.store, withhold(used, 0))
     return apply_payments(ctx, order_id, moves, round)
 
 
 def withhold_part(ctx: Context, order_id: bytes, amount: int) -> None:
-    """Withhold the validator's part of a verified round until the order settles; a negative amount releases some."""
+    """Withhold ``amount`` more of the deposits for the validator until the order settles.
+
+    A negative amount releases some.
+    """
     ESCROWS.put(ctx.store, withhold(ESCROWS.must(ctx.store, order_id), amount))
 
 
 def pay_part(ctx: Context, order_id: bytes, validator: str) -> None:
-    """Pay the withheld part to the validator whose order settles."""
+    """Pay all of the withheld part to the validator, because its order settles."""
     part = get_withheld(ctx, order_id)
     pay_from_deposits(
         ctx,
@@ -107,7 +110,7 @@ def get_withheld(ctx: Context, order_id: bytes) -> int:
 
 
 def lock_bond(ctx: Context, order_id: bytes, row: BondRow) -> None:
-    """Move a bond from its owner's bond account into the order's escrow, as a separate row."""
+    """Move a bond from its owner's bond account into an order's escrow, and store a row for it."""
     if row.amount == 0:
         return
     move = JOB_BOND if row.kind is BondKind.JOB else SHARE_BOND
@@ -132,7 +135,7 @@ def cut_bond(ctx: Context, order_id: bytes, row: BondRow, transfers: Iterable[Tr
 
 
 def pay_from_bond(ctx: Context, order_id: bytes, row: BondRow, transfers: Iterable[Transfer]) -> None:
-    """Pay ``transfers`` from a bond; the caller changes the row of the bond."""
+    """Pay ``transfers`` from the coins of a bond; the caller changes or removes the bond's row."""
     moves = list(transfers)
     if any(transfer.move.uses is not Uses.BOND for transfer in moves):
         raise balances.LedgerBroken("a move that does not use bonds cannot be paid from one")

@@ -10,22 +10,22 @@ from domain.ledger.records import Account, BondAccount, BondRow, Escrow, Payment
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Counts of an order's money, which check the other records, and counters that delay its end."""
+    """A record of an order's money: counts that check its other records, and counters that can delay its end."""
 
     order_id: bytes
-    # Coins in its escrow, counted by every move in and out.
+    # Coins in the order's escrow; every move into it or out of it changes this count.
     held: int = 0
     # Number of listed payments.
     payments: int = 0
     # Number of verified rounds without a panel in the current leg.
     unaudited: int = 0
-    # Amount (uassay) of the withheld part in the current leg that was paid for rejected shares that were right.
+    # Amount (uassay) of the current leg's withheld part that paid for right shares which the validator had rejected.
     righted: int = 0
-    # CloseReason that is decided while bonds still have to be returned, else 0.
+    # CloseReason of the order if its end is decided but some bonds are not returned yet, else 0.
     ending: int = 0
-    # Rest of the least fee that ordering cost the consumer, after compensation (uassay).
+    # The consumer's least fee for ordering (uassay), less the part of it for which it was compensated.
     fee: int = 0
-    # Compensation that the consumer got for its payments for rounds of the current leg (uassay).
+    # Amount (uassay) by which the consumer was compensated for its payments for rounds of the current leg.
     made_good: int = 0
     # Number of panels that wait for audit room.
     waiting: int = 0

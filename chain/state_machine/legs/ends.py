@@ -50,7 +50,7 @@ def end_leg(ctx: Context, leg: Leg, state: LegState, reason: int) -> Leg:
 
 
 def settle_leg(ctx: Context, order: Order, leg: Leg, reason: CloseReason) -> None:
-    """End a leg whose rounds are all verified, and its order; pay the withheld part to the validator."""
+    """Settle a leg whose rounds are all verified: end it and its order, and pay the withheld part to the validator."""
     end = int(LegEnd.STOPPED_BY_JOB) if reason is CloseReason.STOPPED_BY_JOB else 0
     settled = VALIDATORS.must(ctx.store, leg.validator).orders_settled
     VALIDATORS.update(ctx.store, leg.validator, orders_settled=settled + 1)
@@ -61,7 +61,7 @@ def settle_leg(ctx: Context, order: Order, leg: Leg, reason: CloseReason) -> Non
 
 
 def end_with_leg(ctx: Context, order: Order, leg: Leg, reason: CloseReason) -> None:
-    """End an order with its failed leg; return the withheld part to the deposit."""
+    """End an order whose leg has failed; the withheld part returns to the deposit."""
     lose_part(ctx, order, leg)
     end_order(ctx, order, reason)
 
@@ -187,7 +187,7 @@ def on_progress(ctx: Context, entry: QueueEntry) -> None:
 
 
 def weigh_progress(ctx: Context, entry: QueueEntry) -> int:
-    """Return the gas of failing a leg, which depends on the shares of its open round."""
+    """Return the gas of failing a leg that made no progress; it depends on the shares of the leg's open round."""
     return weigh_failure(ctx, LEGS.must(ctx.store, entry.parts[0], entry.number(1)))
 
 
@@ -201,12 +201,12 @@ def on_overdue(ctx: Context, order: Order) -> None:
 
 
 def weigh_overdue(ctx: Context, order: Order) -> int:
-    """Return the gas of failing an order's leg, which depends on the shares of its open round."""
+    """Return the gas of failing the leg of an overdue order; it depends on the shares of the leg's open round."""
     return weigh_failure(ctx, LEGS.must(ctx.store, order.id, order.legs))
 
 
 def weigh_failure(ctx: Context, leg: Leg) -> int:
-    """Return the gas of dropping the open round of a leg; 0 if the leg does not run."""
+    """Return the gas of dropping the open round of a leg; 0 if the leg is not running."""
     return sum(WEIGH_ROUND(ctx, leg.open_round)) if leg.state is LegState.RUNNING else 0
 
 

@@ -25,7 +25,7 @@ def compute_work_cost(order: Order, leg: Leg) -> int:
 
 
 def compute_audit_fee(order: Order, leg: Leg, work: int | None = None) -> int:
-    """Return the audit fee (uassay) of a round with a panel, by its tier; 0 for an order without auditors.
+    """Return the audit fee (uassay) of a round with a panel. It depends on the tier; without auditors it is 0.
 
     The part of the fee that the price of the work does not pay is locked separately. For a round in which the job
     stopped, ``work`` is the work (FLOPs) that was done.

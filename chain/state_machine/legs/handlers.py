@@ -20,7 +20,10 @@ from domain.market.records import Order, OrderState
 
 
 def check_accept_order(ctx: Context, message: MsgAcceptOrder) -> tuple[Order, Leg]:
-    """Return the order and the leg; refuse if the signer is not matched to the order or is too late."""
+    """Return the order and the leg.
+
+    Refuse if the signer was not matched to the order, or the time to accept is over.
+    """
     return get_assigned(ctx, message.order_id, message.leg, message.validator, LegState.MATCHED)
 
 
@@ -51,14 +54,14 @@ def check_decline_order_fields(message: MsgDeclineOrder) -> None:
 
 
 def check_decline_order(ctx: Context, message: MsgDeclineOrder) -> tuple[Order, Leg]:
-    """Return the order and the leg; refuse if the signer is not matched or too late, or the order is held."""
+    """Return the order and the leg; refuse if the signer was not matched to it, is too late, or the order is held."""
     assigned = get_assigned(ctx, message.order_id, message.leg, message.validator, LegState.MATCHED)
     check_not_held(ctx, message.order_id)
     return assigned
 
 
 def apply_decline_order(ctx: Context, message: MsgDeclineOrder, assigned: tuple[Order, Leg]) -> None:
-    """End the match; the order opens again without this validator."""
+    """End the match; the order opens again, and can no longer be matched with this validator."""
     order, leg = assigned
     decline_leg(ctx, order, leg, LegEnd(message.reason))
 
@@ -78,7 +81,7 @@ def apply_stop_order(ctx: Context, message: MsgStopOrder, assigned: tuple[Order,
 
 
 def weigh_stop_order(ctx: Context, _: MsgStopOrder, assigned: tuple[Order, Leg]) -> int:
-    """Return the gas of dropping the shares of the open round."""
+    """Return the gas of failing the leg, which depends on the shares of its open round."""
     _order, leg = assigned
     return weigh_failure(ctx, leg)
 

@@ -13,7 +13,7 @@ from pol.rules.schedule import served_terms, total_work
 
 
 def check_legs(store: Overlay, order: Order) -> None:
-    """Check the extent and the work of an order's legs, and the slots that start from their own states.
+    """Check an order's legs: their numbers, extents and work, and the slots that start from states of their own.
 
     Only the last leg may be live.
     """
@@ -53,7 +53,7 @@ def check_state(store: Overlay, order: Order) -> None:
 
 
 def check_capacity(store: Overlay, _: Running) -> None:
-    """Check that the reserved capacity is the sum of the live legs, for each validator and each bid."""
+    """Check that the reserved capacity of each validator and each bid is the sum over its live legs."""
     work: dict[str, int] = {}
     value: dict[str, int] = {}
     sold: dict[bytes, int] = {}
@@ -75,7 +75,7 @@ def check_capacity(store: Overlay, _: Running) -> None:
 
 
 def check_live(store: Overlay, _: Running) -> None:
-    """Check the index of live legs."""
+    """Check that the index of live legs has exactly the legs that are live."""
     indexed = {(order_id, number_of(n)) for _, order_id, n in LIVE_LEGS.keys(store)}
     live = {(leg.order_id, leg.number) for leg in LEGS.scan(store) if leg.is_live}
     ensure(indexed == live, "the index of live legs is wrong")

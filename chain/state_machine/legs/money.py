@@ -25,15 +25,15 @@ from domain.moves import Transfer
 
 
 def cut_job_bond(ctx: Context, leg: Leg, *moves: Transfer) -> None:
-    """Pay ``moves`` from the job bond of a leg, if it has one."""
+    """Pay ``moves`` from the job bond of a leg; do nothing if the leg has no job bond."""
     row = get_job_bond(ctx, leg.order_id, leg.number)
-    # There is no bond if the order's parameters have no job bond and no payload fee.
+    # A leg has no job bond if the order's parameters set neither a job bond nor a payload fee.
     if row is not None:
         cut_bond(ctx, leg.order_id, row, moves)
 
 
 def compensate(ctx: Context, order: Order, leg: Leg, cut: int) -> None:
-    """Cut the job bond: pay the consumer's loss (its fee and payments for the leg), and burn the rest of the cut.
+    """Cut ``cut`` from the job bond: pay the consumer's loss (its fee and payments for the leg), and burn the rest.
 
     So no one earns from a job that cannot be finished.
     """
@@ -53,7 +53,7 @@ def compensate(ctx: Context, order: Order, leg: Leg, cut: int) -> None:
 
 
 def cut_for_consumer(ctx: Context, order: Order, leg: Leg, rows: Iterable[BondRow | None]) -> None:
-    """Cut the whole rest of these bonds: pay the consumer's loss from the leg, and burn what remains."""
+    """Cut all of these bonds: pay the consumer's loss from the leg out of them, and burn what remains."""
     source = order.id.hex()
     loss = _get_loss(ctx, order, leg)
     for row in rows:
@@ -82,7 +82,7 @@ def clear_leg(ctx: Context, order: Order, leg: Leg) -> bool:
 
 
 def lose_part(ctx: Context, order: Order, leg: Leg) -> None:
-    """Return the withheld part to the deposit, because the leg has failed, whichever party caused it.
+    """Return the withheld part of a failed leg to the deposit, whichever party caused the failure.
 
     The withheld part may have paid for rejected shares that were right. The validator replaces that amount from job
     bond and stake. Otherwise it could pay its own providers from a part that it is about to lose: it would reject their
@@ -113,10 +113,13 @@ def lose_part(ctx: Context, order: Order, leg: Leg) -> None:
 
 
 def _get_loss(ctx: Context, order: Order, leg: Leg) -> int:
-    """Return the consumer's loss that is not compensated yet: the fee of ordering and the payments for the leg."""
+    """Return the part of the consumer's loss that is not compensated yet (uassay).
+
+    The loss is the fee of ordering and the payments for the rounds of the leg.
+    """
     tally = TALLIES.must(ctx.store, order.id)
     verified = LEGS.must(ctx.store, leg.order_id, leg.number).verified
-    # Not lost: the withheld part returns to the deposit, and the part paid for right shares is replaced separately.
+    # These amounts are no loss: the withheld part returns to the deposit, and the validator replaces ``righted``.
     part = get_withheld(ctx, order.id) + tally.righted
     cost = compute_round_cost(order, leg)
     without_panel = tally.unaudited * (cost - compute_work_cost(order, leg))
@@ -125,7 +128,7 @@ def _get_loss(ctx: Context, order: Order, leg: Leg) -> int:
 
 
 def _make_good(ctx: Context, order_id: bytes, amount: int) -> None:
-    """Record a compensation of the consumer, so that no loss is compensated twice."""
+    """Record that the consumer got ``amount`` as compensation, so that no loss is compensated twice."""
     tally = TALLIES.must(ctx.store, order_id)
     of_fee = min(amount, tally.fee)
     made_good = tally.made_good + amount - of_fee

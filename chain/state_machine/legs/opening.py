@@ -23,7 +23,7 @@ from pol.rules.schedule import served_terms, total_work
 
 @dataclass(frozen=True, slots=True)
 class LegExtent:
-    """The rounds and slots that a leg serves, and the states that it starts from.
+    """The part of an order that a leg serves: its rounds and slots, and the states from which it starts.
 
     ``local_roots`` has the slots that do not start from the local state of the order's terms.
     """
@@ -37,7 +37,7 @@ class LegExtent:
 
 
 def get_whole(terms: JobTerms) -> LegExtent:
-    """Return the extent of a leg that serves a whole order from its payload."""
+    """Return the extent of a leg that serves a whole order, starting from the payload."""
     return LegExtent(
         first_round=0,
         rounds=terms.rounds,
@@ -48,7 +48,7 @@ def get_whole(terms: JobTerms) -> LegExtent:
 
 
 def open_whole(ctx: Context, match: Match) -> None:
-    """Open a leg for a match that serves the whole order."""
+    """Open a leg that serves the whole order of a match."""
     open_leg(ctx, match, get_whole(match.order.terms))
 
 
@@ -106,7 +106,7 @@ def _make_leg(ctx: Context, match: Match, extent: LegExtent) -> Leg:
         state=LegState.MATCHED,
         end_reason=0,
         matched_at=ctx.clock,
-        # When the order is released, the time for which it was held is added.
+        # If the order is held, its release adds the time of the pause. So that time is left out here.
         accept_deadline=ctx.clock + wait - get_held_seconds(ctx, order.id),
         progress_deadline=0,
         round=extent.first_round,

@@ -23,7 +23,7 @@ def restart_progress(ctx: Context, order: Order, leg: Leg, **changes: Any) -> Le
         leg.slot_speed,
         leg.slots_at_once,
     )
-    # When the order is released, the time for which it was held is added.
+    # If the order is held, its release adds the time of the pause. So that time is left out here.
     deadline = ctx.clock + seconds - get_held_seconds(ctx, order.id)
     schedule(ctx, deadline, PROGRESS_DUE, order.id, leg.number)
     ctx.emit(ProgressRestarted(order.id, leg.number, deadline))
@@ -32,7 +32,7 @@ def restart_progress(ctx: Context, order: Order, leg: Leg, **changes: Any) -> Le
 
 
 def move_deadlines(ctx: Context, order: Order, seconds: int) -> None:
-    """Move the deadline of an order's live leg by the ``seconds`` for which the order was held."""
+    """Move the deadline of an order's live leg by ``seconds``, the time for which the order was held."""
     leg = LEGS.get(ctx.store, order.id, order.legs) if order.legs else None
     if leg is None or not leg.is_live:
         return

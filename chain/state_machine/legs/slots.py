@@ -10,7 +10,7 @@ from domain.market.records import Order
 
 
 def get_local_root(ctx: Context, order: Order, leg: Leg, slot: int) -> bytes:
-    """Return the root of the local state from which the next share of a slot starts."""
+    """Return the root of the local state from which the slot's next share starts."""
     last_root = LOCAL_ROOTS.get(ctx.store, order.id, leg.number, slot)
     if last_root is not None:
         return last_root

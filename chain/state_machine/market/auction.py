@@ -43,7 +43,7 @@ from pol.rules.tiers.table import highest_floor, tier_named
 
 
 class AuctionBudget(NamedTuple):
-    """The limits of an auction: the orders to try, the orders to match, and the additional reads."""
+    """The limits of one auction: the number of orders to try, of orders to match, and of additional reads."""
 
     tries: int
     fills: int
@@ -51,7 +51,10 @@ class AuctionBudget(NamedTuple):
 
 
 def share_of(due_gas: int) -> AuctionBudget:
-    """Return the limits from the auction's gas: a half for tries, three eighths for matches, an eighth for reads."""
+    """Return the limits of an auction, from the gas that a block has for due work.
+
+    Half of the auction's gas is for tries, three eighths for matches, and an eighth for reads.
+    """
     gas = due_gas * AUCTION_PERCENT // 100
     return AuctionBudget(
         tries=max(1, gas // 2 // TRY_GAS),
@@ -61,7 +64,7 @@ def share_of(due_gas: int) -> AuctionBudget:
 
 
 def apply_auction(ctx: Context) -> None:
-    """Match orders with bids, and record for each other tried order why no bid fits."""
+    """Match orders with bids; for each order that was tried and not matched, record the conditions that bids failed."""
     sweep = SWEEP.get(ctx.store)
     if sweep is None and next(DIRTY_ORDERS.keys(ctx.store), None) is None:
         return
@@ -82,7 +85,8 @@ def apply_auction(ctx: Context) -> None:
         apply_fill(ctx, fill, auditors)
     carried = dict.fromkeys(matched.carried)
     if sweep is not None and any(order.id in carried for order in swept):
-        # They must not become new orders, because they would come before the others. Another sweep tries them again.
+        # The orders must not become new orders, because they would come before the others. Another sweep tries them
+        # again.
         mark_book_changed(ctx, sweep.price)
     for order in fresh:
         if order.id in carried:
@@ -116,7 +120,7 @@ def _still_open(ctx: Context, order_ids: list[bytes]) -> list[Order]:
 
 
 def _new_orders(ctx: Context) -> Iterator[tuple[bytes, ...]]:
-    """Yield the keys of orders of earlier blocks that were not tried yet, the oldest first."""
+    """Yield the keys of the orders that were opened in earlier blocks and not tried yet, the oldest first."""
     keys = DIRTY_ORDERS.keys(ctx.store)
     return takewhile(lambda key: number_of(key[0]) < ctx.height, keys)
 
@@ -148,7 +152,7 @@ def _take_swept(ctx: Context, limit: int) -> list[bytes]:
 
 
 def get_asked(store: Overlay, order: Order, clock: int) -> Asked:
-    """Return an open order in the form that the auction reads; its price limit is one that its escrow can pay."""
+    """Return an open order in the form that the auction reads, with the highest price limit that its escrow can pay."""
     escrow = ESCROWS.must(store, order.id)
     asked = make_asked(order.terms, order.conditions, order.params, order.audit_ms, order.window)
     floor = highest_floor(order.conditions.tiers, order.terms, order.price_limit, order.params)
@@ -164,7 +168,7 @@ def get_asked(store: Overlay, order: Order, clock: int) -> Asked:
 
 
 def make_asked(terms: JobTerms, conditions: Conditions, params: OrderParams, audit_ms: int, window: int) -> Asked:
-    """Return an order in the form that the auction reads, from terms, conditions, parameters, audit time and window.
+    """Return an order in the form that the auction reads; fields that do not follow from the arguments are empty.
 
     The caller fills in the other fields. ``verify_seconds`` includes waiting: at most ``rounds_ahead`` rounds may be
     closed without being verified. Further rounds wait for a window or, after a silent seat, for a stage of full length.
@@ -192,19 +196,19 @@ def make_asked(terms: JobTerms, conditions: Conditions, params: OrderParams, aud
 
 
 class Auditors:
-    """The validators that could audit an order, computed once for all fills of a block.
+    """A cache of the validators that could audit an order, for all fills of a block.
 
     Orders with the same terms, parameters and audit time have the same auditors. A fill does not change them.
     """
 
     def __init__(self, ctx: Context) -> None:
-        """Start without any computed auditors."""
+        """Start with an empty cache."""
         self._ctx = ctx
         self._promised: list[Promised] | None = None
         self._eligible: dict[tuple[str, JobTerms, OrderParams, int], list[str]] = {}
 
     def has_stranger(self, order: Order, validator: str, tier: str) -> bool:
-        """Return whether at least one auditor is not a party to the order if ``validator`` wins it in ``tier``."""
+        """Return whether, if ``validator`` wins the order in ``tier``, at least one possible auditor is not a party."""
         if not order.params.auditors:
             return True
         escrow = ESCROWS.must(self._ctx.store, order.id)
@@ -215,7 +219,7 @@ class Auditors:
         )
 
     def _of(self, order: Order, tier: str) -> list[str]:
-        """Return the operators that may audit an order in a tier."""
+        """Return the operators of the validators that may audit an order in a tier."""
         key = tier, order.terms, order.params, order.audit_ms
         if key not in self._eligible:
             if self._promised is None:
@@ -228,11 +232,11 @@ class Auditors:
 
 
 def apply_fill(ctx: Context, fill: Fill, auditors: Auditors) -> None:
-    """Match an order: it leaves the book, and its leg opens."""
+    """Match an order with the bid of its fill: it leaves the book, and its leg opens."""
     order = ORDERS.must(ctx.store, fill.order_id)
     bid = BIDS.must(ctx.store, fill.bid_id)
     if not auditors.has_stranger(order, bid.validator, fill.tier):
-        # Each possible auditor is the winner, a member of its cluster, a depositor or the consumer.
+        # Each possible auditor is a party: the winner, a member of its cluster, a depositor or the consumer.
         exclude(ctx, order, bid.validator)
         DIRTY_ORDERS.mark(ctx.store, order.opened_height, order.id)
         return

@@ -58,7 +58,10 @@ def _get_standing(store: Overlay, words: dict[Any, Any]) -> list[Standing]:
 
 
 def _standing(bid: Bid, backing: Backing, words: dict[Any, Any]) -> Standing:
-    """Return a row of the book; ``words`` has one object for each value that many bids share."""
+    """Return the row of the book for a bid.
+
+    ``words`` has one object for each value that many bids share, which saves memory.
+    """
     offer, share = bid.offer, words.setdefault
     free = bid.free
     jailed, free_bond, free_stake, worsened_height = backing
@@ -95,7 +98,7 @@ def _standing(bid: Bid, backing: Backing, words: dict[Any, Any]) -> Standing:
 
 
 def get_backing(store: Overlay, operator: str) -> Backing:
-    """Return whether a validator is not in the set, its free bond and stake, and when it last worsened a bid.
+    """Return a validator's backing: whether it is not in the set, free bond and stake, and when it last worsened a bid.
 
     The auction never sells more value than a validator's free stake, whatever capacity its bids have. But a stake that
     was cut may be below the value of the live legs; then the free stake is 0.
@@ -127,7 +130,7 @@ def version_of(reader: Reader) -> Version:
 
 @dataclass(frozen=True, slots=True)
 class BookStep:
-    """A commit as the book needs it: the versions before and after, and the changed keys of the book's tables."""
+    """The data of a commit that the book needs: the versions before and after it, and the changed keys."""
 
     before: Version
     after: Version
@@ -140,7 +143,7 @@ def book_step(before: Version, after: Version, changes: Iterable[bytes]) -> Book
 
 
 class LivingBook:
-    """The order book in memory between blocks: an index of the state, which is the same for the same state.
+    """The order book that a node keeps in memory between blocks. Equal states give equal books.
 
     The first call of :meth:`at` builds it from the state. Later calls only read the rows that commits or the caller's
     overlay changed; :meth:`follow` must get every commit. Rows that were read from an overlay are read again in the
@@ -157,7 +160,7 @@ class LivingBook:
         self._steps: deque[BookStep] = deque(maxlen=STEPS_KEPT)
 
     def follow(self, step: BookStep) -> None:
-        """Store a commit; another thread may call :meth:`at` at the same time."""
+        """Store the step of a commit. Another thread may call :meth:`at` at the same time."""
         self._steps.append(step)
         if sum(len(kept.keys) for kept in list(self._steps)) > KEYS_KEPT:
             self._steps.clear()
@@ -183,7 +186,7 @@ class LivingBook:
         return self._book
 
     def _catch_up(self, version: Version) -> bool:
-        """Follow the stored commits to ``version``, and return whether they lead there."""
+        """Apply the stored commits until the book has ``version``; return False if they do not lead to it."""
         while self._version != version:
             try:
                 step = self._steps.popleft()
@@ -196,7 +199,7 @@ class LivingBook:
 
 
 def _read_again(book: Book, store: Overlay, changed: Iterable[bytes], words: dict[Any, Any]) -> None:
-    """Update the rows that depend on the ``changed`` keys: validators first, then bids."""
+    """Read the rows that depend on the keys ``changed`` again: those of validators first, then those of bids."""
     bids: dict[bytes, None] = {}
     validators: dict[str, None] = {}
     for key in changed:
@@ -221,19 +224,19 @@ def _read_again(book: Book, store: Overlay, changed: Iterable[bytes], words: dic
 
 
 def mark_book_changed(ctx: Context, price: int) -> None:
-    """Let the auction try again the open orders that would pay ``price``, because a bid changed or can take more."""
+    """Let the auction try the open orders with a limit of at least ``price`` again, because a bid can now take more."""
     sweep = SWEEP.get(ctx.store)
     if sweep is None:
         SWEEP.put(ctx.store, Sweep(price, again=0))
     elif sweep.order_id:
-        # The sweep has begun, so it has to run again for this change. A sweep that has not begun includes the change.
+        # The sweep has begun, so it must run again for this change. A sweep that has not begun will include the change.
         SWEEP.update(ctx.store, again=min(sweep.again or price, price))
     else:
         SWEEP.update(ctx.store, price=min(sweep.price, price))
 
 
 def mark_if_bidder(ctx: Context, owner: str) -> None:
-    """Let the auction try open orders again if ``owner`` has bids, because it has more capacity, bond or stake free."""
+    """Let the auction try open orders again if ``owner`` has bids, because more can now back these bids."""
     # Most owners are not validators, and this check avoids a scan of bids.
     if VALIDATORS.get(ctx.store, owner) is None:
         return
@@ -255,7 +258,7 @@ def return_bond(ctx: Context, order_id: bytes, row: BondRow) -> None:
 
 
 def reserve(ctx: Context, bid_id: bytes, validator: str, work: int, price: int) -> None:
-    """Reserve the capacity of a bid, and the stake of its validator, that work (FLOPs) at a price uses."""
+    """Reserve capacity of a bid and stake of its validator for ``work`` (FLOPs) that was sold at ``price``."""
     bid = BIDS.must(ctx.store, bid_id)
     BIDS.update(ctx.store, bid_id, reserved=bid.reserved + work)
     _add_load(ctx, validator, work, price_ceil(work, price))
@@ -279,7 +282,7 @@ def _add_load(ctx: Context, validator: str, work: int, value: int) -> None:
 
 
 def get_own_bid(ctx: Context, bid_id: bytes, validator: str) -> Bid:
-    """Return a bid of the validator; refuse one of another validator, and one that has expired."""
+    """Return the bid that a validator names; refuse a bid of another validator, and a bid that has expired."""
     bid = BIDS.need(ctx.store, bid_id)
     if bid.validator != validator:
         raise Refusal(NOT_YOURS, "bid_id", "is another validator's bid", "use the id of one of your bids")
@@ -289,7 +292,7 @@ def get_own_bid(ctx: Context, bid_id: bytes, validator: str) -> Bid:
 
 
 def mark_worsened(ctx: Context, validator: str) -> None:
-    """Record that the validator withdrew or worsened a bid; orders that were open by then cannot take its bids."""
+    """Record the height at which a validator withdrew or worsened a bid; orders opened by then cannot take its bids."""
     load = get_load(ctx.store, validator)
     LOADS.put(ctx.store, replace(load, worsened_height=ctx.height))
 

@@ -2,7 +2,7 @@
 
 # An order that the auction tries, whatever the size of the book.
 TRY_GAS = 10_000
-# A read beyond those of every try: a bid, or something that takes as long; the protocol lists what counts.
+# One more read than every try needs: a bid, or something that takes as long. The protocol lists what counts.
 BOOK_READ_GAS = 200
 # An order that the auction matches.
 FILL_GAS = 120_000

@@ -1,4 +1,4 @@
-"""Holds: each one keeps an order from settling, or a round from being verified, though everything else is ready.
+"""Holds on orders and rounds. A hold keeps an order from settling, or a round from being verified.
 
 A later component puts a hold on an order or a round, with its own reason, and removes the hold again. Settlement and
 verification only call :func:`is_held`. While an order or one of its rounds is held, the order is paused: the deadlines
@@ -39,12 +39,15 @@ Subject = bytes | RoundKey
 
 
 def is_held(ctx: Context, subject: Subject) -> bool:
-    """Return whether an order or a round is held for any reason; a hold of an order does not hold its rounds."""
+    """Return whether an order or a round is held. A hold of an order does not hold its rounds."""
     return any(True for _ in HOLDS.keys(ctx.store, *_key(subject)))
 
 
 def get_held_seconds(ctx: Context, order_id: bytes) -> int:
-    """Return the seconds for which the current pause of an order has lasted; 0 if it and its rounds are not held."""
+    """Return the seconds since the start of an order's current pause.
+
+    0 if neither the order nor a round of it is held.
+    """
     time = HELD_TIMES.get(ctx.store, order_id)
     return ctx.clock - time.since if time is not None and time.holds else 0
 
@@ -63,7 +66,7 @@ def check_not_held(ctx: Context, order_id: bytes) -> None:
 
 
 def check_hold(ctx: Context, subject: Subject, reason: str) -> None:
-    """Refuse a hold if the order has ended or is ending, has too many holds, or was held for too long."""
+    """Refuse a hold on an order that has ended or is ending, that has too many holds, or that was held for too long."""
     order_id, *_ = _key(subject)
     order = ORDERS.need(ctx.store, order_id)
     if order.state is OrderState.CLOSED or TALLIES.must(ctx.store, order_id).ending:
@@ -80,7 +83,7 @@ def check_hold(ctx: Context, subject: Subject, reason: str) -> None:
 
 
 def hold(ctx: Context, subject: Subject, reason: str, until: int) -> None:
-    """Put a hold on an order or a round until a time of the chain clock, or change the end of the one with that reason.
+    """Hold an order or a round until a time of the chain clock; change the end if there is a hold with that reason.
 
     The end is limited so that the order is held for at most ``HELD_SECONDS_MAX`` in all. Call :func:`check_hold`
     before.
@@ -109,7 +112,7 @@ def hold(ctx: Context, subject: Subject, reason: str, until: int) -> None:
 
 
 def release(ctx: Context, subject: Subject, reason: str) -> None:
-    """Remove a hold, if it is there; with the last hold of an order, move its deadlines by the time of the pause."""
+    """Remove a hold if it exists. When an order's last hold is removed, move its deadlines by the time of the pause."""
     old = HOLDS.get(ctx.store, *_key(subject), reason)
     if old is None:
         return
@@ -163,7 +166,7 @@ def move_deadlines(ctx: Context, order: Order, since: int) -> None:
 
 
 def _key(subject: Subject) -> tuple[bytes, int, int]:
-    """Return the parts of a subject's key; legs are numbered from 1, so that no round has the key of an order."""
+    """Return the key of an order or a round. Legs are numbered from 1, so no round has the key of an order."""
     if isinstance(subject, bytes):
         return subject, 0, 0
     return subject.order_id, subject.leg, subject.round
@@ -174,6 +177,6 @@ def _get_time(ctx: Context, order_id: bytes) -> HeldTime:
 
 
 def _get_left(ctx: Context, time: HeldTime) -> int:
-    """Return the number of seconds for which an order may still be held."""
+    """Return the number of seconds for which an order may be held from now on."""
     held = ctx.clock - time.since if time.holds else 0
     return HELD_SECONDS_MAX - time.total - held

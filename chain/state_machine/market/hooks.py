@@ -8,7 +8,7 @@ from domain.market.records import Bid, Order
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """An order that the auction sold to a bid, with its price (uassay per PFLOP), job bond (uassay) and tier."""
+    """A sale of an order to a bid, with the price (uassay per PFLOP), the job bond (uassay) and the tier."""
 
     order: Order
     bid: Bid

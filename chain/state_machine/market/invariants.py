@@ -68,7 +68,7 @@ def check_reason(_: Overlay, order: Order) -> None:
 
 
 def check_book(store: Overlay, _: Running) -> None:
-    """Check the index of open orders and the index of bids."""
+    """Check that the index of open orders and the index of bids agree with the orders and the bids."""
     indexed = {order_id for *_, order_id in OPEN_ORDERS.keys(store)}
     orders = {o.id for o in ORDERS.scan(store) if _in_book(store, o)}
     ensure(indexed == orders, "the index of open orders is wrong")

@@ -113,12 +113,12 @@ def return_some(ctx: Context, order_id: bytes, rows: Iterable[BondRow]) -> bool:
 
 
 def weigh_end(ctx: Context, entry: QueueEntry) -> int:
-    """Return the gas of an entry that may end an order, for the bonds of one step and the depositors."""
+    """Return the gas of an entry that may end an order; it depends on the order's bonds and depositors."""
     return weigh_close(ctx, entry.parts[0])
 
 
 def weigh_close(ctx: Context, order_id: bytes) -> int:
-    """Return the gas of one step of :func:`close_order`."""
+    """Return the gas of one step of :func:`close_order`; it depends on the order's bonds and depositors."""
     rows = islice(BOND_ROWS.keys(ctx.store, order_id), BONDS_PER_CALL)
     depositors = ESCROWS.must(ctx.store, order_id).depositors
     return BOND_GAS * sum(1 for _ in rows) + PAY_GAS * len(depositors)
@@ -130,7 +130,7 @@ def is_ending(ctx: Context, order: Order) -> bool:
 
 
 def get_waited(ctx: Context, order: Order) -> int:
-    """Return the seconds for which an order has been waiting now, by which its deadline will move.
+    """Return the seconds for which an order has been waiting until now; its deadline will move by this time.
 
     An order waits while one of its panels waits for audit room, and while it is held. If both happen at the same time,
     the longer one counts.
@@ -152,7 +152,7 @@ def on_time_to_live(ctx: Context, entry: QueueEntry) -> None:
 
 
 def on_order(ctx: Context, entry: QueueEntry) -> None:
-    """End an order whose deadline has passed, unless it is proven: then it still waits for its windows."""
+    """End an order whose deadline has passed. A proven order goes on, because it only waits for its windows."""
     order = ORDERS.must(ctx.store, entry.parts[0])
     if order.state in (OrderState.CLOSED, OrderState.PROVEN) or is_ending(ctx, order):
         return
@@ -169,7 +169,7 @@ def on_order(ctx: Context, entry: QueueEntry) -> None:
 
 
 def weigh_order(ctx: Context, entry: QueueEntry) -> int:
-    """Return the gas of an order's deadline: that of failing its leg, or that of the bonds that its end returns."""
+    """Return the gas of an order's deadline: that of failing its running leg, or else that of closing the order."""
     order = ORDERS.must(ctx.store, entry.parts[0])
     if order.state is OrderState.RUNNING:
         return sum(WEIGH_OVERDUE(ctx, order))
@@ -203,7 +203,7 @@ def get_parties(ctx: Context, order: Order, winner: str) -> tuple[str, ...]:
 
 
 def check_before(ctx: Context, name: str, deadline: int) -> None:
-    """Refuse if the chain clock has reached ``deadline``, even if the queue has not run its entry yet."""
+    """Refuse if the chain clock has reached ``deadline``, even if the queue has not processed the deadline yet."""
     if ctx.clock >= deadline:
         reason = f"the {name} passed at {deadline} (now {ctx.clock})"
         raise Refusal(DEADLINE_PASSED, "order_id", reason, "no further action is possible")

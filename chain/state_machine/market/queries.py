@@ -53,7 +53,7 @@ def _backing_of(store: Overlay, operator: str) -> ValidatorBacking:
 
 
 def _orders(store: Overlay, request: OrdersRequest) -> OrdersResponse:
-    """Return the orders that fit the request, from the smallest index that contains all of them."""
+    """Return the orders that a request selects. They are read from the smallest index that contains all of them."""
     index: Space = ORDERS
     owner: tuple[str, ...] = ()
     if request.consumer:
@@ -75,7 +75,7 @@ def _fits(store: Overlay, order: Order, request: OrdersRequest) -> bool:
 
 
 def simulate_match(reader: Reader, request: SimulateMatchRequest, book: LivingBook) -> SimulateMatchResponse:
-    """Return the result of the next auction for an order like the request, by the same function and book."""
+    """Return the result that the next auction would have for an order like the request, from the auction's own code."""
     check_terms(request.terms)
     store = Overlay(reader)
     head = HEAD.must(store)

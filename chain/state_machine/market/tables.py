@@ -14,7 +14,7 @@ class Load:
     """The capacity that a validator's live legs use, and the height at which it last withdrew or worsened a bid."""
 
     validator: str
-    # Reserved capacity in FLOPs.
+    # Reserved work in FLOPs.
     work: int
     # Price of the reserved work in uassay.
     value: int
@@ -23,9 +23,9 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """A pass over the open orders whose price limit is not below the changed bids; it may take several blocks."""
+    """A pass over the open orders that could pay the price of a changed bid. It may take several blocks."""
 
-    # Lowest price of the changed bids (uassay per PFLOP).
+    # Lowest price of the bids that changed before the pass began (uassay per PFLOP).
     price: int
     # Lowest price of the bids that changed after the pass began; 0 if none did.
     again: int
@@ -37,7 +37,7 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A hold, which keeps an order (leg and round 0) from settling, or a round from being verified."""
+    """A hold. With leg and round 0 it keeps an order from settling, otherwise it keeps a round from being verified."""
 
     order_id: bytes
     leg: int

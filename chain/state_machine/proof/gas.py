@@ -1,16 +1,16 @@
 """Gas of the proof's due work and messages (:mod:`chain.state_machine.gas`)."""
 
-# A share that is rejected or dropped: its record, its bond, its provider's track record, an event.
+# Rejection or drop of a share. It covers the share's record, its bond, its provider's track record, and an event.
 REJECT_GAS = 55_000
-# A share whose segments are drawn.
+# Draw of the segments of one share.
 DRAW_GAS = 20_000
-# A record that is read, but not changed.
+# Read of a record that does not change.
 READ_GAS = 6_000
-# A validator that a draw considers.
+# Consideration of one validator in a draw.
 VALIDATOR_GAS = 500
-# A seat that is drawn, cut or dismissed.
+# Draw, cut or dismissal of a seat.
 SEAT_GAS = 20_000
-# An answer of a seat that is read when a stage ends.
+# Read of one answer of a seat at the end of a stage.
 VOTE_GAS = 1_000
 
 LOTS_PERCENT = 20

@@ -89,7 +89,7 @@ def check_rounds(store: Overlay, order: Order) -> None:
 
 
 def _check_leg(leg: Leg, rounds: list[Round]) -> None:
-    """Check that the closed rounds of a leg have no gaps, and that its counts of them are right."""
+    """Check that a leg's closed rounds have no gaps, and that its counts of verified and void rounds are right."""
     name = f"leg {leg.number} of order {leg.order_id.hex()}"
     numbers = [closed.round for closed in rounds]
     ensure(numbers == list(range(leg.first_round, leg.round)), f"the closed rounds of {name} have a gap")
@@ -105,7 +105,7 @@ def _get_voiding(store: Overlay) -> set[bytes]:
 
 
 def _check_round(store: Overlay, order: Order, leg: Leg, closed: Round) -> None:
-    """Check that a round has the work of its terms and a next state.
+    """Check that a round has a next state, and the work that its order's terms require.
 
     A stopped round must have the work of its shares and no next state, and it must be the last one of the leg.
     """

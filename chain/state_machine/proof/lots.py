@@ -57,7 +57,7 @@ def open_lot(ctx: Context, subject: LotSubject, parties: Iterable[str], lot_wait
     group_id = hash_fields("assay/lot/parties", *frozen)
     group = LOT_GROUPS.get(ctx.store, group_id) or LotGroup(group_id, frozen, 0)
     LOT_GROUPS.put(ctx.store, LotGroup(group_id, frozen, group.waiting + 1))
-    # Wait at least one second, so that a later block completes the lot: the beacon of this block is already known.
+    # The beacon of this block is already known. So the lot waits at least one second, for the beacon of a later block.
     lot = Lot(
         subject=pack(subject),
         group_id=group_id,
@@ -82,7 +82,7 @@ def close_lot(ctx: Context, key: LotKey, lot: Lot) -> None:
 
 
 def put_off_lot(ctx: Context, key: LotKey, lot: Lot) -> None:
-    """Let a lot wait another second, because there is no beacon for it yet."""
+    """Let a lot wait for another second, because no beacon for it exists yet."""
     deadline = ctx.clock + 1
     LOTS.put_at(ctx.store, replace(lot, deadline=deadline), *key)
     schedule(ctx, deadline, LOT_DUE, *key)
@@ -100,7 +100,7 @@ def drop_lot(ctx: Context, subject: LotSubject) -> None:
 
 
 def apply_lots(ctx: Context) -> None:
-    """Draw the lots that this block's beacon completes, within the gas for draws."""
+    """Make the draws of the lots that this block's beacon completes, as far as the gas for draws allows."""
     for key, lot in take_complete(ctx):
         # An earlier draw may have removed the lot.
         if LOTS.has(ctx.store, *key):
@@ -124,7 +124,7 @@ def _get_weight(ctx: Context, key: LotKey, lot: Lot) -> int:
 
 
 def on_lot(ctx: Context, entry: QueueEntry) -> None:
-    """Draw a lot whose ``lot_wait`` is over with the beacon for late lots; if there is none, wait another second."""
+    """Draw a lot whose ``lot_wait`` is over, with the beacon for late lots; if there is none, wait another second."""
     key = LotKey(entry.text(0), entry.parts[1])
     lot = LOTS.get(ctx.store, *key)
     if lot is None:
@@ -137,7 +137,7 @@ def on_lot(ctx: Context, entry: QueueEntry) -> None:
 
 
 def weigh_lot(ctx: Context, entry: QueueEntry) -> int:
-    """Return the gas of the draw; 0 if the lot is gone."""
+    """Return the gas of a lot's draw; 0 if the lot no longer exists."""
     key = LotKey(entry.text(0), entry.parts[1])
     lot = LOTS.get(ctx.store, *key)
     return 0 if lot is None else _get_weight(ctx, key, lot)
@@ -196,7 +196,7 @@ def get_late_beacon(ctx: Context, lot: Lot) -> bytes:
 
 
 def _get_groups(ctx: Context) -> list[LotGroup]:
-    """Return the groups to check in this block: all, or the next ones after the last group of the previous block."""
+    """Return the groups of lots to check in this block, at most ``GROUPS_PER_BLOCK``, in turn."""
     last = LAST_GROUP.get(ctx.store) or b""
     turn = LOT_GROUPS.scan(ctx.store, after=(last,), limit=GROUPS_PER_BLOCK)
     for group in LOT_GROUPS.scan(ctx.store, limit=GROUPS_PER_BLOCK - len(turn)):
@@ -207,11 +207,14 @@ def _get_groups(ctx: Context) -> list[LotGroup]:
 
 
 def _get_reached(ctx: Context, group: LotGroup, revealers: list[_Revealer], stake: int) -> int:
-    """Return the height below which all lots of a group are complete; ``revealers`` has the newest reveal first."""
+    """Return the height below which all lots of a group are complete.
+
+    ``revealers`` are sorted, the newest reveal first.
+    """
     able = [revealer for revealer in revealers if revealer.operator not in group.parties]
     if not able:
         return ctx.height
-    if able[0].height != ctx.height:  # a party proposed this block, so the block completes no lot
+    if able[0].height != ctx.height:  # A party proposed this block, so the block completes no lot.
         return 0
     revealed = 0
     for count, revealer in enumerate(able, 1):

@@ -90,7 +90,10 @@ from pol.rules.tiers.tier import Quorum
 
 
 def open_panel(ctx: Context, order: Order, closed: Round) -> None:
-    """Open the panel of a closed round; do nothing if the chain has no auditors, or the tier gives it no panel."""
+    """Open the panel of a closed round.
+
+    Do nothing if the order has no auditors, or if its tier never gives it a panel.
+    """
     key = closed.key
     leg = LEGS.must(ctx.store, key.order_id, key.leg)
     rate = tier_of(leg).rate(order, leg, closed)
@@ -125,7 +128,7 @@ def open_panel(ctx: Context, order: Order, closed: Round) -> None:
 
 
 def _draw_audit(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
-    """Draw whether a closed round gets its panel; if not, remove the panel."""
+    """Draw whether a closed round gets a panel; if it does, ask for audit room, otherwise remove the panel."""
     key = subject.round
     order = ORDERS.must(ctx.store, key.order_id)
     panel = PANELS.must(ctx.store, *key)
@@ -207,7 +210,7 @@ def draw_stage(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
 
 
 def weigh_stage_draw(ctx: Context, subject: PanelSubject) -> int:
-    """Return the gas of a draw, for the validators and the seats that it reads, and for the seats that it may add."""
+    """Return the gas of drawing a stage; it depends on the validators and seats that are read, and on the new seats."""
     if subject.stage == AUDIT_STAGE:
         return weigh_ask(ctx)
     panel = PANELS.must(ctx.store, *subject.round)
@@ -219,7 +222,10 @@ def weigh_stage_draw(ctx: Context, subject: PanelSubject) -> int:
 
 
 def _weigh_places(ctx: Context, panel: Panel) -> int:
-    """Return the gas of drawing the places, for every share of the round; shares are read only if the job stopped."""
+    """Return the gas of drawing a panel's places.
+
+    It depends on the shares of the round, and on whether the job stopped.
+    """
     if panel.stage:
         return 0
     closed = ROUNDS.must(ctx.store, *panel.key)
@@ -227,7 +233,7 @@ def _weigh_places(ctx: Context, panel: Panel) -> int:
 
 
 def _get_remaining(ctx: Context, order: Order, leg: Leg, seats: list[PanelSeat]) -> list[Validator]:
-    """Return the validators that may sit and have not sat in this panel, by operator."""
+    """Return the validators that may still sit in a panel: active, not a party, and without an earlier seat in it."""
     parties = get_parties(ctx, order, leg.validator)
     seated = {seat.validator for seat in seats}
     may_sit = tier_of(leg).may_sit
@@ -242,7 +248,7 @@ def _get_remaining(ctx: Context, order: Order, leg: Leg, seats: list[PanelSeat])
 
 
 def _draw_seats(subject: PanelSubject, beacon: bytes, remaining: list[Validator], count: int) -> list[Validator]:
-    """Return the validators that sit in a stage, drawn by stake; the load of auditors does not affect the draw."""
+    """Return the validators drawn for a stage, with their stakes as weights. The load of auditors has no effect."""
     lot = seed("panel/seats", subject.id, beacon)
     drawn = draw_weighted(lot, [validator.stake for validator in remaining], count)
     return [remaining[index] for index in drawn]
@@ -287,7 +293,7 @@ def _draw_places(ctx: Context, subject: PanelSubject, beacon: bytes, order: Orde
 
 
 def _get_extents(ctx: Context, closed: Round, terms: JobTerms) -> list[ShareExtent]:
-    """Return the extents of the accepted shares; only if the job stopped are the shares read for that."""
+    """Return the extents of a round's accepted shares. The shares themselves are read only if the job stopped."""
     if closed.stopped is None:
         return [ShareExtent(ref.slot, ref.issue, share_segments(terms)) for ref in closed.shares]
     extents = []
@@ -341,7 +347,7 @@ def _seat(ctx: Context, panel: Panel, number: int, validator: Validator) -> None
 
 
 def on_stage(ctx: Context, entry: QueueEntry) -> None:
-    """Begin the time to reveal, or end the stage."""
+    """End the stage if its time is over or all committed seats have revealed, else begin the time to reveal."""
     panel = PANELS.get(ctx.store, *entry.round_key)
     if panel is None or not panel.is_open or ctx.clock < panel.commits_end:
         return
@@ -352,7 +358,7 @@ def on_stage(ctx: Context, entry: QueueEntry) -> None:
 
 
 def weigh_stage(ctx: Context, entry: QueueEntry) -> int:
-    """Return the gas of a stage's end, for the panel's answers and seats, and for a leg that may fail."""
+    """Return the gas of a stage's end; it depends on the panel's answers and seats, and on the leg, which may fail."""
     panel = PANELS.get(ctx.store, *entry.round_key)
     if panel is None or not panel.is_open:
         return 0
@@ -389,7 +395,10 @@ def end_stage(ctx: Context, panel: Panel) -> None:
 
 
 def _rule(ctx: Context, order: Order, panel: Panel, seats: list[PanelSeat]) -> tuple[Panel, bool]:
-    """Decide places, and return the panel, and whether answers differ on a place that cannot be decided yet."""
+    """Decide the places that can be decided, and return the changed panel.
+
+    The second value is True if answers differ on a place that cannot be decided yet.
+    """
     places = list(panel.places)
     answers_differ = False
     tier = tier_of(LEGS.must(ctx.store, panel.order_id, panel.leg))
@@ -424,7 +433,7 @@ def _rule(ctx: Context, order: Order, panel: Panel, seats: list[PanelSeat]) -> t
 
 
 def _punish_silence(ctx: Context, order: Order, panel: Panel, seat: PanelSeat) -> bool:
-    """Return whether a seat was silent on a place; if so, cut its stake for these places and halve its promise."""
+    """Return whether a seat gave no answer for some place; if so, cut its stake and halve its audit promise."""
     silent = tuple(place for place in seat.places if seat.answer(place) is None)
     PANEL_DUTIES.delete(ctx.store, seat.validator, *panel.key)
     if not silent:
@@ -472,7 +481,7 @@ def _end_void(ctx: Context, order: Order, panel: Panel) -> None:
 
 
 def _get_wrong_share(ctx: Context, order: Order, panel: Panel, place: PanelPlace) -> Share | None:
-    """Return the share whose provider alone is liable for a wrong place; None if the validator is.
+    """Return the share whose provider is liable for a wrong place; None if the validator is liable.
 
     The provider is liable for a segment outside the validator's duty whose leaf was shown. The validator is liable for
     data that it did not serve: a place that was unavailable, or a leaf that no seat got. It is also liable for every
@@ -490,6 +499,6 @@ def _get_wrong_share(ctx: Context, order: Order, panel: Panel, place: PanelPlace
 
 
 def on_void(ctx: Context, entry: QueueEntry) -> None:
-    """Make the next round void; after the last one, continue with the order."""
+    """Make the next round of the leg void; if there is none, continue with the order."""
     if not void_round(ctx, entry.round_key):
         advance(ctx, ORDERS.must(ctx.store, entry.parts[0]))

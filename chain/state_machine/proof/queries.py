@@ -55,7 +55,7 @@ def _order(store: Overlay, request: OrderRequest) -> OrderResponse:
 
 
 def _panel(store: Overlay, request: PanelRequest) -> PanelResponse:
-    """Return all that a seat needs; the size of the answer does not depend on the history of the order."""
+    """Return everything that a seat needs for its duty. The order's history does not affect the size of the answer."""
     key = RoundKey(request.order_id, request.leg, request.round)
     panel = PANELS.need(store, *key)
     order = ORDERS.must(store, key.order_id)

@@ -40,7 +40,7 @@ REJECTED_PER_CALL = 64
 
 
 def compare_rejected(ctx: Context, order: Order, leg: Leg, closed: Round) -> int:
-    """Compare the next rejected shares of a round that is about to be verified; return their number."""
+    """Compare the next rejected shares of a round with the accepted ones, and return the number of shares compared."""
     rejected = list(islice(_get_rejected(ctx, closed), REJECTED_PER_CALL))
     for share, bond in rejected:
         _compare(ctx, order, leg, closed, share, bond)
@@ -48,12 +48,12 @@ def compare_rejected(ctx: Context, order: Order, leg: Leg, closed: Round) -> int
 
 
 def count_rejected(ctx: Context, closed: Round) -> int:
-    """Return the number of rejected shares of a round that the next step compares."""
+    """Return the number of rejected shares that the next call of :func:`compare_rejected` compares."""
     return sum(1 for _ in islice(_get_rejected(ctx, closed), REJECTED_PER_CALL))
 
 
 def _get_rejected(ctx: Context, closed: Round) -> Iterator[tuple[Share, BondRow]]:
-    """Yield the rejected shares that are not compared yet, with their locked bonds, by slot and issue."""
+    """Yield a round's rejected shares that were not compared yet, each with its locked bond, by slot and issue."""
     key = closed.key
     parts = (key.order_id, key.leg, int(BondKind.SHARE), key.round)
     for row in BOND_ROWS.iterate(ctx.store, *parts):
@@ -128,7 +128,7 @@ class Redress:
 
 
 def _redress(ctx: Context, leg: Leg, share: Share, work: int) -> Redress:
-    """Let the validator pay for the first right share of a slot that it rejected; ``work`` is in FLOPs.
+    """Let the validator pay for a right share that it rejected, and return the amounts; ``work`` is in FLOPs.
 
     It pays from the withheld part first, then from the job bond, then from its stake.
     """

@@ -53,7 +53,7 @@ def ask_room(ctx: Context, order: Order, panel: Panel) -> None:
 
 
 def take_room(ctx: Context, order: Order, panel: Panel, seats: int) -> None:
-    """Set a panel's room to that of ``seats`` seats, even if there is not enough; 0 returns all its room."""
+    """Give a panel the room of ``seats`` seats, even if there is not that much; with 0, take all its room back."""
     load = _weigh(ctx, order, panel, seats)
     old_load = PANELS.must(ctx.store, *panel.key).load
     AUDIT_LOAD.set(ctx.store, AUDIT_LOAD.get(ctx.store) + load - old_load)
@@ -65,7 +65,7 @@ def take_room(ctx: Context, order: Order, panel: Panel, seats: int) -> None:
 
 
 def leave_room(ctx: Context, order: Order, panel: Panel) -> None:
-    """Return the room of a panel that is over, or stop its waiting."""
+    """Take back the room of a panel that is over; if the panel is still waiting for room, end the wait."""
     turn = _turn(ctx, order, panel)
     if WAITING_PANELS.has(ctx.store, *turn):
         _stop_waiting(ctx, order, turn)
@@ -85,12 +85,12 @@ def on_room(ctx: Context, _: QueueEntry) -> None:
 
 
 def weigh_room(ctx: Context, _: QueueEntry) -> int:
-    """Return the gas of letting one panel begin."""
+    """Return the gas of letting one waiting panel begin."""
     return SEAT_GAS + weigh_ask(ctx)
 
 
 def weigh_ask(ctx: Context) -> int:
-    """Return the gas of computing the room and the parties, each of which reads all validators."""
+    """Return the gas of computing the room and the parties; both computations read all validators."""
     return 2 * VALIDATOR_GAS * sum(1 for _ in VALIDATORS.keys(ctx.store))
 
 
@@ -121,7 +121,7 @@ def _count_able(ctx: Context, order: Order, panel: Panel) -> int:
 
 
 def _weigh(ctx: Context, order: Order, panel: Panel, seats: int) -> int:
-    """Return the room (ten-thousandths of a validator) that ``seats`` seats take, for the places that a panel draws."""
+    """Return the room (ten-thousandths of a validator) that a panel needs for ``seats`` seats."""
     leg = LEGS.must(ctx.store, order.id, panel.leg)
     terms = served_terms(order.terms, leg)
     fee = compute_audit_fee(order, leg)
@@ -130,7 +130,7 @@ def _weigh(ctx: Context, order: Order, panel: Panel, seats: int) -> int:
 
 
 def _turn(ctx: Context, order: Order, panel: Panel) -> tuple[int, bytes, int, int]:
-    """Return a waiting panel's key: the highest fee per FLOP of its auditors first, then by order, leg and round."""
+    """Return the key of a waiting panel: the highest fee per FLOP comes first, then order, leg and round."""
     leg = LEGS.must(ctx.store, order.id, panel.leg)
     fee = compute_audit_fee(order, leg) * PFLOP
     least = least_work(served_terms(order.terms, leg), order.params)
@@ -143,11 +143,11 @@ def _is_anyone_waiting(ctx: Context) -> bool:
 
 
 def _stop_waiting(ctx: Context, order: Order, turn: tuple[int, bytes, int, int]) -> None:
-    """Remove a panel from the waiting ones; with the last one of an order, move its deadline by the waiting time."""
+    """End the wait of a panel. If no other panel of the order waits, move the order's deadline by the waiting time."""
     WAITING_PANELS.delete(ctx.store, *turn)
     tally = TALLIES.must(ctx.store, order.id)
     waited = 0 if tally.waiting > 1 else ctx.clock - tally.waits_since
-    # When the order is released, the time for which it was held is added, so it is left out here.
+    # If the order is held, its release adds the time of the pause. So that time is left out here.
     waited -= min(waited, get_held_seconds(ctx, order.id))
     TALLIES.update(ctx.store, order.id, waiting=tally.waiting - 1)
     if waited and order.state in (OrderState.RUNNING, OrderState.PROVEN):

@@ -15,7 +15,7 @@ from domain.proof.records import Round, Ruling
 
 
 def get_next_round(ctx: Context, leg: Leg) -> Round | None:
-    """Return the first closed round of a leg that is not verified."""
+    """Return the first closed round of a leg that is not verified; None if there is none."""
     return ROUNDS.get(ctx.store, leg.order_id, leg.number, leg.next_round)
 
 
@@ -51,6 +51,6 @@ def void_round(ctx: Context, key: RoundKey) -> bool:
 
 
 def weigh_void(ctx: Context, entry: QueueEntry) -> int:
-    """Return the gas of one step, for the seats of the round's panel."""
+    """Return the gas of making one round void; it depends on the seats of the round's panel."""
     panel = PANELS.get(ctx.store, *entry.round_key)
     return 0 if panel is None else weigh_panel(panel)

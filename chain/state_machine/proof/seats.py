@@ -54,7 +54,7 @@ from pol.rules.tiers.tier import AnswerVerdict, Tier, Vote
 
 
 def apply_commit(ctx: Context, panel: Panel, seat: PanelSeat, commitment: bytes) -> None:
-    """Store a commitment; when every seat of the stage has committed, the time to reveal begins at once."""
+    """Store a seat's commitment. When every seat of the stage has committed, the time to reveal begins at once."""
     SEATS.update(ctx.store, *seat.key, seat.number, commitment=commitment)
     panel = replace(panel, committed=panel.committed + 1)
     if panel.committed == panel.seats - panel.first_seat:
@@ -82,7 +82,10 @@ def apply_reveal(
     answers: tuple[SeatAnswer, ...],
     shown: tuple[tuple[int, bytes], ...],
 ) -> None:
-    """Store answers and the roots that leaves show; when all committed seats have revealed, end the stage."""
+    """Store a seat's answers and the roots that its leaves show.
+
+    When all committed seats have revealed, end the stage.
+    """
     key = panel.key
     auditor = seat.validator
     stage = panel.stage
@@ -115,7 +118,7 @@ def apply_reveal(
 
 
 def get_votes(seats: list[PanelSeat], place: int) -> list[Vote]:
-    """Return the votes of the seats whose duty includes a place, in the order of seats."""
+    """Return the votes on a place, from the seats whose duty includes it, in the order of seats."""
     return [Vote(seat.stage, seat.stake, seat.answer(place)) for seat in seats if place in seat.places]
 
 
@@ -123,12 +126,15 @@ def get_votes(seats: list[PanelSeat], place: int) -> list[Vote]:
 
 
 def weigh_panel(panel: Panel) -> int:
-    """Return the gas of reading the answers of a panel, and of paying or cutting each seat."""
+    """Return the gas of settling a panel; it depends on the answers to read and on the seats to pay or cut."""
     return panel.seats * (SEAT_GAS + VOTE_GAS * len(panel.places))
 
 
 def cut_seat(ctx: Context, key: RoundKey, operator: str, owed: int) -> int:
-    """Move the amount that a seat owes, at most its stake, into the pot of the panel; return the cut."""
+    """Move the amount that a seat owes from its stake into the panel's pot.
+
+    Return the amount, which is at most the stake.
+    """
     cut = min(owed, VALIDATORS.must(ctx.store, operator).stake)
     cut_stake(ctx, operator, cut, CUT)
     PANEL_POTS.set(ctx.store, PANEL_POTS.get(ctx.store, *key) + cut, *key)
@@ -137,7 +143,7 @@ def cut_seat(ctx: Context, key: RoundKey, operator: str, owed: int) -> int:
 
 @dataclass(slots=True)
 class Purse:
-    """The sources (uassay) from which the seats of a panel are paid."""
+    """The amounts (uassay) from which the seats of a panel are paid, by source."""
 
     fee: int = 0
     pot: int = 0
@@ -219,7 +225,10 @@ def settle_panel(ctx: Context, order: Order, panel: Panel, fee: int = 0, losers:
 def _judge_seats(
     tier: Tier, order: Order, panel: Panel, seats: list[PanelSeat]
 ) -> tuple[list[int], list[tuple[int, tuple[int, ...]] | None]]:
-    """Return, by seat, its earnings, and its debt with the places where it differed (None if it owes nothing)."""
+    """Return two lists with one item per seat: its earnings, and its debt.
+
+    A debt is the amount and the places where the seat differed; it is None if the seat owes nothing.
+    """
     earned = [0] * len(seats)
     debts = [0] * len(seats)
     differed: list[list[int]] = [[] for _ in seats]
@@ -263,7 +272,7 @@ def _pay_from_bonds(ctx: Context, order_id: bytes, rows: tuple[BondRow, ...], mo
 
 
 def stop_panel(ctx: Context, key: RoundKey) -> None:
-    """End a panel in any stage: drop its duties, queue entries and lots, and pay right seats from losses of others."""
+    """End a panel in any stage; right seats are paid from the losses of other seats."""
     panel = PANELS.get(ctx.store, *key)
     if panel is None:
         return

@@ -36,13 +36,16 @@ from pol.rules.orders import handover_seconds
 
 
 def advance(ctx: Context, order: Order) -> None:
-    """Let the queue verify and pay the next round if it is ready, or end the order or the leg if no round is open."""
+    """Schedule the entry that continues with the leg at once.
+
+    The entry verifies and pays the next round if it is ready, or ends the order or the leg if no round is open.
+    """
     leg = LEGS.must(ctx.store, order.id, order.legs)
     schedule(ctx, ctx.clock, WINDOW_DUE, order.id, leg.number, leg.next_round)
 
 
 def on_released(ctx: Context, order_id: bytes) -> None:
-    """Continue with an order that was held, if it runs."""
+    """Continue with the settlement of an order that is no longer held, if the order is still running."""
     order = ORDERS.must(ctx.store, order_id)
     if _is_going_on(ctx, order, order.legs):
         advance(ctx, order)
@@ -56,7 +59,7 @@ def on_window(ctx: Context, entry: QueueEntry) -> None:
     leg = LEGS.must(ctx.store, order.id, order.legs)
     closed = get_next_round(ctx, leg)
     if closed is not None and is_verifiable(ctx, closed):
-        # The rejected shares of the round must all be compared before the round is verified.
+        # All rejected shares of the round must be compared before the round is verified.
         if compare_rejected(ctx, order, leg, closed) == 0:
             leg = verify_round(ctx, order, leg, closed)
         closed = get_next_round(ctx, leg)
@@ -67,7 +70,10 @@ def on_window(ctx: Context, entry: QueueEntry) -> None:
 
 
 def weigh_window(ctx: Context, entry: QueueEntry) -> int:
-    """Return the gas of a window, for the shares of a round that is ready, and for the bonds that an end returns."""
+    """Return the gas of a window's entry.
+
+    It depends on the shares of a ready round and on the bonds that an end returns.
+    """
     order = ORDERS.must(ctx.store, entry.parts[0])
     if not _is_going_on(ctx, order, entry.number(1)):
         return 0
@@ -81,7 +87,8 @@ def weigh_window(ctx: Context, entry: QueueEntry) -> int:
     steps = PAY_GAS * shares + (BOND_GAS + 6 * PAY_GAS) * rejected
     panel = PANELS.get(ctx.store, *closed.key) if closed is not None and is_ready else None
     steps += weigh_panel(panel) if panel is not None else 0
-    # An end pays the withheld part to the validator, or two moves replace what the part paid for right shares.
+    # An end either pays the withheld part to the validator, or makes two moves that replace what the part paid for
+    # shares.
     return steps + (2 * PAY_GAS + weigh_end(ctx, entry) if may_end else 0)
 
 
@@ -111,14 +118,14 @@ def verify_round(ctx: Context, order: Order, leg: Leg, closed: Round) -> Leg:
         unaudited = TALLIES.must(ctx.store, order.id).unaudited
         TALLIES.update(ctx.store, order.id, unaudited=unaudited + 1)
     if leg.state is LegState.RUNNING and was_far_ahead:
-        # Another round may close now; it could not close before, so its deadline begins again.
+        # Another round may close now, which was not possible before. So the deadline starts again.
         leg = restart_progress(ctx, order, leg)
     schedule(ctx, ctx.clock, BONDS_DUE, *closed.key, 0)
     return leg
 
 
 def on_bonds(ctx: Context, entry: QueueEntry) -> None:
-    """Return the next bonds of a verified round's shares; the end of the order may have returned them before."""
+    """Return the next bonds of a verified round's shares. Bonds that the end of the order has returned are skipped."""
     closed = ROUNDS.must(ctx.store, *entry.round_key)
     done = entry.number(3)
     for key in closed.share_keys[done : done + BONDS_PER_CALL]:
@@ -130,7 +137,7 @@ def on_bonds(ctx: Context, entry: QueueEntry) -> None:
 
 
 def weigh_bonds(ctx: Context, entry: QueueEntry) -> int:
-    """Return the gas of one step."""
+    """Return the gas of returning the next bonds of a round's shares."""
     remaining = len(ROUNDS.must(ctx.store, *entry.round_key).shares) - entry.number(3)
     return BOND_GAS * min(remaining, BONDS_PER_CALL)
 
@@ -163,7 +170,7 @@ def _transfers(order_id: bytes, earnings: Earnings) -> list[Transfer]:
 
 
 def _end_if_decided(ctx: Context, order_id: bytes, leg: Leg) -> None:
-    """End the order if all its rounds are verified, or go on after a failed leg; do nothing while the order is held."""
+    """End the order if all its rounds are verified, or go on after a failed leg. Do nothing while the order is held."""
     order = ORDERS.must(ctx.store, order_id)
     if is_held(ctx, order_id):
         return

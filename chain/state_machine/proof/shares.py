@@ -34,7 +34,7 @@ from pol.rules.tiers.table import tier_of
 
 
 def share_id(key: ShareKey) -> bytes:
-    """Return the identifier of a share in its seed, so that two shares of one block have different draws."""
+    """Return the identifier of a share for its seed. It gives two shares of one block different draws."""
     return hash_fields(
         "assay/share/id",
         key.order_id,
@@ -55,7 +55,7 @@ def put_share(ctx: Context, share: Share) -> None:
 
 
 def change_share(ctx: Context, key: ShareKey, **changes: Any) -> Share:
-    """Change fields of a stored share, and return it; its slot is free if the share is no longer live."""
+    """Change fields of a stored share, and return it. If it is no longer live, its slot becomes free."""
     share = SHARES.update(ctx.store, *key, **changes)
     _mark_slot(ctx, share)
     return share
@@ -104,7 +104,7 @@ def draw_segments(ctx: Context, subject: SharesSubject, beacon: bytes) -> None:
 
 
 def weigh_segments(ctx: Context, subject: SharesSubject) -> int:
-    """Return the gas of a draw, for each live share of the round."""
+    """Return the gas of drawing segments; it depends on the number of live shares of the round."""
     return DRAW_GAS * count_live_shares(ctx, subject.round)
 
 
@@ -114,13 +114,13 @@ def count_live_shares(ctx: Context, key: RoundKey) -> int:
 
 
 def get_last_issue(ctx: Context, key: ShareKey) -> int:
-    """Return the highest issue number that was committed for the share's slot in its round; 0 before the first."""
+    """Return the highest issue number that was committed for a share's slot in its round; 0 if none was."""
     last = LAST_ISSUES.get(ctx.store, key.order_id, key.leg, key.slot)
     return last.issue if last is not None and last.round == key.round else 0
 
 
 def put_last_issue(ctx: Context, key: ShareKey) -> None:
-    """Store the issue number that was committed for a slot, which is the highest so far in the round."""
+    """Store the issue number of a committed share, which is the highest so far for the slot in this round."""
     last = LAST_ISSUES.get(ctx.store, key.order_id, key.leg, key.slot)
     drawn = last.drawn if last is not None and last.round == key.round else ()
     LAST_ISSUES.put(
@@ -145,7 +145,7 @@ def make_commitment(
     local_in: bytes,
     roots: ShareRoots,
 ) -> bytes:
-    """Return the commitment of a provider to ``roots``, with the other values that the chain has for the share."""
+    """Return the provider's commitment to ``roots`` and to the other values that the chain has for the share."""
     return share_commitment(
         ctx.block.chain_id,
         key,
@@ -165,7 +165,7 @@ def reject_share(ctx: Context, share: Share, reason: ShareReason) -> None:
 
 
 def drop_open_round(ctx: Context, key: RoundKey) -> None:
-    """Drop the live shares of a round that will never be closed, and their lots; no provider is blamed."""
+    """Drop the live shares of a round that will never be closed, with their lots; no provider is blamed for it."""
     reason = int(ShareReason.LEG_ENDED)
     for share in get_live_shares(ctx, key):
         claim = share.claim
@@ -178,12 +178,12 @@ def drop_open_round(ctx: Context, key: RoundKey) -> None:
 
 
 def weigh_open_round(ctx: Context, key: RoundKey) -> int:
-    """Return the gas of dropping a round, for each of its live shares."""
+    """Return the gas of dropping an open round; it depends on the number of its live shares."""
     return REJECT_GAS * count_live_shares(ctx, key)
 
 
 def count_share(ctx: Context, provider: str, accepted: int = 0, rejected: int = 0) -> None:
-    """Add to the numbers of accepted and rejected shares in a provider's record."""
+    """Add to the counts of accepted and rejected shares in a provider's record."""
     record = PROVIDERS.must(ctx.store, provider)
     PROVIDERS.update(
         ctx.store,

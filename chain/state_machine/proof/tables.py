@@ -67,7 +67,7 @@ def lot_key(subject: LotSubject) -> LotKey:
 
 @dataclass(frozen=True, slots=True)
 class Lot:
-    """A draw that waits for a beacon; the ``Draw`` of its purpose knows the class of the subject."""
+    """A draw that waits for a beacon. Its purpose leads to the ``Draw``, which has the class of the subject."""
 
     subject: Packed
     group_id: bytes
@@ -107,13 +107,13 @@ ROUNDS = Table(0x34, "round", Round, lambda r: r.key)
 PANELS = Table(0x35, "panel", Panel, lambda r: r.key)
 # Key: order, leg, round, number of the seat.
 SEATS = Table(0x36, "seat", PanelSeat, lambda r: (*r.key, r.number))
-# Key: validator, order, leg, round; value: 1 + the number of the validator's seat that has a duty in the open stage.
+# Key: validator, order, leg, round. Value: 1 + number of the validator's seat, which has a duty in the open stage.
 PANEL_DUTIES = Numbers(0x37, "duty of a seat")
 # Time of auditors that panels use now (ten-thousandths of a validator).
 AUDIT_LOAD = Numbers(0x43, "load of auditors")
 # Panels that wait for room. Key: rank by fee, order, leg, round.
 WAITING_PANELS = KeySet(0x44, "panel that waits")
-# Key: order, leg, round; value: uassay that silent and differing seats lost, and that is not paid out yet.
+# Key: order, leg, round. Value: uassay that silent and differing seats lost and that is not paid out yet.
 PANEL_POTS = Numbers(0x3F, "pot of a panel")
 # Key: purpose, id of the subject.
 LOTS = Table(0x38, "lot", Lot)
@@ -131,15 +131,15 @@ RIGHTED = KeySet(0x39, "righted slot")
 
 # Parts of an entry: purpose, id of the subject.
 LOT_DUE = Due("lot", 0, lane=0)
-# The time to commit or to reveal in a panel's stage is over. Parts of an entry: order, leg, round.
+# Time to commit or to reveal in a stage of a panel is over. Parts of an entry: order, leg, round.
 STAGE_DUE = Due("stage", 1, lane=0, of_order=True)
 # Parts of an entry: order, leg, round.
 WINDOW_DUE = Due("window", 2, lane=0, of_order=True)
-# The next round that becomes void. Parts of an entry: order, leg, round.
+# Round that becomes void next. Parts of an entry: order, leg, round.
 VOID_DUE = Due("void", 3, lane=0, of_order=True)
-# Parts of an entry: order, leg, round, number of its shares whose bonds are returned.
+# Parts of an entry: order, leg, round, number of shares whose bonds were returned before.
 BONDS_DUE = Due("bonds", 4, lane=0, of_order=True)
-# There may be audit room for a waiting panel. An entry has no parts.
+# Audit room may be free for a waiting panel. An entry has no parts.
 ROOM_DUE = Due("room", 5, lane=0)
 
 

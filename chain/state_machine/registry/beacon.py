@@ -26,7 +26,7 @@ from domain.registry.records import BeaconKey, Validator
 
 @dataclass(frozen=True, slots=True)
 class RevealDuty:
-    """The reveal that the next block must begin with: the unique signature of this key for this message."""
+    """The duty to begin the next block with a reveal: the unique signature of ``message`` by the key ``pub_key``."""
 
     operator: str
     pub_key: bytes
@@ -34,7 +34,7 @@ class RevealDuty:
 
 
 def get_reveal_duty(store: Overlay, proposer: bytes, height: int) -> RevealDuty | None:
-    """Return the duty of a proposer (consensus address) at a height after this state; None if it has no valid key."""
+    """Return the reveal duty of a proposer (consensus address) at a height; None if it has no valid key then."""
     operator = get_operator(store, proposer)
     pub_key = VALIDATORS.must(store, operator).beacon_key(height) if operator else b""
     if not pub_key:

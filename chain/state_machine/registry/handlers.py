@@ -53,7 +53,7 @@ def check_set_endpoint_fields(message: MsgSetEndpoint) -> None:
 
 
 def check_set_endpoint(ctx: Context, message: MsgSetEndpoint) -> Validator:
-    """Return the signer's validator; refuse if there is none."""
+    """Return the signer's validator; refuse the message if the signer is not a validator."""
     return VALIDATORS.need(ctx.store, message.operator)
 
 
@@ -99,7 +99,7 @@ def apply_set_beacon_key(ctx: Context, message: MsgSetBeaconKey, _: None) -> Non
 
 
 def check_revoke_beacon_key(ctx: Context, message: MsgRevokeBeaconKey) -> None:
-    """Check that the key is one of the signer's."""
+    """Check that the key to revoke is one of the signer's beacon keys."""
     validator = VALIDATORS.need(ctx.store, message.operator)
     if message.beacon_key not in [beacon.key for beacon in validator.beacon_keys]:
         reason = "is not one of your beacon keys"
@@ -116,7 +116,10 @@ def apply_revoke_beacon_key(ctx: Context, message: MsgRevokeBeaconKey, _: None) 
 
 
 def check_promise_audits(ctx: Context, message: MsgPromiseAudits) -> Validator:
-    """Return the signer's validator; refuse a higher promise within ``promise_wait`` after it was silent on a seat."""
+    """Return the signer's validator.
+
+    Refuse a higher promise for ``promise_wait`` after a seat on which it was silent.
+    """
     validator = VALIDATORS.need(ctx.store, message.validator)
     more = message.speed > validator.audit_speed or message.rate > validator.audit_rate
     free_at = validator.halved_at + ctx.block.params.of(RegistryParams).promise_wait
@@ -129,7 +132,10 @@ def check_promise_audits(ctx: Context, message: MsgPromiseAudits) -> Validator:
 
 
 def apply_promise_audits(ctx: Context, message: MsgPromiseAudits, validator: Validator) -> None:
-    """Replace the promise; drawn seats do not change, and orders keep their audit time."""
+    """Replace the validator's promise.
+
+    Seats that were already drawn keep their duty, and orders keep their audit time.
+    """
     promise_audits(ctx, validator.operator, message.speed, message.rate)
 
 
@@ -183,7 +189,7 @@ def apply_register_provider(ctx: Context, message: MsgRegisterProvider, provider
 
 
 def check_leave_cluster(ctx: Context, message: MsgLeaveCluster) -> Provider:
-    """Return the provider; refuse if it has no cluster and no application, or a share of it is committed."""
+    """Return the provider; refuse if it has neither cluster nor application, or if a share of it is committed."""
     provider = PROVIDERS.need(ctx.store, message.provider)
     if not provider.validator:
         reason = "is not in a cluster and has not applied to one"
@@ -206,7 +212,7 @@ def _leave(ctx: Context, provider: Provider) -> None:
 
 
 def check_admit_provider(ctx: Context, message: MsgAdmitProvider) -> Provider:
-    """Return the provider; refuse one that has not applied to the signer, or is already in its cluster."""
+    """Return the provider to admit; refuse one that has not applied to the signer, or is already in its cluster."""
     provider = _of_validator(ctx, message.provider, message.validator)
     if provider.admitted:
         raise Refusal(ALREADY_EXISTS, "provider", "is already in your cluster", "no further action is needed")

@@ -1,4 +1,4 @@
-"""Members of the network: validators with their consensus power, which depends on their stake, and their providers."""
+"""Members of the network: validators with their stake, power and audit promises, and providers in clusters."""
 
 from dataclasses import replace
 
@@ -70,7 +70,7 @@ def cut_stake(ctx: Context, operator: str, amount: int, move: Move, target: str 
 
 
 def take_updates(ctx: Context) -> tuple[ValidatorUpdate, ...]:
-    """Return the changes of power that are due, in order of operator, and remove them from the state.
+    """Return the changes of consensus power that are due, by operator, and remove them from the state.
 
     If no validator has power, return nothing: the old powers stay, so that the chain does not stop. The changes are
     then returned in the first block in which some validator has power.
@@ -89,7 +89,7 @@ def take_updates(ctx: Context) -> tuple[ValidatorUpdate, ...]:
 
 
 def check_free(ctx: Context, provider: str) -> None:
-    """Refuse if a bond of the provider is locked for a share."""
+    """Refuse the message if a bond of the provider is locked for one of its shares."""
     if next(BONDED_SHARES.keys(ctx.store, provider), None) is not None:
         reason = "has a committed share"
         raise Refusal(WRONG_STATE, "provider", reason, "wait until the bond of the share is returned")

@@ -19,7 +19,7 @@ class LastReveal:
 VALIDATORS = Table(0x18, "validator", Validator, lambda r: (r.operator,))
 # Key: consensus address; value: operator.
 OPERATORS = BytesTable(0x19, "operator")
-# Key: operator; value: stake before the first change that is not yet in the validator's consensus power.
+# Key: operator. Value: the stake before the first change that the validator's consensus power does not show yet.
 STAKES_BEFORE = Numbers(0x1A, "stake before the block")
 PROVIDERS = Table(0x1C, "provider", Provider, lambda r: (r.address,))
 # Key: validator, provider that it admitted.
@@ -30,5 +30,5 @@ BEACON_KEYS = KeySet(0x17, "beacon key")
 
 
 def get_operator(store: Overlay, cons_address: bytes) -> str:
-    """Return the operator of a consensus address, or an empty string."""
+    """Return the operator of the validator with a consensus address; an empty string if there is none."""
     return (OPERATORS.get(store, cons_address) or b"").decode()

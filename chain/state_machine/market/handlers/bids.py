@@ -31,7 +31,7 @@ from pol.rules.tiers.table import check_names, default_tier
 
 
 def check_deposit_bond(ctx: Context, message: MsgDepositBond) -> None:
-    """Check that the account has the amount."""
+    """Check that the owner's account has the amount to deposit."""
     balances.check_funds(ctx, message.owner, message.amount)
 
 
@@ -66,7 +66,7 @@ def check_place_bid_fields(message: MsgPlaceBid) -> None:
 
 
 def check_place_bid(ctx: Context, message: MsgPlaceBid) -> None:
-    """Check that the signer is an active validator with an endpoint, and does not have the most bids already."""
+    """Check that the signer is an active validator with an endpoint, and that it may have one more bid."""
     validator = VALIDATORS.need(ctx.store, message.validator)
     if validator.jailed:
         raise Refusal(WRONG_STATE, "validator", "is jailed", "a jailed validator cannot place bids")
@@ -83,7 +83,7 @@ def check_place_bid(ctx: Context, message: MsgPlaceBid) -> None:
 
 
 def apply_place_bid(ctx: Context, message: MsgPlaceBid, _: None) -> None:
-    """Put the bid into the book; orders of this block or earlier ones take it only if no earlier bid fits."""
+    """Put the bid into the book. Orders of this block or earlier ones take it only if no earlier bid fits."""
     bid = Bid(
         id=ctx.new_id("bid"),
         validator=message.validator,
@@ -104,12 +104,12 @@ def apply_place_bid(ctx: Context, message: MsgPlaceBid, _: None) -> None:
 
 
 def check_change_bid(ctx: Context, message: MsgChangeBid) -> Bid:
-    """Return the bid; refuse one of another validator, and one that has expired."""
+    """Return the bid to change; refuse a bid of another validator, and a bid that has expired."""
     return get_own_bid(ctx, message.bid_id, message.validator)
 
 
 def apply_change_bid(ctx: Context, message: MsgChangeBid, bid: Bid) -> None:
-    """Replace price, capacity and end of the bid; it then counts as a new bid, but keeps its sold capacity."""
+    """Replace the bid's price, capacity and end. It then counts as a new bid, but keeps its sold capacity."""
     expires_at = ctx.clock + message.duration
     if message.price > bid.offer.price or message.capacity < bid.capacity or expires_at < bid.expires_at:
         mark_worsened(ctx, bid.validator)
@@ -140,7 +140,7 @@ def apply_change_bid(ctx: Context, message: MsgChangeBid, bid: Bid) -> None:
 
 
 def check_withdraw_bid(ctx: Context, message: MsgWithdrawBid) -> Bid:
-    """Return the bid; refuse one of another validator, and one that has expired."""
+    """Return the bid to remove; refuse a bid of another validator, and a bid that has expired."""
     return get_own_bid(ctx, message.bid_id, message.validator)
 
 

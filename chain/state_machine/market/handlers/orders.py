@@ -30,7 +30,7 @@ from pol.rules.orders import Auditable, check_job, check_order
 
 
 def check_submit_order_fields(message: MsgSubmitOrder) -> None:
-    """Check the job's terms and conditions, as far as the message alone shows."""
+    """Check the job's terms and conditions without reading the state."""
     check_job(message.terms, message.conditions)
 
 
@@ -96,7 +96,7 @@ def apply_submit_order(ctx: Context, message: MsgSubmitOrder, auditable: Auditab
 
 
 def _least_fee(ctx: Context) -> int:
-    """Return the least fee (uassay) of the transaction for its first message; 0 for the other messages."""
+    """Return the least fee (uassay) of the transaction if this is its first message, else 0."""
     if ctx.sender is None or ctx.message_index:
         return 0
     return ctx.sender.gas * ctx.block.params.of(LedgerParams).min_gas_price_millionths // 1_000_000
@@ -106,7 +106,10 @@ def _least_fee(ctx: Context) -> int:
 
 
 def check_cancel_order(ctx: Context, message: MsgCancelOrder) -> Order:
-    """Return the order; refuse one of another consumer, and one that is not open, is held, or has expired."""
+    """Return the order to cancel.
+
+    Refuse an order of another consumer, and one that is not open, is held, or has expired.
+    """
     order = ORDERS.need(ctx.store, message.order_id)
     if order.consumer != message.consumer:
         raise Refusal(NOT_YOURS, "order_id", "is another consumer's order", "use the id of one of your orders")
@@ -124,7 +127,7 @@ def apply_cancel_order(ctx: Context, message: MsgCancelOrder, order: Order) -> N
 
 
 def weigh_cancel_order(ctx: Context, message: MsgCancelOrder, _: Order) -> int:
-    """Return the gas of the end: the bonds of one step, and the depositors."""
+    """Return the gas of closing the order, for the bonds that one step returns and for the depositors."""
     return weigh_close(ctx, message.order_id)
 
 

@@ -54,7 +54,7 @@ def check_stateless(message: MsgCloseRound) -> None:
 
 
 def check_state(ctx: Context, message: MsgCloseRound) -> CheckedClose:
-    """Return the order, the leg and the shares; refuse the message if a round cannot be closed with these shares.
+    """Return the order, the leg and the shares; refuse the message if these shares cannot close the round.
 
     The message must list one live share for each slot of the leg. All of them must be drawn, and must have committed to
     these roots. The cheapest check comes first, and shares are read only if all of them are live.
@@ -93,7 +93,7 @@ def _check_handover(order: Order, message: MsgCloseRound) -> None:
 
 
 def _check_slots(shares: tuple[AcceptedShare, ...], leg: Leg) -> None:
-    """Check that the shares, in slot order, are of exactly the slots that the leg serves."""
+    """Check that the shares, in slot order, have exactly the slots that the leg serves."""
     served = f"the leg serves slots {leg.first_slot} to {leg.end_slot - 1}"
     named = {accepted.slot for accepted in shares}
     missing = next((slot for slot in leg.served_slots if slot not in named), None)
@@ -107,7 +107,7 @@ def _check_slots(shares: tuple[AcceptedShare, ...], leg: Leg) -> None:
 
 
 def _check_ends(order: Order, message: MsgCloseRound) -> None:
-    """Check that shares are whole or end where the job stopped, and that ``stopped`` is the first such place."""
+    """Check that each share is whole or ends where the job stopped, and that ``stopped`` names the first such place."""
     for accepted in message.shares:
         problem = check_roots(order.terms, accepted.roots)
         if problem:
@@ -136,7 +136,7 @@ def _get_drawn(ctx: Context, key: RoundKey, accepted: AcceptedShare) -> Share:
 
 
 def _check_roots(ctx: Context, order: Order, leg: Leg, share: Share, roots: ShareRoots) -> None:
-    """Refuse roots to which the share's provider did not commit."""
+    """Refuse the roots of a share if they do not hash to its provider's commitment."""
     claim = share.claim
     commitment = make_commitment(ctx, order, claim.key, claim.provider, leg.global_in, share.local_in, roots)
     if commitment != claim.commitment:
@@ -161,7 +161,7 @@ def apply(ctx: Context, message: MsgCloseRound, checked: CheckedClose) -> None:
         next_root=message.next_root,
         ciphertext_root=message.ciphertext_root,
         shares=tuple(share.claim.key.ref for share, _ in checked.shares),
-        # A stopped round has no aggregation, so no one did its work.
+        # A stopped round has no aggregation, so its work is that of its shares.
         work=sum(works) + (0 if message.stopped else order.terms.outer_work),
         closed_at=ctx.clock,
         closed_height=ctx.height,
@@ -224,7 +224,7 @@ def _accept(ctx: Context, order: Order, leg: Leg, share: Share, roots: ShareRoot
 
 
 def weigh(ctx: Context, _: MsgCloseRound, __: CheckedClose) -> int:
-    """Return the gas of opening the panel, which may begin at once."""
+    """Return the gas of asking for audit room for the panel, which may begin at once."""
     return weigh_ask(ctx)
 
 

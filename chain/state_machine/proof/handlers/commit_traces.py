@@ -84,7 +84,7 @@ def check_state(ctx: Context, message: MsgCommitTraces) -> CheckedCommit:
 
 
 def apply(ctx: Context, message: MsgCommitTraces, checked: CheckedCommit) -> None:
-    """Reject shares, then commit the valid ones, and open the lot that draws their segments in a later block."""
+    """Reject shares, commit the valid new ones, and open the lot that draws the segments of these in a later block."""
     order = checked.order
     leg = checked.leg
     for share, reason in checked.rejected:
@@ -103,7 +103,7 @@ def apply(ctx: Context, message: MsgCommitTraces, checked: CheckedCommit) -> Non
 
 
 def find_problem(ctx: Context, order: Order, leg: Leg, signed: SignedShare) -> ShareReason:
-    """Return the reason why a share cannot be committed, or NONE. Cheap checks come before the signature."""
+    """Return the reason why a share cannot be committed, or NONE. The signature is checked after all cheap checks."""
     claim = signed.claim
     if not _is_well_formed(order, leg, signed):
         return ShareReason.MALFORMED
@@ -133,7 +133,7 @@ def _is_well_formed(order: Order, leg: Leg, signed: SignedShare) -> bool:
 
 
 def commit_share(ctx: Context, order: Order, leg: Leg, signed: SignedShare) -> None:
-    """Put a share on chain and lock its provider's bond."""
+    """Store a committed share, and lock its provider's bond."""
     claim = signed.claim
     work = share_work(order.terms)
     bond = share_bond(work, leg.price)

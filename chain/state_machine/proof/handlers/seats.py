@@ -30,12 +30,12 @@ class CheckedAnswer:
 
     panel: Panel
     seat: PanelSeat
-    # Place number and the root that the accepted trace claims for it.
+    # Pairs of a place's number and the root that the accepted trace has for the place.
     shown: tuple[tuple[int, bytes], ...] = ()
 
 
 def _get_seat(ctx: Context, message: MsgCommitAnswer | MsgRevealAnswer) -> CheckedAnswer:
-    """Return the panel and the signer's seat; refuse if the seat has no duty in the open stage."""
+    """Return the panel and the signer's seat; refuse the message if the seat has no duty in the open stage."""
     key = RoundKey(message.order_id, message.leg, message.round)
     panel = PANELS.need(ctx.store, *key)
     number = PANEL_DUTIES.get(ctx.store, message.auditor, *key)
@@ -102,7 +102,7 @@ def _check_answer(field: str, answer: SeatAnswer) -> None:
 
 
 def check_reveal_answer(ctx: Context, message: MsgRevealAnswer) -> CheckedAnswer:
-    """Return the panel, the seat and the roots that leaves show.
+    """Return the panel, the seat, and the roots that the leaves in the message show.
 
     Refuse if the seat has not committed to exactly these answers, or if it is too early or too late to reveal. Also
     refuse answers for places outside the duty, and leaves that are not in the accepted trace.
@@ -159,7 +159,7 @@ def _check_shown(ctx: Context, panel: Panel, shown: ShownLeaf) -> bool:
 
 
 def apply_reveal_answer(ctx: Context, message: MsgRevealAnswer, checked: CheckedAnswer) -> None:
-    """Store the answers and the shown roots; when all committed seats have revealed, the stage ends."""
+    """Store the answers and the shown roots. When all seats that committed have revealed, the stage ends."""
     apply_reveal(ctx, checked.panel, checked.seat, message.answers, checked.shown)
 
 
