@@ -123,7 +123,7 @@ def _spec_of(maker: Callable[[], object], where: str) -> JobSpec:
 
 @contextmanager
 def _modules_beside(file: Path) -> Iterator[None]:
-    """Let a file import modules from its folder, and forget these modules afterwards."""
+    """Let a file import modules from its folder within this context, and forget these modules afterwards."""
     folder = str(file.resolve().parent)
     known = set(sys.modules)
     sys.path.insert(0, folder)
@@ -221,7 +221,7 @@ def _build_of(
             values=values,
             kept=True,
         )
-    # after the capture, so that a layer that cannot be captured is reported first
+    # Weights are drawn after the capture, so that an error about a layer that cannot be captured comes first.
     if before is None:
         initialised = initial_weights(spec.model, spec.seed, functions.trained, spec.weights)
         state.update(initialised.values)
@@ -280,7 +280,11 @@ def _resumed_states(before: Checkpoint) -> tuple[dict[str, torch.Tensor], dict[s
 
 
 def _cut_alike(spec: JobSpec, before: Checkpoint) -> JobSpec:
-    """Return the job with the checkpoint's round length, if the length affects the result and the job gives none."""
+    """Return the job with rounds as long as those of the checkpoint, if it needs them to continue in the same way.
+
+    It needs them if the length affects the result and the job itself gives none. With one slot and a plain average, the
+    length has no effect.
+    """
     alone = spec.slots == 1 and isinstance(spec.outer, Average)
     if alone or spec.round_steps is not None:
         return spec
@@ -294,14 +298,20 @@ def _say_rounds(spec: JobSpec, asked: int, rounds: Rounds, tell: Progress) -> No
 
 
 def _say_rates(course: Sequence[float], tell: Progress) -> None:
-    """Report the learning rates, so that the person notices a schedule that counts other steps than the job."""
+    """Report the first, the last and the largest learning rate of the job.
+
+    These numbers let the person notice a schedule that counts other steps than the job does.
+    """
     if course:
         first, last, most = course[0], course[-1], max(course)
         tell(f"learning rate: {first:.3g} in the first step, {last:.3g} in the last, {most:.3g} at most")
 
 
 def _say_modes(model: nn.Module, tell: Progress) -> None:
-    """Report the parts that train in eval mode, or that none does although the whole model came in eval mode."""
+    """Report the parts of a model that stay in eval mode during training.
+
+    If the whole model came in eval mode, report instead that all of it trains in training mode.
+    """
     if not any(part.training for part in model.modules()):
         tell("the whole model is in eval mode; it trains in training mode, as after model.train()")
         return
@@ -321,7 +331,10 @@ def _say_modes(model: nn.Module, tell: Progress) -> None:
 
 
 def _check_columns(data: Mapping[str, Array], holdout: Mapping[str, Array], weights: str = "") -> None:
-    """Check that both have the same columns, except for the column ``weights``, which only training needs."""
+    """Check that ``data`` and ``holdout`` have rows, and the same columns with the same types and row shapes.
+
+    The column ``weights`` may be missing from the holdout, because only training needs it.
+    """
     if not data:
         raise JobError("train", "has no columns", 'give at least one, such as train={"x": x}')
     for field, columns in (("train", data), ("holdout", holdout)):
@@ -343,7 +356,10 @@ def _check_columns(data: Mapping[str, Array], holdout: Mapping[str, Array], weig
 
 
 def _eval_rows(holdout: dict[str, Array], tell: Progress) -> tuple[dict[str, Array], int]:
-    """Return the holdout, cut to whole batches, and the rows per batch (shapes are fixed, so all batches are equal)."""
+    """Return the holdout, cut to whole batches, and the number of rows per batch.
+
+    All batches have the same size, because the shapes of a program are fixed.
+    """
     rows = len(next(iter(holdout.values())))
     batches = -(-rows // EVAL_ROWS)
     batch = rows // batches
@@ -357,7 +373,10 @@ def _batch_of(example: Mapping[str, torch.Tensor], rows: int) -> dict[str, torch
 
 
 def _check_batch_norm(model: nn.Module) -> None:
-    """Refuse batch norms that divide by the number of batches: such counts cannot be averaged over slots."""
+    """Refuse a batch norm without a momentum.
+
+    It averages over all earlier batches, and the number of these batches cannot be averaged over slots.
+    """
     for name, module in batch_norms(model):
         if module.momentum is None and module.track_running_stats:
             reason = f"{type(module).__name__} averages over all earlier batches, whose number slots cannot share"
@@ -477,7 +496,7 @@ def _try_loss(
     holdout: Columns,
     tell: Progress,
 ) -> bool:
-    """Compute the loss of a few rows in plain torch, without dropout, before it is captured.
+    """Compute the loss of a few rows in plain torch, without dropout, before the loss is captured.
 
     Return whether the loss casts anything to types that are narrower than FP32.
 
@@ -486,7 +505,7 @@ def _try_loss(
 
     Raises JobError, with torch's own reason and the line, if torch cannot compute it.
     """
-    # a forward pass may write
+    # copies, because a forward pass may write to the tensors
     weights = {name: tensor.clone() for name, tensor in state.items()}
     narrow, trying = _NarrowTypes(), Trying()
     # torch's warnings concern its own way of computing, not that of a job
@@ -539,10 +558,12 @@ class _NarrowTypes(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _tried(data: Columns, known: Columns | None = None) -> list[int]:
-    """Return the rows to try: the first, and those with the smallest and the largest integers of each column.
+    """Return the numbers of the rows on which the loss is tried.
 
-    With ``known`` columns, return only rows with integers outside the range of these, and the first row only if the
-    names of the columns differ.
+    These are the first row and, for each column of integers, the rows with the smallest and the largest integer.
+
+    With ``known`` columns, return only rows with an integer outside the range of the known column. Then the first row
+    is among them only if the two sets of columns have different names.
     """
     rows = {0} if known is None or known.keys() != data.keys() else set()
     for name, column in data.items():

@@ -111,7 +111,7 @@ def check_step(
 
 
 def _at_most_bits(program: Program) -> Program:
-    """Return the program with the largest number of bits for all products."""
+    """Return the program with the largest number of bits in all its products, also in bodies of repeats."""
     nodes = []
     for node in program.nodes:
         attrs = dict(node.attrs)
@@ -140,7 +140,10 @@ class _Compared:
         return bool((self.plain != self.before).any())
 
     def apart(self, among: Array | None = None) -> float:
-        """Return the norm of the difference of both; 0 if the difference may be rounding."""
+        """Return the norm of ``ours`` minus ``plain``, or 0 if the difference may be rounding.
+
+        With a mask ``among``, only the elements at which it is true count.
+        """
         if np.array_equal(self.ours, self.plain):
             return 0.0
         before, ours, plain = (part if among is None else part[among] for part in (self.before, self.ours, self.plain))
@@ -151,13 +154,13 @@ class _Compared:
 
     @property
     def ratio(self) -> float:
-        """Norm of the difference of both, relative to the change."""
+        """Norm of ``ours`` minus ``plain``, relative to the larger of the changes that the two steps made."""
         change = max(self.change, _norm(self.ours, self.before))
         return _norm(self.ours, self.plain) / change if change else 0.0
 
     @property
     def change(self) -> float:
-        """Norm of the change by plain torch."""
+        """Norm of the change that the step of plain torch made."""
         return _norm(self.plain, self.before)
 
 
@@ -204,7 +207,10 @@ class _Checker:
         self._shaken: list[tuple[Tensors, StepResult]] = []
 
     def check(self) -> str | None:
-        """Compare both steps; return the reason if they cannot be compared. Raises JobError if they differ."""
+        """Compare a step of the job with a step of plain torch.
+
+        Return None, or the reason why they cannot be compared. Raises JobError if they differ.
+        """
         batch = self._rows(0)
         try:
             plain = self._take(self._start, batch)
@@ -255,7 +261,10 @@ class _Checker:
         return {name: torch.from_numpy(np.array(column[rows])) for name, column in self._data.items()}
 
     def _ours(self, batch: Tensors) -> dict[str, Array]:
-        """Return the inputs of the job's step with their values after it, and its loss."""
+        """Run the job's step; return its loss, and the values that all its inputs have after it.
+
+        An input that the step does not return keeps its value.
+        """
         inputs = {
             name: tensor.detach().contiguous().numpy()
             for name, tensor in {
@@ -272,7 +281,10 @@ class _Checker:
         return {**after, _LOSS: outputs[_LOSS]}
 
     def _check_new(self, plain: StepResult) -> None:
-        """Refuse a tensor that forward adds to the model and that depends on the rows: a job would not keep it."""
+        """Refuse a tensor that a forward pass adds to the model, if its values depend on the rows.
+
+        A job keeps only the tensors that the model has when the job is built.
+        """
         known = set(_all_names(self._spec.model))
         new = [name for name in plain.state if name not in known]
         other = self._take(self._start, self._rows(1)).state if new else {}
@@ -283,7 +295,10 @@ class _Checker:
                 raise JobError(f"model.{name}", reason, remedy)
 
     def _check_repeatable(self, plain: StepResult, batch: Tensors) -> None:
-        """Refuse a step whose result changes if it is repeated: a job repeats its first call."""
+        """Refuse a step that gives another result if plain torch repeats it from the same state.
+
+        A job computes every step in the way that it computed the first one.
+        """
         end = perf_counter() + _AGAIN
         with closing(self._plain.takes(self._start, self._local, batch)) as takes:
             for number, repeated in enumerate(takes, 1):
@@ -322,7 +337,10 @@ class _Checker:
                 raise self._optimizer_refused(name, pair)
 
     def _tensors(self, plain: StepResult, ours: Mapping[str, Array]) -> Iterator[tuple[str, _Compared]]:
-        """Yield each tensor of the model, under each of its names, and the moving averages."""
+        """Yield the tensors to compare, with their names.
+
+        They are the model's tensors, each under all its names, and the moving averages.
+        """
         firsts = _all_names(self._spec.model)
         for name, first in firsts.items():
             if first not in self._left_out and name in plain.state and first in self._start:
@@ -355,7 +373,7 @@ class _Checker:
             yield {**self._start, **moved}
 
     def _is_real(self, name: str, pair: _Compared, plain: StepResult, is_trained: bool) -> bool:
-        """Return whether a tensor differs by more than rounding."""
+        """Return whether the two steps differ in a tensor by more than rounding."""
         among = np.ones(pair.before.shape, np.bool_)
         if is_trained and name in plain.gradients:
             gradient = plain.gradients[name]
@@ -426,7 +444,7 @@ class _Checker:
         return JobError("optimizer", reason, f"{remedy}; {_OR}")
 
     def _sharing(self, name: str) -> str | None:
-        """Return the name of another tensor of the model in the same memory, if there is one."""
+        """Return the name of another tensor of the model that shares memory with this one; None if there is none."""
         own = self._own.get(name)
         place = 0 if own is None else own.untyped_storage().data_ptr()
         others: Sequence[str] = [
@@ -470,7 +488,7 @@ def _not_repeatable(name: str, one: StepResult, other: StepResult) -> JobError:
 
 
 def _largest_changes(state: Mapping[str, _Compared]) -> dict[str, float]:
-    """Return the largest change of a tensor, by kind of an optimizer's state."""
+    """Return, for each kind of an optimizer's state (such as ``exp_avg``), the largest change of any of its tensors."""
     largest: dict[str, float] = {}
     for name, pair in state.items():
         kind = name.partition(".")[0]
@@ -494,7 +512,10 @@ def _perturb(weights: Sequence[torch.Tensor]) -> None:
 
 
 def _all_names(model: nn.Module) -> dict[str, str]:
-    """Return each name of the model's tensors with the first name of that tensor; a module counts under one name."""
+    """Map each name of the model's tensors to the first name of the same tensor.
+
+    A module that the model holds several times counts only under its first name.
+    """
     firsts: dict[int, str] = {}
     names = {}
     for prefix, slots in slots_of(model):

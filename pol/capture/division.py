@@ -41,12 +41,12 @@ class Rounds:
 
 
 def divide_rounds(spec: JobSpec, rows: int) -> Rounds:
-    """Return the rounds of a job with ``rows`` rows of data, which have at least the steps that the job asks for.
+    """Return the rounds of a job with ``rows`` rows of data; together they have at least the steps that it asks for.
 
     If the author does not choose the length of a round, there are 4 to 20 rounds. There are more only if slots would
-    otherwise train apart for more than ``APART_STEPS_MAX`` steps. The choice adds as few steps as possible (a hundredth
-    more does not count for a job of epochs). Among equal choices, the steps per round with the most divisors win: they
-    allow the most lengths of segments.
+    otherwise train apart for more than ``APART_STEPS_MAX`` steps. The choice adds as few steps as possible. For a job
+    that gives epochs, up to a hundredth more steps count as none. Among equal choices, the number of steps per round
+    with the most divisors wins, because it allows the most lengths of segments.
     """
     steps = spec.steps_for(rows)
     if spec.round_steps is not None:
@@ -69,9 +69,10 @@ def divide_rounds(spec: JobSpec, rows: int) -> Rounds:
 
 
 def segment_own_work(boundary_size: int, rows: int, order: str = SHUFFLED) -> int:
-    """Return the work of a segment beside its steps, in FLOPs: it ends with a state of ``boundary_size`` bytes to hash.
+    """Return the work of a segment that is not part of its steps, in FLOPs.
 
-    A replay also needs the order of the segment's samples, which is computed for all rows of an epoch.
+    The state at its end, of ``boundary_size`` bytes, is hashed. A replay also needs the order of the segment's samples,
+    which is computed for all rows of an epoch.
     """
     return boundary_size + whole_order_work(order, rows)
 

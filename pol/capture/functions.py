@@ -34,12 +34,12 @@ _LOSS, _SUM, _PART = "metric.loss", "sum", "part"
 
 
 def under(prefix: str, tensors: Tensors) -> dict[str, torch.Tensor]:
-    """Return the tensors whose names start with ``prefix`` and a dot, without it."""
+    """Return the tensors whose names begin with ``prefix`` and a dot, under names without this beginning."""
     return {name[len(prefix) + 1 :]: tensor for name, tensor in tensors.items() if name.startswith(f"{prefix}.")}
 
 
 def named(prefix: str, tensors: Tensors) -> dict[str, torch.Tensor]:
-    """Return the tensors with ``prefix`` and a dot before their names."""
+    """Return the tensors under new names: ``prefix``, a dot, and the old name."""
     return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
 
 
@@ -63,7 +63,10 @@ class MeasuredModule(Measuring):
 
 
 class _Differentiated(MeasuredModule):
-    """A loss and its gradients, both computed while the model has other weights, as checkpointed parts run again."""
+    """A module whose forward pass computes a loss and its gradients.
+
+    Both are computed while the model has other weights, because checkpointed parts run again for the gradients.
+    """
 
     def __init__(self, model: nn.Module, measure: Measure, field: str, leaves: Sequence[torch.Tensor]) -> None:
         super().__init__(model, measure, field)
@@ -79,14 +82,14 @@ class _Differentiated(MeasuredModule):
 
 
 def measured(model: nn.Module, measure: Measure, weights: Tensors, batch: Batch, field: str) -> torch.Tensor:
-    """Return the result of ``measure`` for the model with other weights and buffers."""
+    """Return the loss or metric of a batch, for the model with ``weights`` in place of its own tensors."""
     part = MeasuredModule(model, measure, field)
     try:
         value, _ = _called(part, weights, batch)
     except RuntimeError as error:
         if _NO_GRAPH not in str(error):
             raise
-        # the measure itself computes gradients by weights, so these need a graph here, too
+        # the measure itself computes gradients with respect to weights, so the weights must require gradients here
         leaves = {name: tensor.detach() for name, tensor in weights.items()}
         for leaf in filter(torch.is_floating_point, leaves.values()):
             leaf.requires_grad_()
@@ -97,7 +100,7 @@ def measured(model: nn.Module, measure: Measure, weights: Tensors, batch: Batch,
 
 
 def _called(part: MeasuredModule, weights: Tensors, batch: Batch) -> tuple[Any, dict[str, torch.Tensor]]:
-    """Return the result of a measure with other weights and buffers, and these tensors as they are afterwards."""
+    """Call a measure with ``weights`` in place of the model's tensors; return its result and these tensors after it."""
     replaced = {name: weights[name] for name in own_tensors(part.model) if name in weights}
     with as_written(), refusing(), exchanged(part.model, replaced) as read:
         value = part(batch)
@@ -106,7 +109,7 @@ def _called(part: MeasuredModule, weights: Tensors, batch: Batch) -> tuple[Any, 
 
 
 def _hooked(parameter: nn.Parameter, gradient: torch.Tensor) -> torch.Tensor:
-    """Return a gradient after the parameter's own hooks."""
+    """Return a gradient as the parameter's own hooks change it."""
     for hook in (parameter._backward_hooks or {}).values():
         changed = hook(gradient)
         gradient = gradient if changed is None else changed
@@ -115,7 +118,7 @@ def _hooked(parameter: nn.Parameter, gradient: torch.Tensor) -> torch.Tensor:
 
 @contextmanager
 def as_written() -> Iterator[None]:
-    """Run parts made by ``torch.compile`` as they were written, also during the capture."""
+    """Run parts made by ``torch.compile`` in eager mode within this context, also during the capture."""
     captured = torch._dynamo.config.patch(error_on_nested_fx_trace=False)
     with captured, torch.compiler.set_stance("force_eager"):
         yield
@@ -181,15 +184,15 @@ class PhaseUpdates:
 
     @property
     def field(self) -> str:
-        """The field of its loss in errors."""
+        """Name of the phase's loss in errors."""
         return f"phases.{self.name}.loss" if self.name else "loss"
 
     def named(self, local: Tensors) -> dict[str, torch.Tensor]:
-        """Return local state of the phase under its names in the job."""
+        """Return local state of the phase under the names that it has in the job's local state."""
         return named(self.name, local) if self.name else dict(local)
 
     def local_of(self, local: Tensors) -> Tensors:
-        """Return the local state of the phase under its own names."""
+        """Return the part of the job's local state that belongs to the phase, under the phase's own names."""
         return under(self.name, local) if self.name else local
 
 
@@ -222,7 +225,7 @@ class JobFunctions:
     """The three functions of one job."""
 
     def __init__(self, spec: JobSpec, steps: int, rows: int = 1, first: int = 0) -> None:
-        """Make the functions of a job with ``rows`` rows of data, whose steps are ``first`` to ``steps`` - 1."""
+        """Prepare the functions of a job with ``rows`` rows of data and the steps ``first`` to ``steps`` - 1."""
         self._spec = spec
         self._phases = _updating(spec, steps, rows, first)
         chosen = {name for phase in self._phases for name in phase.trained}
@@ -252,7 +255,7 @@ class JobFunctions:
 
     @property
     def course(self) -> Sequence[float]:
-        """Learning rates by step of the first group whose rate changes; empty if all are constant."""
+        """Learning rate of each step, for the first group whose rate changes; empty if all rates are constant."""
         rates = [group.lr for group in self.groups]
         return next((rate.values.tolist() for rate in rates if not rate.is_constant), [])
 
@@ -280,7 +283,7 @@ class JobFunctions:
         for phase in self._phases:
             for number in range(phase.repeat):
                 rows = rows_of_part(batch, spec.parts, spec.parts - phase.repeat + number)
-                # weights that an earlier update has moved are inputs of this one
+                # weights that an earlier update of this step has moved are marked as inputs of this update
                 current = passing.current
                 current.update({n: later_weight(current[n], n) for n in self._trained if n in moved})
                 loss, weights, own = self._updated(phase, passing, rows, number)
@@ -303,11 +306,14 @@ class JobFunctions:
     def _updated(
         self, phase: PhaseUpdates, passing: "_Passing", batch: Tensors, number: int
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-        """Return the loss of an update, the weights after it and its local state; ``number`` counts within the step."""
+        """Compute one update; return its loss, and the weights and the local state after it.
+
+        ``number`` counts the updates of the phase within the step.
+        """
         spec, optimizer = phase.spec, phase.optimizer
         step = passing.step if phase.repeat == 1 else passing.step * phase.repeat + number
         loss, gradients = self._gradients(phase, passing, batch)
-        # the optimizer moves a weight after the forward pass may have written to it
+        # the optimizer moves the weights that the forward pass left, because it may have written to them
         weights = {name: passing.current[name].detach() for name in phase.trained}
         point = optimizer.point(weights, gradients, step)
         if point is not None:
@@ -406,7 +412,10 @@ class JobFunctions:
         return totals[_LOSS] * share, {name: value * share for name, value in under(_SUM, totals).items()}
 
     def _names_forward_may_change(self) -> list[str]:
-        """Return the names of tensors that a forward pass may change: all but the unused batch counters."""
+        """Return the names of the model's tensors that a forward pass may change.
+
+        These are all tensors except the batch counters of batch norms, which a job does not use.
+        """
         model = self._spec.model
         counters = {f"{name}.num_batches_tracked".lstrip(".") for name, _ in batch_norms(model)}
         buffers = [name for name, _ in model.named_buffers() if name not in counters]
@@ -442,7 +451,7 @@ class _Passing:
 
 
 def rows_of_part(batch: Tensors, parts: int, number: int) -> Tensors:
-    """Return part ``number`` of a batch's rows, divided into ``parts`` equal parts."""
+    """Divide the rows of a batch into ``parts`` equal parts, and return the part ``number``."""
     if parts == 1:
         return batch
     part = {}

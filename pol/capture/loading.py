@@ -94,7 +94,7 @@ def _check_same_tensors(own: Mapping[str, torch.Tensor], state: Mapping[str, Arr
 
 
 def load_into(model: nn.Module, state: Mapping[str, Array]) -> None:
-    """Load a trained global state into the original model, without the tensors of optimizers in it.
+    """Load a trained global state into the original model; tensors of optimizers in the state are left out.
 
     A tensor with two names in the model is in the state once, and the state has buffers that a ``state_dict`` leaves
     out. So each tensor is copied by its name in the state.

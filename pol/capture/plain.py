@@ -61,7 +61,10 @@ class StepResult:
 
 
 class _PlainDraws(SeededDropout):
-    """A mode with the random draws of a job; if ``is_wide``, casts to narrow types become casts to FP32."""
+    """A mode in which functions of torch draw the random numbers that the job draws.
+
+    If ``is_wide``, casts to types narrower than FP32 become casts to FP32.
+    """
 
     def __init__(self, number: torch.Tensor, seed: int, is_wide: bool, first_site: int = 0) -> None:
         super().__init__(number, first_site)
@@ -74,7 +77,7 @@ class _PlainDraws(SeededDropout):
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Replace a function that draws, and call any other."""
+        """Call one function, or its replacement if it draws random numbers."""
         if self._is_wide and function in CASTS:
             return CASTS[function](*args, **(kwargs or {}))
         if function in REWRITTEN:
@@ -92,7 +95,7 @@ class _PlainDraws(SeededDropout):
 
 
 class _Wide(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A mode that computes in FP32, as a job does, what autocast would cast to a narrow type."""
+    """A mode that replaces the narrow types of autocast by FP32, in which a job computes."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
         """Call one operation with FP32 instead of narrow types."""
@@ -105,7 +108,7 @@ def _widened(part: Any) -> Any:
 
 
 class _Steps(_PlainDraws):
-    """A mode in which optimizers cast to FP32 instead of narrow types, as in a job; a cast still makes a copy."""
+    """A mode for the steps of optimizers: a cast to a narrow type returns a copy in FP32, as in a job."""
 
     def __torch_function__(
         self,
@@ -114,14 +117,17 @@ class _Steps(_PlainDraws):
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Cast to FP32 instead."""
+        """Call one function; a cast to a narrow type returns a copy in FP32."""
         result = super().__torch_function__(function, types, args, kwargs)
         return result.clone() if function in CASTS else result
 
 
 @dataclass(frozen=True)
 class _Update:
-    """One update of a phase: its rows, its optimizers (None: the job's own rule moves the weights) and its number."""
+    """One update of a phase: the phase, the rows, the optimizers, and the number of the update.
+
+    If ``optimizers`` is None, the job's own rule moves the weights.
+    """
 
     phase: PhaseUpdates
     rows: Tensors
@@ -133,18 +139,24 @@ class PlainStep:
     """A step of a job with the consumer's model, losses and optimizers, in torch's own FP32."""
 
     def __init__(self, spec: JobSpec, functions: JobFunctions, is_wide: bool, first: int = 0) -> None:
-        """Set the step to number ``first`` of a job; with ``is_wide``, casts to narrow types stay FP32."""
+        """Prepare step number ``first`` of a job; with ``is_wide``, casts to narrow types become casts to FP32."""
         self._spec, self._functions, self._is_wide, self.first = spec, functions, is_wide, first
         self._parameters = dict(spec.model.named_parameters())
         self._site = 0
 
     def take(self, start: Tensors, local: Tensors, batch: Tensors) -> StepResult:
-        """Take the step from state ``start`` of the model; optimizers have their own state."""
+        """Take the step with the model's tensors at ``start``, and return its result.
+
+        Optimizers of torch begin with the state that they already have; all other rules begin with ``local``.
+        """
         with borrowed(self._spec.model, start):
             return self._take_once(local, batch)
 
     def takes(self, start: Tensors, local: Tensors, batch: Tensors) -> Generator[StepResult, None, None]:
-        """Yield results of the same step, taken repeatedly; only Python attributes of modules persist between them."""
+        """Take the same step repeatedly, each time from ``start``, and yield the results.
+
+        Only Python attributes of modules keep their values from one time to the next.
+        """
         with attributes_put_back(self._spec.model):
             while True:
                 with values_borrowed(self._spec.model, start):
@@ -178,7 +190,7 @@ class PlainStep:
         return replace(result, loss=sum(first) / len(first))
 
     def _passed(self, update: _Update) -> tuple[float, dict[str, torch.Tensor]]:
-        """Set the clipped gradients in the parameters, and return the loss and these gradients."""
+        """Compute the loss of an update and its clipped gradients; set these in the parameters, and return both."""
         phase = update.phase
         loss = self._backward(update)
         weights = {name: self._parameters[name].detach().clone() for name in phase.trained}
@@ -199,7 +211,7 @@ class PlainStep:
             self._parameters[name].data.copy_(value)
 
     def _backward(self, update: _Update) -> float:
-        """Set the gradients of some rows in the parameters, and return the loss of these rows."""
+        """Run the backward pass on an update's rows, which sets the parameters' gradients; return the loss."""
         phase, total = update.phase, 0.0
         spec = phase.spec
         size = len(next(iter(update.rows.values()))) // spec.accumulate
@@ -235,7 +247,7 @@ class PlainStep:
         return gradients
 
     def _moved(self, update: _Update, gradients: Tensors, local: Tensors) -> dict[str, torch.Tensor]:
-        """Take a step of the optimizers, and return their state."""
+        """Move the weights by the optimizers, or by the job's own rule; return the state after that."""
         phase = update.phase
         draws = _Steps(torch.tensor(0), self._spec.seed, True, self._site)
         with draws:
@@ -250,7 +262,7 @@ class PlainStep:
         return state if update.optimizers is None else self._left_by(update, gradients)
 
     def _left_by(self, update: _Update, gradients: Tensors) -> dict[str, torch.Tensor]:
-        """Return the state of the optimizers after a step, as the local state of a phase."""
+        """Return the state of the optimizers after an update, under the names of a phase's local state."""
         found: dict[str, torch.Tensor] = {}
         for index, group in enumerate(update.phase.groups):
             names = [name for name in group.names if name in gradients]
@@ -278,9 +290,10 @@ class PlainStep:
         raise AssertionError(f"no optimizer holds {name}")
 
     def _optimizers(self, phase: PhaseUpdates, local: Tensors) -> list[torch.optim.Optimizer] | None:
-        """Return copies of the optimizers, which move the model's own parameters; None if torch cannot take the update.
+        """Return copies of a phase's optimizers, which move the model's own parameters.
 
-        Torch has no Lion, and no optimizer with the state of a result that the job resumes.
+        Return None if torch cannot take the update. It has no Lion, and no optimizer with the state of a result that
+        the job resumes.
         """
         if self.first:
             return None
@@ -317,7 +330,10 @@ class PlainStep:
         return found
 
     def _begin(self, rule: UpdateRule, local: Tensors) -> None:
-        """Give a rule the job's initial state, which may be computed from the weights before the check changed them."""
+        """Set the state of a custom rule to the job's initial state.
+
+        That state may be computed from the weights as they were before the check changed them.
+        """
         for name, parameter in self._parameters.items():
             state = {
                 kind: value.clone()
@@ -331,7 +347,7 @@ class PlainStep:
 
 @contextmanager
 def borrowed(model: nn.Module, start: Tensors) -> Iterator[None]:
-    """Give a model copies of other values, and restore everything afterwards.
+    """Give a model's tensors copies of the values ``start`` within this context, and restore everything afterwards.
 
     The tensors stay the same objects, with their hooks, because optimizers and closures refer to them. Restored are
     their values, gradients and version counters, the attributes of modules, and the states of random generators.
@@ -342,7 +358,7 @@ def borrowed(model: nn.Module, start: Tensors) -> Iterator[None]:
 
 @contextmanager
 def attributes_put_back(model: nn.Module) -> Iterator[None]:
-    """Restore the attributes of all modules afterwards."""
+    """Restore the Python attributes of all modules of a model when this context ends."""
     attributes = [(module.__dict__, dict(module.__dict__)) for module in model.modules()]
     try:
         yield
@@ -378,13 +394,16 @@ def values_borrowed(model: nn.Module, start: Tensors) -> Iterator[None]:
 
 
 def copies_of(own: Tensors, start: Tensors) -> dict[str, torch.Tensor]:
-    """Return tensors with the values of ``start``, which share memory with each other if the ``own`` tensors do."""
+    """Return copies of the tensors ``start``.
+
+    The copies share memory with each other wherever the ``own`` tensors do.
+    """
     copies: dict[str, torch.Tensor] = {}
     places: dict[int, torch.UntypedStorage] = {}
     for name, tensor in own.items():
         storage = tensor.untyped_storage()
         if 0 in tensor.stride() or storage.nbytes() != tensor.nbytes or not tensor.numel():
-            # an expanded tensor, or a view of a larger one
+            # an expanded tensor, or a view of a larger one: the copy gets memory of its own
             copies[name] = torch.empty_like(tensor.data, memory_format=torch.contiguous_format)
         else:
             copied = storage.clone()  # type: ignore[no-untyped-call]

@@ -52,7 +52,10 @@ def read_resume(spec: JobSpec) -> Checkpoint | None:
 
 
 def _has_steps(optimizer: object) -> bool:
-    """Return whether an optimizer has taken steps; a state alone does not show it: Adagrad has one from the start."""
+    """Return whether an optimizer has taken steps.
+
+    The presence of a state does not show it, because Adagrad has a state from the start.
+    """
     if isinstance(optimizer, UpdateRule | GradientAt):
         return optimizer.steps > 0
     return isinstance(optimizer, torch.optim.Optimizer) and any(steps_of(state) for state in optimizer.state.values())
@@ -106,7 +109,10 @@ def check_tensors(checkpoint: Checkpoint, state: State, local: State) -> None:
 
 
 def _differences(here: State, there: State) -> list[tuple[str, str, str]]:
-    """Return name and type on both sides ("" where it is missing) of each tensor that differs."""
+    """Return the tensors that differ between two states.
+
+    Each has its name, and its type in either state ("" if it is missing there).
+    """
     ours, theirs = ({s.name: str(s.type) for s in state_specs(state)} for state in (here, there))
     return [
         (model_name(name), ours.get(name, ""), theirs.get(name, ""))

@@ -82,7 +82,9 @@ class FineTuning(Readable):
 
 
 def fine_tuning(wanted: FineTuning, tell: Callable[[str], None] = lambda text: None) -> JobSpec:
-    """Return the job of a fine-tuning run, and report progress by ``tell``. JobError if a file does not fit.
+    """Return the job of a fine-tuning run, and report progress by ``tell``.
+
+    Raises JobError if a file or a number of the run cannot be used.
 
     Example::
 

@@ -84,7 +84,7 @@ def cross_entropy(
 
 
 def accuracy(features: str = "x", labels: str = "y", *, ignore_index: int | None = None) -> Measure:
-    """Return the share of labels for whose class the output is the largest; ``ignore_index`` labels are left out.
+    """Return the share of labels whose class has the largest output; labels equal to ``ignore_index`` do not count.
 
     Example::
 
@@ -105,7 +105,7 @@ def accuracy(features: str = "x", labels: str = "y", *, ignore_index: int | None
 
 
 def _class_dim(outputs: "torch.Tensor", labels: "torch.Tensor") -> int:
-    """Return the dimension of classes: the one that labels lack.
+    """Return the dimension of ``outputs`` that holds the classes: the one that ``labels`` lack.
 
     If none fits, return torch's own choice, so that torch raises its own error.
     """

@@ -17,10 +17,10 @@ _REMEDY = f"save the model with model.save_pretrained(folder), which writes {WEI
 
 
 def load_saved(model: nn.Module, given: Path | None, folder: Path, tell: Callable[[str], None]) -> None:
-    """Load ``given`` (a file, an index of parts, or a folder) into a model, or else the weights in ``folder``, if any.
+    """Load saved weights into a model: those of ``given`` or, if it is None, those in ``folder``, if there are any.
 
-    A file has tied weights once, and may leave out the prefix of the whole model. Raises JobError if a tensor of the
-    model is missing.
+    ``given`` is a file, an index of parts, or a folder. A file has tied weights once, and may leave out the prefix of
+    the whole model. Raises JobError if a tensor of the model is missing.
     """
     place = folder if given is None else given
     file = _in_folder(place) if place.is_dir() else given
@@ -34,7 +34,10 @@ def load_saved(model: nn.Module, given: Path | None, folder: Path, tell: Callabl
 
 
 def _in_folder(folder: Path) -> Path | None:
-    """Return the path of the weights in a folder, if any; JobError if they are in a format that is not read."""
+    """Return the path of the weights in a folder; None if there are none.
+
+    Raises JobError if the folder has weights only in a format that is not read.
+    """
     for name in (WEIGHTS, INDEX):
         if (folder / name).is_file():
             return folder / name

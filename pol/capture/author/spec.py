@@ -154,7 +154,7 @@ class WeightedRows(Readable):
 
 @dataclass(frozen=True, slots=True)
 class RowsInOrder(Readable):
-    """An order of rows that follows the data and begins again after the last row.
+    """The order that the rows have in the data; after the last row it begins again with the first.
 
     Example::
 
@@ -189,7 +189,7 @@ def _everywhere(bits: int) -> Precision:
 
 
 def _of_phases(model: "torch.nn.Module", batch: Batch) -> "torch.Tensor":
-    """Mark, as the default of ``loss``, a job that has no loss of its own, such as one with phases."""
+    """Serve as the default of ``loss``, which shows that a job has no loss of its own, such as a job with phases."""
     raise AssertionError("a job with phases has no loss of its own")
 
 
@@ -426,7 +426,7 @@ class JobSpec(Readable):
         self.each_phase()
 
     def _check_choices(self) -> None:
-        # the annotations do not bind the author of a job file
+        # the author of a job file may give values that do not fit the annotations
         outer: object = self.outer
         if not isinstance(outer, Average | Nesterov):
             reason = f"a {type(outer).__name__} is not an outer optimizer"
@@ -458,7 +458,7 @@ class JobSpec(Readable):
 
     @property
     def precisions(self) -> dict[str, Precision]:
-        """Precision by the name of a module; "" is the whole model and always present."""
+        """Precision by the name of a module; the name "" stands for the whole model and is always present."""
         precisions = {"": Precision()}
         for name, value in self._precision_by_module.items():
             precisions[name] = value if isinstance(value, Precision) else _everywhere(value)
@@ -466,11 +466,14 @@ class JobSpec(Readable):
 
     @property
     def parts(self) -> int:
-        """Number of equal parts of a step's rows: the largest ``repeat`` of a phase."""
+        """Number of equal parts into which a step's rows are divided: the largest ``repeat`` of any phase."""
         return max((phase.repeat for phase in self.phases.values()), default=1)
 
     def each_phase(self) -> "dict[str, JobSpec]":
-        """Return each phase by its name, as a job of one loss; a job without phases returns itself, named ""."""
+        """Return each phase as a job with one loss, by the name of the phase.
+
+        For a job without phases, return the job itself under the name "".
+        """
         if not self.phases:
             return {"": self}
         specs = {}
@@ -502,7 +505,10 @@ class JobSpec(Readable):
         return {"loss": first, **{f"loss.{name}": loss for name, loss in others}}
 
     def steps_for(self, rows: int) -> int:
-        """Return the steps that the job asks for with ``rows`` rows of data, before they are rounded to rounds."""
+        """Return the number of steps that the job asks for, before it is rounded up to whole rounds.
+
+        If the job gives epochs, the number depends on ``rows``, the number of rows of its data.
+        """
         if self.steps is not None:
             return self.steps
         assert self.epochs is not None

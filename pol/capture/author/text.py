@@ -19,7 +19,9 @@ HELD_OUT = 10
 
 @dataclass(frozen=True)
 class TextRows(Readable):
-    """Rows of a text, i64 [rows, length]: ``x``, and ``y``, which has the number that follows each number of ``x``.
+    """Rows of a text as numbers, in the columns ``x`` and ``y``, i64 [rows, length].
+
+    ``y`` has the number that follows each number of ``x`` in the text.
 
     ``words`` is the size of the vocabulary. ``source`` describes in one line what the numbers stand for.
 
@@ -41,7 +43,10 @@ def text_rows(
     tokenizer: Path | str | None = None,
     tokenizer_sha256: str | None = None,
 ) -> TextRows:
-    """Read a UTF-8 text as rows; without a ``tokenizer.json`` each different character is a number, by code point.
+    """Read a UTF-8 text as rows of numbers.
+
+    Each number is a token of the ``tokenizer``, a ``tokenizer.json``. Without one, each different character has a
+    number, in the order of code points.
 
     Raises JobError if a file cannot be read, the text has fewer than two rows, or the tokenizer has another hash.
 
@@ -96,7 +101,10 @@ def _text(path: Path) -> str:
 
 
 def _characters(text: str) -> tuple[Array, int]:
-    """Return the number of each character (its rank among those that occur, by code point) and their count."""
+    """Return the number of each character of a text, and how many different characters it has.
+
+    The number of a character is its rank, by code point, among the characters that occur.
+    """
     codes = np.frombuffer(text.encode("utf-32-le"), "<u4")
     occurs = np.zeros(sys.maxunicode + 1, bool)
     occurs[codes] = True

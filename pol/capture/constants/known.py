@@ -1,8 +1,9 @@
 """Known values during the capture, which may decide shapes: masks, lists of indices, counts.
 
 The capture computes the value of each tensor that depends only on constants, on shapes, and on tensors of the model
-that no step changes. :attr:`KnownValues.relied_on` names those of the model's tensors whose values decided something. A
-selection by a known mask becomes a selection by indices, so that all shapes are plain numbers, also in the gradient.
+that no step changes. :attr:`KnownValues.relied_on` names the model's tensors on whose values the captured program
+depends. A selection by a known mask becomes a selection by indices, so that all shapes are plain numbers, also in the
+gradient.
 
 A mask made of labels, as by ``F.one_hot``, selects one element of each row, whatever the labels are. Its indices are
 computed from the labels (:class:`_Choice`), and so are those of its opposite.
@@ -93,7 +94,7 @@ COUNTS: Mapping[Any, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """A tensor that has, along its last dimension, ``on`` at the index given by a label and ``off`` elsewhere."""
+    """A tensor whose last dimension has ``on`` at the index that a label gives, and ``off`` elsewhere."""
 
     labels: Tensor
     on: Tensor
@@ -105,7 +106,9 @@ class _Choice:
 
 
 class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A mode that computes known values beside the capture: those of constants and of inputs with given ``values``.
+    """A mode that computes, beside the capture, the values that are known.
+
+    These are constants, inputs with given ``values``, and results that depend only on them.
 
     The contents of ``own`` tensors are not known, because a function reads them as inputs or not at all.
     """
@@ -117,10 +120,10 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.relied_on: set[str] = set()
         self._given = values
         self._values: Any = WeakTensorKeyDictionary()
-        # names of the inputs that a storage's value depends on, by the storage's address
+        # for each storage, by its address: the names of the inputs on which its value depends
         self._names: dict[int, frozenset[str]] = {}
-        # storages that the function must not write to (foreign), or has written unknown values to (lost); references
-        # prevent that their addresses are used again
+        # Computing known values must not write to foreign storages. The values of lost storages are no longer known.
+        # The references prevent that an address is used again.
         self._foreign: dict[int, torch.UntypedStorage] = {}
         self._lost: dict[int, torch.UntypedStorage] = {}
         self._counts: dict[str, tuple[str, str]] = {}
@@ -131,7 +134,7 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._lost[_address(tensor)] = tensor.untyped_storage()
 
     def stand_in(self, inputs: Mapping[str, Tensor]) -> None:
-        """Register the tensors that stand for inputs during the capture of a function."""
+        """Register the tensors that stand for a function's inputs during its capture, with their known values."""
         for name in self._given.keys() & inputs.keys():
             value = self._given[name]
             self._values[inputs[name]] = value
@@ -139,14 +142,20 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._foreign[_address(value)] = value.untyped_storage()
 
     def value(self, tensor: Tensor) -> Tensor | None:
-        """Return the known value of a tensor, and note that it decided something; None if it is not known."""
+        """Return the value of a tensor, or None if it is not known.
+
+        The inputs on which the value depends are added to ``relied_on``.
+        """
         value = self._value(tensor)
         if value is not None:
             self.relied_on |= self._names.get(_address(value), frozenset())
         return value
 
     def why_not(self, error: BaseException) -> tuple[str, str] | None:
-        """Return the reason and the remedy for the value-dependent number in an error of torch, if it is known."""
+        """Return the reason and the remedy for an error of torch about a size that depends on values.
+
+        Return None if the operation that made the size is not known.
+        """
         for symbol in _SYMBOL.findall(str(error)):
             if symbol in self._counts:
                 return self._counts[symbol]
@@ -182,7 +191,7 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
     def note_labels(self, marks: Tensor, labels: Tensor) -> None:
-        """Note that a tensor is 1 at the index given by a label, and 0 elsewhere."""
+        """Record that each row of ``marks`` is 1 at the index that its label gives, and 0 elsewhere."""
         with plainly():
             zero, one = torch.tensor([0, 1]).unbind()
         self._note_choice(marks, _Choice(labels=labels, on=one, off=zero, may_be_negative=False))
@@ -200,7 +209,7 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return choice
 
     def _chosen_by(self, func: Any, args: Any, options: Any) -> _Choice | None:
-        """Return the choice that the result of an operation makes in each row; None if it is not such a choice."""
+        """Return the :class:`_Choice` that describes the result of an operation; None if it does not have this form."""
         if func in _PUTS and not options and len(args) == 3:
             return self._chosen_by_put(*args)
         if func in _SCATTERS and not options and len(args) == 4:
@@ -239,7 +248,10 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self._choice_by(x, index, values, may_be_negative=False)
 
     def _choice_by(self, x: Tensor, labels: Tensor, values: Tensor | float, *, may_be_negative: bool) -> _Choice | None:
-        """Return the choice that writes ``values``, one number, at labels into ``x``, a tensor of one number."""
+        """Return the ``_Choice`` for a write of the number ``values`` at ``labels`` into the constant tensor ``x``.
+
+        Return None if ``x`` or ``values`` has several or unknown numbers, or if both have the same one.
+        """
         off, on = self._number(x), self._number(values)
         if off is None or on is None:
             return None
@@ -272,7 +284,10 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return None if value is None or _address(value) in self._lost else value
 
     def _operands(self, args: Any, options: Any) -> tuple[Any, Any, frozenset[str]] | None:
-        """Return the operands' values, and the names of inputs that they depend on; None if one is not known."""
+        """Return the values of an operation's operands, and the names of the inputs on which they depend.
+
+        Return None if one of the values is not known.
+        """
         names: frozenset[str] = frozenset()
         values = {}
         for leaf in tree_leaves((args, options)):
@@ -288,7 +303,7 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return given, named, names
 
     def _decided(self, func: Any, args: Any, options: Any) -> Any:
-        """Return the constant result of an operation whose shape depends on values; None if they are not known."""
+        """Compute an operation whose result's shape depends on values; return None if the values are not known."""
         operands = self._operands(args, options)
         if operands is None:
             return None
@@ -309,7 +324,7 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     self._counts.setdefault(str(size), refusal)
 
     def _follow(self, func: Any, args: Any, options: Any, result: Any) -> None:
-        """Compute and store the value of a result."""
+        """Compute and store the value of an operation's result, and of the operands to which it writes."""
         written = list(_written(func, args, options))
         for each in written:
             self._writes[_address(each)] = self._writes.get(_address(each), 0) + 1
@@ -341,14 +356,14 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
         with plainly():
             try:
                 value = func(*known, **named)
-                # a new constant, which the function may write to
+                # the result is a new constant, to which the function may write
                 return value.clone() if func in _LIFTS else value, names
             # a value that torch cannot compute is simply not known
             except Exception:  # noqa: BLE001
                 return None
 
     def places(self, mask: Tensor) -> Tensor | None:
-        """Return the indices, in C order, at which a mask is true; None if they are not known."""
+        """Return the flat indices, in C order, of the true elements of a mask; None if their number is not known."""
         value = self.value(mask)
         if value is None:
             choice = self._choice(mask)
@@ -363,7 +378,10 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _chosen(mask: Tensor, choice: _Choice) -> Tensor | None:
-    """Return the indices, in C order, at which a mask made of labels is true; None if all elements are equal."""
+    """Return the flat indices, in C order, of the true elements of a mask made of labels.
+
+    Return None if all elements of the mask are equal.
+    """
     with plainly():
         is_on, is_off = bool(choice.on), bool(choice.off)
     if is_on == is_off:
@@ -388,7 +406,7 @@ def _chosen(mask: Tensor, choice: _Choice) -> Tensor | None:
 
 
 def note_labels(marks: Tensor, labels: Tensor) -> None:
-    """Note, during a capture, that a tensor is 1 at the index given by a label and 0 elsewhere."""
+    """Record, during a capture, that each row of ``marks`` is 1 at the index that its label gives, and 0 elsewhere."""
     for mode in reversed(_get_current_dispatch_mode_stack()):
         if isinstance(mode, KnownValues):
             mode.note_labels(marks, labels)
@@ -396,7 +414,10 @@ def note_labels(marks: Tensor, labels: Tensor) -> None:
 
 
 def known_value(tensor: Tensor) -> Tensor | None:
-    """Return the value of a tensor that is known during a capture, and note that it decided something; else None."""
+    """Return the value of a tensor if it is known during the present capture, else None.
+
+    The capture records that its program depends on this value.
+    """
     for mode in reversed(_get_current_dispatch_mode_stack()):
         if isinstance(mode, KnownValues):
             return mode.value(tensor)
@@ -408,7 +429,7 @@ _LIFTS = (_aten.lift_fresh.default, _aten.lift_fresh_copy.default, _aten.lift.de
 
 @contextmanager
 def plainly() -> Iterator[None]:
-    """Compute with plain tensors during a capture."""
+    """Suspend the capture and torch's gradients within this context, to compute with plain tensors."""
     with _disable_current_modes(), torch.no_grad():
         yield
 
@@ -418,7 +439,7 @@ def _address(tensor: Tensor) -> int:
 
 
 def _written(func: Any, args: Any, options: Any) -> Iterator[Tensor]:
-    """Yield the operands that an operation changes."""
+    """Yield the operands that an operation changes in place."""
     for at, argument in enumerate(func._schema.arguments):
         if argument.alias_info is None or not argument.alias_info.is_write:
             continue
@@ -445,7 +466,7 @@ def _is_small(tensor: Tensor) -> bool:
 
 
 def _by_dimension(places: Tensor, shape: Sequence[int]) -> list[Tensor]:
-    """Return an index tensor for each dimension of ``shape``, from indices in C order."""
+    """Convert flat indices, in C order, to one index tensor for each dimension of ``shape``."""
     indices: list[Tensor] = []
     width = prod(shape)
     for size in shape:
@@ -456,7 +477,10 @@ def _by_dimension(places: Tensor, shape: Sequence[int]) -> list[Tensor]:
 
 
 def _indices(known: KnownValues, x: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor | None] | None:
-    """Return the indices with index tensors instead of masks; None if there is no mask, or one that is not known."""
+    """Return ``indices`` with index tensors in place of each mask.
+
+    Return None if there is no mask, or if the true elements of a mask are not known.
+    """
     replaced: list[Tensor | None] = []
     if not any(index is not None and index.dtype in _MASKS for index in indices):
         return None

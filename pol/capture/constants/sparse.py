@@ -1,4 +1,4 @@
-"""Conversion of a model's sparse constants to dense tensors, which are all that a job has, with a note about each.
+"""Conversion of a model's sparse constants to dense tensors, with a note about each; a job has only dense tensors.
 
 If an operation has only sparse constants (a transpose, another layout), torch computes it with them as they are.
 """
@@ -100,7 +100,10 @@ _DENSE: dict[Any, Callable[..., Any]] = {
 
 
 def _by_itself(value: Any) -> Any:
-    """Return a copy of a dense tensor, which may be a view of a sparse one that the capture cannot read."""
+    """Return a copy of a dense tensor, and any other value as it is.
+
+    Without the copy, the tensor could be a view of a sparse one, which the capture cannot read.
+    """
     return value if not isinstance(value, Tensor) or is_sparse(value) else value.clone()
 
 
@@ -114,7 +117,7 @@ def _holds_sparse(given: Any) -> bool:
 
 
 class Dense(TorchFunctionMode):
-    """A mode that makes sparse constants dense if an operation also has other tensors."""
+    """A mode that makes sparse constants dense in operations that also have tensors that are not constants."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -138,7 +141,7 @@ class Dense(TorchFunctionMode):
         return _DENSE.get(function, function)(*given, **named)
 
     def _computed(self, function: Callable[..., Any], args: Any, options: Any) -> Any:
-        """Return the result of a function if all its tensors are constants; else None."""
+        """Compute a function if all its tensors are constants; return None if one of them is not."""
         values = {}
         for leaf in tree_leaves((args, options)):
             if isinstance(leaf, Tensor):

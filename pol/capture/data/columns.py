@@ -33,7 +33,10 @@ class Scratch:
     """A temporary folder for columns while a job is built."""
 
     def __init__(self, beside: Path) -> None:
-        """Set the parent folder ``beside``, on a disk with room for the data; the folder is made if it is needed."""
+        """Set the folder ``beside``, in which the temporary folder is created; its disk must have room for the data.
+
+        Both folders are created only if a column needs a file.
+        """
         self._beside = beside
         self._folders = ExitStack()
         self._folder: Path | None = None
@@ -51,7 +54,10 @@ class Scratch:
         self._folders.close()
 
     def array(self, dtype: np.dtype[Any], shape: Sequence[int]) -> Array:
-        """Return an array to fill, in memory or, if it is large, in a file; JobError if the disk has no room."""
+        """Return a new array for a column, in memory or, if it is large, in a file.
+
+        Raises JobError if the disk has no room, or if a job may not have so much data.
+        """
         size = int(np.prod(shape, dtype=object)) * dtype.itemsize
         if size > LIMITS.data_size:
             reason = f"a column has {size:,} bytes, and a job at most {LIMITS.data_size:,} of data"
@@ -83,7 +89,7 @@ def array_of(value: object, where: str) -> Array:
         raise JobError(where, reason, "replace them by a number: array.filled(0)")
     try:
         array = value.numpy() if isinstance(value, torch.Tensor) else np.asanyarray(value)
-    # rows of different lengths
+    # the value may have rows of different lengths
     except (TypeError, ValueError):
         if isinstance(value, Sequence) and (error := unlike_rows(value, where)):
             raise error from None
@@ -93,7 +99,10 @@ def array_of(value: object, where: str) -> Array:
 
 
 def _of_rows(array: Array) -> Array:
-    """Return an array of objects as one array of numbers if the objects are rows of one shape, else as it is."""
+    """Return an array of objects as an array of numbers if the objects are rows of one shape.
+
+    Otherwise return the array as it is.
+    """
     rows = array.tolist()
     if not rows or not isinstance(rows[0], list | tuple | np.ndarray | torch.Tensor):
         return array
@@ -146,7 +155,10 @@ def too_large(where: str) -> JobError:
 
 
 def slices(rows: int, row_size: int) -> Iterator[slice]:
-    """Return slices of rows that are converted at once, of some MiB each; ``row_size`` is in bytes."""
+    """Return slices that divide ``rows`` rows into parts of some MiB, each of which is converted at once.
+
+    ``row_size`` is the size of a row in bytes.
+    """
     step = max(1, _AT_ONCE // max(1, row_size))
     return (slice(first, first + step) for first in range(0, rows, step))
 

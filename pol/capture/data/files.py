@@ -1,4 +1,4 @@
-"""Files of columns, read without holding a whole file in memory where the format allows it."""
+"""Files of columns; if the format allows it, a file is read without holding all of it in memory."""
 
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -110,7 +110,7 @@ def columns_of_table(table: Any, field: str) -> dict[str, Any]:
 
 
 def _unknown(path: Path, field: str) -> JobError:
-    """Return the error for a file that is not read by its path."""
+    """Return the error for a path that names no file, or a file of a kind that is not read."""
     name, suffix = path.name, path.suffix.lower()
     remedy = _OTHERS.get(_ALIKE.get(suffix, suffix), f"give {KNOWN}").format(name=name)
     if not path.exists() and not suffix:
@@ -154,7 +154,10 @@ def check_readable(path: Path, field: str) -> None:
 
 @contextmanager
 def _reading(path: Path, where: str) -> Iterator[None]:
-    """Raise a library's error about a damaged file as a JobError; each library has error classes of its own."""
+    """Turn any error that a library raises while it reads a file into a JobError.
+
+    The error may have any class, because each library has error classes of its own.
+    """
     try:
         yield
     except JobError:
@@ -202,7 +205,7 @@ def _member(file: Any, size: int, name: str, scratch: Scratch) -> Array:
 
 
 def _fill(array: Array, file: BinaryIO) -> None:
-    """Read the elements of a contiguous array; the archive itself checks that its bytes are intact."""
+    """Read the bytes of ``file`` into a contiguous array; the archive itself checks that they are intact."""
     room = array.reshape(-1).view(np.uint8)
     done = 0
     while part := file.read(_READ_BYTES):
@@ -214,7 +217,10 @@ def _fill(array: Array, file: BinaryIO) -> None:
 
 
 def _safetensors(path: Path) -> dict[str, Any]:
-    """Return torch tensors, which are mapped from disk and may have dtypes that NumPy lacks."""
+    """Return the tensors of a safetensors file as tensors of torch, mapped from disk.
+
+    They may have dtypes that NumPy lacks.
+    """
     from safetensors import safe_open
 
     with safe_open(str(path), framework="pt") as opened:
@@ -236,7 +242,7 @@ def _parquet(path: Path, field: str, scratch: Scratch, tell: Progress) -> Column
 
 
 def _arrow(column: Any) -> object:
-    """Return an Arrow column as an array; lists of one length become further dimensions."""
+    """Return an Arrow column as an array; lists that all have the same length become a further dimension."""
     if column.null_count:
         return column.to_pylist()
     if hasattr(column, "value_lengths") and len(lengths := column.value_lengths().unique()) == 1:

@@ -38,9 +38,10 @@ _NO_COLLATE = (
 
 
 def open_loader(loader: "DataLoader[Any]", field: str, tell: Progress) -> tuple[Any, WeightedRows | RowsInOrder | None]:
-    """Return the rows of a loader and their order (None: shuffled), and report both by ``tell``.
+    """Return the rows of a loader and their order, and report both by ``tell``.
 
-    A holdout has no order: each of its rows is evaluated once. Raises JobError if a job cannot do what the loader does.
+    The order None stands for shuffled rows. The order of a holdout has no effect, because each of its rows is evaluated
+    once. Raises JobError if a job cannot do what the loader does.
     """
     if isinstance(loader.dataset, IterableDataset):
         raise JobError(field, *STREAM)
@@ -122,7 +123,10 @@ class _Collated:
     """A data set with a ``collate_fn`` applied to each row alone."""
 
     def __init__(self, rows: Any, collate: Callable[[list[Any]], Any], field: str, together: int) -> None:
-        """Check on the first 2 and the first ``together`` rows that a batch has each row as it is alone; JobError."""
+        """Check that ``collate`` returns the same values for a row in a batch as for the row alone; JobError if not.
+
+        The check uses a batch of the first 2 rows, and one of the first ``together`` rows.
+        """
         self._rows = rows
         self._collate = collate
         self._field = field
@@ -177,7 +181,7 @@ def _generators() -> tuple[object, ...]:
 
 
 def _are_equal(alone: Mapping[Any, Any], index: int, both: Mapping[Any, Any]) -> bool:
-    """Return whether a row alone equals row ``index`` of a batch."""
+    """Return whether the only row of the batch ``alone`` equals row ``index`` of the batch ``both``."""
     return alone.keys() == both.keys() and all(_same(alone[name][0], both[name][index]) for name in alone)
 
 

@@ -17,7 +17,10 @@ _BITS = 62
 
 
 def sampling_of(order: WeightedRows | RowsInOrder | None, data: Columns, tell: Progress) -> tuple[Sampling, Columns]:
-    """Return the sampling of a job, and its columns with one for the weights; JobError for invalid weights."""
+    """Return the sampling of a job, and its columns.
+
+    If rows are drawn by weight, one of the columns has the weights. Raises JobError for invalid weights.
+    """
     if order is None:
         return SHUFFLING, data
     if isinstance(order, RowsInOrder):

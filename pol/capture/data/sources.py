@@ -159,7 +159,7 @@ def _all_converted(
 
 
 def _say_change(field: str, names: Sequence[object], change: str, tell: Progress) -> None:
-    """Report the columns whose type changed: a line for each of a few, or one line for many."""
+    """Report a change of type: one line per changed column, or a single line if there are many."""
     if len(names) > _CHANGES_SHOWN:
         tell(f"{field}: {change} in {len(names)} columns, {names[0]} to {names[-1]}")
         return
@@ -168,7 +168,10 @@ def _say_change(field: str, names: Sequence[object], change: str, tell: Progress
 
 
 def _joined(source: object, field: str) -> object:
-    """Return arrays, or a table of another library, in a form that is read here; JobError if there is none."""
+    """Return a tuple of arrays as named columns, and a table of another library as a table of pandas.
+
+    Return any other source as it is. Raises JobError for sources that cannot be read, such as a list of paths.
+    """
     if isinstance(source, list | tuple) and source and isinstance(source[0], str | Path):
         reason = "is a list of paths"
         remedy = "give one file, or join them: pandas.concat([pandas.read_csv(path) for path in paths])"
@@ -256,7 +259,7 @@ def _hugging_face(source: Any, field: str, scratch: Scratch, tell: Progress) -> 
     if not hasattr(source, "__len__"):
         raise JobError(field, *STREAM)
     form = source.format
-    # a transform, or a choice of types
+    # the data set has a transform, or a choice of types
     if form["format_kwargs"]:
         return _items(source, field, scratch, tell)
     shown = None if form["output_all_columns"] else form["columns"]
@@ -271,7 +274,7 @@ def _hugging_face(source: Any, field: str, scratch: Scratch, tell: Progress) -> 
             where = f"{field}.{name}"
             if array_of(array, where).dtype.kind not in TARGETS:
                 raise _of_data_set(np.asarray(array), where, name)
-            # the library has made signed integers of them
+            # the library converts to signed integers, so a number that is too large is now negative
             if dtypes[name] == "uint64" and array.size and array.min() < 0:
                 raise too_large(where)
             if not first and dtypes[name] not in ("", str(array.dtype)):

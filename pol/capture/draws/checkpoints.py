@@ -31,7 +31,7 @@ def repeatable_checkpoints(draws: SeededDropout) -> Iterator[None]:
     reruns = count(1)
 
     def run(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        # torch itself calls the function the first time, and this replacement when it runs again.
+        # torch calls the function itself in the forward pass, and ``again`` when the part runs again.
         again = _again(function, draws, draws.sites.next, reruns)
         return _RUN(again, *arguments, **options)
 
@@ -54,9 +54,10 @@ def _again(function: Callable[..., Any], draws: SeededDropout, first: int, rerun
     within = Within.now()
 
     def run(*arguments: Any, **options: Any) -> Any:
-        # A turn stacks the values that its backward pass reads, so its nodes are merged with the forward pass.
+        # In a turn of a repeat, the values that the backward pass reads are stacked. So the nodes of a rerun are not
+        # marked, and are merged with those of the forward pass.
         marked = nullcontext() if within.is_any else marked_as(next(reruns))
-        # torch computes gradients outside of the modes, so they are entered again.
+        # torch computes gradients after it has left these modes, so they are entered again.
         with CallSites(), draws, within.again(), draws.sites.again_from(first), marked:
             return function(*arguments, **options)
 

@@ -21,7 +21,10 @@ Draw = Callable[[list[int]], Tensor]
 
 
 class Draws:
-    """Replacements for torch's functions that draw; each call of ``uniform`` draws a shape from a new site."""
+    """Replacements for torch's functions that draw random numbers.
+
+    All of them call ``uniform``, which returns uniform numbers of a given shape from a new site.
+    """
 
     def __init__(self, uniform: Draw) -> None:
         self._uniform = uniform
@@ -105,7 +108,10 @@ class Draws:
         return (self._uniform(list(x.shape)) < (x if p is None else p)).to(x.dtype)
 
     def _multinomial(self, weights: Tensor, num_samples: int, replacement: bool = False, **_options: Any) -> Tensor:
-        """Draw indices of the largest w / e, with exponential e, which are distributed as the weights w."""
+        """Draw indices in proportion to the weights w.
+
+        The indices of the largest w / e, with exponentially distributed e, have this distribution.
+        """
         if replacement:
             shape = [*weights.shape[:-1], num_samples, weights.shape[-1]]
             return (weights.unsqueeze(-2) / self._exponential(shape)).argmax(-1)
@@ -146,7 +152,7 @@ class Draws:
         self, logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
     ) -> Tensor:
         del eps
-        # Half a step away from zero, which has no logarithm.
+        # The shift by half a step avoids zero, which has no logarithm.
         drawn = self._exponential(logits.shape) + 2.0**-25
         soft = ((logits - torch.log(drawn)) / tau).softmax(dim)
         if not hard:
@@ -168,7 +174,7 @@ class Draws:
         return self._alpha(x, p, shape) if training and p else x
 
     def _alpha(self, x: Tensor, p: float, shape: list[int]) -> Tensor:
-        """Replace dropped elements with SELU's limit, and scale all to mean 0 and variance 1."""
+        """Compute alpha dropout: set dropped elements to SELU's limit, and scale all to mean 0 and variance 1."""
         if p >= 1:
             return torch.zeros_like(x)
         scale = ((1 - p) * (1 + p * _ALPHA**2)) ** -0.5

@@ -24,7 +24,10 @@ from pol.capture.loops import recurrent, repeats
 # The tag prevents torch from computing the operation during a capture.
 @torch.library.custom_op("assay::uniform", mutates_args=(), tags=(torch.Tag.nondeterministic_seeded,))
 def uniform(number: torch.Tensor, shape: list[int], site: int) -> torch.Tensor:
-    """Return numbers in [0, 1) of (seed, site, batch number); it is only captured, and never run by torch."""
+    """Return uniform numbers in [0, 1) that depend on the seed, the site and the batch's number.
+
+    Torch never runs this operation: it only stands in captured graphs.
+    """
     raise NotImplementedError("only the executor draws the random numbers of a job")
 
 
@@ -51,7 +54,7 @@ class SeededDropout(TorchFunctionMode):
     """A mode in which each call of dropout, or of another function that draws, uses ``assay::uniform`` and a new site.
 
     Sites are numbered in the order of the calls, which is the order of the model's forward pass. In a turn of a repeat,
-    a site draws for a number that belongs to the turn: the batch's number times the count of turns, plus the turn's
+    a number of the turn replaces the batch's number: the batch's number times the count of turns, plus the turn's
     number.
     """
 
@@ -88,7 +91,7 @@ class SeededDropout(TorchFunctionMode):
         if function is _ATTENTION:
             return self._attention(*args, **options)
         if function is functional.multi_head_attention_forward:
-            # This mode is off inside the function, so the functions that it calls are replaced.
+            # Torch disables this mode inside the function, so the functions that it calls are replaced here.
             names: dict[str, Any] = {
                 "scaled_dot_product_attention": self._attention,
                 "dropout": self._dropout,
@@ -106,7 +109,7 @@ class SeededDropout(TorchFunctionMode):
         return other(*args, **options)
 
     def _uniform(self, shape: list[int]) -> torch.Tensor:
-        """Draw from a new site."""
+        """Return uniform numbers of a shape, drawn from a new site."""
         site = self.sites.take()
         number = repeats.numbered_within(self._number, self._outside)
         drawn: torch.Tensor = torch.zeros(shape) if repeats.is_tried() else uniform(number, shape, site)
@@ -123,7 +126,7 @@ class SeededDropout(TorchFunctionMode):
         scale: float | None = None,
         enable_gqa: bool = False,
     ) -> torch.Tensor:
-        """Compute torch's own attention; with dropout, the formula of torch's documentation with seeded dropout."""
+        """Compute attention by torch itself or, with dropout, by the formula in torch's documentation."""
         if not dropout_p:
             # This overrides the kernel that the model chooses.
             with sdpa_kernel(SDPBackend.MATH):
@@ -155,7 +158,10 @@ class SeededDropout(TorchFunctionMode):
         bidirectional: bool,
         batch_first: bool,
     ) -> Any:
-        """Compute the layers as repeats during a capture, and by torch otherwise, with dropout between them."""
+        """Compute the layers of a recurrent function, with seeded dropout between them.
+
+        Each layer is a repeat during a capture; otherwise torch computes it.
+        """
         ways = 2 if bidirectional else 1
         state = hidden if isinstance(hidden, Sequence) else [hidden]
         rest = (has_biases, 1, 0.0, training, bidirectional, batch_first)
@@ -184,7 +190,7 @@ class SeededDropout(TorchFunctionMode):
         inplace: bool = False,
         channel: int = 0,
     ) -> torch.Tensor:
-        """Drop elements, or whole channels if ``channel``, the number of dimensions of one, is not 0."""
+        """Drop elements or, if ``channel`` is not 0, whole channels; it is the number of dimensions of a channel."""
         del inplace
         if not training or p == 0:
             return x

@@ -157,7 +157,7 @@ def capture_program(
 
 
 def is_changed(program: Program, name: str) -> bool:
-    """Return whether a program has an output with the name of an input but another value."""
+    """Return whether a program changes an input: its output of the same name then has another value."""
     (number,) = (at for at, spec in enumerate(program.inputs) if spec.name == input_name(name))
     return program.outputs.get(input_name(name), number) != number
 
@@ -200,7 +200,7 @@ def _captured(
 
 
 def _graph(function: Function, inputs: Tensors, known: KnownValues) -> tuple[GraphModule, list[str]]:
-    """Return the flat graph of ``function`` without operations in place, and the names of its results."""
+    """Return the graph of ``function``, flat and without operations in place, and the names of its results."""
     names: list[str] = []
     places = CallSites()
 

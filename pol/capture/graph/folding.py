@@ -54,7 +54,7 @@ class Folding:
     def emit(self, emitter: Emitter, node: Node, is_needed: bool) -> int | None:
         """Return the value of a node as a constant, or None if primitives should compute it.
 
-        With ``is_needed``, primitives cannot compute it.
+        ``is_needed`` is true if primitives cannot compute it.
         """
         tensor = self._values[node]
         # A node with several results is written part by part.
@@ -85,7 +85,7 @@ def _may_fold(node: Node) -> bool:
 
 
 def _distinct(array: Array) -> Array:
-    """Return an array in which each dimension along which elements repeat, bit for bit, is reduced to size 1."""
+    """Reduce each dimension of an array to size 1 if all elements along it repeat bit for bit."""
     for dim, size in enumerate(array.shape):
         if size > 1:
             first = np.ascontiguousarray(array.take([0], axis=dim))

@@ -141,7 +141,10 @@ def bits_of_products(
 
 
 def _nearest(parameter: str, precisions: Mapping[str, Precision]) -> str:
-    """Return the longest name in ``precisions`` that is the parameter's or that of a module that contains it."""
+    """Return the name in ``precisions`` that holds for a parameter.
+
+    It is the parameter's own name, or that of the innermost module around it.
+    """
     name = parameter
     while name and name not in precisions:
         name = name.rpartition(".")[0]
@@ -176,7 +179,7 @@ def _weights_only(nodes: list[Node], marks: set[Node], of_batch: set[Node]) -> s
 
 
 def _made_of(nodes: list[Node], names: Mapping[Node, str], apart: set[Node]) -> dict[Node, frozenset[str]]:
-    """Return the names of the model's tensors on which each node depends, for all nodes that are not ``apart``."""
+    """Return, for each node that is not in ``apart``, the names of the model's tensors on which it depends."""
     found: dict[Node, frozenset[str]] = {}
     for node in nodes:
         if node.op == "output" or node in apart:
@@ -201,7 +204,10 @@ def _makes(nodes: list[Node], of_weights: set[Node]) -> dict[Node, frozenset[str
 
 
 def _keeps(user: Node, value: Node, of_batch: set[Node]) -> bool:
-    """Return whether ``user`` leaves ``value`` a weight gradient: no product, and no combination with the batch."""
+    """Return whether ``value`` stays a weight gradient after the operation ``user``.
+
+    It does not if ``user`` is a product. It may be combined with values of the batch only by adding or joining.
+    """
     if user.target in PRODUCTS:
         return False
     others = (other for other in user.all_input_nodes if other is not value)

@@ -9,7 +9,7 @@ _MARK = "rerun"
 
 
 def marked_as(rerun: int) -> AbstractContextManager[object]:
-    """Mark the nodes that are created within this context as those of a rerun, counted from 1."""
+    """Mark the nodes that are created within this context as part of the rerun with the number ``rerun``, from 1."""
     marking: AbstractContextManager[object] = fx_traceback.annotate({_MARK: rerun})
     return marking
 

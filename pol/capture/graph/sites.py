@@ -6,7 +6,7 @@ from contextvars import ContextVar
 
 
 class Sites:
-    """A counter of sites; calls within the context ``drawing`` draw from them."""
+    """A counter of sites. Calls within the context ``drawing`` draw from the sites that it counts."""
 
     def __init__(self, drawing: AbstractContextManager[object] | None = None, first: int = 0) -> None:
         self.drawing = drawing or nullcontext()
@@ -20,7 +20,7 @@ class Sites:
 
     @contextmanager
     def again_from(self, site: int) -> Iterator[None]:
-        """Draw again, within this context, from earlier sites, beginning with ``site``."""
+        """Let calls within this context draw from earlier sites again, beginning with ``site``."""
         later, self.next = self.next, site
         try:
             yield

@@ -42,7 +42,7 @@ def _fractional(*_arguments: Any, **_options: Any) -> None:
 
 
 def _of_value(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that gives NumPy the value of a tensor if it is known while a job is built."""
+    """Return a function that converts the value of a tensor to NumPy, if the value is known while a job is built."""
 
     def with_value(x: Tensor, *arguments: Any, **options: Any) -> Any:
         value = known_value(x)
@@ -55,7 +55,7 @@ def _of_value(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _tensor_split(x: Tensor, sections: Any, dim: int = 0) -> Any:
-    """Split at known indices as a list, because torch reads the memory of a tensor of indices."""
+    """Split a tensor, with known indices as a list, because torch would read the memory of a tensor of indices."""
     places = known_value(sections) if isinstance(sections, Tensor) else None
     if isinstance(sections, Tensor) and places is not None:
         with plainly():
@@ -194,7 +194,7 @@ def _of_functions(operation: HigherOrderOperator, /, *arguments: Any, **options:
 
 @contextmanager
 def refusing() -> Iterator[None]:
-    """Refuse the scaling of a loss for half precision, and operations that take functions."""
+    """Refuse, within this context, the scaling of a loss for half precision, and operations that take functions."""
     with (
         patch.object(torch.amp.GradScaler, "scale", _scaled),
         patch.object(HigherOrderOperator, "__call__", _of_functions),

@@ -49,11 +49,11 @@ _Place = tuple[str, object, Callable[[], object], Callable[[object], None] | Non
 
 
 class HeldValues:
-    """All plain values that can be reached from some objects, by their holder and name."""
+    """All plain values that can be reached from the objects ``roots``, by the object that holds them and their name."""
 
     def __init__(self, roots: Iterable[object]) -> None:
         self.values: dict[Key, Held] = {}
-        # references, so that no other object gets the same identity
+        # the references prevent that another object gets the same identity
         self._seen: dict[int, object] = {}
         # objects to search, with the names under which they were reached
         self._waiting: deque[tuple[str, object]] = deque(("", root) for root in roots)
@@ -74,7 +74,7 @@ class HeldValues:
 
 
 def _shown(path: str, holder: object, name: str) -> str:
-    """Return the name of a value in the consumer's code."""
+    """Return the name of a value as it would stand in the consumer's code."""
     if isinstance(holder, list | deque | tuple):
         return f"{path}[{name}]"
     if isinstance(holder, dict) and not (path.startswith("__") or path == ""):
@@ -87,7 +87,7 @@ def _shown(path: str, holder: object, name: str) -> str:
 
 
 def _held(name: str, is_item: bool, place: _Place) -> Held | None:
-    """Return a value that is compared; None for an object that only holds others."""
+    """Return the record of a value that is compared; None for an object that only holds other values."""
     _, value, read, write = place
     if isinstance(value, PLAIN):
         return Held(name=name, value=value, read=read, write=write, is_item=is_item)
@@ -167,7 +167,7 @@ def _item(holder: Any, key: object) -> object:
 
 def _of_attributes(holder: object, attributes: Any) -> Iterator[_Place]:
     for name, value in list(attributes.items())[:_MOST_ITEMS]:
-        # each step sets and restores the mode of a part
+        # each step sets and restores the mode of a module, so the mode is not compared
         if name != "training" and not (name.startswith("__") and name.endswith("__")):
             yield name, value, partial(getattr, holder, name, None), partial(setattr, holder, name)
 

@@ -40,7 +40,9 @@ class Remembered:
         self.is_changed = False
 
     def check(self, capture: Callable[[], Program], steps: int = 1) -> None:
-        """Refuse a model whose step depends on earlier calls. The job has ``steps``; ``capture`` captures one again.
+        """Refuse a model whose step depends on earlier calls.
+
+        ``steps`` is the number of steps of the job. ``capture`` captures a step again.
 
         Raises JobError, which names the value and the line that changes it.
         """
@@ -83,12 +85,12 @@ class Remembered:
                 del attributes[attribute]
 
     def _changed(self) -> list[Held]:
-        """Return the values that have changed or are new, as they were before."""
+        """Return the held values that have changed or are new, each as it was before the capture."""
         before, after = self._held.values, HeldValues(self._roots).values
         return [
             before.get(at, replace(now, value=None))
             for at, now in after.items()
-            # a list may grow, such as a log, without being a change
+            # a list, such as a log, may grow without counting as changed
             if not (_is_same(before[at].value, now.value) if at in before else now.is_item)
         ]
 
@@ -110,7 +112,10 @@ def _refused(changed: Sequence[Held], capture: Callable[[], Program]) -> JobErro
 
 @contextmanager
 def _later(changed: Sequence[Held], steps: int) -> Iterator[bool]:
-    """Set changed numbers to their values after ``steps`` more such changes; yield whether there are any numbers."""
+    """Set changed numbers, within this context, to the values that they would have at the end of the job.
+
+    Each changes by the same amount ``steps`` more times. Yield whether any of the changed values is a number.
+    """
     numbers: list[tuple[Callable[[object], None], float, float]] = []
     for one in changed:
         was, now = one.value, one.read()
@@ -161,7 +166,7 @@ _GENERATORS: Mapping[str, Callable[[], object]] = {
 
 
 def _line_that_changes(value: Callable[[], object], run: Callable[[], object]) -> CallSite:
-    """Run a function, and return the consumer's line that changes a value."""
+    """Call ``run``, and return the consumer's line that changes the result of ``value()``."""
     before, last = value(), dict[FrameType, int]()
     places: list[CallSite] = []
 

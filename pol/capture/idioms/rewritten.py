@@ -71,7 +71,8 @@ def ctc_loss(
 def _padded(targets: Tensor, sizes: Tensor, times: int) -> tuple[Tensor, Tensor]:
     """Return concatenated targets as rows, and the number of valid labels in each row.
 
-    Labels after the valid ones are never read. A row is cut to one label more than times: that is already impossible.
+    Labels after the valid ones are never read. A row is cut to one label more than there are times, because even that
+    many labels are impossible.
     """
     width = min(targets.numel(), times + 1)
     first = torch.cumsum(sizes, 0) - sizes
@@ -98,7 +99,10 @@ def gaussian_nll_loss(
 def grid_sample(
     x: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None
 ) -> Tensor:
-    """Return the values of images at the points of a grid, interpolated between four neighbours or the nearest one."""
+    """Return the values of images at the points of a grid.
+
+    They are interpolated between four pixels, or taken from the nearest one.
+    """
     if x.dim() != 4 or mode not in ("bilinear", "nearest") or padding_mode not in ("zeros", "border"):
         raise NotImplementedError("grid_sample supports images, mode bilinear or nearest, padding_mode zeros or border")
     rows, channels, height, width = x.shape
@@ -127,12 +131,18 @@ def grid_sample(
 
 
 def take(x: Tensor, index: Tensor) -> Tensor:
-    """Return elements by their index in C order, by indexing: the gradient of torch's ``take`` is another operation."""
+    """Return the elements of ``x`` at flat indices (in C order), by ordinary indexing.
+
+    The gradient of torch's own ``take`` is another operation.
+    """
     return x.reshape(-1)[index]
 
 
 def getitem(x: Tensor, key: Any) -> Tensor:
-    """Return ``x[key]``; a tensor of one integer as index selects a row without reading its value, as in torch."""
+    """Return ``x[key]``.
+
+    An index that is a tensor of one integer selects a row, and its value is not read, as in torch.
+    """
     keys = list(key) if isinstance(key, tuple) else [key]
     if not any(map(_is_number, keys)):
         return _GETITEM(x, key)
@@ -158,7 +168,7 @@ def _is_number(part: object) -> bool:
 
 
 def _dimensions(part: object) -> int:
-    """Return the number of dimensions of the tensor that a part of a key indexes."""
+    """Return how many dimensions of a tensor one part of a key indexes."""
     if part is None or part is Ellipsis or isinstance(part, bool):
         return 0
     if isinstance(part, Tensor):
@@ -199,7 +209,10 @@ def grouped_mm(
 
 
 def one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
-    """Return torch's ``one_hot``, and note that each row has one 1 at its label (other labels are an error)."""
+    """Return torch's ``one_hot``, and record that each row has its only 1 at its label.
+
+    Labels outside the classes are an error.
+    """
     marks = functional.one_hot(x, num_classes)
     note_labels(marks, x)
     return marks

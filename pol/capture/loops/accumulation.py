@@ -29,7 +29,9 @@ def accumulated(
     constants: Tensors,
     capture: Callable[[Part, Tensors], Program],
 ) -> dict[str, Tensor]:
-    """Return the carried values after all parts of ``sequences``, by name, without those that no part changes.
+    """Call ``part`` for one part of a batch after another; return the carried values after the last, by name.
+
+    Values that no part changes are left out. ``sequences`` has the values of all parts, along the first dimension.
 
     ``capture`` returns the program of one part for its example inputs. Outside of a capture, the parts run in a loop.
 
@@ -62,9 +64,10 @@ def accumulated(
 def _sources(
     program: Program, given: Iterable[str], carried: Tensors, sequences: Tensors
 ) -> tuple[list[str], list[tuple[Source, int, str]]]:
-    """Return the names that a part changes, and the kind of each input that it needs.
+    """Return the names of the carried values that a part changes, and the inputs that it needs.
 
-    An input that no part changes is a constant.
+    Each input has its kind and number in the repeat, its value number and its name. A carried value that no part
+    changes is a constant of the repeat.
     """
     numbers = {spec.name: number for number, spec in enumerate(program.inputs)}
     inputs = {name: numbers[input_name(name)] for name in given}

@@ -79,7 +79,10 @@ class _Form:
     is_projected: bool
 
     def turn(self, carried: Values, parts: Values, weights: Values) -> tuple[Values, Values]:
-        """Compute one step; the states are stacked, and with a projection also the states before it."""
+        """Compute one step; return the next carried values, and the values to stack.
+
+        The state is stacked. With a projection, the state before the projection is stacked, too.
+        """
         own = weights[:-1] if self.is_projected else weights
         ends = self.cell(parts[0], functional.linear(carried[0], *own), carried)
         if not self.is_projected:
@@ -95,7 +98,11 @@ class _Form:
 
 @lru_cache(64)
 def _passes(form: _Form) -> Passes:
-    """Return both passes; they stack the gradients by the parts of the gates, and have none by the weights."""
+    """Return the forward and the backward pass of a turn.
+
+    The backward pass stacks the gradients with respect to the inputs' and the state's part of the gates. It computes
+    none with respect to the weights; :func:`_finish` does, for all steps at once.
+    """
     carried, by_input, own = form.zeros()
 
     def function(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -150,7 +157,10 @@ def _body(form: _Form) -> Any:
 
 
 def _finish(operands: Operands, stacks: Values, slopes: Slopes) -> list[Tensor | None]:
-    """Return the gradients by the inputs' part of the gates and by the weights, from those of all steps."""
+    """Return the gradients with respect to the inputs' part of the gates and to the weights.
+
+    They are computed from the gradients of all steps that the backward pass has stacked.
+    """
     initial = operands.carried[0].unsqueeze(0)
     states = stacks[0]
     before = [states[1:], initial] if operands.reverse else [initial, states[:-1]]
@@ -184,7 +194,7 @@ def recurrent(cell: Cell, x: Tensor, initial: Values, weights: Values, *, revers
 
 
 def layer(function: Any, bidirectional: bool, batch_first: bool) -> Layer:
-    """Return the replacement of a recurrent function of torch, for one layer."""
+    """Return a function that computes one layer of a recurrent function of torch as repeats."""
     cell = CELLS[function]
 
     def run(x: Tensor, initial: Values, weights: Values) -> tuple[Tensor, ...]:

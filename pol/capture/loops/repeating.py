@@ -125,9 +125,9 @@ def _kind(value: Tensor) -> str:
 
 
 def _captured(turn: Turn, operands: Operands) -> tuple[list[Tensor], list[Tensor]]:
-    """Return the last carried values and the stacked outputs of a repeat in the program.
+    """Add a repeat of ``turn`` to the program; return its last carried values and its stacked outputs.
 
-    The repeat has one dtype: bool values become numbers in it if there are also numbers.
+    All its values have one dtype. If there are both numbers and bool values, the bool values become numbers.
     """
     sites = active_sites()
     first = sites.next
@@ -172,7 +172,7 @@ def _captured(turn: Turn, operands: Operands) -> tuple[list[Tensor], list[Tensor
 
     @contextmanager
     def again() -> Iterator[None]:
-        # torch computes gradients outside of the modes, so they are entered again.
+        # torch computes gradients after it has left these modes, so they are entered again.
         with CallSites(), sites.drawing, here.again():
             yield
 

@@ -57,12 +57,15 @@ def numbered(value: Tensor, count: int) -> Iterator[TurnNumber]:
 
 
 def depth() -> int:
-    """Return the number of nested turns, with known numbers, around the caller."""
+    """Return how many nested turns surround the caller, counting turns with known numbers."""
     return len(_turns.get())
 
 
 def numbered_within(number: Tensor, outside: int) -> Tensor:
-    """Return a number that is unique to the present turns, for turns nested deeper than ``outside``."""
+    """Return a number that combines ``number`` with the numbers of the present turns, and is unique to them.
+
+    Only turns that are nested deeper than ``outside`` count.
+    """
     number = resolved(number)
     for turn in _turns.get()[outside:]:
         turn.is_used = True
@@ -101,7 +104,7 @@ class Operands:
 
     @property
     def parts(self) -> list[Tensor]:
-        """Tensors of the shapes of the parts of one turn."""
+        """Tensors with the shapes that the sequences' parts have in one turn."""
         return [sequence[0] for sequence in self.sequences]
 
     @property
@@ -123,7 +126,10 @@ class Operands:
 
 
 def looped(turn: Turn, operands: Operands) -> tuple[list[Tensor], list[Tensor]]:
-    """Call a function for one turn after another, in eager torch; this defines the meaning of a repeat."""
+    """Call ``turn`` once per turn in eager torch; return the last carried values and the stacked outputs.
+
+    This loop defines the meaning of a repeat.
+    """
     carried = list(operands.carried)
     stacks = dict[int, Values]()
     turns = range(operands.count)
@@ -145,7 +151,7 @@ def _same(value: Tensor) -> Tensor:
 @contextmanager
 def apart() -> Iterator[None]:
     """Suspend the surrounding capture within this context."""
-    # The hooks keep tensors that are saved here from a surrounding checkpoint.
+    # The hooks prevent that a surrounding checkpoint handles the tensors that are saved here.
     with _disable_current_modes(), torch.enable_grad(), saved_tensors_hooks(_same, _same):
         yield
 
@@ -159,7 +165,7 @@ _active: ContextVar[tuple["Swapping", ...]] = ContextVar("active", default=())
 
 
 class Swapping(TorchFunctionMode):
-    """A mode that replaces tensors of the function around a body in calls of torch."""
+    """A mode that replaces, in calls of torch, tensors of the function that surrounds a body."""
 
     def __init__(self, outer: Values = (), inner: Values = ()) -> None:
         super().__init__()
@@ -229,7 +235,7 @@ class _Finding(Swapping):
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """The turns around a call, to which a part that runs again for its gradients must return."""
+    """The turns around a call. A part that runs again for its gradients must run within these turns again."""
 
     turns: tuple[TurnNumber, ...]
     swapping: tuple[Swapping, ...]
@@ -259,14 +265,17 @@ class Within:
 
 
 def resolved(value: Tensor) -> Tensor:
-    """Return the replacement of a tensor in the bodies that are being captured."""
+    """Return the tensor that stands for ``value`` in the bodies that are being captured, or ``value`` itself."""
     for mode in reversed(_active.get()):
         value = mode.swapped(value)
     return value
 
 
 def tried(turn: Turn, operands: Operands) -> tuple[list[Tensor], Values, Values]:
-    """Return the surrounding tensors that a turn reads, and zeros like its next carried values and its outputs."""
+    """Call a turn with zeros, and return the surrounding tensors that it reads.
+
+    Also return zeros with the shapes and dtypes of its next carried values, and of its outputs.
+    """
     with apart():
         inside = [stand_ins(values) for values in (operands.carried, operands.parts)]
         with _Finding() as finding, _trial():
@@ -295,7 +304,10 @@ def captured_turn(turn: Turn, operands: Operands) -> Program:
 
 
 def captured_gradient(turn: Turn, operands: Operands, wanted: Sequence[bool]) -> Passes:
-    """Return one turn and its gradients by the carried values, and by the ``wanted`` sequences and constants."""
+    """Capture one turn together with its gradients, as a forward and a backward pass.
+
+    The gradients are those with respect to the carried values, and to the ``wanted`` sequences and constants.
+    """
     shown = operands.carried, operands.parts, operands.constants
     first = len(operands.carried)
     sequences = len(operands.sequences)
@@ -333,7 +345,10 @@ def captured_gradient(turn: Turn, operands: Operands, wanted: Sequence[bool]) ->
 
 
 def slopes(results: Mapping[str, Tensor], leaves: Values, values: Mapping[str, Tensor]) -> list[Tensor]:
-    """Return the gradients by ``leaves``; the gradients by the results are the ``values`` of the same names."""
+    """Return the gradients with respect to ``leaves``.
+
+    The gradients with respect to ``results`` are given: they are the ``values`` of the same names.
+    """
     sources = {name: value for name, value in results.items() if value.requires_grad}
     if not sources:
         return [torch.zeros_like(leaf) for leaf in leaves]
@@ -349,7 +364,10 @@ def slopes(results: Mapping[str, Tensor], leaves: Values, values: Mapping[str, T
 
 @dataclass(frozen=True, slots=True)
 class Slopes:
-    """Gradients from the backward pass, by number: totals of constants, and the others turn by turn."""
+    """Gradients from the backward pass, by their number.
+
+    ``totals`` has the sums for constants, and ``others`` all other gradients, stacked turn by turn.
+    """
 
     totals: dict[int, Tensor]
     others: dict[int, Tensor]
@@ -395,7 +413,7 @@ class _Repeat(torch.autograd.Function):
         """Run the backward pass, from the last turn to the first one."""
         way, form = ctx.way, ctx.form
         inputs, carried = len(form.all), len(form.carried)
-        # Read only once, because a checkpoint provides the tensors only once.
+        # The tensors are read only once, because a checkpoint provides them only once.
         saved = ctx.saved_tensors
         operands, stacks = form.like(saved[:inputs]), saved[inputs:]
         if torch.is_grad_enabled():
@@ -420,7 +438,7 @@ class _Repeat(torch.autograd.Function):
 
 
 def with_gradient(way: Way, operands: Operands) -> list[Tensor]:
-    """Return the last carried values, and the stacked outputs."""
+    """Run a repeat that has gradients; return its last carried values and its stacked outputs."""
     parts: Any = _Repeat.apply(way, operands, *operands.all)  # type: ignore[no-untyped-call]
     return list(parts)
 
@@ -448,7 +466,7 @@ def repeat_turns(
     operands: Operands,
     again: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """Return the last carried values and the stacked outputs of a repeat in the program."""
+    """Add a repeat of ``turn`` to the program; return its last carried values and its stacked outputs."""
     values = operands.all
     carried = len(operands.carried)
     if operands.need_gradient:

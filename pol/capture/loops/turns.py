@@ -81,7 +81,7 @@ def taken_apart(program: Program) -> Passes:
 
 
 def _of(names: Mapping[str, int], *kinds: str) -> list[tuple[Source, int]]:
-    """Return the inputs or outputs of some kinds with their value numbers, in the order of kinds and numbers."""
+    """Return the inputs or outputs of the given kinds, with their value numbers, sorted by kind and number."""
     sources = []
     for name, number in names.items():
         kind, _, index = name.partition(".")

@@ -22,7 +22,9 @@ def slots_of(model: nn.Module) -> list[tuple[str, Slots]]:
 
 @contextmanager
 def exchanged(model: nn.Module, tensors: Tensors) -> Iterator[Callable[[], dict[str, torch.Tensor]]]:
-    """Replace tensors of a model, by the first of their names, and yield a function that reads the present tensors.
+    """Replace tensors of a model within this context; ``tensors`` has the new ones, by the first of their names.
+
+    Yield a function that returns the tensors that are in the model at the time of its call.
 
     A tensor that several modules hold, or that belongs to a shared module, is replaced in all these places. It is also
     replaced if another object passes it to a function of torch, as a list of weights or a layer of Keras does. When

@@ -54,7 +54,10 @@ def own_tensors(model: nn.Module) -> dict[str, torch.Tensor]:
 
 
 def module_with_values(model: object) -> nn.Module:
-    """Return the module itself; raise JobError if there is none, or if a job does not support one of its tensors."""
+    """Return a model without its wrappers; raise JobError if a job cannot use it.
+
+    It must be a module of torch. All its tensors must have values, be dense, and contain real numbers.
+    """
     if not isinstance(model, nn.Module):
         reason = f"is a {type(model).__name__}, not a torch.nn.Module"
         raise JobError("model", reason, "give a torch.nn.Module, such as torch.nn.Linear(4, 2)")

@@ -16,7 +16,7 @@ _Bound = Callable[[nn.Module, torch.Tensor], float]
 
 
 def _fan_in(module: nn.Module, _parameter: torch.Tensor) -> float:
-    """Return the bound of kaiming_uniform_(a=sqrt(5)) of the weight; the bias has the same bound."""
+    """Return the bound of torch's kaiming_uniform_(a=sqrt(5)) for the weight; the bias has the same bound."""
     weight = module.weight
     assert isinstance(weight, torch.Tensor)
     return 1 / sqrt(weight[0].numel())
@@ -136,7 +136,7 @@ def _reasons_to_keep(model: nn.Module, names: Sequence[str]) -> dict[str, str]:
     for name in names:
         if reason := _changed_by(parameters[name], places[id(parameters[name])]):
             reasons[name] = reason
-    # If one was written past torch's count of changes (as by .data), the others may have been, too.
+    # If one parameter was changed in a way that torch does not count (as by .data), others may have been, too.
     if _SET in reasons.values():
         reasons |= {name: _SET for name in names if name not in reasons}
     return reasons
@@ -155,7 +155,7 @@ def _changed_by(parameter: nn.Parameter, places: Sequence[_Place]) -> str | None
     law = _law(module, own_name)
     if law is None:
         return "their layers have no known law"
-    # A tensor of inference mode counts no changes.
+    # Torch does not count the changes of a tensor that was created in inference mode.
     changes = 0 if parameter.is_inference() else parameter._version
     if changes != _made_by_changes(module):
         return "changed after their layers drew them" if changes else "copied or loaded"

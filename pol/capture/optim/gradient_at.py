@@ -47,7 +47,7 @@ class GradientAt(Optimizer):
         """Number of steps that the optimizer has made."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes that copies get, because torch would copy only its own."""
+        """Return all attributes for a copy of the optimizer, because torch would copy only its own."""
         return {**super().__getstate__(), **self.__dict__}
 
     @torch.no_grad()

@@ -104,7 +104,10 @@ def trained_groups(spec: JobSpec, steps: int, rows: int, first: int = 0, repeat:
 def _taken(
     spec: JobSpec, optimizer: object, names: tuple[str, ...], rule: Rule
 ) -> Iterator[tuple[tuple[str, ...], Taken]]:
-    """Yield the names of a group with the optimizer's state of them; a custom rule provides its state itself."""
+    """Yield the names of a group's parameters, with the state that the optimizer already has for them.
+
+    Parameters with different numbers of steps come separately. A custom rule provides its state itself.
+    """
     if isinstance(optimizer, GradientAt):
         optimizer = optimizer.base
     if not isinstance(optimizer, _Optimizer) or isinstance(rule, OwnRule):
@@ -127,7 +130,10 @@ _Part = tuple[tuple[str, ...], Mapping[str, Any], Rule]
 
 
 def _apart(spec: JobSpec) -> list[JobSpec]:
-    """Return a copy of the job for each optimizer of a list, with the scheduler of that optimizer."""
+    """Return one copy of the job for each optimizer in its list, with the scheduler of that optimizer.
+
+    A job with a single optimizer is returned as it is.
+    """
     optimizers: object = spec.optimizer
     if not isinstance(optimizers, list | tuple):
         return [spec]
@@ -320,7 +326,7 @@ def _has_own_step(optimizer: _Optimizer) -> bool:
 
 
 def _options(kind: type[Rule], group: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a group that its rule has, as plain numbers; the others do not change the formula."""
+    """Return, as plain numbers, the options of a group that its rule uses; the others do not change the formula."""
     known = {f.name for f in fields(kind)}  # type: ignore[arg-type]
     return {name: _plain(value) for name, value in group.items() if name in known}
 
@@ -332,7 +338,10 @@ def _plain(value: object) -> object:
 
 
 def _varying(rule: Rule, course: Course, steps: int, first: int, done: int) -> dict[str, StepTable]:
-    """Return the tables of a rule for the steps from ``first`` on; the optimizer made ``done`` steps before the job."""
+    """Return the tables of the options that vary, for the steps from ``first`` on.
+
+    The optimizer made ``done`` steps before the job.
+    """
     tables = {
         # Past its end, a table keeps its last number.
         name: StepTable(values[done + first :] or values[-1:], steps=steps - first, first=first)

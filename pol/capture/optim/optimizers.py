@@ -22,7 +22,10 @@ class InnerOptimizer:
     """The inner optimizer of a slot, whose state is the slot's local state."""
 
     def __init__(self, groups: Sequence[Group], elsewhere: GradientAt | None = None) -> None:
-        """Create an optimizer that moves each group by its rule, by the gradients of ``elsewhere`` if it is given."""
+        """Create an optimizer that moves each group by its rule.
+
+        If ``elsewhere`` is given, it chooses the weights at which the gradients are taken.
+        """
         self._groups = groups
         self._elsewhere = elsewhere
 
@@ -80,7 +83,7 @@ class InnerOptimizer:
         return moved, local_after
 
     def _states(self, local: Tensors) -> dict[str, dict[str, torch.Tensor]]:
-        """Return the state of each parameter, by the names that its rule uses."""
+        """Return the state of each parameter from the local state, under the names that its rule uses."""
         numbers = {
             number_name(name, index) for index, group in enumerate(self._groups) for name in group.rule.numbers()
         }
@@ -105,7 +108,7 @@ class InnerOptimizer:
 
 
 def number_name(name: str, index: int) -> str:
-    """Return the name of a group's number in the local state."""
+    """Return the name that the number ``name`` of the group ``index`` has in the local state."""
     return f"{name}.{index}" if index else name
 
 
@@ -130,7 +133,7 @@ def averages_initial(share: float | None, state: Tensors, names: Sequence[str]) 
 
 
 def averages(share: float | None, state: Tensors, moved: Tensors) -> dict[str, torch.Tensor]:
-    """Return the moving averages after a step: ``share`` of the old average plus the rest of the moved weight."""
+    """Return the moving averages after a step: ``share`` x the old average + (1 - ``share``) x the moved weight."""
     if share is None:
         return {}
     return {AVERAGE + name: share * state[AVERAGE + name] + (1.0 - share) * weight for name, weight in moved.items()}

@@ -22,13 +22,16 @@ _CYCLES = ("SGD", "RMSprop", "Adam", "AdamW", "Muon", "UpdateRule")
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """Learning rate of each step, or a single one for all, and the other options of a rule that vary by step."""
+    """Learning rates of a group, and the other options of its rule that vary by step.
+
+    ``lr`` has one number per step, or a single one for all steps.
+    """
 
     lr: Array
     options: Mapping[str, Array] = field(default_factory=dict)
 
     def after(self, first: int) -> "Course":
-        """Return the part from the step ``first`` on."""
+        """Return the course without the steps before ``first``."""
         return Course(self.lr[first:], {name: values[first:] for name, values in self.options.items()})
 
 
@@ -127,13 +130,13 @@ def _of_scheduler(
 
 
 def _copy(scheduler: LRScheduler, optimizer: torch.optim.Optimizer) -> LRScheduler:
-    """Return a copy that shares the parameters, so that the original scheduler and its optimizer do not change."""
+    """Return a copy of a scheduler and its optimizer, so that the originals do not change; parameters are shared."""
     shared = [p for group in optimizer.param_groups for p in group["params"]]
     return deepcopy(scheduler, {id(p): p for p in shared})
 
 
 def _turns(spec: JobSpec, steps: int, rows: int) -> "range | set[int]":
-    """Return the steps before which the scheduler is stepped."""
+    """Return the numbers of the steps before which the scheduler's ``step()`` is called."""
     if spec.schedule_every != "epoch":
         return range(spec.schedule_every, steps, spec.schedule_every)
     each = spec.batch * spec.slots

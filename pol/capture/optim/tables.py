@@ -72,7 +72,7 @@ def share_tables(columns: Sequence[Array], first: int = 0) -> list[StepTable]:
 def _shared(
     columns: Sequence[Array], first: int, factor_of: Callable[[Array, Array], float | None]
 ) -> list[tuple[StepTable, bool]]:
-    """Return a table for each column, with False if it uses the numbers of another table."""
+    """Return a table for each column, with a flag that is False if the table uses the numbers of another one."""
     tables: list[tuple[StepTable, bool]] = []
     for column in columns:
         factors = ((t, factor_of(column, t.values)) for t, is_own in tables if is_own)
@@ -93,7 +93,7 @@ def _exact_factor(column: Array, base: Array) -> float | None:
 
 
 def _near_factor(column: Array, base: Array) -> float | None:
-    """Return the factor between ``base`` and ``column``, or None if it is not the same in all steps."""
+    """Return the factor from ``base`` to ``column``, or None if it differs between steps by more than rounding."""
     place = int(np.argmax(np.abs(base)))
     if len(base) == 1 or len(base) != len(column) or not np.isfinite(column).all():
         return None

@@ -70,7 +70,10 @@ def numbers_after(rule: Rule, steps: int, product: float) -> dict[str, float]:
 def optimizer_state(
     model: nn.Module, optimizer: torch.optim.Optimizer, names: Sequence[str], rule: Rule
 ) -> tuple[dict[str, torch.Tensor], dict[str, float]]:
-    """Return an optimizer's tensors and numbers for parameters for which it has made equally many steps."""
+    """Return the tensors and numbers that an optimizer keeps for the parameters ``names``.
+
+    It must have made the same number of steps for all of them.
+    """
     (_, taken), *_ = taken_by_steps(model, optimizer, names, rule)
     return dict(taken.tensors), dict(taken.numbers)
 
@@ -88,7 +91,10 @@ def describe_state(taken: Sequence[Taken]) -> str | None:
 
 
 def steps_of(state: Mapping[str, Any]) -> int:
-    """Return the steps that an optimizer has made for a parameter; for SGD, which keeps no count, 1 or 0."""
+    """Return the number of steps that an optimizer has made for a parameter.
+
+    SGD keeps no count: for it, the number is 1 if the state has a momentum, and 0 otherwise.
+    """
     if "step" in state:
         return int(state["step"])
     return int(state.get(_IN_TORCH[_MOMENTUM]) is not None)

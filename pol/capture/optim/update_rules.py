@@ -100,7 +100,7 @@ class UpdateRule(Optimizer):
                 raise JobError("optimizer", reason, f"add the option: update_rule(…, {unknown[0]}=…)")
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes that copies get, because torch would copy only its own."""
+        """Return all attributes for a copy of the optimizer, because torch would copy only its own."""
         own = ("function", "begin", "initial", "numbers", "_options")
         return {**super().__getstate__(), **{name: getattr(self, name) for name in own}}
 
@@ -157,7 +157,10 @@ class UpdateRule(Optimizer):
         return self.first_state(name, parameter.detach())
 
     def _kept(self, name: str, otherwise: Any) -> Any:
-        """Return an entry that ``step()`` keeps in ``self.state``, so that ``state_dict()`` contains it, too."""
+        """Return the entry ``name`` of ``self.state``, or ``otherwise`` if there is none.
+
+        ``step()`` keeps such entries there, so that ``state_dict()`` contains them, too.
+        """
         entries: Mapping[Any, Any] = self.state
         return entries.get(name, otherwise)
 
@@ -396,7 +399,7 @@ def check_returned(where: str, what: str, value: object, shape: torch.Size) -> N
 
 @dataclass(frozen=True, slots=True)
 class OwnRule:
-    """A custom update rule with one of its groups, as a rule of a job.
+    """A custom update rule, in the form of a job's rule for one group of its parameters.
 
     A rule that has made steps continues from its state. ``parameters`` maps names to the parameters of the group.
     """

@@ -47,7 +47,10 @@ class Rule(Protocol):
     """The formula of one optimizer with its options."""
 
     def shapes(self, shape: torch.Size) -> dict[str, torch.Size]:
-        """Return the shapes of the state of a parameter of this shape, as far as its shape alone decides them."""
+        """Return the shape of each tensor in the state of a parameter of this shape.
+
+        The result is empty if the parameter's shape alone does not decide them.
+        """
 
     def initial(self, name: str, value: torch.Tensor) -> dict[str, torch.Tensor]:
         """Return the state of a parameter before the first step."""
@@ -56,7 +59,10 @@ class Rule(Protocol):
         """Return the numbers of the group before the first step."""
 
     def tables(self, steps: int) -> dict[str, list[float]]:
-        """Return the tables of options that vary in ``steps`` steps; the last number holds past a table's end."""
+        """Return, for each option that varies, a table of its numbers in the first ``steps`` steps.
+
+        A table may be shorter. Its last number then holds for all later steps.
+        """
 
     def begin(self, numbers: Tensors, now: Now) -> tuple[dict[str, torch.Tensor], Tensors]:
         """Return the next numbers of the group, and the values that all its parameters share in this step."""
@@ -73,7 +79,7 @@ class _Plain:
     maximize: bool = False
 
     def fills(self) -> dict[str, float]:
-        """Return the names in the state of each parameter, and the number with which each tensor is filled at first."""
+        """Return the name of each tensor in a parameter's state, with the number that fills it at first."""
         return {}
 
     def shapes(self, shape: torch.Size) -> dict[str, torch.Size]:
@@ -105,7 +111,7 @@ class _Plain:
         return {}, _NOTHING
 
     def gradient(self, of: ParameterState) -> torch.Tensor:
-        """Return the gradient plus the weight decay."""
+        """Return the gradient, negated if the rule maximizes, plus the weight decay."""
         gradient = -of.gradient if self.maximize else of.gradient
         return gradient + self.weight_decay * of.value if self.weight_decay else gradient
 
@@ -117,7 +123,10 @@ class _Decoupled(_Plain):
     decoupled_weight_decay: bool = False
 
     def split(self, of: ParameterState, now: Now) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the parameter after a separate decay, and the gradient; without one, the gradient has the decay."""
+        """Return the parameter and the gradient, with the weight decay applied to one of them.
+
+        A separate decay changes the parameter. Otherwise the decay is part of the gradient.
+        """
         if not self.decoupled_weight_decay or not self.weight_decay:
             return of.value, self.gradient(of)
         gradient = -of.gradient if self.maximize else of.gradient
@@ -133,18 +142,21 @@ class GradientDescent(_Plain):
     nesterov: bool = False
 
     def fills(self) -> dict[str, float]:
-        """Return the momentum, if the options have one."""
+        """Return the entries of a parameter's state: the momentum, if the options have one."""
         return {"momentum": 0.0} if self.momentum else {}
 
     def begin(self, numbers: Tensors, now: Now) -> tuple[dict[str, torch.Tensor], Tensors]:
-        """Return the share of a gradient that is added to the momentum; the first gradient is not dampened."""
+        """Return the share of the gradient that is added to the momentum.
+
+        It is 1 in the first step, and 1 - ``dampening`` in all later ones.
+        """
         del numbers
         if not self.dampening:
             return {}, _NOTHING
         return {}, {"share": torch.where(now.step > 0, 1.0 - self.dampening, 1.0)}
 
     def update(self, of: ParameterState, now: Now, common: Tensors) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """Move against the gradient or the momentum."""
+        """Move the parameter against the gradient or the momentum."""
         gradient = self.gradient(of)
         if not self.momentum:
             return of.value - now.lr * gradient, {}
@@ -177,16 +189,16 @@ class Adam(_Decoupled):
     amsgrad: bool = False
 
     def fills(self) -> dict[str, float]:
-        """Return the means of gradients and of their squares, and with ``amsgrad`` the largest mean square."""
+        """Return the entries of a parameter's state: both means and, with ``amsgrad``, the largest mean square."""
         largest = {"max_exp_avg_sq": 0.0} if self.amsgrad else {}
         return {"exp_avg": 0.0, "exp_avg_sq": 0.0, **largest}
 
     def numbers(self) -> dict[str, float]:
-        """Return the corrections of the means, which began at 0."""
+        """Return the numbers before the first step: the bias corrections of both means, which are 0."""
         return {"correction1": 0.0, "correction2": 0.0}
 
     def begin(self, numbers: Tensors, now: Now) -> tuple[dict[str, torch.Tensor], Tensors]:
-        """Return the corrections of the means, and the values that apply them."""
+        """Return the next bias corrections, and the values with which a step applies them."""
         corrections = {
             name: _next_correction(numbers[name], beta)
             for name, beta in zip(("correction1", "correction2"), self.betas, strict=True)
@@ -196,7 +208,7 @@ class Adam(_Decoupled):
         return corrections, {"size": now.lr / first, "scale": torch.sqrt(corrections["correction2"])}
 
     def update(self, of: ParameterState, now: Now, common: Tensors) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """Move by the mean gradient, relative to the root of the mean square."""
+        """Move the parameter by the mean gradient, divided by the root of the mean square."""
         value, gradient = self.split(of, now)
         beta1 = now.option("beta1", self.betas[0])
         mean, square = _next_means(of, gradient, beta1, self.betas[1])
@@ -218,15 +230,21 @@ class NAdam(_Decoupled):
     momentum_decay: float = 4e-3
 
     def fills(self) -> dict[str, float]:
-        """Return the means of gradients and of their squares."""
+        """Return the entries of a parameter's state: the means of gradients and of their squares."""
         return {"exp_avg": 0.0, "exp_avg_sq": 0.0}
 
     def numbers(self) -> dict[str, float]:
-        """Return the correction of the mean square, the decay of the momentum, and the product of all momenta."""
+        """Return the numbers before the first step.
+
+        They are the bias correction of the mean square, the decay of the momentum, and the product of all momenta.
+        """
         return {"correction2": 0.0, "decay_power": 1.0, "mu_product": 1.0}
 
     def begin(self, numbers: Tensors, now: Now) -> tuple[dict[str, torch.Tensor], Tensors]:
-        """Return the weights of the gradient and of the mean, from the momenta of this step and of the next."""
+        """Return the next numbers, and the factors of the gradient and of the mean in this step.
+
+        The factors follow from the momenta of this step and of the next.
+        """
         decay = 0.96**self.momentum_decay
         power = numbers["decay_power"] * decay
         momentum = self.betas[0] * (1.0 - 0.5 * power)
@@ -260,15 +278,15 @@ class RAdam(_Decoupled):
     eps: float = 1e-8
 
     def fills(self) -> dict[str, float]:
-        """Return the means of gradients and of their squares."""
+        """Return the entries of a parameter's state: the means of gradients and of their squares."""
         return {"exp_avg": 0.0, "exp_avg_sq": 0.0}
 
     def numbers(self) -> dict[str, float]:
-        """Return the correction of the mean gradient, which began at 0."""
+        """Return the numbers before the first step: the bias correction of the mean gradient, which is 0."""
         return {"correction1": 0.0}
 
     def rectified(self, step: int) -> float:
-        """Return the factor of a step, counted from 0; 0 as long as the variance is unknown."""
+        """Return the rectification factor of a step, counted from 0; it is 0 as long as the variance is unknown."""
         beta2, n = self.betas[1], step + 1
         corrected = 1 - beta2**n
         longest = 2 / (1 - beta2) - 1
@@ -279,12 +297,12 @@ class RAdam(_Decoupled):
         return sqrt(part / ((longest - 4) * (longest - 2) * length) * corrected)
 
     def tables(self, steps: int) -> dict[str, list[float]]:
-        """Return the factors of the steps in which it differs from 1 in FP32."""
+        """Return the rectification factors of the first steps, up to the step from which the factor is 1 in FP32."""
         differs = 2 if self.betas[1] <= 0.0 else ceil(40 / -log(self.betas[1]))
         return {"rectified": [self.rectified(step) for step in range(min(steps, differs))]}
 
     def begin(self, numbers: Tensors, now: Now) -> tuple[dict[str, torch.Tensor], Tensors]:
-        """Return the correction of the mean gradient, and the size of the step with it."""
+        """Return the next bias correction of the mean gradient, and the learning rate divided by it."""
         correction = _next_correction(numbers["correction1"], self.betas[0])
         return {"correction1": correction}, {"size": now.lr / correction}
 
@@ -306,20 +324,20 @@ class Adamax(_Plain):
     eps: float = 1e-8
 
     def fills(self) -> dict[str, float]:
-        """Return the mean gradient and the decaying maximum of its size."""
+        """Return the entries of a parameter's state: the mean gradient and its decaying largest size."""
         return {"exp_avg": 0.0, "exp_inf": 0.0}
 
     def numbers(self) -> dict[str, float]:
-        """Return the correction of the mean gradient, which began at 0."""
+        """Return the numbers before the first step: the bias correction of the mean gradient, which is 0."""
         return {"correction1": 0.0}
 
     def begin(self, numbers: Tensors, now: Now) -> tuple[dict[str, torch.Tensor], Tensors]:
-        """Return the correction of the mean gradient, and the size of the step with it."""
+        """Return the next bias correction of the mean gradient, and the learning rate divided by it."""
         correction = _next_correction(numbers["correction1"], self.betas[0])
         return {"correction1": correction}, {"size": now.lr / correction}
 
     def update(self, of: ParameterState, now: Now, common: Tensors) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """Move by the mean gradient, relative to the maximum."""
+        """Move the parameter by the mean gradient, divided by the decaying maximum."""
         del now
         gradient = self.gradient(of)
         beta1, beta2 = self.betas
@@ -338,12 +356,15 @@ class RMSprop(_Plain):
     centered: bool = False
 
     def fills(self) -> dict[str, float]:
-        """Return the mean square, with ``centered`` the mean gradient, and the momentum if the options have one."""
+        """Return the entries of a parameter's state: the mean square, the mean gradient and the momentum.
+
+        The mean gradient is among them only with ``centered``, and the momentum only if the options have one.
+        """
         mean = {"grad_avg": 0.0} if self.centered else {}
         return {"square_avg": 0.0, **mean, **({"momentum": 0.0} if self.momentum else {})}
 
     def update(self, of: ParameterState, now: Now, common: Tensors) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """Move by the gradient, relative to the root of the mean square."""
+        """Move the parameter by the gradient, divided by the root of the mean square."""
         del common
         gradient = self.gradient(of)
         square = self.alpha * of.state["square_avg"] + (1.0 - self.alpha) * (gradient * gradient)
@@ -370,7 +391,7 @@ class Adagrad(_Plain):
     initial_accumulator_value: float = 0.0
 
     def fills(self) -> dict[str, float]:
-        """Return the sum of squares, which may begin above 0."""
+        """Return the entries of a parameter's state: the sum of squares, which may begin above 0."""
         return {"sum": self.initial_accumulator_value}
 
     def begin(self, numbers: Tensors, now: Now) -> tuple[dict[str, torch.Tensor], Tensors]:
@@ -381,7 +402,7 @@ class Adagrad(_Plain):
         return {}, {"size": now.lr / (1.0 + now.step.to(torch.float32) * self.lr_decay)}
 
     def update(self, of: ParameterState, now: Now, common: Tensors) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """Move by the gradient, relative to the root of the sum of squares."""
+        """Move the parameter by the gradient, divided by the root of the sum of squares."""
         del now
         gradient = self.gradient(of)
         total = of.state["sum"] + gradient * gradient
@@ -397,11 +418,11 @@ class Adadelta(_Plain):
     eps: float = 1e-6
 
     def fills(self) -> dict[str, float]:
-        """Return the mean squares of gradients and of steps."""
+        """Return the entries of a parameter's state: the mean squares of gradients and of steps."""
         return {"square_avg": 0.0, "acc_delta": 0.0}
 
     def update(self, of: ParameterState, now: Now, common: Tensors) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """Move by the gradient, scaled by the sizes of earlier steps."""
+        """Move the parameter by the gradient, scaled by the sizes of earlier steps."""
         del common
         gradient = self.gradient(of)
         rho = self.rho
@@ -421,11 +442,14 @@ class Rprop(_Plain):
     step_sizes: tuple[float, float] = (1e-6, 50.0)
 
     def fills(self) -> dict[str, float]:
-        """Return the gradient of the previous step, and the size of the step of each element."""
+        """Return the entries of a parameter's state: its previous gradient, and the size of each element's step."""
         return {"prev": 0.0, "step_size": self.lr}
 
     def update(self, of: ParameterState, now: Now, common: Tensors) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """Move by growing steps while the gradient keeps its sign; if the sign changes, stay and shrink the step."""
+        """Move each element by its own step, which grows while the gradient keeps its sign.
+
+        If the sign changes, the element stays, and its step shrinks.
+        """
         del now, common
         gradient = self.gradient(of)
         shrink, grow = self.etas
@@ -446,7 +470,11 @@ class Adafactor(_Plain):
     d: float = 1.0
 
     def fills(self) -> dict[str, float]:
-        """Return the mean squares: of rows and columns, or of elements if the parameter is not a matrix."""
+        """Return the entries of a parameter's state: mean squares of rows, of columns, and of elements.
+
+        A parameter with fewer than two dimensions has only the last, and any other only the first two (see
+        :meth:`shapes`).
+        """
         return {"row_var": 0.0, "col_var": 0.0, "variance": 0.0}
 
     def shapes(self, shape: torch.Size) -> dict[str, torch.Size]:
@@ -464,7 +492,10 @@ class Adafactor(_Plain):
         return {}, {"share": share, "size": torch.minimum(now.lr, 1.0 / torch.sqrt(number))}
 
     def update(self, of: ParameterState, now: Now, common: Tensors) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """Move by the gradient, relative to the root of the mean square that rows and columns estimate."""
+        """Move the parameter by the gradient, divided by the root of the mean square.
+
+        The means of rows and columns estimate the mean square of each element.
+        """
         gradient = -of.gradient if self.maximize else of.gradient
         least = torch.finfo(torch.float32).eps if self.eps[0] is None else self.eps[0]
         size = torch.clamp(_root_mean_square(of.value), min=self.eps[1]) * common["size"]
@@ -498,7 +529,7 @@ class LionRule(_Decoupled):
     decoupled_weight_decay: bool = True
 
     def fills(self) -> dict[str, float]:
-        """Return the mean gradient."""
+        """Return the entries of a parameter's state: the mean gradient."""
         return {"exp_avg": 0.0}
 
     def update(self, of: ParameterState, now: Now, common: Tensors) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
@@ -513,7 +544,7 @@ class LionRule(_Decoupled):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Muon(_Plain):
-    """``torch.optim.Muon``, which moves singular values of the momentum near 1; in FP32, where torch uses bfloat16."""
+    """``torch.optim.Muon``, which moves singular values of the momentum near 1; in FP32, not in torch's bfloat16."""
 
     weight_decay: float = 0.1
     momentum: float = 0.95
@@ -524,11 +555,11 @@ class Muon(_Plain):
     adjust_lr_fn: str | None = None
 
     def fills(self) -> dict[str, float]:
-        """Return the momentum."""
+        """Return the entries of a parameter's state: the momentum."""
         return {"momentum_buffer": 0.0}
 
     def update(self, of: ParameterState, now: Now, common: Tensors) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """Apply the decay separately, and move by a matrix with nearly equal singular values."""
+        """Apply the weight decay separately, and move the parameter by a matrix with nearly equal singular values."""
         del common
         before = of.state["momentum_buffer"]
         momentum = now.option("momentum", self.momentum)

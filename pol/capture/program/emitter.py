@@ -51,7 +51,7 @@ class Emitter:
         return self._builder.input(name, dtype, shape)
 
     def output(self, name: str, value: int) -> None:
-        """Name an output."""
+        """Make a value an output of the program, with this name."""
         self._builder.output(name, value)
 
     def build(self) -> Program:
@@ -135,14 +135,15 @@ class Emitter:
         return tuple(current)
 
     def product(self, left: int, right: int, bits: int) -> int:
-        """Return a product in integers of ``bits``, or of the bits of the first product of the same operands.
+        """Return the product of two values, computed with integers of ``bits`` bits.
 
-        So a product that is computed again for the backward pass has the same bits as in the forward pass.
+        If the program already has a product of the same operands, its bits are used instead. So a product that is
+        computed again for the backward pass has the same bits as in the forward pass.
         """
         return self._product("matmul", left, right, bits)
 
     def windows_product(self, left: int, right: int, bits: int, **form: object) -> int:
-        """Return the product with the windows of a value; the bits are chosen as in :meth:`product`."""
+        """Return the product of a value with the windows of another one; the bits are chosen as in :meth:`product`."""
         return self._product("matmul_windows", left, right, bits, **form)
 
     def _product(self, op: str, left: int, right: int, bits: int, **form: object) -> int:
@@ -214,10 +215,13 @@ class Emitter:
         return self.emit("div", self.sum(value, dims, keepdim), self.scalar(count - correction, "f32"))
 
     def one_hot(self, index: int, size: int, dim: int) -> int:
-        """Return the bool mask of ``index`` along ``dim``; ``index`` has size 1 in that dimension."""
+        """Return a bool mask with ``size`` elements along ``dim`` that is true at ``index``.
+
+        ``index`` has size 1 in that dimension.
+        """
         return self.emit("eq", self.iota(size, len(self.shape(index)), dim), index)
 
 
 def kept(shape: Sequence[int], dims: Sequence[int]) -> tuple[int, ...]:
-    """Return a shape with ``dims`` reduced to 1."""
+    """Return ``shape`` with the sizes of the dimensions ``dims`` set to 1."""
     return tuple(1 if dim in dims else size for dim, size in enumerate(shape))

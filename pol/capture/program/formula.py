@@ -22,7 +22,7 @@ class Expression:
         return self.emitter.type(self.handle).dtype
 
     def number(self, number: float, dtype: str = "") -> "Expression":
-        """Return a constant of ``dtype``, or of the dtype of this value."""
+        """Return ``number`` as a constant of ``dtype`` or, if that is empty, of this value's dtype."""
         return Expression(self.emitter, self.emitter.scalar(number, dtype or self.dtype))
 
     def _of(self, op: str, *operands: Operand) -> "Expression":

@@ -157,7 +157,7 @@ def atan2(y: Expression, x: Expression) -> Expression:
 
 
 def asin(x: Expression) -> Expression:
-    """Return the arc sine; beyond 1/2 by the arc sine of sqrt((1 - x) / 2)."""
+    """Return the arc sine; beyond 1/2, it is computed from the arc sine of sqrt((1 - x) / 2)."""
     size = abs(x)
     is_far = size > 0.5
     square = is_far.where((1 - size) * 0.5, size * size)

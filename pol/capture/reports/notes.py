@@ -21,7 +21,7 @@ def noting(tell: Callable[[str], None]) -> Iterator[None]:
 
 
 def warn(text: str, tell: Callable[[str], None] | None = None) -> None:
-    """Report something that could not be checked, by ``tell`` or else as a note."""
+    """Report that something could not be checked: by ``tell`` if it is given, otherwise as a note."""
     (tell or note)(WARNING + text)
 
 

@@ -117,7 +117,8 @@ class CallSites(TorchFunctionMode):
         with fx_traceback.annotate({_MARK: place}):
             result = function(*args, **(kwargs or {}))
         if not torch.is_grad_enabled():
-            # there are no gradients, and torch refuses grad_fn of a view that was written to
+            # without gradients there is no grad_fn to record, and torch refuses to read that of a view that was written
+            # to
             return result
         for part in result if isinstance(result, tuple) else (result,):
             step = part.grad_fn if isinstance(part, torch.Tensor) else None
@@ -155,7 +156,10 @@ def place_of_function(function: object, field: str) -> CallSite:
 
 
 def place_of_node(node: Node) -> CallSite:
-    """Return the call site of a captured operation; for one of a gradient, that of the differentiated operation."""
+    """Return the call site of a captured operation.
+
+    For an operation of a gradient, it is the call site of the operation that is differentiated.
+    """
     waiting, seen = [node], {node}
     while waiting:
         places = [place for each in waiting if (place := each.meta.get("custom", {}).get(_MARK))]
@@ -188,7 +192,9 @@ def _callers(frame: FrameType | None) -> Iterator[tuple[FrameType, None]]:
 
 
 def _place(frames: Iterable[tuple[FrameType, int | None]]) -> CallSite:
-    """Return the call site of frames, the innermost first; a frame without a number is at its current line.
+    """Return the call site that the frames of a stack show; the innermost frame comes first.
+
+    Each frame has the number of its line, or None for its current line.
 
     This runs for every captured function, and Python computes ``f_lineno`` on each read, so it is read only if needed.
     """

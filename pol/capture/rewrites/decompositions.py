@@ -134,7 +134,7 @@ def _length(difference: Tensor, p: float) -> Tensor:
 
 
 def _slope(difference: Tensor, length: Tensor, p: float) -> Tensor:
-    """Return the gradient of a length, which is 0 where the length is 0."""
+    """Return the gradient of a length (a p-norm) with respect to ``difference``; it is 0 where the length is 0."""
     far = length.unsqueeze(-1)
     safe = torch.where(far == 0, 1.0, far)
     if p == 0:
@@ -151,7 +151,7 @@ def _slope(difference: Tensor, length: Tensor, p: float) -> Tensor:
 
 @_of(_aten._cdist_forward.default)
 def _cdist(left: Tensor, right: Tensor, p: float, mode: int | None) -> Tensor:
-    """Compute each difference separately, because a product would lose the digits of small distances."""
+    """Compute distances from separate differences, because a product would lose the digits of small distances."""
     del mode
     return _length(left.unsqueeze(-2) - right.unsqueeze(-3), p)
 

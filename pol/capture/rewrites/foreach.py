@@ -1,4 +1,4 @@
-"""Rewrites of torch's functions of lists of tensors (``torch._foreach_…``) as a function of each tensor."""
+"""Rewrites of torch's functions of lists of tensors (``torch._foreach_…``) as one call for each tensor."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -21,7 +21,7 @@ _SCALED = ("addcmul", "addcdiv")
 
 
 def _of_each(name: str, tensors: Sequence[Tensor], *arguments: Any, **options: Any) -> Any:
-    """Call a function of each tensor; a list among the arguments has one item for each tensor."""
+    """Call the function ``name`` for each tensor; a list among the arguments has one item for each call."""
     is_in_place = name.endswith("_")
     plain = name.removesuffix("_")
     results = []

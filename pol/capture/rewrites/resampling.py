@@ -23,7 +23,7 @@ Numbers = NDArray[np.float64]
 
 
 def _row(numbers: Numbers, size: int) -> Tensor:
-    """Return numbers as rows of a dimension of ``size``; a number outside becomes the row at the edge."""
+    """Return row numbers as integers, limited to a dimension of ``size``; outside, the row at the edge counts."""
     return torch.tensor(np.clip(numbers, 0, size - 1).astype(np.int64).tolist())
 
 
@@ -32,7 +32,7 @@ def _weight(numbers: Numbers) -> Tensor:
 
 
 def _sources(size: int, count: int, align: bool, scale: float | None) -> Numbers:
-    """Return the coordinate, in a dimension of ``size``, of each of ``count`` places."""
+    """Return the coordinate, in the input's dimension of ``size``, of each of ``count`` places of the result."""
     places = np.arange(count, dtype=np.float64)
     if align:
         return places * ((size - 1) / (count - 1) if count > 1 else 0.0)
@@ -54,7 +54,7 @@ def _cubic(size: int, count: int, align: bool, scale: float | None) -> Taps:
 
 
 def _convolved(t: Numbers, a: float) -> Numbers:
-    """Return Keys' cubic filter at the distance ``t``."""
+    """Return the weight of Keys' cubic filter with the parameter ``a`` at the distance ``t``."""
     near = ((a + 2) * t - (a + 3)) * t * t + 1
     far = ((t - 5) * t + 8) * t * a - 4 * a
     weights: Numbers = np.where(t < 1, near, np.where(t < 2, far, 0.0))
@@ -124,7 +124,7 @@ def _replication_backward(grad: Tensor, x: Tensor, padding: Sequence[int]) -> Te
 
 
 def _antialiased(filter_: Callable[[Numbers], Numbers], support: float) -> Filter:
-    """Return a filter as wide as the input range of a place of the result, with weights divided by their sum."""
+    """Return a filter as wide as the part of the input that one place of the result covers; its weights add up to 1."""
 
     def taps(size: int, count: int, align: bool, scale: float | None) -> Taps:
         step = (size - 1) / (count - 1) if align and count > 1 else 0.0 if align else size / count
@@ -173,7 +173,10 @@ for _rank in (1, 2, 3):
 
 
 def _nearest(rank: int) -> tuple[Any, Any]:
-    """Return the resizing to the nearest row and its gradient; a handler repeats rows if the factor is an integer."""
+    """Return two functions: a resizing that takes the nearest row, and its gradient.
+
+    If the factor is an integer, both leave the work to a handler, which repeats rows.
+    """
 
     def taps(size: int, count: int, scale: float | None) -> Taps:
         step = 1 / scale if scale is not None and scale > 0 else size / count
@@ -220,7 +223,10 @@ def _adaptive_windows(size: int, count: int) -> Tensor:
 
 
 def _adaptive_max(rank: int) -> tuple[Any, Any]:
-    """Return the maximum of windows that may overlap, and its gradient; a handler uses slices if they do not."""
+    """Return two functions: adaptive max pooling, whose windows may overlap, and its gradient.
+
+    If the windows do not overlap, both leave the work to a handler, which uses slices.
+    """
 
     def forward(x: Tensor, size: Sequence[int]) -> Any:
         inputs = x.shape[-rank:]

@@ -1,4 +1,4 @@
-"""Rewrites of reductions by index (``scatter_reduce`` and others), which sort the elements of one place to a row."""
+"""Rewrites of reductions by index, such as ``scatter_reduce``; sorting makes the elements of one place adjacent."""
 
 from collections.abc import Callable
 from typing import Any
@@ -65,7 +65,10 @@ def _of_lines(x: Tensor, axis: int, index: Tensor, source: Tensor, reduce: str, 
 
 
 def _opposite(x: Tensor) -> Tensor:
-    """Return numbers in the opposite order; for integers -1 - x, because the smallest one has no negative."""
+    """Return numbers whose order is the opposite: -x or, for integers, -1 - x.
+
+    The negative of the smallest integer does not exist.
+    """
     return -x if x.is_floating_point() else -1 - x
 
 
@@ -95,7 +98,7 @@ def _products(axis: int, index: Tensor, source: Tensor) -> Tensor:
 
 
 def _rows(dim: int, index: Tensor, source: Tensor) -> Tensor:
-    """Return the index of rows as an index for each element of a source."""
+    """Expand an index of rows to an index for each element of ``source``."""
     shape = [1] * source.dim()
     shape[dim % source.dim()] = -1
     return index.reshape(shape).expand(source.shape)
@@ -189,7 +192,7 @@ def segment_reduce(
     unsafe: bool = False,
     initial: float | None = None,
 ) -> Tensor:
-    """Return the reduction of each of the segments that follow each other along the first dimension."""
+    """Return the reduction of each segment; the segments are consecutive along the first dimension."""
     del unsafe
     if indices is not None or axis or (offsets if lengths is None else lengths).dim() != 1:  # type: ignore[union-attr]
         reason = "segment_reduce works only along the first dimension, by lengths or offsets of one dimension"

@@ -72,7 +72,7 @@ def _atan2(site: CaptureSite, y: Ref, x: Ref) -> int:
 
 @rule("aten.hypot.default", "prims.hypot.default")
 def _hypot(site: CaptureSite, x: Ref, y: Ref) -> int:
-    """Scale by the larger operand, because its square may overflow."""
+    """Return sqrt(x^2 + y^2), scaled by the larger operand, because its square may overflow."""
     a, b = abs(_value(site, x)), abs(_value(site, y))
     most = a.maximum(b)
     is_plain = (most > 0) & (most < math.inf)
@@ -107,7 +107,11 @@ rule("aten.fmin.default", "prims.fmin.default")(_extreme_without_nan("minimum"))
 
 @rule("aten.pow.Tensor_Scalar", "prims.pow.default")
 def _power(site: CaptureSite, x: Ref, exponent: Any) -> int:
-    """Compute multiples of 1/2 up to 8 and small integers by products and square roots, all others by e^(y ln x)."""
+    """Raise ``x`` to a power.
+
+    If the exponent is a multiple of 1/2 up to 8 or a small integer, use products and square roots. Otherwise use e^(y
+    ln x).
+    """
     if isinstance(exponent, Ref):
         return _power_of_values(site, x, exponent)
     value, size = _value(site, x, site.dtype), abs(exponent)

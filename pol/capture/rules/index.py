@@ -145,7 +145,10 @@ def _gather(site: CaptureSite, x: Ref, dim: int, index: Ref, sparse_grad: bool =
 
 
 def gathered(emitter: Emitter, x: int, axis: int, index: int) -> int:
-    """Return the elements that ``index`` names along the dimension ``axis``, each in its own line."""
+    """Return the elements of ``x`` that ``index`` names along the dimension ``axis``.
+
+    Each element of ``index`` reads from its own line of ``x``, as in ``torch.gather``.
+    """
     shape = emitter.shape(x)
     last = _to_end(len(shape), axis)
     flat = emitter.reshape(emitter.permute(x, last), (prod(shape),))
@@ -215,7 +218,7 @@ def _with_dimensions(site: CaptureSite, index: Ref) -> Ref:
 
 
 def _fitting(site: CaptureSite, source: Ref, shape: Sequence[int]) -> int:
-    """Return the first elements of a source along each dimension: as many as there are indices."""
+    """Cut a source to ``shape``, the shape of the index: keep the first elements along each dimension."""
     value = site.emitter.cast(_with_dimensions(site, source), site.dtype)
     for dim, size in enumerate(shape):
         value = cut(site, value, dim, 0, size)
@@ -257,7 +260,10 @@ def _is_in(emitter: Emitter, index: int, count: int) -> int:
 
 
 def _written(site: CaptureSite, rows: int, numbers: int, values: int, *, may_repeat: bool) -> int:
-    """Return ``rows`` with ``values`` written to the rows ``numbers``, of shape [K]; the last write stays."""
+    """Return ``rows`` after ``values`` are written to the rows that ``numbers``, of shape [K], names.
+
+    If a row is written several times, the last write stays. This cannot happen unless ``may_repeat`` is true.
+    """
     emitter = site.emitter
     shape, dtype = emitter.shape(rows), emitter.type(rows).dtype
     count, whole = emitter.shape(numbers)[0], len(shape) - 1
@@ -284,13 +290,16 @@ def _written(site: CaptureSite, rows: int, numbers: int, values: int, *, may_rep
 
 
 def _named(emitter: Emitter, numbers: int, weights: int, rows: int) -> int:
-    """Return a mask of the rows that numbers with a weight above 0 name."""
+    """Return a bool mask of all ``rows`` rows, true for those that ``numbers`` names with a weight above 0."""
     total = emitter.emit("add_rows", numbers, weights, rows=rows)
     return emitter.emit("gt", total, emitter.scalar(0, "f32"))
 
 
 def _chosen_rows(site: CaptureSite, rows: int, numbers: int, values: int, weights: int) -> int:
-    """Take rows of integers, which FP32 cannot hold: from ``values`` if a number names the row, else from ``rows``."""
+    """Write rows of integers, which FP32 cannot hold, by taking each row from one of two places.
+
+    A row comes from ``values`` if a number with a weight above 0 names it, and otherwise from ``rows``.
+    """
     emitter = site.emitter
     count, size = emitter.shape(numbers)[0], emitter.shape(rows)[0]
     if count >= _EXACT:
@@ -311,7 +320,7 @@ def _chosen_rows(site: CaptureSite, rows: int, numbers: int, values: int, weight
 
 @rule("aten.index.Tensor", "aten._unsafe_index.Tensor")
 def _index(site: CaptureSite, x: Ref, indices: Sequence[Ref | None]) -> int:
-    """Take rows from a table with a row for each combination of indices of the indexed dimensions."""
+    """Compute ``x[indices]``: take rows from a table that has one row for each combination of indices."""
     emitter, shape = site.emitter, site.emitter.shape(x)
     indexed = [dim for dim, index in enumerate(indices) if index is not None]
     flat = _row_numbers(site, shape, indices)
@@ -363,7 +372,7 @@ def _masked_put(site: CaptureSite, x: Ref, indices: Sequence[Ref | None], values
 
 
 def _table(emitter: Emitter, x: int, indexed: Sequence[int]) -> int:
-    """Return a value as a table with a row for each combination of indices of the indexed dimensions."""
+    """Return ``x`` as a table that has one row for each combination of indices of the ``indexed`` dimensions."""
     shape = emitter.shape(x)
     rest = [dim for dim in range(len(shape)) if dim not in indexed]
     rows = prod(shape[dim] for dim in indexed)
@@ -372,7 +381,9 @@ def _table(emitter: Emitter, x: int, indexed: Sequence[int]) -> int:
 
 
 def _order_of_result(indexed: Sequence[int], rank: int, rest: int) -> list[int]:
-    """Return the order that brings the dimensions of a result, ``rank`` of rows before ``rest`` others, to torch's.
+    """Return the permutation that brings the dimensions of a result into torch's order.
+
+    The result has the ``rank`` dimensions of the row numbers first, and then ``rest`` others.
 
     If the indexed dimensions are adjacent, the dimensions of rows replace them; otherwise they come first.
     """
@@ -381,7 +392,7 @@ def _order_of_result(indexed: Sequence[int], rank: int, rest: int) -> list[int]:
 
 
 def _row_numbers(site: CaptureSite, shape: Sequence[int], indices: Sequence[Ref | None]) -> int:
-    """Return the row number of each combination of indices in a table of all; -1 if an index is out of range.
+    """Return the row of :func:`_table` that each combination of ``indices`` names; -1 if an index is out of range.
 
     Without the -1, an index outside of its own dimension could name the row of another combination.
     """

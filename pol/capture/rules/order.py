@@ -34,7 +34,7 @@ def _sortable(site: CaptureSite, x: Ref) -> int:
 
 
 def _first(site: CaptureSite, x: Ref, dim: int, count: int, *, descending: bool) -> tuple[int, ...]:
-    """Return the first elements in order, and their positions."""
+    """Return the first ``count`` elements along ``dim`` after sorting, and their positions before it."""
     emitter, value = site.emitter, _sortable(site, x)
     axis = dim % len(emitter.shape(value))
     positions = _positions(emitter, value, axis, descending=descending)
@@ -78,7 +78,10 @@ def _topk(
 def _ranked(
     site: CaptureSite, x: Ref, dim: int, rank: Callable[[int], int], *, keepdim: bool, spreads: bool
 ) -> tuple[int, ...]:
-    """Return the element of a rank in ascending order, and its position; with ``spreads``, NaN if there is one."""
+    """Return the element along ``dim`` with a given rank in ascending order, and its position.
+
+    ``rank`` returns the rank for a size. With ``spreads``, the element is NaN if any element is NaN.
+    """
     emitter, value = site.emitter, _sortable(site, x)
     axis = dim % len(emitter.shape(value))
     size = emitter.shape(value)[axis]
@@ -152,7 +155,10 @@ def _bucketize(site: CaptureSite, x: Any, edges: Ref, out_int32: bool = False, r
 
 
 def _running(emitter: Emitter, x: int, axis: int, start: float, step: Callable[[int, int], int]) -> int:
-    """Combine each element with the one 1, 2, 4, ... places before it; ``start`` stands before the first element."""
+    """Return running results of the operation ``step`` along ``axis``, such as running sums.
+
+    Each element is combined with the one 1, 2, 4, ... places before it. ``start`` stands before the first element.
+    """
     shape, dtype = emitter.shape(x), emitter.type(x).dtype
     distance = 1
     while distance < shape[axis]:
@@ -234,7 +240,10 @@ rule("aten.cummin.default")(_running_extreme("minimum"))
 
 @rule("aten.prod.default", "aten.prod.dim_int")
 def _prod(site: CaptureSite, x: Ref, dim: int | None = None, keepdim: bool = False, dtype: Any = None) -> int:
-    """Multiply the first half with the second one until one is left; an odd element stays for the next round."""
+    """Multiply the first half of the elements by the second half, again and again, until one element is left.
+
+    If their number is odd, the last element stays for the next round.
+    """
     del dtype
     emitter, value = site.emitter, site.operand(x, site.dtype)
     shape = emitter.shape(value)
@@ -303,7 +312,7 @@ def _diagonal_scatter(site: CaptureSite, x: Ref, source: Ref, offset: int = 0, d
     emitter, shape = site.emitter, site.shape
     one, two = dim1 % len(shape), dim2 % len(shape)
     rest = [dim for dim in range(len(shape)) if dim not in (one, two)]
-    # Element k is in row k, or in column k.
+    # Element k of the diagonal is in row k or, if ``offset`` is negative, in column k.
     axis, size = (0, shape[one]) if offset >= 0 else (1, shape[two])
     own = emitter.shape(source)
     high = (*[0] * len(rest), size - own[-1])

@@ -136,7 +136,10 @@ def _ordered(emitter: Emitter, x: int) -> int:
 
 
 def opposite(emitter: Emitter, x: int) -> int:
-    """Return numbers in the opposite order; for integers -1 - x, because the smallest one has no negative."""
+    """Return numbers whose order is the opposite: -x or, for integers, -1 - x.
+
+    The negative of the smallest integer does not exist.
+    """
     if emitter.type(x).dtype == "i64":
         return emitter.emit("sub", emitter.scalar(-1, "i64"), x)
     return emitter.emit("neg", x)

@@ -15,7 +15,10 @@ _DTYPES = {"f32": torch.float32, "i64": torch.int64, "bool": torch.bool}
 
 @torch.library.custom_op("assay::repeat", mutates_args=())
 def repeat_op(operands: list[Tensor], body: str, count: int, reverse: bool, is_whole: bool) -> Tensor:
-    """Run a program for one turn after another; the operation is only captured, and never run by torch."""
+    """Run the program ``body`` once per turn.
+
+    Torch never runs this operation: it only stands in captured graphs.
+    """
     raise NotImplementedError("only the executor runs the repeat of a job")
 
 

@@ -46,9 +46,9 @@ def _as_strided_scatter(
 
 
 def _numbered(site: CaptureSite, operand: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return a tensor with the number of the operand's element at each place in memory, and the operand.
+    """Return the number of the operand's element at each place in memory, and the operand itself.
 
-    Places without an element have -1.
+    Places without an element have the number -1.
     """
     node = site.node.args[operand]
     assert isinstance(node, Node)
@@ -64,7 +64,7 @@ def _numbered(site: CaptureSite, operand: int) -> tuple[torch.Tensor, torch.Tens
 
 
 def _taken(site: CaptureSite, x: Ref, places: torch.Tensor) -> int:
-    """Return the elements of ``x`` with these numbers."""
+    """Return the elements of ``x`` with the numbers ``places``, in the shape of ``places``."""
     emitter = site.emitter
     if bool((places < 0).any()):
         reason = "it reads places in memory without an element of its operand"

@@ -32,9 +32,10 @@ def convolution_weight_gradient(
     groups: int,
     is_kept: bool,
 ) -> torch.Tensor:
-    """Return the gradient of a convolution by its weights; the operation is only captured, and never run by torch.
+    """Return the gradient of a convolution with respect to its weights.
 
-    With ``is_kept``, ``x`` comes from the forward pass, which has already padded it.
+    Torch never runs this operation: it only stands in captured graphs. With ``is_kept``, ``x`` comes from the forward
+    pass, which has already padded it.
     """
     raise NotImplementedError("only the executor computes this operation")
 
@@ -77,7 +78,7 @@ def convolution_backward(
     if wanted[0]:
         left = [0] * len(kernel)
         if not transposed:
-            # Elements that the last window does not read.
+            # ``left`` is the number of elements, in each dimension, that the last window does not read.
             windows = Windows.of(kernel, stride, padding, dilation, x.shape[2:], gradient.shape[2:])
             after = zip(windows.padding, windows.padding_after(), strict=True)
             left = [before - high for before, high in after]
@@ -116,7 +117,7 @@ def _padded(emitter: Emitter, x: int, low: Sequence[int], high: Sequence[int], v
 
 
 def _read(emitter: Emitter, x: int, start: Sequence[int], count: Sequence[int], step: Sequence[int]) -> int:
-    """Return ``count`` elements of the last dimensions, from ``start`` on."""
+    """Return ``count`` elements along each of the last dimensions: every ``step``-th one, from ``start`` on."""
     shape = emitter.shape(x)
     rank = len(shape) - len(start)
     last = [s + (n - 1) * t + 1 for s, n, t in zip(start, count, step, strict=True)]
@@ -142,7 +143,7 @@ def _slices(
     count: Sequence[int],
     step: Sequence[int],
 ) -> list[int]:
-    """Return the slice that begins at each of ``starts``."""
+    """Return one slice of ``x`` for each of ``starts``, at which it begins."""
     return [_read(emitter, x, start, count, step) for start in starts]
 
 
@@ -172,12 +173,12 @@ def _windows_product(
 ) -> int:
     """Multiply [groups, M, K] with the elements that windows read of ``x``, [channels, rows, sizes].
 
-    The result has the shape [groups, M, windows]; with ``transposed``, a product over the windows. ``counts`` includes
-    the rows, and so does ``starts`` if the windows do not begin with the first row.
+    The result has the shape [groups, M, windows]. With ``transposed``, the product sums over the windows instead.
+    ``counts`` includes the rows, and so does ``starts`` if the windows do not begin with the first row.
     """
     emitter = site.emitter
     if prod(kernel) == 1 and not transposed:
-        # Windows of one element read no element twice.
+        # Windows of one element read no element twice, so an ordinary product is enough.
         part = _read(emitter, x, starts, counts[1:], strides)
         groups, _, summed = emitter.shape(lines)
         return _product(site, lines, emitter.reshape(part, (groups, summed, prod(counts))))
@@ -252,7 +253,10 @@ def _gathered(site: CaptureSite, x: int, weight: int, windows: Windows, groups: 
 
 
 def _transposed(site: CaptureSite, x: int, weight: int, windows: Windows, groups: int) -> int:
-    """Return the transpose of a convolution, whose weights are [channels of ``x``, channels / groups, kernel]."""
+    """Return the transposed convolution of ``x``.
+
+    The weights have the shape [channels of ``x``, channels of the result / groups, kernel].
+    """
     emitter = site.emitter
     rows, out = site.shape[:2]
     channels = emitter.shape(x)[1]
@@ -289,7 +293,7 @@ def _transposed(site: CaptureSite, x: int, weight: int, windows: Windows, groups
 def _read_back(
     emitter: Emitter, values: Sequence[int], windows: Windows
 ) -> Callable[[Sequence[WindowOffset]], list[list[int]]]:
-    """Return a function that returns, for each value, the slices of it that the places of a phase read."""
+    """Return a function from the places of a phase to the slices that these places read of each value."""
     low, high = windows.reach()
     padded = [_padded(emitter, value, low, high) for value in values]
     ones = (1,) * len(windows.kernel)
@@ -339,7 +343,7 @@ def _weight_gradient(
     windows = Windows.of(kernel, stride, padding, dilation, sizes, places)
     rows, out = emitter.shape(x)[0], site.shape[0]
     channels = _channels_first(emitter, x)
-    # The padded input is larger than the input and would stay in memory until now, so it is padded again.
+    # The input is padded again: the padded one of the forward pass is larger, and would stay in memory until now.
     with emitter.anew() if is_kept else nullcontext():
         padded = _padded(emitter, channels, windows.padding, windows.padding_after())
     gradients = _channels_first(emitter, gradient)
@@ -355,7 +359,7 @@ def _weight_gradient(
 
 
 def _boxes(sizes: Sequence[int], most: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Yield the starts and sizes of parts with at most ``most`` elements each, in the order of the elements."""
+    """Divide a box of ``sizes`` into parts of at most ``most`` elements, in their order; yield the starts and sizes."""
     split = next(dim for dim in range(len(sizes)) if prod(sizes[dim + 1 :]) <= most)
     rest = tuple(sizes[split + 1 :])
     step = most // max(1, prod(rest))
@@ -420,7 +424,7 @@ def _avg_pool(
     count_include_pad: bool = True,
     divisor: int | None = None,
 ) -> int:
-    # The shape of the result follows this mode.
+    # The shape of the result already depends on this mode.
     del ceil_mode
     emitter, rank = site.emitter, _rank_of(site)
     windows = _pool(emitter.shape(x)[-rank:], site.shape[-rank:], kernel, stride, padding)
@@ -533,7 +537,10 @@ def _max_pool(
     dilation: Sequence[int] = (1,),
     ceil_mode: bool = False,
 ) -> tuple[int, int]:
-    """Return the largest element of each window, and its number in the plane; of equal ones the first, as in torch."""
+    """Return the largest element of each window, and its number in the plane.
+
+    Of equal elements, the first one counts, as in torch.
+    """
     del ceil_mode
     emitter, rank = site.emitter, _rank_of(site)
     outputs = tuple(int(size) for size in site.node.meta["val"][0].shape)
@@ -567,7 +574,7 @@ def _max_pool_backward(
     ceil_mode: bool,
     indices: Ref,
 ) -> int:
-    """Return the sum, for each element, of the gradients of the windows that name it."""
+    """Return, for each element of ``x``, the sum of the gradients of all windows whose largest element it is."""
     del ceil_mode
     emitter, rank = site.emitter, _rank_of(site)
     shape = emitter.shape(x)
@@ -600,7 +607,10 @@ def _positions(
     behind: Sequence[int],
     inputs: Sequence[int],
 ) -> int:
-    """Return the number in its plane of the element at ``step x i - behind``, for each i of each dimension."""
+    """Return the numbers, in the plane, of the elements at ``steps`` x i - ``behind``.
+
+    In each dimension, i goes from 0 to ``counts`` - 1.
+    """
     total, rank = None, len(counts)
     for dim, (count, step, back) in enumerate(zip(counts, steps, behind, strict=True)):
         width = prod(inputs[dim + 1 :])
@@ -617,7 +627,7 @@ def _flat(offsets: Sequence[int], sizes: Sequence[int]) -> int:
 
 
 def _rank_of(site: CaptureSite) -> int:
-    """Return the number of dimensions in the name of an operation, as 2 in ``avg_pool2d``."""
+    """Return the number of dimensions that the name of an operation contains, such as 2 in ``avg_pool2d``."""
     name = str(site.node.target)
     return next(rank for rank in (1, 2, 3) if f"{rank}d" in name)
 
@@ -662,7 +672,7 @@ def _whole_times(large: Sequence[int], small: Sequence[int]) -> list[int]:
 
 
 def _apart(shape: Sequence[int], times: Sequence[int]) -> list[int]:
-    """Return a shape in which each of the last dimensions is followed by a new one of the size in ``times``."""
+    """Return ``shape`` with a new dimension after each of the last ones; ``times`` has the sizes of the new ones."""
     rank = len(times)
     pairs = zip(shape[-rank:], times, strict=True)
     return [*shape[:-rank], *[size for pair in pairs for size in pair]]

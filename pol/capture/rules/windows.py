@@ -16,7 +16,7 @@ Offsets = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class WindowOffset:
-    """A place in a window, and the start of its slice."""
+    """A place ``at`` in a window, and the ``start`` of the slice that the windows read at this place."""
 
     at: Offsets
     start: Offsets
@@ -24,7 +24,10 @@ class WindowOffset:
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Windows by their sizes (``kernel``), the steps between them, the zeros around, and the steps within one window.
+    """Windows that slide over the last dimensions of a value.
+
+    ``kernel`` has their sizes, ``stride`` the steps between them, ``padding`` the zeros around the value, and
+    ``dilation`` the steps within one window.
 
     ``inputs`` are the sizes over which they slide, and ``outputs`` the numbers of windows. Each field has one number
     for each dimension.
@@ -106,15 +109,18 @@ class Windows:
         return tuple((r - k * d) // s for k, d, r, s in rows)
 
     def kernel_steps(self) -> list[int]:
-        """Return the distances between places in a window that read one phase."""
+        """Return, for each dimension, the distance between places of a window that read the same phase."""
         return [s // gcd(s, d) for s, d in zip(self.stride, self.dilation, strict=True)]
 
     def place_steps(self) -> list[int]:
-        """Return the distances between the windows of these places; they are negative, as later places read earlier."""
+        """Return, for each dimension, the distance between the starts of these places' slices, counted in windows.
+
+        It is negative, because a later place reads an element in an earlier window.
+        """
         return [-d // gcd(s, d) for s, d in zip(self.stride, self.dilation, strict=True)]
 
     def reach(self) -> tuple[list[int], list[int]]:
-        """Return how many windows before the first one and after the last one the phases read."""
+        """Return the number of windows that the phases read before the first window, and after the last one."""
         starts = [place.start for _, places in self.phases() for place in places]
         columns = list(zip(*starts, strict=True))
         rows = zip(columns, self.turns(), self.outputs, strict=True)
