@@ -13,7 +13,10 @@ BPS = 10_000
 
 
 def money(value: int) -> int:
-    """Return ``value`` if it is an amount of ``uassay`` in 0..MONEY_MAX, else raise OverflowError."""
+    """Return ``value`` unchanged if it is an amount of ``uassay`` from 0 to MONEY_MAX.
+
+    Otherwise raise OverflowError.
+    """
     if not 0 <= value <= MONEY_MAX:
         raise OverflowError(f"{value} is not an amount of money")
     return value
@@ -27,7 +30,10 @@ def in_assay(value: int) -> str:
 
 
 def work(value: int) -> int:
-    """Return ``value`` if it is an amount of work (FLOPs) in 0..WORK_MAX, else raise OverflowError."""
+    """Return ``value`` unchanged if it is an amount of work (FLOPs) from 0 to WORK_MAX.
+
+    Otherwise raise OverflowError.
+    """
     if not 0 <= value <= WORK_MAX:
         raise OverflowError(f"{value} is not an amount of work")
     return value
@@ -39,7 +45,7 @@ def ceil_div(numerator: int, denominator: int) -> int:
 
 
 def critical_work(slots: int, at_once: int, share_work: int, outer_work: int) -> int:
-    """Return the FLOPs of a round that must be done one after another if ``at_once`` slots train at the same time.
+    """Return the FLOPs on the longest chain of dependent work in a round, if ``at_once`` slots train at the same time.
 
     Groups of ``at_once`` slots follow each other, and the aggregation waits for all slots. An ``at_once`` above
     ``slots`` changes nothing.
@@ -48,12 +54,15 @@ def critical_work(slots: int, at_once: int, share_work: int, outer_work: int) ->
 
 
 def price_ceil(flops: int, price_per_pflop: int) -> int:
-    """Return the price of ``flops``, rounded up, to lock it. It may exceed MONEY_MAX, so the caller checks that."""
+    """Return the price (``uassay``) to lock for ``flops``, rounded up.
+
+    It may exceed MONEY_MAX, so the caller checks that.
+    """
     return ceil_div(flops * price_per_pflop, PFLOP)
 
 
 def price_floor(flops: int, price_per_pflop: int) -> int:
-    """Return the price of ``flops``, rounded down, to pay it."""
+    """Return the price (``uassay``) to pay for ``flops``, rounded down."""
     return flops * price_per_pflop // PFLOP
 
 

@@ -17,7 +17,9 @@ VALUE_BYTES = 33
 
 @dataclass(frozen=True, slots=True)
 class Reveal:
-    """The first item of a proposal: a proof in the form of a transaction (``wire/reveal.py``)."""
+    """The first item of a block proposal: the proposer's beacon proof in the form of a transaction
+    (``wire/reveal.py``).
+    """
 
     hash: bytes  # SHA-256 of the raw bytes
     proof: bytes
@@ -29,7 +31,10 @@ def first_beacon(chain_id: str, genesis_hash: bytes) -> bytes:
 
 
 def reveal_message(chain_id: str, height: int, previous: bytes) -> bytes:
-    """Return the bytes that the proposer of block ``height`` signs; ``previous`` is the beacon of the block before."""
+    """Return the bytes that the proposer of block ``height`` signs.
+
+    ``previous`` is the beacon of the block before it.
+    """
     return encode_fields("assay/beacon/reveal", chain_id, u64(height), previous)
 
 

@@ -1,4 +1,4 @@
-"""The block that the state machine gets, the results that it returns, and the answer of the mempool."""
+"""A decided block for the state machine, the results of the block, and the mempool's answer to a transaction."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,10 @@ from domain.tx import Tx
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A decided block. ``txs`` has a Refusal for each item that could not be decoded, and leaves out the reveal."""
+    """A decided block. ``txs`` has its items without the reveal.
+
+    An item that could not be decoded is a Refusal in ``txs``.
+    """
 
     height: int
     time_ns: int  # header time, nanoseconds since the epoch
@@ -31,12 +34,12 @@ class TxResult:
     gas_wanted: int
     gas_used: int
     events: tuple[Event, ...]
-    responses: tuple[tuple[str, bytes], ...] = ()  # ids that messages created, by name: ("order_id", …)
+    responses: tuple[tuple[str, bytes], ...] = ()  # ids that messages created, each with its name: ("order_id", …)
 
 
 @dataclass(frozen=True, slots=True)
 class BroadcastResult(Readable):
-    """The mempool's answer: code 0 means that it accepted the transaction, not that a block includes it.
+    """The mempool's answer to a transaction. Code 0 means that the mempool accepted it, not that a block includes it.
 
     Example::
 
@@ -52,7 +55,7 @@ class BroadcastResult(Readable):
 
 @dataclass(frozen=True, slots=True)
 class ValidatorUpdate:
-    """A change of a validator's consensus power; 0 removes the validator."""
+    """A change of a validator's consensus power. A ``power`` of 0 removes the validator from consensus."""
 
     cons_key: bytes
     power: int
@@ -60,7 +63,7 @@ class ValidatorUpdate:
 
 @dataclass(frozen=True, slots=True)
 class BlockResult:
-    """The results of a block: those of its items in order (a reveal first), its events, and the power changes.
+    """The results of a block: one result per item in order (the reveal comes first), the events, and the power changes.
 
     The changes of the state are in the overlay, not here.
     """

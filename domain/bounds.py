@@ -1,4 +1,4 @@
-"""Bounds of values, stated in the types of the fields that hold them.
+"""Bounds of values, stated as marks in the types of the fields that hold the values.
 
 Examples are ``order_id: Hash``, ``price: PositiveMoney`` or ``leaves: Annotated[tuple[TraceLeaf, ...], Length(2, 2)]``.
 The values themselves are plain ``int``, ``str``, ``bytes`` and ``tuple``. The code that takes values from outside reads
@@ -33,8 +33,9 @@ from domain.limits import (
 Test = Callable[[Any], None]
 """A function that raises a Refusal with the name of the field if the value is out of its bounds."""
 
-# Control characters, and those that make one text look like another: zero width, line separators, direction changes.
-# The list is explicit because Unicode's categories differ between versions of Python, and all nodes must agree.
+# Control characters, and characters that make a text look like another one: zero width, line separators and changes of
+# direction. The list is explicit because Unicode's categories differ between versions of Python, and all nodes must
+# agree.
 _HIDDEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\uffff"
     "\U000e0000-\U000e007f]"
@@ -42,7 +43,9 @@ _HIDDEN = re.compile(
 
 
 class Mismatch(TypeError):
-    """A type that lacks bounds, or that does not fit the data it describes; raised when a test or reader is compiled.
+    """A type that lacks bounds, or that does not fit the data it describes.
+
+    It is raised when a test or reader is compiled.
 
     It is always a bug.
     """
@@ -62,7 +65,10 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Bytes, or text in UTF-8, of ``low`` to ``high`` bytes. With ``blank``, an empty value is valid too."""
+    """Bytes, or text in UTF-8, with a length of ``low`` to ``high`` bytes.
+
+    With ``blank``, an empty value is valid too.
+    """
 
     low: int
     high: int
@@ -71,7 +77,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """A tuple of ``low`` to ``high`` items. A message with another value is refused with ``code``."""
+    """A tuple of ``low`` to ``high`` items. A message with a tuple of another length is refused with ``code``."""
 
     low: int
     high: int
@@ -95,7 +101,10 @@ class Visible:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Text or bytes that ``pattern`` matches in full, called ``what`` in errors. With ``blank``, they may be empty."""
+    """Text or bytes that ``pattern`` matches in full. Errors call the value ``what``.
+
+    With ``blank``, it may be empty.
+    """
 
     what: str
     pattern: str | bytes
@@ -121,7 +130,7 @@ ConsensusKey = Annotated[bytes, Size(32, 32)]
 ConsensusAddress = Annotated[bytes, Size(20, 20)]
 
 _BECH32 = "use an address that starts with assay1"
-# For the core an address is ASCII text; the wire refuses text that is not bech32 with the prefix of this chain.
+# In the core an address is any ASCII text. The wire refuses a text that is not bech32 with the prefix of this chain.
 ADDRESS = Pattern(what="an address", pattern=f"[ -~]{{1,{TEXT_MAX}}}", remedy=_BECH32, code=INVALID_ADDRESS)
 MAYBE_ADDRESS = Pattern(what=ADDRESS.what, pattern=ADDRESS.pattern, remedy=_BECH32, code=INVALID_ADDRESS, blank=True)
 Address = Annotated[str, ADDRESS]
@@ -174,11 +183,11 @@ ITEMS_MAX = 2**20
 """A limit above the length of every list that the chain keeps or answers."""
 Many = Length(0, ITEMS_MAX)
 
-# --- reading types -------------------------------------------------------------------------------
+# --- reading annotated types ---------------------------------------------------------------------
 
 
 def split(hint: Any) -> tuple[Any, tuple[Mark, ...]]:
-    """Return the type of ``hint`` without its marks, and the marks."""
+    """Return the type in ``hint`` without its marks, and the marks as a tuple."""
     if get_origin(hint) is Annotated:
         inner, *marks = get_args(hint)
         return inner, tuple(mark for mark in marks if isinstance(mark, Mark))
@@ -186,7 +195,7 @@ def split(hint: Any) -> tuple[Any, tuple[Mark, ...]]:
 
 
 def without_none(hint: Any) -> tuple[Any, bool]:
-    """Split ``X | None`` into X and True; any other type is itself and False."""
+    """Return (X, True) for the type ``X | None``, and (``hint``, False) for any other type."""
     if get_origin(hint) in (UnionType, Union) and NoneType in get_args(hint):
         rest = [arg for arg in get_args(hint) if arg is not NoneType]
         if len(rest) == 1:
@@ -195,20 +204,22 @@ def without_none(hint: Any) -> tuple[Any, bool]:
 
 
 def item_of(hint: Any) -> Any:
-    """Return the type of the items of ``tuple[X, ...]``, None for anything else."""
+    """Return the item type X of the type ``tuple[X, ...]``, or None for any other type."""
     args = get_args(hint)
     return args[0] if get_origin(hint) is tuple and args[1:] == (Ellipsis,) else None
 
 
 @cache
 def hints_of(cls: type) -> tuple[tuple[str, Any], ...]:
-    """Return the name and the type (with its marks) of each field of a dataclass, in order."""
+    """Return a pair of name and type (with its marks) for each field of a dataclass, in the order of the fields."""
     hints = get_type_hints(cls, include_extras=True)
     return tuple((field.name, hints[field.name]) for field in fields(cls))
 
 
 def inside(name: str, refusal: Refusal) -> Refusal:
-    """Return a refusal from inside the field ``name`` with the whole path of the field at fault."""
+    """Return a copy of ``refusal`` whose field path begins with ``name``, because the refused value is inside that
+    field.
+    """
     field = refusal.field
     dot = "." if name and field and not field.startswith("[") else ""
     path = f"{name}{dot}{field}"
@@ -219,18 +230,24 @@ def inside(name: str, refusal: Refusal) -> Refusal:
 
 
 def check(value: Any) -> None:
-    """Check a dataclass and everything inside it; the Refusal has the path of the first field out of its bounds."""
+    """Check that a dataclass and everything inside it is within its bounds.
+
+    The Refusal names the first field that is not.
+    """
     cls: Any = type(value)
     _record_test(cls)(value)
 
 
 def checker(hint: Any, name: str) -> Test | None:
-    """Return the test of a field called ``name`` and everything inside it, or None if every value is valid."""
+    """Return the test of a field called ``name`` and of everything inside it.
+
+    Return None if the field has no bounds.
+    """
     return _test(hint, name)
 
 
 def own_checker(hint: Any, name: str) -> Test:
-    """Return the test of a field by its own marks only, for readers that check the values inside it themselves.
+    """Return a test of the field's own marks only. It is for readers that test the values inside the field themselves.
 
     Raises Mismatch for an integer, text, bytes or tuple without a bound.
     """
@@ -252,7 +269,8 @@ def own_checker(hint: Any, name: str) -> Test:
             test(value)
 
     match marks:
-        # Most texts are ASCII. One check is enough for them: each character is a byte, and printable means visible.
+        # Most texts are ASCII. One check is enough for them: each character is one byte, and "printable" means
+        # "visible".
         case (Visible(), Size(low=low, high=high)):
             return lambda value: (
                 None if low <= len(value) <= high and value.isascii() and value.isprintable() else test_all(value)

@@ -1,4 +1,4 @@
-"""Canonical JSON of records, in which the state stores them and queries show them.
+"""The canonical JSON of records. The state stores records in this form, and queries show them in it.
 
 A dataclass becomes an object of its fields. Bytes become hex, tuples become lists, and enums become their numbers.
 Reading is strict and follows the type hints, so reading returns exactly the record that was written. Writers and
@@ -21,7 +21,9 @@ _loads = json.JSONDecoder().decode
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A record inside another record that does not know its class; the reader of the field knows it.
+    """A record held by another record whose class does not import its class.
+
+    Only the reader of the field knows the class.
 
     Its JSON is the JSON of the record itself.
     """
@@ -30,30 +32,30 @@ class Packed:
     text: str
 
     def unpack(self, cls: type[T]) -> T:
-        """Return the record as a ``cls``; ValueError names a part that does not fit."""
+        """Return the packed record as a ``cls``. The ValueError for other contents names the part that does not fit."""
         return decode(cls, self.text.encode())
 
 
 def pack(record: Any) -> Packed:
-    """Return a record in the form in which a record of another class can hold it."""
+    """Return ``record`` packed, so that a record of another class can hold it."""
     return Packed(_dumps(to_plain(record)))
 
 
 def to_plain(value: Any) -> Any:
-    """Turn a record into JSON values (dict, list, str, int, bool, None)."""
+    """Return ``value`` as JSON values (dict, list, str, int, bool, None)."""
     cls: Any = type(value)
     return _writer(cls)(value)
 
 
 def encode(value: Any) -> bytes:
-    """Return the canonical bytes: JSON with sorted keys and no spaces."""
-    if type(value) is int:  # balances and counters
+    """Return the canonical bytes of ``value``: JSON with sorted keys and no spaces."""
+    if type(value) is int:  # for balances and counters
         return b"%d" % value
     return _dumps(to_plain(value)).encode()
 
 
 def from_plain(cls: type[T], value: Any) -> T:
-    """Build a ``cls`` from JSON values; ValueError names a part that does not fit."""
+    """Return a ``cls`` made from JSON values. The ValueError for other values names the part that does not fit."""
     hint: Any = cls
     built: T = _reader(hint)(value)
     return built
@@ -62,7 +64,7 @@ def from_plain(cls: type[T], value: Any) -> T:
 def decode(cls: type[T], data: bytes) -> T:
     """Return the value that :func:`encode` wrote."""
     if cls is int:
-        number: Any = int(data)  # needs no check, because only :func:`encode` writes what is read here
+        number: Any = int(data)  # needs no check, because only :func:`encode` writes the bytes that are read here
         result: T = number
         return result
     return from_plain(cls, _loads(data.decode()))

@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Crypto(Protocol):
-    """The checks of signatures and proofs; their results are the same on every node.
+    """The checks of signatures and proofs. A check gives the same result on every node.
 
     A new check needs a method here, a weight in :data:`WEIGHTS`, and an implementation in ``wire``.
     """
@@ -15,7 +15,7 @@ class Crypto(Protocol):
         """Return whether ``signature`` is the signature of ``message`` by the owner of ``key``."""
 
     def reveal(self, key: bytes, message: bytes, proof: bytes) -> bool:
-        """Return whether ``proof`` proves the one value of ``message`` under the beacon key ``key``."""
+        """Return whether ``proof`` proves the beacon key's only value for ``message``. ``key`` is the beacon key."""
 
 
 WEIGHTS: Mapping[str, int] = MappingProxyType({"signature": 10_000, "reveal": 40_000})

@@ -1,4 +1,4 @@
-"""The tree of errors that a user caused or can fix; any other exception is a bug and is shown as one.
+"""The tree of errors that a user caused or can fix. Any other exception is a bug, and commands show it as a bug.
 
 ::
 
@@ -69,7 +69,7 @@ class Exit(IntEnum):
 
 
 class Expected(Exception):
-    """An error that a user caused or can fix: what is wrong, where, and what to do about it.
+    """An error that a user caused or can fix. It has a reason, a remedy, and the field at fault if there is one.
 
     A command that raises it ends with ``exit_code``. The text is ``field: reason; remedy``; field and remedy may be
     empty. Subclasses that always name a field take it before the reason: code or kind, field, reason, remedy.
@@ -85,7 +85,7 @@ class Expected(Exception):
     exit_code = Exit.REFUSED
 
     def __init__(self, reason: str, remedy: str = "", *, field: str = "") -> None:
-        """Keep the parts."""
+        """Store the reason, the remedy and the field."""
         self.reason = reason
         self.remedy = remedy
         self.field = field
@@ -93,7 +93,10 @@ class Expected(Exception):
 
     @property
     def word(self) -> str:
-        """A word for programs that stays when texts change: by default the name of the class."""
+        """A word for the kind of error, for programs.
+
+        It stays the same when texts change; by default it is the class's name.
+        """
         name = type(self).__name__.removesuffix("Error")
         return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).removeprefix("_")
 
@@ -102,12 +105,12 @@ class Expected(Exception):
         return f"{where}{self.reason}" + (f"; {self.remedy}" if self.remedy else "")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return a recipe that rebuilds the error in another process without its constructor."""
+        """Return the recipe by which pickle rebuilds the error in another process, without calling its constructor."""
         return rebuilt, (type(self), self.args), self.__dict__
 
 
 def rebuilt(kind: type[Expected], args: tuple[Any, ...]) -> Expected:
-    """Return an error of class ``kind`` with these arguments; its constructor is not called."""
+    """Return an error of class ``kind`` with the arguments ``args``, without calling its constructor."""
     return kind.__new__(kind, *args)
 
 
@@ -122,7 +125,7 @@ def printable(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Code(Readable):
-    """A kind of refusal: codespace, number (unique in the codespace), and a stable name for scripts.
+    """A kind of refusal: a codespace, a number that is unique in the codespace, and a stable name for scripts.
 
     Example::
 
@@ -138,7 +141,7 @@ class Code(Readable):
 
 
 class Refusal(Expected):
-    """A message or transaction that is not valid: the transaction gets ``code``, and its changes are dropped.
+    """An invalid message or transaction. The transaction's result has ``code``, and the chain drops its changes.
 
     Example::
 
@@ -149,7 +152,7 @@ class Refusal(Expected):
     """
 
     def __init__(self, code: Code, field: str, reason: str, remedy: str = "") -> None:
-        """Keep the code with the parts."""
+        """Store the code with the reason, the remedy and the field."""
         self.code = code
         super().__init__(reason, remedy, field=field)
 
@@ -187,12 +190,12 @@ def _assay(number: int, name: str) -> Code:
     return Code("assay", number, name)
 
 
-BAD_FIELD: Final = _assay(1, "bad_field")  # a value out of its bounds in any state of the chain
+BAD_FIELD: Final = _assay(1, "bad_field")  # a value that is out of its bounds in any state of the chain
 NOT_FOUND: Final = _assay(2, "not_found")
-WRONG_STATE: Final = _assay(3, "wrong_state")  # the record is not in a state that allows this
+WRONG_STATE: Final = _assay(3, "wrong_state")  # the record is not in a state that allows the message
 DEADLINE_PASSED: Final = _assay(4, "deadline_passed")
-NOT_YET: Final = _assay(5, "not_yet")  # a seed is not known yet, or a window has not ended
-NOT_YOURS: Final = _assay(6, "not_yours")  # the signer is not the party that may do this
+NOT_YET: Final = _assay(5, "not_yet")  # too early: a seed is not known yet, or a window has not ended
+NOT_YOURS: Final = _assay(6, "not_yours")  # the signer is not the party that may send the message
 ALREADY_EXISTS: Final = _assay(7, "already_exists")
 INSUFFICIENT_BOND: Final = _assay(8, "insufficient_bond")
 INSUFFICIENT_DEPOSIT: Final = _assay(9, "insufficient_deposit")

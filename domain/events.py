@@ -1,4 +1,4 @@
-"""Events: one record per change of the state, numbered without gaps by the state machine.
+"""Events: one record per change of the state. The state machine numbers them without gaps.
 
 The state machine emits subclasses of :class:`Change`. On the wire and in the event log, which lies outside the Merkle
 tree, an event is its kind with attributes that are texts. Bytes are written in hex, integers in decimal, and lists with
@@ -22,7 +22,7 @@ from domain.readable import Readable
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event on the wire. ``number`` is its place in the sequence without gaps.
+    """An event on the wire. ``number`` is its place in the sequence of events, which has no gaps.
 
     Events that only Cosmos clients expect, for example ``transfer``, are outside the sequence and have the number 0.
     """
@@ -32,7 +32,7 @@ class Event:
     number: int = 0
 
     def get(self, key: str) -> str:
-        """Return the first attribute named ``key``, or an empty string."""
+        """Return the value of the first attribute named ``key``, or an empty string if there is none."""
         for name, value in self.attributes:
             if name == key:
                 return value
@@ -74,12 +74,12 @@ class Attributed(Protocol):
 
     @property
     def attributes(self) -> tuple[tuple[str, str], ...]:
-        """Pairs of a name and a text."""
+        """Pairs of an attribute's name and its text."""
         ...
 
 
 def to_event(change: Change, number: int) -> Event:
-    """Return a change in its wire form, with its number."""
+    """Return a change in its wire form. ``number`` is its number in the sequence of events."""
     attributes: list[tuple[str, str]] = []
     cls: Any = type(change)
     for name, write in _writers(cls):
@@ -88,7 +88,10 @@ def to_event(change: Change, number: int) -> Event:
 
 
 def read_change(cls: Any, event: Attributed) -> Change:
-    """Return the change of class ``cls`` in an event; ValueError if its attributes are not the fields of ``cls``."""
+    """Return the change of class ``cls`` that an event describes.
+
+    ValueError if the attributes do not fit its fields.
+    """
     rest = event.attributes
     values = []
     for name, hint in _hints(cls):
@@ -113,7 +116,10 @@ def _writers(cls: Any) -> tuple[tuple[str, Callable[[Any], Iterable[tuple[str, s
 
 
 def _writer(name: str, hint: Any) -> Callable[[Any], Iterable[tuple[str, str]]]:
-    """Return the function that turns a field into its attributes; compiled once, because every block emits events."""
+    """Return the function that turns a field's value into its attributes.
+
+    It is compiled once, because every block needs it.
+    """
     if hint in _SIZES:
         return lambda key: zip(_PARTS, (key.order_id.hex(), *map(str, (*key,)[1:])), strict=False)
     if hint == Counts:

@@ -1,4 +1,4 @@
-"""Genesis of the application (``app_state`` in CometBFT's genesis file)."""
+"""The application's part of the genesis (``app_state`` in CometBFT's genesis file)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, make_dataclass
@@ -44,12 +44,15 @@ class GenesisAccount:
 
 @dataclass(frozen=True, slots=True)
 class GenesisValidator:
-    """A validator. Its stake comes on top of its account's coins; its power is stake // POWER_REDUCTION."""
+    """A validator of the genesis.
+
+    Its stake is in addition to its account's coins; its power is stake // POWER_REDUCTION.
+    """
 
     operator: Address
     moniker: Text
     cons_key: ConsensusKey
-    beacon_key: PublicKey  # valid from block 1
+    beacon_key: PublicKey  # the beacon key, valid from block 1
     stake: PositiveMoney
     endpoint: Text = ""
     certificate: Annotated[bytes, Size(0, CERTIFICATE_BYTES_MAX)] = b""
@@ -59,7 +62,7 @@ class GenesisValidator:
 
 @dataclass(frozen=True, slots=True)
 class RulesFrom:
-    """The version of the rules in force from a height on."""
+    """A version of the rules, and the height from which it is in force."""
 
     height: Annotated[int, Range(1, 2**63 - 1)]
     version: Annotated[int, Range(1, 1_000_000)]
@@ -79,7 +82,10 @@ class Genesis:
 
 
 def _extend(base: type[G], parts: Mapping[str, type]) -> type[G]:
-    """Return ``base`` with a field per part, named like its component, or ``base`` itself if there are no parts."""
+    """Return a subclass of ``base`` with one field per part, named like the part's component.
+
+    If there are no parts, return ``base`` itself.
+    """
     if not parts:
         return base
     extended: type[G] = make_dataclass(
@@ -100,7 +106,7 @@ GENESIS: type[Genesis] = _extend(
 
 
 def part_of(genesis: Genesis, name: str, cls: type[T]) -> T:
-    """Return a component's own part of the genesis."""
+    """Return a component's own part of the genesis. TypeError if the genesis has no such part."""
     part = getattr(genesis, name, None)
     if not isinstance(part, cls):
         reason = f"{type(genesis).__name__} has no part of {name}"

@@ -1,4 +1,4 @@
-"""The hash of fields and RFC 6962 Merkle trees, the only two ways in which Assay turns values into digests.
+"""The two ways in which Assay turns values into digests: the hash of tagged fields, and RFC 6962 Merkle trees.
 
 ``hash_fields`` is SHA-256 over a tag and the fields, each prefixed by its length in four bytes, so that no two
 lists of fields share an encoding. Trees follow RFC 6962 section 2.1: leaf = SHA-256(0x00 ‖ data), node =
@@ -22,7 +22,10 @@ def u64(value: int) -> bytes:
 
 
 def encode_fields(tag: str, *fields: bytes | str) -> bytes:
-    """Return an unambiguous encoding of a tag and fields: each is prefixed by its length in four bytes."""
+    """Return an unambiguous encoding of a tag and fields.
+
+    The tag and each field are prefixed by their length in four bytes.
+    """
     parts: list[bytes] = []
     for field in (tag, *fields):
         data = field.encode() if isinstance(field, str) else field
@@ -37,7 +40,7 @@ def hash_fields(tag: str, *fields: bytes | str) -> bytes:
 
 
 def message_id(kind: str, chain_id: str, sender: str, sequence: int, index: int) -> bytes:
-    """Return the id of the order or bid that a message creates; ``index`` is the message's place in its transaction.
+    """Return the id of the order or bid that a message creates. ``index`` is the message's place in its transaction.
 
     The id is known before the message is sent. No two messages of a chain have the same id.
     """
@@ -50,7 +53,7 @@ def merkle_leaf(tag: str, *fields: bytes | str) -> bytes:
 
 
 def large_leaf(tag: str) -> Callable[[bytes | memoryview], bytes]:
-    """Return a function that hashes one field as a leaf with this tag, without copying the field."""
+    """Return a function that returns the leaf hash of this tag and one field. It does not copy the field."""
     start = b"\x00" + encode_fields(tag)
 
     def leaf(data: bytes | memoryview) -> bytes:
@@ -67,7 +70,7 @@ def merkle_node(left: bytes, right: bytes) -> bytes:
 
 
 def _split(count: int) -> int:
-    """Return the largest power of two below ``count`` (at least 2), where RFC 6962 splits a tree."""
+    """Return the number of leaves in the left subtree of ``count`` leaves: the largest power of two below ``count``."""
     return 1 << ((count - 1).bit_length() - 1)
 
 
@@ -76,7 +79,7 @@ def merkle_root(leaves: Sequence[bytes]) -> bytes:
     if not leaves:
         raise ValueError("a Merkle tree needs at least one leaf")
     level = list(leaves)
-    while len(level) > 1:  # pairing neighbours and carrying an odd last node up gives the shape of RFC 6962
+    while len(level) > 1:  # Pairing neighbours and passing on an odd last node gives the same tree as RFC 6962.
         paired = [merkle_node(level[i], level[i + 1]) for i in range(0, len(level) - 1, 2)]
         if len(level) % 2:
             paired.append(level[-1])
@@ -85,7 +88,7 @@ def merkle_root(leaves: Sequence[bytes]) -> bytes:
 
 
 def merkle_path(leaves: Sequence[bytes], index: int) -> tuple[bytes, ...]:
-    """Return the Merkle path of leaf ``index`` (RFC 6962 section 2.1.1), lowest sibling first."""
+    """Return the Merkle path of leaf ``index`` (RFC 6962 section 2.1.1). The lowest sibling comes first."""
     if not 0 <= index < len(leaves):
         raise ValueError(f"leaf {index} is outside a tree of {len(leaves)} leaves")
     if len(leaves) == 1:
@@ -97,10 +100,10 @@ def merkle_path(leaves: Sequence[bytes], index: int) -> tuple[bytes, ...]:
 
 
 def root_from_path(leaf: bytes, index: int, count: int, path: Sequence[bytes]) -> bytes | None:
-    """Return the root that ``path`` gives for ``leaf`` at ``index`` of ``count``; None if its length is wrong."""
+    """Return the root that follows from ``leaf`` and ``path``. Return None if the path has the wrong length."""
     if not 0 <= index < count:
         return None
-    sides: list[bool] = []  # from the root down: True if the leaf is in the right subtree
+    sides: list[bool] = []  # from the root down: True for each subtree in which the leaf is on the right
     low = index
     size = count
     while size > 1:

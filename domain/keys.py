@@ -1,4 +1,4 @@
-"""Keys of rounds and shares, which several components use."""
+"""The keys of rounds and shares, which several components use."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from domain.readable import Readable
 
 @dataclass(frozen=True, slots=True, order=True)
 class RoundKey(Readable):
-    """The key of a round of a leg; it unpacks into its parts, in the order of store keys and events.
+    """The key of a round of a leg. Iteration gives its parts in the order that store keys and events have.
 
     Example::
 
@@ -23,7 +23,7 @@ class RoundKey(Readable):
     round: Count
 
     def __iter__(self) -> Iterator[bytes | int]:
-        """Yield the parts of the key."""
+        """Yield the order's id, the leg and the round."""
         return iter((self.order_id, self.leg, self.round))
 
     def share(self, slot: int, issue: int) -> "ShareKey":
@@ -33,7 +33,7 @@ class RoundKey(Readable):
 
 @dataclass(frozen=True, slots=True, order=True)
 class ShareKey(Readable):
-    """The key of one issue of a share; it unpacks into its parts, in the order of store keys and events.
+    """The key of one issue of a share. Iteration gives its parts in the order that store keys and events have.
 
     Example::
 
@@ -49,18 +49,18 @@ class ShareKey(Readable):
     issue: Count
 
     def __iter__(self) -> Iterator[bytes | int]:
-        """Yield the parts of the key."""
+        """Yield the order's id, the leg, the round, the slot and the issue."""
         return iter((self.order_id, self.leg, self.round, self.slot, self.issue))
 
     @property
     def ref(self) -> "ShareRef":
-        """The key of the share inside its round."""
+        """The slot and issue, which identify the share inside its round."""
         return ShareRef(self.slot, self.issue)
 
 
 @dataclass(frozen=True, slots=True)
 class ShareRef:
-    """The key of a share inside a round of a leg."""
+    """The key of a share inside its round: slot and issue."""
 
     slot: Slot
     issue: Count

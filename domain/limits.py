@@ -1,4 +1,4 @@
-"""Limits of values from outside, in bytes or counts unless a unit is named."""
+"""Limits of values that come from outside. Unless a unit is named, they are in bytes or are counts."""
 
 TX_BYTES_MAX = 256 * 1024
 MEMO_BYTES_MAX = 256
@@ -22,7 +22,7 @@ METRICS_MAX = 8
 BIDS_PER_VALIDATOR_MAX = 64
 WITHDRAWALS_MAX = 16
 ROUNDS_MAX = 100_000
-SHARE_SEGMENTS_MAX = 32_767  # so that one message of the link can carry the leaves of a trace
+SHARE_SEGMENTS_MAX = 32_767  # small enough that one message of the link can carry all leaves of a trace
 SAMPLES_MAX = 2**48
 PAYLOAD_BYTES_MAX = 2**48
 RESULT_CHUNKS_MAX = 2**32

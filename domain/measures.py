@@ -1,4 +1,7 @@
-"""Durations, speeds, work and prices as text, the same in errors, logs, answers of the link, and commands."""
+"""Durations, speeds, work and prices as text.
+
+The form is the same in errors, logs, answers of the link, and commands.
+"""
 
 from domain.amount import ASSAY
 

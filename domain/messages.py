@@ -1,4 +1,4 @@
-"""Messages that change the state, as domain values; their fields have the names of the protobuf messages' fields.
+"""Messages that change the state, as domain values. Their fields have the names of the protobuf messages' fields.
 
 ``SIGNER`` names the field with the account that must sign: the account whose money or duty the message affects.
 """

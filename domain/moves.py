@@ -1,4 +1,4 @@
-"""Places where coins can be and the reasons for which they move, as values that components declare.
+"""Pots that hold coins, and the reasons for which coins move between them. Components declare both as values.
 
 Each component that keeps a pot or causes a move declares it in its file ``moves.py`` and lists it in its vocabulary.
 :mod:`domain.vocabulary` collects them. The ledger of the state machine checks each move and refuses one that is not
@@ -11,7 +11,7 @@ from enum import Enum, auto
 
 @dataclass(frozen=True, slots=True)
 class Pot:
-    """A part of the state that holds coins. The sum over all of them is the supply.
+    """A part of the state that holds coins. The sum of all pots is the supply.
 
     ``name`` is part of the key of its count and never changes. ``address`` is the owner of its coins in events; plain
     transfers must not use it. It is empty if events show each owner's own address.
@@ -32,7 +32,7 @@ class Uses(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A reason for which coins move, with the pots that they leave and reach.
+    """A reason for which coins move. It names the pot that the coins leave and the pot that they reach.
 
     ``name`` is the kind of a payment in the state and in events, and never changes. ``uses`` is the part of an order's
     escrow that the move takes from; it is None for a move from another pot.
@@ -51,9 +51,9 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """Coins that move for a reason. The reason names the pots that they leave and reach."""
+    """Coins that move for a reason. The reason names the pot that they leave and the pot that they reach."""
 
     move: Move
-    source: str  # owner in the pot that the coins leave
-    target: str  # owner in the pot that the coins reach
+    source: str  # owner of the coins in the pot that they leave
+    target: str  # owner of the coins in the pot that they reach
     amount: int  # uassay

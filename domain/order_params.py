@@ -1,4 +1,4 @@
-"""The parameters that an order keeps for its whole life, and the bounds of parameters of several components."""
+"""The parameters that an order keeps for its whole life, and the bounds that parameters of several components share."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -7,7 +7,7 @@ from domain.amount import BPS
 from domain.bounds import Bps, Duration, Money, Range
 from domain.limits import ANSWERS_MAX, DURATION_MAX, ROUNDS_MAX, SHARE_SEGMENTS_MAX, SLOTS_MAX
 
-# Both ends of every range are safe, if not useful.
+# Every value in a range is safe, although not every value is useful.
 Wait = Annotated[int, Range(0, DURATION_MAX)]
 """Seconds; 0 means not to wait."""
 Rate = Annotated[int, Range(1, 2**63 - 1)]
@@ -28,7 +28,7 @@ NewcomerSlots = Annotated[int, Range(1, SLOTS_MAX)]
 
 @dataclass(frozen=True, slots=True)
 class OrderParams:
-    """The parameters in force when an order was submitted; the order keeps them for its whole life."""
+    """The parameters that were in force when an order was submitted. The order keeps them for its whole life."""
 
     accept_base: Wait
     accept_rate: Rate

@@ -28,7 +28,7 @@ _NAMES: Mapping[type[Any], str] = MappingProxyType({cls: name for name, cls in R
 
 
 def _with_records(records: Mapping[str, type[Any]]) -> Callable[[type[P]], type[P]]:
-    """Return a decorator that adds a field per record to a class, named like the record's component."""
+    """Return a decorator that adds one field per record to a class. A field has the name of its record's component."""
 
     def extend(base: type[P]) -> type[P]:
         extended: type[P] = make_dataclass(
@@ -57,12 +57,14 @@ class Params(Readable):
     __slots__ = ()
 
     def of(self, cls: type[T]) -> T:
-        """Return the record of the component whose parameters have the class ``cls``."""
+        """Return the component's record of parameters whose class is ``cls``."""
         record: T = getattr(self, _NAMES[cls])
         return record
 
     def replace(self, **values: int) -> "Params":
-        """Return the parameters with other values; each goes into the record that has a parameter of this name.
+        """Return these parameters with some values replaced.
+
+        The component of each parameter is found by the parameter's name.
 
         Raises TypeError for a name that no component has, or that several components have.
         """
@@ -80,7 +82,7 @@ class Params(Readable):
         return changed
 
     def for_founders(self, count: int) -> "Params":
-        """Return the parameters with a number of auditors that ``count`` validators can provide.
+        """Return these parameters with fewer ``auditors``, if ``count`` validators cannot provide as many.
 
         No validator audits itself. If a round needs more auditors than there are other validators, all of those audit.
         """
@@ -118,7 +120,7 @@ class Params(Readable):
 
 
 def make_params(records: Mapping[str, Any]) -> Params:
-    """Return parameters from records by component name; a component without a record has its defaults."""
+    """Return the parameters made from ``records``, by component name. A component without a record has its defaults."""
     cls: Any = Params
     params: Params = cls(**records)
     return params
@@ -130,7 +132,7 @@ def local_params() -> Params:
 
 
 def params_response(params: Params) -> ParamsResponse:
-    """Return parameters in the form of the query's answer."""
+    """Return parameters in the form of the answer to a query."""
     return ParamsResponse(
         tuple(
             ComponentParams(name, tuple(Parameter(*item) for item in values.items()))
@@ -140,7 +142,7 @@ def params_response(params: Params) -> ParamsResponse:
 
 
 def read_params(response: ParamsResponse) -> Params:
-    """Return the parameters in an answer, without those of components that this software lacks.
+    """Return the parameters in an answer to a query. Leave out components that this software does not have.
 
     Raises Refusal for a parameter that is missing, unknown, or out of its bounds.
     """

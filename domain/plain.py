@@ -1,4 +1,4 @@
-"""The strict reader of JSON from outside: it reads values by their annotations, and errors name the field's path.
+"""The strict reader of JSON from outside. It reads values by their annotations, and its errors name the field's path.
 
 The readers of files from other parties (a job, a trace) use it. :mod:`domain.codec` reads what the state wrote itself;
 it is faster and does not check bounds. Both read what ``codec.to_plain`` writes.
@@ -28,7 +28,9 @@ _KINDS: Mapping[type, str] = MappingProxyType(
 
 
 def read(cls: type[T], value: Any, field: str = "") -> T:
-    """Build a ``cls`` from JSON values: exactly its fields, each within the bounds of its annotation.
+    """Return a ``cls`` made from JSON values.
+
+    They must have exactly its fields, each within the bounds of its annotation.
 
     A value that already has a field's class is taken as it is, so a part of the value may have been read before.
 
@@ -55,7 +57,10 @@ def _expect(kind: type[T], value: Any) -> T:
 
 @cache
 def _reader(hint: Any) -> Reader:
-    """Return the function that reads a value of the type ``hint``; its errors name fields relative to the value."""
+    """Return the function that reads a value of the type ``hint``.
+
+    Its errors name a field by its path inside the value.
+    """
     kind, _ = split(hint)
     if kind is Any:
         return lambda value: value
@@ -102,7 +107,10 @@ def _enum(kind: type[IntEnum], value: Any) -> IntEnum:
 
 
 def _tuple_reader(hint: Any, kind: Any) -> Reader:
-    """Return the reader of a list; it tests the length before it reads the items."""
+    """Return the function that reads a list of JSON values as a tuple.
+
+    It tests the length before it reads the items.
+    """
     item = _reader(item_of(kind))
     test = own_checker(hint, "")
     lengths = tuple(mark for mark in split(hint)[1] if isinstance(mark, Length))

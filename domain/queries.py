@@ -1,4 +1,4 @@
-"""Queries as domain values: requests and responses; their fields have the names of the protobuf messages' fields.
+"""Queries as domain values: requests and responses. Their fields have the names of the protobuf messages' fields.
 
 Each request names its response as ``Query[Response]``. One pure function of the state answers it
 (``chain.state_machine.queries``). Lists are in the order of keys and have at most ``limit`` items (0: the default of
@@ -11,6 +11,6 @@ R = TypeVar("R")
 
 
 class Query(Generic[R]):
-    """A request that the chain answers with an ``R``."""
+    """A request that the chain answers with a response of the class ``R``."""
 
     __slots__ = ()

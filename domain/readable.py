@@ -1,4 +1,4 @@
-"""Records as one line of text, for a program's output or a notebook; no code reads these lines back.
+"""Records as one line of text, for the output of programs and notebooks. No code reads such a line back.
 
 A record that inherits :class:`Readable` shows its fields in order. Bytes are cut to the digits that people use to name
 an id, long lists are shown as their length, and long records as their class name. A record can choose its parts with a
@@ -23,17 +23,17 @@ class Readable:
     __slots__ = ()
 
     def __init_subclass__(cls, **more: Any) -> None:
-        """Give the class its ``repr`` before ``dataclass`` gives it another one."""
+        """Set the class's ``repr``, so that ``dataclass``, which runs later, does not set another one."""
         super().__init_subclass__(**more)
         if "__repr__" not in cls.__dict__:
             cls.__repr__ = Readable.__repr__  # type: ignore[method-assign]
 
     def __repr__(self) -> str:
-        """Return the line."""
+        """Return the record as one readable line."""
         return in_line(type(self).__name__, self.summary())
 
     def summary(self) -> Iterable[tuple[str, object]]:
-        """Return the shown parts by name: the fields, unless a subclass chooses others."""
+        """Return the parts to show, as pairs of name and value: all fields, unless a subclass chooses other parts."""
         record: Any = self
         return [
             (field.name, getattr(record, field.name))
@@ -43,7 +43,7 @@ class Readable:
 
 
 class Shown(Readable):
-    """A record that a notebook shows as a table of the parts that :meth:`Readable.summary` returns."""
+    """A record that a notebook shows as a table. The rows are the parts that :meth:`Readable.summary` returns."""
 
     __slots__ = ()
 
@@ -52,7 +52,7 @@ class Shown(Readable):
 
 
 def in_line(name: str, parts: Iterable[tuple[str, object]]) -> str:
-    """Return a name and its parts, in parentheses, as one line of at most ``LINE_MAX`` characters.
+    """Return ``name`` followed by its parts in parentheses, as one line of at most ``LINE_MAX`` characters.
 
     >>> in_line("Bid", [("id", bytes(32)), ("price", "1 ASSAY per PFLOP"), ("tiers", ("exact",))])
     "Bid(id=000000000000…, price=1 ASSAY per PFLOP, tiers=('exact',))"
@@ -62,7 +62,7 @@ def in_line(name: str, parts: Iterable[tuple[str, object]]) -> str:
 
 
 def as_table(name: str, parts: Iterable[tuple[str, object]]) -> str:
-    """Return a name and its parts as an HTML table."""
+    """Return ``name`` and its parts as an HTML table."""
     rows = "".join(f"<tr><th>{_escape(part)}</th><td>{_escape(shorten(value))}</td></tr>" for part, value in parts)
     return f"<table><caption>{_escape(name)}</caption>{rows}</table>"
 

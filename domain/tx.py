@@ -1,4 +1,4 @@
-"""A decoded transaction and the bytes that were signed, without protobuf objects."""
+"""A decoded transaction and the bytes that were signed. It contains no protobuf objects."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,7 +23,7 @@ def varint(value: int) -> bytes:
 def sign_doc(body: bytes, auth_info: bytes, chain_id: str, account_number: int) -> bytes:
     """Return the protobuf bytes of ``cosmos.tx.v1beta1.SignDoc``, the message of SIGN_MODE_DIRECT (fields 1 to 4)."""
     who = _who(chain_id, account_number)
-    if body and auth_info:  # always so in practice
+    if body and auth_info:  # both parts are always present in practice
         head, middle = varint(len(body)), varint(len(auth_info))
         return b"".join((b"\x0a", head, body, b"\x12", middle, auth_info, who))
     return _field(b"\x0a", body) + _field(b"\x12", auth_info) + who
@@ -41,7 +41,7 @@ def _field(tag: bytes, data: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class SignerInfo:
-    """One signer: the public key (may be empty), its address and sequence, and the signature (64 bytes)."""
+    """One signer: public key (may be empty), address, sequence, and signature (64 bytes)."""
 
     pub_key: bytes
     address: str  # derived from pub_key; empty if pub_key is empty
@@ -51,7 +51,7 @@ class SignerInfo:
 
 @dataclass(frozen=True, slots=True)
 class Tx:
-    """A transaction after strict decoding (``wire.tx``)."""
+    """A transaction after the strict decoding of ``wire.tx``."""
 
     hash: bytes  # SHA-256 of the raw bytes
     size: int
@@ -63,5 +63,5 @@ class Tx:
     signers: tuple[SignerInfo, ...]
     fee: tuple[Coin, ...]
     gas_limit: int
-    fee_payer: str  # empty: the first signer
-    is_bounded: bool = False  # True if reading checked the bounds of the messages, so later checks can skip them
+    fee_payer: str  # empty if the first signer pays
+    is_bounded: bool = False  # True if the decoder has checked the bounds of the messages; later checks skip them

@@ -1,4 +1,4 @@
-"""The vocabularies of all components; every table of messages, events and queries is built from them."""
+"""The vocabularies of all components. Every table of messages, events and queries is built from them."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
@@ -31,7 +31,7 @@ KINDS: Mapping[str, type[Change]] = MappingProxyType({cls.KIND: cls for words in
 
 
 def fold_pots(components: Iterable[Words]) -> Mapping[str, Pot]:
-    """Return the pots of components by name; ValueError if two share a name or an address."""
+    """Return all pots of the components by name. ValueError if two pots have the same name or address."""
     pots: dict[str, Pot] = {}
     addresses: set[str] = set()
     for words in components:
@@ -46,7 +46,7 @@ def fold_pots(components: Iterable[Words]) -> Mapping[str, Pot]:
 
 
 def fold_moves(components: Iterable[Words], pots: Mapping[str, Pot]) -> Mapping[str, Move]:
-    """Return the moves of components by name; ValueError if two share a name, or a pot is not declared."""
+    """Return all moves of the components by name. ValueError if two share a name, or use a pot that is not declared."""
     moves: dict[str, Move] = {}
     for words in components:
         for move in words.moves:
@@ -67,7 +67,7 @@ MOVES: Mapping[str, Move] = fold_moves(COMPONENTS, POTS)
 
 
 def read_event(event: Attributed) -> Change | None:
-    """Return the change in an event, or None for an event of another kind (``transfer``).
+    """Return the change that an event describes, or None if the event is not of this chain's kinds (``transfer``).
 
     Raises ValueError for attributes that :func:`domain.events.to_event` does not write.
     """
@@ -76,7 +76,7 @@ def read_event(event: Attributed) -> Change | None:
 
 
 def changes_of(kind: type[C], events: Iterable[Attributed]) -> Iterator[C]:
-    """Yield the changes of one kind in events, in order; ValueError as in :func:`read_event`."""
+    """Yield the changes of class ``cls`` in events, in order. ValueError for attributes that do not fit the class."""
     for event in events:
         if event.type == kind.KIND:
             change: Any = read_event(event)

@@ -1,4 +1,4 @@
-"""The vocabulary of a component, as a value; the vocabulary of the chain is a tuple of these."""
+"""The vocabulary of a component, as a value. The vocabulary of the chain is a tuple of these values."""
 
 from dataclasses import dataclass
 from typing import Any

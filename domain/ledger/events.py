@@ -17,7 +17,7 @@ class BondDeposited(Change):
 
 @dataclass(frozen=True, slots=True)
 class BondWithdrawing(Change):
-    """Coins of a bond account wait until ``release_at`` on the chain clock for their release."""
+    """Coins of a bond account are no longer free. They return to the owner at ``release_at`` on the chain clock."""
 
     KIND: ClassVar[str] = "bond.withdrawing"
     owner: str
@@ -36,7 +36,7 @@ class BondReleased(Change):
 
 @dataclass(frozen=True, slots=True)
 class PaymentMade(Change):
-    """Coins left an order's escrow. ``round`` is -1 if the payment belongs to no round.
+    """Coins left an order's escrow. ``round`` is -1 if the payment does not belong to a round.
 
     ``leg``, ``slot`` and ``issue`` name the bond that the coins come from: a share's bond, or the job bond, for which
     slot and issue are 0. A payment without a leg comes from the deposit.

@@ -22,7 +22,10 @@ class MsgSend(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgDepositBond(Message):
-    """Move coins from an account into its bond account, for job bonds (validators) or share bonds (providers)."""
+    """Move coins from an account into its bond account.
+
+    Validators lock job bonds from it, and providers lock share bonds.
+    """
 
     URL: ClassVar[str] = "/assay.registry.v1.MsgDepositBond"
     SIGNER: ClassVar[str] = "owner"
@@ -32,7 +35,7 @@ class MsgDepositBond(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgWithdrawBond(Message):
-    """Request the return of free bond coins; they arrive after ``bond_wait``."""
+    """Withdraw free bond coins. They arrive in the account after ``bond_wait``."""
 
     URL: ClassVar[str] = "/assay.registry.v1.MsgWithdrawBond"
     SIGNER: ClassVar[str] = "owner"

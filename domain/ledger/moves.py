@@ -1,16 +1,16 @@
-"""Pots that the ledger keeps, and its moves of coins of accounts, bond accounts and escrows."""
+"""The pots that the ledger keeps, and the reasons for which it moves coins of accounts, bond accounts and escrows."""
 
 from domain.moves import Move, Pot, Uses
 
-# Owner: address.
+# Owner of these coins: an address.
 ACCOUNTS_POT = Pot("accounts")
-# Bond accounts, including withdrawals that wait; owner: address.
+# Bond accounts, with the coins that wait for their release. Owner of these coins: an address.
 BONDS_POT = Pot("bonds", "assay1vvxdzdetrrqf89k9jr80ep4y09h0dr8hweez8h")
-# Deposits and bonds of orders; owner: order id in hex.
+# Deposits and bonds of orders. Owner of these coins: the order's id in hex.
 ESCROWS_POT = Pot("escrows", "assay157annce2zatsvmcmgwzlhppukm9s07xrthqp7u")
 FEES_POT = Pot("fees", "assay1lxjck4m8lpk56nncppqk5hjst0m99xc3pru89e")
 COMMUNITY_POT = Pot("community", "assay1nsftlzpcvtmhva69pkz8zzc9cwtaczjm7vs696")
-# A sink: no coins ever leave it.
+# Burnt coins: no coins ever leave this pot.
 BURNT_POT = Pot("burnt", "assay1jjp2ny3dnaxws4ujccdy9hk2k3q6nw0laqp0py")
 
 POTS = (ACCOUNTS_POT, BONDS_POT, ESCROWS_POT, FEES_POT, COMMUNITY_POT, BURNT_POT)

@@ -19,7 +19,7 @@ class LedgerParams(Readable):
 
     # Lowest gas price that the chain accepts, in millionths of uassay per unit of gas.
     min_gas_price_millionths: Annotated[int, Range(0, 10**12)] = 1_000
-    # Time from the withdrawal of free bond coins until they arrive.
+    # Time from a withdrawal of free bond coins until the coins arrive in the account.
     bond_wait: Wait = 14 * 86_400
 
 

@@ -31,7 +31,7 @@ class Coin:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Authentication data of an address; its balance is stored under a key of its own."""
+    """The authentication data of an address. The balance of the address is stored under another key."""
 
     address: Address
     number: Number
@@ -41,7 +41,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Withdrawal:
-    """An amount of a bond account that waits until ``release_at`` for its release."""
+    """Coins of a bond account that wait until ``release_at`` to be returned to the owner."""
 
     amount: Money
     release_at: Number
@@ -58,7 +58,7 @@ class BondAccount:
 
 @dataclass(frozen=True, slots=True)
 class Depositor:
-    """The row of one depositor in an escrow."""
+    """One depositor's row in an escrow."""
 
     address: Address
     locked: Money
@@ -75,7 +75,7 @@ class BondKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class BondRow:
-    """A bond held by an order's escrow."""
+    """A bond that an order's escrow holds."""
 
     kind: BondKind
     owner: Address
@@ -86,13 +86,13 @@ class BondRow:
     amount: Money
 
     def share(self, order_id: bytes) -> ShareKey:
-        """Return the key of the share that a share bond belongs to."""
+        """Return the key of the share for which the row's share bond was locked."""
         return ShareKey(order_id=order_id, leg=self.leg, round=self.round, slot=self.slot, issue=self.issue)
 
 
 @dataclass(frozen=True, slots=True)
 class Escrow:
-    """The money of one order: one row per depositor, and one row per bond.
+    """The money of one order. It has one row per depositor and one row per bond.
 
     ``withheld`` is the part of the locked deposits that belongs to the validator for verified rounds of its leg. It is
     paid when the order settles. If the leg fails, it is part of the deposit again.
@@ -106,12 +106,15 @@ class Escrow:
 
 @dataclass(frozen=True, slots=True)
 class Payment:
-    """One payment out of an order's escrow, as queries list it; payments are a second count of all coins."""
+    """A payment out of an order's escrow, in the form of queries.
 
-    to: Address  # a module's address for "protocol", "decline_fee" and burnt coins
-    # From deposits: "provider", "validator", "auditor", "protocol", "refund", "deposit_burn". From the coins withheld
-    # from the validator: "held_compensation", "held_burn".
-    # From bonds: "bond_return" (into the owner's bond account), "compensation", "decline_fee", "burn".
+    The sum of payments is a second count of all coins.
+    """
+
+    to: Address  # the address of a pot for "protocol", "decline_fee" and burnt coins
+    # Kinds of payments from deposits: "provider", "validator", "auditor", "protocol", "refund", "deposit_burn". Kinds
+    # from the coins withheld from the validator: "held_compensation", "held_burn". Kinds from bonds: "bond_return"
+    # (into the owner's bond account), "compensation", "decline_fee", "burn".
     kind: Name
     amount: Money
     round: Annotated[int, Range(-1, 2**31 - 1)]  # -1 if the payment belongs to no round

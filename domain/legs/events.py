@@ -8,7 +8,7 @@ from domain.events import Change
 
 @dataclass(frozen=True, slots=True)
 class OrderMatched(Change):
-    """The auction matched an order with a bid, which serves some or all of its rounds and slots.
+    """The auction matched an order with a bid. The bid serves some or all of the order's rounds and slots.
 
     Example::
 
@@ -37,7 +37,7 @@ class OrderMatched(Change):
 
 @dataclass(frozen=True, slots=True)
 class SlotOpened(Change):
-    """A slot of a leg starts from a local state other than the one in the order's terms."""
+    """A slot of a leg starts from a local state that is not the local state in the order's terms."""
 
     KIND: ClassVar[str] = "leg.slot"
     order: bytes
@@ -65,7 +65,7 @@ class OrderAccepted(Change):
 
 @dataclass(frozen=True, slots=True)
 class ProgressRestarted(Change):
-    """The open round of a leg must be closed by ``deadline`` on the chain clock."""
+    """The deadline for closing the open round of a leg was set to ``deadline`` on the chain clock."""
 
     KIND: ClassVar[str] = "order.progress"
     order: bytes
@@ -86,7 +86,7 @@ class LegDeadlinesMoved(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderProven(Change):
-    """The last round is closed, or a round in which the job stopped; only the audits and windows remain.
+    """The last round is closed, or the round in which the job stopped. Only its audits and windows are still to come.
 
     Example::
 
@@ -138,7 +138,7 @@ class LegFailed(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderSettled(Change):
-    """A leg is done, and its validator gets the withheld coins. ``reason`` is a ``LegEnd`` if the job stopped, else 0.
+    """A leg is done, and its validator gets the withheld coins. If the job stopped, ``reason`` is a ``LegEnd``, else 0.
 
     The order closes when its bonds have been returned.
 
@@ -158,7 +158,7 @@ class OrderSettled(Change):
 
 @dataclass(frozen=True, slots=True)
 class PartReturned(Change):
-    """A leg has failed, and the coins withheld from its validator are part of the deposit again.
+    """The coins that were withheld from a leg's validator are part of the deposit again, because the leg failed.
 
     The consumer received ``made_good`` in place of withheld coins that rejected but right shares had been paid from. It
     comes from job bond and stake, as far as they suffice; ``from_stake`` is the stake's part.

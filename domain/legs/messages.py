@@ -9,7 +9,7 @@ from domain.messages import Message
 
 @dataclass(frozen=True, slots=True)
 class MsgAcceptOrder(Message):
-    """Accept a matched order. The validator has payload and data, the job loads, and its work is the order's."""
+    """Accept a matched order: the validator has payload and data, the job loads, and its work equals the order's."""
 
     URL: ClassVar[str] = "/assay.market.v1.MsgAcceptOrder"
     SIGNER: ClassVar[str] = "validator"
@@ -32,7 +32,7 @@ class MsgDeclineOrder(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgStopOrder(Message):
-    """Give up a running order: the leg fails."""
+    """Give up a running order. Its leg fails."""
 
     URL: ClassVar[str] = "/assay.market.v1.MsgStopOrder"
     SIGNER: ClassVar[str] = "validator"

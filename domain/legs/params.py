@@ -16,23 +16,24 @@ class LegsParams(Readable):
         print(assay.Params().of(assay.LegsParams).accept_max)
     """
 
-    # Time to accept a match: this, plus the time that payload and data take at `accept_rate`, at most `accept_max`.
+    # Fixed part of the time to accept a match. The time that payload and data take at `accept_rate` is added, and the
+    # sum is at most `accept_max`.
     accept_base: Wait = 600
-    # Rate in bytes/s at which a validator is expected to fetch payload and data.
+    # Rate (bytes/s) at which a validator is expected to fetch payload and data.
     accept_rate: Rate = 1_000_000
     # Longest time to accept a match.
     accept_max: Wait = 86_400
-    # Time to close a round: this, plus three times what the round takes at the promised speed.
+    # Fixed part of the time to close a round. Three times the round's duration at the promised speed is added.
     progress_base: Wait = 3_600
-    # Failed legs after which an order closes unserved.
+    # Number of failed legs after which an order closes unserved.
     max_attempts: Legs = 3
     # Part of the work's price (bps) that the winner locks as job bond until it has finished the work.
     job_bond_bps: Bps = 1_000
     # Part of the job bond (bps) that a validator pays if it declines a match by its own choice.
     decline_fee_bps: Bps = 1_000
-    # Burnt from both sides if a validator declines and blames the job, because no one can tell who is at fault.
+    # Amount burnt from both sides if a validator declines and blames the job, because no one can tell who is at fault.
     payload_fee: Money = 50_000
-    # Rounds of a leg that may be closed and not yet verified.
+    # Number of rounds of a leg that may be closed and not yet verified.
     rounds_ahead: RoundsAhead = 16
     # Slots that a provider may serve at once before its first share is accepted.
     newcomer_slots: NewcomerSlots = 1

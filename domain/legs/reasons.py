@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class LegEnd(IntEnum):
-    """A reason why a leg ended before it had served all its rounds.
+    """The reason why a leg ended before it had served all its rounds.
 
     Example::
 
@@ -12,17 +12,17 @@ class LegEnd(IntEnum):
     """
 
     PAYLOAD_NOT_DELIVERED = 1  # the consumer did not deliver in time
-    DECLINED_BAD_JOB = 2  # the job does not load
-    DECLINED_WORK_MISMATCH = 3  # the job's work differs from the order's
-    DECLINED_TOO_SLOW = 4  # a trial takes longer than the work does at the bid's speed
-    DECLINED_NOT_FINITE = 5  # a trial gives a value that is not finite
-    STOPPED_BY_JOB = 6  # the job stopped; its work up to the stop is done and paid
+    DECLINED_BAD_JOB = 2  # the job cannot be loaded
+    DECLINED_WORK_MISMATCH = 3  # the work of the delivered job differs from the work in the order
+    DECLINED_TOO_SLOW = 4  # a trial run is slower than the bid's speed allows
+    DECLINED_NOT_FINITE = 5  # a trial run gives a value that is not finite
+    STOPPED_BY_JOB = 6  # the job stopped; its work up to the stop is done and is paid
     DECLINED_NO_CAPACITY = 10_010  # the validator has no free capacity; its bid closes
     NOT_ACCEPTED = 10_011  # the validator missed the accept deadline
     NO_PROGRESS = 10_012  # the validator missed the progress deadline
     STOPPED_BY_VALIDATOR = 10_013  # the validator gave the leg up
-    WRONG_ROUND = 10_014  # a panel ruled against a place for which the validator is responsible
-    WRONG_SHARE = 10_015  # a panel ruled against a place for which only the provider is responsible
-    DECLINED_BY_CHOICE = 10_020  # the validator does not want the order; no one is at fault
-    ORDER_DEADLINE = 20_010  # the order's deadline passed before the leg's end
+    WRONG_ROUND = 10_014  # a panel ruled against a place, and the validator is responsible for it
+    WRONG_SHARE = 10_015  # a panel ruled against a place, and only the provider is responsible for it
+    DECLINED_BY_CHOICE = 10_020  # the validator does not want the order
+    ORDER_DEADLINE = 20_010  # the order's deadline passed before the leg was done
     UNDECIDED = 20_011  # a panel could not decide a place; no one is at fault

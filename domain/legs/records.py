@@ -21,7 +21,7 @@ class LegState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """The part of an order that one bid serves: some or all rounds, and in each of them some or all slots.
+    """The part of an order that one bid serves: some or all rounds, and some or all slots of each of these rounds.
 
     Rounds and slots are numbered as in the order. The leg serves rounds ``first_round`` to ``end_round`` - 1, and in
     each of them slots ``first_slot`` to ``end_slot`` - 1. ``opening_root`` is the root of the global state that its
@@ -41,19 +41,19 @@ class Leg:
     work: Work
     job_bond: Money
     providers_bps: Bps
-    slot_speed: Work  # the bid's FLOP/s for one slot, for the progress deadline
+    slot_speed: Work  # the bid's speed for one slot in FLOP/s, from which the progress deadline is computed
     slots_at_once: Annotated[int, Range(1, SLOTS_MAX)]  # slots that the bid trains at the same time
     state: LegState
-    end_reason: Count  # LegEnd; 0 while the leg is active
+    end_reason: Count  # LegEnd, or 0 while the leg is active
     matched_at: Number
     accept_deadline: Number
     progress_deadline: Number
-    round: Count  # the open round; equals `end_round` when all are closed
-    verified: Count  # verified rounds of this leg
-    void: Count  # void rounds of this leg
+    round: Count  # number of the open round; equals `end_round` if all rounds are closed
+    verified: Count  # number of verified rounds of this leg
+    void: Count  # number of void rounds of this leg
     opening_root: Hash
     global_in: Hash  # global state root at the start of the open round
-    settles_at: Number  # chain clock, once all rounds are verified; 0 before
+    settles_at: Number  # time at which all rounds were verified (chain clock); 0 before
 
     @property
     def end_round(self) -> int:
@@ -87,13 +87,16 @@ class Leg:
 
     @property
     def is_live(self) -> bool:
-        """True if the leg occupies capacity: it is matched, running or proven."""
+        """True if the leg occupies capacity of its bid: it is matched, running or proven."""
         return self.state in (LegState.MATCHED, LegState.RUNNING, LegState.PROVEN)
 
 
 @dataclass(frozen=True, slots=True)
 class SlotOpening:
-    """The local state that a slot of a leg starts from. Slots without a record start from the order's local state."""
+    """The local state that a slot of a leg starts from.
+
+    A slot without such a record starts from the order's local state.
+    """
 
     order_id: Hash
     leg: Count

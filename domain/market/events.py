@@ -33,7 +33,7 @@ class BidChanged(Change):
 
 @dataclass(frozen=True, slots=True)
 class BidClosed(Change):
-    """A bid left the book: it expired, was withdrawn, was declined, or its validator did not accept in time."""
+    """A bid left the book: it expired, was withdrawn or declined, or its validator did not accept a match in time."""
 
     KIND: ClassVar[str] = "bid.closed"
     bid: bytes
@@ -61,7 +61,7 @@ class OrderSubmitted(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderOpened(Change):
-    """An order was added to the book, for the first time or again, until ``expires_at`` on the chain clock.
+    """An order was added to the book, for the first time or again. It stays until ``expires_at`` on the chain clock.
 
     Example::
 
@@ -84,7 +84,7 @@ class OrderOpened(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderExcluded(Change):
-    """A validator can no longer win an order: it declined or failed the order, or no one could audit it."""
+    """A validator can no longer win an order: it declined the order or failed it, or no one could audit its rounds."""
 
     KIND: ClassVar[str] = "order.excluded"
     order: bytes
@@ -93,7 +93,9 @@ class OrderExcluded(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderHeld(Change):
-    """An order (leg and round 0) or one of its rounds is held for a reason, at most until ``until`` (chain clock)."""
+    """An order (then leg and round are 0) or one of its rounds is held for a reason, at most until ``until`` (chain
+    clock).
+    """
 
     KIND: ClassVar[str] = "order.held"
     order: bytes
@@ -105,7 +107,7 @@ class OrderHeld(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderReleased(Change):
-    """An order (leg and round 0) or one of its rounds is no longer held for a reason."""
+    """An order (then leg and round are 0) or one of its rounds is no longer held for a reason."""
 
     KIND: ClassVar[str] = "order.released"
     order: bytes
@@ -116,7 +118,9 @@ class OrderReleased(Change):
 
 @dataclass(frozen=True, slots=True)
 class DeadlineMoved(Change):
-    """An order's deadline moved by the time for which its panels waited for audit room, or for which it was held."""
+    """An order's deadline moved by the time for which the order was held, or for which its panels waited for audit
+    room.
+    """
 
     KIND: ClassVar[str] = "order.deadline_moved"
     order: bytes
@@ -125,7 +129,7 @@ class DeadlineMoved(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderUnmatched(Change):
-    """The auction found no bid for an order; ``failed`` has the number of bids that fail each condition.
+    """The auction found no bid for an order. ``failed`` has the number of bids that fail each condition.
 
     Example::
 
@@ -141,7 +145,9 @@ class OrderUnmatched(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderClosed(Change):
-    """An order ended with a ``CloseReason``; ``failed`` counts the bids per failed condition in its last auction.
+    """An order closed with a ``CloseReason``.
+
+    ``failed`` has the number of bids that failed each condition in its last auction.
 
     Example::
 

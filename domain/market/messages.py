@@ -19,7 +19,7 @@ from domain.messages import Message
 
 @dataclass(frozen=True, slots=True)
 class MsgPlaceBid(Message):
-    """Place a standing bid; its id is the hash of chain id, sender, sequence and message index."""
+    """Place a standing bid. The bid's id is the hash of chain id, sender, sequence and message index."""
 
     URL: ClassVar[str] = "/assay.market.v1.MsgPlaceBid"
     SIGNER: ClassVar[str] = "validator"
@@ -31,7 +31,7 @@ class MsgPlaceBid(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgChangeBid(Message):
-    """Change the price and capacity of a bid, and prolong it; the auction treats it as a new bid."""
+    """Change the price, capacity and expiry of a bid. The auction treats the bid as a new one."""
 
     URL: ClassVar[str] = "/assay.market.v1.MsgChangeBid"
     SIGNER: ClassVar[str] = "validator"
@@ -58,7 +58,7 @@ class MsgSubmitOrder(Message):
 
     URL: ClassVar[str] = "/assay.market.v1.MsgSubmitOrder"
     SIGNER: ClassVar[str] = "consumer"
-    GAS_EXTRA: ClassVar[int] = 14  # checks each validator's ability to audit the order
+    GAS_EXTRA: ClassVar[int] = 14  # for the check of each validator's ability to audit the order
     consumer: Address
     order_key: PublicKey
     key_proof: Signature

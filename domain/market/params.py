@@ -17,7 +17,7 @@ class MarketParams(Readable):
 
     # Smallest deposit of an order.
     order_min: Money = 200_000
-    # Longest time to live of an order without a match.
+    # Longest time that an order may stay in the book without a match.
     ttl_max: Duration = 7 * 86_400
 
 

@@ -11,7 +11,7 @@ from domain.readable import Readable
 
 @dataclass(frozen=True, slots=True)
 class ValidatorBacking:
-    """The stake and the bond (``uassay``) of a validator that are free to back new matches of all its bids together."""
+    """A validator's free stake and free bond (``uassay``), which together back new matches of all its bids."""
 
     validator: Address
     free_stake: Money
@@ -20,13 +20,16 @@ class ValidatorBacking:
 
 @dataclass(frozen=True, slots=True)
 class BidsResponse:
-    """Bids, sorted by id, and one record with the backing of each validator of these bids, sorted by address."""
+    """Bids, sorted by id, and the backing of each validator that has one of these bids, sorted by address."""
 
     bids: Annotated[tuple[Bid, ...], Many]
     backings: Annotated[tuple[ValidatorBacking, ...], Many] = ()
 
     def backing(self, validator: str) -> ValidatorBacking | None:
-        """Return the backing of a validator's bids, or None if none of these bids is the validator's."""
+        """Return the backing of a validator's bids.
+
+        Return None if none of the bids in this answer is the validator's.
+        """
         return next((backing for backing in self.backings if backing.validator == validator), None)
 
 
@@ -48,7 +51,9 @@ class OrdersResponse:
 
 @dataclass(frozen=True, slots=True)
 class OrdersRequest(Query[OrdersResponse]):
-    """A request for orders of a consumer, with a leg of a validator, in a state (0: any), or any combination."""
+    """A request for orders: those of a consumer, those with a leg of a validator, those in a state (0: any), or a
+    combination.
+    """
 
     consumer: MaybeAddress
     validator: MaybeAddress
@@ -59,7 +64,7 @@ class OrdersRequest(Query[OrdersResponse]):
 
 @dataclass(frozen=True, slots=True)
 class SimulateMatchResponse(Readable):
-    """The matching bids, best first (empty if none matches), and the number of bids that fail each condition.
+    """The bids that match an order, the best first, and the number of bids that fail each condition.
 
     Example::
 
@@ -73,7 +78,7 @@ class SimulateMatchResponse(Readable):
 
 @dataclass(frozen=True, slots=True)
 class SimulateMatchRequest(Query[SimulateMatchResponse]):
-    """A request for the bids that an order would match now, found by the same function that the auction runs.
+    """A request for the bids that an order would match now. The auction uses the same function to find them.
 
     A price limit of 0 asks for bids at any price. It also skips the check of bonds, because they grow with the limit.
     """

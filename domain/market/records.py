@@ -45,7 +45,7 @@ A bid counts for each condition that it fails. The histogram is empty if there a
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The terms of a bid, which ``matching_engine/conditions.py`` compares with an order's conditions.
+    """The terms of a bid. ``matching_engine/conditions.py`` compares them with an order's conditions.
 
     ``price`` is in ``uassay`` per PFLOP, and ``slot_speed`` is the FLOP/s for one slot. ``slots`` is the number of an
     order's slots that train at once, and ``memory`` the bytes of a device's memory. ``min_work`` and ``max_work`` are
@@ -69,7 +69,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Bid(Shown):
-    """A validator's standing offer, and the part of it that is sold.
+    """A validator's standing offer, with the amount of work that it has sold.
 
     ``capacity`` is the FLOPs that the bid may have sold at once. ``reserved`` is the work of its matched legs until
     those end; a change of the bid does not change it.
@@ -94,7 +94,7 @@ class Bid(Shown):
         return max(0, self.capacity - self.reserved)
 
     def summary(self) -> Iterable[tuple[str, object]]:
-        """Return the fields by which people compare bids."""
+        """Return the fields that a consumer compares between bids, by name."""
         offer = self.offer
         return (
             ("id", self.id),
@@ -110,7 +110,7 @@ class Bid(Shown):
 
 @dataclass(frozen=True, slots=True)
 class Conditions(Readable):
-    """An order's requirements for an offer; an empty string or tuple and 0 mean "any".
+    """An order's requirements for an offer. An empty string, an empty tuple and 0 mean that any value is accepted.
 
     ``tiers`` are in the consumer's order of preference.
 
@@ -124,7 +124,8 @@ class Conditions(Readable):
     tiers: Preferences = ()
 
     def choose_tier(self, offered: tuple[str, ...]) -> str:
-        """Return the tier in which a bid with the tiers ``offered`` serves the order; empty if there is none.
+        """Return the tier in which a bid that offers the tiers ``offered`` serves the order, or an empty text if there
+        is none.
 
         It is the first tier in the order's list that the bid offers. An order without a list takes the bid's first.
         """
@@ -150,7 +151,7 @@ class OrderState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobTerms(Readable):
-    """The chain's data about a job: hashes, sizes and integers (protocol section 2).
+    """The chain's data about a job: hashes, sizes and numbers (protocol section 2).
 
     ``payload_bytes`` are the bytes of the job's document and its two initial states, ``data_bytes`` those of its rows.
     ``step_work`` and ``outer_work`` are FLOPs. ``global_bytes`` and ``local_bytes`` are the sizes of the two canonical
@@ -171,10 +172,10 @@ class JobTerms(Readable):
     rounds: Annotated[int, Range(1, ROUNDS_MAX)]
     slots: Annotated[int, Range(1, SLOTS_MAX)]
     round_steps: SampleCount  # inner steps of each slot in each round
-    batch: SampleCount  # rows that a slot takes in a step
-    segment_steps: SampleCount  # divides round_steps
+    batch: SampleCount  # rows of data that a slot uses in a step
+    segment_steps: SampleCount  # a divisor of round_steps
     step_work: PositiveWork
-    outer_work: Work  # for one aggregation of all slots
+    outer_work: Work  # work of one aggregation of all slots
     global_bytes: Annotated[int, Range(1, PAYLOAD_BYTES_MAX)]
     local_bytes: Annotated[int, Range(1, PAYLOAD_BYTES_MAX)]
     update_bytes: Annotated[int, Range(1, PAYLOAD_BYTES_MAX)]
@@ -184,23 +185,25 @@ class JobTerms(Readable):
 
     @property
     def delivered_bytes(self) -> int:
-        """Bytes of all files that a consumer delivers: document, initial states and rows."""
+        """Bytes of all files that a consumer delivers: the job's document, its initial states and its rows."""
         return self.payload_bytes + self.data_bytes
 
     @property
     def result_bytes(self) -> int:
-        """Bytes of the states handed over after a round: the global state, and the local state of each slot."""
+        """Bytes of the states that are handed over after a round: the global state and each slot's local state."""
         return self.global_bytes + self.slots * self.local_bytes
 
     @property
     def result_chunks(self) -> int:
-        """Chunks of the states handed over: first the global state's, then those of each slot's local state."""
+        """Number of chunks of the states that are handed over: those of the global state, and of each slot's local
+        state.
+        """
         return self.global_chunks + self.slots * self.local_chunks
 
 
 @dataclass(frozen=True, slots=True)
 class Order(Shown):
-    """A consumer's signed order and its state.
+    """A consumer's signed order and its current state.
 
     Example::
 
@@ -218,14 +221,14 @@ class Order(Shown):
     deadline: Number  # chain clock
     rematch: bool
     state: OrderState
-    legs: Count  # number of legs so far, and so the number of the last one
-    failures: Count  # legs that failed (declines do not count)
+    legs: Count  # number of legs so far, which is also the number of the last leg
+    failures: Count  # number of legs that failed; a declined match does not count
     opened_at: Number
     opened_height: Number
-    expires_at: Number  # end of its time to live in the book
+    expires_at: Number  # end of the order's time to live in the book (chain clock)
     excluded: Annotated[tuple[Address, ...], Many]
-    close_reason: Count  # CloseReason; 0 while the order is active
-    unmatched: Histogram  # conditions that bids failed in the last auction
+    close_reason: Count  # CloseReason, or 0 while the order is active
+    unmatched: Histogram  # number of bids that failed each condition in the last auction
     work_verified: Work
     params: OrderParams
     # Milliseconds in which validators who may sit can fetch and recompute the places that are always drawn.

@@ -14,18 +14,18 @@ DueGas = Annotated[int, Range(1, 10**12)]
 
 @dataclass(frozen=True, slots=True)
 class NodeParams(Readable):
-    """The node component's limits for every block, with the defaults of a public network.
+    """The node component's limits for each block, with the defaults of a public network.
 
     Example::
 
         print(assay.Params().of(assay.NodeParams).block_gas)
     """
 
-    # Largest step of the chain clock per block.
+    # Longest time (seconds) by which a block can advance the chain clock.
     clock_step_max: Annotated[int, Range(1, 86_400)] = 60
-    # Gas that the transactions of a block may declare together.
+    # Sum of the gas limits of a block's transactions, at most.
     block_gas: BlockGas = 100_000_000
-    # Gas of the scheduled work of a block, in addition to that of its transactions.
+    # Gas for the scheduled work of a block, in addition to the gas of its transactions.
     due_gas: DueGas = 50_000_000
 
 

@@ -12,7 +12,9 @@ AttributeValue = Annotated[str, Visible(), Size(0, 2**16)]
 
 @dataclass(frozen=True, slots=True)
 class StatusResponse(Readable):
-    """The status of the chain: ``clock`` is the chain clock in seconds, ``next_event`` the number of the next event.
+    """The status of the chain.
+
+    ``clock`` is the chain clock in seconds, and ``next_event`` the number of the next event.
 
     Example::
 
@@ -51,7 +53,7 @@ class ComponentParams:
 
 @dataclass(frozen=True, slots=True)
 class ParamsResponse:
-    """The parameters in force, by component; :func:`domain.params.read_params` turns them into records."""
+    """The parameters in force, by component. :func:`domain.params.read_params` turns them into records."""
 
     components: Annotated[tuple[ComponentParams, ...], Many]
 
@@ -63,7 +65,7 @@ class ParamsRequest(Query[ParamsResponse]):
 
 @dataclass(frozen=True, slots=True)
 class LoggedEvent:
-    """A numbered event with its height."""
+    """A numbered event, with the height of its block."""
 
     number: Number
     height: Number
@@ -81,7 +83,10 @@ class EventsResponse:
 
 @dataclass(frozen=True, slots=True)
 class EventsRequest(Query[EventsResponse]):
-    """A request for at most ``limit`` events from number ``since`` on, from the log outside the Merkle tree."""
+    """A request for at most ``limit`` events, from number ``since`` on.
+
+    They come from the log outside the Merkle tree.
+    """
 
     since: Number
     limit: Count

@@ -9,7 +9,7 @@ from domain.keys import RoundKey, ShareKey
 
 @dataclass(frozen=True, slots=True)
 class OrderVerified(Change):
-    """All closed rounds are verified; the order settles at ``settles_at`` on the chain clock.
+    """All closed rounds of an order are verified. The order settles at ``settles_at`` on the chain clock.
 
     Example::
 
@@ -47,7 +47,7 @@ class ShareCommitted(Change):
 
 @dataclass(frozen=True, slots=True)
 class ShareSkipped(Change):
-    """A share could not be committed; ``reason`` is a ``ShareReason``."""
+    """A share could not be committed, for the ``ShareReason`` in ``reason``."""
 
     KIND: ClassVar[str] = "share.skipped"
     share: ShareKey
@@ -74,7 +74,7 @@ class ShareRejected(Change):
 
 @dataclass(frozen=True, slots=True)
 class ShareDrawn(Change):
-    """The public lot drew segments of a share.
+    """A public lot drew the segments of a share that its validator has to replay.
 
     Example::
 
@@ -114,7 +114,9 @@ class ShareAccepted(Change):
 
 @dataclass(frozen=True, slots=True)
 class ShareCompared(Change):
-    """A rejected share was compared with the accepted share of its slot, after their round was verified.
+    """A rejected share was compared with the accepted share of its slot.
+
+    This happens when their round has been verified.
 
     If the rejected share was ``right``, the validator ``paid`` its provider: from the withheld coins, the job bond, and
     then the stake. If it was wrong, its bond is ``burnt``. ``paid_from_stake`` and ``burnt_from_stake`` are the parts
@@ -133,7 +135,7 @@ class ShareCompared(Change):
 
 @dataclass(frozen=True, slots=True)
 class ShareFoundWrong(Change):
-    """A panel found a segment of an accepted share wrong for which only the share's provider is responsible."""
+    """A panel ruled that a segment of an accepted share is wrong. Only the share's provider is responsible for it."""
 
     KIND: ClassVar[str] = "share.wrong"
     share: ShareKey
@@ -162,7 +164,9 @@ class RoundClosed(Change):
 
 @dataclass(frozen=True, slots=True)
 class RoundStopped(Change):
-    """A round was closed without a next state because the job stopped; ``kind`` is the place's ``AuditKind``.
+    """A round was closed without a next state, because the job stopped.
+
+    ``kind`` is the ``AuditKind`` of the stopping place.
 
     Example::
 
@@ -181,7 +185,9 @@ class RoundStopped(Change):
 
 @dataclass(frozen=True, slots=True)
 class RoundVerified(Change):
-    """A round was verified. ``withheld`` of its ``price`` is kept for the validator, and the rest was paid.
+    """A round was verified.
+
+    ``withheld`` is the part of its ``price`` that is kept for the validator; the rest was paid.
 
     ``price`` does not include ``audit_fee``, which went to its panel.
 
@@ -216,7 +222,7 @@ class RoundVoid(Change):
 
 @dataclass(frozen=True, slots=True)
 class StageOpened(Change):
-    """A stage of a panel opened. Its seats are numbered from ``first_seat`` on; they recompute ``places``.
+    """A stage of a panel opened. Its seats recompute ``places``; the seats are numbered from ``first_seat`` on.
 
     ``stakes`` are the stakes of the seats. ``eligible`` and ``stake`` are the number and the total stake of the
     validators who have a seat or could have had one.
@@ -239,7 +245,7 @@ class StageOpened(Change):
 
 @dataclass(frozen=True, slots=True)
 class StageEnded(Change):
-    """A stage of a panel ended; the next stage will have ``wanted`` seats (0: there is no next stage)."""
+    """A stage of a panel ended. The next stage will have ``wanted`` seats; 0 means that there is no next stage."""
 
     KIND: ClassVar[str] = "panel.stage_ended"
     round: RoundKey
@@ -249,7 +255,7 @@ class StageEnded(Change):
 
 @dataclass(frozen=True, slots=True)
 class PanelSkipped(Change):
-    """A closed round got no panel by the draw, which its leg's tier allows."""
+    """A closed round got no panel, because its leg's tier draws which rounds have panels."""
 
     KIND: ClassVar[str] = "panel.skipped"
     round: RoundKey
@@ -257,7 +263,7 @@ class PanelSkipped(Change):
 
 @dataclass(frozen=True, slots=True)
 class PanelWaits(Change):
-    """A panel waits until auditors have room for it."""
+    """A panel waits, because auditors have no room for it yet."""
 
     KIND: ClassVar[str] = "panel.waits"
     round: RoundKey
@@ -265,7 +271,7 @@ class PanelWaits(Change):
 
 @dataclass(frozen=True, slots=True)
 class RoomTaken(Change):
-    """The auditors' time that a panel occupies is now ``load`` (ten-thousandths of a validator)."""
+    """A panel now occupies ``load`` of the auditors' time (in ten-thousandths of a validator)."""
 
     KIND: ClassVar[str] = "panel.room"
     round: RoundKey
@@ -274,7 +280,7 @@ class RoomTaken(Change):
 
 @dataclass(frozen=True, slots=True)
 class PlaceDrawn(Change):
-    """A place of a panel was drawn: its ``AuditKind``, and the root that the chain has for it, if there is one.
+    """A place was drawn for a panel. The event has its ``AuditKind``, and the chain's root for it, if there is one.
 
     ``stops`` is true if the job stops at this place according to the chain.
     """
@@ -292,7 +298,10 @@ class PlaceDrawn(Change):
 
 @dataclass(frozen=True, slots=True)
 class AnswerCommitted(Change):
-    """A seat committed to its answers. If it was the stage's last seat to do so, both ends come earlier than before."""
+    """A seat committed to its answers.
+
+    If all seats of the stage have now committed, both of its ends become earlier.
+    """
 
     KIND: ClassVar[str] = "panel.committed"
     round: RoundKey
@@ -320,7 +329,7 @@ class AnswerRevealed(Change):
 
 @dataclass(frozen=True, slots=True)
 class SeatRevealed(Change):
-    """A seat has revealed all its answers, if it has any."""
+    """A seat has revealed all its answers. It may have none."""
 
     KIND: ClassVar[str] = "panel.revealed"
     round: RoundKey
@@ -331,7 +340,7 @@ class SeatRevealed(Change):
 
 @dataclass(frozen=True, slots=True)
 class LeafShown(Change):
-    """A seat showed the leaf after a segment, which holds the root that the accepted trace claims there."""
+    """A seat showed the leaf after a segment. The leaf holds the root that the accepted trace has there (``claim``)."""
 
     KIND: ClassVar[str] = "panel.leaf"
     round: RoundKey
@@ -365,7 +374,9 @@ class SeatDiffered(Change):
 
 @dataclass(frozen=True, slots=True)
 class PlaceRuled(Change):
-    """A stage decided a place: its ``Ruling``, and the answer found (``kind``: an ``AnswerKind``, 0 if undecided).
+    """A stage decided a place.
+
+    The event has the ``Ruling`` and the answer (``kind``: an ``AnswerKind``, 0 if undecided).
 
     Example::
 
@@ -386,7 +397,7 @@ class PlaceRuled(Change):
 
 @dataclass(frozen=True, slots=True)
 class SeatPaid(Change):
-    """A seat was paid ``paid`` for its answers.
+    """A seat received ``paid`` for its answers.
 
     ``from_pot`` of it came from the cuts of other seats and ``from_pool`` from the community pool. The rest is in the
     order's payments.

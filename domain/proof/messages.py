@@ -15,7 +15,7 @@ from domain.proof.records import Place, SeatAnswer, ShareClaim, ShareRoots, Show
 
 @dataclass(frozen=True, slots=True)
 class SignedShare:
-    """A commitment to a share, signed by its provider over :func:`pol.rules.commitment.share_sign_bytes`."""
+    """A commitment to a share, and the provider's signature of it (:func:`pol.rules.commitment.share_sign_bytes`)."""
 
     claim: ShareClaim
     signature: Signature
@@ -23,7 +23,7 @@ class SignedShare:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A share that the validator rejects, with a ``ShareReason``."""
+    """A rejection of a share by its validator, with a ``ShareReason``."""
 
     ref: ShareRef
     reason: Count
@@ -31,7 +31,10 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class MsgCommitTraces(Message):
-    """Put commitments to shares of the open round on chain (at most 128). Its rejections are applied first."""
+    """Put commitments to shares of the open round on chain (at most 128).
+
+    The message's rejections are applied first.
+    """
 
     URL: ClassVar[str] = "/assay.pol.v1.MsgCommitTraces"
     SIGNER: ClassVar[str] = "validator"
@@ -46,7 +49,7 @@ class MsgCommitTraces(Message):
 
 @dataclass(frozen=True, slots=True)
 class AcceptedShare:
-    """A share that the validator accepts, with the roots that its commitment hides."""
+    """A share that the validator accepts, with the roots that the share's commitment hides."""
 
     slot: Slot
     issue: Count
@@ -78,7 +81,9 @@ class MsgCloseRound(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgCommitAnswer(Message):
-    """Commit to a seat's answers (:func:`pol.rules.tiers.answers.answer_commitment`) before any answer is known."""
+    """Commit to a seat's answers with a hash (:func:`pol.rules.tiers.answers.answer_commitment`), before they are
+    revealed.
+    """
 
     URL: ClassVar[str] = "/assay.pol.v1.MsgCommitAnswer"
     SIGNER: ClassVar[str] = "auditor"
@@ -92,7 +97,7 @@ class MsgCommitAnswer(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgRevealAnswer(Message):
-    """Reveal a seat's committed answers by place, and leaves of accepted traces after their segments.
+    """Reveal a seat's committed answers, one per place, and show leaves of accepted traces after their segments.
 
     Leaves are not part of the commitment. A leaf shown by one seat counts for all seats.
     """

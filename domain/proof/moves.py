@@ -1,10 +1,10 @@
-"""The pot that the proof component keeps, and the moves of rounds, rejections and panels."""
+"""The pot that the proof component keeps, and the reasons for which rounds, rejections and panels move coins."""
 
 from domain.ledger.moves import ACCOUNTS_POT, BURNT_POT, COMMUNITY_POT, ESCROWS_POT
 from domain.moves import Move, Pot, Uses
 from domain.registry.moves import STAKES_POT
 
-# Cuts from seats that were silent or differed, until their round ends; owner: the round.
+# Stake cut from seats that were silent or differed. The coins stay here until their round ends. Owner: the round.
 AUDITS_POT = Pot("audits", "assay125wpjvugu6ayxhy2vf98c7n62r5c9naqqypplz")
 
 POTS = (AUDITS_POT,)
@@ -12,11 +12,11 @@ POTS = (AUDITS_POT,)
 PROVIDER = Move(name="provider", source=ESCROWS_POT, target=ACCOUNTS_POT, uses=Uses.DEPOSIT)
 AUDITOR = Move(name="auditor", source=ESCROWS_POT, target=ACCOUNTS_POT, uses=Uses.DEPOSIT)
 PROTOCOL = Move(name="protocol", source=ESCROWS_POT, target=COMMUNITY_POT, uses=Uses.DEPOSIT)
-# From the coins withheld from a validator who rejected a right share, and then from its stake.
+# Taken from the coins withheld from a validator that rejected a right share, and then from its stake.
 HELD_COMPENSATION = Move(name="held_compensation", source=ESCROWS_POT, target=ACCOUNTS_POT, uses=Uses.WITHHELD)
 HELD_BURN = Move(name="held_burn", source=ESCROWS_POT, target=BURNT_POT, uses=Uses.WITHHELD)
 STAKE_BURN = Move("stake_burn", STAKES_POT, BURNT_POT)
-# Seats of panels.
+# Moves for the seats of panels.
 CUT = Move("cut", STAKES_POT, AUDITS_POT)
 CUT_SHARE = Move("cut_share", AUDITS_POT, ACCOUNTS_POT)
 CUT_BURN = Move("cut_burn", AUDITS_POT, BURNT_POT)

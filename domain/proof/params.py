@@ -26,33 +26,34 @@ class ProofParams(Readable):
         print(assay.Params().of(assay.ProofParams).window_max)
     """
 
-    # Longest time that a lot waits for blocks of validators who are not parties to the order.
+    # Longest time that a lot waits for blocks whose proposers are not parties to the order.
     lot_wait: Wait = 600
-    # Shortest time that a closed round stays open to its panel.
+    # Shortest time for which a closed round stays open to its panel.
     round_window: Duration = 300
-    # Longest time that a round may stay open; an order that needs more is refused.
+    # Longest time for which a closed round may stay open to its panel. An order that needs more is refused.
     window_max: Duration = 86_400
-    # Seats of a panel's first stage.
+    # Number of seats in a panel's first stage.
     auditors: Auditors = 3
-    # Most places of a round that a panel recomputes.
+    # Largest number of a round's places that a panel recomputes.
     audit_places_max: AuditPlaces = 16
-    # Segments of each round that are always recomputed, even if the audit fee pays for fewer.
+    # Number of segments of each round that are always recomputed, even if the audit fee pays for fewer.
     audit_segments: AuditSegments = 2
-    # Segments of each share that a lot draws and its validator must replay.
+    # Number of segments of each share that a lot draws. Its validator must replay them.
     segments_drawn: SegmentsDrawn = 4
-    # Part of the stake (bps) whose validators must be able to audit a round within its window.
+    # Part of the total stake (bps). Validators with at least this part must be able to audit a round within its window.
     eligible_bps: Bps = 7_500
     # Part of each payment (bps) that goes to the community pool.
     protocol_bps: Take = 100
     # Part of each payment (bps) that goes to the seats of the round's panel.
     audit_bps: Take = 300
-    # Paid to each seat once, for the cost of its two messages.
+    # Amount paid once to each seat, for the cost of its two messages.
     answer_fee: Money = 1_000
-    # Part of the eligible validators (bps) that panels may occupy at once, across all orders.
+    # Part of the eligible validators (bps) that all panels together may occupy at once.
     audit_room_bps: Annotated[int, Range(1, 1_000_000)] = 2_500
-    # Rounds from one hand-over of the state to the next; the last round is always handed over.
+    # Number of rounds from one hand-over of the state to the next. The last round is always handed over.
     handover_every: Rounds = 10
-    # Time for a stage's seats to commit: this, plus six times what their places take. Also the time to reveal.
+    # Fixed part of the time that a stage's seats have to commit; six times what their places take is added. Also the
+    # time to reveal.
     stage_base: StageBase = 300
 
 

@@ -28,7 +28,7 @@ from domain.readable import Readable
 
 @dataclass(frozen=True, slots=True)
 class OrderResponse(Readable):
-    """An order with its legs, the initial states of their slots, shares, rounds, panels, escrow and payments.
+    """An order and everything about it: legs, initial states of slots, shares, rounds, panels, escrow and payments.
 
     Example::
 
@@ -47,7 +47,7 @@ class OrderResponse(Readable):
 
     @property
     def current(self) -> Leg | None:
-        """The current (or last) leg; None before the first match."""
+        """The current leg, or the last one if none is active. None before the first match."""
         return self.leg(self.order.legs)
 
     def leg(self, number: int) -> Leg | None:
@@ -58,7 +58,7 @@ class OrderResponse(Readable):
         return None
 
     def opening_local(self, leg: int, slot: int) -> bytes:
-        """Return the root of the local state that a slot of a leg starts from."""
+        """Return the root of the local state from which a slot of a leg starts."""
         for opening in self.openings:
             if (opening.leg, opening.slot) == (leg, slot):
                 return opening.local_root
@@ -85,7 +85,7 @@ class OrderResponse(Readable):
         return None
 
     def shares_of(self, leg: int, round: int) -> dict[tuple[int, int], Share]:
-        """Return the shares of a round by slot and issue."""
+        """Return the shares of a round, indexed by slot and issue."""
         return {
             (share.claim.slot, share.claim.issue): share
             for share in self.shares
@@ -106,7 +106,9 @@ class OrderRequest(Query[OrderResponse]):
 
 @dataclass(frozen=True, slots=True)
 class PanelResponse:
-    """A panel with everything that a seat needs to know about its round, independent of the order's history.
+    """A panel with everything that its seats need to know about the round.
+
+    Its size does not depend on the order's history.
 
     ``validator`` closed the round and serves its states at ``accept_rate`` (bytes/s) or faster. The seats of a stage
     have ``commit_seconds`` to commit. ``shares`` are the accepted shares by slot, and ``tier`` is the leg's tier.
@@ -125,7 +127,7 @@ class PanelResponse:
 
 @dataclass(frozen=True, slots=True)
 class PanelRequest(Query[PanelResponse]):
-    """A request for the panel of a closed round, with at most ``limit`` accepted shares from slot ``from_slot`` on."""
+    """A request for the panel of a closed round, with at most ``limit`` accepted shares from ``from_slot`` on."""
 
     order_id: Hash
     leg: Count
@@ -154,7 +156,7 @@ class SeatsRequest(Query[SeatsResponse]):
 
 @dataclass(frozen=True, slots=True)
 class NumberedPlace:
-    """A place with its number in the panel, by which answers name it."""
+    """A place and its number in the panel. Answers refer to the place by this number."""
 
     number: Count
     place: Place
@@ -162,7 +164,10 @@ class NumberedPlace:
 
 @dataclass(frozen=True, slots=True)
 class PanelDuty:
-    """A seat with work to do: commit until ``commits_end``, then reveal until ``reveals_end`` (chain clock)."""
+    """A seat that still has work to do.
+
+    It commits until ``commits_end``, then reveals until ``reveals_end`` (chain clock).
+    """
 
     order_id: Hash
     leg: Count
@@ -176,7 +181,7 @@ class PanelDuty:
 
     @property
     def key(self) -> RoundKey:
-        """The round that is recomputed."""
+        """The key of the round that the seat recomputes."""
         return RoundKey(self.order_id, self.leg, self.round)
 
 
@@ -191,7 +196,7 @@ class PanelDutiesResponse:
 
 @dataclass(frozen=True, slots=True)
 class PanelDutiesRequest(Query[PanelDutiesResponse]):
-    """A request for a validator's seats that have not revealed in a stage that is open, after a given round."""
+    """A request for a validator's seats that have not revealed in an open stage, for rounds after the given round."""
 
     validator: Address
     limit: Count = 0
@@ -200,5 +205,5 @@ class PanelDutiesRequest(Query[PanelDutiesResponse]):
     after_round: Count = 0
 
     def after(self, duty: PanelDuty) -> "PanelDutiesRequest":
-        """Return the request for the page after one that ended with ``duty``."""
+        """Return the request for the next page, after a page whose last item was ``duty``."""
         return replace(self, after_order=duty.order_id, after_leg=duty.leg, after_round=duty.round)

@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class ShareReason(IntEnum):
-    """A reason why a share was skipped or rejected.
+    """The reason why a share was skipped or rejected.
 
     Example::
 
@@ -15,24 +15,24 @@ class ShareReason(IntEnum):
 
     NONE = 0  # nothing was wrong
     # Verdicts of the validator.
-    NO_ANSWER = 10_100  # the provider returned no share, or did not deliver or open its commitment
-    LATE = 10_101  # it came after its deadline
+    NO_ANSWER = 10_100  # the provider returned no share, did not deliver it, or did not open its commitment
+    LATE = 10_101  # the share came after its deadline
     SEGMENT_MISMATCH = 10_105  # a replay gives another boundary root (wrong trace)
     UPDATE_MISMATCH = 10_106  # the update does not follow from boundaries 0 and n (wrong update)
-    NOT_FINITE = 10_107  # it continues where training has no result
-    NOT_STOPPED = 10_109  # it ends where training continues
-    # Reported by a validator to a provider and its operator; on chain it is NO_ANSWER.
-    MALFORMED = 10_102  # it cannot be parsed, or exceeds a limit
+    NOT_FINITE = 10_107  # the share continues although the job stops before
+    NOT_STOPPED = 10_109  # the share ends although the job continues
+    # The following reasons are reported by a validator to a provider and its operator. On chain they are NO_ANSWER.
+    MALFORMED = 10_102  # the share cannot be parsed, or exceeds a limit
     TRACE_NOT_BOUND = 10_103  # the delivered share does not match the commitment
     OPENING_MISMATCH = 10_104  # an opened state does not hash to its leaf
-    # Checks by the chain in CommitTraces.
+    # The following reasons come from the chain's checks in CommitTraces.
     BAD_SIGNATURE = 10_110  # the provider's signature is not valid
     NOT_IN_CLUSTER = 10_111  # the provider is not in the validator's cluster
     BAD_SLOT = 10_112  # the order has no such slot
-    SLOT_TAKEN = 10_113  # the slot has a share that was not rejected
+    SLOT_TAKEN = 10_113  # the slot has a share that is not rejected
     NO_BOND = 10_116  # the provider's free bond does not cover the share
-    WRONG_ISSUE = 10_117  # the issue is not newer than the slot's last issue
-    LEG_ENDED = 10_118  # its round will never be closed: it gets no verdict, and its bond is returned
+    WRONG_ISSUE = 10_117  # the issue is not higher than the slot's last issue
+    LEG_ENDED = 10_118  # the share's round will never be closed: the share gets no verdict, and its bond is returned
 
 
 MISMATCHES = frozenset(

@@ -19,7 +19,9 @@ class EndpointSet(Change):
 
 @dataclass(frozen=True, slots=True)
 class BeaconKeySet(Change):
-    """A validator registered a beacon key, valid from height ``counts_from`` on; the old key is valid until then.
+    """A validator registered a beacon key.
+
+    It is valid from height ``counts_from`` on, and the old key is valid until then.
 
     ``dropped`` are keys that were to become valid later and now will not.
     """
@@ -33,7 +35,7 @@ class BeaconKeySet(Change):
 
 @dataclass(frozen=True, slots=True)
 class BeaconKeyRevoked(Change):
-    """A validator revoked its beacon key; the key and those it had replaced (``dropped``) are invalid."""
+    """A validator revoked its beacon key. This key and the keys that it had replaced (``dropped``) are invalid."""
 
     KIND: ClassVar[str] = "validator.beacon_key_revoked"
     operator: str
@@ -43,7 +45,9 @@ class BeaconKeyRevoked(Change):
 
 @dataclass(frozen=True, slots=True)
 class AuditsPromised(Change):
-    """A validator's promise as an auditor changed: by its message, or halved by a stage (last at ``halved_at``)."""
+    """A validator's promise as an auditor changed: by its message, or because a stage halved it (last at
+    ``halved_at``).
+    """
 
     KIND: ClassVar[str] = "validator.audits_promised"
     operator: str
@@ -91,7 +95,10 @@ class ProviderDismissed(Change):
 
 @dataclass(frozen=True, slots=True)
 class ProviderCertified(Change):
-    """A validator measured a provider of its cluster: ``speed`` in FLOP/s, and the rest of its capability."""
+    """A validator measured a provider of its cluster.
+
+    ``speed`` is in FLOP/s; other fields are the rest of its capability.
+    """
 
     KIND: ClassVar[str] = "provider.certified"
     provider: str

@@ -54,7 +54,10 @@ class MsgRevokeBeaconKey(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgRegisterProvider(Message):
-    """Apply to a validator's cluster. A provider may leave and apply to another one if it has no committed share."""
+    """Apply to a validator's cluster.
+
+    A provider without a committed share may leave its cluster and apply to another one.
+    """
 
     URL: ClassVar[str] = "/assay.registry.v1.MsgRegisterProvider"
     SIGNER: ClassVar[str] = "provider"
@@ -73,7 +76,7 @@ class MsgLeaveCluster(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgAdmitProvider(Message):
-    """Admit a provider that applied: it may commit to shares, and the validator counts as related to it."""
+    """Admit a provider that applied. It may then commit to shares, and the validator counts as related to it."""
 
     URL: ClassVar[str] = "/assay.registry.v1.MsgAdmitProvider"
     SIGNER: ClassVar[str] = "validator"
@@ -83,7 +86,7 @@ class MsgAdmitProvider(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgDismissProvider(Message):
-    """Remove a provider from the cluster if it has no committed share, or reject its application."""
+    """Remove a provider without a committed share from the cluster, or reject the application of a provider."""
 
     URL: ClassVar[str] = "/assay.registry.v1.MsgDismissProvider"
     SIGNER: ClassVar[str] = "validator"
@@ -108,7 +111,7 @@ class MsgCertifyProvider(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgPromiseAudits(Message):
-    """Promise a speed of recomputation (FLOP/s of exact work) and a rate of fetching (bytes/s) as an auditor.
+    """Promise an auditor's speeds: recomputing (FLOP/s of exact work) and fetching (bytes/s).
 
     A validator may lower its promise at any time, and raise it ``promise_wait`` after the last halving.
     """

@@ -2,7 +2,7 @@
 
 from domain.moves import Pot
 
-# Owner: operator.
+# Stakes of validators. Owner of these coins: the operator.
 STAKES_POT = Pot("stakes", "assay1sdsq68pzzg3s7yaz62ufpxhcyr7ka2dnaptpp6")
 
 POTS = (STAKES_POT,)

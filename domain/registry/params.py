@@ -19,9 +19,9 @@ class RegistryParams(Readable):
         print(assay.Params().of(assay.RegistryParams).promise_wait)
     """
 
-    # Blocks from the registration of a beacon key to the first block that needs it.
+    # Blocks from the registration of a beacon key to the first block for which the key is valid.
     beacon_delay: Blocks = 1_000
-    # Time from the last halving of a validator's promise until it may raise the promise.
+    # Time after the last halving of a validator's promise during which the validator may not raise it.
     promise_wait: Wait = 86_400
 
 

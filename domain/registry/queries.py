@@ -29,7 +29,7 @@ class ProvidersResponse:
 
 @dataclass(frozen=True, slots=True)
 class ProvidersRequest(Query[ProvidersResponse]):
-    """A request for providers: all, or those that a validator admitted."""
+    """A request for providers: all of them, or those that a validator admitted."""
 
     validator: MaybeAddress
     limit: Count
@@ -38,7 +38,7 @@ class ProvidersRequest(Query[ProvidersResponse]):
 
 @dataclass(frozen=True, slots=True)
 class ProviderResponse:
-    """A provider, whether admitted to a cluster or not; None if the address is not a provider's."""
+    """A provider, whether it is admitted to a cluster or not. None if no provider has the address."""
 
     provider: Provider | None
 

@@ -28,7 +28,10 @@ Promise = Annotated[int, Range(1, 2**63 - 1)]
 
 @dataclass(frozen=True, slots=True)
 class BeaconKey:
-    """A beacon key, valid from a height on; a validator's proposals begin with its unique signature."""
+    """A beacon key, and the height from which it is valid.
+
+    A validator's proposals begin with a unique signature by its key.
+    """
 
     key: PublicKey
     counts_from: Number
@@ -44,43 +47,44 @@ class Validator:
     cons_address: ConsensusAddress  # SHA-256(cons_key)[:20]
     stake: Money
     jailed: bool
-    endpoint: Text  # host:port of its cluster service; empty until SetEndpoint
-    # DER of the certificate, which is the only root that clients trust.
+    endpoint: Text  # host:port of the validator's cluster service; empty until SetEndpoint
+    # DER of the certificate of the cluster service, which is the only root that clients trust.
     certificate: Annotated[bytes, Size(0, CERTIFICATE_BYTES_MAX)]
     orders_settled: Count
     legs_failed: Count
-    audits_answered: Count  # number of seats whose answers all equal the ruling or concern undecided places
-    audits_missed: Count  # number of stages in which it was silent
-    # Sorted by height: the key in force, and the next one.
+    audits_answered: Count  # number of seats whose answers all equal the ruling (undecided places do not count)
+    audits_missed: Count  # number of stages in which the validator was silent
+    # The key in force and the next key, sorted by height.
     beacon_keys: Annotated[tuple[BeaconKey, ...], Length(0, 2)] = ()
-    # Its promise as an auditor: FLOP/s of exact work, and bytes/s. Each stage in which it is silent halves both.
+    # The validator's promise as an auditor: FLOP/s of exact work, and bytes/s. A stage in which it is silent halves
+    # both.
     audit_speed: Promise = 1
     audit_rate: Promise = 1
-    halved_at: Number = 0  # chain clock; 0 before the first halving
+    halved_at: Number = 0  # time of the last halving (chain clock); 0 if there was none
 
     def beacon_key(self, height: int) -> bytes:
-        """Return the key in force in block ``height``, or an empty key if there is none."""
+        """Return the beacon key in force in block ``height``, or an empty key if there is none."""
         in_force = [beacon.key for beacon in self.beacon_keys if beacon.counts_from <= height]
         return in_force[-1] if in_force else b""
 
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """A validator's measurements of a provider, with an expiry."""
+    """A validator's measurements of a provider. They are valid until an expiry."""
 
     device_class: Name
     speed: Work  # FLOP/s of exact work
     memory: ByteCount  # bytes
-    bandwidth: ByteCount  # bytes/s to this validator
+    bandwidth: ByteCount  # bytes/s between the provider and this validator
     expires_at: Number
 
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """A compute provider. It is in the cluster of one validator once that validator has admitted it."""
+    """A compute provider. It is in a validator's cluster if it has applied to it and the validator has admitted it."""
 
     address: Address
-    validator: MaybeAddress  # operator address of the validator it applied to; empty after leaving
+    validator: MaybeAddress  # operator address of the validator to which it applied; empty after it has left
     pub_key: PublicKey
     capability: Capability | None
     shares_accepted: Count
@@ -88,7 +92,7 @@ class Provider:
     admitted: bool = False
 
     def is_in(self, validator: str) -> bool:
-        """Return whether the provider is in the cluster of a validator."""
+        """Return whether the provider is in the cluster of ``validator``."""
         return self.admitted and self.validator == validator
 
     @property
