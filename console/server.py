@@ -106,7 +106,7 @@ class Guard:
                 for name, value in HEADERS.items():
                     headers[name] = value
                 headers.setdefault("Cache-Control", "no-store")
-                headers["ConsoleConnection"] = "close"
+                headers["Connection"] = "close"
             await send(message)
 
         refusal: Response | None = None

@@ -45,6 +45,7 @@ def test_every_page_is_there_with_its_json_and_nothing_from_elsewhere(told: Told
         assert answer.status_code == 200, (path, answer.text)
         assert answer.headers["content-type"] == "text/html; charset=utf-8"
         assert HEADERS.items() <= answer.headers.items()
+        assert answer.headers["connection"] == "close"
         assert not re.search(r"<script(?![^>]*src=\"/assets/)|<style|\sstyle=|\son[a-z]+=|https?://", answer.text), path
         assert told.get("/api/network" if path == "/" else f"/api{path}").status_code == 200
         for asset in re.findall(r'(?:src|href)="/assets/([^"]+)"', answer.text):
@@ -353,6 +354,7 @@ def test_a_browser_keeps_assets_and_asks_no_more(told: Told) -> None:
         answer = told.get(path)
         assert "immutable" in answer.headers["cache-control"]
         assert HEADERS.items() <= answer.headers.items()
+        assert answer.headers["connection"] == "close"
         tag = answer.headers["etag"]
         assert tag == f'"{sha256(answer.content).hexdigest()}"'
         for given in (tag, f'"other", W/{tag}'):
