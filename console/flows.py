@@ -11,8 +11,8 @@ _ORDER: Final = (
     "validator",
     "auditor",
     "protocol",
-    "held_compensation",
-    "held_burn",
+    "withheld_compensation",
+    "withheld_burn",
     "deposit_burn",
     "refund",
 )

@@ -57,7 +57,7 @@ from domain.proof.events import (
     StageEnded,
     StageOpened,
 )
-from domain.proof.records import AuditKind, Place, Ruling, ShareState
+from domain.proof.records import AuditKind, AuditPlace, Ruling, ShareState
 from domain.vocabulary import read_event
 from pol.values import metric_values
 
@@ -111,7 +111,7 @@ class SeatStory:
 class PlaceStory:
     """A place that a panel recomputes."""
 
-    place: Place
+    place: AuditPlace
     stops: bool
     # Root of the place that the chain has, if any; for a segment, from the time when its leaf was shown.
     claim: bytes = b""
@@ -147,7 +147,7 @@ class RoundStory:
     window_ends: int = 0
     verified_height: int = 0
     void: bool = False
-    stopped: Place | None = None
+    stopped: AuditPlace | None = None
     price: int = 0
     withheld: int = 0
     audit_fee: int = 0
@@ -278,7 +278,7 @@ class OrderStory:
     def withheld(self) -> int:
         """Amount withheld from the validator until the order settles (uassay)."""
         total = sum(r.withheld for a in self.legs.values() for r in a.rounds.values() if r.verified_height)
-        used = sum(p.amount for p in self.payments if p.kind in ("validator", "held_compensation", "held_burn"))
+        used = sum(p.amount for p in self.payments if p.kind in ("validator", "withheld_compensation", "withheld_burn"))
         return max(0, total - used - self.returned)
 
     def follow(self, events: Iterable[LoggedEvent]) -> None:
@@ -488,7 +488,7 @@ class OrderStory:
 
     @_take.register
     def _(self, change: RoundStopped) -> None:
-        where = Place(
+        where = AuditPlace(
             kind=AuditKind(change.kind),
             slot=change.slot,
             issue=change.issue,
@@ -519,7 +519,7 @@ class OrderStory:
 
     @_take.register
     def _(self, change: PlaceDrawn) -> None:
-        place = Place(
+        place = AuditPlace(
             kind=AuditKind(change.kind),
             slot=change.slot,
             issue=change.issue,

@@ -10,7 +10,7 @@ from consumer.words import CLOSED, ENDS
 from domain.market.reasons import CloseReason
 from domain.market.records import OrderState
 from domain.proof.reasons import ShareReason
-from domain.proof.records import AuditKind, Place, ShareState
+from domain.proof.records import AuditKind, AuditPlace, ShareState
 from matching_engine.conditions import CONDITIONS
 
 UASSAY: Final = 1_000_000
@@ -158,8 +158,8 @@ PAYMENTS: Final = MappingProxyType(
         "protocol": "to the community pool",
         "refund": "back to the consumer",
         "deposit_burn": "burnt from the deposit",
-        "held_compensation": "from the validator's part, to a provider whose share it wrongly rejected",
-        "held_burn": "burnt from the validator's part",
+        "withheld_compensation": "from the validator's part, to a provider whose share it wrongly rejected",
+        "withheld_burn": "burnt from the validator's part",
         "bond_return": "bond returned to its owner",
         "compensation": "from a bond, as compensation",
         "decline_fee": "from a bond, as the fee for declining",
@@ -269,7 +269,7 @@ def condition(name: str) -> tuple[str, str]:
     return (row.passes, row.helps) if row is not None else (name, "")
 
 
-def place(place: Place) -> str:
+def place(place: AuditPlace) -> str:
     """Return the name of a place, such as "segment 3 of slot 1"."""
     match place.kind:
         case AuditKind.AGGREGATION:

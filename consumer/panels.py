@@ -4,7 +4,7 @@ from chain.client.client import ChainClient
 from consumer.waiting import panel_stage
 from domain.measures import duration
 from domain.proof.queries import OrderResponse, SeatsRequest
-from domain.proof.records import AuditKind, Panel, PanelPlace, PanelSeat, Place, Round, Ruling
+from domain.proof.records import AuditKind, AuditPlace, Panel, PanelPlace, PanelSeat, Round, Ruling
 
 _RULINGS = {
     Ruling.OPEN: "open",
@@ -55,7 +55,7 @@ def panel_rows(on_chain: OrderResponse, seats: list[PanelSeat]) -> list[tuple[ob
     return rows
 
 
-def name_place(place: Place) -> str:
+def name_place(place: AuditPlace) -> str:
     """Return a place in words."""
     match place.kind:
         case AuditKind.AGGREGATION:
@@ -88,7 +88,7 @@ def describe_stop(on_chain: OrderResponse) -> str:
         claim = f"its validator reports that the job stops in round {closed.round}"
         return f"{claim}, because the {place} has no result; auditors recompute that"
     panel = on_chain.panel(closed.leg, closed.round)
-    result = panel.places[0].found if panel is not None and panel.places else None
+    result = panel.places[0].finding if panel is not None and panel.places else None
     # Updates and aggregations have no step.
     step = f" (step {result.step})" if closed.stopped.kind is AuditKind.SEGMENT and result is not None else ""
     return (

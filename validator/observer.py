@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ErrorKind
 from domain.keys import RoundKey
-from domain.legs.queries import DutiesRequest
+from domain.legs.queries import LiveLegsRequest
 from domain.limits import SLOTS_MAX
 from domain.market.records import OrderState
 from domain.proof.queries import (
@@ -58,7 +58,7 @@ class Observer:
         """
         self.began = self.now()
         self.slow = whole or self.began >= self._slow_at
-        duties = self.client.query(DutiesRequest(self.me))
+        duties = self.client.query(LiveLegsRequest(self.me))
         self._check_clock(duties.clock)
         orders: dict[bytes, OrderResponse] = {}
         for order_id in sorted({leg.order_id for leg in duties.legs}):

@@ -197,12 +197,12 @@ def _own_validator(context: CommandContext, validators: "tuple[Validator, ...]")
 
 
 def _of_validator(context: CommandContext, client: "ChainClient", me: "Validator") -> dict[str, Any]:
-    from domain.legs.queries import DutiesRequest
+    from domain.legs.queries import LiveLegsRequest
     from domain.market.queries import BidsRequest
     from domain.registry.queries import ProvidersRequest
     from validator.decide.deadlines import open_duties
 
-    duties = client.query(DutiesRequest(me.operator))
+    duties = client.query(LiveLegsRequest(me.operator))
     listens, answers = find_daemon(str(context.setting("validator.listen").value), me.endpoint)
     return {
         "account": client.account(me.operator),

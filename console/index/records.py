@@ -10,7 +10,7 @@ from domain.events import Change, Counts
 from domain.market.records import OrderState
 from domain.node.queries import LoggedEvent
 
-EARNINGS: Final = ("provider", "validator", "auditor", "compensation", "held_compensation")
+EARNINGS: Final = ("provider", "validator", "auditor", "compensation", "withheld_compensation")
 """Kinds of payments that count as earnings of their recipient."""
 POTS: Final = ("escrows", "bonds", "audits", "community", "burnt")
 """Pots of coins whose amounts follow from events; stakes are read from validators, and fees are not in events."""

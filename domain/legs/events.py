@@ -30,13 +30,13 @@ class OrderMatched(Change):
     rounds: int
     first_slot: int
     slots: int
-    opening_root: bytes
+    initial_root: bytes
     matched_at: int
     accept_deadline: int
 
 
 @dataclass(frozen=True, slots=True)
-class SlotOpened(Change):
+class SlotStarted(Change):
     """A slot of a leg starts from a local state that is not the local state in the order's terms."""
 
     KIND: ClassVar[str] = "leg.slot"
@@ -160,13 +160,13 @@ class OrderSettled(Change):
 class PartReturned(Change):
     """The coins that were withheld from a leg's validator are part of the deposit again, because the leg failed.
 
-    The consumer received ``made_good`` in place of withheld coins that rejected but right shares had been paid from. It
-    comes from job bond and stake, as far as they suffice; ``from_stake`` is the stake's part.
+    Right shares that the validator had rejected were paid from withheld coins. The consumer received ``compensated`` in
+    their place, from job bond and stake as far as they suffice; ``from_stake`` is the stake's part.
     """
 
     KIND: ClassVar[str] = "part.returned"
     order: bytes
     leg: int
     amount: int
-    made_good: int
+    compensated: int
     from_stake: int

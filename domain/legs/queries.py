@@ -9,7 +9,7 @@ from domain.queries import Query
 
 
 @dataclass(frozen=True, slots=True)
-class DutiesResponse:
+class LiveLegsResponse:
     """The active legs of a validator (matched, running or proven)."""
 
     legs: Annotated[tuple[Leg, ...], Many]
@@ -18,7 +18,7 @@ class DutiesResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class DutiesRequest(Query[DutiesResponse]):
+class LiveLegsRequest(Query[LiveLegsResponse]):
     """A request for a validator's active legs."""
 
     validator: Address

@@ -24,7 +24,7 @@ class Leg:
     """The part of an order that one bid serves: some or all rounds, and some or all slots of each of these rounds.
 
     Rounds and slots are numbered as in the order. The leg serves rounds ``first_round`` to ``end_round`` - 1, and in
-    each of them slots ``first_slot`` to ``end_slot`` - 1. ``opening_root`` is the root of the global state that its
+    each of them slots ``first_slot`` to ``end_slot`` - 1. ``initial_root`` is the root of the global state that its
     first round starts from. The local states that its slots start from have records of their own.
     """
 
@@ -51,7 +51,7 @@ class Leg:
     round: Count  # number of the open round; equals `end_round` if all rounds are closed
     verified: Count  # number of verified rounds of this leg
     void: Count  # number of void rounds of this leg
-    opening_root: Hash
+    initial_root: Hash
     global_in: Hash  # global state root at the start of the open round
     settles_at: Number  # time at which all rounds were verified (chain clock); 0 before
 
@@ -92,7 +92,7 @@ class Leg:
 
 
 @dataclass(frozen=True, slots=True)
-class SlotOpening:
+class SlotStart:
     """The local state that a slot of a leg starts from.
 
     A slot without such a record starts from the order's local state.

@@ -10,12 +10,12 @@ from domain.legs.events import (
     OrderSettled,
     PartReturned,
     ProgressRestarted,
-    SlotOpened,
+    SlotStarted,
 )
 from domain.legs.messages import MsgAcceptOrder, MsgDeclineOrder, MsgStopOrder
 from domain.legs.moves import MOVES
 from domain.legs.params import LOCAL, LegsParams
-from domain.legs.queries import DutiesRequest
+from domain.legs.queries import LiveLegsRequest
 from domain.words import Words
 
 WORDS = Words(
@@ -27,7 +27,7 @@ WORDS = Words(
     ),
     events=(
         OrderMatched,
-        SlotOpened,
+        SlotStarted,
         OrderAccepted,
         ProgressRestarted,
         LegDeadlinesMoved,
@@ -37,7 +37,7 @@ WORDS = Words(
         OrderSettled,
         PartReturned,
     ),
-    queries=(DutiesRequest,),
+    queries=(LiveLegsRequest,),
     moves=MOVES,
     message_packages=("assay.market.v1",),
     query_packages=("assay.market.v1",),

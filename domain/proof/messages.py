@@ -10,7 +10,7 @@ from domain.errors import LIMIT_REACHED
 from domain.keys import ShareRef
 from domain.limits import ANSWERS_MAX, SALT_BYTES, SLOTS_MAX
 from domain.messages import AT_ONCE, Message
-from domain.proof.records import Place, SeatAnswer, ShareClaim, ShareRoots, ShownLeaf
+from domain.proof.records import AuditPlace, SeatAnswer, ShareClaim, ShareRoots, ShownLeaf
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class MsgCloseRound(Message):
     shares: Annotated[tuple[AcceptedShare, ...], Length(0, SLOTS_MAX, LIMIT_REACHED)]
     next_root: MaybeHash
     ciphertext_root: MaybeHash
-    stopped: Place | None = None
+    stopped: AuditPlace | None = None
 
 
 @dataclass(frozen=True, slots=True)

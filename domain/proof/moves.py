@@ -13,8 +13,8 @@ PROVIDER = Move(name="provider", source=ESCROWS_POT, target=ACCOUNTS_POT, uses=U
 AUDITOR = Move(name="auditor", source=ESCROWS_POT, target=ACCOUNTS_POT, uses=Uses.DEPOSIT)
 PROTOCOL = Move(name="protocol", source=ESCROWS_POT, target=COMMUNITY_POT, uses=Uses.DEPOSIT)
 # Taken from the coins withheld from a validator that rejected a right share, and then from its stake.
-HELD_COMPENSATION = Move(name="held_compensation", source=ESCROWS_POT, target=ACCOUNTS_POT, uses=Uses.WITHHELD)
-HELD_BURN = Move(name="held_burn", source=ESCROWS_POT, target=BURNT_POT, uses=Uses.WITHHELD)
+WITHHELD_COMPENSATION = Move(name="withheld_compensation", source=ESCROWS_POT, target=ACCOUNTS_POT, uses=Uses.WITHHELD)
+WITHHELD_BURN = Move(name="withheld_burn", source=ESCROWS_POT, target=BURNT_POT, uses=Uses.WITHHELD)
 STAKE_BURN = Move("stake_burn", STAKES_POT, BURNT_POT)
 # Moves for the seats of panels.
 CUT = Move("cut", STAKES_POT, AUDITS_POT)
@@ -26,8 +26,8 @@ MOVES = (
     PROVIDER,
     AUDITOR,
     PROTOCOL,
-    HELD_COMPENSATION,
-    HELD_BURN,
+    WITHHELD_COMPENSATION,
+    WITHHELD_BURN,
     STAKE_BURN,
     CUT,
     CUT_SHARE,

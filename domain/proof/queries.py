@@ -17,11 +17,11 @@ from domain.bounds import (
 )
 from domain.keys import RoundKey, ShareKey
 from domain.ledger.records import Escrow, Payment
-from domain.legs.records import Leg, SlotOpening
+from domain.legs.records import Leg, SlotStart
 from domain.limits import ANSWERS_MAX
 from domain.market.records import JobTerms, Order
 from domain.order_params import Rate
-from domain.proof.records import Panel, PanelSeat, Place, Round, Share
+from domain.proof.records import AuditPlace, Panel, PanelSeat, Round, Share
 from domain.queries import Query
 from domain.readable import Readable
 
@@ -38,7 +38,7 @@ class OrderResponse(Readable):
 
     order: Order
     legs: Annotated[tuple[Leg, ...], Many]
-    openings: Annotated[tuple[SlotOpening, ...], Many]
+    starts: Annotated[tuple[SlotStart, ...], Many]
     shares: Annotated[tuple[Share, ...], Many]
     rounds: Annotated[tuple[Round, ...], Many]
     panels: Annotated[tuple[Panel, ...], Many]
@@ -59,7 +59,7 @@ class OrderResponse(Readable):
 
     def opening_local(self, leg: int, slot: int) -> bytes:
         """Return the root of the local state from which a slot of a leg starts."""
-        for opening in self.openings:
+        for opening in self.starts:
             if (opening.leg, opening.slot) == (leg, slot):
                 return opening.local_root
         return self.order.terms.local_root
@@ -159,7 +159,7 @@ class NumberedPlace:
     """A place and its number in the panel. Answers refer to the place by this number."""
 
     number: Count
-    place: Place
+    place: AuditPlace
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,7 +102,7 @@ class AuditKind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AuditPlace:
     """A place that can be audited: a segment of a share, its update, or the aggregation of the round."""
 
     kind: AuditKind
@@ -128,7 +128,7 @@ class Round:
     window_ends: Number
     verified: bool
     void: bool  # seats disagree or can no longer answer: the round is never paid
-    stopped: Place | None = None
+    stopped: AuditPlace | None = None
 
     @property
     def key(self) -> RoundKey:
@@ -189,11 +189,11 @@ class PanelPlace:
     chain, there is no claim.
     """
 
-    place: Place
+    place: AuditPlace
     claim: MaybeHash
     ruling: Ruling
     stage: Count  # the stage that decided the place; 0 while it is undecided
-    found: Finding | None
+    finding: Finding | None
     stops: bool = False
 
 

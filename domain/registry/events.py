@@ -21,7 +21,7 @@ class EndpointSet(Change):
 class BeaconKeySet(Change):
     """A validator registered a beacon key.
 
-    It is valid from height ``counts_from`` on, and the old key is valid until then.
+    It is valid from height ``valid_from`` on, and the old key is valid until then.
 
     ``dropped`` are keys that were to become valid later and now will not.
     """
@@ -29,7 +29,7 @@ class BeaconKeySet(Change):
     KIND: ClassVar[str] = "validator.beacon_key"
     operator: str
     beacon_key: bytes
-    counts_from: int
+    valid_from: int
     dropped: tuple[bytes, ...]
 
 
@@ -46,14 +46,14 @@ class BeaconKeyRevoked(Change):
 @dataclass(frozen=True, slots=True)
 class AuditsPromised(Change):
     """A validator's promise as an auditor changed: by its message, or because a stage halved it (last at
-    ``halved_at``).
+    ``promise_halved_at``).
     """
 
     KIND: ClassVar[str] = "validator.audits_promised"
     operator: str
     speed: int
     rate: int
-    halved_at: int
+    promise_halved_at: int
 
 
 @dataclass(frozen=True, slots=True)

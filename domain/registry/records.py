@@ -34,7 +34,7 @@ class BeaconKey:
     """
 
     key: PublicKey
-    counts_from: Number
+    valid_from: Number
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +60,11 @@ class Validator:
     # both.
     audit_speed: Promise = 1
     audit_rate: Promise = 1
-    halved_at: Number = 0  # time of the last halving (chain clock); 0 if there was none
+    promise_halved_at: Number = 0  # time of the last halving (chain clock); 0 if there was none
 
     def beacon_key(self, height: int) -> bytes:
         """Return the beacon key in force in block ``height``, or an empty key if there is none."""
-        in_force = [beacon.key for beacon in self.beacon_keys if beacon.counts_from <= height]
+        in_force = [beacon.key for beacon in self.beacon_keys if beacon.valid_from <= height]
         return in_force[-1] if in_force else b""
 
 

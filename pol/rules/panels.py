@@ -13,7 +13,7 @@ from domain.amount import BPS, PFLOP, ceil_div, price_ceil, price_floor
 from domain.hashing import hash_fields
 from domain.market.records import JobTerms
 from domain.order_params import OrderParams
-from domain.proof.records import AuditKind, Place
+from domain.proof.records import AuditKind, AuditPlace
 from pol.rules.lots import draw
 from pol.rules.schedule import boundary_work, share_segments
 from pol.rules.stops import AGGREGATION
@@ -120,9 +120,9 @@ class ShareExtent:
     slot: int
     issue: int
     segments: int
-    stop: Place | None = None
+    stop: AuditPlace | None = None
 
-    def begun(self, stopped: Place | None) -> int:
+    def begun(self, stopped: AuditPlace | None) -> int:
         """Return the number of segments that the share began.
 
         The segment ``stopped`` does not count, since the panel has it anyway.
@@ -134,8 +134,8 @@ class ShareExtent:
 
 
 def draw_places(
-    seed: bytes, shares: Sequence[ShareExtent], segments: int, stopped: Place | None = None
-) -> tuple[Place, ...]:
+    seed: bytes, shares: Sequence[ShareExtent], segments: int, stopped: AuditPlace | None = None
+) -> tuple[AuditPlace, ...]:
     """Draw the places of a panel: the aggregation, the update of one share, and ``segments`` different segments.
 
     ``shares`` are the accepted shares in slot order. All updates are equally likely, and so are all segments of the
@@ -149,7 +149,7 @@ def draw_places(
     if fixed.kind is not AuditKind.UPDATE and ends:
         (index,) = draw(hash_fields("assay/panel/update", seed), len(ends), 1)
         end = ends[index]
-        places.append(Place(kind=AuditKind.UPDATE, slot=end.slot, issue=end.issue, segment=end.segments))
+        places.append(AuditPlace(kind=AuditKind.UPDATE, slot=end.slot, issue=end.issue, segment=end.segments))
     population = sum(extent.begun(stopped) for extent in shares)
     count = segments - 1 if fixed.kind is AuditKind.SEGMENT else segments
     numbers = draw(hash_fields("assay/panel/segments", seed), population, count)
@@ -161,10 +161,10 @@ def _has_update(extent: ShareExtent) -> bool:
     return extent.stop is None or extent.stop.kind is AuditKind.UPDATE
 
 
-def _segment(shares: Sequence[ShareExtent], number: int, stopped: Place | None) -> Place:
+def _segment(shares: Sequence[ShareExtent], number: int, stopped: AuditPlace | None) -> AuditPlace:
     for extent in shares:
         if number < extent.begun(stopped):
-            return Place(kind=AuditKind.SEGMENT, slot=extent.slot, issue=extent.issue, segment=number)
+            return AuditPlace(kind=AuditKind.SEGMENT, slot=extent.slot, issue=extent.issue, segment=number)
         number -= extent.begun(stopped)
     raise ValueError("no share has this segment")
 

@@ -9,10 +9,10 @@ shares may stop; each of them has only whole segments before its stop.
 from collections.abc import Iterable
 
 from domain.market.records import JobTerms
-from domain.proof.records import AuditKind, Place, ShareRoots
+from domain.proof.records import AuditKind, AuditPlace, ShareRoots
 from pol.rules.schedule import segment_work, share_segments
 
-AGGREGATION = Place(kind=AuditKind.AGGREGATION, slot=0, issue=0, segment=0)
+AGGREGATION = AuditPlace(kind=AuditKind.AGGREGATION, slot=0, issue=0, segment=0)
 """The place of the aggregation at the end of a round."""
 
 
@@ -34,7 +34,7 @@ def check_roots(terms: JobTerms, roots: ShareRoots) -> str:
     return ""
 
 
-def stop_of(terms: JobTerms, slot: int, issue: int, roots: ShareRoots) -> Place | None:
+def stop_of(terms: JobTerms, slot: int, issue: int, roots: ShareRoots) -> AuditPlace | None:
     """Return the place at which a share claims to stop: the segment after its whole ones, or its update.
 
     Return None if it is whole.
@@ -42,10 +42,10 @@ def stop_of(terms: JobTerms, slot: int, issue: int, roots: ShareRoots) -> Place 
     if roots.is_whole:
         return None
     kind = AuditKind.SEGMENT if roots.segments < share_segments(terms) else AuditKind.UPDATE
-    return Place(kind=kind, slot=slot, issue=issue, segment=roots.segments)
+    return AuditPlace(kind=kind, slot=slot, issue=issue, segment=roots.segments)
 
 
-def find_stop(terms: JobTerms, shares: Iterable[tuple[int, int, ShareRoots]]) -> Place:
+def find_stop(terms: JobTerms, shares: Iterable[tuple[int, int, ShareRoots]]) -> AuditPlace:
     """Return the place at which the job stops. ``shares`` are the shares of the job's last round in slot order.
 
     Each of them is (slot, issue, roots). If all of them are whole, the job stops at the aggregation.

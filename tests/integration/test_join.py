@@ -45,8 +45,8 @@ def change_beacon_key(home: Path, node: Node) -> None:
     listed = assay("keys", "list", "--keyring", "test", "--output", "json", home=home).json
     (operator,) = [row["address"] for row in listed]
     added = send("new-beacon-key")
-    counts_from = added["height"] + local_params().of(RegistryParams).beacon_delay
-    wait_until(lambda: proposed_since(counts_from) > 1, "blocks with the new key", START_SECONDS)
+    valid_from = added["height"] + local_params().of(RegistryParams).beacon_delay
+    wait_until(lambda: proposed_since(valid_from) > 1, "blocks with the new key", START_SECONDS)
     revoked = send("revoke-beacon-key", added["beacon_key"])
     node.wait_for_height(revoked["height"] + 5)
     assert proposed_since(revoked["height"] + 1) == 0

@@ -65,8 +65,8 @@ def test_a_job_stops_on_a_network_where_it_stops_at_home(market: MarketNetwork, 
     assert (where.kind, where.slot, where.segment) == (AuditKind.SEGMENT, SLOT, WHOLE)
     named = on_chain.panels[1].places[0]
     assert (named.place, named.ruling) == (where, Ruling.RIGHT)
-    assert named.found is not None
-    assert (named.found.kind, named.found.step) == (AnswerKind.STOPPED, STEP)
+    assert named.finding is not None
+    assert (named.finding.kind, named.finding.step) == (AnswerKind.STOPPED, STEP)
 
     # What was done before is paid, in the slot that went on as well.
     terms = on_chain.order.terms

@@ -864,9 +864,9 @@ MUTANTS = (
         "made-good-twice",
         "each round of a leg that is found wrong pays for what the consumer lost once",
         "chain/state_machine/legs/money.py",
-        "max(0, paid - tally.made_good)",
+        "max(0, paid - tally.compensated)",
         "max(0, paid)",
-        (f"{_PANELS}::test_what_the_consumer_lost_is_made_good_once",),
+        (f"{_PANELS}::test_what_the_consumer_lost_is_compensated_once",),
     ),
     Mutant(
         "room-without-end",

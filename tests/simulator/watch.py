@@ -181,7 +181,7 @@ class Watch:
         assert leg is not None
         known = {terms.global_root, terms.local_root}
         known |= {state.root for state in self.world.setup.held}
-        return known >= {leg.opening_root, *(found.local_root for found in on_chain.openings)}
+        return known >= {leg.initial_root, *(found.local_root for found in on_chain.starts)}
 
     def _excused(self) -> dict[str, int]:
         """Return what honest validators may have lost: fees, and halves of shares whose silence nobody can judge."""

@@ -39,9 +39,9 @@ from domain.proof.reasons import ShareReason
 from domain.proof.records import (
     AnswerKind,
     AuditKind,
+    AuditPlace,
     Panel,
     PanelSeat,
-    Place,
     Round,
     SeatAnswer,
     Share,
@@ -464,7 +464,7 @@ class Market:
             self.chain.block()
         raise AssertionError("the stage did not begin")
 
-    def right_root(self, order_id: bytes, round: int, place: Place) -> bytes:
+    def right_root(self, order_id: bytes, round: int, place: AuditPlace) -> bytes:
         """Return what recomputing a place gives, where everything was right."""
         closed = self.round(order_id, round)
         if place.kind is AuditKind.AGGREGATION:

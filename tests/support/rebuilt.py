@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from chain.state_machine.ledger.tables import BOND_ACCOUNTS, BOND_ROWS, ESCROWS, PAYMENTS, POTS
-from chain.state_machine.legs.tables import LEGS, SLOT_OPENINGS
+from chain.state_machine.legs.tables import LEGS, SLOT_STARTS
 from chain.state_machine.market.tables import BIDS, ORDERS
 from chain.state_machine.proof.tables import PANEL_POTS, PANELS, ROUNDS, SEATS, SHARES
 from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
@@ -41,10 +41,10 @@ from domain.legs.events import (
     OrderSettled,
     PartReturned,
     ProgressRestarted,
-    SlotOpened,
+    SlotStarted,
 )
 from domain.legs.reasons import LegEnd
-from domain.legs.records import Leg, LegState, SlotOpening
+from domain.legs.records import Leg, LegState, SlotStart
 from domain.market.events import (
     BidChanged,
     BidClosed,
@@ -95,11 +95,11 @@ from domain.proof.reasons import ShareReason
 from domain.proof.records import (
     AnswerKind,
     AuditKind,
+    AuditPlace,
     Finding,
     Panel,
     PanelPlace,
     PanelSeat,
-    Place,
     Round,
     Ruling,
     SeatAnswer,
@@ -131,13 +131,13 @@ FROM_DEPOSITS = frozenset(
         "auditor",
         "protocol",
         "deposit_burn",
-        "held_compensation",
-        "held_burn",
+        "withheld_compensation",
+        "withheld_burn",
     )
 )
 """Payments that use up a deposit; a refund returns what is left of it."""
-FROM_WITHHELD = frozenset(("validator", "held_compensation", "held_burn"))
-BURNS = frozenset(("burn", "deposit_burn", "held_burn"))
+FROM_WITHHELD = frozenset(("validator", "withheld_compensation", "withheld_burn"))
+BURNS = frozenset(("burn", "deposit_burn", "withheld_burn"))
 TO_POOL = frozenset(("protocol", "decline_fee"))
 BLAMES_JOB = frozenset(
     (
@@ -182,7 +182,7 @@ class Rebuilt:
         self.bids: dict[bytes, Bid] = {}
         self.orders: dict[bytes, Order] = {}
         self.legs: dict[tuple[bytes, int], Leg] = {}
-        self.openings: dict[tuple[bytes, int, int], SlotOpening] = {}
+        self.openings: dict[tuple[bytes, int, int], SlotStart] = {}
         self.shares: dict[ShareKey, Share] = {}
         self.rounds: dict[RoundKey, Round] = {}
         self.panels: dict[RoundKey, Panel] = {}
@@ -241,7 +241,7 @@ class Rebuilt:
     def _(self, change: BeaconKeySet) -> None:
         self._drop_keys(change.operator, change.dropped)
         keys = self.validators[change.operator].beacon_keys
-        added = BeaconKey(change.beacon_key, change.counts_from)
+        added = BeaconKey(change.beacon_key, change.valid_from)
         self._validator(change.operator, beacon_keys=(*keys, added))
 
     @take.register
@@ -258,7 +258,7 @@ class Rebuilt:
             change.operator,
             audit_speed=change.speed,
             audit_rate=change.rate,
-            halved_at=change.halved_at,
+            promise_halved_at=change.promise_halved_at,
         )
 
     @take.register
@@ -401,8 +401,8 @@ class Rebuilt:
             round=change.first_round,
             verified=0,
             void=0,
-            opening_root=change.opening_root,
-            global_in=change.opening_root,
+            initial_root=change.initial_root,
+            global_in=change.initial_root,
             settles_at=0,
         )
         self._reserve(change.bid, change.work)
@@ -410,9 +410,9 @@ class Rebuilt:
         self._lock(change.order, row)
 
     @take.register
-    def _(self, change: SlotOpened) -> None:
+    def _(self, change: SlotStarted) -> None:
         key = change.order, change.leg, change.slot
-        self.openings[key] = SlotOpening(*key, change.local_root)
+        self.openings[key] = SlotStart(*key, change.local_root)
         self._locals[key] = change.local_root
 
     @take.register
@@ -663,7 +663,7 @@ class Rebuilt:
 
     @take.register
     def _(self, change: RoundStopped) -> None:
-        where = Place(AuditKind(change.kind), change.slot, change.issue, change.segment)
+        where = AuditPlace(AuditKind(change.kind), change.slot, change.issue, change.segment)
         self.rounds[change.round] = replace(self.rounds[change.round], stopped=where)
 
     @take.register
@@ -739,7 +739,7 @@ class Rebuilt:
     def _(self, change: PlaceDrawn) -> None:
         known = self.panels[change.round].places
         assert change.place == len(known), "a place is drawn before its time"
-        place = Place(AuditKind(change.kind), change.slot, change.issue, change.segment)
+        place = AuditPlace(AuditKind(change.kind), change.slot, change.issue, change.segment)
         drawn = PanelPlace(place, change.claim, Ruling.OPEN, 0, None, change.stops)
         self._panel(change.round, places=(*known, drawn))
 
@@ -828,7 +828,7 @@ class Rebuilt:
         if change.kind:
             found = Finding(AnswerKind(change.kind), change.root, change.step)
         ruling = Ruling(change.ruling)
-        self._place(change.round, change.place, ruling=ruling, stage=change.stage, found=found)
+        self._place(change.round, change.place, ruling=ruling, stage=change.stage, finding=found)
 
     @take.register
     def _(self, change: StageEnded) -> None:
@@ -895,7 +895,7 @@ BOOKS: Mapping[Space, tuple[str, type, Callable[[Parts], Any]]] = MappingProxyTy
         ORDERS: ("orders", Order, _order),
         ESCROWS: ("escrows", Escrow, _order),
         LEGS: ("legs", Leg, _numbered),
-        SLOT_OPENINGS: ("openings", SlotOpening, _numbered),
+        SLOT_STARTS: ("openings", SlotStart, _numbered),
         SHARES: ("shares", Share, _share),
         ROUNDS: ("rounds", Round, _round),
         PANELS: ("panels", Panel, _round),

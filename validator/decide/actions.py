@@ -12,7 +12,7 @@ from domain.legs.records import Leg
 from domain.market.records import JobTerms, Order
 from domain.messages import Message
 from domain.proof.messages import MsgCommitAnswer, MsgRevealAnswer
-from domain.proof.records import Place, Share
+from domain.proof.records import AuditPlace, Share
 from link.types import PayloadFile, StateRef
 from validator.decide.probe import ProbeResult
 from validator.decide.records import LegKey, SeatKey, SlotLocal, VerdictRow
@@ -218,7 +218,7 @@ class ReplayPlace:
     key: str
     seat: SeatKey
     index: int
-    place: Place
+    place: AuditPlace
     seed: bytes  # seed of the panel's stage
     winner: str
     shares: tuple[Share, ...]

@@ -12,8 +12,8 @@ from validator.decide.records import LocalOrder, SlotLocal
 def foreign_roots(on_chain: OrderResponse, leg: Leg) -> frozenset[bytes]:
     """Return the roots of those initial states of a leg that are not in the order's payload."""
     terms = on_chain.order.terms
-    slots = {opening.local_root for opening in on_chain.openings if opening.leg == leg.number}
-    return frozenset({leg.opening_root} - {terms.global_root} | slots - {terms.local_root})
+    slots = {opening.local_root for opening in on_chain.starts if opening.leg == leg.number}
+    return frozenset({leg.initial_root} - {terms.global_root} | slots - {terms.local_root})
 
 
 def wanting(orders: Iterable[OrderResponse], me: str) -> Iterator[tuple[Leg, frozenset[bytes]]]:
@@ -74,7 +74,7 @@ def opening_state(local: LocalOrder, leg: Leg) -> StateRef | None:
         before = local.find(leg.round - 1)
         return before.next_global if before else None
     known = (local.opening, local.payload.initial_global)
-    return next((s for s in known if s is not None and s.root == leg.opening_root), None)
+    return next((s for s in known if s is not None and s.root == leg.initial_root), None)
 
 
 def openings_taken(local: LocalOrder, opening: StateRef | None, slots: tuple[SlotLocal, ...]) -> LocalOrder:
@@ -86,8 +86,8 @@ def openings_from(
     on_chain: OrderResponse, leg: Leg, held: Mapping[bytes, StateRef]
 ) -> tuple[StateRef | None, tuple[SlotLocal, ...]]:
     """Return the initial global state of a leg and the initial local states of its slots, as far as they are held."""
-    slots = {opening.slot: opening for opening in on_chain.openings if opening.leg == leg.number}
+    slots = {opening.slot: opening for opening in on_chain.starts if opening.leg == leg.number}
     locals_ = (
         SlotLocal(slot, held[slots[slot].local_root]) for slot in sorted(slots) if slots[slot].local_root in held
     )
-    return held.get(leg.opening_root), tuple(locals_)
+    return held.get(leg.initial_root), tuple(locals_)

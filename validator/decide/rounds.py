@@ -19,7 +19,7 @@ from domain.proof.messages import (
 )
 from domain.proof.queries import OrderResponse
 from domain.proof.reasons import MISMATCHES, SILENCES, ShareReason
-from domain.proof.records import Place, Share, ShareState
+from domain.proof.records import AuditPlace, Share, ShareState
 from link.types import StateRef
 from pol.rules.lots import duty_segments
 from pol.rules.schedule import is_handover, progress_seconds, served_terms
@@ -257,7 +257,7 @@ def _are_done(current: LocalRound, leg: Leg, shares: Shares) -> bool:
     return every and all(share and _holds(work, share, duty_of(work, share)) for work, share in pairs)
 
 
-def _first_stop(current: LocalRound, view: View) -> Place:
+def _first_stop(current: LocalRound, view: View) -> AuditPlace:
     """Return the first place where the job stops itself, according to the round's shares.
 
     AGGREGATION if no share has one.
@@ -338,7 +338,7 @@ def _close(
     return _send_close(local, view, current, key, None)
 
 
-def _send_close(local: LocalOrder, view: View, current: LocalRound, key: str, stop: Place | None) -> list[Action]:
+def _send_close(local: LocalOrder, view: View, current: LocalRound, key: str, stop: AuditPlace | None) -> list[Action]:
     """Return the action that closes a round, with its next state or with the place where the job stops itself."""
     if not _has_room(local, view):
         return []

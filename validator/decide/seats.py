@@ -27,7 +27,7 @@ from domain.proof.queries import NumberedPlace, PanelDuty, PanelResponse
 from domain.proof.records import (
     AnswerKind,
     AuditKind,
-    Place,
+    AuditPlace,
     Ruling,
     SeatAnswer,
     Share,
@@ -304,7 +304,7 @@ def _fits(opening: AuditOpening, sizes: Sizes) -> bool:
     return states and all(item.update.blob.size == sizes.update for item in opening.updates)
 
 
-def _shares(subject: PanelResponse, place: Place) -> tuple[Share, ...]:
+def _shares(subject: PanelResponse, place: AuditPlace) -> tuple[Share, ...]:
     """Return the share of a place; for an aggregation, return all shares of the round in slot order."""
     if place.kind == AuditKind.AGGREGATION:
         return subject.shares
@@ -401,7 +401,7 @@ def agrees(asked: NumberedPlace, answer: SeatAnswer, known: SeatPlace, subject: 
     return tier_named(subject.tier).rule(finding_of(answer), claim, stops) is Ruling.RIGHT
 
 
-def _claim(place: Place, known: SeatPlace, subject: PanelResponse) -> bytes:
+def _claim(place: AuditPlace, known: SeatPlace, subject: PanelResponse) -> bytes:
     """Return the root that the round claims for a place: for a segment, that of its last leaf in the trace."""
     match place.kind:
         case AuditKind.SEGMENT:

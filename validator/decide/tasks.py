@@ -2,7 +2,7 @@
 
 from domain.legs.records import LegState
 from domain.proof.queries import OrderResponse
-from domain.proof.records import AuditKind, Place, ShareState
+from domain.proof.records import AuditKind, AuditPlace, ShareState
 from link.types import (
     INDICES_MAX,
     AuditOpening,
@@ -78,7 +78,7 @@ def open_tasks(local: LocalOrder, on_chain: OrderResponse, panels: Panels, provi
     return tasks
 
 
-def audit_opening(local: LocalOrder, round: int, place: Place) -> AuditOpening:
+def audit_opening(local: LocalOrder, round: int, place: AuditPlace) -> AuditOpening:
     """Return the opening that a seat needs to recompute a place. If some states are missing, it is not ready."""
     current = local.find(round)
     if current is None:

@@ -20,13 +20,13 @@ class Tally:
     # Number of verified rounds without a panel in the current leg.
     unaudited: int = 0
     # Amount (uassay) of the current leg's withheld part that paid for right shares which the validator had rejected.
-    righted: int = 0
+    right_shares_paid: int = 0
     # CloseReason of the order if its end is decided but some bonds are not returned yet, else 0.
     ending: int = 0
     # The consumer's least fee for ordering (uassay), less the part of it for which it was compensated.
     fee: int = 0
     # Amount (uassay) by which the consumer was compensated for its payments for rounds of the current leg.
-    made_good: int = 0
+    compensated: int = 0
     # Number of panels that wait for audit room.
     waiting: int = 0
     # Time of the chain clock since which at least one panel has been waiting.

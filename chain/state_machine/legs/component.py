@@ -19,7 +19,7 @@ from chain.state_machine.legs.tables import (
     LIVE_LEGS,
     LOCAL_ROOTS,
     PROGRESS_DUE,
-    SLOT_OPENINGS,
+    SLOT_STARTS,
 )
 from chain.state_machine.market.hooks import MATCHED, OVERDUE, PAUSE_ENDED, WEIGH_OVERDUE
 from chain.state_machine.market.orders import weigh_end
@@ -27,7 +27,7 @@ from chain.state_machine.queue import Effect
 
 COMPONENT = Component(
     name="legs",
-    tables=(LEGS, LIVE_LEGS, SLOT_OPENINGS, LOCAL_ROOTS),
+    tables=(LEGS, LIVE_LEGS, SLOT_STARTS, LOCAL_ROOTS),
     handlers=HANDLERS,
     effects=(
         Effect(ACCEPT_DUE, on_accept, weigh_end),

@@ -3,7 +3,7 @@
 from chain.state_machine.context import Running
 from chain.state_machine.invariant import Each, Invariants, ensure
 from chain.state_machine.ledger.tables import TALLIES
-from chain.state_machine.legs.tables import LEGS, LIVE_LEGS, SLOT_OPENINGS
+from chain.state_machine.legs.tables import LEGS, LIVE_LEGS, SLOT_STARTS
 from chain.state_machine.market.tables import BIDS, LOADS, ORDERS
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import number_of
@@ -31,7 +31,7 @@ def check_legs(store: Overlay, order: Order) -> None:
         ensure(leg.verified + leg.void <= leg.closed, f"{name} has more decided rounds than closed ones")
         last = leg.number == order.legs
         ensure(last or not leg.is_live, f"{name} is still live after its successor has begun")
-    for opening in SLOT_OPENINGS.scan(store, order.id):
+    for opening in SLOT_STARTS.scan(store, order.id):
         served = LEGS.must(store, order.id, opening.leg).served_slots
         ensure(opening.slot in served, f"order {order.id.hex()} has a start for a slot that is not served")
 

@@ -89,11 +89,11 @@ def lose_part(ctx: Context, order: Order, leg: Leg) -> None:
     right shares, and then stop.
     """
     part = get_withheld(ctx, order.id)
-    owed = TALLIES.must(ctx.store, order.id).righted
+    owed = TALLIES.must(ctx.store, order.id).right_shares_paid
     if not part and not owed:
         return
     withhold_part(ctx, order.id, -part)
-    TALLIES.update(ctx.store, order.id, righted=0)
+    TALLIES.update(ctx.store, order.id, right_shares_paid=0)
     row = get_job_bond(ctx, order.id, leg.number)
     from_bond = min(owed, row.amount if row else 0)
     if row is not None:
@@ -106,7 +106,7 @@ def lose_part(ctx: Context, order: Order, leg: Leg) -> None:
             order=order.id,
             leg=leg.number,
             amount=part,
-            made_good=from_bond + from_stake,
+            compensated=from_bond + from_stake,
             from_stake=from_stake,
         )
     )
@@ -119,17 +119,17 @@ def _get_loss(ctx: Context, order: Order, leg: Leg) -> int:
     """
     tally = TALLIES.must(ctx.store, order.id)
     verified = LEGS.must(ctx.store, leg.order_id, leg.number).verified
-    # These amounts are no loss: the withheld part returns to the deposit, and the validator replaces ``righted``.
-    part = get_withheld(ctx, order.id) + tally.righted
+    # These amounts are no loss: the withheld part returns to the deposit, and the validator replaces the other.
+    part = get_withheld(ctx, order.id) + tally.right_shares_paid
     cost = compute_round_cost(order, leg)
     without_panel = tally.unaudited * (cost - compute_work_cost(order, leg))
     paid = verified * cost - without_panel - part
-    return tally.fee + max(0, paid - tally.made_good)
+    return tally.fee + max(0, paid - tally.compensated)
 
 
 def _make_good(ctx: Context, order_id: bytes, amount: int) -> None:
     """Record that the consumer got ``amount`` as compensation, so that no loss is compensated twice."""
     tally = TALLIES.must(ctx.store, order_id)
     of_fee = min(amount, tally.fee)
-    made_good = tally.made_good + amount - of_fee
-    TALLIES.update(ctx.store, order_id, fee=tally.fee - of_fee, made_good=made_good)
+    compensated = tally.compensated + amount - of_fee
+    TALLIES.update(ctx.store, order_id, fee=tally.fee - of_fee, compensated=compensated)

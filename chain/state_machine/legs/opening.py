@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from chain.state_machine.context import Context
 from chain.state_machine.ledger.order_money import lock_bond
 from chain.state_machine.ledger.tables import TALLIES
-from chain.state_machine.legs.tables import ACCEPT_DUE, LEGS, LIVE_LEGS, SLOT_OPENINGS
+from chain.state_machine.legs.tables import ACCEPT_DUE, LEGS, LIVE_LEGS, SLOT_STARTS
 from chain.state_machine.market.auction import make_asked
 from chain.state_machine.market.book import reserve
 from chain.state_machine.market.holds import get_held_seconds
@@ -15,8 +15,8 @@ from chain.state_machine.market.tables import ORDERS, ORDERS_OF_VALIDATOR
 from chain.state_machine.queue import schedule
 from domain.amount import ceil_div
 from domain.ledger.records import BondKind, BondRow
-from domain.legs.events import OrderMatched, SlotOpened
-from domain.legs.records import Leg, LegState, SlotOpening
+from domain.legs.events import OrderMatched, SlotStarted
+from domain.legs.records import Leg, LegState, SlotStart
 from domain.market.records import JobTerms, OrderState
 from pol.rules.schedule import served_terms, total_work
 
@@ -32,7 +32,7 @@ class LegExtent:
     rounds: int
     first_slot: int
     slots: int
-    opening_root: bytes
+    initial_root: bytes
     local_roots: Mapping[int, bytes] = field(default_factory=dict)
 
 
@@ -43,7 +43,7 @@ def get_whole(terms: JobTerms) -> LegExtent:
         rounds=terms.rounds,
         first_slot=0,
         slots=terms.slots,
-        opening_root=terms.global_root,
+        initial_root=terms.global_root,
     )
 
 
@@ -64,7 +64,7 @@ def open_leg(ctx: Context, match: Match, extent: LegExtent) -> Leg:
     LIVE_LEGS.mark(ctx.store, leg.validator, leg.order_id, leg.number)
     ORDERS.update(ctx.store, order.id, state=OrderState.MATCHED, legs=leg.number, unmatched=())
     ORDERS_OF_VALIDATOR.mark(ctx.store, leg.validator, order.id)
-    TALLIES.update(ctx.store, order.id, unaudited=0, made_good=0)
+    TALLIES.update(ctx.store, order.id, unaudited=0, compensated=0)
     reserve(ctx, leg.bid_id, leg.validator, leg.work, leg.price)
     schedule(ctx, leg.accept_deadline, ACCEPT_DUE, order.id, leg.number)
     _emit_matched(ctx, leg)
@@ -112,8 +112,8 @@ def _make_leg(ctx: Context, match: Match, extent: LegExtent) -> Leg:
         round=extent.first_round,
         verified=0,
         void=0,
-        opening_root=extent.opening_root,
-        global_in=extent.opening_root,
+        initial_root=extent.initial_root,
+        global_in=extent.initial_root,
         settles_at=0,
     )
 
@@ -133,7 +133,7 @@ def _emit_matched(ctx: Context, leg: Leg) -> None:
             rounds=leg.rounds,
             first_slot=leg.first_slot,
             slots=leg.slots,
-            opening_root=leg.opening_root,
+            initial_root=leg.initial_root,
             matched_at=leg.matched_at,
             accept_deadline=leg.accept_deadline,
         )
@@ -143,11 +143,11 @@ def _emit_matched(ctx: Context, leg: Leg) -> None:
 def _put_openings(ctx: Context, leg: Leg, local_roots: Mapping[int, bytes]) -> None:
     """Store the local roots of slots that do not start from the local state of the order's terms."""
     for slot, root in sorted(local_roots.items()):
-        SLOT_OPENINGS.put(
+        SLOT_STARTS.put(
             ctx.store,
-            SlotOpening(order_id=leg.order_id, leg=leg.number, slot=slot, local_root=root),
+            SlotStart(order_id=leg.order_id, leg=leg.number, slot=slot, local_root=root),
         )
-        ctx.emit(SlotOpened(order=leg.order_id, leg=leg.number, slot=slot, local_root=root))
+        ctx.emit(SlotStarted(order=leg.order_id, leg=leg.number, slot=slot, local_root=root))
 
 
 def _check_extent(terms: JobTerms, extent: LegExtent) -> None:

@@ -8,14 +8,14 @@ from chain.state_machine.context import HEAD, NS
 from chain.state_machine.legs.tables import LEGS, LIVE_LEGS
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import number_of
-from domain.legs.queries import DutiesRequest, DutiesResponse
+from domain.legs.queries import LiveLegsRequest, LiveLegsResponse
 
 
-def _duties(store: Overlay, request: DutiesRequest) -> DutiesResponse:
+def _duties(store: Overlay, request: LiveLegsRequest) -> LiveLegsResponse:
     name = request.validator
     legs = [LEGS.must(store, order_id, number_of(leg)) for _, order_id, leg in LIVE_LEGS.keys(store, name)]
     head = HEAD.must(store)
-    return DutiesResponse(tuple(legs), head.clock_ns // NS, head.height)
+    return LiveLegsResponse(tuple(legs), head.clock_ns // NS, head.height)
 
 
-ANSWERS: Mapping[type, Answer] = MappingProxyType({DutiesRequest: _duties})
+ANSWERS: Mapping[type, Answer] = MappingProxyType({LiveLegsRequest: _duties})

@@ -4,7 +4,7 @@ A slot begins with its initial local state and continues from the local state of
 """
 
 from chain.state_machine.context import Context
-from chain.state_machine.legs.tables import LOCAL_ROOTS, SLOT_OPENINGS
+from chain.state_machine.legs.tables import LOCAL_ROOTS, SLOT_STARTS
 from domain.legs.records import Leg
 from domain.market.records import Order
 
@@ -14,7 +14,7 @@ def get_local_root(ctx: Context, order: Order, leg: Leg, slot: int) -> bytes:
     last_root = LOCAL_ROOTS.get(ctx.store, order.id, leg.number, slot)
     if last_root is not None:
         return last_root
-    opening = SLOT_OPENINGS.get(ctx.store, order.id, leg.number, slot)
+    opening = SLOT_STARTS.get(ctx.store, order.id, leg.number, slot)
     return order.terms.local_root if opening is None else opening.local_root
 
 

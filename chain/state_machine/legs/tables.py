@@ -2,10 +2,10 @@
 
 from chain.state_machine.kinds import Due
 from chain.state_machine.tables import BytesTable, KeySet, Table
-from domain.legs.records import Leg, SlotOpening
+from domain.legs.records import Leg, SlotStart
 
 # Initial local states of a leg's slots that differ from the local state of the order's terms.
-SLOT_OPENINGS = Table(0x2F, "initial state of a slot", SlotOpening, lambda r: (r.order_id, r.leg, r.slot))
+SLOT_STARTS = Table(0x2F, "initial state of a slot", SlotStart, lambda r: (r.order_id, r.leg, r.slot))
 LEGS = Table(0x30, "leg", Leg, lambda r: (r.order_id, r.number))
 # Key: validator, order, leg.
 LIVE_LEGS = KeySet(0x31, "live leg")

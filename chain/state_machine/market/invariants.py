@@ -51,8 +51,8 @@ def check_escrow(store: Overlay, order: Order) -> None:
     ensure(runs or part == 0, f"order {name} withholds {part}, but does not run")
     leg_ended = order.state in (OrderState.OPEN, OrderState.MATCHED)
     ensure(
-        not leg_ended or tally.righted == 0,
-        f"the validator of order {name} has not replaced {tally.righted} of its withheld part",
+        not leg_ended or tally.right_shares_paid == 0,
+        f"the validator of order {name} has not replaced {tally.right_shares_paid} of its withheld part",
     )
     if order.state is OrderState.CLOSED:
         ensure(tally.held == 0, f"order {name} is closed and still locks {tally.held}")

@@ -218,7 +218,7 @@ def check_panels(store: Overlay, order: Order) -> None:
             ensure(seat.commitment != b"" or not answered, f"a seat of {name} has answers without a commitment")
         for place in panel.places:
             is_decided = place.ruling in (Ruling.RIGHT, Ruling.WRONG)
-            ensure(is_decided == (place.found is not None), f"{name} has a ruling without a finding, or the reverse")
+            ensure(is_decided == (place.finding is not None), f"{name} has a ruling without a finding, or the reverse")
         if panel.is_settled:
             closed = ROUNDS.must(store, *panel.key)
             ensure(closed.verified or closed.void, f"{name} is settled before its round is verified or void")

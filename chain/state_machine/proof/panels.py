@@ -63,10 +63,10 @@ from domain.proof.events import (
 from domain.proof.records import (
     AnswerKind,
     AuditKind,
+    AuditPlace,
     Panel,
     PanelPlace,
     PanelSeat,
-    Place,
     Round,
     Ruling,
     Share,
@@ -270,7 +270,7 @@ def _draw_places(ctx: Context, subject: PanelSubject, beacon: bytes, order: Orde
             claim=_get_claim(ctx, closed, place, stops),
             ruling=Ruling.OPEN,
             stage=0,
-            found=None,
+            finding=None,
             stops=place in stops,
         )
         for place in tier_of(leg).draw_places(lot, shares, segments, closed.stopped)
@@ -311,7 +311,7 @@ def _get_roots(ctx: Context, key: ShareKey) -> ShareRoots:
     return roots
 
 
-def _get_claim(ctx: Context, closed: Round, place: Place, stops: set[Place]) -> bytes:
+def _get_claim(ctx: Context, closed: Round, place: AuditPlace, stops: set[AuditPlace]) -> bytes:
     """Return the root that the chain has for a place; empty for segments and for places at which the job stopped."""
     if place in stops:
         return b""
@@ -416,7 +416,7 @@ def _rule(ctx: Context, order: Order, panel: Panel, seats: list[PanelSeat]) -> t
             continue
         place = places[number]
         ruling = tier.rule(finding, place.claim, place.stops)
-        places[number] = replace(place, ruling=ruling, stage=panel.stage, found=finding)
+        places[number] = replace(place, ruling=ruling, stage=panel.stage, finding=finding)
         kind, root, step = (finding.kind, finding.root, finding.step) if finding else (0, b"", 0)
         ctx.emit(
             PlaceRuled(
@@ -490,7 +490,7 @@ def _get_wrong_share(ctx: Context, order: Order, panel: Panel, place: PanelPlace
     where = place.place
     if place.stops:
         return None
-    unserved = place.found is None or place.found.kind is AnswerKind.UNAVAILABLE
+    unserved = place.finding is None or place.finding.kind is AnswerKind.UNAVAILABLE
     if where.kind is not AuditKind.SEGMENT or unserved or not place.claim:
         return None
     share = SHARES.must(ctx.store, *panel.key.share(where.slot, where.issue))

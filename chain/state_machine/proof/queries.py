@@ -11,7 +11,7 @@ from chain.state_machine.ledger.tables import (
     ESCROWS,
     PAYMENTS,
 )
-from chain.state_machine.legs.tables import LEGS, SLOT_OPENINGS
+from chain.state_machine.legs.tables import LEGS, SLOT_STARTS
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.tables import (
     PANEL_DUTIES,
@@ -45,7 +45,7 @@ def _order(store: Overlay, request: OrderRequest) -> OrderResponse:
     return OrderResponse(
         order=order,
         legs=tuple(LEGS.scan(store, order_id)),
-        openings=tuple(SLOT_OPENINGS.scan(store, order_id)),
+        starts=tuple(SLOT_STARTS.scan(store, order_id)),
         shares=tuple(SHARES.scan(store, order_id)),
         rounds=tuple(ROUNDS.scan(store, order_id)),
         panels=tuple(PANELS.scan(store, order_id)),

@@ -29,7 +29,7 @@ from domain.legs.records import Leg
 from domain.market.records import Order
 from domain.moves import Transfer
 from domain.proof.events import ShareCompared
-from domain.proof.moves import HELD_BURN, HELD_COMPENSATION, STAKE_BURN
+from domain.proof.moves import STAKE_BURN, WITHHELD_BURN, WITHHELD_COMPENSATION
 from domain.proof.reasons import SILENCES, ShareReason
 from domain.proof.records import Round, Share, ShareState
 from escrow.settle import compute_redress, take_from, wrong_share
@@ -138,12 +138,12 @@ def _redress(ctx: Context, leg: Leg, share: Share, work: int) -> Redress:
     owed = compute_redress(work, leg.price, silent=ShareReason(share.reason) in SILENCES)
     (withheld_paid, withheld_burnt), owed = take_from(get_withheld(ctx, order_id), owed)
     moves = (
-        Transfer(move=HELD_COMPENSATION, source=source, target=provider, amount=withheld_paid),
-        Transfer(move=HELD_BURN, source=source, target="", amount=withheld_burnt),
+        Transfer(move=WITHHELD_COMPENSATION, source=source, target=provider, amount=withheld_paid),
+        Transfer(move=WITHHELD_BURN, source=source, target="", amount=withheld_burnt),
     )
     pay_from_deposits(ctx, order_id, moves, share.claim.round)
-    righted = TALLIES.must(ctx.store, order_id).righted
-    TALLIES.update(ctx.store, order_id, righted=righted + withheld_paid + withheld_burnt)
+    right_shares_paid = TALLIES.must(ctx.store, order_id).right_shares_paid
+    TALLIES.update(ctx.store, order_id, right_shares_paid=right_shares_paid + withheld_paid + withheld_burnt)
     row = get_job_bond(ctx, order_id, leg.number)
     (bond_paid, bond_burnt), owed = take_from(row.amount if row else 0, owed)
     if row is not None:

@@ -234,11 +234,11 @@ def _judge_seats(
     differed: list[list[int]] = [[] for _ in seats]
     was_right = [False] * len(seats)
     for number, place in enumerate(panel.places):
-        if place.found is None:
+        if place.finding is None:
             continue
         cost = tier.cost(order.terms, place.place.kind, order.price_limit)
         asked = [seat for seat in seats if number in seat.places]
-        verdicts = tier.judge(get_votes(asked, number), place.found)
+        verdicts = tier.judge(get_votes(asked, number), place.finding)
         for seat, verdict in zip(asked, verdicts, strict=True):
             if verdict in (AnswerVerdict.RIGHT, AnswerVerdict.UNKNOWN):
                 was_right[seat.number] = True

@@ -92,7 +92,7 @@ def revoke_beacon_key(ctx: Context, operator: str, key: bytes) -> tuple[bytes, .
     remaining = tuple(
         beacon
         for beacon in validator.beacon_keys
-        if beacon.key != key and not (was_valid and beacon.counts_from <= ctx.height)
+        if beacon.key != key and not (was_valid and beacon.valid_from <= ctx.height)
     )
     VALIDATORS.update(ctx.store, operator, beacon_keys=remaining)
     return _dropped(validator, remaining)

@@ -89,7 +89,7 @@ def apply_set_beacon_key(ctx: Context, message: MsgSetBeaconKey, _: None) -> Non
         BeaconKeySet(
             operator=message.operator,
             beacon_key=added.key,
-            counts_from=added.counts_from,
+            valid_from=added.valid_from,
             dropped=dropped,
         )
     )
@@ -122,10 +122,10 @@ def check_promise_audits(ctx: Context, message: MsgPromiseAudits) -> Validator:
     """
     validator = VALIDATORS.need(ctx.store, message.validator)
     more = message.speed > validator.audit_speed or message.rate > validator.audit_rate
-    free_at = validator.halved_at + ctx.block.params.of(RegistryParams).promise_wait
-    if more and validator.halved_at and ctx.clock < free_at:
+    free_at = validator.promise_halved_at + ctx.block.params.of(RegistryParams).promise_wait
+    if more and validator.promise_halved_at and ctx.clock < free_at:
         field = "speed" if message.speed > validator.audit_speed else "rate"
-        reason = f"you were silent on a seat at {validator.halved_at}, so your promise was halved"
+        reason = f"you were silent on a seat at {validator.promise_halved_at}, so your promise was halved"
         remedy = f"wait until the chain clock is {free_at} (now {ctx.clock}), then raise it"
         raise Refusal(NOT_YET, field, reason, remedy)
     return validator

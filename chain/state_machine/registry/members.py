@@ -43,14 +43,14 @@ def get_promised(store: Overlay) -> list[Promised]:
 def promise_audits(ctx: Context, operator: str, speed: int, rate: int) -> None:
     """Set the speed and the data rate that a validator promises as an auditor."""
     changed = VALIDATORS.update(ctx.store, operator, audit_speed=speed, audit_rate=rate)
-    ctx.emit(AuditsPromised(operator=operator, speed=speed, rate=rate, halved_at=changed.halved_at))
+    ctx.emit(AuditsPromised(operator=operator, speed=speed, rate=rate, promise_halved_at=changed.promise_halved_at))
 
 
 def halve_promise(ctx: Context, operator: str) -> None:
     """Halve the audit promise of a validator that was silent on a seat, but keep speed and rate at 1 or more."""
     validator = VALIDATORS.must(ctx.store, operator)
     missed = validator.audits_missed + 1
-    VALIDATORS.update(ctx.store, operator, halved_at=ctx.clock, audits_missed=missed)
+    VALIDATORS.update(ctx.store, operator, promise_halved_at=ctx.clock, audits_missed=missed)
     speed = max(1, validator.audit_speed // 2)
     rate = max(1, validator.audit_rate // 2)
     promise_audits(ctx, operator, speed, rate)

@@ -13,7 +13,7 @@ from domain.keys import RoundKey
 from domain.legs.records import Leg
 from domain.market.records import JobTerms, Order
 from domain.order_params import OrderParams
-from domain.proof.records import AnswerKind, AuditKind, Finding, Place, Round, Ruling, SeatAnswer
+from domain.proof.records import AnswerKind, AuditKind, AuditPlace, Finding, Round, Ruling, SeatAnswer
 from pol.rules.panels import ShareExtent
 
 
@@ -94,7 +94,7 @@ class Tier:
     name: str
     description: Description
     rate: Callable[[Order, Leg, Round], int]
-    draw_places: Callable[[bytes, Sequence[ShareExtent], int, Place | None], tuple[Place, ...]]
+    draw_places: Callable[[bytes, Sequence[ShareExtent], int, AuditPlace | None], tuple[AuditPlace, ...]]
     draw_duty: Callable[[bytes, int, OrderParams], tuple[int, ...]]
     may_sit: Callable[[Order, int, int], bool]
     digest: Callable[[bytes, Iterable[bytes], Iterable[bytes | memoryview]], bytes]

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from domain.legs.queries import DutiesRequest
+from domain.legs.queries import LiveLegsRequest
 from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse, PanelDutiesRequest
 from domain.registry.queries import ProvidersRequest, ValidatorsRequest
@@ -27,7 +27,7 @@ class Observer:
     def see(self, before: ChainView) -> ChainView:
         """Look at the chain; now and then the node is a block behind with an order."""
         daemon, world = self.daemon, self.daemon.world
-        found = world.ask(DutiesRequest(daemon.me))
+        found = world.ask(LiveLegsRequest(daemon.me))
         wanted = {leg.order_id for leg in found.legs}
         now = world.clock.now
         whole = now >= self._whole_at

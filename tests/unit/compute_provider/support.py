@@ -120,7 +120,7 @@ def order() -> OrderResponse:
         round=0,
         verified=0,
         void=0,
-        opening_root=record.terms.global_root,
+        initial_root=record.terms.global_root,
         global_in=record.terms.global_root,
         settles_at=0,
     )

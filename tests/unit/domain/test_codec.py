@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from domain import codec, events, genesis, keys, order_params, params
 from domain.ledger.records import Coin, Withdrawal
 from domain.market.records import Bid, Offer
-from domain.proof.records import AuditKind, Place
+from domain.proof.records import AuditKind, AuditPlace
 from domain.registry.records import Capability, Provider
 from tests.support.bounded import values
 from tests.support.words import modules
@@ -63,9 +63,9 @@ def test_different_records_have_different_bytes(cls: type, data: st.DataObject) 
 
 
 def test_enums_come_back_as_enums() -> None:
-    place = Place(AuditKind.UPDATE, 1, 2, 3)
+    place = AuditPlace(AuditKind.UPDATE, 1, 2, 3)
     assert codec.to_plain(place) == {"kind": 2, "slot": 1, "issue": 2, "segment": 3}
-    assert isinstance(codec.decode(Place, codec.encode(place)).kind, AuditKind)
+    assert isinstance(codec.decode(AuditPlace, codec.encode(place)).kind, AuditKind)
 
 
 def test_bytes_are_hex_tuples_lists_and_nothing_is_null() -> None:
@@ -119,9 +119,9 @@ def test_what_does_not_fit_is_refused(plain: Any) -> None:
 
 def test_values_inside_are_checked_too() -> None:
     with pytest.raises(ValueError, match="not a valid AuditKind"):
-        codec.from_plain(Place, {"kind": 9, "slot": 0, "issue": 0, "segment": 0})
+        codec.from_plain(AuditPlace, {"kind": 9, "slot": 0, "issue": 0, "segment": 0})
     with pytest.raises(ValueError, match="expected int, got bool"):
-        codec.from_plain(Place, {"kind": True, "slot": 0, "issue": 0, "segment": 0})
+        codec.from_plain(AuditPlace, {"kind": True, "slot": 0, "issue": 0, "segment": 0})
     bid = codec.to_plain(Bid(b"", "v", Offer(1, 1), 1, 0, 0))
     with pytest.raises(ValueError, match="expected list"):
         codec.from_plain(Bid, {**bid, "offer": {**bid["offer"], "regions": "eu"}})

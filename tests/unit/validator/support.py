@@ -12,10 +12,10 @@ from domain.params import local_params
 from domain.proof.queries import OrderResponse
 from domain.proof.records import (
     AuditKind,
+    AuditPlace,
     Panel,
     PanelPlace,
     PanelSeat,
-    Place,
     Round,
     Ruling,
     Share,
@@ -116,7 +116,7 @@ def leg(**changes: Any) -> Leg:
         round=0,
         verified=0,
         void=0,
-        opening_root=TERMS.global_root,
+        initial_root=TERMS.global_root,
         global_in=TERMS.global_root,
         settles_at=0,
     )
@@ -223,7 +223,7 @@ def closed(round: int = 0, **changes: Any) -> Round:
     return replace(made, **changes)
 
 
-def panel(*places: Place, round: int = 0, **changes: Any) -> Panel:
+def panel(*places: AuditPlace, round: int = 0, **changes: Any) -> Panel:
     """Return a panel in its first stage, with one seat."""
     made = Panel(
         order_id=ORDER_ID,
@@ -253,15 +253,15 @@ def seat(number: int = 0, validator: str = OTHER, places: tuple[int, ...] = (0,)
     return PanelSeat(ORDER_ID, 1, 0, number, validator, 1, 1, places, b"", (), revealed=False)
 
 
-def about(*places: Place, round: int = 0, validator: str = OTHER, **changes: Any) -> dict[RoundKey, OwnPanel]:
+def about(*places: AuditPlace, round: int = 0, validator: str = OTHER, **changes: Any) -> dict[RoundKey, OwnPanel]:
     """Return what this validator sees of the panel about a round of its own, in which another one has a seat."""
     numbers = tuple(range(len(places)))
     seen = OwnPanel(panel(*places, round=round, **changes), (seat(0, validator, numbers),))
     return {RoundKey(ORDER_ID, 1, round): seen}
 
 
-def segment(index: int, slot: int = 0) -> Place:
-    return Place(AuditKind.SEGMENT, slot, 1, index)
+def segment(index: int, slot: int = 0) -> AuditPlace:
+    return AuditPlace(AuditKind.SEGMENT, slot, 1, index)
 
 
 def state(name: str, size: int = 100) -> StateRef:

@@ -17,7 +17,7 @@ from domain.proof.queries import NumberedPlace, PanelDuty, PanelResponse
 from domain.proof.records import (
     AnswerKind,
     AuditKind,
-    Place,
+    AuditPlace,
     Round,
     SeatAnswer,
     Share,
@@ -68,9 +68,9 @@ T = TypeVar("T")
 TERMS = order_terms(load_job(JOB).job)
 AUDITOR = Key(sha256(b"auditor").digest())
 PLACES = (
-    Place(AuditKind.SEGMENT, PART.slot, 1, 2),
-    Place(AuditKind.UPDATE, PART.slot, 1, N),
-    Place(AuditKind.AGGREGATION, 0, 0, 0),
+    AuditPlace(AuditKind.SEGMENT, PART.slot, 1, 2),
+    AuditPlace(AuditKind.UPDATE, PART.slot, 1, N),
+    AuditPlace(AuditKind.AGGREGATION, 0, 0, 0),
 )
 
 
@@ -84,7 +84,7 @@ COMMITS_END = BEGAN + COMMIT_SECONDS
 SEED = digest("seed of the stage")
 
 
-def duty_of(*places: Place) -> PanelDuty:
+def duty_of(*places: AuditPlace) -> PanelDuty:
     numbered = tuple(NumberedPlace(number, place) for number, place in enumerate(places))
     return PanelDuty(ORDER_ID, 1, 0, 1, SEED, numbered, COMMITS_END, COMMITS_END + 12, b"")
 
@@ -366,7 +366,7 @@ def test_a_wrong_place_is_answered_with_another_root(setting: Setting) -> None:
 
 def test_a_share_that_was_trained_from_another_opening_is_caught(setting: Setting) -> None:
     """Its leaves and its own states agree with each other: what they start from is the chain's to say."""
-    first = Place(AuditKind.SEGMENT, PART.slot, 1, 0)
+    first = AuditPlace(AuditKind.SEGMENT, PART.slot, 1, 0)
     setting.duty = duty_of(first, *PLACES[1:])
     setting.record(setting.opening(2), setting.opening(N))
     assert setting.answer()[0].agrees

@@ -13,7 +13,7 @@ from domain.market.records import OrderState
 from domain.proof.messages import AcceptedShare, MsgCloseRound, MsgCommitTraces, Rejection
 from domain.proof.queries import OrderResponse
 from domain.proof.reasons import ShareReason
-from domain.proof.records import AuditKind, PanelPlace, Place, Ruling, Share, ShareState
+from domain.proof.records import AuditKind, AuditPlace, PanelPlace, Ruling, Share, ShareState
 from link.types import BlobRef, ShareSubmission
 from pol.rules.schedule import share_segments
 from pol.rules.stops import AGGREGATION
@@ -501,7 +501,7 @@ def test_a_share_by_which_the_order_ends_has_every_place_replayed_first() -> Non
     _, actions = decide(all_checked(local, now), view(now))
     (close,) = messages(actions)
     assert isinstance(close, MsgCloseRound)
-    assert close.stopped == Place(AuditKind.SEGMENT, 1, 1, 3)
+    assert close.stopped == AuditPlace(AuditKind.SEGMENT, 1, 1, 3)
     assert [accepted.roots.segments for accepted in close.shares] == [4, 3]
 
 
@@ -519,7 +519,7 @@ def test_a_stop_goes_out_before_the_leg_fails_for_want_of_time() -> None:
     now = on_chain(local, drawn=(0,))
     (close,) = messages(decide(all_checked(local, now), view(now))[1])
     assert isinstance(close, MsgCloseRound)
-    assert close.stopped == Place(AuditKind.SEGMENT, 0, 1, 0)
+    assert close.stopped == AuditPlace(AuditKind.SEGMENT, 0, 1, 0)
 
 
 def test_a_round_is_not_aggregated_while_a_slot_was_given_to_nobody() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from chain.client.errors import ChainError, ErrorKind
 from domain.legs.params import LegsParams
-from domain.legs.queries import DutiesRequest
+from domain.legs.queries import LiveLegsRequest
 from domain.market.records import OrderState
 from domain.proof.params import ProofParams
 from domain.proof.queries import OrderRequest
@@ -144,7 +144,7 @@ def test_a_failed_leg_is_followed_until_its_order_is_closed(setting: Setting) ->
     setting.look()
     setting.market.chain.pass_time(PARAMS.of(LegsParams).progress_base * 2)
     asked = setting.look()
-    assert DutiesRequest(ME) in setting.node.asked
+    assert LiveLegsRequest(ME) in setting.node.asked
     assert "Order" in asked
     assert setting.view.orders[order_id].legs[0].validator == ME
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from domain.legs.messages import MsgAcceptOrder, MsgDeclineOrder
 from domain.legs.reasons import LegEnd
-from domain.legs.records import LegState, SlotOpening
+from domain.legs.records import LegState, SlotStart
 from domain.proof.messages import MsgCloseRound
 from domain.proof.queries import OrderResponse
 from link.blobs import BlobStore
@@ -52,10 +52,10 @@ LATER = {
     "first_round": 1,
     "rounds": 1,
     "round": 1,
-    "opening_root": GLOBAL.root,
+    "initial_root": GLOBAL.root,
     "global_in": GLOBAL.root,
 }
-OPENINGS = (SlotOpening(ORDER_ID, 1, 1, LOCAL.root),)
+OPENINGS = (SlotStart(ORDER_ID, 1, 1, LOCAL.root),)
 KEY = LegKey(ORDER_ID, 1)
 
 
@@ -170,7 +170,7 @@ def test_a_leg_serves_its_slots_and_no_others(first: int, round: int) -> None:
     """Whatever part of an order a leg is: it plans its slots, and its round is done when these have shares."""
     opening = GLOBAL if round else StateRef(TERMS.global_root, BlobRef(TERMS.global_root, 100))
     extent = {"first_slot": first, "slots": 1, "first_round": round, "rounds": 1, "round": round}
-    roots = {"opening_root": opening.root, "global_in": opening.root}
+    roots = {"initial_root": opening.root, "global_in": opening.root}
     on_chain = chain(assigned={**extent, **roots})
     local, _ = decide(replace(loaded(), opening=opening), view(on_chain))
     (current,) = local.rounds
@@ -203,8 +203,8 @@ def test_states_of_an_earlier_leg_are_found_and_held_for_the_later_one(ledger: L
     ledger.blobs.hold(here.sha256, str(KEY))
     second = leg(**{**LATER, "number": 2, "state": LegState.MATCHED})
     order = chain(ordered={"legs": 2})
-    openings = (SlotOpening(ORDER_ID, 2, 1, LOCAL.root),)
-    on_chain = replace(order, legs=(*order.legs, second), openings=openings)
+    starts = (SlotStart(ORDER_ID, 2, 1, LOCAL.root),)
+    on_chain = replace(order, legs=(*order.legs, second), starts=starts)
     # What is no longer here is not held, whatever the record of the earlier leg names.
     assert ledger.held_openings([on_chain], ME) == {GLOBAL.root: held}
     assert ledger.held_openings([on_chain], "v9") == {}

@@ -12,7 +12,7 @@ from domain.codec import decode, encode
 from domain.keys import RoundKey
 from domain.proof.messages import MsgCommitAnswer, MsgRevealAnswer
 from domain.proof.queries import NumberedPlace, PanelDuty, PanelResponse
-from domain.proof.records import AnswerKind, AuditKind, Place, SeatAnswer
+from domain.proof.records import AnswerKind, AuditKind, AuditPlace, SeatAnswer
 from domain.registry.records import Validator
 from link.types import AuditOpening, BlobRef, OpenedState, PayloadFile
 from pol.rules.commitment import check_leaf
@@ -61,7 +61,7 @@ from validator.decide.seats import (
 from validator.decide.tasks import audit_opening
 from validator.decide.view import ChainView, Look
 
-PLACES = (Place(AuditKind.AGGREGATION, 0, 0, 0), segment(1), segment(0))
+PLACES = (AuditPlace(AuditKind.AGGREGATION, 0, 0, 0), segment(1), segment(0))
 # The second stage: the first one has decided place 1.
 ASKED = (NumberedPlace(0, PLACES[0]), NumberedPlace(2, PLACES[2]))
 AGGREGATION, SEGMENT = 0, 1  # where they stand in the duty
@@ -494,7 +494,7 @@ def stopped_subject(segments: int) -> tuple[PanelResponse, AuditOpening]:
     packet = ended(packet_of(LOCAL, first), segments)
     record = replace(LOCAL, rounds=(replace(current, works=(replace(first, packet=packet), second)),))
     record = with_openings(record, *range(1, segments + 1), verified=True)
-    place = Place(AuditKind.SEGMENT, 0, 1, segments)
+    place = AuditPlace(AuditKind.SEGMENT, 0, 1, segments)
     about = panel(place, segment(0), stage=2)
     about = replace(about, places=(replace(about.places[0], stops=True), about.places[1]))
     shares = (

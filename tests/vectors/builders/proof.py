@@ -8,7 +8,7 @@ from domain.keys import RoundKey
 from domain.proof.records import (
     AnswerKind,
     AuditKind,
-    Place,
+    AuditPlace,
     SeatAnswer,
     ShareClaim,
     ShareRoots,
@@ -121,7 +121,7 @@ def build_lot() -> Any:
     seed = lots.seed("audit", CLAIM.order_id, beacon)
     stakes = [0, 1, 10**6, 10**12, 7 * 10**11, 10**30]
     shares = [panels.ShareExtent(0, 1, 4), panels.ShareExtent(1, 2, 6), panels.ShareExtent(5, 1, 1)]
-    ends = [Place(AuditKind.SEGMENT, 1, 2, 3), Place(AuditKind.SEGMENT, 5, 1, 0)]
+    ends = [AuditPlace(AuditKind.SEGMENT, 1, 2, 3), AuditPlace(AuditKind.SEGMENT, 5, 1, 0)]
     stopped = [
         shares[0],
         panels.ShareExtent(1, 2, 3, ends[0]),

@@ -29,7 +29,7 @@ from domain.legs.records import Leg, LegState
 from domain.market.records import Order
 from domain.proof.events import RoundClosed, RoundStopped, ShareAccepted
 from domain.proof.messages import AcceptedShare, MsgCloseRound
-from domain.proof.records import Place, Round, Share, ShareRoots, ShareState
+from domain.proof.records import AuditPlace, Round, Share, ShareRoots, ShareState
 from pol.rules.schedule import is_handover
 from pol.rules.stops import AGGREGATION, check_roots, done_work, find_stop
 
@@ -122,7 +122,7 @@ def _check_ends(order: Order, message: MsgCloseRound) -> None:
         raise Refusal(BAD_FIELD, "stopped", reason, f"set it to {_name(stop)}, the first place without a result")
 
 
-def _name(place: Place) -> str:
+def _name(place: AuditPlace) -> str:
     return f"{place.kind.name.lower()} {place.slot}/{place.issue}/{place.segment}"
 
 

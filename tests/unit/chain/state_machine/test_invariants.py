@@ -21,7 +21,7 @@ from chain.state_machine.ledger.tables import (
     SUPPLY,
     TALLIES,
 )
-from chain.state_machine.legs.tables import LEGS, LIVE_LEGS, SLOT_OPENINGS
+from chain.state_machine.legs.tables import LEGS, LIVE_LEGS, SLOT_STARTS
 from chain.state_machine.market.tables import (
     BIDS,
     BIDS_OF,
@@ -49,7 +49,7 @@ from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Numbers, Table
 from domain.keys import ShareRef
 from domain.ledger.records import BondRow, Payment
-from domain.legs.records import LegState, SlotOpening
+from domain.legs.records import LegState, SlotStart
 from domain.market.records import OrderState
 from domain.params import local_params
 from domain.proof.records import AnswerKind, Ruling, SeatAnswer, ShareState
@@ -273,7 +273,7 @@ BREAKS: dict[str, tuple[Break, str]] = {
     "decided too much": (edit(LEGS, ORDER, 1, verified=1, void=1), "more decided rounds than closed ones"),
     "a live predecessor": (live_predecessor, "is still live after its successor"),
     "an opening of no slot": (
-        lambda s, o: SLOT_OPENINGS.put(s, SlotOpening(o, 1, 2, bytes(32))),
+        lambda s, o: SLOT_STARTS.put(s, SlotStart(o, 1, 2, bytes(32))),
         "has a start for a slot that is not served",
     ),
     "verified twice": (verified_twice, "two verified shares of a slot"),

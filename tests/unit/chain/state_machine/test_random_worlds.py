@@ -391,7 +391,7 @@ def check_payments(order: OrderResponse) -> None:
     assert paid == expected
     (depositor,) = order.escrow.depositors
     gone = sum(sums[kind] for kind in (*kinds, "auditor", "protocol", "deposit_burn", "refund"))
-    gone += sums["held_compensation"] + sums["held_burn"]
+    gone += sums["withheld_compensation"] + sums["withheld_burn"]
     assert (depositor.locked, depositor.refunded) == (0, sums["refund"])
     # Nobody earns by another's failure: at most the fee of ordering, less than 200, and what was paid.
     consumer = sum(p.amount for p in order.payments if p.kind == "compensation" and p.to == depositor.address)
@@ -435,7 +435,7 @@ def wrong_places(order: OrderResponse) -> list[tuple[Panel, PanelPlace, Share | 
             if place.ruling is not Ruling.WRONG:
                 continue
             share = None
-            unavailable = place.found and place.found.kind is AnswerKind.UNAVAILABLE
+            unavailable = place.finding and place.finding.kind is AnswerKind.UNAVAILABLE
             if where.kind is AuditKind.SEGMENT and place.claim and not unavailable:
                 share = order.share(panel.key.share(where.slot, where.issue))
                 segments = share.roots.segments if share and share.roots else 0
@@ -554,7 +554,7 @@ REACHED = (
     *(f"payment {kind}" for kind in ("provider", "validator", "auditor", "protocol", "refund")),
     *(f"payment {kind}" for kind in ("bond_return", "compensation", "decline_fee", "burn")),
     "payment deposit_burn",
-    "payment held_compensation",
+    "payment withheld_compensation",
     "part.returned",
     "order.verified",
 )

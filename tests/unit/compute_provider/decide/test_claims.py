@@ -9,7 +9,7 @@ import pytest
 from compute_provider.decide.claims import bond_of, earned, has_committed, is_over, problem
 from domain.keys import ShareRef
 from domain.ledger.records import Depositor, Escrow, Payment
-from domain.legs.records import LegState, SlotOpening
+from domain.legs.records import LegState, SlotStart
 from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse
 from domain.proof.records import Round, Share, ShareClaim, ShareRoots, ShareState
@@ -223,9 +223,9 @@ def test_only_earnings_of_this_provider_count() -> None:
 
 def test_a_task_of_a_leg_that_begins_later_starts_from_the_states_of_that_leg() -> None:
     begun, local = b"\x07" * 32, b"\x08" * 32
-    opening = (SlotOpening(ORDER_ID, 1, 0, local),)
-    later = with_leg(order(), first_round=3, round=3, opening_root=begun, global_in=begun)
-    later = replace(later, openings=opening)
+    opening = (SlotStart(ORDER_ID, 1, 0, local),)
+    later = with_leg(order(), first_round=3, round=3, initial_root=begun, global_in=begun)
+    later = replace(later, starts=opening)
     right = replace(
         task(),
         key=replace(KEY, round=3),

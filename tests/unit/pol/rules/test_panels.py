@@ -7,7 +7,7 @@ import pytest
 
 from domain.order_params import OrderParams
 from domain.params import Params
-from domain.proof.records import AuditKind, Place
+from domain.proof.records import AuditKind, AuditPlace
 from pol.rules import panels
 from pol.rules.panels import Promised, ShareExtent
 from pol.rules.schedule import boundary_work, segment_work
@@ -53,11 +53,11 @@ def test_the_aggregation_and_an_update_are_always_drawn_and_every_segment_is_as_
     assert all(110 < count < 190 for count in segments)  # 150 each
 
 
-def stop(slot: int, segment: int, kind: AuditKind = AuditKind.SEGMENT) -> Place:
-    return Place(kind, slot, 1, segment)
+def stop(slot: int, segment: int, kind: AuditKind = AuditKind.SEGMENT) -> AuditPlace:
+    return AuditPlace(kind, slot, 1, segment)
 
 
-def drawn(named: Place, *shares: ShareExtent, segments: int = 2) -> set[tuple[Place, ...]]:
+def drawn(named: AuditPlace, *shares: ShareExtent, segments: int = 2) -> set[tuple[AuditPlace, ...]]:
     """Return what is drawn of a stopped round, by many seeds."""
     return {panels.draw_places(digest(number), shares, segments, named) for number in range(300)}
 
@@ -67,7 +67,7 @@ def test_where_the_job_stopped_is_always_drawn_in_the_stead_of_a_segment() -> No
     named = stop(1, 3)
     seen = drawn(named, ShareExtent(0, 1, 5), ShareExtent(1, 1, 3, named))
     assert {places[0] for places in seen} == {named}
-    assert {places[1] for places in seen} == {Place(AuditKind.UPDATE, 0, 1, 5)}
+    assert {places[1] for places in seen} == {AuditPlace(AuditKind.UPDATE, 0, 1, 5)}
     assert {len(places) for places in seen} == {3}
     further = {places[2] for places in seen}
     assert further == {stop(0, n) for n in range(5)} | {stop(1, n) for n in range(3)}

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from domain.proof.records import AuditKind, Place, ShareRoots
+from domain.proof.records import AuditKind, AuditPlace, ShareRoots
 from pol.rules.schedule import share_work
 from pol.rules.stops import AGGREGATION, check_roots, done_work, find_stop, stop_of
 from tests.support.chain_market import digest, make_terms
@@ -41,12 +41,12 @@ def test_what_is_neither_is_told(roots: ShareRoots) -> None:
 
 
 def test_the_first_place_without_a_result_is_where_one_machine_would_stop() -> None:
-    segment, update = Place(AuditKind.SEGMENT, 1, 4, 1), Place(AuditKind.UPDATE, 1, 4, 2)
+    segment, update = AuditPlace(AuditKind.SEGMENT, 1, 4, 1), AuditPlace(AuditKind.UPDATE, 1, 4, 2)
     assert stop_of(TERMS, 1, 4, WHOLE) is None
     assert stop_of(TERMS, 1, 4, ENDS) == segment
     assert stop_of(TERMS, 1, 4, replace(ENDS, segments=2)) == update
     assert find_stop(TERMS, [(0, 1, WHOLE), (1, 4, ENDS)]) == segment
-    assert find_stop(TERMS, [(0, 1, AT_ONCE), (1, 4, ENDS)]) == Place(AuditKind.SEGMENT, 0, 1, 0)
+    assert find_stop(TERMS, [(0, 1, AT_ONCE), (1, 4, ENDS)]) == AuditPlace(AuditKind.SEGMENT, 0, 1, 0)
     assert find_stop(TERMS, [(0, 1, WHOLE), (1, 4, WHOLE)]) == AGGREGATION
 
 

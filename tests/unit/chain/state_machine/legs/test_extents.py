@@ -50,7 +50,7 @@ def test_a_leg_is_served_from_its_first_round_to_its_last(extent: LegExtent) -> 
     market, order_id = running(extent, local_params())
     leg = market.leg(order_id)
     assert (leg.round, leg.end_round) == (extent.first_round, extent.first_round + extent.rounds)
-    assert leg.global_in == leg.opening_root == extent.opening_root
+    assert leg.global_in == leg.initial_root == extent.initial_root
     market.settle(order_id)
     found = market.all_of(order_id)
     served = served_terms(TERMS, extent)
@@ -71,7 +71,7 @@ def test_the_first_shares_of_a_leg_start_from_its_opening_roots() -> None:
     locals_in = {share.claim.slot: share.local_in for share in found.shares}
     own = TERMS.local_root
     assert locals_in == {0: own, 1: LOCALS[1], 2: LOCALS[2], 3: own}
-    assert {(o.slot, o.local_root) for o in found.openings} == set(LOCALS.items())
+    assert {(o.slot, o.local_root) for o in found.starts} == set(LOCALS.items())
     market.train_round(order_id)
     left = [share for share in market.shares(order_id) if share.claim.round == 4]
     assert all(share.local_in not in (own, *LOCALS.values()) for share in left)
@@ -141,8 +141,8 @@ def test_what_a_consumer_paid_a_failed_leg_is_that_of_its_own_rounds_and_slots()
     paid = sum(p.amount for p in market.all_of(order_id).payments if p.kind in ("provider", "protocol"))
     market.chain.ok(MsgStopOrder("v0", order_id, 1))
     market.chain.pass_time(60)
-    made_good = sum(p.amount for p in market.all_of(order_id).payments if p.kind == "compensation")
-    fee = made_good - paid
+    compensated = sum(p.amount for p in market.all_of(order_id).payments if p.kind == "compensation")
+    fee = compensated - paid
     assert 0 <= fee < 1_000, "it gets back what it paid, and the fee of ordering"
 
 

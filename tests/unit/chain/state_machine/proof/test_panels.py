@@ -577,7 +577,7 @@ def test_an_leg_ends_only_when_every_round_before_a_void_one_is_decided_too() ->
     assert market.chain.ask(PanelDutiesRequest("v1")).duties == ()
 
 
-def test_what_the_consumer_lost_is_made_good_once() -> None:
+def test_what_the_consumer_lost_is_compensated_once() -> None:
     """Two rounds of a leg that are found wrong one after the other would else both pay for the same loss."""
     market, order_id, number = wrong_after_paid()
     paid = market.all_of(order_id).escrow.depositors[0].paid
@@ -589,8 +589,8 @@ def test_what_the_consumer_lost_is_made_good_once() -> None:
     payments = market.all_of(order_id).payments
     # What the seats leave of the share's bond is burnt.
     assert any(payment.kind == "burn" for payment in payments[len(bonds) :])
-    made_good = [p.amount for p in payments if (p.kind, p.to) == ("compensation", "carol")]
-    assert sum(made_good) <= paid + market.chain.fees["carol"]
+    compensated = [p.amount for p in payments if (p.kind, p.to) == ("compensation", "carol")]
+    assert sum(compensated) <= paid + market.chain.fees["carol"]
 
 
 def wrong_after_paid() -> tuple[Market, bytes, int]:

@@ -165,7 +165,7 @@ def test_what_is_withheld_of_the_validator_pays_first(bond: int) -> None:
     took = {p.kind: p.amount for p in market.all_of(order_id).payments if p.kind.startswith("held")}
     assert sum(took.values()) == held
     # The provider comes before the fire, whichever source pays.
-    assert took["held_compensation"] == min(held, VALUE)
+    assert took["withheld_compensation"] == min(held, VALUE)
     assert worth(market, "v0p0") == before + VALUE
     rest = 2 * VALUE - held
     assert job_bond(market, order_id) == row - min(row, rest)
@@ -200,7 +200,7 @@ def test_a_validator_cannot_pay_itself_out_of_its_part_and_stop(bond: int) -> No
     lost = had - stake(market, "v0") - market.chain.bond("v0")
     told = market.chain.seen("part.returned")[-1]
     # The second round's part returns, and what was taken of the first one's comes from its own coins.
-    assert (told.get("amount"), told.get("made_good")) == (str(held), str(held))
+    assert (told.get("amount"), told.get("compensated")) == (str(held), str(held))
     assert lost >= 2 * VALUE > VALUE  # its man got half of it
     # Three rounds were paid for by the deposit; of two of them the part is the consumer's again.
     paid = 2 * (169_800 - held)

@@ -19,7 +19,7 @@ from domain.proof.reasons import ShareReason
 from domain.proof.records import (
     AnswerKind,
     AuditKind,
-    Place,
+    AuditPlace,
     Ruling,
     SeatAnswer,
     ShareState,
@@ -71,7 +71,7 @@ def test_a_round_is_closed_with_the_place_at_which_the_job_stops(market: Market)
     leg, closed = market.leg(order_id), market.round(order_id, 0)
     assert market.order(order_id).state is OrderState.PROVEN
     assert (leg.state, leg.round) == (LegState.PROVEN, 1)
-    assert closed.stopped == Place(AuditKind.SEGMENT, 1, 1, 1)
+    assert closed.stopped == AuditPlace(AuditKind.SEGMENT, 1, 1, 1)
     assert (closed.next_root, closed.ciphertext_root) == (b"", b"")
     # Three whole segments; neither what stopped nor an aggregation is anybody's work.
     assert closed.work == 3 * SEGMENT_WORK
@@ -93,17 +93,17 @@ def test_nothing_goes_on_behind_a_stop(market: Market) -> None:
 @pytest.mark.parametrize(
     ("stops", "wrong"),
     [
-        ((None, 1), Place(AuditKind.SEGMENT, 1, 1, 0)),
-        ((None, 1), Place(AuditKind.SEGMENT, 0, 1, 1)),
-        ((None, 1), Place(AuditKind.UPDATE, 1, 1, 1)),
+        ((None, 1), AuditPlace(AuditKind.SEGMENT, 1, 1, 0)),
+        ((None, 1), AuditPlace(AuditKind.SEGMENT, 0, 1, 1)),
+        ((None, 1), AuditPlace(AuditKind.UPDATE, 1, 1, 1)),
         ((None, 1), AGGREGATION),
-        ((1, 0), Place(AuditKind.SEGMENT, 1, 1, 0)),
-        ((None, None), Place(AuditKind.SEGMENT, 0, 1, 1)),
-        ((None, 2), Place(AuditKind.SEGMENT, 1, 1, 2)),
+        ((1, 0), AuditPlace(AuditKind.SEGMENT, 1, 1, 0)),
+        ((None, None), AuditPlace(AuditKind.SEGMENT, 0, 1, 1)),
+        ((None, 2), AuditPlace(AuditKind.SEGMENT, 1, 1, 2)),
     ],
 )
 def test_the_place_is_the_first_that_has_no_result_by_the_shares(
-    market: Market, stops: tuple[int | None, ...], wrong: Place
+    market: Market, stops: tuple[int | None, ...], wrong: AuditPlace
 ) -> None:
     order_id = market.run()
     market.commit(order_id, *(market.trace(order_id, at, stop=n) for at, n in enumerate(stops)))
@@ -148,7 +148,7 @@ def test_a_validator_cannot_shorten_what_was_committed(market: Market) -> None:
     bent = replace(
         message,
         shares=(replace(first, roots=cut), message.shares[1]),
-        stopped=Place(AuditKind.SEGMENT, 0, 1, 1),
+        stopped=AuditPlace(AuditKind.SEGMENT, 0, 1, 1),
     )
     market.chain.refused(BAD_PROOF, bent)
     odd = replace(message.shares[1].roots, segments=2, trace_root=b"")
@@ -166,7 +166,7 @@ def test_a_stop_that_strangers_find_ends_the_order_with_the_consumers_reason(
     before = {name: free(market, name) for name in ("v0", *market.clusters["v0"])}
     order_id = stopped_order(market, 1, None)
     panel = market.panel(order_id, 0)
-    assert panel.places[0].place == Place(AuditKind.SEGMENT, 0, 1, 1)
+    assert panel.places[0].place == AuditPlace(AuditKind.SEGMENT, 0, 1, 1)
     assert [place.stops for place in panel.places] == [True, *[False] * (len(panel.places) - 1)]
     finish(market, order_id)
     order, leg = market.order(order_id), market.leg(order_id)
@@ -183,7 +183,7 @@ def test_a_stop_that_strangers_find_ends_the_order_with_the_consumers_reason(
     assert paid(market, order_id, "burn", "deposit_burn", "compensation") == 0
     assert {name: free(market, name) for name in before} == before
     assert VALIDATORS.must(market.chain.overlay(), "v0").orders_settled == 1
-    found = market.panel(order_id, 0).places[0].found
+    found = market.panel(order_id, 0).places[0].finding
     assert found is not None
     assert (found.kind, found.step) == (AnswerKind.STOPPED, 17)
 
@@ -315,8 +315,8 @@ def test_a_false_end_beside_a_true_stop_is_the_validators_word_too() -> None:
     order_id = stopped_order(market, 0, 0, deposit=10**6)
     places = market.panel(order_id, 0).places
     assert [place.place for place in places] == [
-        Place(AuditKind.SEGMENT, 0, 1, 0),
-        Place(AuditKind.SEGMENT, 1, 1, 0),
+        AuditPlace(AuditKind.SEGMENT, 0, 1, 0),
+        AuditPlace(AuditKind.SEGMENT, 1, 1, 0),
     ]
     assert all(place.stops for place in places)
     answers = found_at(market, order_id, 1, AnswerKind.FINISHED, digest("it goes on"))
@@ -332,7 +332,7 @@ def test_a_wrong_segment_before_a_true_stop_is_its_providers_fault() -> None:
     # The first, the last before the stop, and the stop are the validator's duty, and what was drawn.
     segment = next(iter({1, 2} - set(share.drawn)))
     places = [place.place for place in market.panel(order_id, 0).places]
-    number = places.index(Place(AuditKind.SEGMENT, 0, 1, segment))
+    number = places.index(AuditPlace(AuditKind.SEGMENT, 0, 1, segment))
     answers = found_at(market, order_id, number, AnswerKind.FINISHED, digest("another state"))
     market.say(order_id, dict.fromkeys(market.seated(order_id), answers))
     assert market.all_of(order_id).legs[0].end_reason == LegEnd.WRONG_SHARE
@@ -344,7 +344,7 @@ def test_what_the_validator_has_to_replay_before_a_stop_is_its_fault(segment: in
     market = Market(params)
     order_id = stopped_order(market, 4, terms=make_terms(slots=1, round_steps=10), deposit=10**6)
     places = [place.place for place in market.panel(order_id, 0).places]
-    number = places.index(Place(AuditKind.SEGMENT, 0, 1, segment))
+    number = places.index(AuditPlace(AuditKind.SEGMENT, 0, 1, segment))
     answers = found_at(market, order_id, number, AnswerKind.FINISHED, digest("another state"))
     market.say(order_id, dict.fromkeys(market.seated(order_id), answers))
     assert market.all_of(order_id).legs[0].end_reason == LegEnd.WRONG_ROUND

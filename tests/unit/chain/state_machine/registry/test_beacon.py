@@ -100,10 +100,10 @@ def test_a_stranger_reveals_nothing(chain: Chain) -> None:
 
 def test_a_changed_key_counts_after_the_delay_and_the_old_one_until_then(chain: Chain) -> None:
     chain.ok(set_key("new"))
-    counts_from = chain.height + DELAY
+    valid_from = chain.height + DELAY
     (event,) = chain.seen("validator.beacon_key")
-    assert event.get("counts_from") == str(counts_from)
-    while chain.height + 1 < counts_from:
+    assert event.get("valid_from") == str(valid_from)
+    while chain.height + 1 < valid_from:
         assert key_of_next_block(chain) == beacon_key("v0")
         chain.block(proposer="v0")
         assert chain.reveal_result is not None

@@ -209,11 +209,11 @@ def test_who_was_silent_promises_more_only_after_a_while() -> None:
     validators = market.chain.ask(ValidatorsRequest()).validators
     found = next(v for v in validators if v.operator == name)
     assert (found.audit_speed, found.audit_rate) == (10**10 // 2, 10**9 // 2)
-    assert found.halved_at <= halved + 1
+    assert found.promise_halved_at <= halved + 1
     more = MsgPromiseAudits(name, 10**10, 10**9)
     market.chain.refused(NOT_YET, more, field="speed")
     market.chain.refused(NOT_YET, MsgPromiseAudits(name, 1, 10**9), field="rate")
     market.chain.ok(MsgPromiseAudits(name, 1, 1))
-    market.chain.pass_until(found.halved_at + 60 - 2)
+    market.chain.pass_until(found.promise_halved_at + 60 - 2)
     market.chain.refused(NOT_YET, more)
     market.chain.ok(more)

@@ -141,7 +141,7 @@ def test_a_missed_accept_burns_the_job_bond_but_for_what_the_order_cost(market: 
     assert market.chain.seen("order.failed")[-1].get("reason") == "10011"
 
 
-def test_after_max_attempts_the_order_is_unserved_and_its_fee_made_good_once() -> None:
+def test_after_legs_max_the_order_is_unserved_and_its_fee_compensated_once() -> None:
     """Three who do not accept cost the consumer one fee: a job that nobody accepts earns it nothing."""
     market = Market(bidders=("v0", "v1", "v2"))
     order_id = market.submit()
