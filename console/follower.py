@@ -83,7 +83,8 @@ class Follower:
                         return
                     self._lost(error.reason, logged=not is_away(error))
                 except (ValueError, ArithmeticError, LookupError, sqlite3.Error) as error:
-                    # The node may be of another version or send wrong data, or the disk may be full. Pages keep their data.
+                    # The node may be of another version or send wrong data, or the disk may be full.
+                    # Pages keep the last data.
                     self._lost(f"its answers cannot be stored: {error}", logged=True)
                 except Gap as gap:
                     log.warning("the index is built again: %s", gap)

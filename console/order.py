@@ -290,7 +290,7 @@ class OrderPage:
         }
 
     def _cheats(self, story: OrderStory) -> list[dict[str, Any]]:
-        """Return rejected and wrong shares, and places that a panel ruled wrong, each with a sentence on the evidence."""
+        """Return rejected and wrong shares, and places that a panel ruled wrong, each with a sentence of evidence."""
         cheats = []
         for leg in story.legs.values():
             traces = self._index.traces(story.order.id, leg.number)

@@ -24,7 +24,7 @@ class Streams:
     """The streams of all pages that listen."""
 
     def __init__(self, known: NodeState, head: Callable[[], dict[str, Any]]) -> None:
-        """Create without streams. ``head`` returns the chain's current position, which streams send after new events."""
+        """Create without streams. ``head`` returns the chain's position, which a stream sends after new events."""
         self._known = known
         self._index = known.index
         self._head = head
