@@ -1,1 +1,1 @@
-"""Benchmarks: ``python -m benchmarks NAME [--output json]``; each measures its baseline in the same call."""
+"""Benchmarks: ``python -m benchmarks NAME [--output json]``; each benchmark measures its baseline in the same call."""

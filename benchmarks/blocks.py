@@ -1,12 +1,12 @@
-"""The most expensive blocks that an attacker can fill, by kind: seconds of one core, and fees for filling one.
+"""The most expensive blocks that an attacker can fill, by kind: seconds of one core, and the fees to fill a block.
 
 A real application on LevelDB, with real keys, votes for each block, executes it, answers and commits. Seconds are
-process time, so that other load on the machine has little effect: the best of three nodes with cold caches.
+process time, so that other load on the machine has little effect. The best of three nodes with cold caches counts.
 
 Each kind fills either the gas of transactions (``block_gas``) or the gas of due work (``due_gas``). The ratio of a
-block is the part of a second that it takes; the goal is at most 1 s per block. The ratio of gas compares the time that
-a block pays for, at 5 ns per gas, with the time that it takes. The cost is the sender's fees for a block and for all
-preparations since the previous row. The last rows are queries to a node, which cost nothing.
+block is the part of a second that it takes; the goal is at most 1 s per block. The ratio of gas is the time that a
+block pays for, at 5 ns per gas, divided by the time that it takes. The cost is the sender's fees for a block and for
+all preparations since the previous row. The last rows are queries to a node, which cost nothing.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -82,7 +82,7 @@ _EVERY = tuple(ShareRef(slot, 1) for slot in range(SLOTS_MAX))
 
 
 def run() -> Figures:
-    """Measure all kinds and return the table."""
+    """Measure all kinds of blocks and return the table."""
     rows: list[Row] = []
     for kind in KINDS:
         rows += kind()
@@ -93,7 +93,7 @@ def run() -> Figures:
 
 
 def key(name: str) -> Key:
-    """Return the key of a person, which is the same in every run."""
+    """Return the key of the person with a name. It is the same in every run."""
     return Key(sha256(b"blocks " + name.encode()).digest())
 
 
@@ -102,7 +102,7 @@ def _beacon_key(name: str) -> Key:
 
 
 def _prove(message: Message, sequence: int, index: int) -> Message:
-    """Return an order with its key's proof, which is bound to one transaction; return other messages unchanged."""
+    """Add the proof of an order's key, which is valid in one transaction only; return other messages unchanged."""
     if not isinstance(message, MsgSubmitOrder):
         return message
     order_id = message_id("order", CHAIN_ID, message.consumer, sequence, index)
@@ -169,7 +169,7 @@ class Net:
     # --- transactions and blocks ---
 
     def raw(self, *messages: Message, gas: int | None = None) -> bytes:
-        """Return the next transaction of the messages' signer."""
+        """Return the next transaction of the messages' signer; without ``gas``, its gas limit is calculated."""
         name = self.names[signer_of(messages[0])]
         sequence = self.sequences.get(name, 0)
         self.sequences[name] = sequence + 1
@@ -189,7 +189,7 @@ class Net:
 
         if gas is not None:
             return built(gas)
-        # The fee's length may change with the gas.
+        # The fee may be longer with a higher gas limit, and a longer transaction needs more gas.
         return built(gas_of(decode_tx(built(GAS_MAX))) + 100)
 
     def estimated(self, *messages: Message) -> bytes:
@@ -202,7 +202,7 @@ class Net:
         return self.raw(*messages, gas=used.gas_used + 10_000)
 
     def block(self, *messages: Message, seconds: int = 1) -> list[TxResult]:
-        """Make blocks of messages; every message must succeed."""
+        """Make blocks with ``messages`` until all are in one; raise RuntimeError if a message fails."""
         raws = [self.estimated(m) if _finds(m) else self.raw(m) for m in messages]
         results: list[TxResult] = []
         while raws or not results:
@@ -221,7 +221,7 @@ class Net:
         return results
 
     def measured(self, case: str, raws: Sequence[bytes], *, seconds: int = 1) -> list[Row]:
-        """Fill a block with as many of ``raws`` as fit, and measure it on nodes with cold caches."""
+        """Return the rows of a block that has as many of ``raws`` as fit, measured on nodes with cold caches."""
         chosen = self.app.prepare_proposal(list(raws), BLOCK_BYTES_MAX, *self._turn)
         best = float("inf")
         for _ in range(REPEATS):
@@ -269,7 +269,7 @@ class Net:
         block_hash = sha256(b"block %d" % height).digest()
         time_ns = self.time_ns + seconds * 10**9
         done = node.finalize_block(height, time_ns, block_hash, proposer, list(raws))
-        # CometBFT serializes the answer, so its cost counts.
+        # The answer is serialized for CometBFT, so the time for this counts.
         abci.ResponseFinalizeBlock(events=events_proto(done.result.events)).SerializeToString()
         for result in done.result.tx_results:
             abci.ExecTxResult(events=events_proto(result.events)).SerializeToString()
@@ -278,7 +278,7 @@ class Net:
     # --- orders with 1,024 slots ---
 
     def place_bid(self, count: int = 1, validator: str = "v0") -> list[bytes]:
-        """Place bids that fit every order of this file."""
+        """Place ``count`` bids that fit every order of this file, and return their ids."""
         offer = Offer(
             price=PRICE,
             slot_speed=10**15,
@@ -292,7 +292,7 @@ class Net:
         return [result.responses[0][1] for result in self.block(*bids)]
 
     def submission(self, **changes: object) -> MsgSubmitOrder:
-        """Return an order with very little work."""
+        """Return the message that submits an order with very little work."""
         consumer, order_key = key("carol").address, key("order")
         terms = JobTerms(
             job_id=sha256(b"job").digest(),
@@ -330,7 +330,7 @@ class Net:
         return replace(message, **changes)  # type: ignore[arg-type]
 
     def run_orders(self, count: int, **changes: object) -> list[bytes]:
-        """Submit orders that v0 wins and accepts."""
+        """Submit ``count`` orders that v0 wins and accepts, and return their ids."""
         results = self.block(*[self.submission(**changes)] * count)
         orders = [result.responses[0][1] for result in results]
         for _ in range(20):
@@ -345,7 +345,7 @@ class Net:
         return answer(self.app.view().reader, OrderRequest(order_id))
 
     def shares(self, order_id: bytes, *, issue: int = 1, right: bool = True) -> list[SignedShare]:
-        """Return a share for every slot of the order's open round."""
+        """Return a share for every slot of the order's open round; if not ``right``, the signatures are wrong."""
         answer = self.order(order_id)
         leg = answer.legs[-1]
         terms = answer.order.terms
@@ -389,7 +389,7 @@ class Net:
             )
 
     def commit_all(self, orders: Sequence[bytes]) -> None:
-        """Commit all shares of the open rounds, and wait until they are drawn."""
+        """Commit the shares of all open rounds, and make blocks until the segments to check are drawn."""
         for order_id in orders:
             self.block(*self.commits(order_id, self.shares(order_id)), seconds=0)
         for _ in range(60):
@@ -418,13 +418,13 @@ class Net:
 
 
 def _roots(local_out: bytes, segments: int) -> ShareRoots:
-    """Return the roots that every share's commitment hides."""
+    """Return the roots that the commitment of every share hides."""
     trace, update = sha256(b"trace").digest(), sha256(b"update").digest()
     return ShareRoots(trace_root=trace, update_root=update, local_out=local_out, metrics=(), segments=segments)
 
 
 def _every(local_out: bytes, segments: int = 1, slots: int = SLOTS_MAX, issue: int = 1) -> tuple[AcceptedShare, ...]:
-    """Return the accepted shares of the first slots."""
+    """Return the accepted shares of the first ``slots`` slots, as a message that closes a round lists them."""
     roots = _roots(local_out, segments)
     return tuple(AcceptedShare(slot, issue, roots) for slot in range(slots))
 
@@ -458,7 +458,7 @@ def transfers_to_new_accounts() -> list[Row]:
 
 
 def rounds_of_an_order() -> list[Row]:
-    """Measure all messages on the shares of a round, in the order of a round's life."""
+    """Measure all messages about the shares of a round, in the order in which a round needs them."""
     net, rows = Net(), []
     net.place_bid()
     orders = net.run_orders(4)
@@ -518,13 +518,13 @@ def rounds_that_are_dropped() -> list[Row]:
     rows += net.measured("CommitTraces, 128 rejections", [net.raw(m) for m in rejections])
     stop = MsgStopOrder(key("v0").address, orders[1], 1)
     rows += net.measured("StopOrder, 1,024 shares stand", [net.estimated(stop)])
-    net.block(seconds=60)  # that of the order whose shares were all rejected
+    net.block(seconds=60)  # the deadline of the order whose shares were all rejected
     rows += net.measured("progress deadlines, 1,024 shares each", [], seconds=0)
     return rows
 
 
 def cascade() -> list[Row]:
-    """Measure a panel's reveals that make a round void, together with all rounds that closed after it."""
+    """Measure the reveals of a panel that make a round void, and with it all rounds that closed after it."""
     net = Net(auditors=3)
     net.place_bid()
     (order_id,) = net.run_orders(1, slots=1, rounds=200)
@@ -566,7 +566,7 @@ def cascade() -> list[Row]:
 
 
 def junk() -> list[Row]:
-    """Measure auctions of orders that no bid fits, after changes of the book."""
+    """Measure auctions of orders that no bid fits, after changes of bids in the book."""
     net, rows = Net(), []
     (bid_id, *_) = net.place_bid()
     cheap = net.submission(price_limit=1)
@@ -599,7 +599,7 @@ def _bids(net: Net, name: str) -> list[tuple[str, bytes]]:
 
 
 def matches() -> list[Row]:
-    """Measure orders that all match, with a validator that has the maximum number of bids."""
+    """Measure orders that all match, while one validator has the maximum number of bids."""
     net = Net()
     net.place_bid(BIDS_PER_VALIDATOR_MAX)
     net.paid = 0
@@ -643,7 +643,7 @@ def decoding() -> list[Row]:
 
 
 def _too_long(number: int) -> bytes:
-    """Return a transaction with one message, which is filled with empty shares."""
+    """Return a transaction with one message whose list of empty shares is longer than allowed."""
     shares = [AcceptedShareProto()] * ((TX_BYTES_MAX - 700) // 2)
     message = CloseRoundProto(validator=key("v0").address, order_id=bytes(32), round=number, shares=shares)
     packed = AnyProto(type_url=MsgCloseRound.URL, value=message.SerializeToString())

@@ -1,6 +1,6 @@
 """The auction of a block, with an order book that is kept between blocks, and the order book alone at a large size.
 
-The first rows have 10,000 bids, with the state in LevelDB. Every repeat commits a block that changed a few bids, and
+The first rows have 10,000 bids, with the state in LevelDB. Every repeat commits a block that changes a few bids, and
 then measures the next block's auction: applying the commit and the block's own changes to the book, and matching. The
 baseline is the auction on the same state without such a book: reading and decoding all bids, and checking every bid
 for each order (``tests/support/whole_book.py``).
@@ -120,7 +120,7 @@ class _Market:
         self._reader = Overlay(self.storage.snapshot())
 
     def row(self, case: str, orders: Sequence[Asked], *, compared: bool = True) -> Row:
-        """Measure the auction of ``orders``; with ``compared``, check its decisions against the baseline's."""
+        """Measure the auction of ``orders``; with ``compared``, check that the baseline makes the same decisions."""
         living = whole = float("inf")
         self._auction(orders)
         for _ in range(REPEATS):
@@ -136,7 +136,7 @@ class _Market:
         return Row(case=case, value=1_000 * living, unit="ms", baseline=baseline)
 
     def derived(self) -> Row:
-        """Measure the first auction after a start, which builds the book and its indexes."""
+        """Measure the first auction after the start of a node, which builds the book and its indexes."""
         self._book = LivingBook()
         seconds, _ = self._auction([_asked(0, memory=1 << 60)])
         return Row("start: the book derived from 10000 bids", 1_000 * seconds, "ms")
@@ -150,7 +150,7 @@ class _Market:
         return perf_counter() - start, matched
 
     def _whole(self, orders: Sequence[Asked]) -> tuple[float, Matched]:
-        # Like a node after a commit, which has decoded nothing yet.
+        # The state is that of a node which has decoded nothing since its last commit.
         block = Overlay(Overlay(self.storage.snapshot()))
         self._repeat(block)
         start = perf_counter()
@@ -158,7 +158,7 @@ class _Market:
         return perf_counter() - start, matched
 
     def _change(self, block: Overlay) -> None:
-        """Change the offers of a few bids."""
+        """Change the prices of ``CHANGED`` random bids in a block."""
         self._changed = []
         for number in self._random.sample(range(BIDS_STANDING), CHANGED):
             bid = BIDS.must(block, sha256(b"bid %d" % number).digest())
@@ -171,7 +171,7 @@ class _Market:
             BIDS.put(block, bid)
 
     def _commit(self) -> None:
-        """Commit a block that changed a few bids."""
+        """Commit a block that changes a few bids, and apply the changes to the order book."""
         self._height += 1
         block = Overlay(self._reader)
         self._change(block)
@@ -203,7 +203,7 @@ _VALIDATOR = Validator(
 
 
 def _asked(number: int, *, work: int = PFLOP, memory: int = 80 << 30, seconds: int = 86_400) -> Asked:
-    """Return an order that a few percent of the bids fit, if their memory is at least ``memory``."""
+    """Return an order that requires at least ``memory``; a few percent of the bids fit the default."""
     conditions = Conditions(device_class="h100", memory=memory, regions=("de", "fr", "uk"), tiers=("exact",))
     return Asked(
         order_id=sha256(b"order %d" % number).digest(),
@@ -230,7 +230,7 @@ def _asked(number: int, *, work: int = PFLOP, memory: int = 80 << 30, seconds: i
 
 
 def _large(bids: int) -> list[Row]:
-    """Return the rows of a book with that many bids: auctions, changes of bids, and building the book."""
+    """Return the rows of an order book with ``bids`` bids: its construction, auctions, and changes of bids."""
     random = Random(2)
     standing = [_standing(random, number, bids) for number in range(bids)]
     start = process_time()
@@ -264,7 +264,7 @@ _SMALL = PFLOP // 100
 
 
 def _changes(random: Random, book: Book, standing: Sequence[Standing]) -> list[Row]:
-    """Return the times to insert, change and withdraw a bid."""
+    """Return the rows for the time to insert, to change and to withdraw a bid."""
     bids = len(standing)
     chosen = random.sample(range(bids), REPEATS * CHANGES)
     rows: dict[str, list[float]] = {"insert": [], "change": [], "withdraw": []}
@@ -289,7 +289,7 @@ def _changes(random: Random, book: Book, standing: Sequence[Standing]) -> list[R
 
 
 def _memory(bids: int) -> Row:
-    """Return the memory per bid of a book, including its indexes, after every page was read."""
+    """Return the row for the memory per bid of an order book with its indexes, after every page was read."""
     random, storage = Random(3), Storage.temporary()
     overlay = Overlay(storage.snapshot())
     HEAD.put(

@@ -1,4 +1,6 @@
-"""CheckTx over the ABCI socket with real signed transfers and all checks; the baseline is a bare signature check.
+"""The rate of CheckTx over the ABCI socket, with real signed transfers and all checks.
+
+The baseline is the rate at which one process only verifies signatures (a bare check).
 
 The server runs in this process. The client runs in another process and sends as fast as the socket accepts. The rate
 of two bare checks in parallel shows whether the second core is a full core or a hardware thread of the first one.
@@ -52,7 +54,7 @@ _RECHECK = 1
 
 
 def run() -> Figures:
-    """Measure several times and return the table: the median of the ratios, with the lowest and the highest."""
+    """Measure several times; return the table of the repeats with the median ratio, and the extreme ratios."""
     keys = _keys()
     txs = _transfers(keys)
     bare, twice, new, recheck = zip(*(_once(keys, txs) for _ in range(REPEATS)), strict=True)
@@ -72,17 +74,17 @@ def _keys() -> list[Key]:
 
 
 def _once(keys: list[Key], txs: list[bytes]) -> tuple[float, float, float, float]:
-    """Return rates per second: bare verifications, bare ones in two processes, CheckTx, and rechecks."""
+    """Return four rates per second: bare checks, bare checks in two processes, CheckTx, and rechecks."""
     before = _bare_verify_rate(keys)
     twice = _two_at_once(keys)
     with tempfile.TemporaryDirectory() as directory, start_verifier() as verifier:
         new, recheck = _measure(verifier, keys, txs[:ACCOUNTS], txs[ACCOUNTS:], Path(directory))
-    # Measured before and after CheckTx, because the speed of a shared machine drifts.
+    # The bare rate is measured before and after CheckTx, because the speed of a shared machine drifts.
     return (before + _bare_verify_rate(keys)) / 2, twice, new, recheck
 
 
 def _row(case: str, rates: Sequence[float], bare: Sequence[float]) -> Row:
-    """Return the row of the repeat whose ratio is the median of all."""
+    """Return the row of the repeat with the median ratio of rate to bare rate."""
     ranked = sorted(zip(rates, bare, strict=True), key=lambda pair: pair[0] / pair[1])
     lowest, middle, highest = ranked[0], ranked[len(ranked) // 2], ranked[-1]
     columns = {"lowest": lowest[0] / lowest[1], "highest": highest[0] / highest[1]}
@@ -90,7 +92,7 @@ def _row(case: str, rates: Sequence[float], bare: Sequence[float]) -> Row:
 
 
 def _transfers(keys: list[Key]) -> list[bytes]:
-    """Return all transfers by sequence, alternating between accounts; each account's first one is for block 1."""
+    """Return all transfers: the first one of every account, which is for block 1, then the second ones, and so on."""
     return [
         build_tx(
             (MsgSend(key.address, keys[number - 1].address, (Coin(DENOM, 1 + sequence),)),),
@@ -107,7 +109,7 @@ def _transfers(keys: list[Key]) -> list[bytes]:
 
 
 def _bare_verify_rate(keys: list[Key]) -> float:
-    """Return how many signatures of one message coincurve's public interface verifies per second."""
+    """Return the number of signatures that coincurve's public interface verifies per second."""
     message = b"m" * 200
     cases = [(PublicKey(key.pub_key), cdata_to_der(deserialize_compact(key.sign(message)))) for key in keys]
     rounds = 5
@@ -120,7 +122,7 @@ def _bare_verify_rate(keys: list[Key]) -> float:
 
 
 def _two_at_once(keys: list[Key]) -> float:
-    """Return how many bare verifications two processes do together per second."""
+    """Return the number of signatures that two processes together verify per second."""
     here, there = multiprocessing.get_context("spawn").Pipe()
     other = multiprocessing.get_context("spawn").Process(target=verify_beside, args=(there,))
     other.start()
@@ -133,7 +135,7 @@ def _two_at_once(keys: list[Key]) -> float:
 
 
 def verify_beside(other: Connection) -> None:
-    """Run the second process: verify on request, and report the rate."""
+    """Run the second process: verify signatures when ``other`` asks for it, and send the rate."""
     keys = _keys()
     other.send(None)
     other.recv()
@@ -191,7 +193,7 @@ def _started(storage: Storage, verifier: SignatureVerifier, keys: list[Key], fir
 
 
 def send_all(path: Path, txs: list[bytes], result: Connection) -> None:
-    """Run the client: send all as new, then all again as rechecks, and report the seconds of each pass."""
+    """Run the client: send all transactions as new, then as rechecks, and report the seconds of both to ``result``."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(path))
         seconds = []
@@ -214,7 +216,7 @@ def send_all(path: Path, txs: list[bytes], result: Connection) -> None:
 
 
 def _receive(connection: socket.socket) -> bytearray:
-    """Return all bytes up to the answer to Flush, undecoded, because decoding is CometBFT's work."""
+    """Receive all bytes up to the answer to Flush. They are not decoded here, because that is CometBFT's work."""
     end = frame(Response(flush=ResponseFlush()))
     received = bytearray()
     while not received.endswith(end):
@@ -223,6 +225,6 @@ def _receive(connection: socket.socket) -> bytearray:
 
 
 def _answers(received: bytearray) -> list[Any]:
-    """Return the responses in order, without the response to Flush."""
+    """Decode the responses, without the one to Flush, in the order of the requests."""
     frames, _, _ = split_frames(received)
     return [Response.FromString(data) for data in frames[:-1]]

@@ -1,4 +1,4 @@
-"""The console: times and sizes of pages, and the process's use of memory and processor.
+"""The times and sizes of the console's pages, and the memory and processor time of its process.
 
 A market has 1,001 orders, one of which settled after a cheat was caught. A separate process serves it like ``assay
 console``. Chromium, if it is installed, opens each page with an empty cache. Then ``assay console`` follows a node that
@@ -72,7 +72,7 @@ def _pages(notes: list[str]) -> list[Row]:
 
 
 def _asked(url: str) -> tuple[float, int]:
-    """Return the seconds of a request on an open connection, and the bytes of the answer."""
+    """Return the median seconds of a request on an open connection, and the size of the answer in bytes."""
     took, size = [], 0
     with requests.Session() as session:
         for _ in range(ASKED):
@@ -85,7 +85,7 @@ def _asked(url: str) -> tuple[float, int]:
 
 
 def _paints(pages: dict[str, str], notes: list[str]) -> dict[str, tuple[float, int]]:
-    """Return the first paint (ms) and all transferred bytes of each page, each loaded with an empty cache."""
+    """Return the time of the first paint (ms) and all transferred bytes of each page, loaded with an empty cache."""
     from tests.browser.chromium import NoBrowser, find_chromium, running
 
     try:
@@ -109,7 +109,7 @@ def _paints(pages: dict[str, str], notes: list[str]) -> dict[str, tuple[float, i
 
 
 def serve() -> None:
-    """Serve a market until the standard input ends; print its address and the id of the settled order."""
+    """Serve a market until the standard input ends; print the URL, the settled order's id and the index's size."""
     from console.records import RecordWatcher
     from console.server import Console
     from consumer.jobs import read_job
@@ -141,7 +141,7 @@ def serve() -> None:
 
 
 def _following() -> list[Row]:
-    """Return the resources of a console that follows a node, without open pages and with some."""
+    """Return the rows for a console that follows a node: start, processor use with and without pages, and memory."""
     assay = [sys.executable, "-m", "assay.cli"]
     with tempfile.TemporaryDirectory() as home, ExitStack() as stack:
         own = ["--home", home, "--keyring", "test"]
@@ -201,7 +201,7 @@ def _free_port() -> int:
 
 
 def _watched(pid: int) -> float:
-    """Return the average part of a core that a process uses over some time."""
+    """Return the average part of a core that a process uses for ``WATCHED_SECONDS``."""
     before, begun = _processor(pid), time.perf_counter()
     time.sleep(WATCHED_SECONDS)
     return (_processor(pid) - before) / (time.perf_counter() - begun)
@@ -214,7 +214,7 @@ def _processor(pid: int) -> float:
 
 
 def _memory(pid: int) -> int:
-    """Return the private memory of a process in bytes."""
+    """Return the memory of a process in bytes, with its proportional part of shared memory."""
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) * 1024

@@ -27,7 +27,7 @@ class Corpus:
 
 
 def text(length: int) -> Corpus:
-    """Return the Python source of a wheel as rows of ``length`` characters, with the next characters as targets."""
+    """Return the source of ``WHEEL`` as rows of ``length`` characters. The targets are the next characters."""
     files = [path for path in metadata.files(WHEEL) or () if path.suffix == ".py"]
     files.sort(key=str)
     written = "".join(path.read_binary().decode() for path in files)
@@ -50,7 +50,7 @@ def text(length: int) -> Corpus:
 
 
 def digits() -> Corpus:
-    """Return the handwritten digits of scikit-learn; training images also appear shifted by one pixel each way."""
+    """Return the digits of scikit-learn. Each training image occurs nine times, shifted by up to one pixel."""
     dataset = load_digits()
     order = np.random.default_rng(7).permutation(len(dataset.target))
     images = dataset.images[order].astype(np.float32) / 16

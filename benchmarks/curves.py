@@ -1,4 +1,4 @@
-"""Loss curves as SVG, deterministic to the byte."""
+"""Loss curves as SVG files, whose bytes are the same in every run."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -19,13 +19,15 @@ COLOURS = ("#000000", "#9a9a9a", "#0072b2", "#d55e00", "#009e73", "#cc79a7")
 
 
 def draw(curves: Curves, path: Path) -> None:
-    """Draw a column per learning rate: means over the seeds, and differences from the first name seed by seed.
+    """Draw a column per learning rate, with the mean curves on top and the differences from the first name below.
+
+    Means are over the seeds, and differences are between curves of the same seed.
 
     Bands show the minimum and maximum over the seeds. The background is white, also on dark pages.
     """
     names = list(dict.fromkeys(name for name, _ in curves))
     rates = list(dict.fromkeys(rate for _, rate in curves))
-    # Text stays text, and element ids are deterministic.
+    # The SVG has text instead of outlines, and its element ids are the same in every run.
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "assay", "font.size": 9}):
         figure = Figure(figsize=(3.6 * len(rates), 5.6), layout="constrained")
         rows = figure.subplots(2, len(rates), sharex=True, sharey="row", squeeze=False)

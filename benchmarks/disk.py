@@ -114,7 +114,7 @@ def _fund(spec: ValidatorSpec, client: ChainClient, rich: Key) -> list[Key]:
 
 @contextmanager
 def _load(spec: ValidatorSpec, keys: Sequence[Key]) -> Iterator[list[int]]:
-    """Send transfers while the ``with`` block runs; yield the numbers of transactions in blocks, by key."""
+    """Send transfers while the ``with`` block runs; yield a list with each key's number of transactions in blocks."""
     counts, stop = [0] * len(keys), Event()
 
     def send(number: int) -> None:
@@ -156,7 +156,7 @@ def _look(home: Path, client: ChainClient, counts: Sequence[int] = ()) -> _Look:
 
 
 def _bytes(folder: Path) -> int:
-    """Return the bytes of all files in a folder; files that a database removes meanwhile are skipped."""
+    """Return the size of all files in a folder in bytes. Files that a database removes meanwhile do not count."""
     total = 0
     for directory, _, files in os.walk(folder):
         for name in files:

@@ -20,7 +20,7 @@ def take_step(
     rate: float,
     clip_norm: float | None = None,
 ) -> float:
-    """Take a training step and return the loss before it."""
+    """Take a training step, and return the loss before the update."""
     optimizer.param_groups[0]["lr"] = rate
     optimizer.zero_grad()
     value = loss(model, batch)

@@ -26,7 +26,7 @@ WARM_UP = 5
 
 
 def run() -> Figures:
-    """Measure the median of many steps on one thread, and the time to hash a state."""
+    """Measure steps on one thread, the hashing of both states, and the building of the job."""
     torch.set_num_threads(1)
     spec = job()
     with tempfile.TemporaryDirectory() as folder:

@@ -44,7 +44,7 @@ SHOWN = 16
 
 @dataclass(frozen=True)
 class ControlOutcome:
-    """The result of a setting: hashes of the work and of some plain FP32 work, CPU seconds, or why it cannot run."""
+    """The result of a setting: hashes of exact and of plain FP32 work, and CPU seconds; or why it cannot run."""
 
     exact: str = ""
     plain: str = ""
@@ -53,14 +53,14 @@ class ControlOutcome:
 
 
 def run() -> Figures:
-    """Build the jobs and do the work in every setting."""
+    """Build the jobs, do the work in every setting, and return the figures."""
     with TemporaryDirectory(prefix="assay-exactness-") as name:
         build_jobs(Path(name), JOBS)
         return figures({control: measure(control, Path(name), PROGRAMS) for control in CONTROLS})
 
 
 def figures(outcomes: Mapping[Control, ControlOutcome]) -> Figures:
-    """Return the rows; they failed if there is more than one hash."""
+    """Return the figures of all settings. They have failed if exact work has more than one hash."""
     done = {control: outcome for control, outcome in outcomes.items() if not outcome.missing}
     rows = [Row(f"{control}: {outcome.exact[:SHOWN]}", outcome.seconds, "s") for control, outcome in done.items()]
     hashes = {outcome.exact for outcome in done.values()}
@@ -91,7 +91,7 @@ def build_jobs(folder: Path, names: Sequence[str]) -> None:
 
 
 def measure(control: Control, folder: Path, programs: int) -> ControlOutcome:
-    """Do the work in a setting: ``programs`` random programs, and the jobs in ``folder``."""
+    """Run the work in a separate process with a setting: ``programs`` random programs, and the jobs in ``folder``."""
     if control.missing:
         return ControlOutcome(missing=control.missing)
     command = [sys.executable, "-m", "benchmarks.exactness", control.executor]
@@ -101,7 +101,7 @@ def measure(control: Control, folder: Path, programs: int) -> ControlOutcome:
 
 
 def pieces(executor: str, folder: Path, programs: int) -> Iterator[bytes]:
-    """Yield the bytes of all results of the work."""
+    """Do the work on an executor, and yield the bytes of each result."""
     chosen = get(executor)
     for seed in range(programs):
         program, inputs = shown(np.random.default_rng(seed))

@@ -1,4 +1,4 @@
-"""The test results of the demo's jobs after training with three seeds, as jobs and in eager FP32.
+"""The held-out results of the demo's jobs after training with three seeds, both as jobs and in eager FP32.
 
 The eager steps are the job's own, run by torch in FP32 on the same batches with the same random numbers; slots are
 averaged after every round. Rows have the mean, the minimum and the maximum over the seeds.
@@ -73,7 +73,7 @@ def _ends(values: Sequence[float]) -> dict[str, float | None]:
 
 
 def _eager(spec: JobSpec, loaded: LoadedJob) -> dict[str, Array]:
-    """Return the final global state of a job that is trained in FP32."""
+    """Train a job in FP32, and return its final global state."""
     document = loaded.job.document
     functions = JobFunctions(spec, document.rounds * document.round_steps)
     state = _tensors("global", loaded.global_state)

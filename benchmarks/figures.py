@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 class Row:
     """One figure with its case and unit.
 
-    ``baseline`` is the figure to compare with, in the same unit and from the same run; None for the baseline itself.
-    ``goal`` is the highest acceptable ratio. ``columns`` are further figures; ``details`` are only in JSON.
+    ``baseline`` is the figure to compare ``value`` with, in the same unit and from the same run. It is None if there is
+    none, such as for the baseline's own row.
+    ``goal`` is the highest acceptable ratio. ``columns`` are further figures, and ``details`` appear only in JSON.
     """
 
     case: str

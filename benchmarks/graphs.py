@@ -1,4 +1,4 @@
-"""The processor time that programs near the maximum number of nodes take before they run, stage by stage.
+"""The processor time of each stage before a program runs, for programs near the maximum number of nodes.
 
 Each row is one program. Its baseline is four times the time of a program of the same kind with a quarter of the nodes.
 A ratio well above 1 therefore means that a stage grows faster than linearly. The programs are an LSTM, as a Python loop
@@ -34,14 +34,14 @@ SECONDS = 10.0
 
 
 def lstm(nodes: int) -> Program:
-    """Return a training step of an LSTM that is written as a Python loop, whose program is therefore unrolled."""
+    """Return the program of a training step of an LSTM that is a Python loop, so that the program is unrolled."""
     from benchmarks import networks
 
     return _step_of(networks.Unrolled(8, 4, 10), nodes // 68)
 
 
 def repeat(nodes: int) -> Program:
-    """Return a training step of ``nn.LSTM`` on sequences of the same length as in ``lstm``."""
+    """Return the program of a training step of ``nn.LSTM``, on sequences of the same length as in ``lstm``."""
     import torch
 
     class Scores(torch.nn.Module):
@@ -84,7 +84,7 @@ _TWO, _ONE = ("add", "sub", "mul", "maximum"), ("tanh", "neg", "abs")
 
 
 def scattered(nodes: int) -> Program:
-    """Return a program of random operations on random earlier values."""
+    """Return a program of random operations whose operands are random earlier values."""
     draw, builder = random.Random(1), ProgramBuilder()
     by_shape = {shape: [builder.input(f"x{n}", "f32", shape)] for n, shape in enumerate(_SHAPES)}
     everything: list[int] = []
@@ -120,7 +120,7 @@ def scattered(nodes: int) -> Program:
 
 
 def holes(nodes: int) -> Program:
-    """Return a program in which every other value is freed early and later values do not fit into the gaps."""
+    """Return a program that fragments memory: every second value is freed early, but later ones do not fit the gaps."""
     builder, share = ProgramBuilder(), nodes // 9
     values = [builder.node("iota", size=100 + number % 1_200) for number in range(2 * share)]
     total = builder.input("x", "i64", ())
@@ -174,7 +174,7 @@ def run(models: Sequence[str] = tuple(MODELS)) -> Figures:
 
 
 def _stages(make: Callable[[int], Program], nodes: int) -> tuple[dict[str, float], str]:
-    """Return the seconds of each stage, and the number of nodes as text."""
+    """Return the processor seconds of each stage for a program, and its number of nodes as text."""
     seconds: dict[str, float] = {}
 
     def timed(stage: str, work: Callable[[], Any]) -> Any:

@@ -60,7 +60,7 @@ The function returns seconds and growth if they are those of a child process.
 
 
 def run(size: int = SIZE) -> Figures:
-    """Measure all transfers of a state and of data of about ``size`` bytes."""
+    """Measure all transfers of a state and of a job's data, each of about ``size`` bytes."""
     return judged([*_rows(WAYS, _write_state, size), *_rows(WAYS_OF_DATA, write_jobs, size)])
 
 
@@ -84,7 +84,7 @@ def _rows(ways: Mapping[str, Way], write: Callable[[Path, int], int], size: int)
 
 
 def judged(rows: Sequence[Row]) -> Figures:
-    """Return the figures of transfers; they failed if a process grew beyond the bound."""
+    """Return the figures of transfers. They have failed if a process grew by more than ``BOUND``."""
     most = BOUND / 2**20
     grown = ("validator grew", "other grew")
     over = [row.case for row in rows if max(row.columns.get(who) or 0 for who in grown) > most]
@@ -104,7 +104,7 @@ def _write_state(folder: Path, size: int) -> int:
 
 
 def _about(folder: Path) -> tuple[t.BlobRef, list[Any], bytes]:
-    """Return the state's blob reference, its tensors and its root."""
+    """Return the blob reference of the state, the specifications of its tensors, and its root."""
     about = json.loads((folder / "about").read_text())
     blob = t.BlobRef(bytes.fromhex(about["sha256"]), (folder / "state").stat().st_size)
     empty = np.broadcast_to(np.float32(0), (TENSOR // 4,))
@@ -140,7 +140,8 @@ class _Shelf:
 def _validator(folder: Path) -> Iterator[Callable[[str], tuple[float, int, int | None]]]:
     """Run the validator's process, and yield a function that sends it a command and waits for the result.
 
-    The result is the seconds, the growth of the process in bytes, and that of a process of its pool, if one was used.
+    The result is the seconds, the growth of the process in bytes, and the growth of a process of its pool (None if none
+    was used).
     """
     command = [sys.executable, "-m", f"benchmarks.{NAME}", "validator", str(folder)]
     process = subprocess.Popen(command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -224,13 +225,13 @@ def _of_actor(actor: str, folder: Path) -> _Grown:
 
 
 def deliver(folder: Path, client: _Client) -> None:
-    """Send the state like a consumer sends a file of its payload."""
+    """Send the state to the validator, as a consumer sends a file of its payload."""
     with client(_CONSUMER) as link:
         link.put_blob(folder / "state")
 
 
 def train(folder: Path, client: _Client) -> None:
-    """Fetch the state like a provider does before it trains."""
+    """Fetch the state from the validator, as a provider does before it trains."""
     blobs = BlobStore(folder / "provider", 2**40)
     with client(_PROVIDER) as link:
         link.fetch(_about(folder)[0], blobs)
@@ -238,7 +239,7 @@ def train(folder: Path, client: _Client) -> None:
 
 
 def receive(folder: Path, client: _Client) -> None:
-    """Fetch the sealed state, open it, and write it as a model file."""
+    """Fetch the sealed state as a consumer, open it, and write it as a model file."""
     manifest = json.loads((folder / "manifest").read_text())
     blob = t.BlobRef(bytes.fromhex(manifest["sha256"]), manifest["size"])
     path = folder / "ciphertext"
@@ -252,14 +253,14 @@ def receive(folder: Path, client: _Client) -> None:
 
 
 def deliver_data(folder: Path, client: _Client) -> None:
-    """Send the job like a consumer does."""
+    """Send all files of the job to the validator, as a consumer does."""
     with client(_CONSUMER) as link:
         for file in payload(folder, LARGE):
             link.put_blob(folder / LARGE / file.path)
 
 
 def fetch_data(folder: Path, client: _Client) -> None:
-    """Fetch the job like a provider does, and lay out its files for a worker."""
+    """Fetch all files of the job from the validator, as a provider does, and put them where a worker expects them."""
     blobs = BlobStore(folder / "provider", 2**40)
     with client(_PROVIDER) as link:
         for file in payload(folder, LARGE):
@@ -271,7 +272,7 @@ def fetch_data(folder: Path, client: _Client) -> None:
 
 
 def train_data(folder: Path, _client: _Client) -> _Grown:
-    """Train a share of the job."""
+    """Train a share of the job as a provider; return the seconds and the worker's additional memory (bytes)."""
     return train_shares((folder / SMALL, folder / "fetched" / LARGE), folder / "shares")
 
 

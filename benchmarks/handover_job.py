@@ -81,13 +81,13 @@ def _source(rows: int) -> JobSource:
 
 
 def payload(folder: Path, name: str) -> Iterator[t.PayloadFile]:
-    """Yield the payload files of a job, under the names that a consumer gives them."""
+    """Yield the records of a job's payload files, with the paths that a consumer uses."""
     for path, digest, size in json.loads((folder / f"{name}.payload").read_text()):
         yield t.PayloadFile(path, t.BlobRef(bytes.fromhex(digest), size))
 
 
 def train_shares(jobs: Sequence[Path], folder: Path) -> tuple[float, int]:
-    """Train a share of two jobs as a provider; return the seconds of the second one and its additional memory (bytes).
+    """Train a share of each of two jobs as a provider; return the second one's seconds and additional memory (bytes).
 
     The roots of the boundaries are written next to each job, for the replay.
     """
@@ -96,7 +96,7 @@ def train_shares(jobs: Sequence[Path], folder: Path) -> tuple[float, int]:
 
 
 def _share(job: Path, folder: Path) -> tuple[float, int]:
-    """Return the seconds of a share and the peak memory of its worker in bytes."""
+    """Train a share; return its seconds, and the peak memory of its worker in bytes."""
     own = folder / "share"
     own.mkdir(parents=True)
     document = parse_job((job / DOCUMENT).read_bytes()).document
@@ -139,7 +139,7 @@ def _hear(messages: "SimpleQueue[dict[str, Any]]", _key: ShareKey, message: dict
 
 
 def replay_shares(jobs: Sequence[Path], trained: Sequence[Path]) -> tuple[float, int]:
-    """Replay the shares of two jobs in a pool; return the seconds of the second one and the process's growth (bytes).
+    """Replay the shares of two jobs in a pool; return the second one's seconds and the growth of the process (bytes).
 
     ``trained`` are the folders in which the jobs were trained.
     """

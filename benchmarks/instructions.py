@@ -1,4 +1,4 @@
-"""Restriction of a process's libraries to an instruction set, by environment variables that each library reads once."""
+"""Restriction of a process's libraries to an instruction set. Each library reads an environment variable once."""
 
 import os
 
@@ -17,12 +17,12 @@ INSTRUCTIONS = tuple(_VARIABLES)
 
 
 def hold_to(instructions: str) -> None:
-    """Restrict native kernels and torch to an instruction set, also in child processes; call it before the imports."""
+    """Restrict native kernels and torch to an instruction set, also in child processes. Call this before imports."""
     os.environ.update(_VARIABLES[instructions])
 
 
 def are_held() -> bool:
-    """Return whether this process is restricted to an instruction set."""
+    """Return True if this process is restricted to an instruction set."""
     return any(
         all(os.environ.get(name) == value for name, value in variables.items()) for variables in _VARIABLES.values()
     )

@@ -1,8 +1,10 @@
-"""Each native kernel in the shapes of training; the baseline is the best library for the plain operation, one thread.
+"""Each native kernel with the shapes of training, on one thread.
 
-An operation is written once, in torch: run eagerly it is the baseline, and captured into primitives it runs on the
-native executor. Only AdamW (fused in torch), random numbers and hashing are written twice. Times are processor time.
-Both sides alternate; rows have the median of the repeats and the range of their ratios.
+The baseline is the best library for the plain operation.
+
+An operation is written once, in torch. Its eager run is the baseline; captured into primitives, it runs on the native
+executor. Only AdamW (fused in torch), random numbers and hashing are written twice. Times are processor time. Both
+sides alternate; rows have the median of the repeats and the range of their ratios.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -47,7 +49,7 @@ class Case:
 
 
 def run() -> Figures:
-    """Measure every case; without native kernels NumPy is measured, which the rows name."""
+    """Measure every case. If there are no native kernels, NumPy is measured; each row has the name of the executor."""
     with limited(1), torch.no_grad():
         executor = backend(NATIVE)
         return Figures(NAME, [row(case, computing(NATIVE)) for case in cases(executor)])
@@ -104,7 +106,7 @@ def _seconds(work: Callable[[], object], count: int) -> float:
 
 
 def _count(work: Callable[[], object]) -> int:
-    """Return how often to run something per repeat; the first run compiles and is not counted."""
+    """Return the number of runs of ``work`` per repeat. The first run compiles, and does not count."""
     work()
     count = 1
     while (passed := _seconds(work, count)) < SECONDS:
@@ -115,7 +117,7 @@ def _count(work: Callable[[], object]) -> int:
 def _traced(executor: Backend, name: str, function: Callable[[Tensors], Tensors], **shapes: Shape) -> Case:
     random = np.random.default_rng(1)
     arrays = {
-        # Positive values, for logarithms.
+        # The values are positive, because logarithms need that.
         f"global.{key}": np.abs(random.standard_normal(shape, np.float32)) + np.float32(0.1)
         for key, shape in shapes.items()
     }
@@ -131,7 +133,7 @@ def _traced(executor: Backend, name: str, function: Callable[[Tensors], Tensors]
 
 
 def _products(executor: Backend) -> Iterator[Case]:
-    """Yield products of layers: forward, and the gradients of inputs and of weights."""
+    """Yield the matrix products of layers: in forward passes, and for the gradients of inputs and of weights."""
     for what, left, right in (
         ("large", (1024, 1024), (1024, 1024)),
         ("large", (1024, 512), (512, 2048)),
@@ -206,7 +208,7 @@ def _convolution(groups: int, of: Tensors) -> Tensors:
 
 
 def _adamw(executor: Backend) -> Case:
-    """Return AdamW with weight decay on one tensor: a job's, and torch's fused one."""
+    """Return the case of AdamW with weight decay on one tensor. The baseline is torch's fused AdamW."""
     rule = Adam(weight_decay=0.01, decoupled_weight_decay=True)
     kinds, numbered = tuple(rule.fills()), tuple(rule.numbers())
 
@@ -238,7 +240,7 @@ def _uniform(executor: Backend) -> Case:
 
 
 def _hashing(elements: int) -> Case:
-    """Return the hash tree of a state with one tensor; the baseline is one hash of its canonical bytes."""
+    """Return the case of the hash tree of a state with one tensor. The baseline is one hash of its canonical bytes."""
     state = {"p": np.random.default_rng(1).standard_normal(elements, np.float32)}
     data = encode_state(state)
     name = f"tree of a state, {4 * elements / 2**20:g} MiB"

@@ -1,6 +1,6 @@
-"""The memory of training, beyond the process's memory before it loads the job; one process per executor.
+"""The memory that training adds to a process that has not loaded the job yet, in one process per executor.
 
-All of it is counted: data, states, arenas, activations and temporary copies.
+All parts are counted: data, states, arenas, activations and temporary copies.
 """
 
 import json
@@ -14,7 +14,7 @@ _ROOT = Path(__file__).parents[1]
 
 
 def growth(model: str, executor: str, folder: Path, threads: int) -> float:
-    """Return by how many MiB a process grows while it trains the job of ``model`` in ``folder``."""
+    """Return the growth (MiB) of a process that trains the job of ``model`` in ``folder``."""
     command = [sys.executable, "-m", "benchmarks.memory", model, executor, str(folder)]
     done = subprocess.run([*command, str(threads)], cwd=_ROOT, check=True, stdout=subprocess.PIPE, text=True)
     mebibytes: float = json.loads(done.stdout)
@@ -33,7 +33,7 @@ def reset_peak() -> None:
 
 
 def main(model: str, executor: str, folder: Path, threads: int) -> None:
-    """Train some steps, and print by how many MiB they raised the peak of this process."""
+    """Train some steps, and print the growth (MiB) of this process up to its peak memory."""
     from benchmarks.networks import MODELS
     from benchmarks.steps import EAGER, STEPS, eager, exact
     from benchmarks.threads import limited

@@ -1,8 +1,9 @@
 """A table of models that train: each row of the catalogue becomes a job, trains two steps, and is compared with FP32.
 
-The FP32 step is the job's own, run by torch with the job's random numbers. The first step's loss, and the norm of its
-change, which is the norm of the gradients times the learning rate, have to agree within ``TOLERANCE``. The second
-step's loss has to agree within ``LATER_TOLERANCE``, because the first steps of some networks amplify differences.
+The FP32 step is the job's own, run by torch with the job's random numbers. The first step's loss and the norm of the
+weights' change have to agree within ``TOLERANCE``. For plain SGD, the change is the gradient times the learning rate.
+The second step's loss has to agree within ``LATER_TOLERANCE``, because the first steps of some networks amplify
+differences.
 """
 
 import sys
@@ -43,7 +44,7 @@ TOLERANCE, LATER_TOLERANCE = 2e-2, 2e-1
 
 @dataclass(frozen=True)
 class RowOutcome:
-    """The result of a row: number of nodes of a step, seconds, largest relative difference, and error if any."""
+    """The result of a row: a step's number of nodes, seconds, the first step's relative difference, and any error."""
 
     nodes: int
     seconds: float
@@ -53,7 +54,7 @@ class RowOutcome:
 
 @dataclass(frozen=True)
 class _Run:
-    """Losses of two steps, and the norms of the changes by the first step and by both."""
+    """The losses of two steps, and the norms of the weights' changes after the first step and after both."""
 
     losses: tuple[float, ...]
     change: float
@@ -61,7 +62,7 @@ class _Run:
 
 
 def run(models: Sequence[str] = tuple(CATALOGUE)) -> Figures:
-    """Try some rows of the catalogue, or all by default."""
+    """Build, train and compare some rows of the catalogue, by default all."""
     rows, notes = [], []
     for number, name in enumerate(models, 1):
         print(f"{number}/{len(models)} {name}", file=sys.stderr, flush=True)
@@ -158,7 +159,7 @@ def _change(before: State, after: State) -> float:
 
 
 def _differences(exact: _Run, eager: _Run) -> tuple[float, float]:
-    """Return the relative differences of the first step, and of the second step's loss, from plain training."""
+    """Return the relative differences from plain training: the largest of the first step, and the second loss."""
 
     def apart(ours: float, plain: float) -> float:
         return abs(ours - plain) / max(abs(plain), 1e-6)
@@ -169,7 +170,7 @@ def _differences(exact: _Run, eager: _Run) -> tuple[float, float]:
 
 @contextmanager
 def plain_random_numbers(seed: int) -> Iterator[None]:
-    """Let torch use the random numbers of a job with ``seed`` in the ``with`` block."""
+    """Let a job's step in torch use the random numbers of a job with ``seed`` while the ``with`` block runs."""
 
     def drawn(number: torch.Tensor, shape: Sequence[int], site: int) -> torch.Tensor:
         count = int(np.prod(shape))

@@ -1,7 +1,7 @@
 """The page of models, written from the benchmark's output: ``python -m benchmarks.models_page FILE...``.
 
 Each file has the output of ``python -m benchmarks models --output json``. If several files have the same row, the last
-file counts, so that single rows can be repeated with ``--only``. The page's text before the count of rows stays.
+file counts, so that single rows can be repeated with ``--only``. The text before the count of rows is not changed.
 """
 
 import json
@@ -38,7 +38,7 @@ _ROWS = Mapping[str, Mapping[str, Any]]
 
 
 def read_rows(files: Sequence[str]) -> _ROWS:
-    """Return the rows of figures by their names, in the order of the catalogue."""
+    """Return the rows of the files by name, in the order of the catalogue."""
     rows: dict[str, Mapping[str, Any]] = {}
     for file in files:
         rows.update((row["case"], row) for row in json.loads(Path(file).read_text())["rows"])
@@ -46,12 +46,12 @@ def read_rows(files: Sequence[str]) -> _ROWS:
 
 
 def count_of(rows: _ROWS) -> str:
-    """Return the number of rows that train, in the words of the page."""
+    """Return the number of rows that train, as the page has it: "9 of 10 rows"."""
     return f"{sum(not row['error'] for row in rows.values())} of {len(rows)} rows"
 
 
 def table_of(rows: _ROWS) -> str:
-    """Return the part of the page from the count of rows on."""
+    """Return the text of the page that begins with the count of rows."""
     versions = ", ".join(f"{name} {version(name)}" for name in _TRIED)
     count = f"**{count_of(rows)}** on {datetime.now(UTC):%Y-%m-%d}, with {versions}, by"
     lines = [

@@ -1,4 +1,4 @@
-"""Ordinary models to measure, as jobs and in eager torch."""
+"""Ordinary models that benchmarks measure as jobs and in eager torch."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -38,7 +38,7 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """A language model on characters: it returns the scores of the next character at each position."""
+    """A language model on characters, which returns the scores for the next character at each position."""
 
     def __init__(self, width: int, layers: int, length: int, characters: int = _CHARACTERS) -> None:
         super().__init__()
@@ -125,13 +125,13 @@ class Inverted(nn.Module):
 
 
 def loss(model: nn.Module, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
-    """Return the cross-entropy over all positions that have a target."""
+    """Return the mean cross-entropy of the model's scores for ``x`` over all positions."""
     scores = model(batch["x"])
     return functional.cross_entropy(scores.reshape(-1, scores.shape[-1]), batch["y"].flatten())
 
 
 def spec(name: str, model: nn.Module, x: np.ndarray, y: np.ndarray, batch: int, steps: int) -> JobSpec:
-    """Return the job of a classifier with segments of ``steps`` steps."""
+    """Return the job of a classifier, with ``_SEGMENTS`` segments of ``steps`` steps."""
     return JobSpec(
         name=name,
         model=model,
@@ -181,7 +181,7 @@ def _lstm(name: str, model: type[LSTM] | type[Unrolled]) -> Callable[[int], JobS
 
 
 def _images(name: str, block: type[Residual] | type[Inverted]) -> Callable[[int], JobSpec]:
-    """Return a function that makes the job of a network of six blocks on 32 x 32 images of ten classes."""
+    """Return a function that makes the job of a network with six blocks ``block``, on 32 x 32 images of ten classes."""
 
     def made(steps: int) -> JobSpec:
         generator = np.random.default_rng(1)

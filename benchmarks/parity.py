@@ -2,8 +2,8 @@
 
 All runs have the same initial weights, batches and learning rates. FP32 trains twice, the second time with the rows of
 each batch reversed, which changes only the rounding. The training loss is the mean of the last twentieth of the steps.
-Held-out metrics are always measured in FP32. Rows have the mean, minimum and maximum over the seeds, and the distance
-of the mean from FP32's, in units of FP32's spread over the seeds.
+Held-out metrics are always measured in FP32. Rows have the mean, minimum and maximum over the seeds, and the difference
+between the mean and that of FP32, divided by FP32's spread (maximum minus minimum) over the seeds.
 """
 
 import math
@@ -69,7 +69,7 @@ class Study:
     rates: tuple[float, ...]
 
     def spec(self, corpus: Corpus, rate: float, seed: int) -> JobSpec:
-        """Return the job at a highest learning rate, with a warm-up and then a cosine decay to a tenth."""
+        """Return the job with the highest learning rate ``rate``: a warm-up, then a cosine decay to a tenth of it."""
         return JobSpec(
             name=NAME,
             model=self.model(corpus),
@@ -127,21 +127,21 @@ MODELS: Mapping[str, Study] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Trained:
-    """The loss of each step, and the result's metrics on held-out data."""
+    """A trained model's loss at each step, and its metrics on held-out data."""
 
     losses: Sequence[float]
     held_out: Mapping[str, float]
 
     @property
     def final(self) -> dict[str, float]:
-        """The measures to compare, by name."""
+        """The measures to compare, by name: the training loss at the end, and the held-out metrics."""
         last = self.losses[-max(1, len(self.losses) // LAST) :]
         held_out = {f"held-out {name}": value for name, value in self.held_out.items()}
         return {"training loss": mean(last), **held_out}
 
     @property
     def curve(self) -> list[tuple[int, float]]:
-        """Points: the number of steps taken, and the mean loss of the steps since the previous point."""
+        """The points of the loss curve: a number of steps, and the mean loss of the steps since the previous point."""
         ends = np.unique(np.linspace(0, len(self.losses), POINTS + 1).astype(int)).tolist()
         return [(end, mean(self.losses[start:end])) for start, end in pairwise(ends)]
 
@@ -184,20 +184,20 @@ def train_all(name: str, study: Study, corpus: Corpus, seeds: Sequence[int]) -> 
 
 
 def train(spec: JobSpec) -> Iterator[tuple[str, Trained]]:
-    """Yield a job's results in FP32 and with each precision."""
+    """Train a job in FP32, in FP32 with reversed rows, and with each precision; yield each name and result."""
     for name, precision in PRECISIONS.items():
         with tempfile.TemporaryDirectory() as folder:
             build(replace(spec, precision=precision), Path(folder))
             loaded = load_job(Path(folder))
         if name == next(iter(PRECISIONS)):
-            # Weights and batches do not depend on the precision.
+            # FP32 trains only once, because weights and batches do not depend on the precision.
             yield FP32, plain(spec, loaded)
             yield BACKWARDS, plain(spec, loaded, backwards=True)
         yield name, exact(spec, loaded)
 
 
 def plain(spec: JobSpec, loaded: LoadedJob, backwards: bool = False) -> Trained:
-    """Train a job's model in FP32."""
+    """Train a job's model in FP32; ``backwards`` reverses the rows of each batch."""
     # Train a copy, because building reads the distribution of initial weights from the model.
     model = deepcopy(spec.model)
     return Trained(list(eager.losses(spec, loaded, model, backwards)), held_out(spec, model))
@@ -217,7 +217,7 @@ def exact(spec: JobSpec, loaded: LoadedJob) -> Trained:
 
 
 def held_out(spec: JobSpec, model: nn.Module) -> dict[str, float]:
-    """Return the held-out loss and other metrics of a trained model, in plain FP32 without dropout."""
+    """Return the loss and the metrics of a trained model on held-out data, in plain FP32 without dropout."""
     columns = eager.as_tensors(spec.holdout)
     parts = [torch.chunk(column, 8) for column in columns.values()]
     metrics: dict[str, float] = {}
@@ -231,7 +231,7 @@ def held_out(spec: JobSpec, model: nn.Module) -> dict[str, float]:
 
 
 def compared(model: str, runs: Runs) -> Iterator[Row]:
-    """Yield a row per measure, rate and precision."""
+    """Yield a row for each measure, learning rate and precision."""
     measures = next(iter(runs.values()))[0].final
     for measure in measures:
         for rate in dict.fromkeys(rate for _, rate in runs):
@@ -263,12 +263,12 @@ def compared(model: str, runs: Runs) -> Iterator[Row]:
 
 
 def _curves(measure: str, trained: Sequence[Trained]) -> dict[str, object]:
-    """Return the curves of all seeds for the row of the training loss, and nothing for other measures."""
+    """Return the curves of all seeds if ``measure`` is the training loss, otherwise an empty mapping."""
     return {"curves": [one.curve for one in trained]} if measure == "training loss" else {}
 
 
 def _reference(corpus: Corpus) -> str:
-    """Return the result of a trivial model as text: the largest class, or for texts a bigram model."""
+    """Return a text on the result of a trivial model: the largest class, or a bigram model if the data is a text."""
     x, y = corpus.train["x"], corpus.train["y"]
     if x.dtype != y.dtype:
         return f"the largest class is {np.bincount(corpus.holdout['y']).max() / len(corpus.holdout['y']):.4f}"
@@ -276,7 +276,7 @@ def _reference(corpus: Corpus) -> str:
 
 
 def bigram_loss(corpus: Corpus) -> float:
-    """Return the mean loss of predicting characters from the frequencies of character pairs."""
+    """Return the mean held-out loss of a model that predicts a character from the frequencies of character pairs."""
     counts: Array = np.ones((corpus.classes, corpus.classes))
     np.add.at(counts, (corpus.train["x"], corpus.train["y"]), 1)
     shares = counts / counts.sum(1, keepdims=True)

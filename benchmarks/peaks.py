@@ -1,8 +1,8 @@
 """The memory that a step declares, compared with the memory that a process uses for the step.
 
-The declared memory is ``Program.peak_size``, the maximum over all executors. A process per executor reports its inputs
-plus the growth during the run. The growth includes blocks of a fixed size; batches are large, so that these matter
-little.
+The declared memory is ``Program.peak_size``, the maximum over all executors. A process per executor reports the size of
+the inputs plus its growth during the run. The growth includes blocks of a fixed size; batches are large, so that these
+matter little.
 """
 
 import json
@@ -97,7 +97,7 @@ def run(models: Sequence[str] = tuple(MODELS)) -> Figures:
 
 
 def judged(rows: Sequence[Row]) -> Figures:
-    """Return the figures; they failed if a step declares too much or too little memory."""
+    """Return the figures. They have failed if a step declares too much or too little memory."""
     outside = [row.case for row in rows if not 1 / GOAL <= (row.ratio or 0) <= GOAL]
     notes = [f"{case}: not within {GOAL:g} of what a process has" for case in outside]
     return Figures(NAME, rows, notes, failed=bool(outside))
@@ -127,7 +127,7 @@ def _touched(executor: str, folder: Path) -> float:
 
 
 def main(executor: str, folder: Path) -> None:
-    """Print the bytes that this process uses for a step: its inputs, plus the growth of its memory in two runs."""
+    """Print the memory (bytes) that this process uses for a step: the inputs, plus its growth during two runs."""
     loaded = load_job(folder)
     document = loaded.job.document
     compiled = backend(executor).compile(document.step, document.seed)

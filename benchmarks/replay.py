@@ -62,7 +62,7 @@ Said = SimpleQueue[dict[str, Any]]
 
 @dataclass(frozen=True)
 class ReplayCase:
-    """A segment to replay: the job, the files of the opened states, and both boundaries."""
+    """A segment to replay: the job, the files of the opened states, and the boundaries at its start and end."""
 
     directory: Path
     loaded: LoadedJob
@@ -87,7 +87,7 @@ def run(models: Sequence[str] = tuple(MODELS)) -> Figures:
 
 
 def opened(folder: Path) -> ReplayCase:
-    """Write the initial states of a segment, and compute its end."""
+    """Write the initial states of a segment to files, compute its end, and return the segment."""
     loaded = load_job(folder / "job")
     start = slot_state(loaded, loaded.global_state, loaded.local_state)
     states = folder / "global", folder / "local"
@@ -104,7 +104,7 @@ def opened(folder: Path) -> ReplayCase:
 
 
 def tasks(place: ReplayCase) -> dict[str, Task]:
-    """Return the measured tasks by name; a task raises RuntimeError if its result is not that of an honest share."""
+    """Return the tasks to measure, by name. A task raises RuntimeError if its result is not that of an honest share."""
     by_name: dict[str, Task] = {
         "loading": partial(load_job, place.directory),
         "opening": partial(_open, place),
@@ -162,7 +162,7 @@ def _answer(place: ReplayCase, executor: str) -> None:
 
 
 def provided(model: str, place: ReplayCase) -> Iterator[Row]:
-    """Yield a row for the first share of an order, and one for later shares."""
+    """Measure a provider's shares; yield a row for the first share of a worker, and one for later shares."""
     times: dict[str, list[float]] = {"first share": [], "next share": []}
     for _ in range(PROVIDERS):
         with tempfile.TemporaryDirectory() as folder:
@@ -183,7 +183,7 @@ def _hear(messages: Said, _key: ShareKey, message: dict[str, Any]) -> None:
 
 
 def _share(trainer: Trainer, messages: Said, place: ReplayCase, folder: Path, round: int) -> float:
-    """Return the wall-clock seconds of a share."""
+    """Train a share with ``trainer``, and return the wall-clock seconds."""
     key = ShareKey(order_id=bytes(32), leg=1, round=round, slot=0, issue=0)
     own = folder / str(round)
     own.mkdir()
@@ -212,9 +212,9 @@ def _share(trainer: Trainer, messages: Said, place: ReplayCase, folder: Path, ro
 
 
 def measured(model: str, steps: int, work: Mapping[str, Task]) -> Iterator[Row]:
-    """Yield a row per task, relative to the first task, and the hashing part of an auditor's time."""
+    """Yield a row for each task, relative to the first task, and one for the time that an auditor spends on hashing."""
     for task in work.values():
-        # The first run compiles, and loads the job, which the process keeps.
+        # The first run compiles, and loads the job; the process keeps both.
         task()
     times: dict[str, list[float]] = {name: [] for name in work}
     for _ in range(TURNS):

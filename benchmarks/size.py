@@ -50,7 +50,7 @@ def run() -> Figures:
         for stage in list(STAGES)[1:]:
             print(f"{NAME}: {stage}", file=sys.stderr, flush=True)
             measured = _measured(stage, folder)
-            # Scaled to the number of steps of plain training.
+            # The time of training is scaled to the number of steps of plain training.
             part, baseline = (PLAIN_STEPS / STEPS, plain.seconds) if stage == "train" else (1, None)
             rows.append(
                 Row(

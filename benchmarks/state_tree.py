@@ -1,6 +1,7 @@
-"""The sparse Merkle tree of the state: keys per second in a block's batch, on a tree of 100,000 keys in LevelDB.
+"""The sparse Merkle tree of the state: keys per second that a block's batch updates in a tree of 100,000 keys.
 
-The baseline is the time of the hashes alone: SHA-256 of key, value, leaf and the inner nodes above, without a tree.
+The tree is in LevelDB. The baseline is the time of the hashes alone: SHA-256 of each key, value, leaf and inner node
+above the leaf.
 """
 
 from hashlib import sha256
@@ -43,7 +44,7 @@ def filled() -> Storage:
 
 
 def _update_rate(storage: Storage, random: Random, size: int) -> tuple[float, float]:
-    """Return the keys per second of batches that change values, and the number of hashes per key."""
+    """Return the number of keys per second that batches of ``size`` keys update, and the number of hashes per key."""
     read = storage.snapshot().node
     seconds, hashes = 0.0, 0
     for repeat in range(REPEATS):

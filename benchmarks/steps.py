@@ -30,7 +30,7 @@ STEPS = {
 
 
 def exact(loaded: LoadedJob, executor: str) -> Callable[[int], object]:
-    """Return a function that trains the segment with a given number; call it for consecutive numbers."""
+    """Return a function that trains the segment with a given number. The numbers have to be 0, 1, 2 and so on."""
     engine = backend(executor)
     state = [slot_state(loaded, loaded.global_state, loaded.local_state)]
     loaded = loaded.without_initial()
@@ -42,7 +42,7 @@ def exact(loaded: LoadedJob, executor: str) -> Callable[[int], object]:
 
 
 def eager(spec: JobSpec, steps: int, fused: bool = False, compiled: bool = False) -> Callable[[int], object]:
-    """Return a function that ignores its number and takes ``steps`` plain steps on its own copy of the model."""
+    """Return a function that takes ``steps`` plain steps on its own copy of the model, and ignores its argument."""
     model = deepcopy(spec.model).train()
     optimizer = torch.optim.AdamW(model.parameters(), 1e-3, fused=fused)
     columns = {key: torch.as_tensor(value)[: spec.batch] for key, value in spec.train.items()}

@@ -1,10 +1,10 @@
 """The ratio of real time to the time predicted from declared work and measured speed.
 
-The cases are a sweep of primitives over shapes and values, and the parts of steps and rounds outside their programs,
-on one thread of each executor. The measured speed is the speed that a provider promises, which is that of the pieces of
-a probe (``pol/work/probe.py``). A ratio of 4 means that the case takes four times as long as the same number of FLOPs
-in a probe; below 1, the declared work is generous. For each primitive the case with the highest ratio is shown, the
-highest first. The page ``docs/decisions/work-is-time.md`` explains the use of the numbers.
+The cases are a sweep of primitives over shapes and values, and the parts of steps and rounds outside their programs, on
+one thread of each executor. The measured speed is the speed that a provider promises, which is that of the pieces of a
+probe (``pol/work/probe.py``). A ratio of 4 means that the case takes four times as long as the same number of FLOPs in
+a probe. A ratio below 1 means that the case is faster than its declared work. For each primitive the case with the
+highest ratio is shown, the highest first. The page ``docs/decisions/work-is-time.md`` explains the use of the numbers.
 """
 
 import json
@@ -68,7 +68,10 @@ VALUES = ("plain", "subnormal", "huge")
 
 @dataclass(frozen=True)
 class Case:
-    """An operation with operands as (dtype, shape), attributes, kind of values, and a broadcast before it, if any."""
+    """An operation to measure: its operands as (dtype, shape), attributes, and kind of values.
+
+    If ``spread`` is a shape, the first operand is broadcast to it before the operation.
+    """
 
     op: str
     operands: tuple[tuple[str, Shape], ...]
@@ -184,7 +187,7 @@ def _products() -> Iterator[Case]:
 
 
 def _windows() -> Iterator[Case]:
-    """Yield 3 x 3 convolutions and their weight gradients: dense and depthwise, with few and with many elements."""
+    """Yield the cases of 3 x 3 convolutions and their weight gradients, dense and depthwise, small and large."""
     sizes = [(1, 64, 64, 56), (1, 256, 256, 14), (96, 96, 1, 56), (960, 960, 1, 7), (1, 3, 64, 112)]
     for groups, channels, rows, side in (*sizes, (1, 1, 1, 1), (LARGE // 16, LARGE // 16, 1, 1)):
         per_group, places = channels // groups, {"kernel": [3, 3], "steps": [1, 1]}
@@ -233,7 +236,7 @@ def _shapes() -> Iterator[Case]:
 
 
 def _repeats() -> Iterator[Case]:
-    """Yield repeats whose bodies do little or nothing, with many values or large ones."""
+    """Yield the cases of repeats whose bodies do little or nothing, with many values or with large ones."""
     for body in (counter(nodes=0), counter(), counter(carried=8), counter(sequences=16)):
         scalars = [("f32", spec.shape) for spec in body.inputs if spec.name.startswith("carry")]
         for count in (1, 1_000):
@@ -264,7 +267,7 @@ def _array(random: np.random.Generator, dtype: str, shape: Shape, case: Case) ->
 
 
 def _program(case: Case) -> Program:
-    """Return a program of the case; the node of a small case is copied many times into one output."""
+    """Return a program with the node of the case. If the case is small, the program has many copies of the node."""
     builder = ProgramBuilder()
     arguments = [builder.input(f"global.t{index}", dtype, shape) for index, (dtype, shape) in enumerate(case.operands)]
     if case.spread is not None:
@@ -273,7 +276,7 @@ def _program(case: Case) -> Program:
     def once() -> int:
         value = builder.node(case.op, *arguments, **case.attrs)
         if PRIMITIVES[case.op].traffic is Traffic.VIEW:
-            # Returning a view to the caller would copy it on torch, which is not part of the node.
+            # The program returns a small slice, because torch would copy a whole view, which is not part of the node.
             rank = len(builder.type(value).shape)
             ends = {"starts": [0] * rank, "stops": [1] * rank, "steps": [1] * rank}
             value = builder.node("slice", value, **ends)
@@ -284,7 +287,7 @@ def _program(case: Case) -> Program:
     program = builder.build()
     if program.work.flops > SMALL:
         return program
-    # Concatenate them to one output, because a job pays separately for its outputs.
+    # The copies are concatenated to one output, because a job pays for its outputs separately.
     shape = [builder.type(first).elements]
     values = [first, *(once() for _ in range(1, COPIES))]
     flat = [builder.node("reshape", value, shape=shape) for value in values]
@@ -304,19 +307,19 @@ def fastest(function: Callable[[], object]) -> float:
 
 
 def product_speed(executor: Backend) -> float:
-    """Return the FLOP/s of a product of two 512 x 512 matrices."""
+    """Return the FLOP/s of an executor in the product of two 512 x 512 matrices."""
     shape = (512, 512)
     return 1 / _pace(executor, Case("matmul", (("f32", shape), ("f32", shape)), {"bits": DEFAULT_BITS}))
 
 
 def measured_speed(executor: Backend) -> float:
-    """Return the FLOP/s of a probe's pieces, the reference for declared work."""
+    """Return the FLOP/s of an executor in the pieces of a probe, which is the reference for declared work."""
     work_pieces(b"", range(1), executor)
     return PIECES * PIECE_WORK / fastest(lambda: work_pieces(b"", range(PIECES), executor))
 
 
 def _pace(executor: Backend, case: Case) -> float:
-    """Return the seconds per FLOP of a case's declared work."""
+    """Return the seconds that a case takes per FLOP of its declared work."""
     random = np.random.default_rng(1)
     inputs = {
         f"global.t{index}": _array(random, dtype, shape, case) for index, (dtype, shape) in enumerate(case.operands)
@@ -328,7 +331,7 @@ def _pace(executor: Backend, case: Case) -> float:
 
 
 def _worst(executor: Backend, cases: Sequence[Case]) -> tuple[float, str]:
-    """Return the pace and name of the slowest case; it is measured again, because other load may have slowed it."""
+    """Return the seconds per FLOP and the name of the slowest case; it is measured again, in case of other load."""
     paces = {index: _pace(executor, case) for index, case in enumerate(cases)}
     for _ in range(2 * len(cases)):
         slowest = max(paces, key=lambda index: paces[index])
@@ -342,7 +345,7 @@ def _worst(executor: Backend, cases: Sequence[Case]) -> tuple[float, str]:
 
 
 def _jobs(executor: Backend) -> Iterator[tuple[str, float, int]]:
-    """Yield the parts of a job outside its nodes: name, seconds, and declared work."""
+    """Yield the name, seconds and declared work of each part of a job that is outside the nodes of its programs."""
     with TemporaryDirectory() as folder:
         small = _written(Path(folder) / "small", [()] * 4_000, 256, 64)
         yield "step of 4,000 scalars", *_step(small, executor)
@@ -386,7 +389,7 @@ def _step(loaded: LoadedJob, executor: Backend) -> tuple[float, int]:
 
 
 def _written(directory: Path, shapes: Sequence[Shape], rows: int, batch: int) -> LoadedJob:
-    """Write and load a job whose step adds a number to each of its tensors."""
+    """Write a job whose step adds 1 to each of its tensors, and load it."""
     step, outer, evaluate = ProgramBuilder(), ProgramBuilder(), ProgramBuilder()
     names = [f"t{index:04}" for index in range(len(shapes))]
     one = step.constant("f32", (), np.array(1, "<f4").tobytes())
@@ -419,7 +422,7 @@ def _written(directory: Path, shapes: Sequence[Shape], rows: int, batch: int) ->
 
 
 def measure(name: str) -> list[tuple[str, float, str]]:
-    """Return an executor's rows: the worst case of all, then the worst case of each primitive and the job's parts."""
+    """Return an executor's rows: its speeds, the worst case of all, that of each primitive, and the parts of a job."""
     executor = backend(name)
     if name == "torch":
         import torch

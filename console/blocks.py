@@ -18,7 +18,10 @@ TEXT_SHOWN: Final = 200
 
 
 def show_blocks(index: EventIndex, snapshot: NodeSnapshot, query: PageQuery) -> dict[str, Any]:
-    """Return one page of the blocks whose time is known, the newest first; the query's ``before`` is a height."""
+    """Return the data of one page of the list of blocks, the newest first.
+
+    If the query has a height ``before``, the page has only older blocks. Blocks whose time is not known are left out.
+    """
     most = query.number("before", 1, 2**40)
     blocks = index.blocks(BLOCKS_SHOWN + 1, most - 1)
     shown = blocks[:BLOCKS_SHOWN]
@@ -41,7 +44,7 @@ def show_blocks(index: EventIndex, snapshot: NodeSnapshot, query: PageQuery) -> 
 def show_block(
     index: EventIndex, snapshot: NodeSnapshot, node: ConsoleNode | None, query: PageQuery, height: int
 ) -> dict[str, Any]:
-    """Return a block with its transactions and events; raise NotThere if the chain has no block at that height."""
+    """Return the data of a block's page, with its transactions and events; raise NotThere if there is no such block."""
     newest = snapshot.status.height if snapshot.status else 0
     if not 0 < height <= newest:
         raise NotThere(f"There is no block {height:,}: the newest is block {newest:,}.")
@@ -74,7 +77,10 @@ def show_block(
 
 
 def show_transaction(index: EventIndex, node: ConsoleNode | None, text: str) -> dict[str, Any]:
-    """Return the transaction with a hash; raise NotThere if the node has none or does not answer."""
+    """Return the data of the page of the transaction whose hash is ``text`` (64 hex digits).
+
+    Raise NotThere if ``text`` is not a hash, or if the node has no such transaction in a block or does not answer.
+    """
     digits = text.lower()
     if len(digits) != 64 or not all(digit in "0123456789abcdef" for digit in digits):
         raise NotThere("This is not the hash of a transaction, which has 64 hex digits.")
@@ -124,6 +130,6 @@ def _sent(sent: Sent) -> dict[str, Any]:
 
 
 def _operator(snapshot: NodeSnapshot, proposer: bytes) -> str:
-    """Return the operator whose consensus key proposed a block; empty if no current validator has that key."""
+    """Return the operator of the validator with the consensus address ``proposer``; empty if no current one has it."""
     operators = {validator.cons_address: validator.operator for validator in snapshot.validators}
     return operators.get(proposer, "")

@@ -1,4 +1,4 @@
-"""Queries to a node's CometBFT, for what the node itself does not report.
+"""Queries to a node's CometBFT, for data that the node itself does not report.
 
 Answers are limited in time and size: CometBFT may be slow, or send an answer without end.
 """
@@ -17,7 +17,7 @@ SHORT_BYTES: Final = 2**18
 
 
 class Comet:
-    """A client of the CometBFT at a URL; without a URL every answer is None. One thread at a time may use it."""
+    """A client of the CometBFT at a URL. If the URL is empty, every answer is None. One thread at a time may use it."""
 
     def __init__(self, url: str) -> None:
         """Create a client; an empty ``url`` means that CometBFT's address is not known."""
@@ -30,9 +30,9 @@ class Comet:
         self._session.close()
 
     def ask(self, path: str, *names: str, most: int = SHORT_BYTES) -> Any:
-        """Return the value under those nested names of the answer; None if there is no usable answer.
+        """Query ``path``, and return the value at which the nested ``names`` in the answer's result arrive.
 
-        There is none without a URL, if CometBFT does not answer in time, or if the answer is malformed or longer than
+        Return None without a URL, if CometBFT does not answer in time, or if the answer is malformed or longer than
         ``most`` bytes.
         """
         if not self.url:
@@ -46,7 +46,7 @@ class Comet:
         return value
 
     def _read(self, url: str, most: int) -> bytes:
-        """Return the body at an address; raise ValueError if it is longer than ``most`` bytes or takes too long."""
+        """Return the answer's body; raise ValueError if it is longer than ``most`` bytes or takes too long."""
         body = b""
         ends = time.monotonic() + _ANSWER_SECONDS
         with self._session.get(url, timeout=CONNECT_SECONDS, stream=True) as answer:

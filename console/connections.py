@@ -1,4 +1,4 @@
-"""Time limits of connections: clients that send no request or read no answer would otherwise block all others."""
+"""Time limits of connections. Without them, clients that send no request or read no answer would block all others."""
 
 import asyncio
 from typing import Any, Final
@@ -13,7 +13,7 @@ _SPARE_SECONDS: Final = 30.0
 
 
 class ConsoleConnection(H11Protocol):
-    """A connection for one request."""
+    """A connection for one request, which is cut off at its time limit."""
 
     def connection_made(self, transport: Any) -> None:
         """Start the timer."""

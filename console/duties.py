@@ -9,7 +9,10 @@ from domain.proof.records import ShareState
 
 
 def duties_of(story: OrderStory, address: str) -> Iterator[tuple[str, int]]:
-    """Yield the tasks of a validator, provider or consumer in an order, each with its deadline (chain clock)."""
+    """Yield the tasks that ``address`` has in an order, each with its deadline (chain clock).
+
+    The address may be that of a validator, of a provider or of the consumer.
+    """
     current = story.current
     if current is None:
         return
@@ -60,7 +63,7 @@ def _of_seat(story: OrderStory, round: RoundStory, address: str) -> Iterator[tup
 
 
 def work_of(story: OrderStory, address: str) -> Iterator[dict[str, Any]]:
-    """Yield a provider's shares in the open round of an order and in the last closed round."""
+    """Yield the committed and accepted shares of a provider in an order's open round and in the round before it."""
     current = story.current
     if current is None or story.state is not OrderState.RUNNING:
         return

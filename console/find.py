@@ -1,4 +1,4 @@
-"""The search: orders, blocks, transactions, validators, providers and jobs that a text may name."""
+"""The search for orders, blocks, transactions, validators, providers and jobs by a text, such as a name or an id."""
 
 from typing import Any, Final
 
@@ -14,7 +14,11 @@ _ORDER_DIGITS: Final = 4
 
 
 def find(index: EventIndex, snapshot: NodeSnapshot, node: ConsoleNode | None, text: str) -> list[dict[str, Any]]:
-    """Return all hits for a text, exact names before names that only contain the text."""
+    """Return all hits for a text: objects with that height, address, id, hash or name.
+
+    An address or an order's id may also begin with the text, and a name may contain it. If the text is the exact
+    moniker of a validator, validators whose moniker only contains it are left out.
+    """
     hits = [
         *_blocks(snapshot, text),
         *_members(index, snapshot, text),

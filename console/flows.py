@@ -27,7 +27,7 @@ _RIGHT: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """A part of a sum: its kind of payment, its recipient (empty if there are several or none) and its amount."""
+    """A part of a sum: the kind of payment, the recipient (empty if there are several or none) and the amount."""
 
     kind: str
     to: str
@@ -36,7 +36,7 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class FlowAccount:
-    """A sum that came in (uassay) and where it is now; ``held`` is the part that is still in the order's escrow."""
+    """A sum that an order received (uassay), the payments from it, and the part ``held`` that is still in escrow."""
 
     total: int
     flows: tuple[Flow, ...]
@@ -51,14 +51,14 @@ class FlowAccount:
 
 
 def deposit_of(story: OrderStory) -> FlowAccount:
-    """Return where the deposit went."""
+    """Return the payments from an order's deposit, and the part of the deposit that is still in escrow."""
     flows = _sum((p.kind, p.to, p.amount) for p in story.payments if not p.leg)
     paid = sum(flow.amount for flow in flows)
     return FlowAccount(total=story.deposit, flows=flows, held=story.deposit - paid, withheld=story.withheld)
 
 
 def bonds_of(story: OrderStory) -> FlowAccount:
-    """Return where the bonds went that were locked for the order's legs and shares."""
+    """Return the payments from the bonds of an order's legs and shares, and the part that is still in escrow."""
     flows = _sum((p.kind, p.to, p.amount) for p in story.payments if p.leg)
     paid = sum(flow.amount for flow in flows)
     return FlowAccount(story.bonds_in, flows, story.bonds_in - paid)
@@ -75,7 +75,7 @@ def _sum(payments: Iterable[tuple[str, str, int]]) -> tuple[Flow, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Ribbon:
-    """A part in the picture: the outline of its band, its bar on the right, and the position of its label."""
+    """A part of the sum in the diagram: the outline of its band, its bar on the right and the position of its label."""
 
     kind: str
     amount: int
@@ -98,7 +98,7 @@ class FlowPicture:
 
 
 def draw(account: FlowAccount) -> FlowPicture | None:
-    """Return the picture of an account, with a band per kind of payment; None if there is nothing to draw."""
+    """Return the flow diagram of an account, with one band per kind of payment; None if no amount is positive."""
     parts: dict[str, int] = {}
     for flow in account.flows:
         parts[flow.kind] = parts.get(flow.kind, 0) + flow.amount

@@ -1,4 +1,6 @@
-"""The follower of a node, which stores its events in the index and queries what events lack: members, bids, blocks.
+"""The follower of a node. It stores the node's events in the index, and queries data that is not in events.
+
+This data is the lists of validators, providers and bids, the parameters, and the times of blocks.
 
 One thread sends all queries, so the load on the node does not depend on the number of open pages. If the node stops
 answering, the follower waits for it, and pages keep showing the last known data with its age.
@@ -45,7 +47,7 @@ class Follower:
     """A thread that keeps an index and a snapshot up to date with a node until it is closed."""
 
     def __init__(self, known: NodeState, *, probe: bool = True) -> None:
-        """Create without a node; with ``probe``, validators' endpoints are probed for whether they answer."""
+        """Create a follower without a node; with ``probe`` it also tries to connect to validators' endpoints."""
         self._known = known
         self._index = known.index
         self._probe = probe
@@ -81,7 +83,8 @@ class Follower:
                         return
                     self._lost(error.reason, logged=not is_away(error))
                 except (ValueError, ArithmeticError, LookupError, sqlite3.Error) as error:
-                    # The node may be of another version or lie, or the disk may be full; pages keep the last data.
+                    # The node may be of another version or send wrong data, or the disk may be full.
+                    # Pages keep the last data.
                     self._lost(f"its answers cannot be stored: {error}", logged=True)
                 except Gap as gap:
                     log.warning("the index is built again: %s", gap)
@@ -96,7 +99,7 @@ class Follower:
             self._known.show(away=reason)
 
     def _turn(self, client: ChainClient) -> bool:
-        """Query all news once; return whether there are more events to read."""
+        """Query the node once for all new data; return True if the node has more events to read."""
         status = client.status()
         self._check_chain(client, status)
         since = self._index.next
@@ -136,7 +139,7 @@ class Follower:
         return more
 
     def _check_chain(self, client: ChainClient, status: StatusResponse) -> None:
-        """Clear the index if it is of another chain, even one with the same chain id."""
+        """Clear the index if its events are from another chain than the node's. Both chains may have the same id."""
         chain_id, first = self._index.chain
         if chain_id == status.chain_id and first and self._index.next <= status.next_event:
             if self._known.snapshot.status is not None and not self._known.snapshot.away:
@@ -184,7 +187,7 @@ class Follower:
             except ChainError as error:
                 if error.kind is not ErrorKind.NOT_FOUND:
                     raise
-                # A node that started from a snapshot has no older blocks. Time 0 means: do not ask again.
+                # A node that started from a snapshot has no older blocks. Time 0 prevents a second query for the block.
                 blocks.append(BlockRow(height, 0, b""))
                 continue
             blocks.append(BlockRow(head.height, head.time_ns, head.proposer))
@@ -193,7 +196,7 @@ class Follower:
             self._index.forget_blocks(status.height - BLOCKS_KEPT)
 
     def _probe_endpoints(self) -> None:
-        """Check in another thread which validators' endpoints accept connections."""
+        """Start a thread that checks which validators' endpoints accept connections."""
         endpoints = sorted({v.endpoint for v in self._known.snapshot.validators if v.endpoint})
 
         def look() -> None:
@@ -224,6 +227,6 @@ def _answers(endpoint: str) -> bool:
 
 
 def _fingerprint(client: ChainClient) -> str:
-    """Return the hash of the chain's first event, which tells chains with the same id apart; empty without events."""
+    """Return the hash of the chain's first event, which differs between chains with one id; empty without events."""
     events = client.query(EventsRequest(1, 1)).events
     return sha256(encode(events[0])).hexdigest() if events else ""

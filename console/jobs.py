@@ -19,7 +19,7 @@ _BLOBS: Final = (Path("validator", "blobs", "complete"), Path("provider", "blobs
 
 
 def name_jobs(index: EventIndex, homes: Iterable[Path]) -> bool:
-    """Store the names of jobs whose document is in one of the homes; return whether a name is new.
+    """Look in ``homes`` for documents of jobs without a known name; store the names, and return True if there are any.
 
     A consumer has the document in the directory of the job, a validator or provider among the files of its orders.
     """

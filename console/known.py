@@ -31,13 +31,13 @@ class NodeSnapshot:
     supply: int = 0
     # Transactions that wait for a block; None if CometBFT is not known or does not answer.
     mempool: int | None = None
-    # True if its CometBFT reports that it is fetching old blocks.
+    # True if the node's CometBFT reports that it is fetching old blocks.
     catching_up: bool = False
     # Endpoints of validators, each with True if it accepts connections.
     alive: tuple[tuple[str, bool], ...] = ()
     # Reason why the node does not answer; empty while it does.
     away: str = ""
-    # Time of its last answer, in seconds since the epoch by this machine's clock.
+    # Time of the node's last answer, in seconds since the epoch by this machine's clock.
     seen_at: float = 0.0
     # Number of the next event that the index needs.
     next_event: int = 1
@@ -57,7 +57,7 @@ class NodeSnapshot:
 
     @property
     def clock_most(self) -> int:
-        """Highest chain clock that the next block can have; if no blocks come, no deadline passes."""
+        """The highest chain clock that the next block can have. It limits ``clock``: deadlines pass only in blocks."""
         if self.status is None:
             return 0
         return self.status.clock + (self.params.of(NodeParams).clock_step_max if self.params else 0)
@@ -67,7 +67,7 @@ class NodeState:
     """The index and the current snapshot, for one thread that writes and many that read."""
 
     def __init__(self, index: EventIndex) -> None:
-        """Create with an index and an empty snapshot."""
+        """Create the state of an index, with an empty snapshot."""
         self.index = index
         self._snapshot = NodeSnapshot(next_event=index.next)
         self._changed = Condition()

@@ -30,7 +30,7 @@ def show_losses(
     story_of: Callable[[bytes], OrderStory],
     query: PageQuery,
 ) -> dict[str, Any]:
-    """Return the mean losses of the query's orders by step, and other orders that could be added."""
+    """Return the data of the page of losses: mean losses of the query's orders, and orders that the user can add."""
     ids, unknown = read_orders(find_order, query)
     smooth = query.text("smooth") if query.text("smooth") in SMOOTHING else "none"
     log = query.text("scale") == "log"
@@ -82,7 +82,10 @@ def show_losses(
 
 
 def read_orders(find_order: Callable[[str], bytes], query: PageQuery) -> tuple[list[bytes], list[str]]:
-    """Return the orders in the query's comma-separated list ``orders``, and the names that are not of an order."""
+    """Return the ids of the orders in the query's list ``orders``, and the entries that name no known order.
+
+    Commas separate the entries; an entry is an order's id or its first digits.
+    """
     known: dict[bytes, None] = {}
     unknown = []
     for text in query.text("orders", 1_000).split(","):
@@ -96,7 +99,7 @@ def read_orders(find_order: Callable[[str], bytes], query: PageQuery) -> tuple[l
 
 
 def points(index: EventIndex, story: OrderStory) -> Points:
-    """Return the losses of an order by slot and step; if several legs trained a round, those of the last leg."""
+    """Return the losses of an order by slot and step. If several legs trained a step, the last leg's loss counts."""
     by_slot: dict[int, dict[int, float]] = {}
     for leg in story.legs.values():
         traces = index.traces(story.order.id, leg.number)
@@ -133,7 +136,7 @@ def smoothed(line: list[tuple[int, float]], part: float) -> list[tuple[int, floa
 
 
 def csv_lines(index: EventIndex, stories: list[OrderStory]) -> Iterator[str]:
-    """Yield the lines of a CSV table of all losses, by order, slot and step, not smoothed."""
+    """Yield the lines of a CSV table of all losses of the orders, not smoothed, sorted by slot and step."""
     yield "order,slot,step,loss\n"
     count = 0
     for story in stories:

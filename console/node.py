@@ -1,4 +1,4 @@
-"""Queries to the node when a page is opened: accounts, transactions and contents of blocks, which no event has."""
+"""Queries to the node when a page is opened, for data that no event has: accounts, transactions, contents of blocks."""
 
 from base64 import b64decode
 from binascii import Error as BadBase64
@@ -45,14 +45,14 @@ class Sent:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The names of its messages."""
+        """The kinds of its messages; only ``beacon`` if it is a reveal of the beacon."""
         if self.tx is not None:
             return tuple(type(message).__name__.removeprefix("Msg") for message in self.tx.messages)
         return ("beacon",) if self.is_reveal else ()
 
 
 class ConsoleNode:
-    """A thread-safe client of a node, and of its CometBFT if that is known; answers are cached while they are valid."""
+    """A thread-safe client of a node, and of its CometBFT if that is known. Answers are cached while they are valid."""
 
     def __init__(self, address: str, rpc: str = "") -> None:
         """Create a client of the node at ``host:port``, which connects with its first query."""
@@ -70,11 +70,11 @@ class ConsoleNode:
 
     @property
     def knows_comet(self) -> bool:
-        """True if CometBFT's address is known, so that transactions of blocks can be asked for."""
+        """True if CometBFT's address is known, so that the transactions of a block can be queried."""
         return bool(self._comet.url)
 
     def simulate(self, request: SimulateMatchRequest) -> SimulateMatchResponse:
-        """Return the bids that an order would find now; raise Expected if the node does not answer."""
+        """Return the bids that would fit an order submitted now; raise Expected if the node does not answer."""
         return self._client.query(request)
 
     def account(self, address: str, height: int) -> AccountResponse | None:
@@ -91,7 +91,7 @@ class ConsoleNode:
         return account
 
     def receipt(self, tx_hash: bytes) -> tuple[TxReceipt, Sent] | None:
-        """Return a transaction and its result; None if the node has none with that hash.
+        """Return the result and the content of the transaction with a hash; None if the node has no such transaction.
 
         Raise ConsoleError if the node does not answer.
         """
@@ -131,7 +131,7 @@ def _keep(cache: OrderedDict[Any, Any], key: object, value: object, most: int) -
 
 
 def read_sent(raw: bytes) -> Sent:
-    """Decode the bytes of a transaction; bytes that are not a valid transaction give one without ``tx``."""
+    """Decode the bytes of a transaction. If they are not a valid one, ``tx`` of the result is None."""
     is_reveal = decode_reveal(raw) is not None
     tx = None
     if not is_reveal:
@@ -143,7 +143,7 @@ def read_sent(raw: bytes) -> Sent:
 
 
 def show_message(message: Message) -> dict[str, Any]:
-    """Return the fields of a message, each shortened, because its author is not trusted."""
+    """Return the kind and the fields of a message. Values are shortened, because its author is not trusted."""
     rows = []
     for field in fields(message)[:FIELDS_SHOWN]:  # type: ignore[arg-type]
         value = getattr(message, field.name)

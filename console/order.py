@@ -47,7 +47,7 @@ class OrderPage:
         params: Params | None = None,
         clock: int = 0,
     ) -> None:
-        """Create a page; ``names`` are monikers by operator address, and ``clock`` is the chain clock."""
+        """Create a page. ``names`` are monikers by operator address, and ``clock`` is the chain clock."""
         self._index = index
         self._names = names
         self._bids = bids
@@ -143,7 +143,7 @@ class OrderPage:
         }
 
     def _steps(self, story: OrderStory) -> list[dict[str, Any]]:
-        """Return the states from open to closed, each with its time, and the deadline of the current one."""
+        """Return a row for each state from open to closed: its time, and a deadline if it is the current state."""
         time = self._index.block_time
         current = story.current
         is_open = story.state is OrderState.OPEN
@@ -183,7 +183,7 @@ class OrderPage:
         ]
 
     def _seconds_left(self, story: OrderStory) -> float:
-        """Return the time that the remaining rounds take at the past rounds' average speed; 0 if unknown (seconds)."""
+        """Return the seconds that the remaining rounds take at the closed rounds' average speed; 0 if not known."""
         current = story.current
         if current is None or story.state is not OrderState.RUNNING or not current.accepted_height:
             return 0.0
@@ -195,7 +195,7 @@ class OrderPage:
         return (ended - begun) / 1e9 / len(closed) * (current.length - len(closed))
 
     def _cost(self, story: OrderStory, deposit: FlowAccount) -> int:
-        """Return the expected cost of the whole order, as in a quote; for a closed order, the sum that it paid."""
+        """Return the expected cost of the whole order, as in a quote; if it is closed, return the sum that it paid."""
         if story.state is OrderState.CLOSED:
             return _paid(deposit)
         order = story.order
@@ -206,7 +206,7 @@ class OrderPage:
         return words.cut(self._names.get(operator, "")) or words.short(operator)
 
     def _summary(self, story: OrderStory) -> str:
-        """Return a sentence on the state of the order."""
+        """Return a sentence that describes the state of the order."""
         current, terms = story.current, story.order.terms
         match story.state:
             case OrderState.OPEN if story.unmatched:
@@ -248,7 +248,7 @@ class OrderPage:
             "state": state,
             "closed_ns": self._index.block_time(round.closed_height),
             "window_ends": round.window_ends if not round.verified_height else 0,
-            # Price of its work and audits, which is paid when it is verified.
+            # Price of the round's work and audits, which is paid when the round is verified.
             "cost": round.price + round.audit_fee if round.verified_height else 0,
             "waits": round.waits,
             "skipped": round.skipped,
@@ -290,7 +290,7 @@ class OrderPage:
         }
 
     def _cheats(self, story: OrderStory) -> list[dict[str, Any]]:
-        """Return rejected and wrong shares and places, each with a sentence on the evidence."""
+        """Return rejected and wrong shares, and places that a panel ruled wrong, each with a sentence of evidence."""
         cheats = []
         for leg in story.legs.values():
             traces = self._index.traces(story.order.id, leg.number)
@@ -437,7 +437,7 @@ def loss_of(shown: LegStory, terms: JobTerms, traces: Mapping[ShareKey, ShareTra
 
 
 def _standing(round: RoundStory, traces: Mapping[ShareKey, ShareTrace]) -> dict[int, int]:
-    """Return by slot the issue that the round has or may get: the accepted one, or the newest that is not rejected."""
+    """Return the issue that counts for each slot: the accepted one, otherwise the newest one that is not rejected."""
     issues: dict[int, int] = {}
     for key in sorted(traces):
         share = round.shares.get((key.slot, key.issue))

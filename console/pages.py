@@ -51,7 +51,7 @@ _REASONS: Final = {reason.name.lower(): reason for reason in CloseReason}
 
 
 def _notice(snapshot: NodeSnapshot, behind: int) -> str:
-    """Return why pages do not show the chain's current state; empty if they do."""
+    """Return a text that explains why pages do not show the chain's current state; empty if they do."""
     status = snapshot.status
     reason = words.cut(snapshot.away, 160)
     known = status is not None and status.height > 0
@@ -106,7 +106,7 @@ class ConsolePages:
     # --- all pages ---------------------------------------------------------------------------
 
     def head(self) -> dict[str, Any]:
-        """Return the chain's current position and notices, for the head of every page."""
+        """Return the data for the head of every page: the chain's height and clock, and a notice if the data is old."""
         snapshot = self._known.snapshot
         status = snapshot.status
         behind = max(0, status.next_event - snapshot.next_event) if status else 0
@@ -132,7 +132,7 @@ class ConsolePages:
     # --- network -----------------------------------------------------------------------------
 
     def network(self, query: PageQuery) -> dict[str, Any]:
-        """Return validators, blocks, coins and the last events."""
+        """Return the data of the network's page: validators, blocks, coins and the last events."""
         snapshot = self._known.snapshot
         blocks = self._index.blocks(BLOCKS_SHOWN)
         proposed = Counter(block.proposer for block in blocks)
@@ -180,7 +180,7 @@ class ConsolePages:
                 for block in blocks[:8]
             ],
             "supply": {
-                # The rest is on accounts, or was paid as fees, which are not in events.
+                # The rest of the supply is on accounts, or was paid as fees, which are not in events.
                 "accounts": snapshot.supply - sum(pots.values()) if snapshot.supply else 0,
                 **pots,
                 "all": snapshot.supply,
@@ -194,7 +194,7 @@ class ConsolePages:
     # --- orders ------------------------------------------------------------------------------
 
     def orders(self, query: PageQuery) -> dict[str, Any]:
-        """Return one page of the list of orders."""
+        """Return one page of the orders that match the query's filters, and the counts of orders by state."""
         state = query.text("state")
         reason = int(_REASONS.get(state, 0))
         wanted = OrderState.CLOSED if reason else _FILTERS.get(state, 0)
@@ -232,12 +232,12 @@ class ConsolePages:
     # --- losses --------------------------------------------------------------------------------
 
     def losses(self, query: PageQuery) -> dict[str, Any]:
-        """Return the losses of the query's orders, to compare them."""
+        """Return the data of the page that compares the losses of the query's orders."""
         with self._lock:
             return show_losses(self._index, self.find_order, self.story, query)
 
     def losses_csv(self, query: PageQuery) -> str:
-        """Return the losses of the query's orders as CSV; raise NotThere if it names none that is known."""
+        """Return the losses of the query's orders as CSV; raise NotThere if the query names no known order."""
         ids, _ = read_orders(self.find_order, query)
         if not ids:
             raise NotThere("No known order is named: use /losses.csv?orders=ID,ID.")
@@ -263,7 +263,10 @@ class ConsolePages:
         return [order_row(self._index, row, params) for row in rows]
 
     def find_order(self, text: str) -> bytes:
-        """Return the id of the order with an id or its first digits (4 or more); raise NotThere if there is not one."""
+        """Return the id of the order whose id begins with the hex digits ``text``.
+
+        Raise NotThere if there are fewer than 4 digits, or if no order or more than one order has such an id.
+        """
         digits = text.lower()
         if not (4 <= len(digits) <= 64 and all(digit in "0123456789abcdef" for digit in digits)):
             raise NotThere("This is not the id of an order: give 4 to 64 hex digits.")
@@ -279,7 +282,7 @@ class ConsolePages:
             if self._stories_chain != self._index.chain:
                 self._stories.clear()
                 self._stories_chain = self._index.chain
-            # The story is put back only once it has followed all new events, in case one of them fails.
+            # The story is stored again only after it has applied all new events. If one fails, the story is built anew.
             story = self._stories.pop(order_id, None)
             if story is None:
                 story = build_story(self._index.events_of(order_id))
@@ -311,7 +314,10 @@ class ConsolePages:
     # --- the book ----------------------------------------------------------------------------
 
     def book(self, query: PageQuery) -> dict[str, Any]:
-        """Return the bids by price, the free capacity by price, and the conditions that open orders fail on."""
+        """Return the data of the order book's page: bids, free capacity by price, a quote, and open orders.
+
+        For each condition it also has the number of bids that failed on it in the auctions of open orders.
+        """
         bids = sorted(self._known.snapshot.bids, key=lambda bid: (bid.offer.price, bid.id))
         depth: list[dict[str, int]] = []
         free = 0
@@ -369,7 +375,7 @@ class ConsolePages:
     # --- a job ---------------------------------------------------------------------------------
 
     def show_job(self, query: PageQuery) -> dict[str, Any]:
-        """Return a program of the job by layer; raise NotThere if the console was started without a job."""
+        """Return the layers of one of the job's programs; raise NotThere if the console was started without a job."""
         if self.job is None:
             raise NotThere("The console has no job: start the console with --job DIRECTORY.")
         return show_job(self.job, query.text("program", 10))
@@ -422,7 +428,7 @@ class ConsolePages:
         return {"validators": validators, "providers": providers}
 
     def member(self, query: PageQuery, address: str) -> dict[str, Any]:
-        """Return one validator, provider or consumer with record, earnings and current tasks.
+        """Return the data of a validator's, provider's or consumer's page: record, earnings, orders and current tasks.
 
         Raise NotThere if nothing is known of the address.
         """
@@ -465,7 +471,7 @@ class ConsolePages:
         }
 
     def _account(self, address: str) -> dict[str, Any] | None:
-        """Return balance and bond account of an address; None if the node does not answer."""
+        """Return the balance and the bond account of an address; None if the node does not answer."""
         status = self._known.snapshot.status
         if self.node is None or status is None or self._known.snapshot.away:
             return None
@@ -481,7 +487,7 @@ class ConsolePages:
         }
 
     def _tasks(self, address: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Return an address's tasks in current orders, the earliest deadline first, and its current shares."""
+        """Return the tasks of an address in current orders, the earliest deadline first, and its current shares."""
         with self._lock:
             return self._find_tasks(address)
 

@@ -118,7 +118,7 @@ class Arc:
 
 @dataclass(frozen=True, slots=True)
 class ProgramPicture:
-    """Layers below each other, joined by arcs: on the left those that go down, on the right those that go up."""
+    """A picture of layers below each other, joined by arcs. Arcs on the left go down, and arcs on the right go up."""
 
     width: int
     height: int
@@ -154,7 +154,7 @@ def draw(rows: list[Layer]) -> ProgramPicture | None:
         back = source > target
         x, way = (BOX + BAR, 1) if back else (0, -1)
         left, right = (left, max(right, wide)) if back else (max(left, wide), right)
-        # Results leave a little below the middle, and arrive a little above it.
+        # An arc begins a little below the middle of its source's box, and ends a little above that of its target's.
         y1, y2 = boxes[source].y + 5, boxes[target].y - 5
         path = f"M{x} {y1}C{x + way * wide:.0f} {y1} {x + way * wide:.0f} {y2} {x} {y2}"
         arcs.append(Arc(source=rows[source].name, target=rows[target].name, path=path, back=back))
@@ -175,7 +175,7 @@ def _add(layer: Layer, program: Program, works: Sequence[OpWork], number: int) -
 
 
 def show_job(job: Job, wanted: str) -> dict[str, Any]:
-    """Return one of a job's programs by layer, with the main numbers of the job."""
+    """Return the layers of the job's program ``wanted`` (by default ``eval``), and the main numbers of the job."""
     document = job.document
     which = wanted if wanted in PROGRAMS else "eval"
     program: Program = getattr(document, which)

@@ -36,7 +36,7 @@ _DECIMAL: Final = re.compile(rf"([0-9]{{0,24}})(?:\.([0-9]{{0,{_PLACES}}}))?", r
 class Field:
     """A field of the form: its name, label, default value and unit.
 
-    Fields that are not ``first`` are folded, because their defaults fit most jobs.
+    The form hides fields that are not ``first`` until the user opens them, because their defaults fit most jobs.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Field:
     first: bool = False
 
     def read(self, text: str) -> int:
-        """Return a decimal number times the unit, rounded up; raise ConsoleError if the text is not such a number."""
+        """Return the decimal number ``text`` times the unit, rounded up; raise ConsoleError if it is not a number."""
         match = _DECIMAL.fullmatch(text)
         whole, part = (match[1], match[2] or "") if match else ("", "")
         if not whole + part:
@@ -66,7 +66,7 @@ class Field:
         return -(-scaled // digits)
 
     def write(self, value: int) -> str:
-        """Return a text that reads as ``value``, rounded up to six decimal places of the unit."""
+        """Return ``value`` as a decimal number of units, rounded up to six decimal places."""
         millionths = -(-value * 10**6 // self.unit)
         text = f"{millionths // 10**6}.{millionths % 10**6:06}"
         return text.rstrip("0").rstrip(".")
@@ -88,7 +88,7 @@ FIELDS: Final = (
 
 
 def read_form(query: PageQuery, job: Job | None = None) -> dict[str, str]:
-    """Return the texts of the form's fields: those of the query, else the numbers of a job, else the defaults."""
+    """Return the text of each field of the form: from the query, otherwise from ``job``, otherwise its default."""
     known = _of_job(job) if job is not None else {}
     values = {
         field.name: query.text(field.name, 40)
@@ -117,7 +117,7 @@ def _of_job(job: Job) -> dict[str, int]:
 
 
 def quote(ask: Ask, params: Params | None, query: PageQuery) -> dict[str, Any] | None:
-    """Return the bids that an order with the query's numbers would find now; None without numbers in the query.
+    """Return the bids that would fit an order with the query's numbers now; None if the query has no numbers.
 
     The result has a text ``error`` if the numbers are not valid or the node does not answer.
     """
@@ -170,7 +170,7 @@ def quote(ask: Ask, params: Params | None, query: PageQuery) -> dict[str, Any] |
 
 
 def _terms(number: dict[str, int]) -> JobTerms:
-    """Return job terms with those numbers; their hashes are zero, because a quote does not compare them."""
+    """Return job terms with the numbers of the form. Their hashes are zero, because a quote does not compare them."""
     chunks = 1 + -(-number["state"] // _CHUNK)
     return JobTerms(
         job_id=bytes(32),

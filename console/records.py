@@ -1,4 +1,4 @@
-"""The watcher of daemons' records on this machine, from which it reads traces and names of jobs, never writing them.
+"""The watcher of the records of daemons on this machine. It reads traces and names of jobs, and never writes.
 
 Daemons delete the records of a round once it is verified; the console's index keeps what was read from them.
 """
@@ -64,7 +64,7 @@ class RecordWatcher:
             try:
                 self.look()
             except (sqlite3.Error, ValueError, TypeError, KeyError) as error:
-                # Records may be in the middle of being replaced, or the disk may be full; pages keep what was read.
+                # A daemon may be replacing its records, or the disk may be full. Pages keep the data read before.
                 log.warning("records of traces cannot be read: %s", error)
 
     def look(self) -> None:
@@ -96,7 +96,7 @@ class RecordWatcher:
     def _reader(
         self, path: Path, kind: type[ValidatorReader | ProviderReader]
     ) -> ValidatorReader | ProviderReader | None:
-        """Return the reader of a file; None if the file is missing or of another version of the program.
+        """Return the reader of a daemon's file; None if the file is missing or of another version of the program.
 
         A file that is just being created has no version yet. A warning is therefore logged only if that lasts.
         """
@@ -150,7 +150,7 @@ class RecordWatcher:
 
 
 def _taken(before: ShareTrace, work: SlotWork) -> ShareTrace:
-    """Return a trace with its validator's records added."""
+    """Return the trace ``before`` with the records of the share's validator added."""
     after = replace(
         before,
         replayed=tuple(Replayed(check.segment, check.reason, check.replayed_root) for check in work.checked),

@@ -40,11 +40,11 @@ class PageQuery:
     values: Mapping[str, str]
 
     def text(self, name: str, limit: int = 100) -> str:
-        """Return a value without surrounding spaces, shortened to ``limit`` characters."""
+        """Return the value of ``name`` (or an empty text) without surrounding spaces, cut to ``limit`` characters."""
         return self.values.get(name, "").strip()[:limit]
 
     def number(self, name: str, least: int, default: int) -> int:
-        """Return a number, raised to at least ``least``; the default if the value is not a number."""
+        """Return the value of ``name`` as a number, at least ``least``; the default if the value is not a number."""
         text = self.values.get(name, "")
         if not (text.isascii() and text.isdigit() and len(text) <= 12):
             return default
@@ -67,12 +67,12 @@ def event_row(index: EventIndex, event: LoggedEvent) -> dict[str, Any]:
 
 
 def is_loud(event: LoggedEvent) -> bool:
-    """Return whether an event is of interest on the network's page."""
+    """Return True if an event matters outside its order, so that the network's page shows it."""
     return not event.type.startswith(_QUIET)
 
 
 def order_row(index: EventIndex, row: OrderRow, params: Params | None) -> dict[str, Any]:
-    """Return an order as lists show it; the cost of a closed order is the sum that it paid."""
+    """Return an order as lists show it; its cost is expected, or the sum that it paid if it is closed."""
     cost = row.paid
     if row.state is not OrderState.CLOSED:
         order = index.submitted(row.order_id) if row.price else None
@@ -104,7 +104,7 @@ def order_row(index: EventIndex, row: OrderRow, params: Params | None) -> dict[s
 
 
 def condition_bars(failed: tuple[tuple[str, int], ...], bids: int) -> list[dict[str, Any]]:
-    """Return how many of the bids failed on each condition, the highest count first, with remedies."""
+    """Return the number of bids that failed on each condition, with a remedy; the highest number comes first."""
     most = max([bids, *(count for _, count in failed)], default=0)
     bars = []
     for name, count in sorted(failed, key=lambda item: (-item[1], item[0])):

@@ -86,7 +86,7 @@ log = logging.getLogger(__name__)
 
 
 class Guard:
-    """Middleware that allows only reading requests to this machine's names, and adds security headers to answers."""
+    """Middleware that allows only GET and HEAD requests to this machine's names, and adds security headers."""
 
     def __init__(self, app: ASGIApp, hosts: Callable[[], frozenset[str]]) -> None:
         """Wrap ``app``; ``hosts`` returns the allowed values of the Host header, against DNS rebinding."""
@@ -94,7 +94,7 @@ class Guard:
         self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
+        """Pass a request to the application, or refuse it."""
         if scope["type"] != "http":
             return
         headers = Headers(scope=scope)
@@ -120,13 +120,13 @@ class Guard:
 
 
 def _is_cross_site(headers: Headers) -> bool:
-    """Return whether a page of another site sent the request by script; following a link is allowed."""
+    """Return True if a page of another site sent the request and it is not a navigation, such as a click on a link."""
     site = headers.get("sec-fetch-site", "none")
     return site not in ("none", "same-origin") and headers.get("sec-fetch-mode") != "navigate"
 
 
 class Console:
-    """A console, which listens on its port from its creation on; use it in a ``with`` and call ``follow``."""
+    """A console. It listens on its port as soon as it is created. Use it in a ``with`` block, and call ``follow``."""
 
     def __init__(
         self,
@@ -192,7 +192,7 @@ class Console:
     def follow(self, node: str, rpc: str = "", homes: Iterable[Path] = ()) -> None:
         """Follow the node at ``host:port``; ``rpc`` is the URL of its CometBFT, empty if not known.
 
-        ``homes`` are homes of parties on this machine, whose traces and names of jobs are shown as well.
+        ``homes`` are homes of parties on this machine. The console also shows the traces and names of jobs in them.
         """
         directories = tuple(homes)
         if directories:
@@ -295,7 +295,7 @@ class Console:
         }
 
     def _find(self, request: Request) -> Response:
-        """Redirect to the only hit of a search, or list the hits."""
+        """Redirect to the hit of a search if there is only one, otherwise list the hits."""
         query = _query(request)
         hits = _values(self.pages.find, request)["hits"]
         if len(hits) == 1:
@@ -369,7 +369,7 @@ _INCONSISTENT: Final = (LookupError, ValueError, ArithmeticError, TypeError, Sto
 
 
 def _bad_data(request: Request, error: Exception) -> HTTPException:
-    """Log an error in the node's data and return the HTTP error: the node lies or is of another version."""
+    """Log an error in data of the node, which may be of another version or send wrong data; return HTTP error 502."""
     log.warning("%s cannot be shown: %r", request.url.path, error)
     return HTTPException(502)
 
@@ -455,7 +455,7 @@ def _templates() -> Environment:
 
 
 def plain(value: Any) -> Any:
-    """Convert to JSON values; integers beyond 2**53, which JSON readers may round, become strings."""
+    """Convert a value to JSON values. Integers beyond 2**53 become strings, because JSON readers may round them."""
     if is_dataclass(value) and not isinstance(value, type):
         return plain(asdict(value))
     if isinstance(value, Mapping):

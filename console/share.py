@@ -52,12 +52,15 @@ class ShareView:
         return self.story.drawn if self.story is not None else ()
 
     def steps(self, segment: int) -> tuple[int, int]:
-        """Return the first and the last step of a segment, counted from 0."""
+        """Return the first and the last step of a segment, as numbers of the job's steps from 0 on."""
         first = first_step(self.terms, self.key.round) + segment * self.terms.segment_steps
         return first, first + self.terms.segment_steps - 1
 
     def places(self) -> dict[int, tuple[int, PlaceStory]]:
-        """Return the panel's places in this share with their numbers in the panel, by segment (n: the update)."""
+        """Return the panel's places in this share by segment, each with its number in the panel.
+
+        The place of the update has the number after the last segment as its key.
+        """
         by_segment: dict[int, tuple[int, PlaceStory]] = {}
         for number, place in enumerate(self.round.places if self.round else ()):
             where = place.place
@@ -69,7 +72,7 @@ class ShareView:
         return by_segment
 
     def answers(self, number: int) -> list[tuple[SeatStory, int, bytes]]:
-        """Return the revealed answers on a place: seat, ``AnswerKind`` and root."""
+        """Return the revealed answers on the panel's place ``number``: for each its seat, ``AnswerKind`` and root."""
         seats = self.round.seats if self.round else ()
         return [(seat, *seat.answers[number]) for seat in seats if number in seat.answers]
 
@@ -166,12 +169,12 @@ def state_of(share: ShareStory) -> str:
 
 
 def curve(trace: ShareTrace) -> list[tuple[int, float]]:
-    """Return the losses of a trace as pairs: number of the job's steps before the boundary, and loss."""
+    """Return the losses of a trace as pairs: the number of the job's steps before a boundary, and the loss there."""
     return [(b.step, b.metrics[0]) for b in trace.boundaries if b.metrics]
 
 
 def _row(share: ShareView, segment: int) -> dict[str, Any]:
-    """Return a segment's row, or the row of the update for the number after the last segment."""
+    """Return the row of a segment. If ``segment`` is the number after the last one, return the row of the update."""
     is_end = segment == share.segments
     reached = share.trace.boundary(segment + 1)
     replayed = share.trace.replay(segment)
@@ -220,7 +223,7 @@ def _replayed(replay: Replayed) -> dict[str, Any]:
 
 
 def _state(replayed: Replayed | None, place: PlaceStory | None, *, duty: bool) -> str:
-    """Return what is known about a segment as a word, which is also the CSS class of its cell in the strip."""
+    """Return the state of the checks of a segment as a word, which is also the CSS class of its cell in the strip."""
     if (place is not None and place.ruling is Ruling.WRONG) or (replayed and replayed.reason):
         return "wrong"
     if place is not None and place.ruling is Ruling.RIGHT:
@@ -233,7 +236,7 @@ def _state(replayed: Replayed | None, place: PlaceStory | None, *, duty: bool) -
 
 
 def describe_share(share: ShareStory, round: RoundStory) -> str:
-    """Return a sentence on the state of a share, from the chain's data."""
+    """Return a sentence that describes the state of a share, from the chain's data."""
     if share.skipped:
         return f"It could not be committed: {words.share_reason(share.reason)}."
     if share.found_wrong:

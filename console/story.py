@@ -84,14 +84,15 @@ class ShareStory:
     # Metrics at its last boundary, the loss first.
     metrics: tuple[float, ...] = ()
     segments: int = 0
-    # For a rejected share that was compared with the accepted one: uassay paid to its provider, burnt from its bond.
+    # Amounts (uassay) after a rejected share was compared with the accepted one: paid to its provider, burnt from its
+    # bond.
     paid: int = 0
     burnt: int = 0
 
 
 @dataclass
 class SeatStory:
-    """A validator in a stage of a panel."""
+    """A validator's seat in a stage of a panel."""
 
     validator: str
     stage: int
@@ -113,7 +114,7 @@ class PlaceStory:
 
     place: AuditPlace
     stops: bool
-    # Root of the place that the chain has, if any; for a segment, from the time when its leaf was shown.
+    # Root that the chain has for the place; empty if none. The chain has a segment's root once its leaf was shown.
     claim: bytes = b""
     ruling: Ruling = Ruling.OPEN
     stage: int = 0
@@ -203,7 +204,7 @@ class LegStory:
     rounds: dict[int, RoundStory] = field(default_factory=dict)
 
     def round(self, number: int) -> RoundStory:
-        """Return a round, which is created if it has no events yet."""
+        """Return the story of a round; create it if the round has no events yet."""
         return self.rounds.setdefault(number, RoundStory(number))
 
     @property
@@ -293,7 +294,7 @@ class OrderStory:
 
     @singledispatchmethod
     def _take(self, change: Change) -> None:
-        """Ignore a change that no page shows."""
+        """Apply a change. This default does nothing, because no page shows the other kinds of changes."""
 
     # --- the order --------------------------------------------------------------------------
 
@@ -452,7 +453,7 @@ class OrderStory:
         share.state, share.reason = ShareState.REJECTED, change.reason
 
     def _known(self, key: ShareKey, provider: str) -> ShareStory:
-        """Return a share, which is created if its provider never committed to it."""
+        """Return the story of a share; create it if its provider never committed to the share."""
         shares = self.legs[key.leg].round(key.round).shares
         share = ShareStory(
             slot=key.slot,

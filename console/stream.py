@@ -1,4 +1,4 @@
-"""The stream of events to open pages, numbered so that a page continues where it was after a lost connection."""
+"""The stream of events to open pages. After a lost connection, a page continues after its last event."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ class Streams:
     """The streams of all pages that listen."""
 
     def __init__(self, known: NodeState, head: Callable[[], dict[str, Any]]) -> None:
-        """Create without streams; ``head`` returns the chain's current position, sent to pages whenever it changes."""
+        """Create without streams. ``head`` returns the chain's position, which a stream sends after new events."""
         self._known = known
         self._index = known.index
         self._head = head
@@ -44,7 +44,7 @@ class Streams:
         self._wake()
 
     def _wake(self) -> None:
-        """Make all streams look for news; called from other threads."""
+        """Make all streams look for new events. Other threads call this method."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._set)
@@ -63,7 +63,7 @@ class Streams:
         try:
             # Milliseconds until a page that lost its connection connects again.
             yield "retry: 1000\n\n"
-            # An index that was rebuilt has other numbers, so the page has to be loaded again.
+            # The index was rebuilt and has fewer events than the page, so the page has to be loaded again.
             if since > self._known.snapshot.next_event:
                 yield _line("again", {})
                 since = self._known.snapshot.next_event

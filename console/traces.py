@@ -7,7 +7,7 @@ from pol.rules.tiers.tier import Tier
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """A boundary 1..n of a trace: the job's steps before it, the root of its state, and its metrics (loss first)."""
+    """A boundary of a trace, from 1 on: the job's steps before it, its state's root, and its metrics (loss first)."""
 
     index: int
     step: int
@@ -17,7 +17,10 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A segment that the share's validator replayed (n: the update): the ``ShareReason`` and the root it computed."""
+    """The result of a segment that the share's validator replayed: a ``ShareReason`` and the root that it computed.
+
+    The number after the last segment stands for the update.
+    """
 
     segment: int
     reason: int
@@ -28,14 +31,14 @@ class Replayed:
 class ShareTrace:
     """The trace of a share in the records of a validator or provider of this machine."""
 
-    # From boundary 1 on, without gaps.
+    # The boundaries from 1 on, without gaps.
     boundaries: tuple[Reached, ...] = ()
     # Replays of its validator; empty if only its provider's records are known here.
     replayed: tuple[Replayed, ...] = ()
     # Segments that the validator chose to replay in addition to the drawn ones.
     picks: tuple[int, ...] = ()
     verdict: int = 0
-    # True if its provider handed it in; until then the trace ends where training has come to.
+    # True if its provider handed it in; until then the trace ends at the last boundary that training has reached.
     claimed: bool = False
 
     def boundary(self, index: int) -> Reached | None:

@@ -1,4 +1,4 @@
-"""The sentence on what an order waits for, made from its story, in the words of commands and the library."""
+"""The sentence on what an order waits for, made from its story. Commands and the library use the same words."""
 
 from collections.abc import Callable
 
@@ -22,7 +22,7 @@ from domain.proof.records import Ruling, ShareState
 
 
 def waiting_of(story: OrderStory, now: int, name: Callable[[str], str]) -> Waiting | None:
-    """Return what an order waits for at ``now`` (chain clock); None if it is closed.
+    """Return a description of what an order waits for at ``now`` (chain clock); None if the order is closed.
 
     ``name`` returns the display name of an operator address.
     """
@@ -68,7 +68,7 @@ def _is_decided(round: RoundStory) -> bool:
 
 
 def _panel(round: RoundStory) -> tuple[str, int]:
-    """Return what a panel is doing, and when that ends at the latest (chain clock; 0: not known)."""
+    """Return a text on a panel's current activity, and the latest time at which it ends (chain clock; 0: not known)."""
     if not round.stages:
         return (NO_ROOM if round.waits else tell_lots(1)), 0
     stage = round.stages[-1]

@@ -99,14 +99,14 @@ def percent(part: float) -> str:
 
 
 def short(value: str) -> str:
-    """Shorten an id or an address to its most telling digits."""
+    """Shorten an id to its first digits, or an address to its first and last digits."""
     if len(value) <= 16:
         return value
     return f"{value[:9]}…{value[-4:]}" if value.startswith("assay1") else value[:12]
 
 
 def cut(text: str, limit: int = TEXT_MAX) -> str:
-    """Shorten a text by others and replace invisible characters: it may be long, or imitate something else."""
+    """Shorten a text, and replace its invisible characters. Its author is not trusted: it may be long or misleading."""
     visible = "".join(letter if letter.isprintable() else "·" for letter in text[: limit + 1])
     return f"{visible[:limit]}…" if len(visible) > limit else visible
 
@@ -233,29 +233,29 @@ _CONDITIONS: Final = MappingProxyType({row.name: row for row in CONDITIONS})
 
 
 def kind(name: str) -> str:
-    """Return a sentence for a kind of event; the kind itself if it is unknown."""
+    """Return a sentence that describes a kind of event; return ``name`` itself if the kind is not known."""
     return _KINDS.get(name, name)
 
 
 def close_reason(code: int) -> str:
-    """Return why an order closed; empty for code 0, while it is not closed."""
+    """Return the reason why an order closed as a text; empty for code 0, which means that it is not closed."""
     return _reason(CLOSED, code)
 
 
 def order_state(state: OrderState, reason: int) -> str:
-    """Return the name of a place, for example segment 3 of slot 1."""
+    """Return the state of an order as a word. If the order is closed, return the name of the reason instead."""
     if state is not OrderState.CLOSED:
         return state.name.lower()
     return CloseReason(reason).name.lower() if reason in CLOSED else f"reason {reason}"
 
 
 def leg_end(code: int) -> str:
-    """Return why a leg ended; empty for code 0, while it has not ended."""
+    """Return the reason why a leg ended as a text; empty for code 0, which means that it has no reason."""
     return _reason(ENDS, code)
 
 
 def share_reason(code: int) -> str:
-    """Return why a share was skipped or rejected."""
+    """Return the reason why a share was skipped or rejected as a text; empty for code 0."""
     return _reason(SHARE_REASONS, code)
 
 
@@ -264,7 +264,7 @@ def _reason(words: Mapping[Any, str], code: int) -> str:
 
 
 def condition(name: str) -> tuple[str, str]:
-    """Return the requirement of a condition on a bid, and what to do about bids that fail it."""
+    """Return the requirement that a condition puts on a bid, and a remedy for the case that bids fail it."""
     row = _CONDITIONS.get(name)
     return (row.passes, row.helps) if row is not None else (name, "")
 

@@ -1,4 +1,4 @@
-"""Common data sources: the columns of a job from each of them."""
+"""Jobs whose columns come from common data sources, one job per source."""
 
 import json
 from atexit import register
@@ -31,7 +31,7 @@ class Items(Dataset[dict[str, torch.Tensor]]):
 
 @cache
 def _folder() -> Path:
-    """Return a folder with the rows' files, which is deleted when the process ends."""
+    """Return a folder with files of the same rows in several formats. It is deleted when the process ends."""
     temporary = TemporaryDirectory(prefix="assay-catalogue-")
     register(temporary.cleanup)
     folder = Path(temporary.name)

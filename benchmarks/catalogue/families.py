@@ -1,4 +1,4 @@
-"""More model families of transformers and methods to adapt them, each with a small configuration."""
+"""More model families of the package transformers, and methods to adapt them, each with a small configuration."""
 
 from collections.abc import Callable
 from typing import Any
@@ -71,7 +71,7 @@ _EXPERTS = {
 
 
 def _adapted(make: Callable[[Any], Any]) -> Make:
-    """Return the job of a Llama model that is adapted with a method of peft."""
+    """Return a function that makes the job of a Llama model adapted with the peft method of ``make``."""
 
     def made() -> JobSpec:
         library, peft = package("transformers"), package("peft")

@@ -55,12 +55,12 @@ def _cell(cell: Callable[..., nn.Module]) -> Make:
 
 
 def _pooled_line(pool: Callable[[], nn.Module]) -> Make:
-    """Return the job of a pooling layer whose result has 12 positions of 4 channels."""
+    """Return a function that makes the job of a pooling layer; the layer's result has 12 positions of 4 channels."""
     return layers(4 * 12, LINES, lambda: nn.Conv1d(3, 4, 3, padding=1), pool)
 
 
 def _pooled_volume(pool: Callable[[], nn.Module]) -> Make:
-    """Return the job of a pooling layer whose result has 3 x 3 x 3 positions of 4 channels."""
+    """Return a function that makes the job of a pooling layer; its result has 3 x 3 x 3 positions of 4 channels."""
     return layers(4 * 27, VOLUMES, lambda: nn.Conv3d(2, 4, 3, padding=1), pool)
 
 

@@ -27,7 +27,7 @@ from benchmarks.catalogue.rows import (
 
 
 def _of(function: Callable[..., torch.Tensor], loss: Loss = classify) -> Make:
-    """Return the job of a model that applies a function before its last layer."""
+    """Return a function that makes the job of a model with two linear layers and ``function`` between them."""
     return job(
         lambda: Does(
             lambda s, x: s.score(function(s.project(x))),
@@ -40,7 +40,7 @@ def _of(function: Callable[..., torch.Tensor], loss: Loss = classify) -> Make:
 
 
 def _by(measure: Callable[[torch.Tensor, Batch], torch.Tensor]) -> Make:
-    """Return the job of a loss on a linear layer's 16 outputs."""
+    """Return a function that makes the job of a linear layer whose loss is ``measure`` of its 16 outputs."""
     return job(linear, VECTORS, lambda model, batch: measure(model(batch["x"]), batch))
 
 
@@ -92,7 +92,7 @@ def _augmented(model: nn.Module, batch: Batch) -> torch.Tensor:
 
 
 def _cropped(model: nn.Module, batch: Batch) -> torch.Tensor:
-    """Shift images by up to two pixels and cut a square out of each; return the loss."""
+    """Return the loss on images that are shifted by up to two pixels and have a square masked out."""
     x, places = batch["x"], torch.arange(12)
     if model.training:
         shape, padded = (len(x), 3), F.pad(x, (2, 2, 2, 2))

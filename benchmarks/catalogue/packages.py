@@ -32,7 +32,7 @@ MAKE = "install it with `make packages`"
 
 
 class WithLoss(nn.Module):
-    """A network together with a loss that has its own weights or settings."""
+    """A module of a network and its loss, which may have weights of its own."""
 
     def __init__(self, body: nn.Module, loss: nn.Module) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ def _of(
     loss: Loss = classify,
     **options: Any,
 ) -> Make:
-    """Return a job whose model comes from a package."""
+    """Return a function that makes a job whose model comes from the package ``name``."""
 
     def made() -> JobSpec:
         library = package(name, MAKE)
@@ -89,7 +89,7 @@ def _language(library: Any) -> nn.Module:
 
 
 def _metric(name: str) -> Make:
-    """Return the job of a network with a loss of pytorch-metric-learning that has class weights."""
+    """Return a function that makes the job of a loss of pytorch-metric-learning with weights for each class."""
 
     def make(library: Any) -> nn.Module:
         return WithLoss(nn.Linear(16, 8), getattr(library, name)(CLASSES, 8))
@@ -103,7 +103,7 @@ def _metric(name: str) -> Make:
 
 
 def _pairs(make: Callable[[Any], nn.Module]) -> Make:
-    """Return the job of a network with a pair loss of pytorch-metric-learning, on two noisy views of each row."""
+    """Return a function that makes the job of a pair loss of pytorch-metric-learning, on two noisy views per row."""
 
     def loss(model: nn.Module, batch: Batch) -> torch.Tensor:
         assert isinstance(model, WithLoss)
@@ -121,7 +121,7 @@ def _pairs(make: Callable[[Any], nn.Module]) -> Make:
 
 
 def _over_all(name: str, **options: Any) -> Make:
-    """Return a loss over pairs as the mean over all pairs, also those with a loss of 0."""
+    """Return a function that makes the job of a pair loss: the mean over all pairs, also those with a loss of 0."""
 
     def make(losses: Any) -> nn.Module:
         mean = package("pytorch_metric_learning.reducers", MAKE).MeanReducer()
@@ -132,7 +132,7 @@ def _over_all(name: str, **options: Any) -> Make:
 
 
 def _two_views(name: str, **options: Any) -> Make:
-    """Return the job of a network with a loss of lightly that compares two noisy views of each row."""
+    """Return a function that makes the job of a loss of lightly, which compares two noisy views of each row."""
 
     def make(library: Any) -> nn.Module:
         return WithLoss(nn.Linear(16, 8), getattr(library, name)(**options))
@@ -151,7 +151,7 @@ def _edges() -> torch.Tensor:
 
 
 class OnGraph(nn.Module):
-    """Two layers of torch_geometric on a fixed graph."""
+    """A network of two layers of torch_geometric on a fixed graph."""
 
     def __init__(self, layer: Callable[[int, int], nn.Module]) -> None:
         super().__init__()

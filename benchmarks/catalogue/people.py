@@ -44,7 +44,10 @@ def _losses(loss: Loss, model: Callable[[], nn.Module] = _embedding, **options: 
 
 
 class ArcHead(nn.Module):
-    """Cosines to class weights, which are normalized in each forward pass, with a margin at the true class."""
+    """A head with scores from the cosines between rows and class weights, with a margin at the true class.
+
+    The forward pass normalizes the weights.
+    """
 
     def __init__(self, reduce: bool) -> None:
         super().__init__()
@@ -99,7 +102,7 @@ def _triplets(model: nn.Module, batch: Batch) -> torch.Tensor:
 
 
 def _margin_of_true(model: nn.Module, batch: Batch) -> torch.Tensor:
-    """Return a loss with a margin applied by a mask of labels, as in many face recognition heads."""
+    """Return a loss with a margin at the true class, selected by a mask, as in many heads for face recognition."""
     scores = model(batch["x"]).tanh().clone()
     is_true = torch.zeros_like(scores).scatter_(1, batch["y"].view(-1, 1).long(), 1.0) == 1
     scores[is_true] = (torch.acos(scores[is_true].clamp(-0.99, 0.99)) + 0.2).cos()
@@ -107,7 +110,7 @@ def _margin_of_true(model: nn.Module, batch: Batch) -> torch.Tensor:
 
 
 def _others_of_each(model: nn.Module, batch: Batch) -> torch.Tensor:
-    """Return a loss on the scores of all classes but the true one, as in distillation and hard negatives."""
+    """Return a loss that selects the scores of all classes but the true one, as in distillation and hard negatives."""
     scores: torch.Tensor = model(batch["x"])
     is_true = F.one_hot(batch["y"], CLASSES).bool()
     others = scores[~is_true].view(len(scores), -1)
@@ -173,7 +176,7 @@ def _weighted() -> dict[str, Array]:
 
 
 class Follows(nn.Module):
-    """A query network and a key network that follows it, updated in the forward pass."""
+    """A query network, and a key network whose weights move towards those of the query network in each forward pass."""
 
     def __init__(self, move: Callable[[torch.Tensor, torch.Tensor], None]) -> None:
         super().__init__()
@@ -216,7 +219,7 @@ def _follow(move: Callable[[torch.Tensor, torch.Tensor], None]) -> Make:
 
 
 class Queue(nn.Module):
-    """A queue of the keys of earlier batches, in which new keys replace the oldest."""
+    """A network with a queue of keys of earlier batches, in which new keys replace the oldest ones."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -24,7 +24,7 @@ ROWS, CLASSES = 16, 5
 
 
 class Does(nn.Module):
-    """A module whose forward pass is a function of itself and its inputs, with layers under given names."""
+    """A module whose forward pass calls a given function with the module and its inputs. It has the given layers."""
 
     def __init__(self, function: Callable[..., torch.Tensor], **layers: nn.Module) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ def job(
 
 
 class OfModel:
-    """An option that depends on the model, such as an optimizer of torch."""
+    """An option of a job that is made from the job's model, such as an optimizer of torch."""
 
     def __init__(self, make: Callable[[nn.Module], Any]) -> None:
         self._make = make
@@ -115,7 +115,7 @@ def layers(width: int, data: Callable[[], dict[str, Array]], *makers: Callable[[
 
 
 def linear() -> nn.Module:
-    """Return a linear layer from 16 numbers to 16 numbers."""
+    """Return a linear layer with 16 inputs and 16 outputs."""
     return nn.Linear(16, 16)
 
 
@@ -126,7 +126,7 @@ def next_token(model: nn.Module, batch: Batch) -> torch.Tensor:
 
 
 def package(name: str, remedy: str = "install assay[models]") -> Any:
-    """Return a library; raise JobError with the remedy if it is not installed."""
+    """Import a library and return it; raise JobError with ``remedy`` if it is not installed."""
     if importlib.util.find_spec(name.partition(".")[0]) is None:
         raise JobError("case", f"needs {name}", remedy)
     return importlib.import_module(name)

@@ -52,7 +52,7 @@ def _sharp(model: nn.Module) -> assay.SAM:
 
 
 class _Gan(nn.Module):
-    """A generator, which makes vectors from noise, and a discriminator, which tells them from the data."""
+    """A generator, which makes vectors from noise, and a discriminator, which distinguishes them from the data."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,1 +1,1 @@
-"""The index: an SQLite file of all events of the chain, including those on records that left the chain's state."""
+"""The index: an SQLite file of all events of the chain, also of records that are no longer in its state."""

@@ -49,7 +49,7 @@ CREATE TABLE traces (
 ) WITHOUT ROWID;
 CREATE INDEX traces_by_change ON traces (change);
 """
-# Tables that are cleared for another chain; names of jobs stay, because a job is the same on every chain.
+# Tables that are cleared when the node's chain is another one. Names of jobs stay: a job is the same on every chain.
 _TABLES: Final = (
     "meta",
     "events",
@@ -70,10 +70,10 @@ FORM: Final = crc32(_SCHEMA.encode()) & 0x7FFF_FFFF
 
 
 class Database:
-    """A thread-safe database, in a file or in memory; in memory without a path, or if another program uses the file."""
+    """A thread-safe database in a file. It is in memory if no path is given or another program uses the file."""
 
     def __init__(self, path: Path | None = None) -> None:
-        """Open the existing index; rebuild it if its format is another one or the file is not an index."""
+        """Open the index. Replace it by an empty one if its table format is another one or it is not a database."""
         self._lock = RLock()
         self._held: IO[bytes] | None = None
         self.in_memory = path is None or not self._hold(path)
@@ -164,7 +164,7 @@ class Database:
         return rows.get("chain_id", ""), rows.get("first", "")
 
     def begin(self, chain_id: str, first: str) -> None:
-        """Clear the index, and set the chain whose events it will store."""
+        """Clear the index, and set the chain whose events it will store: its id and the hash of its first event."""
         with self._writing():
             for table in _TABLES:
                 self._do(f"DELETE FROM {table}")

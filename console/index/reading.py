@@ -20,10 +20,10 @@ from domain.vocabulary import read_event
 
 
 class Readings(Database):
-    """An index with its queries."""
+    """An index that can be queried."""
 
     def trace(self, key: ShareKey) -> ShareTrace:
-        """Return the trace of a share; an empty trace if nothing is known of it."""
+        """Return the trace of a share; an empty trace if the index has none."""
         rows = self._all(
             "SELECT trace FROM traces WHERE (order_id, leg, round, slot, issue) = (?, ?, ?, ?, ?)",
             *key,
@@ -49,12 +49,12 @@ class Readings(Database):
         return [row[0] for row in rows], int(last)
 
     def unknown_blocks(self, limit: int) -> list[int]:
-        """Return the heights of blocks that have events but no known time, the newest first."""
+        """Return at most ``limit`` heights of blocks that have events but no known time, the newest first."""
         rows = self._all("SELECT height FROM blocks WHERE time_ns IS NULL ORDER BY height DESC LIMIT ?", limit)
         return [height for (height,) in rows]
 
     def blocks(self, limit: int, most: int = 2**62) -> list[BlockRow]:
-        """Return the newest blocks up to the height ``most``, the newest first."""
+        """Return at most ``limit`` blocks with known times, from the height ``most`` down."""
         rows = self._all(
             "SELECT height, time_ns, proposer FROM blocks WHERE height <= ? AND time_ns IS NOT NULL "
             "ORDER BY height DESC LIMIT ?",
@@ -68,7 +68,7 @@ class Readings(Database):
         return next((row for row in self.blocks(1, height) if row.height == height), None)
 
     def events_at(self, height: int) -> tuple[int, int]:
-        """Return the number of a block's first event, and how many events it has; (0, 0) if it has none.
+        """Return the number of a block's first event, and the count of its events; (0, 0) if it has none.
 
         Events are numbered without gaps, so they are counted without being read.
         """
@@ -80,7 +80,7 @@ class Readings(Database):
         return (int(first), int(last) - int(first) + 1) if first else (0, 0)
 
     def last_seen(self, address: str) -> tuple[int, str]:
-        """Return the height and the kind of event of an address's last action; (0, "") if it has none."""
+        """Return the height of the last action of an address, and the kind of its event; (0, "") if there is none."""
         rows = self._all("SELECT height, kind FROM seen WHERE address = ?", address)
         return (int(rows[0][0]), rows[0][1]) if rows else (0, "")
 
@@ -103,7 +103,7 @@ class Readings(Database):
         return [event_of(row) for row in rows]
 
     def latest(self, limit: int, order_id: bytes | None = None) -> list[LoggedEvent]:
-        """Return the newest events, the newest first; only those of an order if ``order_id`` is given."""
+        """Return at most ``limit`` events, the newest first; if ``order_id`` is given, only events of that order."""
         where, values = ("WHERE order_id = ?", (order_id,)) if order_id is not None else ("", ())
         rows = self._all(
             f"SELECT number, height, kind, attributes FROM events {where} ORDER BY number DESC LIMIT ?",
@@ -131,7 +131,7 @@ class Readings(Database):
         offset: int = 0,
         limit: int = 50,
     ) -> tuple[list[OrderRow], int]:
-        """Return one page of the matching orders, the newest first, and their total number.
+        """Return one page of the orders that match all filters, the newest first, and the number of all such orders.
 
         A filter that is 0 or empty matches all orders.
         """
@@ -157,7 +157,7 @@ class Readings(Database):
         return [order_row(row) for row in rows], int(count)
 
     def spent(self, consumer: str) -> tuple[int, int]:
-        """Return the sums (uassay) that a consumer's orders have paid and still have locked."""
+        """Return the sum that a consumer's orders have paid, and the sum that is still locked for them (uassay)."""
         ((paid, locked),) = self._all(
             "SELECT COALESCE(SUM(paid), 0), COALESCE(SUM(deposit - paid - refunded), 0) FROM orders WHERE consumer = ?",
             consumer,
@@ -176,7 +176,7 @@ class Readings(Database):
         return [order_id for (order_id,) in rows]
 
     def count_reasons(self) -> dict[int, int]:
-        """Return the number of closed orders by reason."""
+        """Return the number of closed orders for each reason why orders closed."""
         return dict(
             self._all(
                 "SELECT reason, COUNT(*) FROM orders WHERE state = ? GROUP BY reason",
@@ -195,7 +195,7 @@ class Readings(Database):
         return change.record if isinstance(change, OrderSubmitted) else None
 
     def unnamed_orders(self, limit: int) -> list[tuple[bytes, bytes]]:
-        """Return the ids and job ids of the newest orders whose job has no known name."""
+        """Return the id and the job id of at most ``limit`` orders whose job has no known name, the newest first."""
         return self._all(
             "SELECT order_id, job_id FROM orders WHERE job_id NOT IN (SELECT job_id FROM jobs) "
             "ORDER BY number DESC LIMIT ?",
@@ -203,12 +203,12 @@ class Readings(Database):
         )
 
     def job_name(self, job_id: bytes) -> str:
-        """Return the name in a job's document; empty if it is not known here."""
+        """Return the name of a job; empty if the index does not have it."""
         rows = self._all("SELECT name FROM jobs WHERE job_id = ?", job_id)
         return str(rows[0][0]) if rows else ""
 
     def find_named(self, text: str, limit: int) -> list[tuple[bytes, str]]:
-        """Return the ids and job names of the newest orders whose job name contains ``text``."""
+        """Return the ids and job names of at most ``limit`` orders with ``text`` in the job name, the newest first."""
         return self._all(
             "SELECT order_id, name FROM orders JOIN jobs USING (job_id) WHERE instr(lower(name), ?) "
             "ORDER BY number DESC LIMIT ?",
@@ -229,7 +229,7 @@ class Readings(Database):
         return by_address
 
     def earned_of(self, address: str, limit: int) -> list[tuple[bytes, int]]:
-        """Return the orders from which an address earned most, with the amounts (uassay)."""
+        """Return the ids of the ``limit`` orders from which an address earned the most, with the amounts (uassay)."""
         return self._all(
             "SELECT order_id, amount FROM earned_of WHERE address = ? ORDER BY amount DESC LIMIT ?",
             address,

@@ -18,7 +18,7 @@ POTS: Final = ("escrows", "bonds", "audits", "community", "burnt")
 
 @dataclass(frozen=True, slots=True)
 class OrderRow:
-    """An order in a list."""
+    """A row of the table of orders."""
 
     order_id: bytes
     number: int
@@ -70,7 +70,7 @@ COLUMNS: Final = ", ".join(OrderRow.__slots__)
 
 
 def order_row(row: Sequence[Any]) -> OrderRow:
-    """Return an order from its columns."""
+    """Return an order from the columns of its row, in the order of ``COLUMNS``."""
     values = dict(zip(OrderRow.__slots__, row, strict=True))
     values["state"] = OrderState(values["state"])
     values["work"] = int(values["work"])
@@ -94,7 +94,7 @@ def trace_of(text: str) -> ShareTrace:
 
 
 def event_of(row: Sequence[Any]) -> LoggedEvent:
-    """Return an event from its columns."""
+    """Return an event from its columns: number, height, kind, and attributes as JSON."""
     number, height, kind, attributes = row
     return LoggedEvent(
         number=number,

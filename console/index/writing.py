@@ -70,14 +70,14 @@ _ACTORS: Final = ("provider", "auditor", "operator", "owner", "consumer")
 
 
 class Gap(Exception):
-    """A missing event in the node's log, which has no gaps; the index has to be rebuilt."""
+    """An error because an event is missing. The node's log has no gaps, so the index has to be rebuilt."""
 
 
 class EventIndex(Readings):
-    """A thread-safe index, in a file or in memory; in memory without a path, or if another program uses the file."""
+    """A thread-safe index in a file. It is in memory if no path is given or another program uses the file."""
 
     def add(self, events: Sequence[LoggedEvent]) -> None:
-        """Add events, all or none; raise Gap if the first is not the next event of the index, or one is missing."""
+        """Add events. If their numbers do not continue those of the index without a gap, raise Gap and add none."""
         expected = self.next
         with self._writing():
             for event in events:
@@ -110,7 +110,7 @@ class EventIndex(Readings):
 
     @singledispatchmethod
     def _take(self, change: Change, event: LoggedEvent) -> None:
-        """Ignore a change that does not affect a sum; most do not."""
+        """Update the tables after a change. This default does nothing, because most kinds of changes affect no sum."""
 
     def _order(self, order_id: bytes, **values: Any) -> None:
         names = ", ".join(f"{name} = ?" for name in values)
@@ -170,7 +170,7 @@ class EventIndex(Readings):
 
     @_take.register
     def _(self, change: OrderMatched, event: LoggedEvent) -> None:
-        # Counts of rounds are those of the current leg.
+        # The counts of rounds are those of the current leg, so they begin again.
         self._order(
             change.order,
             state=int(OrderState.MATCHED),
@@ -305,7 +305,7 @@ class EventIndex(Readings):
                 )
 
     def forget_blocks(self, before: int) -> None:
-        """Delete blocks without events below a height."""
+        """Delete the blocks below the height ``before`` that have no events."""
         with self._writing():
             self._do(
                 "DELETE FROM blocks WHERE height < ? AND height NOT IN (SELECT height FROM events)",
