@@ -367,7 +367,7 @@ class ValidatorDaemon:
             seats=self._store.seats(),
             measured=self._service.prober.measured(),
             doubted=self._service.doubted,
-            held=self._ledger.held_openings(view.orders.values(), self._me),
+            held=self._ledger.held_initial_states(view.orders.values(), self._me),
         )
         wanted: list[Outgo] = []
         for duty in duties(look):

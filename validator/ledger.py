@@ -9,8 +9,8 @@ from link.blobs import BlobStore
 from link.errors import ClusterError, ClusterErrorKind
 from link.types import BlobRef, StateRef
 from validator.decide.duties import Duty, Record, Upkeep
+from validator.decide.initial import initial_states_taken, states_of, wanting
 from validator.decide.journal import tell
-from validator.decide.openings import openings_taken, states_of, wanting
 from validator.decide.records import (
     LegKey,
     LocalOrder,
@@ -89,7 +89,7 @@ class Ledger:
             self.blobs.hold(digest, str(local.key))
         self.blobs.keep_only(str(local.key), digests)
 
-    def held_openings(self, orders: Iterable[OrderResponse], me: str) -> dict[bytes, StateRef]:
+    def held_initial_states(self, orders: Iterable[OrderResponse], me: str) -> dict[bytes, StateRef]:
         """Return the states of earlier legs from which matched legs of ``me`` start, by root.
 
         Only states that are complete on this machine are returned.
@@ -103,16 +103,16 @@ class Ledger:
                         states[state.root] = state
         return states
 
-    def take_openings(self, leg: LegKey, opening: StateRef | None, slots: tuple[SlotLocal, ...]) -> None:
+    def take_initial_states(self, leg: LegKey, earlier_global: StateRef | None, slots: tuple[SlotLocal, ...]) -> None:
         """Record and hold the states of an earlier leg from which ``leg`` starts.
 
         If they are gone, the next look declines the leg.
         """
         needs = [item.state.blob for item in slots]
-        if opening is not None:
-            needs.append(opening.blob)
+        if earlier_global is not None:
+            needs.append(earlier_global.blob)
         try:
-            self.change(leg.order_id, leg.leg, lambda now: openings_taken(now, opening, slots), needs)
+            self.change(leg.order_id, leg.leg, lambda now: initial_states_taken(now, earlier_global, slots), needs)
         except ClusterError as error:
             _log.warning("%s: the initial states of the leg are gone: %s", leg, error)
 

@@ -52,7 +52,7 @@ OPENINGS = {
     ("validator/work/perform.py", "written.root == share.root_at(action.index)"),
     # A state is looked up by the root that the chain has for it.
     ("validator/ledger.py", "state.root in roots"),
-    ("validator/decide/openings.py", "s.root == leg.initial_root"),
+    ("validator/decide/initial.py", "s.root == leg.initial_root"),
 }
 """Comparisons that say whether something is what it hashes to, and nothing about agreement."""
 

@@ -3045,7 +3045,7 @@ MUTANTS = (
     Mutant(
         "leg-beyond-its-order",
         "a leg of more rounds than its order has opens",
-        "chain/state_machine/legs/opening.py",
+        "chain/state_machine/legs/creation.py",
         "0 <= rounds.start < rounds.stop <= terms.rounds",
         "0 <= rounds.start < rounds.stop",
         (f"{_EXTENTS}::test_no_leg_opens_that_is_not_a_part_of_its_order",),

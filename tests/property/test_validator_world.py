@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from chain.state_machine.legs.opening import LegExtent
+from chain.state_machine.legs.creation import LegExtent
 from domain.legs.reasons import LegEnd
 from domain.legs.records import LegState
 from domain.market.reasons import CloseReason

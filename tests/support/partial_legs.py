@@ -7,7 +7,7 @@ from typing import Any
 from chain.state_machine.components import COMPONENTS
 from chain.state_machine.context import Context
 from chain.state_machine.legs.component import COMPONENT as LEGS
-from chain.state_machine.legs.opening import LegExtent, open_leg
+from chain.state_machine.legs.creation import LegExtent, open_leg
 from chain.state_machine.market.hooks import MATCHED, Match
 from chain.state_machine.rules import Rulebook, Rules
 from domain.genesis import Genesis

@@ -80,7 +80,7 @@ class TryJob:
 
 
 @dataclass(frozen=True, slots=True)
-class TakeOpenings:
+class TakeInitialStates:
     """The action that holds the states from which this leg starts and which an earlier leg left here.
 
     These are one global state and the slots' local states.
@@ -89,7 +89,7 @@ class TakeOpenings:
     lane: ClassVar = Lane.HERE
     key: str
     leg: LegKey
-    opening: StateRef | None
+    earlier_global: StateRef | None
     slots: tuple[SlotLocal, ...]
 
 
@@ -283,7 +283,7 @@ Action = (
     SendTx
     | SendNotice
     | TryJob
-    | TakeOpenings
+    | TakeInitialStates
     | CheckSegment
     | VerifyOpening
     | Recompute

@@ -8,7 +8,7 @@ from domain.legs.records import Leg
 from domain.proof.reasons import ShareReason
 from pol.rules.lots import draw
 from pol.rules.schedule import share_segments, share_work
-from validator.decide.openings import opening_state
+from validator.decide.initial import initial_state
 from validator.decide.pace import paced, unshown
 from validator.decide.plan import FreeProvider, plan_slots, spread_slots
 from validator.decide.records import LocalOrder, LocalRound, SlotWork
@@ -31,7 +31,7 @@ def open_round(local: LocalOrder, view: View, leg: Leg) -> LocalOrder:
     round = leg.round
     if any(known.round == round for known in local.rounds):
         return local
-    opening = opening_state(local, leg)
+    opening = initial_state(local, leg)
     if opening is None or not _usable(local, view):
         return local
     planned = LocalRound(

@@ -14,11 +14,11 @@ from validator.decide.actions import (
     ForgetLeg,
     NoteVerdicts,
     SendTx,
-    TakeOpenings,
+    TakeInitialStates,
     Tidy,
     TryJob,
 )
-from validator.decide.openings import lacking, openings_from, refusal
+from validator.decide.initial import initial_states_from, lacking, refusal
 from validator.decide.records import LocalOrder, PayloadStage
 from validator.decide.retention import KEEP_SECONDS, decide_audited, fold, needed_blobs
 from validator.decide.rounds import decide_round, verdict_rows
@@ -112,8 +112,10 @@ def _decide_matched(local: LocalOrder, view: View, leg: Leg, prefix: str) -> tup
         case PayloadStage.BAD:
             return (decline(local.payload.decline),)
         case _ if foreign:
-            opening, slots = openings_from(view.on_chain, leg, view.held)
-            return (TakeOpenings(key=f"{prefix}/openings", leg=local.key, opening=opening, slots=slots),)
+            earlier, slots = initial_states_from(view.on_chain, leg, view.held)
+            return (
+                TakeInitialStates(key=f"{prefix}/initial-states", leg=local.key, earlier_global=earlier, slots=slots),
+            )
         case PayloadStage.LOADED:
             return (send("accept", MsgAcceptOrder(view.me, local.order_id, local.leg)),)
         case PayloadStage.COMPLETE:

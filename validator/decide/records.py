@@ -174,7 +174,7 @@ class LocalOrder:
     # Chain seconds when this daemon first saw that the order is closed; 0 before.
     closed_at: int
     # The leg's initial global state, if it comes from an earlier leg.
-    opening: StateRef | None = None
+    earlier_global: StateRef | None = None
 
     @property
     def key(self) -> LegKey:

@@ -106,8 +106,8 @@ def _needed(local: LocalOrder, on_chain: OrderResponse, panels: Panels, clock: i
         yield from _of_round(known)
     if live:
         yield from (item.state.blob for item in local.locals)
-        if local.opening is not None:
-            yield local.opening.blob
+        if local.earlier_global is not None:
+            yield local.earlier_global.blob
         if local.rounds and local.rounds[-1].next_global is not None:
             yield local.rounds[-1].next_global.blob
 

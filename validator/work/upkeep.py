@@ -34,7 +34,7 @@ class Keeper:
             do.NoteVerdicts: self.note,
             do.Tidy: lambda action: self.ledger.tidy(action.leg, action.needed),
             do.ForgetLeg: self.forget,
-            do.TakeOpenings: self.take_openings,
+            do.TakeInitialStates: self.take_initial_states,
             do.Clean: self.clean,
         }
 
@@ -46,9 +46,9 @@ class Keeper:
             self.ledger.store.save_verdicts(new)
         self._written[action.leg] = rows
 
-    def take_openings(self, action: do.TakeOpenings) -> None:
+    def take_initial_states(self, action: do.TakeInitialStates) -> None:
         """Hold the states of an earlier leg that a leg starts from."""
-        self.ledger.take_openings(action.leg, action.opening, action.slots)
+        self.ledger.take_initial_states(action.leg, action.earlier_global, action.slots)
 
     def forget(self, action: do.ForgetLeg) -> None:
         """Delete the record of a leg."""

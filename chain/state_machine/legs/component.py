@@ -1,6 +1,7 @@
 """The component of legs: the parts of orders that bids serve, from their match to their end."""
 
 from chain.state_machine.component import Component
+from chain.state_machine.legs.creation import open_whole
 from chain.state_machine.legs.ends import (
     on_accept,
     on_overdue,
@@ -10,7 +11,6 @@ from chain.state_machine.legs.ends import (
 )
 from chain.state_machine.legs.handlers import HANDLERS
 from chain.state_machine.legs.invariants import INVARIANTS
-from chain.state_machine.legs.opening import open_whole
 from chain.state_machine.legs.progress import move_deadlines
 from chain.state_machine.legs.queries import ANSWERS
 from chain.state_machine.legs.tables import (

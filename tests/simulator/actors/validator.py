@@ -21,7 +21,7 @@ from tests.support.chain_harness import CHAIN_ID
 from validator.decide import actions as do
 from validator.decide.actions import Action
 from validator.decide.duties import Duty, Record, Upkeep, decide, duties
-from validator.decide.openings import openings_taken
+from validator.decide.initial import initial_states_taken
 from validator.decide.outgoing import Outgo
 from validator.decide.records import LegKey, LocalOrder, LocalUpkeep
 from validator.decide.view import ChainView, Look
@@ -171,8 +171,8 @@ class ValidatorActor:
         match action:
             case do.NoteVerdicts() | do.Tidy() | do.Clean():
                 pass
-            case do.TakeOpenings(leg=leg, opening=opening, slots=slots):
-                self.change(leg, lambda now: openings_taken(now, opening, slots))
+            case do.TakeInitialStates(leg=leg, earlier_global=opening, slots=slots):
+                self.change(leg, lambda now: initial_states_taken(now, opening, slots))
             case do.ForgetLeg(leg=leg):
                 self.records.pop(leg, None)
             case do.EndSeat(seat=seat):

@@ -51,5 +51,5 @@ def test_both_say_the_same_from_open_to_closed() -> None:
 def test_the_page_of_an_order_says_what_it_waits_for(told: Told) -> None:
     text = told.get(f"/orders/{told.waiting.hex()}").text
     assert "It waits for a bid" in text
-    assert "its deposit comes back" in text
+    assert "its deposit is refunded" in text
     assert "It waits for" not in told.get(f"/orders/{told.settled.hex()}").text

@@ -85,13 +85,13 @@ def setting(tmp_path: Path) -> Iterator[Setting]:
 
 def test_live_orders_are_read_each_time_and_the_rest_now_and_then(setting: Setting) -> None:
     order_id = setting.market.run()
-    assert setting.look() == ["Duties", "Order", "Validators", "Providers", "PanelDuties"]
-    assert setting.look(0.2) == ["Duties", "Order", "PanelDuties"]
+    assert setting.look() == ["LiveLegs", "Order", "Validators", "Providers", "PanelDuties"]
+    assert setting.look(0.2) == ["LiveLegs", "Order", "PanelDuties"]
     assert setting.view.orders.keys() == {order_id}
     assert set(setting.view.validators) == set(setting.market.validators)
     assert set(setting.view.providers) == set(setting.market.clusters[ME])
     assert setting.look(SLOW_SECONDS) == [
-        "Duties",
+        "LiveLegs",
         "Order",
         "Validators",
         "Providers",
@@ -166,7 +166,7 @@ def test_a_node_that_fails_in_the_middle_changes_nothing(setting: Setting) -> No
     assert setting.view is view
     setting.node.down = False
     assert setting.look(0.1) == [
-        "Duties",
+        "LiveLegs",
         "Order",
         "Validators",
         "Providers",

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from chain.state_machine.legs.opening import LegExtent
+from chain.state_machine.legs.creation import LegExtent
 from chain.state_machine.market.hooks import Match
 from chain.state_machine.market.tables import BIDS
 from domain.amount import ceil_div

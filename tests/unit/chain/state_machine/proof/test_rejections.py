@@ -162,7 +162,7 @@ def test_what_is_withheld_of_the_validator_pays_first(bond: int) -> None:
     market.chain.pass_time(12)
     assert market.round(order_id, 1).verified
     assert 0 < held < 2 * VALUE
-    took = {p.kind: p.amount for p in market.all_of(order_id).payments if p.kind.startswith("held")}
+    took = {p.kind: p.amount for p in market.all_of(order_id).payments if p.kind.startswith("withheld")}
     assert sum(took.values()) == held
     # The provider comes before the fire, whichever source pays.
     assert took["withheld_compensation"] == min(held, VALUE)

@@ -1,4 +1,4 @@
-"""The opening of a leg: an order was sold to a bid, which serves some of its rounds and slots from given states."""
+"""The creation of a leg: an order was sold to a bid, which serves some of its rounds and slots from given states."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -68,7 +68,7 @@ def open_leg(ctx: Context, match: Match, extent: LegExtent) -> Leg:
     reserve(ctx, leg.bid_id, leg.validator, leg.work, leg.price)
     schedule(ctx, leg.accept_deadline, ACCEPT_DUE, order.id, leg.number)
     _emit_matched(ctx, leg)
-    _put_openings(ctx, leg, extent.local_roots)
+    _put_starts(ctx, leg, extent.local_roots)
     row = BondRow(
         kind=BondKind.JOB,
         owner=leg.validator,
@@ -140,7 +140,7 @@ def _emit_matched(ctx: Context, leg: Leg) -> None:
     )
 
 
-def _put_openings(ctx: Context, leg: Leg, local_roots: Mapping[int, bytes]) -> None:
+def _put_starts(ctx: Context, leg: Leg, local_roots: Mapping[int, bytes]) -> None:
     """Store the local roots of slots that do not start from the local state of the order's terms."""
     for slot, root in sorted(local_roots.items()):
         SLOT_STARTS.put(

@@ -31,7 +31,7 @@ from tests.unit.validator.support import (
     view,
 )
 from validator.decide import actions as do
-from validator.decide.openings import states_of
+from validator.decide.initial import states_of
 from validator.decide.orders import decide_order as decide
 from validator.decide.records import (
     CheckedSegment,
@@ -55,7 +55,7 @@ LATER = {
     "initial_root": GLOBAL.root,
     "global_in": GLOBAL.root,
 }
-OPENINGS = (SlotStart(ORDER_ID, 1, 1, LOCAL.root),)
+STARTS = (SlotStart(ORDER_ID, 1, 1, LOCAL.root),)
 KEY = LegKey(ORDER_ID, 1)
 
 
@@ -66,7 +66,7 @@ def later(rounds: int = 2, **assigned: object) -> OrderResponse:
         "terms": replace(TERMS, rounds=rounds),
         "params": replace(PARAMS, handover_every=2**20),
     }
-    return chain(assigned=extent, ordered=ordered, openings=OPENINGS)
+    return chain(assigned=extent, ordered=ordered, starts=STARTS)
 
 
 def messages(actions: tuple[do.Action, ...]) -> list[object]:
@@ -75,7 +75,7 @@ def messages(actions: tuple[do.Action, ...]) -> list[object]:
 
 def taken(local: LocalOrder) -> LocalOrder:
     """Return the record once it has the states that the leg starts from."""
-    return replace(local, opening=GLOBAL, locals=(SlotLocal(1, LOCAL),))
+    return replace(local, earlier_global=GLOBAL, locals=(SlotLocal(1, LOCAL),))
 
 
 # Before it is accepted
@@ -85,14 +85,14 @@ def test_a_leg_that_begins_later_takes_states_of_another_leg_and_is_accepted() -
     matched = later(state=LegState.MATCHED)
     after, actions = decide(loaded(), view(matched, held=HELD))
     assert after == loaded()
-    name = f"{ORDER_ID.hex()}/1/openings"
-    assert actions == (do.TakeOpenings(name, KEY, GLOBAL, (SlotLocal(1, LOCAL),)),)
+    name = f"{ORDER_ID.hex()}/1/initial-states"
+    assert actions == (do.TakeInitialStates(name, KEY, GLOBAL, (SlotLocal(1, LOCAL),)),)
     # Once they are in the record, the other leg may go.
     _, actions = decide(taken(loaded()), view(matched))
     assert messages(actions) == [MsgAcceptOrder(ME, ORDER_ID, 1)]
 
 
-@pytest.mark.parametrize("lost", [GLOBAL.root, LOCAL.root])
+@pytest.mark.parametrize("lost", [GLOBAL.root, LOCAL.root], ids=["global", "local"])
 def test_a_leg_whose_states_are_not_held_is_declined_and_says_which(lost: bytes) -> None:
     held = {root: found for root, found in HELD.items() if root != lost}
     matched = later(state=LegState.MATCHED)
@@ -161,7 +161,7 @@ def test_a_leg_that_begins_later_plans_and_closes_its_own_rounds() -> None:
 
 
 def test_a_round_is_not_begun_from_a_state_with_another_root() -> None:
-    for local in (loaded(), replace(loaded(), opening=state("another"))):
+    for local in (loaded(), replace(loaded(), earlier_global=state("another"))):
         assert decide(local, view(later()))[0].rounds == ()
 
 
@@ -172,7 +172,7 @@ def test_a_leg_serves_its_slots_and_no_others(first: int, round: int) -> None:
     extent = {"first_slot": first, "slots": 1, "first_round": round, "rounds": 1, "round": round}
     roots = {"initial_root": opening.root, "global_in": opening.root}
     on_chain = chain(assigned={**extent, **roots})
-    local, _ = decide(replace(loaded(), opening=opening), view(on_chain))
+    local, _ = decide(replace(loaded(), earlier_global=opening), view(on_chain))
     (current,) = local.rounds
     assert [work.slot for work in current.works] == [first]
     local, now = trained(local, on_chain, round)
@@ -199,18 +199,18 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 def test_states_of_an_earlier_leg_are_found_and_held_for_the_later_one(ledger: Ledger) -> None:
     here, gone = ledger.blobs.add(b"global"), BlobRef(b"\x07" * 32, 50)
     held, lost = StateRef(GLOBAL.root, here), StateRef(LOCAL.root, gone)
-    ledger.store.save(replace(new_order(ORDER_ID, 1), opening=held, locals=(SlotLocal(1, lost),)))
+    ledger.store.save(replace(new_order(ORDER_ID, 1), earlier_global=held, locals=(SlotLocal(1, lost),)))
     ledger.blobs.hold(here.sha256, str(KEY))
     second = leg(**{**LATER, "number": 2, "state": LegState.MATCHED})
     order = chain(ordered={"legs": 2})
     starts = (SlotStart(ORDER_ID, 2, 1, LOCAL.root),)
     on_chain = replace(order, legs=(*order.legs, second), starts=starts)
     # What is no longer here is not held, whatever the record of the earlier leg names.
-    assert ledger.held_openings([on_chain], ME) == {GLOBAL.root: held}
-    assert ledger.held_openings([on_chain], "v9") == {}
+    assert ledger.held_initial_states([on_chain], ME) == {GLOBAL.root: held}
+    assert ledger.held_initial_states([on_chain], "v9") == {}
     later = LegKey(ORDER_ID, 2)
     ledger.begin(ORDER_ID, 2)
-    ledger.take_openings(later, held, ())
+    ledger.take_initial_states(later, held, ())
     known = ledger.load(ORDER_ID, 2)
     assert known is not None
     assert list(states_of(known)) == [held]
@@ -221,5 +221,5 @@ def test_states_of_an_earlier_leg_are_found_and_held_for_the_later_one(ledger: L
 
 def test_states_that_went_in_the_meantime_are_not_taken(ledger: Ledger) -> None:
     ledger.begin(ORDER_ID, 1)
-    ledger.take_openings(KEY, GLOBAL, ())
+    ledger.take_initial_states(KEY, GLOBAL, ())
     assert ledger.load(ORDER_ID, 1) == new_order(ORDER_ID, 1)

@@ -12,7 +12,7 @@ from validator.decide.records import LocalOrder, SlotLocal
 def foreign_roots(on_chain: OrderResponse, leg: Leg) -> frozenset[bytes]:
     """Return the roots of those initial states of a leg that are not in the order's payload."""
     terms = on_chain.order.terms
-    slots = {opening.local_root for opening in on_chain.starts if opening.leg == leg.number}
+    slots = {start.local_root for start in on_chain.starts if start.leg == leg.number}
     return frozenset({leg.initial_root} - {terms.global_root} | slots - {terms.local_root})
 
 
@@ -28,8 +28,8 @@ def wanting(orders: Iterable[OrderResponse], me: str) -> Iterator[tuple[Leg, fro
 
 def states_of(local: LocalOrder) -> Iterator[StateRef]:
     """Yield the global states between the rounds of a leg, and the slots' local states after each round."""
-    if local.opening is not None:
-        yield local.opening
+    if local.earlier_global is not None:
+        yield local.earlier_global
     for item in local.locals:
         yield item.state
     for known in local.rounds:
@@ -68,25 +68,27 @@ def lacking(local: LocalOrder, on_chain: OrderResponse, leg: Leg) -> frozenset[b
     return roots - {state.root for state in states_of(local)} if roots else roots
 
 
-def opening_state(local: LocalOrder, leg: Leg) -> StateRef | None:
+def initial_state(local: LocalOrder, leg: Leg) -> StateRef | None:
     """Return the initial global state of a leg's open round; None if it is not here yet."""
     if leg.round != leg.first_round:
         before = local.find(leg.round - 1)
         return before.next_global if before else None
-    known = (local.opening, local.payload.initial_global)
+    known = (local.earlier_global, local.payload.initial_global)
     return next((s for s in known if s is not None and s.root == leg.initial_root), None)
 
 
-def openings_taken(local: LocalOrder, opening: StateRef | None, slots: tuple[SlotLocal, ...]) -> LocalOrder:
+def initial_states_taken(
+    local: LocalOrder, earlier_global: StateRef | None, slots: tuple[SlotLocal, ...]
+) -> LocalOrder:
     """Record the initial states that come from an earlier leg. Change nothing if this leg has a round already."""
-    return local if local.rounds else replace(local, opening=opening, locals=slots)
+    return local if local.rounds else replace(local, earlier_global=earlier_global, locals=slots)
 
 
-def openings_from(
+def initial_states_from(
     on_chain: OrderResponse, leg: Leg, held: Mapping[bytes, StateRef]
 ) -> tuple[StateRef | None, tuple[SlotLocal, ...]]:
     """Return the initial global state of a leg and the initial local states of its slots, as far as they are held."""
-    slots = {opening.slot: opening for opening in on_chain.starts if opening.leg == leg.number}
+    slots = {start.slot: start for start in on_chain.starts if start.leg == leg.number}
     locals_ = (
         SlotLocal(slot, held[slots[slot].local_root]) for slot in sorted(slots) if slots[slot].local_root in held
     )
