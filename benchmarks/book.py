@@ -34,7 +34,7 @@ from domain.market.records import Bid, Conditions, Offer
 from domain.registry.records import Validator
 from matching_engine.book import Book
 from matching_engine.match import Matched, match, quote
-from matching_engine.records import Asked, Standing
+from matching_engine.records import AuctionOrder, StandingBid
 from tests.support import whole_book
 
 NAME = "book"
@@ -119,7 +119,7 @@ class _Market:
         self._write(overlay)
         self._reader = Overlay(self.storage.snapshot())
 
-    def row(self, case: str, orders: Sequence[Asked], *, compared: bool = True) -> Row:
+    def row(self, case: str, orders: Sequence[AuctionOrder], *, compared: bool = True) -> Row:
         """Measure the auction of ``orders``; with ``compared``, check that the baseline makes the same decisions."""
         living = whole = float("inf")
         self._auction(orders)
@@ -141,7 +141,7 @@ class _Market:
         seconds, _ = self._auction([_asked(0, memory=1 << 60)])
         return Row("start: the book derived from 10000 bids", 1_000 * seconds, "ms")
 
-    def _auction(self, orders: Sequence[Asked]) -> tuple[float, Matched]:
+    def _auction(self, orders: Sequence[AuctionOrder]) -> tuple[float, Matched]:
         block = Overlay(self._reader)
         self._change(block)
         start = perf_counter()
@@ -149,7 +149,7 @@ class _Market:
         matched = match(orders, book, _SEED, CLOCK, len(orders))
         return perf_counter() - start, matched
 
-    def _whole(self, orders: Sequence[Asked]) -> tuple[float, Matched]:
+    def _whole(self, orders: Sequence[AuctionOrder]) -> tuple[float, Matched]:
         # The state is that of a node which has decoded nothing since its last commit.
         block = Overlay(Overlay(self.storage.snapshot()))
         self._repeat(block)
@@ -202,10 +202,10 @@ _VALIDATOR = Validator(
 )
 
 
-def _asked(number: int, *, work: int = PFLOP, memory: int = 80 << 30, seconds: int = 86_400) -> Asked:
+def _asked(number: int, *, work: int = PFLOP, memory: int = 80 << 30, seconds: int = 86_400) -> AuctionOrder:
     """Return an order that requires at least ``memory``; a few percent of the bids fit the default."""
     conditions = Conditions(device_class="h100", memory=memory, regions=("de", "fr", "uk"), tiers=("exact",))
-    return Asked(
+    return AuctionOrder(
         order_id=sha256(b"order %d" % number).digest(),
         rounds=10,
         slots=10,
@@ -263,7 +263,7 @@ def _large(bids: int) -> list[Row]:
 _SMALL = PFLOP // 100
 
 
-def _changes(random: Random, book: Book, standing: Sequence[Standing]) -> list[Row]:
+def _changes(random: Random, book: Book, standing: Sequence[StandingBid]) -> list[Row]:
     """Return the rows for the time to insert, to change and to withdraw a bid."""
     bids = len(standing)
     chosen = random.sample(range(bids), REPEATS * CHANGES)
@@ -346,7 +346,7 @@ def _times(case: str, times: Sequence[float], unit: str, goal: float | None) -> 
     )
 
 
-def _standing(random: Random, number: int, bids: int) -> Standing:
+def _standing(random: Random, number: int, bids: int) -> StandingBid:
     """Return a bid whose price, speed and capacity differ from those of all other bids."""
     of_validator = Random(number % (bids // 50))
     offer = Offer(
@@ -372,7 +372,7 @@ def _standing(random: Random, number: int, bids: int) -> Standing:
         placed_height=1,
     )
     free_bond, free_stake = of_validator.randint(10**6, 10**12), of_validator.randint(10**9, 10**15)
-    return Standing(
+    return StandingBid(
         bid=bid,
         jailed=False,
         free_capacity=random.randint(10**14, 10**18),

@@ -19,7 +19,7 @@ from domain.market.records import Histogram
 from matching_engine.columns import BookColumn, make_column
 from matching_engine.conditions import CONDITIONS, STOOD, Condition
 from matching_engine.pages import BookPages, Page
-from matching_engine.records import Asked, Fill, Standing
+from matching_engine.records import AuctionOrder, Fill, StandingBid
 
 Backing = tuple[bool, int, int, int]
 """Values that all bids of a validator share: jailed, free bond, free stake, and the height at which it worsened one."""
@@ -36,7 +36,7 @@ _READ = (*CONDITIONS, STOOD)
 class Book:
     """All standing bids, by id."""
 
-    def __init__(self, standing: Iterable[Standing] = ()) -> None:
+    def __init__(self, standing: Iterable[StandingBid] = ()) -> None:
         """Fill the book with bids.
 
         Raise ValueError if one comes twice, or one validator's bids differ in free bond or stake.
@@ -55,7 +55,7 @@ class Book:
 
     # --- changes -------------------------------------------------------------
 
-    def put(self, row: Standing) -> None:
+    def put(self, row: StandingBid) -> None:
         """Add a bid, or replace the bid of the same id.
 
         Raise ValueError if another bid of the validator has another free bond or stake: a validator has one of each.
@@ -66,7 +66,7 @@ class Book:
                 break
         self.set(row)
 
-    def set(self, row: Standing) -> None:
+    def set(self, row: StandingBid) -> None:
         """Add a bid, or replace the bid of the same id, without comparing it with other bids of its validator."""
         place = self._pages.places.get(row.bid.id)
         if place is None:
@@ -107,7 +107,7 @@ class Book:
             del self._of_validator[place.row.bid.validator]
         self._pages.leave(bid_id)
 
-    def back(self, validator: str, backing: Backing) -> None:
+    def set_backing(self, validator: str, backing: Backing) -> None:
         """Set the values of ``backing`` in all bids of a validator."""
         jailed, free_bond, free_stake, worsened_height = backing
         for row in self.of_validator(validator):
@@ -134,11 +134,11 @@ class Book:
         """Return the number of bids."""
         return len(self._pages.places)
 
-    def standing(self) -> list[Standing]:
+    def standing(self) -> list[StandingBid]:
         """Return all bids, in order of id."""
         return [self._pages.places[bid_id].row for bid_id in sorted(self._pages.places)]
 
-    def of_validator(self, validator: str) -> list[Standing]:
+    def of_validator(self, validator: str) -> list[StandingBid]:
         """Return the bids of a validator."""
         places = self._pages.places
         return [places[bid_id].row for bid_id in self._of_validator.get(validator, ())]
@@ -154,18 +154,18 @@ class Book:
             return row.jailed, row.free_bond, row.free_stake, row.worsened_height
         return None
 
-    def row(self, bid_id: bytes) -> Standing:
+    def row(self, bid_id: bytes) -> StandingBid:
         """Return a bid, which must be in the book."""
         return self._pages.places[bid_id].row
 
-    def histogram(self, order: Asked, clock: int) -> Histogram:
+    def histogram(self, order: AuctionOrder, clock: int) -> Histogram:
         """Return the number of bids that fail each condition of ``order`` at ``clock`` (seconds)."""
         return make_histogram(
             (column, condition.want(order, clock))
             for condition, column in zip(CONDITIONS, self.columns(order), strict=False)
         )
 
-    def columns(self, order: Asked) -> list[BookColumn]:
+    def columns(self, order: AuctionOrder) -> list[BookColumn]:
         """Return the columns of all conditions, the last one for ``STOOD``; build them if they are not there yet."""
         bases = tuple([condition.basis(order) for condition in _READ])
         columns = self._columns_for.get(bases)
@@ -204,7 +204,7 @@ class Sold:
         self._backed: dict[str, tuple[int, int]] = {}
         # For each validator with a fill: its bids that were updated in the book since its latest fill.
         self._fresh: dict[str, dict[bytes, None]] = {}
-        self._before: dict[bytes, Standing] = {}
+        self._before: dict[bytes, StandingBid] = {}
         self._reads = 0
 
     def take(self, fill: Fill) -> None:
@@ -216,18 +216,18 @@ class Sold:
         self._work[fill.bid_id] = self._work.get(fill.bid_id, 0) + fill.work
         self._fresh[fill.validator] = {}
 
-    def touches(self, row: Standing) -> bool:
+    def touches(self, row: StandingBid) -> bool:
         """Return whether the bid's validator has a fill in this auction."""
         return row.bid.validator in self._backed
 
-    def current(self, bid_id: bytes) -> Standing:
+    def current(self, bid_id: bytes) -> StandingBid:
         """Return a bid with the capacity, bond and stake that are free after the fills so far."""
         row = self._before.get(bid_id) or self._book.row(bid_id)
         used = self._backed.get(row.bid.validator)
         if used is None:
             return row
         bond, value = used
-        return Standing(
+        return StandingBid(
             bid=row.bid,
             jailed=row.jailed,
             free_capacity=row.free_capacity - self._work.get(bid_id, 0),
@@ -272,10 +272,10 @@ def make_histogram(wishes: Iterable[tuple[BookColumn, Any]]) -> Histogram:
     return tuple([(name, count) for name, count in counts if count])
 
 
-def _free(row: Standing) -> tuple[int, int]:
+def _free(row: StandingBid) -> tuple[int, int]:
     return row.free_bond, row.free_stake
 
 
-def _check_backing(row: Standing, free: tuple[int, int]) -> None:
+def _check_backing(row: StandingBid, free: tuple[int, int]) -> None:
     if _free(row) != free:
         raise ValueError(f"bids of {row.bid.validator} differ in free bond or free stake; a validator has one of each")

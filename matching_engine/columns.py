@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from matching_engine.amounts import Amounts
 from matching_engine.bands import Bands, Doubts, SharedValues, Slots, Stripes, Valued
 from matching_engine.conditions import PRICE, AtLeast, AtLeastFor, Condition, NoneOf, OneOf
-from matching_engine.records import Standing
+from matching_engine.records import StandingBid
 
 DOING_MAX = 64
 """Most different wishes for which a column caches the values that satisfy them."""
@@ -26,7 +26,7 @@ class Wish(NamedTuple):
     want: Any
     failing: int
 
-    def does(self, row: Standing) -> bool:
+    def does(self, row: StandingBid) -> bool:
         """Return whether a bid has a value that satisfies the wish."""
         column = self.column
         return column.condition.test(self.want)(column.has(row))
@@ -43,7 +43,7 @@ class BookColumn(ABC):
         # The last wish, because consecutive orders often want the same. Every change of the column's bids drops it.
         self._last: Wish | None = None
 
-    def has(self, row: Standing) -> Any:
+    def has(self, row: StandingBid) -> Any:
         """Return the value that the condition reads of a bid."""
         return self._has(row, self._basis)
 
@@ -92,7 +92,7 @@ class BookColumn(ABC):
 class _OfAmounts(BookColumn):
     """The column of a condition on an amount."""
 
-    def __init__(self, condition: AtLeast, basis: int, rows: Iterable[Standing]) -> None:
+    def __init__(self, condition: AtLeast, basis: int, rows: Iterable[StandingBid]) -> None:
         super().__init__(condition, basis)
         self._amounts = Amounts(map(self.has, rows))
 
@@ -115,7 +115,7 @@ class _OfAmounts(BookColumn):
 class _OfGroups(BookColumn):
     """The column of a condition on an amount within a group."""
 
-    def __init__(self, condition: AtLeastFor, basis: int, rows: Iterable[Standing]) -> None:
+    def __init__(self, condition: AtLeastFor, basis: int, rows: Iterable[StandingBid]) -> None:
         super().__init__(condition, basis)
         within: dict[int, list[int]] = {}
         for group, amount in map(self.has, rows):
@@ -160,7 +160,7 @@ class _OfGroups(BookColumn):
 class _OfValues(BookColumn):
     """The column of a value that many bids share; it caches which values satisfy a wish."""
 
-    def __init__(self, condition: OneOf, basis: int, rows: Iterable[Standing]) -> None:
+    def __init__(self, condition: OneOf, basis: int, rows: Iterable[StandingBid]) -> None:
         super().__init__(condition, basis)
         self._does = condition.does
         self._bids: dict[Any, int] = {}
@@ -206,7 +206,7 @@ class _OfValues(BookColumn):
 class _OfNames(BookColumn):
     """The column of a name, of which an order excludes a few; the bids of a page are tested one by one."""
 
-    def __init__(self, condition: NoneOf, basis: int, rows: Iterable[Standing]) -> None:
+    def __init__(self, condition: NoneOf, basis: int, rows: Iterable[StandingBid]) -> None:
         super().__init__(condition, basis)
         self._bids: dict[Any, int] = {}
         for name in map(self.has, rows):
@@ -230,7 +230,7 @@ class _OfNames(BookColumn):
         return Doubts(pairs)
 
 
-def make_column(condition: Condition, basis: int, rows: Iterable[Standing]) -> BookColumn:
+def make_column(condition: Condition, basis: int, rows: Iterable[StandingBid]) -> BookColumn:
     """Return the column of a condition and a basis, with the bids of ``rows``."""
     match condition:
         case AtLeast():

@@ -14,7 +14,7 @@ from typing import Any
 
 from domain.amount import BPS, PFLOP, ceil_div, critical_work
 from domain.market.records import Conditions
-from matching_engine.records import Asked, Standing
+from matching_engine.records import AuctionOrder, StandingBid
 
 UNBOUNDED = 1 << 512
 """A number above every amount."""
@@ -54,7 +54,7 @@ class Option:
         return "--" + (self.word or self.field).replace("_", "-")
 
 
-def _nothing(_: Asked) -> int:
+def _nothing(_: AuctionOrder) -> int:
     return 0
 
 
@@ -70,22 +70,23 @@ class Condition(ABC):
     occurs. ``asks`` and ``offers`` are the options for orders and bids.
 
     ``own`` is true if the required value depends on the order's size, price or time, so that few orders require the
-    same. Otherwise it depends only on ``Asked.common`` and the clock. ``taken`` is true if a fill reduces the value.
+    same. Otherwise it depends only on ``AuctionOrder.common`` and the clock. ``taken`` is true if a fill reduces the
+    value.
     """
 
     name: str
     passes: str
     fails: tuple[str, str]
     helps: str
-    has: Callable[[Standing, int], Any]
-    basis: Callable[[Asked], int] = _nothing
+    has: Callable[[StandingBid, int], Any]
+    basis: Callable[[AuctionOrder], int] = _nothing
     own: bool = False
     taken: bool = False
     asks: tuple[Option, ...] = ()
     offers: tuple[Option, ...] = ()
 
     @abstractmethod
-    def want(self, order: Asked, clock: int) -> Any:
+    def want(self, order: AuctionOrder, clock: int) -> Any:
         """Return the value that ``order`` requires at ``clock`` (seconds), in the form that :meth:`test` takes."""
 
     @abstractmethod
@@ -97,9 +98,9 @@ class Condition(ABC):
 class AtLeast(Condition):
     """A condition on an amount that must not be below what the order needs; upper bounds use negated amounts."""
 
-    needs: Callable[[Asked, int], int]
+    needs: Callable[[AuctionOrder, int], int]
 
-    def want(self, order: Asked, clock: int) -> int:
+    def want(self, order: AuctionOrder, clock: int) -> int:
         """Return the least amount that the order needs."""
         return self.needs(order, clock)
 
@@ -115,9 +116,9 @@ class AtLeastFor(Condition):
     Groups are numbers. In a higher group an order never needs more.
     """
 
-    needs: Callable[[Asked, int], Callable[[int], int]]
+    needs: Callable[[AuctionOrder, int], Callable[[int], int]]
 
-    def want(self, order: Asked, clock: int) -> Callable[[int], int]:
+    def want(self, order: AuctionOrder, clock: int) -> Callable[[int], int]:
         """Return a function from a group to the least amount that the order needs in it."""
         return self.needs(order, clock)
 
@@ -133,10 +134,10 @@ class OneOf(Condition):
     An order that wants nothing (an empty value) takes any.
     """
 
-    wants: Callable[[Asked], Any]
+    wants: Callable[[AuctionOrder], Any]
     does: Callable[[Any, Any], bool]
 
-    def want(self, order: Asked, clock: int) -> Any:
+    def want(self, order: AuctionOrder, clock: int) -> Any:
         """Return the requirement of the order, which does not depend on the clock."""
         return self.wants(order)
 
@@ -149,9 +150,9 @@ class OneOf(Condition):
 class NoneOf(Condition):
     """A condition on a name, of which an order excludes a few; few bids have the same name."""
 
-    names: Callable[[Asked], tuple[Any, ...]]
+    names: Callable[[AuctionOrder], tuple[Any, ...]]
 
-    def want(self, order: Asked, clock: int) -> tuple[Any, ...]:
+    def want(self, order: AuctionOrder, clock: int) -> tuple[Any, ...]:
         """Return the names that the order excludes, which do not depend on the clock."""
         return self.names(order)
 
@@ -173,7 +174,7 @@ def _stays_inside(allowed: tuple[str, ...], regions: tuple[str, ...]) -> bool:
     return bool(regions) and all(region in allowed for region in regions)
 
 
-def _least_slot_speed(order: Asked, _: int) -> Callable[[int], int]:
+def _least_slot_speed(order: AuctionOrder, _: int) -> Callable[[int], int]:
     """Return the function from slots at once to the least FLOP/s of a slot with which the order ends in time.
 
     Three things have to fit before the deadline: accepting, in which the time of the trial depends on the speed; the
@@ -212,7 +213,7 @@ def _least_slot_speed(order: Asked, _: int) -> Callable[[int], int]:
     return least_at
 
 
-def _least_trial_speed(order: Asked, _: int) -> int:
+def _least_trial_speed(order: AuctionOrder, _: int) -> int:
     """Return the least FLOP/s of a slot with which payload and trial fit into the longest time to accept."""
     seconds = order.accept_max - order.accept_seconds
     if seconds < 0 or (seconds == 0 and order.trial_work):
@@ -230,12 +231,12 @@ def backed_work(free_stake: int, price: int) -> int:
     return _most_work_for(free_stake, price)
 
 
-def _most_bond(standing: Standing) -> int:
+def _most_bond(standing: StandingBid) -> int:
     """Return the largest job bond (``uassay``) that the validator can pay and the bid allows."""
     return min(standing.free_bond, standing.bid.offer.max_job_bond or UNBOUNDED)
 
 
-def _bonded(standing: Standing, bps: int) -> int:
+def _bonded(standing: StandingBid, bps: int) -> int:
     """Return the most FLOPs for which the validator can pay a job bond of ``bps`` of their cost, rounded up twice."""
     if not bps:
         return UNBOUNDED

@@ -20,7 +20,7 @@ from domain.hashing import hash_fields
 from domain.market.records import Bid, Histogram
 from matching_engine.book import Book, Sold
 from matching_engine.conditions import UNBOUNDED
-from matching_engine.records import Asked, Fill
+from matching_engine.records import AuctionOrder, Fill
 from matching_engine.search import Commons, Search
 
 
@@ -61,7 +61,7 @@ ANY_READS = Reads()
 
 
 def match(
-    orders: Iterable[Asked],
+    orders: Iterable[AuctionOrder],
     book: Book,
     seed: bytes,
     clock: int,
@@ -116,7 +116,7 @@ def match(
     return Matched(fills, tuple(unmatched), tuple(carried))
 
 
-def quote(order: Asked, book: Book, seed: bytes, clock: int) -> SimulatedMatch:
+def quote(order: AuctionOrder, book: Book, seed: bytes, clock: int) -> SimulatedMatch:
     """Return the candidates for ``order``; :func:`match` would choose the first one if the order came alone.
 
     The order's id decides between validators of equal price. A quote before submission has another id, so only its
@@ -136,23 +136,23 @@ def quote(order: Asked, book: Book, seed: bytes, clock: int) -> SimulatedMatch:
     return SimulatedMatch(tuple(bids), search.histogram())
 
 
-_asked = attrgetter(*(field.name for field in fields(Asked) if field.name != "order_id"))
+_asked = attrgetter(*(field.name for field in fields(AuctionOrder) if field.name != "order_id"))
 """Function that returns all fields of an order but its id; orders for which they are equal share a search."""
 
 
-def _order_rank(seed: bytes, order: Asked) -> bytes:
+def _order_rank(seed: bytes, order: AuctionOrder) -> bytes:
     return hash_fields("assay/match/order", seed, order.order_id)
 
 
-def _is_later(order: Asked, bid: Bid) -> bool:
+def _is_later(order: AuctionOrder, bid: Bid) -> bool:
     return bid.placed_height >= order.opened_height
 
 
-def _ticket(seed: bytes, order: Asked, validator: str) -> bytes:
+def _ticket(seed: bytes, order: AuctionOrder, validator: str) -> bytes:
     return hash_fields("assay/match/validator", seed, order.order_id, validator)
 
 
-def _fill(order: Asked, bid: Bid) -> Fill:
+def _fill(order: AuctionOrder, bid: Bid) -> Fill:
     price = bid.offer.price
     return Fill(
         order_id=order.order_id,

@@ -11,7 +11,7 @@ from typing import Any
 
 from matching_engine.bands import Slots, slots_of
 from matching_engine.columns import BookColumn
-from matching_engine.records import Standing
+from matching_engine.records import StandingBid
 
 PAGE = 8_192
 """Number of slots of a page."""
@@ -25,7 +25,7 @@ Key = tuple[int, bytes]
 """The price and the id of a bid, so that keys are sorted by price and unique."""
 
 
-def key_of(row: Standing) -> Key:
+def key_of(row: StandingBid) -> Key:
     """Return the key by which pages sort a bid."""
     return row.bid.offer.price, row.bid.id
 
@@ -35,7 +35,7 @@ class BookPosition:
 
     __slots__ = ("page", "row", "slot")
 
-    def __init__(self, row: Standing, page: "Page", slot: int) -> None:
+    def __init__(self, row: StandingBid, page: "Page", slot: int) -> None:
         """Put the bid into ``slot`` of ``page``."""
         self.row = row
         self.page = page
@@ -58,7 +58,7 @@ class Page:
         """Return the number of bids."""
         return len(self.places) - len(self.free)
 
-    def row(self, slot: int) -> Standing:
+    def row(self, slot: int) -> StandingBid:
         """Return the bid in a slot."""
         place = self.places[slot]
         if place is None:
@@ -78,7 +78,7 @@ class Page:
         """Return the function from a slot to the value that a column reads of its bid."""
         return lambda slot: column.has(self.row(slot))
 
-    def enter(self, row: Standing) -> BookPosition:
+    def enter(self, row: StandingBid) -> BookPosition:
         """Put a bid into a free slot."""
         if self.free:
             place = BookPosition(row, self, self.free.pop())
@@ -103,7 +103,7 @@ class Page:
 class BookPages:
     """All pages, in order of price."""
 
-    def __init__(self, rows: Iterable[Standing] = ()) -> None:
+    def __init__(self, rows: Iterable[StandingBid] = ()) -> None:
         """Distribute the bids over pages, each with free slots."""
         ordered = sorted(rows, key=key_of)
         step = PAGE * 3 // 4
@@ -122,7 +122,7 @@ class BookPages:
         """Yield the pages, the cheapest first, each with a price at or below the prices of all its bids."""
         return ((low, page) for (low, _), page in zip(self._lows, self._pages, strict=True))
 
-    def keeps(self, place: BookPosition, row: Standing) -> bool:
+    def keeps(self, place: BookPosition, row: StandingBid) -> bool:
         """Return whether a bid stays on its page when its row becomes ``row``.
 
         If so, adjust the lowest key of the page.
@@ -134,7 +134,7 @@ class BookPages:
         self._lows[at] = min(key, self._lows[at])
         return True
 
-    def enter(self, row: Standing) -> None:
+    def enter(self, row: StandingBid) -> None:
         """Add a bid to its page."""
         key = key_of(row)
         if not self._pages:

@@ -8,7 +8,7 @@ from domain.market.records import Bid, Conditions
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AuctionOrder:
     """An open order as the auction reads it.
 
     One bid takes all work of the order. Each of the ``rounds`` has ``slots`` shares of ``share_work`` FLOPs and one
@@ -62,7 +62,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class StandingBid:
     """A standing bid, with the capacity, bond and stake that its validator has free.
 
     ``free_capacity`` is the unsold part of the bid (FLOPs). The other amounts are the same for all bids of a validator.

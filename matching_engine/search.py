@@ -18,7 +18,7 @@ from matching_engine.book import Book, Sold, make_histogram
 from matching_engine.columns import Wish
 from matching_engine.conditions import CONDITIONS, PRICE, STOOD
 from matching_engine.pages import Page
-from matching_engine.records import Asked, Standing
+from matching_engine.records import AuctionOrder, StandingBid
 
 BIDS_PER_READ = 8_192
 """Number of bids, in order of price, that an intersection processes in the time of one read."""
@@ -47,7 +47,7 @@ class Common:
     changes. So the results stay valid until the auction ends.
     """
 
-    def __init__(self, book: Book, order: Asked, clock: int) -> None:
+    def __init__(self, book: Book, order: AuctionOrder, clock: int) -> None:
         """Compute the wishes of ``order`` at ``clock`` (seconds)."""
         self.columns = book.columns(order)
         self.wishes = [
@@ -78,7 +78,7 @@ class Commons:
         self.book, self.clock = book, clock
         self._commons: dict[tuple[Any, ...], Common] = {}
 
-    def of(self, order: Asked) -> Common:
+    def of(self, order: AuctionOrder) -> Common:
         """Return the wishes that ``order`` shares with orders like it; compute them if they are not in the cache."""
         key = order.common
         common = self._commons.get(key)
@@ -92,7 +92,7 @@ class Commons:
 class Search:
     """A search for the bids that satisfy an order, price by price: first bids older than the order, then the others."""
 
-    def __init__(self, commons: Commons, sold: Sold, order: Asked) -> None:
+    def __init__(self, commons: Commons, sold: Sold, order: AuctionOrder) -> None:
         """Prepare the search; it reads no page yet."""
         self._book, self._sold = commons.book, sold
         common = self._common = commons.of(order)
@@ -108,14 +108,14 @@ class Search:
         self._stood = common.stood
         # Bids at the current price by validator, as they are after the fills so far. A validator's bids are in order of
         # id.
-        self._group: dict[str, list[Standing]] = {}
+        self._group: dict[str, list[StandingBid]] = {}
         self._fills_seen = 0
         self._histogram: Histogram = ()
         self._counted = -1
         self._walking = self._walk(later=False)
         self._rest = [self._walk(later=True)] if self._stood.failing else []
 
-    def best(self, ticket: Callable[[str], bytes]) -> Standing | None:
+    def best(self, ticket: Callable[[str], bytes]) -> StandingBid | None:
         """Return the bid that takes the order, or None; among validators of equal price the lowest ``ticket`` wins."""
         self._drop_sold()
         while not self._group:
@@ -133,7 +133,7 @@ class Search:
             winner = min(self._group, key=ticket)
         return self._group[winner][0]
 
-    def all(self) -> list[Standing]:
+    def all(self) -> list[StandingBid]:
         """Return all bids that satisfy the order."""
         walks = [self._walking, *self._rest]
         groups = [self._fitting(candidates) for walk in walks for candidates in walk]
@@ -158,9 +158,9 @@ class Search:
 
     # --- bids one by one -----------------------------------------------------
 
-    def _fitting(self, candidates: Candidates) -> dict[str, list[Standing]]:
+    def _fitting(self, candidates: Candidates) -> dict[str, list[StandingBid]]:
         """Return those candidates that satisfy the order, grouped by validator."""
-        group: dict[str, list[Standing]] = {}
+        group: dict[str, list[StandingBid]] = {}
         for bid_id, doubt in sorted(candidates):
             row = self._book.row(bid_id)
             if doubt or self._sold.touches(row):
@@ -171,7 +171,7 @@ class Search:
             group.setdefault(row.bid.validator, []).append(row)
         return group
 
-    def _still_fitting(self, bid_id: bytes, *, doubt: bool) -> Standing | None:
+    def _still_fitting(self, bid_id: bytes, *, doubt: bool) -> StandingBid | None:
         """Return a bid as it is after the fills, or None if it no longer fits.
 
         Update a bid that no longer fits in the book, so that no other search reads it in vain.
@@ -183,7 +183,7 @@ class Search:
             self._sold.refresh(bid_id)
         return None
 
-    def _fits(self, row: Standing, *, doubt: bool) -> bool:
+    def _fits(self, row: StandingBid, *, doubt: bool) -> bool:
         """Return whether a bid satisfies the order.
 
         If it is not in doubt, only the conditions that fills affect are tested.

@@ -17,7 +17,7 @@ from domain.amount import PFLOP
 from domain.market.records import Bid, Conditions, Offer
 from matching_engine.book import Book
 from matching_engine.match import Matched, match
-from matching_engine.records import Asked, Fill, Standing
+from matching_engine.records import AuctionOrder, Fill, StandingBid
 from tests.support.small_book import small_bounds
 
 
@@ -25,22 +25,22 @@ def field(data: bytes) -> bytes:
     return len(data).to_bytes(4, "big") + data
 
 
-def order_hash(seed: bytes, order: Asked) -> bytes:
+def order_hash(seed: bytes, order: AuctionOrder) -> bytes:
     return sha256(field(b"assay/match/order") + field(seed) + field(order.order_id)).digest()
 
 
-def ticket(seed: bytes, order: Asked, offer: Standing) -> tuple[bytes, bytes]:
+def ticket(seed: bytes, order: AuctionOrder, offer: StandingBid) -> tuple[bytes, bytes]:
     parts = (b"assay/match/validator", seed, order.order_id, offer.bid.validator.encode())
     return sha256(b"".join(field(part) for part in parts)).digest(), offer.bid.id
 
 
-def bond_at(order: Asked, price: int) -> int:
+def bond_at(order: AuctionOrder, price: int) -> int:
     price = max(price, ceil(Fraction(order.price_limit, 2)))
     locked = ceil(Fraction(order.work * price, 10**15))
     return max(order.payload_fee, ceil(Fraction(locked * order.job_bond_bps, 10_000)))
 
 
-def bond_of(order: Asked, offer: Standing) -> int:
+def bond_of(order: AuctionOrder, offer: StandingBid) -> int:
     return bond_at(order, offer.bid.offer.price)
 
 
@@ -48,7 +48,7 @@ def value_of(fill: Fill) -> int:
     return ceil(Fraction(fill.work * fill.price, 10**15))
 
 
-def tier_of(order: Asked, offer: Standing) -> str:
+def tier_of(order: AuctionOrder, offer: StandingBid) -> str:
     """Return the first tier of the order's list that the bid offers, of an order without a list the bid's first."""
     offered = offer.bid.offer.tiers
     if not order.conditions.tiers:
@@ -57,7 +57,7 @@ def tier_of(order: Asked, offer: Standing) -> str:
     return common[0] if common else ""
 
 
-def reasons(order: Asked, offer: Standing, clock: int, fills: Sequence[Fill]) -> list[str]:
+def reasons(order: AuctionOrder, offer: StandingBid, clock: int, fills: Sequence[Fill]) -> list[str]:
     """Return why the bid cannot take the order after ``fills``; nothing means that it can."""
     bid, terms, wanted = offer.bid, offer.bid.offer, order.conditions
     failed = []
@@ -112,14 +112,14 @@ def reasons(order: Asked, offer: Standing, clock: int, fills: Sequence[Fill]) ->
     return failed
 
 
-def _bond_by_price(order: Asked, offer: Standing) -> int:
+def _bond_by_price(order: AuctionOrder, offer: StandingBid) -> int:
     """Return what the bond would be without a least."""
     locked = ceil(Fraction(order.work * offer.bid.offer.price, 10**15))
     return ceil(Fraction(locked * order.job_bond_bps, 10_000))
 
 
 def twin_match(
-    orders: Sequence[Asked], offers: Sequence[Standing], seed: bytes, clock: int, fills_max: int
+    orders: Sequence[AuctionOrder], offers: Sequence[StandingBid], seed: bytes, clock: int, fills_max: int
 ) -> tuple[list[Fill], dict[bytes, dict[str, int]], list[bytes]]:
     """Return fills, counts of failed conditions by unmatched order, and carried orders."""
     fills: list[Fill] = []
@@ -187,8 +187,8 @@ SHAPES = (
 class Case:
     """The arguments of one auction."""
 
-    orders: list[Asked]
-    offers: list[Standing]
+    orders: list[AuctionOrder]
+    offers: list[StandingBid]
     seed: bytes
     clock: int
     fills_max: int
@@ -218,7 +218,7 @@ def random_case(number: int) -> Case:
     return Case(orders, offers, random.randbytes(32), clock, random.choice((0, 2, 5, 256)))
 
 
-def random_offer(random: Random, validator: str, bond: int, stake: int, clock: int, easy: bool) -> Standing:
+def random_offer(random: Random, validator: str, bond: int, stake: int, clock: int, easy: bool) -> StandingBid:
     bid = Bid(
         id=sha256(random.randbytes(8)).digest(),
         validator=validator,
@@ -242,10 +242,10 @@ def random_offer(random: Random, validator: str, bond: int, stake: int, clock: i
     if easy:
         bid = replace(bid, offer=replace(bid.offer, slot_speed=PFLOP, tiers=TIERS))
     jailed = not easy and random.random() < 0.2
-    return Standing(bid, jailed, random.choice((0, 5, 9, 100)) * PFLOP, bond, stake)
+    return StandingBid(bid, jailed, random.choice((0, 5, 9, 100)) * PFLOP, bond, stake)
 
 
-def random_order(random: Random, validators: list[str], easy: bool = False) -> Asked:
+def random_order(random: Random, validators: list[str], easy: bool = False) -> AuctionOrder:
     conditions = Conditions(
         device_class=random.choice(("", "", *DEVICES)),
         memory=random.choice((0, 0, 9)),
@@ -253,7 +253,7 @@ def random_order(random: Random, validators: list[str], easy: bool = False) -> A
         tiers=random.choice(((), TIERS[:1], TIERS[1:], TIERS, TIERS[::-1])),
     )
     rounds, slots, share_work, outer_work = random.choice(SHAPES)
-    return Asked(
+    return AuctionOrder(
         order_id=sha256(random.randbytes(8)).digest(),
         rounds=rounds,
         slots=slots,

@@ -13,7 +13,7 @@ import pytest
 from domain.amount import PFLOP
 from matching_engine.book import Backing, Book
 from matching_engine.match import Reads, match, quote
-from matching_engine.records import Asked, Standing
+from matching_engine.records import AuctionOrder, StandingBid
 from tests.property.matching_twin import random_offer, random_order
 from tests.support import whole_book
 from tests.support.small_book import small_bounds
@@ -34,7 +34,7 @@ class World:
 
     random: Random
     book: Book = field(default_factory=Book)
-    rows: dict[bytes, Standing] = field(default_factory=dict)
+    rows: dict[bytes, StandingBid] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.names = [f"v{number}" for number in range(self.random.randint(1, 9))]
@@ -50,12 +50,12 @@ class World:
             random.choice((0, 0, 0, 1, 2)),
         )
 
-    def random_row(self, validator: str) -> Standing:
+    def random_row(self, validator: str) -> StandingBid:
         jailed, bond, stake, worsened = self.backings[validator]
         row = random_offer(self.random, validator, bond, stake, 5, self.easy)
         return replace(row, jailed=jailed, worsened_height=worsened)
 
-    def put(self, row: Standing) -> None:
+    def put(self, row: StandingBid) -> None:
         self.rows[row.bid.id] = row
         self.book.put(row)
 
@@ -80,16 +80,16 @@ class World:
 
     def back(self, validator: str) -> None:
         backing = self.backings[validator] = self.random_backing()
-        self.book.back(validator, backing)
+        self.book.set_backing(validator, backing)
         for bid_id, row in self.rows.items():
             if row.bid.validator == validator:
                 jailed, bond, stake, worsened = backing
-                self.rows[bid_id] = Standing(row.bid, jailed, row.free_capacity, bond, stake, worsened)
+                self.rows[bid_id] = StandingBid(row.bid, jailed, row.free_capacity, bond, stake, worsened)
 
-    def standing(self) -> list[Standing]:
+    def standing(self) -> list[StandingBid]:
         return [self.rows[bid_id] for bid_id in sorted(self.rows)]
 
-    def orders(self) -> list[Asked]:
+    def orders(self) -> list[AuctionOrder]:
         """Return random orders, some of which ask the same."""
         orders = [random_order(self.random, self.names, self.easy) for _ in range(self.random.randint(1, 9))]
         again = [order for order in orders if self.random.random() < 0.5]

@@ -6,7 +6,7 @@ from math import ceil
 from random import Random
 
 from matching_engine.conditions import CONDITIONS, UNBOUNDED, AtLeastFor
-from matching_engine.records import Asked
+from matching_engine.records import AuctionOrder
 from tests.property.matching_twin import random_order
 
 ORDERS = 5_000
@@ -14,7 +14,7 @@ FASTEST = 2_000
 """A slot at this speed does each part of these orders' work in one second, which no higher speed improves."""
 
 
-def small_order(random: Random) -> Asked:
+def small_order(random: Random) -> AuctionOrder:
     return replace(
         random_order(random, ["v"]),
         rounds=random.randint(1, 6),
@@ -28,7 +28,7 @@ def small_order(random: Random) -> Asked:
     )
 
 
-def is_in_time(order: Asked, at_once: int, speed: int) -> bool:
+def is_in_time(order: AuctionOrder, at_once: int, speed: int) -> bool:
     """Tell whether a slot speed above 0 is enough: slots in turns, then the aggregation, round after round."""
     turns = ceil(Fraction(order.slots, at_once))
     round_seconds = ceil(Fraction(turns * order.share_work + order.outer_work, speed))
@@ -36,7 +36,7 @@ def is_in_time(order: Asked, at_once: int, speed: int) -> bool:
     return accept + order.rounds * round_seconds + order.verify_seconds <= order.seconds_left
 
 
-def check_least_speed(order: Asked, at_once: int, speed: int) -> None:
+def check_least_speed(order: AuctionOrder, at_once: int, speed: int) -> None:
     """Check that no lower speed is enough. A higher speed never takes longer, so the next lower one decides."""
     if speed == UNBOUNDED:
         assert not is_in_time(order, at_once, FASTEST), order

@@ -28,7 +28,7 @@ from domain.ledger.records import BondAccount
 from domain.market.records import Bid, Conditions, Offer
 from domain.registry.records import Validator
 from matching_engine.match import match, quote
-from matching_engine.records import Asked
+from matching_engine.records import AuctionOrder
 from tests.property.matching_twin import random_order
 from tests.support import whole_book
 from tests.support.small_book import small_bounds
@@ -36,7 +36,7 @@ from tests.support.small_book import small_bounds
 WORLDS = 60
 STEPS = 40
 VALIDATOR = Validator("", "", bytes(32), bytes(20), 0, False, "", b"", 0, 0, 0, 0)
-ANYTHING = Asked(b"anything", 1, 1, PFLOP, 0, 99, Conditions(), (), 1_000, 10, 1_000, 1)
+ANYTHING = AuctionOrder(b"anything", 1, 1, PFLOP, 0, 99, Conditions(), (), 1_000, 10, 1_000, 1)
 
 
 @pytest.fixture(autouse=True)

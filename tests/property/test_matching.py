@@ -16,7 +16,7 @@ from domain.market.records import Bid, Conditions, Offer
 from matching_engine.book import Book
 from matching_engine.conditions import CONDITIONS
 from matching_engine.match import match, quote
-from matching_engine.records import Asked, Fill, Standing
+from matching_engine.records import AuctionOrder, Fill, StandingBid
 from tests.property.matching_twin import (
     Case,
     compare_with_twin,
@@ -32,7 +32,7 @@ BOOKS = 2_000
 NAMES = tuple(row.name for row in CONDITIONS)
 
 
-def change_offer(offered: Standing, **changes: Any) -> Standing:
+def change_offer(offered: StandingBid, **changes: Any) -> StandingBid:
     bid = offered.bid
     return replace(offered, bid=replace(bid, offer=replace(bid.offer, **changes)))
 
@@ -87,21 +87,21 @@ def bids(validator: str) -> st.SearchStrategy[Bid]:
 
 
 @st.composite
-def offers_of_validators(draw: st.DrawFn) -> list[Standing]:
-    offers: list[Standing] = []
+def offers_of_validators(draw: st.DrawFn) -> list[StandingBid]:
+    offers: list[StandingBid] = []
     for validator in ("a", "b", "c"):
         bond = draw(st.one_of(st.integers(0, 9), st.integers(0, 2**63 - 1)))
         stake = draw(st.one_of(st.integers(0, 9), st.integers(0, 2**63 - 1)))
         jailed = draw(st.booleans())
         placed = draw(st.lists(bids(validator), max_size=3))
         worsened = draw(st.integers(0, 2))
-        offers += [Standing(bid, jailed, draw(AMOUNTS), bond, stake, worsened) for bid in placed]
+        offers += [StandingBid(bid, jailed, draw(AMOUNTS), bond, stake, worsened) for bid in placed]
     return list({offer.bid.id: offer for offer in offers}.values())
 
 
 ORDERS = st.lists(
     st.builds(
-        Asked,
+        AuctionOrder,
         order_id=IDS,
         rounds=st.integers(1, 5),
         slots=st.integers(1, 9),
@@ -134,7 +134,7 @@ ORDERS = st.lists(
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine
 @given(ORDERS, offers_of_validators(), st.binary(max_size=4), st.integers(0, 9), st.integers(0, 7))
 def test_the_twin_agrees_on_hostile_books(
-    orders: list[Asked], offers: list[Standing], seed: bytes, clock: int, fills_max: int
+    orders: list[AuctionOrder], offers: list[StandingBid], seed: bytes, clock: int, fills_max: int
 ) -> None:
     compare_with_twin(Case(orders, offers, seed, clock, fills_max))
 
@@ -181,7 +181,7 @@ def test_the_order_of_the_arguments_does_not_matter(case: Case) -> None:
         )
 
 
-IRRELEVANT: list[Callable[[Standing], Standing]] = [
+IRRELEVANT: list[Callable[[StandingBid], StandingBid]] = [
     lambda offer: change_offer(offer, price=100),
     lambda offer: replace(offer, bid=replace(offer.bid, expires_at=0)),
     lambda offer: change_offer(offer, slot_speed=0),
@@ -192,7 +192,7 @@ IRRELEVANT: list[Callable[[Standing], Standing]] = [
 @pytest.mark.parametrize("spoil", IRRELEVANT)
 @settings(deadline=None)
 @given(case=CASES)
-def test_a_bid_that_fits_nobody_changes_no_fill(case: Case, spoil: Callable[[Standing], Standing]) -> None:
+def test_a_bid_that_fits_nobody_changes_no_fill(case: Case, spoil: Callable[[StandingBid], StandingBid]) -> None:
     for offer in case.offers[:2]:
         useless = spoil(replace(offer, bid=replace(offer.bid, id=b"useless")))
         more = replace(case, offers=[*case.offers, useless])
@@ -214,7 +214,7 @@ def with_bids_that_stood(case: Case) -> Case:
     return replace(case, offers=stood)
 
 
-def alone(order: Asked, case: Case) -> Fill | None:
+def alone(order: AuctionOrder, case: Case) -> Fill | None:
     fills = match([order], Book(case.offers), case.seed, case.clock, 1).fills
     return fills[0] if fills else None
 
@@ -324,9 +324,9 @@ def test_the_next_block_takes_up_what_was_carried(case: Case) -> None:
 
 def test_the_seed_decides_ties_fairly() -> None:
     """Over many seeds each of three validators wins about as often, however many equal bids it has."""
-    order = Asked(b"order", 1, 1, PFLOP, 0, 9, Conditions(), (), 1_000, 10, 0, 1)
+    order = AuctionOrder(b"order", 1, 1, PFLOP, 0, 9, Conditions(), (), 1_000, 10, 0, 1)
     offers = [
-        Standing(
+        StandingBid(
             Bid(
                 b"%s%d" % (name, n),
                 name.decode(),

@@ -12,26 +12,28 @@ from domain.hashing import hash_fields
 from domain.market.records import Histogram
 from matching_engine.conditions import CONDITIONS
 from matching_engine.match import Matched, SimulatedMatch
-from matching_engine.records import Asked, Fill, Standing
+from matching_engine.records import AuctionOrder, Fill, StandingBid
 
 
-def fitting(order: Asked, clock: int) -> Callable[[Standing], bool]:
+def fitting(order: AuctionOrder, clock: int) -> Callable[[StandingBid], bool]:
     """Return the test whether a standing bid satisfies all conditions of ``order`` at ``clock`` (seconds)."""
     tests = [(row.has, row.basis(order), row.test(row.want(order, clock))) for row in CONDITIONS]
     return lambda standing: all(test(has(standing, basis)) for has, basis, test in tests)
 
 
-def failing(order: Asked, clock: int) -> Callable[[Standing], tuple[str, ...]]:
+def failing(order: AuctionOrder, clock: int) -> Callable[[StandingBid], tuple[str, ...]]:
     """Return the function from a bid to the names of all conditions on which it fails ``order``."""
     tests = [(row.name, row.has, row.basis(order), row.test(row.want(order, clock))) for row in CONDITIONS]
 
-    def failed(standing: Standing) -> tuple[str, ...]:
+    def failed(standing: StandingBid) -> tuple[str, ...]:
         return tuple([name for name, has, basis, accepts in tests if not accepts(has(standing, basis))])
 
     return failed
 
 
-def match(orders: Iterable[Asked], bids: Sequence[Standing], seed: bytes, clock: int, orders_max: int) -> Matched:
+def match(
+    orders: Iterable[AuctionOrder], bids: Sequence[StandingBid], seed: bytes, clock: int, orders_max: int
+) -> Matched:
     """Run the auction of a block as ``matching_engine.match.match`` does."""
     rows = list(bids)
     queue = sorted(
@@ -65,13 +67,13 @@ def match(orders: Iterable[Asked], bids: Sequence[Standing], seed: bytes, clock:
     return Matched(tuple(fills), tuple(unmatched), carried)
 
 
-def quote(order: Asked, bids: Sequence[Standing], seed: bytes, clock: int) -> SimulatedMatch:
+def quote(order: AuctionOrder, bids: Sequence[StandingBid], seed: bytes, clock: int) -> SimulatedMatch:
     """Return the candidates and the histogram as ``matching_engine.match.quote`` does."""
     ranked = _ranked(order, bids, seed, clock)
     return SimulatedMatch(tuple(row.bid for row in ranked), _histogram(order, bids, clock))
 
 
-def _ranked(order: Asked, rows: Sequence[Standing], seed: bytes, clock: int) -> list[Standing]:
+def _ranked(order: AuctionOrder, rows: Sequence[StandingBid], seed: bytes, clock: int) -> list[StandingBid]:
     fits = fitting(order, clock)
     return sorted(
         filter(fits, rows),
@@ -84,7 +86,7 @@ def _ranked(order: Asked, rows: Sequence[Standing], seed: bytes, clock: int) -> 
     )
 
 
-def _histogram(order: Asked, rows: Sequence[Standing], clock: int) -> Histogram:
+def _histogram(order: AuctionOrder, rows: Sequence[StandingBid], clock: int) -> Histogram:
     failed, counts = failing(order, clock), dict.fromkeys((row.name for row in CONDITIONS), 0)
     for row in rows:
         for name in failed(row):
@@ -92,7 +94,7 @@ def _histogram(order: Asked, rows: Sequence[Standing], clock: int) -> Histogram:
     return tuple((name, count) for name, count in counts.items() if count)
 
 
-def _after(fill: Fill, row: Standing) -> Standing:
+def _after(fill: Fill, row: StandingBid) -> StandingBid:
     if row.bid.validator != fill.validator:
         return row
     return replace(

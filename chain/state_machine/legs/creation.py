@@ -7,7 +7,7 @@ from chain.state_machine.context import Context
 from chain.state_machine.ledger.order_money import lock_bond
 from chain.state_machine.ledger.tables import TALLIES
 from chain.state_machine.legs.tables import ACCEPT_DUE, LEGS, LIVE_LEGS, SLOT_STARTS
-from chain.state_machine.market.auction import make_asked
+from chain.state_machine.market.auction import make_auction_order
 from chain.state_machine.market.book import reserve
 from chain.state_machine.market.holds import get_held_seconds
 from chain.state_machine.market.hooks import Match
@@ -85,7 +85,7 @@ def open_leg(ctx: Context, match: Match, extent: LegExtent) -> Leg:
 def _make_leg(ctx: Context, match: Match, extent: LegExtent) -> Leg:
     """Return the new leg of a match."""
     order, bid, terms = match.order, match.bid, match.order.terms
-    asked = make_asked(terms, order.conditions, order.params, order.audit_ms, order.window)
+    asked = make_auction_order(terms, order.conditions, order.params, order.audit_ms, order.window)
     wait = asked.accept_seconds + ceil_div(asked.trial_work, bid.offer.slot_speed)
     return Leg(
         order_id=order.id,

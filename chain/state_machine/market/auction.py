@@ -36,7 +36,7 @@ from domain.node.params import NodeParams
 from domain.order_params import OrderParams
 from escrow.deposits import affordable_price
 from matching_engine.match import Reads, match
-from matching_engine.records import Asked, Fill
+from matching_engine.records import AuctionOrder, Fill
 from pol.rules.panels import Promised, batch_seconds, verify_seconds
 from pol.rules.schedule import share_work, trial_work
 from pol.rules.tiers.table import highest_floor, tier_named
@@ -151,10 +151,10 @@ def _take_swept(ctx: Context, limit: int) -> list[bytes]:
     return [order_id for *_, order_id in swept]
 
 
-def get_asked(store: Overlay, order: Order, clock: int) -> Asked:
+def get_asked(store: Overlay, order: Order, clock: int) -> AuctionOrder:
     """Return an open order in the form that the auction reads, with the highest price limit that its escrow can pay."""
     escrow = ESCROWS.must(store, order.id)
-    asked = make_asked(order.terms, order.conditions, order.params, order.audit_ms, order.window)
+    asked = make_auction_order(order.terms, order.conditions, order.params, order.audit_ms, order.window)
     floor = highest_floor(order.conditions.tiers, order.terms, order.price_limit, order.params)
     audits = order.terms.rounds * floor
     return replace(
@@ -167,13 +167,15 @@ def get_asked(store: Overlay, order: Order, clock: int) -> Asked:
     )
 
 
-def make_asked(terms: JobTerms, conditions: Conditions, params: OrderParams, audit_ms: int, window: int) -> Asked:
+def make_auction_order(
+    terms: JobTerms, conditions: Conditions, params: OrderParams, audit_ms: int, window: int
+) -> AuctionOrder:
     """Return an order in the form that the auction reads; fields that do not follow from the arguments are empty.
 
     The caller fills in the other fields. ``verify_seconds`` includes waiting: at most ``rounds_ahead`` rounds may be
     closed without being verified. Further rounds wait for a window or, after a silent seat, for a stage of full length.
     """
-    return Asked(
+    return AuctionOrder(
         order_id=bytes(32),
         rounds=terms.rounds,
         slots=terms.slots,

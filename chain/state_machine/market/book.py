@@ -22,7 +22,7 @@ from domain.market.events import BidClosed
 from domain.market.records import Bid, Offer
 from domain.moves import Transfer
 from matching_engine.book import Backing, Book
-from matching_engine.records import Standing
+from matching_engine.records import StandingBid
 
 STEPS_KEPT = 1_024
 """Most commits that a living book stores; a book further behind is built from the state again."""
@@ -41,12 +41,12 @@ _PREFIXES = tuple(table.prefix for table in _SOURCES)
 # --- rows of the book ------------------------------------------------------------------------------
 
 
-def get_standing(store: Overlay) -> list[Standing]:
+def get_standing(store: Overlay) -> list[StandingBid]:
     """Return all bids, with the capacity, bond and stake that their validators have free."""
     return _get_standing(store, {})
 
 
-def _get_standing(store: Overlay, words: dict[Any, Any]) -> list[Standing]:
+def _get_standing(store: Overlay, words: dict[Any, Any]) -> list[StandingBid]:
     backings: dict[str, Backing] = {}
     rows = []
     for bid in BIDS.scan(store):
@@ -57,7 +57,7 @@ def _get_standing(store: Overlay, words: dict[Any, Any]) -> list[Standing]:
     return rows
 
 
-def _standing(bid: Bid, backing: Backing, words: dict[Any, Any]) -> Standing:
+def _standing(bid: Bid, backing: Backing, words: dict[Any, Any]) -> StandingBid:
     """Return the row of the book for a bid.
 
     ``words`` has one object for each value that many bids share, which saves memory.
@@ -65,7 +65,7 @@ def _standing(bid: Bid, backing: Backing, words: dict[Any, Any]) -> Standing:
     offer, share = bid.offer, words.setdefault
     free = bid.free
     jailed, free_bond, free_stake, worsened_height = backing
-    return Standing(
+    return StandingBid(
         bid=Bid(
             id=bid.id,
             validator=share(bid.validator, bid.validator),
@@ -210,7 +210,7 @@ def _read_again(book: Book, store: Overlay, changed: Iterable[bytes], words: dic
             validators[name.decode()] = None
     for operator in validators:
         if book.backing(operator):
-            book.back(operator, get_backing(store, operator))
+            book.set_backing(operator, get_backing(store, operator))
     for bid_id in bids:
         bid = BIDS.get(store, bid_id)
         if bid is None:

@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from chain.state_machine.component import Answer
 from chain.state_machine.context import HEAD, NS, PARAMS
-from chain.state_machine.market.auction import make_asked
+from chain.state_machine.market.auction import make_auction_order
 from chain.state_machine.market.book import LivingBook, get_backing, version_of
 from chain.state_machine.market.tables import (
     BIDS,
@@ -83,7 +83,7 @@ def simulate_match(reader: Reader, request: SimulateMatchRequest, book: LivingBo
     audit_ms = compute_audit_ms(request.terms, params, get_promised(store))
     window = compute_window(params, audit_ms)
     asked = replace(
-        make_asked(request.terms, request.conditions, params, audit_ms, window),
+        make_auction_order(request.terms, request.conditions, params, audit_ms, window),
         price_limit=request.price_limit or MONEY_MAX,
         seconds_left=request.deadline,
         opened_height=head.height + 1,

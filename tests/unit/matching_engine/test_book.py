@@ -10,16 +10,16 @@ from matching_engine import pages
 from matching_engine.book import COLUMNS_MAX, READS_PER_REFRESH, Book, Sold
 from matching_engine.conditions import CONDITIONS
 from matching_engine.match import match, quote
-from matching_engine.records import Asked, Fill, Standing
+from matching_engine.records import AuctionOrder, Fill, StandingBid
 from tests.support import whole_book
 
-ORDER = Asked(b"o", 1, 1, PFLOP, 0, 9, Conditions(), (), 1_000, 10, 1_000, 1)
+ORDER = AuctionOrder(b"o", 1, 1, PFLOP, 0, 9, Conditions(), (), 1_000, 10, 1_000, 1)
 SEED = b"previous block"
 
 
-def bid(name: str, price: int, *, by: str = "v", memory: int = 0, capacity: int = 100) -> Standing:
+def bid(name: str, price: int, *, by: str = "v", memory: int = 0, capacity: int = 100) -> StandingBid:
     offer = Offer(price=price, slot_speed=PFLOP, memory=memory, tiers=("exact",))
-    return Standing(Bid(name.encode(), by, offer, 0, 99, 0), False, capacity * PFLOP, 100, 1_000)
+    return StandingBid(Bid(name.encode(), by, offer, 0, 99, 0), False, capacity * PFLOP, 100, 1_000)
 
 
 def test_changes_are_seen_by_the_next_question() -> None:
@@ -30,7 +30,7 @@ def test_changes_are_seen_by_the_next_question() -> None:
     book.remove(b"a")
     assert book.histogram(ORDER, 0) == (("price", 1),)
     assert [row.bid.id for row in book.standing()] == [b"b", b"c"]
-    book.back("v", (True, 0, 1_000, 0))
+    book.set_backing("v", (True, 0, 1_000, 0))
     assert book.histogram(ORDER, 0) == (("jailed", 2), ("price", 1), ("bond", 2), ("least_bond", 2))
     book.remove(b"b")
     book.remove(b"c")

@@ -9,11 +9,11 @@ import pytest
 from domain.amount import PFLOP
 from domain.market.records import Bid, Conditions, Offer
 from matching_engine.conditions import CONDITIONS
-from matching_engine.records import Asked, Standing
+from matching_engine.records import AuctionOrder, StandingBid
 from tests.support.whole_book import failing, fitting
 
 CLOCK = 100
-ORDER = Asked(
+ORDER = AuctionOrder(
     order_id=b"order",
     rounds=2,
     slots=4,
@@ -52,7 +52,7 @@ BID = Bid(
     expires_at=CLOCK + 1,
     placed_height=4,
 )
-STANDING = Standing(BID, jailed=False, free_capacity=10 * PFLOP, free_bond=7, free_stake=70, worsened_height=4)
+STANDING = StandingBid(BID, jailed=False, free_capacity=10 * PFLOP, free_bond=7, free_stake=70, worsened_height=4)
 ANY = Conditions()
 
 
@@ -184,7 +184,7 @@ def test_what_is_not_asked_is_not_checked(order: dict[str, Any], bid: dict[str, 
 
 
 def test_every_failed_condition_is_named() -> None:
-    hopeless = Standing(change_bid(expires_at=0, price=8, memory=0), True, 0, 0, 0)
+    hopeless = StandingBid(change_bid(expires_at=0, price=8, memory=0), True, 0, 0, 0)
     assert failing(ORDER, CLOCK)(hopeless) == (
         "expired",
         "jailed",

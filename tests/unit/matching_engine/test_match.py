@@ -10,14 +10,14 @@ from domain.hashing import hash_fields
 from domain.market.records import Bid, Conditions, Offer
 from matching_engine.book import Book
 from matching_engine.match import Matched, SimulatedMatch, match, quote
-from matching_engine.records import Asked, Fill, Standing
+from matching_engine.records import AuctionOrder, Fill, StandingBid
 
 SEED = b"previous block"
 ANY = Conditions()
 
 
-def order(name: str, *, work: int = 1, limit: int = 9, height: int = 1) -> Asked:
-    return Asked(name.encode(), 1, 1, work * PFLOP, 0, limit, ANY, (), 1_000, 10, 1_000, height)
+def order(name: str, *, work: int = 1, limit: int = 9, height: int = 1) -> AuctionOrder:
+    return AuctionOrder(name.encode(), 1, 1, work * PFLOP, 0, limit, ANY, (), 1_000, 10, 1_000, height)
 
 
 def offer(
@@ -28,9 +28,9 @@ def offer(
     capacity: int = 100,
     bond: int = 100,
     stake: int = 1_000,
-) -> Standing:
+) -> StandingBid:
     bid = Bid(name.encode(), by, Offer(price=price, slot_speed=PFLOP, tiers=("exact",)), 0, 99, 0)
-    return Standing(bid, False, capacity * PFLOP, bond, stake)
+    return StandingBid(bid, False, capacity * PFLOP, bond, stake)
 
 
 def winners(matched: Matched) -> dict[str, str]:
@@ -73,7 +73,7 @@ def test_many_equal_bids_are_one_ticket() -> None:
 
 
 def test_a_bid_that_stood_comes_before_a_cheaper_one_placed_since() -> None:
-    def later(name: str, price: int) -> Standing:
+    def later(name: str, price: int) -> StandingBid:
         made = offer(name, price, by=name)
         return replace(made, bid=replace(made.bid, placed_height=1))
 

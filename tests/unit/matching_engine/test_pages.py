@@ -9,7 +9,7 @@ from domain.market.records import Bid, Offer
 from matching_engine import pages
 from matching_engine.bands import slots_of
 from matching_engine.pages import BookPages, key_of
-from matching_engine.records import Standing
+from matching_engine.records import StandingBid
 from tests.support.small_book import small_bounds
 
 
@@ -19,8 +19,8 @@ def bounds() -> Iterator[None]:
         yield
 
 
-def bid(name: int, price: int) -> Standing:
-    return Standing(
+def bid(name: int, price: int) -> StandingBid:
+    return StandingBid(
         Bid(name.to_bytes(4, "big"), "v", Offer(price=price, slot_speed=1), 0, 99, 0),
         False,
         1,
@@ -29,9 +29,9 @@ def bid(name: int, price: int) -> Standing:
     )
 
 
-def check(book: BookPages, rows: dict[bytes, Standing]) -> None:
+def check(book: BookPages, rows: dict[bytes, StandingBid]) -> None:
     """Check that the pages hold these bids in order, each where its place says."""
-    seen: list[Standing] = []
+    seen: list[StandingBid] = []
     for low, page in book.upwards():
         on_page = sorted((page.row(slot) for slot in slots_of(page.bids)), key=key_of)
         assert len(page) == len(on_page) < pages.PAGE

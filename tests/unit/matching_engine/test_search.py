@@ -12,28 +12,28 @@ from matching_engine import search as module
 from matching_engine.book import Book, Sold
 from matching_engine.conditions import CONDITIONS, STOOD
 from matching_engine.match import Reads, match
-from matching_engine.records import Asked, Fill, Standing
+from matching_engine.records import AuctionOrder, Fill, StandingBid
 from matching_engine.search import BIDS_PER_READ, VALUES_PER_READ, Commons, Search
 from tests.support import whole_book
 from tests.support.small_book import small_bounds
 
 SEED = b"previous block"
-ORDER = Asked(b"o", 1, 1, PFLOP, 0, 99, Conditions(), (), 1_000, 10, 1_000, 1)
+ORDER = AuctionOrder(b"o", 1, 1, PFLOP, 0, 99, Conditions(), (), 1_000, 10, 1_000, 1)
 MANY = 4_000
 
 
-def bid(number: int, price: int, *, by: str, stake: int = 10**9, **offered: Any) -> Standing:
+def bid(number: int, price: int, *, by: str, stake: int = 10**9, **offered: Any) -> StandingBid:
     offer = replace(Offer(price=price, slot_speed=PFLOP, tiers=("exact",)), **offered)
     made = Bid(number.to_bytes(4, "big"), by, offer, 0, 99, 0)
-    return Standing(made, False, 100 * PFLOP, 10**6, stake)
+    return StandingBid(made, False, 100 * PFLOP, 10**6, stake)
 
 
-def orders(count: int, **changes: Any) -> list[Asked]:
+def orders(count: int, **changes: Any) -> list[AuctionOrder]:
     """Return orders that each ask for something else."""
     return [replace(ORDER, order_id=bytes([number]), share_work=PFLOP + number, **changes) for number in range(count)]
 
 
-def reads_of(book: Book, asked: Asked) -> int:
+def reads_of(book: Book, asked: AuctionOrder) -> int:
     search = Search(Commons(book, 0), Sold(book), asked)
     search.best(lambda validator: validator.encode())
     return search.take_reads()
@@ -45,7 +45,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     seen: list[bytes] = []
     still_fitting = Search._still_fitting
 
-    def look(self: Search, bid_id: bytes, *, doubt: bool) -> Standing | None:
+    def look(self: Search, bid_id: bytes, *, doubt: bool) -> StandingBid | None:
         seen.append(bid_id)
         return still_fitting(self, bid_id, doubt=doubt)
 
@@ -189,7 +189,7 @@ def test_columns_count_anew_after_every_change() -> None:
     """A column keeps its last answer, which reads are charged by; a node that starts anew has none."""
     random = Random(5)
     asked = replace(ORDER, excluded=("v1",), conditions=Conditions(memory=5, regions=("eu",)), seconds_left=12)
-    rows: dict[bytes, Standing] = {}
+    rows: dict[bytes, StandingBid] = {}
     grown = Book()
     for _ in range(300):
         number = random.randrange(8)
@@ -222,7 +222,7 @@ def test_columns_count_anew_after_every_change() -> None:
 
 def test_what_is_wanted_in_common_depends_on_that_part_of_an_order_alone() -> None:
     """Orders of an auction with the same ``common`` share wishes and sets of bids."""
-    others = Asked(
+    others = AuctionOrder(
         order_id=b"p",
         rounds=2,
         slots=3,
@@ -241,7 +241,7 @@ def test_what_is_wanted_in_common_depends_on_that_part_of_an_order_alone() -> No
         accept_max=50,
         payload_fee=4,
     )
-    for field in fields(Asked):
+    for field in fields(AuctionOrder):
         changed = replace(ORDER, **{field.name: getattr(others, field.name)})
         for condition in (*CONDITIONS, STOOD):
             if changed.common == ORDER.common:

@@ -29,7 +29,7 @@ from domain.registry.messages import MsgAdmitProvider, MsgRegisterProvider
 from domain.vocabulary import changes_of
 from matching_engine.book import Book
 from matching_engine.match import Reads, match
-from matching_engine.records import Asked, Standing
+from matching_engine.records import AuctionOrder, StandingBid
 from pol.rules.panels import Promised
 from pol.rules.schedule import round_seconds
 from pol.rules.tiers.table import tier_named
@@ -367,7 +367,7 @@ def test_a_block_tries_375_orders_at_any_size_of_the_book(bids: int) -> None:
     assert share.tries >= 375
     random, conditions = Random(1), Conditions()
     book = Book(
-        Standing(
+        StandingBid(
             Bid(
                 number.to_bytes(4, "big"),
                 f"v{number // 50}",
@@ -388,7 +388,7 @@ def test_a_block_tries_375_orders_at_any_size_of_the_book(bids: int) -> None:
         for number in range(bids)
     )
     orders = [
-        Asked(
+        AuctionOrder(
             number.to_bytes(4, "big"),
             1,
             1,
