@@ -148,7 +148,7 @@ class Book:
         return self._of_validator.get(validator, ())
 
     def backing(self, validator: str) -> Backing | None:
-        """Return the backing of a validator, in the form that :meth:`back` takes; None if the validator has no bid."""
+        """Return the backing of a validator, as :meth:`set_backing` takes it; None if the validator has no bid."""
         for bid_id in self._of_validator.get(validator, ()):
             row = self._pages.places[bid_id].row
             return row.jailed, row.free_bond, row.free_stake, row.worsened_height

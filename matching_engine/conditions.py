@@ -400,8 +400,8 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     AtLeastFor(
         name="deadline",
-        passes="the time to accept, the rounds at the bid's slot speed and slots, and the last round's window or, "
-        "if longer, all stages of its panel fit before the deadline",
+        passes="the sum of three times fits before the deadline: to accept; to train the rounds at the bid's slot speed"
+        " and slots; and the window of the last round, or all stages of its panel if that is longer",
         fails=("is too slow for the deadline", "are too slow for the deadline"),
         helps="give the order a longer deadline",
         has=lambda standing, _: (standing.bid.offer.slots, standing.bid.offer.slot_speed),
@@ -446,7 +446,8 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     AtLeast(
         name="least_bond",
-        passes="both also cover the least job bond: that at half the order's price limit, and at least `payload_fee`",
+        passes="both also cover the smallest job bond: the bond at half the order's price limit,"
+        " or `payload_fee` if that is more",
         fails=(
             "has too small a bond for the price limit",
             "have too small a bond for the price limit",
