@@ -165,7 +165,7 @@ class Session:
         return TxSender(self.client, self.key).send(MsgSend(self.key.address, to, amount))
 
     def bids(self) -> list[Bid]:
-        """Return all bids in the chain's book of bids.
+        """Return all bids in the chain's book.
 
         Example::
 

@@ -4,7 +4,7 @@ from domain.errors import Exit, Expected
 
 
 class CliError(Expected):
-    """The error of a command that cannot do its work."""
+    """The error of a command that cannot do what the user asked for."""
 
 
 class WrongUsage(CliError):

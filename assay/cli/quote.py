@@ -91,7 +91,7 @@ def quote_headline(found: "Quote") -> str:
 
 
 def _tier_line(name: str) -> str:
-    """Return a sentence about how a tier verifies an order."""
+    """Return a line with the work that a tier recomputes, and with the condition for two results to agree."""
     description = tier_named(name).description
     return f"tier {name}: {description.recomputed}; two findings agree {description.agreement}"
 
