@@ -53,7 +53,7 @@ _LIFE = (
 
 
 def condition_options(command: F) -> F:
-    """Add the options for an order's conditions to a command."""
+    """Add to a command the options that set an order's conditions."""
     return _add(command, (_PRICE_LIMIT, *map(_option, _ASKED), *_LIFE))
 
 
@@ -74,7 +74,7 @@ def read_request(values: dict[str, Any]) -> "Request":
 
 
 def offer_options(command: F) -> F:
-    """Add the options for a bid's offer to a command."""
+    """Add to a command the options that set a bid's offer."""
     return _add(command, map(_option, _OFFERED))
 
 

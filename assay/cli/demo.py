@@ -127,7 +127,9 @@ def _print(context: CommandContext, finished: "Finished", directory: Path) -> No
 
 
 class _Ticker:
-    """The demo's progress on stderr: lines that stay, above a live line with height, phase and rounds.
+    """The demo's progress on stderr: lines that stay on the screen, above a live line that changes.
+
+    The live line has the height of the chain, and the phase of the demo or the progress of the orders.
 
     Without a terminal the live line is printed every ``_QUIET_BLOCKS`` blocks.
     """

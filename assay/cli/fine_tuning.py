@@ -17,7 +17,7 @@ _POSITIVE = click.IntRange(1, 2**20)
 
 
 class Finite(click.FloatRange):
-    """A finite number in a range; click's FloatRange accepts NaN."""
+    """A click type for a finite number in a range; click's own FloatRange also accepts NaN."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the number; fail with wrong usage if it is not finite or not in the range."""

@@ -78,7 +78,7 @@ class Seen:
     - ``own_chain``: chain id of the home's own node.
     - ``has_comet``: whether the home has its own node with CometBFT.
     - ``wrong_clock``: a message if this machine's clock is ahead of the chain's.
-    - ``signed_twice``: a message if the home's node found another node that signs with its key.
+    - ``signed_twice``: a message if the home's node found another node that signs with the same key.
     - ``key_user``: process id of another process on this machine that uses the home's consensus key; 0 if the id
       cannot be seen, None if there is none.
     - ``me``: the validator whose keys are in this home; ``bids`` are its bids, ``providers`` those of its cluster.
@@ -110,7 +110,7 @@ class Seen:
 
     @property
     def block_age(self) -> float | None:
-        """Seconds since the time in the newest known block; None if no block is known."""
+        """Seconds since the time of the newest block that the node or CometBFT reports; None without such a block."""
         known = [source.time_ns for source in (self.status, self.comet) if source is not None]
         return (self.now_ns - max(known)) / _SECOND if known else None
 

@@ -70,7 +70,7 @@ def start(
     reset: bool,
     with_console: bool,
 ) -> None:
-    """Create the network if there is none, start it, and carry out requested faults."""
+    """Create the network if there is none, start it, and carry out the faults that users request."""
     from assay.cli.console import console_beside
     from localnet.create import create
     from localnet.layout import FILE, NetworkKind, load_layout

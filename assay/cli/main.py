@@ -1,4 +1,4 @@
-"""The ``assay`` command. Groups are imported on first use, so that help is fast and a node needs no torch."""
+"""The ``assay`` command. Its groups are imported on first use: help is fast, and a node does not need torch."""
 
 import errno
 import importlib
@@ -139,7 +139,7 @@ def _terminated_as_interrupted() -> Iterator[None]:
 
 
 def mend_streams() -> None:
-    """Open the null device in place of closed standard streams, and make output robust.
+    """Open the null device in place of closed standard streams, and let output replace some characters.
 
     Output then has a question mark for each character that the stream's encoding lacks.
     """
@@ -157,8 +157,8 @@ def mend_streams() -> None:
 def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; print an error that the user can fix as one sentence on stderr.
 
-    With ``--output json`` a JSON object replaces the sentence: ``{"error": {"kind", "field", "reason", "remedy",
-    "exit_code"}}``. Any other exception is a bug, and is raised.
+    With ``--output json`` a JSON object replaces the sentence:
+    ``{"error": {"kind", "field", "reason", "remedy", "exit_code"}}``. Any other exception is a bug, and is raised.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     as_json = "--output=json" in given or ("--output", "json") in pairwise(given)

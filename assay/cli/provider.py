@@ -241,7 +241,7 @@ def _income_calculation(found: "Forecast") -> str:
 
 
 def _headline(found: dict[str, Any]) -> str:
-    """Return a line with the provider's address and cluster, and whether its daemon runs."""
+    """Return a line with the provider's address, its cluster, and the state of its daemon: running or stopped."""
     state = "running" if found["running"] else "stopped"
     state += ", joined" if found["running"] and found["joined"] else ""
     where = f"in the cluster of {found['validator']}" if found["validator"] else "in no cluster"

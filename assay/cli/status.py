@@ -234,7 +234,7 @@ def _of_provider(home: Path, client: "ChainClient | None") -> "ProviderSeen | No
 
     try:
         report = api.status(home / "provider")
-    # A power cut can damage the status file, the only file that has the provider's address.
+    # A power cut can damage the status file. No other file has the provider's address, so it is unknown then.
     except api.ProviderError as error:
         pid = api.runs_as(home / "provider")
         return ProviderSeen(address="", running=bool(pid), pid=pid, note=str(error), on_chain=None)

@@ -20,7 +20,7 @@ _PAID = ("provider", "auditor", "protocol")
 class OrderFollower:
     """A reporter of the events of one order; it returns a sentence per event, and each event once."""
 
-    # Name of the order in sentences.
+    # Name that sentences use for the order.
     order: str
     # Names of validators and providers by address.
     names: dict[str, str]

@@ -38,7 +38,7 @@ def show(context: CommandContext, file: Path) -> None:
                 share.round,
                 share.slot,
                 share.segments,
-                # The step of a boundary is the number of steps before it.
+                # The step of a boundary is the number of steps before it, so the last step of the share is one less.
                 f"{share.boundaries[0].step}-{share.boundaries[-1].step - 1}" if share.segments else "-",
                 f"{last[0]:.4f}" if last else "-",
                 short(share.trace_root),
@@ -67,7 +67,7 @@ def show(context: CommandContext, file: Path) -> None:
 
 
 class Segments(click.IntRange):
-    """A number of segments, or the word ``all``, which becomes 0."""
+    """A click type for a number of segments; the word ``all`` becomes 0."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Return the number of segments; 0 means all."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @click.group(help="Send transactions.")
 def command() -> None:
-    """Group of transactions that belong to no other command group."""
+    """Group of the transactions that have no command in another group."""
 
 
 @command.command(

@@ -59,7 +59,7 @@ class Settings:
 
     @cached_property
     def _configuration(self) -> "Configuration":
-        # Loaded on first use, so that a command without settings works even if the file is wrong.
+        # The file is read on first use, so that a command that needs no setting works even if the file is wrong.
         from assay.settings.configuration import Configuration
 
         return Configuration(self.home)
