@@ -97,7 +97,7 @@ def _tier_line(name: str) -> str:
 
 
 def _audit_line(checked: "CheckedOrder") -> str:
-    """Return a line with the number of possible auditors, the times until audit and payment, and the deposit."""
+    """Return a line with the number of possible auditors, the times of an audit and of payment, and the deposit."""
     if not checked.audit_ms:
         return "this chain has no audits"
     return (
