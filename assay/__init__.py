@@ -11,14 +11,15 @@ This module is the public interface for programs; other modules may change::
             print(event)
         assay.load_result(model, order.result())
 
-Each name is imported on first use. The package also holds the generated modules ``assay.<part>.v1``; the node needs
-them and must not load the numerical libraries.
+Each name is imported on first use. The package also holds the generated modules ``assay.<part>.v1``. The node imports
+the package for them, and must not load the numerical libraries.
 """
 
 from importlib import import_module
 from typing import Any
 
-# The list of public names. After a change run python -m tools.exports, which writes the stub for type checkers.
+# The public names, each with its module and its name there. After a change run python -m tools.exports, which writes
+# the stub for type checkers.
 ORIGINS = {
     "AccountResponse": "domain.ledger.queries:AccountResponse",
     "AdamW": "pol.capture.author.spec:AdamW",
@@ -162,7 +163,7 @@ __all__ = sorted(ORIGINS)  # noqa: PLE0605 - the table is the list
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name on first use."""
+    """Import and return a public name when a program first uses it."""
     origin = ORIGINS.get(name)
     if origin is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

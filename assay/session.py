@@ -1,6 +1,7 @@
 """The consumer's interface for programs: a session with a network, orders, their events, and results.
 
-Arguments have the defaults of the command line. Programs and commands with the same home see the same orders.
+The arguments have the same defaults as the options of commands. Programs and commands with the same home see the same
+orders.
 """
 
 import time
@@ -57,11 +58,14 @@ def connect(
     passphrase: str | None = None,
     note: Callable[[str], None] = lambda text: None,
 ) -> "Session":
-    """Return a session with a network, reached through a node; the home holds keys and orders.
+    """Return a session with a network.
+
+    ``node`` is the gRPC address (host:port) of the node that the session asks. ``home`` is the folder with the keys and
+    the submitted orders. ``key`` is the name of the key that signs. The key is unlocked when it first has to sign, with
+    ``passphrase`` or, without one, as for commands. ``note`` is called with messages about progress.
 
     Missing arguments come from the environment (``ASSAY_HOME``, ``ASSAY_NODE``), the home's ``config.toml`` or the
-    defaults, as for commands. ``key`` is the name of the key that signs. It is unlocked when it first has to sign,
-    with ``passphrase`` or, without one, as for commands. ``note`` is called with messages about progress.
+    defaults, as for commands.
 
     Example::
 
@@ -79,7 +83,7 @@ def connect(
 
 
 class Session:
-    """A session with a network, made by :func:`connect` and closed by ``with``.
+    """A session with a network: :func:`connect` returns one, and the end of a ``with`` block closes it.
 
     Example::
 
@@ -98,18 +102,18 @@ class Session:
         home: Path,
         note: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """Store the client and the home; ``unlock`` returns the key when it is first needed."""
+        """Store the arguments; ``unlock`` returns the key that signs, and is called when the key is first needed."""
         self.client = client
         self.home = home
         self._unlock = unlock
         self._note = note
 
     def __repr__(self) -> str:
-        """Return the session's node and home."""
+        """Return a line with the address of the session's node and the path of its home."""
         return in_line("Session", (("node", self.client.address), ("home", str(self.home))))
 
     def _repr_html_(self) -> str:
-        """Return a table for notebooks with node, home and the chain's height."""
+        """Return an HTML table for notebooks, with the node, the home, the chain's id and its height."""
         parts: list[tuple[str, object]] = [("node", self.client.address), ("home", str(self.home))]
         try:
             status = self.client.status()
@@ -124,7 +128,9 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """Close the connection, as ``with`` does; for programs that cannot use ``with``, such as notebooks.
+        """Close the connection to the node.
+
+        The end of a ``with`` block closes it, too. Only code without such a block, as in a notebook, calls this method.
 
         Example::
 
@@ -135,11 +141,11 @@ class Session:
 
     @cached_property
     def key(self) -> Key:
-        """The key that signs."""
+        """The key that signs transactions; it is unlocked on first use."""
         return self._unlock()
 
     def balance(self) -> int:
-        """Return the balance of the key's account, in uassay.
+        """Return the balance (uassay) of the account of the key that signs.
 
         Example::
 
@@ -148,7 +154,7 @@ class Session:
         return self.client.query(AccountRequest(self.key.address)).balance
 
     def send(self, to: str, coins: int) -> TxReceipt:
-        """Send coins (uassay) to another address, and return once a block has the transaction.
+        """Send ``coins`` (uassay) to the address ``to``, and return the receipt once a block has the transaction.
 
         Example::
 
@@ -159,7 +165,7 @@ class Session:
         return TxSender(self.client, self.key).send(MsgSend(self.key.address, to, amount))
 
     def bids(self) -> list[Bid]:
-        """Return every bid in the book.
+        """Return all bids in the chain's book.
 
         Example::
 
@@ -168,7 +174,10 @@ class Session:
         return list(all_bids(self.client))
 
     def orders(self, *, consumer: str = "", validator: str = "") -> list[Order]:
-        """Return the orders on the chain: all, those of a consumer's address, or those with a leg of a validator.
+        """Return the orders on the chain.
+
+        The address ``consumer`` limits them to the orders of that consumer. The address ``validator`` limits them to
+        the orders that have a leg of that validator.
 
         Example::
 
@@ -178,10 +187,10 @@ class Session:
         return list(all_orders(self.client, consumer, validator))
 
     def quote(self, job: Path | str, **options: Unpack[OrderOptions]) -> Quote:
-        """Return what a job would cost now; nothing is signed or paid. Its keywords are :class:`OrderOptions`.
+        """Return a quote for the job in a directory: the cost and the time at the current bids.
 
-        Money is in uassay (a million are one ASSAY), time in seconds, memory in bytes. A ``price_limit`` of 0 means no
-        limit.
+        Nothing is signed or paid. The keywords are :class:`OrderOptions`. Money is in uassay (a million are one ASSAY),
+        time in seconds, memory in bytes. A ``price_limit`` of 0 means no limit.
 
         Example::
 
@@ -191,12 +200,12 @@ class Session:
         return quote(self.client, read_job(job), request_of(**options))
 
     def submit(self, job: Path | str, **options: Unpack[OrderOptions]) -> "PlacedOrder":
-        """Submit an order for a job directory, lock the payment, and return the order.
+        """Submit an order for the job in a directory, lock its payment on the chain, and return the order.
 
         The keywords are :class:`OrderOptions`, with the units of :meth:`quote`. Without a ``price_limit`` the limit is
-        twice the best price. The payload goes to the winning validator while the program follows the order
-        (:meth:`PlacedOrder.events`) or waits for it (:meth:`PlacedOrder.wait`). Earlier active orders of the same job
-        stay active; they are the order's ``others``.
+        twice the price of the best bid. The payload is delivered to the winning validator while the program follows the
+        order (:meth:`PlacedOrder.events`) or waits for it (:meth:`PlacedOrder.wait`). Earlier active orders of the same
+        job stay active; the order lists them in ``others``.
 
         Raise ConsumerError if no bid fits and no ``price_limit`` is given, Refusal if the chain would refuse the order,
         and ChainError if the node fails.
@@ -224,9 +233,10 @@ class Session:
         return PlacedOrder(self, placed.submitted.order_id, others=others)
 
     def order(self, name: str | bytes, job: Path | str | None = None) -> "PlacedOrder":
-        """Return an order by its id or the first digits of the id (8 or more).
+        """Return the order with the given id.
 
-        ``job`` is the job directory; it is not needed for orders that a program or command submitted with this home.
+        ``name`` is the id as bytes, or the first hex digits of the id (8 or more). ``job`` is the job directory; it is
+        not needed for orders that a program or command submitted with this home.
 
         Example::
 
@@ -256,20 +266,20 @@ class PlacedOrder:
         job: Path | None = None,
         others: tuple["PlacedOrder", ...] = (),
     ) -> None:
-        """Refer to an order of a session; ``job`` is needed if the home does not know the order's job directory."""
+        """Store the arguments; ``job`` is the job directory, which is needed only if the home does not know it."""
         self.session = session
         self.id = order_id
         self.others = others
         self._job = job
 
     def __repr__(self) -> str:
-        """Return the order's id, and the job's name if the home knows it."""
+        """Return a line with the order's id, and with the job's name if the home knows it."""
         name = job_name(self.session.home, self.id)
         parts = [("id", self.id), *((("job", name),) if name else ())]
         return in_line("PlacedOrder", parts)
 
     def _repr_html_(self) -> str:
-        """Return a table for notebooks with the order's state and what it waits for."""
+        """Return an HTML table for notebooks, with the order's state and the reason why it waits."""
         parts: list[tuple[str, object]] = [("id", self.id)]
         if name := job_name(self.session.home, self.id):
             parts.append(("job", name))
@@ -283,7 +293,7 @@ class PlacedOrder:
 
     @property
     def job(self) -> Path:
-        """The order's job directory; raises ConsumerError if the home does not know it."""
+        """The order's job directory; reading it raises ConsumerError if the home does not know the directory."""
         return self._job or recall(self.session.home, self.id).job
 
     def status(self) -> Summary:
@@ -306,9 +316,10 @@ class PlacedOrder:
         return self.session.client.query(OrderRequest(self.id))
 
     def losses(self) -> NDArray[float64]:
-        """Return the loss on the chain: a row per closed round, a column per slot, each at the end of the round.
+        """Return the training losses that the chain has for the order, as an array.
 
-        The values equal ``run_locally(job).losses`` bit for bit. A slot without a loss has NaN.
+        The array has a row per closed round and a column per slot. A value is the slot's loss at the end of the round,
+        or NaN if the slot has none. The values equal ``run_locally(job).losses`` bit for bit.
 
         Example::
 
@@ -317,9 +328,9 @@ class PlacedOrder:
         return losses_of(self.details())
 
     def history(self) -> History:
-        """Return the loss for plotting: an array with the fields ``step`` (steps done), ``slot`` and ``loss``.
+        """Return the order's losses for a plot: an array with the fields ``step`` (steps done), ``slot`` and ``loss``.
 
-        It has a value per closed round and slot; ``run_locally(job).history`` has one per segment.
+        It has an entry per closed round and slot; ``run_locally(job).history`` has an entry per segment.
 
         Example::
 
@@ -329,7 +340,9 @@ class PlacedOrder:
         return history_of(self.details())
 
     def why(self) -> Why:
-        """Return an explanation of the order's state: what it waits for, why bids do not fit, failed legs, rulings.
+        """Return an explanation of the order's state.
+
+        It names what the order waits for, why bids do not fit, which legs failed, and how panels ruled.
 
         Example::
 
@@ -348,9 +361,9 @@ class PlacedOrder:
         sender.send(MsgCancelOrder(self.session.key.address, self.id))
 
     def wait(self, until: OrderState = OrderState.CLOSED, seconds: float = DAY) -> Summary:
-        """Wait until the order reaches the state ``until`` or is closed, and deliver its payload.
+        """Wait until the order reaches the state ``until`` or is closed, and return its summary.
 
-        Raise StillWaiting after ``seconds``.
+        Meanwhile, deliver the order's payload. Raise StillWaiting if the wait takes longer than ``seconds``.
 
         Example::
 
@@ -362,9 +375,10 @@ class PlacedOrder:
     def events(self, until: OrderState = OrderState.CLOSED, seconds: float = DAY) -> Iterator[Change]:
         """Yield the order's events from its first one on, and deliver its payload meanwhile.
 
-        The events end when the order has reached the state ``until`` or is closed. If the node stops answering, wait
-        for it. Raise StillWaiting after ``seconds``; the next call begins with the first event again. The result is
-        available once the order is ``PROVEN``, which is minutes before it closes.
+        The iterator ends when the order has reached the state ``until`` or is closed. If the node stops answering, the
+        iterator waits for it. Raise StillWaiting if all this takes longer than ``seconds``. The next call begins again
+        with the order's first event. The result is available once the order is ``PROVEN``, which is minutes before it
+        closes.
 
         Example::
 
@@ -395,7 +409,7 @@ class PlacedOrder:
                 if answer is not None:
                     if delivery is not None:
                         delivery.step(answer)
-                    # Events from before this answer may come with the next page only.
+                    # Events from before this answer may only be in the next page, so read one more page before the end.
                     last = answer.order.state >= until
                 if time.monotonic() > ends:
                     state = f"the order is still {answer.order.state.name.lower()}" if answer else "no node answers"
@@ -410,10 +424,10 @@ class PlacedOrder:
         seconds: float = DAY,
         progress: Callable[[int, int], None] | None = None,
     ) -> Result:
-        """Wait until the order is trained; fetch, check and decrypt the state after the last round.
+        """Wait until the order is proven; fetch, check, decrypt and return the trained state after its last round.
 
-        With ``round`` fetch the state after that hand-over round, without waiting. ``progress`` is called with
-        (bytes done, bytes in all).
+        If ``round`` is given, fetch the state after that hand-over round instead, without waiting. ``seconds`` is the
+        longest wait; after it raise StillWaiting. ``progress`` is called with (bytes done, bytes in all).
 
         Example::
 
@@ -432,7 +446,7 @@ class PlacedOrder:
             return 1
 
     def _delivery(self) -> Delivery | None:
-        """Return a Delivery of the payload, or None if this home does not know the order's job directory."""
+        """Return an object that delivers the order's payload, or None if the home does not know the job directory."""
         try:
             directory = self.job
         except ConsumerError:

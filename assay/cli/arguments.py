@@ -27,7 +27,7 @@ _BYTES = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
 def click_type(kind: Kind) -> click.ParamType[Any]:
-    """Return the click type of options that take a kind of value."""
+    """Return the click type for options whose values are of the given kind."""
     match kind:
         case WordChoice(options):
             return click.Choice(options)
@@ -40,17 +40,17 @@ def click_type(kind: Kind) -> click.ParamType[Any]:
 
 
 class Bounded(click.ParamType[int]):
-    """An integer in a range, typed as text with a unit."""
+    """A click type for an integer in a range, which users type as text and often with a unit."""
 
     low = 1
     high: int
 
     def read(self, text: str) -> int:
-        """Return the integer; raise ValueError with the accepted form."""
+        """Return the integer that ``text`` stands for; for other texts raise ValueError with the accepted form."""
         raise NotImplementedError
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the integer, or end with wrong usage."""
+        """Return the integer that the value stands for; fail with wrong usage if it is not one in the range."""
         try:
             number = self.read(value) if isinstance(value, str) else int(value)
         except ValueError as error:
@@ -61,7 +61,7 @@ class Bounded(click.ParamType[int]):
         return number
 
     def written(self, number: int) -> str:
-        """Return a bound in the form in which users type it."""
+        """Return a bound of the range in the form in which users type it."""
         return str(number)
 
 
@@ -72,7 +72,10 @@ class Amount(Bounded):
     high = MONEY_MAX
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return uassay; for digits without a unit, add a note with the amount in ASSAY, which the user may mean."""
+        """Return the amount in uassay.
+
+        For digits without a unit, add a note that they mean uassay: the user may have meant ASSAY.
+        """
         amount = super().convert(value, param, ctx)
         if isinstance(value, str) and _DIGITS.fullmatch(value) and param and ctx:
             name = param.get_error_hint(ctx).strip("'")
@@ -81,7 +84,7 @@ class Amount(Bounded):
         return amount
 
     def read(self, text: str) -> int:
-        """Return uassay; digits without a unit are uassay."""
+        """Return the amount in uassay; digits without a unit are uassay."""
         if text.startswith("-"):
             raise ValueError("an amount; amounts are above zero, for example 2.5ASSAY")
         whole = _ASSAY.fullmatch(text)
@@ -111,27 +114,27 @@ class Duration(Bounded):
     high = DURATION_MAX
 
     def read(self, text: str) -> int:
-        """Return seconds; digits without a unit are seconds."""
+        """Return the duration in seconds; digits without a unit are seconds."""
         digits, unit = (text[:-1], text[-1]) if text and text[-1] in _SECONDS else (text, "s")
         if not _DIGITS.fullmatch(digits):
             raise ValueError("a duration; write 90s, 15m, 2h or 7d")
         return int(digits) * _SECONDS[unit]
 
     def written(self, number: int) -> str:
-        """Return seconds in the largest unit that divides them."""
+        """Return a number of seconds in the largest unit that divides it: 7200 becomes 2h."""
         unit = next(unit for unit in reversed(_SECONDS) if number % _SECONDS[unit] == 0)
         return f"{number // _SECONDS[unit]}{unit}"
 
 
 class ByteSize(Bounded):
-    """A number of bytes, written as digits or as 8GiB, 512MiB; 0 means no demand."""
+    """A number of bytes, written as digits or with a unit (512MiB, 8GiB); 0 means no requirement."""
 
     name = "size"
     low = 0
     high = 2**63 - 1
 
     def read(self, text: str) -> int:
-        """Return bytes; digits without a unit are bytes."""
+        """Return the number of bytes; digits without a unit are bytes."""
         unit = next((unit for unit in _BYTES if text.endswith(unit)), "")
         digits = text.removesuffix(unit)
         if not _DIGITS.fullmatch(digits):
@@ -157,7 +160,7 @@ class Names(click.ParamType[tuple[str, ...]]):
     name = "name,..."
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        """Return the names."""
+        """Return the names in the user's order, without the spaces around them."""
         if isinstance(value, tuple):
             return value
         return tuple(part.strip() for part in value.split(",") if part.strip())
@@ -169,7 +172,7 @@ class AddressParam(click.ParamType[str]):
     name = "address"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the address, or end with wrong usage."""
+        """Return the address; fail with wrong usage if the value is not an address."""
         from wire.address import check_address
 
         try:
@@ -180,14 +183,14 @@ class AddressParam(click.ParamType[str]):
 
 
 class CheckedParam(click.ParamType[str]):
-    """A text that a setting's kind checks."""
+    """A click type for a text that the kind of a setting checks."""
 
     def __init__(self, kind: Kind) -> None:
         """Store the kind; help pages show its name."""
         self.kind, self.name = kind, kind.name
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the text unchanged, or end with wrong usage."""
+        """Return the text unchanged; fail with wrong usage if the kind does not accept it."""
         try:
             self.kind.check(str(value))
         except ValueError as error:
@@ -201,7 +204,7 @@ class BeaconKeyParam(click.ParamType[bytes]):
     name = "beacon_key"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bytes:
-        """Return its 33 bytes."""
+        """Return the key's 33 bytes; fail with wrong usage if the value is not a beacon key."""
         if not _BEACON_KEY.fullmatch(value):
             self.fail(f"{value!r} is not a beacon key; a beacon key has 66 hex digits", param, ctx)
         return bytes.fromhex(value)

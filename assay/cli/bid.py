@@ -55,7 +55,7 @@ def command() -> None:
 )
 @common_options
 def place(context: CommandContext, capacity: int, providers_bps: int, lasts: int, **values: Any) -> None:
-    """Place a bid."""
+    """Place a bid, and print its id and the part of its capacity that the validator's stake backs."""
     from domain.market.messages import MsgPlaceBid
 
     key = context.key()
@@ -92,7 +92,7 @@ def list_(context: CommandContext, validator: str) -> None:
 
 
 def backed_of(client: "ChainClient", validator: str, bid_id: bytes) -> int:
-    """Return the FLOPs that a validator's free stake backs at the price of one of its bids."""
+    """Return the work (FLOPs) that a validator's free stake backs at the price of its bid with the id ``bid_id``."""
     from consumer.lookup import backed_bids
 
     amounts = (each.backed for each in backed_bids(client, validator) if each.id == bid_id)
@@ -100,7 +100,7 @@ def backed_of(client: "ChainClient", validator: str, bid_id: bytes) -> int:
 
 
 def backing_line(backed: int, capacity: int) -> str:
-    """Return a line with the part of a bid's capacity that its validator's stake backs."""
+    """Return a line that compares a bid's capacity with the work that its validator's stake backs, in FLOPs."""
     if backed >= capacity:
         return f"your stake backs all of its {flops(capacity)}"
     return (
@@ -111,7 +111,10 @@ def backing_line(backed: int, capacity: int) -> str:
 
 
 def bid_table(bids: "Sequence[BackedBid]", clock: int) -> "Table":
-    """Return a table of bids with the work that stake backs and the time until expiry on the chain's ``clock``."""
+    """Return a table of bids, with the work that stake backs and the time until each bid expires.
+
+    ``clock`` is the chain's time.
+    """
     rows = [
         (
             short(bid.id),
@@ -172,7 +175,7 @@ def show(context: CommandContext, bid: str) -> None:
 )
 @common_options
 def change(context: CommandContext, bid: str, price: int | None, capacity: int | None, lasts: int) -> None:
-    """Change a bid."""
+    """Change the price or the capacity of a bid, and extend its time."""
     from domain.market.messages import MsgChangeBid
 
     key = context.key()
@@ -209,7 +212,11 @@ def withdraw(context: CommandContext, bid: str) -> None:
 
 
 def _certified(client: "ChainClient", validator: str, slots: int) -> tuple[int, int]:
-    """Return (slots, FLOP/s per slot) that the certificates of a validator's providers support."""
+    """Return the number of slots and their speed (FLOP/s) that the certified speeds of a validator's providers allow.
+
+    If ``slots`` is 0, choose the number with the largest total speed. Raise CliError if too few providers have a
+    certificate.
+    """
     from domain.registry.queries import ProvidersRequest
     from validator.decide.offer import best_offer
 
@@ -224,7 +231,7 @@ def _certified(client: "ChainClient", validator: str, slots: int) -> tuple[int, 
 
 
 def _bid(client: "ChainClient", text: str) -> "Bid":
-    """Return the bid in the book that ``text`` names."""
+    """Return the bid whose id is ``text`` or begins with it; raise CliError if the bid is not in the book."""
     from consumer.lookup import all_bids, find_bid
 
     wanted = find_bid(client, text)

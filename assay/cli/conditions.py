@@ -1,4 +1,4 @@
-"""The options for a consumer's conditions and a validator's offer, made from the table of conditions."""
+"""The command-line options for a consumer's conditions and a validator's offer, from the table of conditions."""
 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -53,12 +53,15 @@ _LIFE = (
 
 
 def condition_options(command: F) -> F:
-    """Add the options for an order's conditions to a command."""
+    """Add to a command the options that set an order's conditions."""
     return _add(command, (_PRICE_LIMIT, *map(_option, _ASKED), *_LIFE))
 
 
 def read_request(values: dict[str, Any]) -> "Request":
-    """Remove the options from ``values`` and return them as a request; price limit 0 means none."""
+    """Return the request that the options in ``values`` describe, and remove these options from ``values``.
+
+    A price limit of 0 means no limit.
+    """
     from consumer.request import request_of
 
     return request_of(
@@ -71,19 +74,22 @@ def read_request(values: dict[str, Any]) -> "Request":
 
 
 def offer_options(command: F) -> F:
-    """Add the options for a bid's offer to a command."""
+    """Add to a command the options that set a bid's offer."""
     return _add(command, map(_option, _OFFERED))
 
 
 def read_offer(values: dict[str, Any], **others: Any) -> "Offer":
-    """Remove the options from ``values`` and return the offer; ``others`` are its fields that are no conditions."""
+    """Return the offer that the options in ``values`` describe, and remove these options from ``values``.
+
+    ``others`` are the values of the offer's fields that are not conditions.
+    """
     from domain.market.records import Offer
 
     return Offer(**_take(values, _OFFERED), **others)
 
 
 def _option(option: Option) -> Callable[[F], F]:
-    # click counts a default of None as a value, so a required option must not have one.
+    # click counts a default of None as a value, so a required option is made without a default.
     more: dict[str, Any] = {} if option.default is None else {"default": option.default, "show_default": True}
     if option.kind in _TIER_LISTS:
         more = {"default": (default_tier().name,), "show_default": default_tier().name}
@@ -100,6 +106,9 @@ def _add(command: F, options: Iterable[Callable[[F], F]]) -> F:
 
 
 def _take(values: dict[str, Any], options: Iterable[Option]) -> dict[str, Any]:
-    """Remove the options from ``values`` and return those with a value; the record has defaults for the others."""
+    """Remove the options from ``values``, and return those that have a value, by field name.
+
+    The record that is made from them has defaults for the others.
+    """
     given = {option.field: values.pop(option.field) for option in options}
     return {name: value for name, value in given.items() if value is not None}

@@ -20,7 +20,7 @@ def command() -> None:
 )
 @common_options
 def show(context: CommandContext) -> None:
-    """Show the settings that commands of this home use."""
+    """Show the value and the source of each setting of this home."""
     found = [context.setting(setting.name) for setting in SETTINGS]
     rows = [
         (

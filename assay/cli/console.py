@@ -63,7 +63,7 @@ def command(
     directory: Path | None,
     homes: tuple[Path, ...],
 ) -> None:
-    """Serve until Ctrl-C."""
+    """Serve the console's page until Ctrl-C."""
     from console.server import Console
     from consumer.jobs import read_job
     from host.daemon import on_stop_signal
@@ -78,7 +78,7 @@ def command(
 
         def end() -> None:
             stop.set()
-            # Wakes the thread that waits for the node.
+            # This wakes the main thread if it still waits for the node.
             console.known.show()
 
         on_stop_signal(end)
@@ -91,7 +91,10 @@ def command(
 
 
 def console_beside(path: Path | None) -> "Console":
-    """Return a console for a network on this machine, on the default port or else on any free port."""
+    """Return a console on the default port, or on any free port if the default port is in use.
+
+    ``path`` is the file of the console's index; None keeps the index in memory.
+    """
     from console.errors import ConsoleError
     from console.server import PORT, Console
 
@@ -118,12 +121,12 @@ def _url(value: str) -> str:
 
 
 def _homes_of(context: CommandContext) -> tuple[Path, ...]:
-    """Return the home if a validator, a provider or a consumer has records in it."""
+    """Return a tuple with the home if a validator, provider or consumer has records in it, else an empty tuple."""
     has_records = any((context.home / name).is_dir() for name in ("validator", "provider", "orders"))
     return (context.home,) if has_records else ()
 
 
 def _rpc_of(context: CommandContext) -> str:
-    """Return the URL of the home's own CometBFT, or an empty string if the home has no node."""
+    """Return the URL of the home's own CometBFT, or an empty string if the home has no node or --node is given."""
     has_node = (context.home / "node").is_dir() and not context.given["node_address"]
     return f"http://127.0.0.1:{context.setting('node.rpc_port').value}" if has_node else ""

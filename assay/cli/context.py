@@ -26,11 +26,11 @@ class CommandContext(Settings):
     """The settings that a command was called with, and its output."""
 
     output: Output = field(default_factory=lambda: Output("text"))
-    # An option named the home, so commands that we suggest must name it too.
+    # True if an option named the home. Commands that messages suggest must then name it, too.
     home_is_named: bool = False
 
     def sender(self, client: "ChainClient", key: "Key") -> "TxSender":
-        """Return a sender for ``key``; warn if an unencrypted key is used on a public network."""
+        """Return a sender of transactions that ``key`` signs; warn if the key is unencrypted on a public network."""
         from chain.client.keyring import KeyringBackend
         from chain.client.sender import TxSender
         from domain.genesis import LOCAL_PREFIX
@@ -65,7 +65,7 @@ _COMMON_NAMES = ("home", "node", "keyring", "from_", "output")
 
 
 def options_before(group: F) -> F:
-    """Accept the options that all commands share before the name of the command, too."""
+    """Add the options that all commands share to the top-level command, so that users may give them first."""
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         click.get_current_context().obj = {name: kwargs.pop(name) for name in _COMMON_NAMES}
@@ -75,7 +75,10 @@ def options_before(group: F) -> F:
 
 
 def common_options(command: F) -> F:
-    """Add --home, --node, --keyring, --from and --output to a command; they override those before its name."""
+    """Add --home, --node, --keyring, --from and --output to a command.
+
+    They override the same options in front of the command's name.
+    """
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         called = click.get_current_context()
@@ -101,7 +104,10 @@ def _with_options(wrapped: Any, command: F) -> F:
 
 
 def make_context(values: dict[str, str | None]) -> CommandContext:
-    """Build the context from option values, with environment and defaults for missing ones."""
+    """Build a command's context from the values of its options.
+
+    The environment, the home's ``config.toml`` or the defaults give the values that are missing.
+    """
     return CommandContext(
         home=find_home(values["home"]),
         given={

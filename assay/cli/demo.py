@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 DEFAULT_DIRECTORY = "~/.assay/demo"
 _QUIET_BLOCKS = 25
-"""Number of blocks after which the line is printed again if there is no terminal."""
+"""Number of blocks after which the progress line is printed again if stderr is not a terminal."""
 
 
 @click.command(
@@ -116,7 +116,7 @@ def command(context: CommandContext, directory: Path, job: str, keep: bool, down
 
 
 def _print(context: CommandContext, finished: "Finished", directory: Path) -> None:
-    """Print the summary, and write the loss curve."""
+    """Print the demo's summary, and write a plot of the loss to ``loss.png`` in ``directory``."""
     from localnet.demo import summary
 
     value = summary(finished, _quality(finished))
@@ -127,7 +127,9 @@ def _print(context: CommandContext, finished: "Finished", directory: Path) -> No
 
 
 class _Ticker:
-    """The demo's progress on stderr: lines that stay, above a live line with height, phase and rounds.
+    """The demo's progress on stderr: lines that stay on the screen, above a live line that changes.
+
+    The live line has the height of the chain, and the phase of the demo or the progress of the orders.
 
     Without a terminal the live line is printed every ``_QUIET_BLOCKS`` blocks.
     """
@@ -151,25 +153,25 @@ class _Ticker:
         self._live.stop()
 
     def say(self, text: str) -> None:
-        """Print a line that stays, on stderr."""
+        """Print a line on stderr that stays above the live line."""
         stderr.print(text, markup=False)
 
     def begin(self, layout: "Layout") -> None:
-        """Start a story per order, with the names of the network's validators and providers."""
+        """Begin to follow the two orders, with the names of the network's validators and providers."""
         from assay.cli.story import OrderFollower
 
         names = names_of(layout)
         self._stories = [OrderFollower("the first order", names), OrderFollower("the second order", names)]
 
     def show(self, moment: "Moment") -> None:
-        """Print what is new, and update the live line."""
+        """Print the events since the last moment, and update the live line."""
         if self._hidden:
             return
         loss: float | None = moment.loss
         for story, on_chain in zip(self._stories, moment.orders, strict=False):
             for line in story.news(on_chain, loss):
                 self._stay(moment.height, line)
-            loss = None  # The loss of a moment is that of the first order.
+            loss = None  # A moment has the loss of the first order only.
         text = moment.phase if not moment.orders else _where(moment.orders)
         if stderr.is_terminal:
             self._live.update(Text(f"block {moment.height:>4}  {text}"))
@@ -183,7 +185,7 @@ class _Ticker:
 
 
 def _where(orders: Sequence["OrderResponse"]) -> str:
-    """Return a line of at most 80 columns with the progress of the orders and what they wait for."""
+    """Return a line of at most 80 columns with the orders' progress and the step that each waits for."""
     from consumer.watch import summarise, waits_for
 
     states = [(summarise(on_chain), waits_for(on_chain)) for on_chain in orders]
@@ -199,7 +201,7 @@ def names_of(layout: "Layout") -> dict[str, str]:
 
 
 def _quality(finished: "Finished") -> dict[str, object]:
-    """Evaluate the initial and the trained state on the consumer's own test set."""
+    """Return the quality of the model before and after training, measured on the consumer's own test set."""
     from pol.local.evaluate import quality_of
 
     return quality_of(finished.job_directory, finished.state)
@@ -249,7 +251,7 @@ def _plot_terminal(finished: "Finished") -> str:
 
 
 def _print_summary(context: CommandContext, finished: "Finished", value: dict[str, Any], directory: Path) -> None:
-    """Print the summary as tables and sentences."""
+    """Print the demo's summary as tables and sentences."""
     from assay.cli.story import cheat_sentence
 
     names = names_of(finished.network.layout)
@@ -293,7 +295,10 @@ def _print_summary(context: CommandContext, finished: "Finished", value: dict[st
 
 
 def _rival(finished: "Finished", second: dict[str, Any] | None, names: dict[str, str]) -> list[str]:
-    """Return a line about the second order, which the cluster with the next cheapest bid trained."""
+    """Return a list with a line about the second order; it is empty if there was no second order.
+
+    The cluster with the next cheapest bid trained that order.
+    """
     if second is None:
         return []
     first = finished.on_chain.current
@@ -308,14 +313,14 @@ def _rival(finished: "Finished", second: dict[str, Any] | None, names: dict[str,
 
 
 def _trivial(model: dict[str, Any]) -> str:
-    """Return the baseline: the accuracy of a model that ignores its inputs."""
+    """Return a text with the baseline, which is the quality of a model that ignores its inputs."""
     if model["frequency_baseline"] is None:
         return f"majority class: {model['majority_baseline']:.3f}"
     return f"guessing by frequency: {model['frequency_baseline']:.3f}"
 
 
 def _did(finished: "Finished", address: str) -> str:
-    """Return the work that an address did for the order, in a few words."""
+    """Return a few words about the work that the provider or validator at ``address`` did for the first order."""
     on_chain = finished.on_chain
     shares = sum(not v.reason and v.provider == address for v in finished.verdicts)
     if shares:

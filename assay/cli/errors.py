@@ -4,24 +4,24 @@ from domain.errors import Exit, Expected
 
 
 class CliError(Expected):
-    """A command cannot do what the user asked for."""
+    """The error of a command that cannot do what the user asked for."""
 
 
 class WrongUsage(CliError):
-    """Arguments that a command does not accept."""
+    """The error of a command that does not accept its arguments."""
 
     exit_code = Exit.USAGE
 
 
 class Interrupted(CliError):
-    """The user ended the command, with Ctrl-C or SIGTERM."""
+    """The error of a command that the user ended with Ctrl-C or SIGTERM."""
 
 
 class NotSettled(CliError):
-    """An order that the command waited for closed without being settled."""
+    """The error of a command that waited for an order, if the order closed without being settled."""
 
     exit_code = Exit.NOT_SETTLED
 
 
 class SystemFailed(CliError):
-    """The operating system refused a file, a socket or a process."""
+    """The error of a command to which the operating system refused a file, a socket or a process."""

@@ -28,7 +28,7 @@ from domain.limits import EVENTS_LIMIT_MAX
 @click.option("--follow", is_flag=True, help="Also print new events as they come; end with Ctrl-C.")
 @common_options
 def command(context: CommandContext, since: int, limit: int, follow: bool) -> None:
-    """Print events, one line each."""
+    """Print the chain's events, one line each."""
     from chain.client.events import follow_events
     from domain.node.queries import EventsRequest
 

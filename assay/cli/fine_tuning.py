@@ -17,10 +17,10 @@ _POSITIVE = click.IntRange(1, 2**20)
 
 
 class Finite(click.FloatRange):
-    """A finite number in a range; click's FloatRange accepts NaN."""
+    """A click type for a finite number in a range; click's own FloatRange also accepts NaN."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the number."""
+        """Return the number; fail with wrong usage if it is not finite or not in the range."""
         number: float = super().convert(value, param, ctx)
         if not isfinite(number):
             self.fail(f"{value} is not a number", param, ctx)
@@ -68,14 +68,14 @@ TUNING_NAMES = (
 
 
 def fine_tuning_options(command: _F) -> _F:
-    """Add the options of a fine-tuning."""
+    """Add to a command the options that describe a fine-tuning job."""
     for option in reversed(OPTIONS):
         command = option(command)
     return command
 
 
 def spec_of(options: dict[str, Any], note: Callable[[str], None]) -> Any:
-    """Return the job specification that the options describe."""
+    """Return the job specification that the options describe; call ``note`` with messages about progress."""
     from pol.capture.author.hugging_face import FineTuning, fine_tuning
 
     given = {name: value for name, value in options.items() if value is not None}
@@ -90,7 +90,7 @@ def spec_of(options: dict[str, Any], note: Callable[[str], None]) -> Any:
 
 
 def refuse_without_model(options: dict[str, Any]) -> None:
-    """Raise CliError for an option of --hf that is given with a job file."""
+    """Raise CliError if the user gives a job file together with an option that works only with --hf."""
     given = [name for name, value in options.items() if value is not None and name != _FOLDER_MARK]
     if given:
         raise CliError(f"--{given[0]} works only with --hf", "set it in the job file, or give --hf instead of FILE")

@@ -15,7 +15,7 @@ from domain.registry.records import Provider, Validator
 from validator.decide.deadlines import OpenDuty
 
 LATE_SECONDS = 60
-"""Largest age of the last block in seconds; blocks come every few seconds."""
+"""Largest age (seconds) of the last block of a chain that is not halted; blocks come every few seconds."""
 AHEAD_SECONDS = 10
 """Seconds by which a block's time may be ahead of this machine's clock."""
 FREE_BYTES = 2 << 30
@@ -24,7 +24,7 @@ _SECOND = 10**9
 
 
 class HealthProblem(StrEnum):
-    """A kind of problem that needs attention. Scripts use these words, so they must not change."""
+    """A kind of problem that needs attention. Scripts compare these values, so the values must not change."""
 
     NODE_AWAY = "node_away"
     COMET_AWAY = "comet_away"
@@ -78,7 +78,7 @@ class Seen:
     - ``own_chain``: chain id of the home's own node.
     - ``has_comet``: whether the home has its own node with CometBFT.
     - ``wrong_clock``: a message if this machine's clock is ahead of the chain's.
-    - ``signed_twice``: a message if the home's node found another node that signs with its key.
+    - ``signed_twice``: a message if the home's node found another node that signs with the same key.
     - ``key_user``: process id of another process on this machine that uses the home's consensus key; 0 if the id
       cannot be seen, None if there is none.
     - ``me``: the validator whose keys are in this home; ``bids`` are its bids, ``providers`` those of its cluster.
@@ -110,7 +110,7 @@ class Seen:
 
     @property
     def block_age(self) -> float | None:
-        """Seconds since the time in the newest known block; None if no block is known."""
+        """Seconds since the time of the newest block that the node or CometBFT reports; None without such a block."""
         known = [source.time_ns for source in (self.status, self.comet) if source is not None]
         return (self.now_ns - max(known)) / _SECOND if known else None
 
@@ -137,7 +137,7 @@ def problems(seen: Seen) -> Iterator[Problem]:
     yield from _of_blocks(seen)
     yield from _of_validator(seen)
     provider = seen.provider
-    # The chain also keeps the record of a provider that has left its cluster.
+    # The chain also keeps the record of a provider that has left its cluster; its ``validator`` is then empty.
     known = provider.on_chain if provider and not provider.running else None
     if provider and known and known.validator:
         yield Problem(
@@ -169,9 +169,9 @@ def _of_key(seen: Seen) -> Iterator[Problem]:
 
 
 def idle_validator(seen: Seen) -> str:
-    """Return what a validator without duties waits for, and a remedy.
+    """Return a text with the reason why this home's validator has no duties, and a remedy.
 
-    Return an empty string if it has duties, or if the home has no validator.
+    Return an empty string if the validator has duties, if the home has no validator, or if the node does not answer.
     """
     me, status = seen.me, seen.status
     if me is None or status is None or seen.duties:
@@ -249,7 +249,10 @@ def _who_is_away(seen: Seen) -> str:
 
 
 def percent(power: Fraction) -> str:
-    """Return a fraction of the power as a percentage, rounded down: a power below a quorum must not look like one."""
+    """Return a fraction of the voting power as a percentage, rounded down.
+
+    Rounded up, a power just below a quorum would look like a quorum.
+    """
     return f"{power * 1000 // 1 / 10:g} %"
 
 

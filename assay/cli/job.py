@@ -117,7 +117,7 @@ def build(
 
 
 def _collect_warnings(note: Callable[[str], None], warnings: list[str]) -> Callable[[str], None]:
-    """Return a function that calls ``note`` and also appends warnings to the list."""
+    """Return a function that passes its text to ``note``, and appends the text to ``warnings`` if it is a warning."""
     from pol.capture.reports.notes import WARNING
 
     def collect(text: str) -> None:
@@ -130,7 +130,10 @@ def _collect_warnings(note: Callable[[str], None], warnings: list[str]) -> Calla
 
 @contextmanager
 def _folder(to: Path) -> Iterator[None]:
-    """Create the folder before the build, which can take a minute; remove it if the build fails."""
+    """Create the folder ``to`` before a build, and remove it if the build fails.
+
+    The build can take a minute, so an error about the folder has to come before it. A folder that held files stays.
+    """
     was_there = to.exists()
     is_new = not was_there or not any(to.iterdir())
     to.mkdir(parents=True, exist_ok=True)
@@ -138,7 +141,7 @@ def _folder(to: Path) -> Iterator[None]:
         yield
     except BaseException:
         if is_new:
-            # The next build refuses a folder that holds part of a job.
+            # The next build would refuse a folder that holds only a part of a job.
             shutil.rmtree(to, ignore_errors=True)
             if was_there:
                 to.mkdir(exist_ok=True)
@@ -189,7 +192,7 @@ def run(
     keep_states: bool,
     to: Path | None,
 ) -> None:
-    """Train here, with a progress bar."""
+    """Train a job on this machine, with a progress bar, and print the losses."""
     from pol.job.load import load_job
     from pol.local.run import run_locally
     from pol.replay.replay import RUN_FOLDER
@@ -316,7 +319,10 @@ def _show(
 
 
 def _builder(note: Callable[[str], None]) -> Callable[..., "Job"]:
-    """Return ``build_job``; importing torch takes seconds, so note it."""
+    """Import and return ``build_job``.
+
+    The import loads torch, which takes seconds, so ``note`` announces it.
+    """
     from pol.capture.graph.garbage import collected_later, keep_for_good
 
     note("loading torch")
@@ -328,7 +334,7 @@ def _builder(note: Callable[[str], None]) -> Callable[..., "Job"]:
 
 @contextmanager
 def _errors_of(file: Path) -> Iterator[None]:
-    """Raise an exception from the consumer's own file as a CliError with its line; pass others on."""
+    """Turn an exception from the consumer's own job file into a CliError with its line; raise others unchanged."""
     try:
         yield
     except Expected:

@@ -26,7 +26,7 @@ def add(context: CommandContext, name: str) -> None:
 
 
 def _warn(context: CommandContext) -> None:
-    """Warn that a new key is unencrypted; later uses on a local network do not warn again."""
+    """Warn if a new key is stored unencrypted; its later uses on a local network do not warn again."""
     if context.setting("keyring").value == "test":
         context.output.note(f"warning: {IN_THE_CLEAR}")
 
@@ -34,7 +34,7 @@ def _warn(context: CommandContext) -> None:
 @command.command("list", help="List keys.\n\nExample: assay keys list")
 @common_options
 def list_(context: CommandContext) -> None:
-    """List names and addresses."""
+    """List the names and addresses of the home's keys."""
     infos = context.keyring().names()
     rows = [(info.name, info.address) for info in infos]
     context.output.result(infos, table("Keys", ("name", "address"), rows))
@@ -44,7 +44,7 @@ def list_(context: CommandContext) -> None:
 @click.argument("name")
 @common_options
 def show(context: CommandContext, name: str) -> None:
-    """Show the public part of a key."""
+    """Show the name, the address and the public key of a key."""
     info = context.keyring().show(name)
     context.output.result(info, f"{info.name}  {info.address}  {info.pub_key.hex()}")
 
@@ -58,7 +58,7 @@ def show(context: CommandContext, name: str) -> None:
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 @common_options
 def import_(context: CommandContext, name: str, file: Path) -> None:
-    """Import a secret key."""
+    """Import a secret key from a file or from stdin, and print its address."""
     from wire.keys import Key
 
     try:

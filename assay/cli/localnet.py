@@ -70,7 +70,7 @@ def start(
     reset: bool,
     with_console: bool,
 ) -> None:
-    """Create the network if there is none, start it, and carry out requested faults."""
+    """Create the network if there is none, start it, and carry out the faults that users request."""
     from assay.cli.console import console_beside
     from localnet.create import create
     from localnet.layout import FILE, NetworkKind, load_layout
@@ -108,7 +108,7 @@ def start(
 
 
 def _check_counts(layout: "Layout", asked: dict[str, int]) -> None:
-    """Raise CliError if an option gives another number than the existing network has."""
+    """Raise CliError if an option asks for another number of validators or providers than the network has."""
     count = len(layout.validators)
     has = {"validators": count, "providers": len(layout.providers) // count}
     given = click.get_current_context().get_parameter_source
@@ -132,7 +132,7 @@ def _check_counts(layout: "Layout", asked: dict[str, int]) -> None:
 @directory_option
 @common_options
 def faucet(context: CommandContext, to: str, coins: int, directory: Path) -> None:
-    """Send coins; the network must run."""
+    """Send coins of the network's consumer to an address; the network must be running."""
     from chain.client.client import ChainClient
     from chain.client.sender import TxSender
     from domain.genesis import DENOM
@@ -154,7 +154,7 @@ def faucet(context: CommandContext, to: str, coins: int, directory: Path) -> Non
 @directory_option
 @common_options
 def stop(context: CommandContext, directory: Path) -> None:
-    """Ask the supervisor to stop, and wait until it has."""
+    """Ask the network's supervisor to stop the network, and wait until it has."""
     from localnet.supervisor import ask_for_end
 
     directory = directory.expanduser().resolve()
@@ -166,7 +166,7 @@ def stop(context: CommandContext, directory: Path) -> None:
 @directory_option
 @common_options
 def status(context: CommandContext, directory: Path) -> None:
-    """Show which processes run."""
+    """Show the network's processes, whether they run, and the heights of its nodes."""
     from chain.client.client import ChainClient
     from chain.client.errors import ChainError
     from localnet.create import KEY
@@ -238,7 +238,10 @@ def status(context: CommandContext, directory: Path) -> None:
 
 
 def _parts(layout: "Layout", moniker: str) -> tuple[str, ...]:
-    """Return the processes of a validator. In a solo network only the first has a node, and no CometBFT runs."""
+    """Return the names of a validator's processes.
+
+    In a solo network only the first validator has a node, and no CometBFT runs.
+    """
     from localnet.layout import NetworkKind
 
     if layout.kind is not NetworkKind.SOLO:
@@ -247,7 +250,7 @@ def _parts(layout: "Layout", moniker: str) -> tuple[str, ...]:
 
 
 def _process_list(pids: dict[str, int]) -> str:
-    """Return the processes with their ids; a process with id 0 does not run."""
+    """Return a text with the name and the id of each process; id 0 means that the process does not run."""
     return ", ".join(f"{name} {pid or 'does not run'}" for name, pid in pids.items())
 
 
@@ -263,7 +266,7 @@ def _process_list(pids: dict[str, int]) -> str:
 @directory_option
 @common_options
 def logs(context: CommandContext, name: str, lines: int, directory: Path) -> None:
-    """Print the end of a log."""
+    """Print the last lines of a process's log."""
     folder = directory.expanduser().resolve() / "logs"
     path = folder / f"{name}.log"
     known = sorted(p.stem for p in folder.glob("*.log"))
@@ -285,7 +288,7 @@ def logs(context: CommandContext, name: str, lines: int, directory: Path) -> Non
 @directory_option
 @common_options
 def fault(context: CommandContext, what: str, name: str, directory: Path) -> None:
-    """Send a request to the supervisor and wait until it is carried out."""
+    """Ask the supervisor to kill, pause, resume or restart a process, and wait until it has done so."""
     from localnet.supervisor import ask_for_fault
 
     ask_for_fault(directory.expanduser().resolve(), what, name)

@@ -1,4 +1,4 @@
-"""The ``assay`` command. Groups are imported on first use, so that help is fast and a node needs no torch."""
+"""The ``assay`` command. Its groups are imported on first use: help is fast, and a node does not need torch."""
 
 import errno
 import importlib
@@ -62,7 +62,7 @@ class LazyGroup(click.Group):
     """A group that lists all commands and imports only the one that is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the commands in the order of the table."""
+        """Return the names of the commands, in the order of ``GROUPS``."""
         return list(GROUPS)
 
     def resolve_command(
@@ -84,7 +84,7 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the names with their one-line help, without importing a command."""
+        """Write the names of the commands with their one-line help, without importing a command."""
         with formatter.section("Commands"):
             formatter.write_dl(list(GROUPS.items()))
 
@@ -107,9 +107,9 @@ def assay(context: click.Context) -> None:
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command that the process's arguments name, and exit with its exit code."""
     mend_streams()
-    # Users cannot use the log lines of gRPC's core; failed connections raise our own errors.
+    # The log lines of gRPC's core do not help users, because failed connections raise our own errors.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     # Whatever the umask is, only the owner and the owner's group can write files that a command creates.
     os.umask(os.umask(0) | 0o002)
@@ -120,7 +120,7 @@ def main() -> None:
 
 @contextmanager
 def _terminated_as_interrupted() -> Iterator[None]:
-    """Treat SIGTERM as Ctrl-C, so that the command prints how to continue.
+    """Treat SIGTERM as Ctrl-C within this context, so that the command prints how to continue.
 
     A command that runs a daemon sets its own handlers.
     """
@@ -139,7 +139,10 @@ def _terminated_as_interrupted() -> Iterator[None]:
 
 
 def mend_streams() -> None:
-    """Replace closed standard streams, and print a question mark for a letter that the encoding lacks."""
+    """Open the null device in place of closed standard streams, and let output replace some characters.
+
+    Output then has a question mark for each character that the stream's encoding lacks.
+    """
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
@@ -154,8 +157,8 @@ def mend_streams() -> None:
 def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; print an error that the user can fix as one sentence on stderr.
 
-    With ``--output json`` the sentence is an object, ``{"error": {"kind", "field", "reason", "remedy", "exit_code"}}``.
-    Any other exception is a bug, and is raised.
+    With ``--output json`` a JSON object replaces the sentence:
+    ``{"error": {"kind", "field", "reason", "remedy", "exit_code"}}``. Any other exception is a bug, and is raised.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     as_json = "--output=json" in given or ("--output", "json") in pairwise(given)
@@ -208,7 +211,7 @@ def _undisturbed() -> Iterator[None]:
 
 
 def _interrupted(abort: BaseException) -> Interrupted:
-    """Return the error that the command raised for the first Ctrl-C, even if a second one came while it ended."""
+    """Return the command's error for the first Ctrl-C, even if a second Ctrl-C came while the command was ending."""
     error: BaseException | None = abort
     while error is not None and not isinstance(error, Interrupted):
         error = error.__context__
@@ -216,7 +219,7 @@ def _interrupted(abort: BaseException) -> Interrupted:
 
 
 def _wrong_usage(error: click.ClickException) -> WrongUsage:
-    """Return click's error about arguments as one of ours, with field, reason and remedy."""
+    """Return a WrongUsage with the field, the reason and a remedy for click's error about arguments."""
     context = getattr(error, "ctx", None)
     parameter = getattr(error, "param", None)
     return WrongUsage(

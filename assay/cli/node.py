@@ -128,7 +128,7 @@ def init(
     grpc_port: int,
     grpc_host: str,
 ) -> None:
-    """Write keys, configuration and genesis."""
+    """Create a node's keys, configuration and genesis in the home, or change the addresses of its node."""
     from chain.app.comet_files import Ports, change_addresses
     from chain.app.homes import (
         comet_home,
@@ -241,7 +241,7 @@ def start(
     comet_metrics_port: int | None,
     metrics_port: int,
 ) -> None:
-    """Run the node in the foreground."""
+    """Run the home's node in the foreground."""
     from chain.app.node import Consensus, NodeConfig, NodeReady, run_node
 
     def report(ready: NodeReady) -> None:
@@ -273,7 +273,10 @@ def start(
 )
 @common_options
 def new_beacon_key(context: CommandContext) -> None:
-    """Store the key before registering it: without a registered key the node cannot propose blocks."""
+    """Create a beacon key, store it in the home, and register it on the chain.
+
+    The key is stored first, because a node that lacks its registered key cannot propose blocks.
+    """
     from chain.app.beacon_keys import add_beacon_keys
     from chain.app.homes import beacon_keys_path, read_node_table
     from domain.beacon import possession_sign_bytes
@@ -307,7 +310,7 @@ def new_beacon_key(context: CommandContext) -> None:
 @click.argument("beacon_key", type=BEACON_KEY)
 @common_options
 def revoke_beacon_key(context: CommandContext, beacon_key: bytes) -> None:
-    """Send the message; do not change the file of keys."""
+    """Revoke a beacon key on the chain; the home's file of beacon keys stays unchanged."""
     from domain.registry.messages import MsgRevokeBeaconKey
 
     key = context.key()
@@ -325,7 +328,7 @@ def revoke_beacon_key(context: CommandContext, beacon_key: bytes) -> None:
 @click.option("--to", required=True, type=click.Path(path_type=Path), help="File to write.")
 @common_options
 def export(context: CommandContext, to: Path) -> None:
-    """Export all keys and values at the last committed height."""
+    """Write all keys and values of the chain's state at the last committed height to a file."""
     from chain.app.storage import export_state
 
     state = export_state(context.home)
@@ -339,7 +342,7 @@ def export(context: CommandContext, to: Path) -> None:
 
 
 def _check_distinct(ports: "Ports") -> None:
-    """Raise WrongUsage if two services have the same port."""
+    """Raise WrongUsage if two of the node's services have the same port."""
     first: dict[int, str] = {}
     for option, number in (
         ("--p2p-port", ports.p2p),
@@ -352,7 +355,7 @@ def _check_distinct(ports: "Ports") -> None:
 
 
 class _HomeAddresses:
-    """The addresses that an earlier ``node init`` wrote into the home, for options that this one leaves out."""
+    """The addresses that an earlier ``node init`` wrote into the home; they replace the defaults of options."""
 
     def __init__(self, context: CommandContext) -> None:
         from chain.app.comet_files import read_addresses
@@ -372,15 +375,19 @@ class _HomeAddresses:
 
     @property
     def are_named(self) -> bool:
-        """True if the command line has an address, a port or peers."""
+        """True if the command line has an option for an address, a port or peers."""
         return any(map(self.is_given, ("peers", *_ADDRESSES)))
 
     def is_given(self, name: str) -> bool:
-        """Return whether an option is on the command line."""
+        """Return True if the option ``name`` is on the command line."""
         return self._source(name) is not ParameterSource.DEFAULT
 
     def choose(self, name: str, value: V) -> V:
-        """Return ``value``; if it is only the option's default, return the home's value instead, if there is one."""
+        """Return the value to use for the option ``name``.
+
+        If the option is on the command line, that is ``value``. Otherwise ``value`` is the option's default, and the
+        home's value replaces it, if there is one.
+        """
         if self.is_given(name):
             return value
         earlier: V = self._values.get(name, value)
@@ -390,7 +397,7 @@ class _HomeAddresses:
 def _write_addresses(home: Path, grpc_host: str, grpc_port: int) -> str:
     """Write the node's gRPC address to config.toml, also as the node that commands of this home ask.
 
-    Return the node address that was there before if it differs, or an empty string.
+    Return the address of the node that they asked before, or an empty string if it is the same or there was none.
     """
     import tomli_w
 
@@ -420,7 +427,7 @@ def _read_genesis(path: Path) -> bytes:
 
 
 def _identity(context: CommandContext) -> dict[str, str]:
-    """Return the data of the home's node that other nodes need; raise HomeError if the home has no node."""
+    """Return the data that other nodes need about the home's node; raise HomeError if the home has no node."""
     from chain.app.comet_files import read_genesis, read_keys
     from chain.app.homes import comet_home, genesis_path, get_beacon_key, read_node_table
 

@@ -60,7 +60,7 @@ def command() -> None:
 @click.option("--wait", "seconds", type=DURATION, default="10m", show_default=True, help="Longest wait for acceptance.")
 @common_options
 def submit(context: CommandContext, directory: Path, seconds: int, **values: Any) -> None:
-    """Submit, wait for the match, deliver, and wait until the validator has accepted."""
+    """Submit an order, wait for its match, deliver the payload, and wait until the validator accepts the job."""
     from consumer.jobs import read_job
     from consumer.submit import place_order, quote
     from consumer.watch import Delivery, summarise, wait_for
@@ -150,7 +150,10 @@ def _not_settled(order_id: bytes, summary: "Summary") -> NotSettled:
 
 
 class WaitReporter:
-    """A reporter of a submitted order: which validator takes it, and why it still waits; each reason once."""
+    """A reporter of a submitted order until a validator has accepted it.
+
+    It prints which validator takes the order, and why the order still waits. It prints each reason once.
+    """
 
     def __init__(
         self,
@@ -159,7 +162,11 @@ class WaitReporter:
         clock: Callable[[], int],
         reported: list[Histogram],
     ) -> None:
-        """Print with ``note``; ``ask`` returns a quote, ``clock`` the chain's time; skip reasons in ``reported``."""
+        """Store the arguments.
+
+        ``note`` prints a line, ``ask`` returns a new quote for the job, and ``clock`` returns the chain's time.
+        ``reported`` has the reasons that the user has already seen.
+        """
         self._note = note
         self._ask = ask
         self._clock = clock
@@ -167,7 +174,7 @@ class WaitReporter:
         self._matched: list[int] = []
 
     def report(self, answer: OrderResponse) -> None:
-        """Print what is new in an answer about the order."""
+        """Print the news in ``answer``, the chain's current record of the order."""
         from consumer.waiting import waiting
         from consumer.words import Asker, list_failures, what_helps
 
@@ -239,7 +246,7 @@ def newest_first(orders: Iterable[Order]) -> list[Order]:
 
 
 def state_word(order: Order) -> str:
-    """Return the state of an order; for a closed order, the reason why it closed."""
+    """Return the state of an order in a word; for a closed order, return the reason why it closed."""
     if order.close_reason:
         return CloseReason(order.close_reason).name.lower()
     return order.state.name.lower()
@@ -249,7 +256,7 @@ def state_word(order: Order) -> str:
 @click.argument("order")
 @common_options
 def show(context: CommandContext, order: str) -> None:
-    """Show an order with its rounds, shares and money."""
+    """Show an order with its legs, shares, panels and payments."""
     from consumer.lookup import find_order
     from consumer.panels import describe_stop, panel_rows, read_seats
     from consumer.waiting import waiting
@@ -332,7 +339,7 @@ def _legs_table(on_chain: OrderResponse) -> "Table":
 
 
 def _shares_table(on_chain: OrderResponse) -> "Table":
-    """Return a table of an order's shares, with the drawn segments and the state of each."""
+    """Return a table of an order's shares, with the state and the drawn segments of each share."""
     from domain.proof.reasons import ShareReason
     from pol.rules.schedule import share_segments
 
@@ -377,7 +384,7 @@ def _shares_table(on_chain: OrderResponse) -> "Table":
 @job_option
 @common_options
 def watch(context: CommandContext, order: str, seconds: int, directory: Path | None) -> None:
-    """Print one line per change."""
+    """Print one line per change of an order until it closes, and deliver its payload."""
     from consumer.jobs import read_job, recall
     from consumer.lookup import find_order
     from consumer.watch import Delivery, follow, summarise, waits_for
@@ -441,7 +448,11 @@ def _watched(summary: "Summary", waits: str) -> str:
 @click.argument("order")
 @common_options
 def why(context: CommandContext, order: str) -> None:
-    """Print the reasons: why bids do not fit, failed legs, what panels wait for or found wrong, why it closed."""
+    """Print an explanation of an order's state.
+
+    The explanation has the reasons why bids do not fit and why legs failed. It also has the faults that panels found,
+    or the steps that they wait for, and the reason why the order closed.
+    """
     from consumer.lookup import find_order
     from consumer.why import ask_why
     from consumer.words import Asker
@@ -467,7 +478,7 @@ def why(context: CommandContext, order: str) -> None:
 @click.argument("order")
 @common_options
 def cancel(context: CommandContext, order: str) -> None:
-    """Cancel and get the deposit back."""
+    """Cancel an order that is not matched yet, and get its deposit back."""
     from consumer.lookup import find_order
     from domain.market.messages import MsgCancelOrder
 
@@ -492,7 +503,7 @@ def cancel(context: CommandContext, order: str) -> None:
 @click.option("--round", type=ROUND, help="A hand-over round.  [the last]")
 @common_options
 def result(context: CommandContext, order: str, to: Path, directory: Path | None, round: int | None) -> None:
-    """Check the trained state against the roots on the chain, and write it."""
+    """Fetch the trained state, check it against the roots on the chain, and write it to a file."""
     from consumer.jobs import read_job, recall
     from consumer.lookup import find_order
     from consumer.result import fetch_result

@@ -1,4 +1,4 @@
-"""A job's outlook on a network: the options that describe the network, and the lines that show the outlook."""
+"""A job's outlook, which is its expected times on a network: the options for the network, and the lines to print."""
 
 import json
 from collections.abc import Callable
@@ -45,7 +45,7 @@ def network_options(command: F) -> F:
 
 
 def read_params(file: Path | None) -> "Params":
-    """Return the parameters in a file, or the public defaults if there is no file."""
+    """Return the chain parameters in a file, or the defaults of a public network if no file is given."""
     from domain.codec import from_plain
     from domain.params import Params
 
@@ -67,7 +67,11 @@ def read_params(file: Path | None) -> "Params":
 def look_at(
     terms: "JobTerms", file: Path | None, slot_speed: int | None, slots: int | None
 ) -> tuple[dict[str, Any], list[tuple[str, str]], str]:
-    """Return the outlook of a job: JSON values, the rows of a table, and the table's title."""
+    """Return a job's outlook as JSON values, as the rows of a table, and the table's title.
+
+    ``file`` has the network's parameters. ``slot_speed`` is in FLOP/s, and ``slots`` is the number of slots that train
+    at once. For each of the three, None selects the default.
+    """
     from pol.local.inspect import SLOT_SPEED
     from pol.rules.outlook import outlook
 

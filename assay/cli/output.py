@@ -48,10 +48,10 @@ stderr = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 class Output:
-    """A printer in the form that ``--output`` names."""
+    """A printer of messages and results, in the form that ``--output`` names."""
 
     def __init__(self, form: str) -> None:
-        """Use a form: ``text`` or ``json``."""
+        """Store the form of results: ``text`` or ``json``."""
         self.json = form == "json"
 
     def note(self, text: str) -> None:
@@ -78,9 +78,10 @@ class Output:
 
 
 def plain(value: Any) -> Any:
-    """Convert records, bytes, tuples and enum members inside ``value`` to JSON values; states become words.
+    """Return ``value`` with all records, bytes, tuples and enum members inside it converted to JSON values.
 
-    Integers above 2^53 lose digits in many JSON readers, so they become decimal strings.
+    Records become objects, bytes become hex digits, and enum members become words. Integers above 2^53 lose digits in
+    many JSON readers, so they become decimal strings.
     """
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: _plain_field(value, field.name) for field in fields(value)}
@@ -102,7 +103,10 @@ _REASONS: Mapping[str, type[IntEnum]] = {"close_reason": CloseReason, "end_reaso
 
 
 def _plain_field(record: Any, name: str) -> Any:
-    """Return a field of a record as JSON; a reason becomes the word that tables show, or empty if there is none."""
+    """Return the value of a record's field as a JSON value.
+
+    If the field is a reason, return the word that tables show, or an empty string if there is no reason.
+    """
     value = getattr(record, name)
     words = ShareReason if isinstance(record, Share) and name == "reason" else _REASONS.get(name)
     if words is None:
@@ -114,7 +118,7 @@ class NarrowTable(Table):
     """A table that shows each row as a block of lines if the screen is too narrow for all columns."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Show the table; tables of two columns are never split into blocks."""
+        """Yield the parts of the table to print; tables of two columns are never split into blocks."""
         wide = options.update(width=sys.maxsize)
         needed = self.__rich_measure__(console, wide).minimum
         if len(self.columns) <= 2 or needed <= options.max_width:
@@ -129,13 +133,13 @@ class NarrowTable(Table):
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
-    """Return a table for people; numbers are right-aligned."""
+    """Return a table to print; columns that have only numbers are right-aligned."""
     grid = NarrowTable(title=title, title_justify="left", header_style="bold")
     for index, column in enumerate(columns):
         numeric = bool(rows) and all(isinstance(row[index], int | float) for row in rows)
         grid.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        # Text objects, since a text that another user wrote may look like rich's markup.
+        # The cells are Text objects, because a text that another user wrote may look like rich's markup.
         grid.add_row(*(Text(amount(cell) if isinstance(cell, int) else str(cell)) for cell in row))
     return grid
 
@@ -146,7 +150,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def size(value: int) -> str:
-    """Return bytes with a unit: 70861840 becomes 67.6 MiB."""
+    """Return a number of bytes as text with a unit: 70861840 becomes 67.6 MiB."""
     for unit, bytes_ in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if value >= bytes_:
             return f"{value / bytes_:,.1f} {unit}"
@@ -154,12 +158,12 @@ def size(value: int) -> str:
 
 
 def amount(value: int) -> str:
-    """Return an integer with commas: 1234567 becomes 1,234,567."""
+    """Return an integer as text with commas: 1234567 becomes 1,234,567."""
     return f"{value:,}"
 
 
 def money(value: int) -> str:
-    """Return uassay as ASSAY, with two to six decimals: 1518678 becomes 1.5187 ASSAY."""
+    """Return an amount of uassay as text in ASSAY, with at most six decimals: 1518678 becomes 1.5187 ASSAY."""
     size = abs(value)
     decimals = 2 if size >= 100 * ASSAY else 4 if size >= ASSAY else 6
     text = f"{Decimal(value) / ASSAY:,.{decimals}f}"
@@ -167,39 +171,39 @@ def money(value: int) -> str:
 
 
 def price(uassay_per_pflop: int) -> str:
-    """Return a price with its unit: 1,000,000 ASSAY per PFLOP."""
+    """Return a price (uassay per PFLOP) as text with its unit: 1,000,000 ASSAY per PFLOP."""
     return f"{money(uassay_per_pflop)} per PFLOP"
 
 
 def moment() -> str:
-    """Return the local time of day, HH:MM:SS, as the start of a line of a stream."""
+    """Return the local time of day (HH:MM:SS), with which printed lines begin."""
     return datetime.now().astimezone().strftime("%H:%M:%S")
 
 
 def cut(text: str) -> str:
-    """Return a text in which each word of 400 characters or more is shortened."""
+    """Return ``text``, but with each word of 400 characters or more shortened."""
     return _LONG_WORD.sub(lambda word: f"{word[0][:_WORD_SHOWN]}…", text)
 
 
 def short(value: bytes | str) -> str:
-    """Shorten an id to its first 12 digits, which commands accept, or an address to its two ends."""
+    """Return the first 12 digits of an id, which commands accept, or the two ends of an address."""
     if isinstance(value, bytes):
         return value.hex()[:ID_SHOWN]
     return value if len(value) <= 16 else f"{value[:10]}…{value[-4:]}"
 
 
 def load_line(path: Path) -> str:
-    """Return the Python call that loads a result into the model of its job file."""
+    """Return a line with the Python call that loads a result into the model of its job file."""
     return f"load it into the model of your job file: assay.load_result(model, {str(path)!r})"
 
 
 def resume_line(path: Path) -> str:
-    """Return the command that builds a job that continues from a result."""
+    """Return a line with the command that builds a new job, which continues from a result."""
     return f"continue from it: assay job build FILE.py --resume {quote(str(path))} -o DIR"
 
 
 def flops(value: int) -> str:
-    """Return work with a unit: FLOP, kFLOP … EFLOP."""
+    """Return an amount of work (FLOPs) as text, with a unit from FLOP to EFLOP."""
     size = float(value)
     for unit in ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"):
         if size < 1000:
@@ -210,7 +214,10 @@ def flops(value: int) -> str:
 
 @contextmanager
 def stages(output: Output) -> Iterator[Callable[[str], None]]:
-    """Yield a function that prints a line when a stage of work begins; a terminal also shows the time taken."""
+    """Yield a function to call with a text when a stage of work begins.
+
+    The function prints the text. A terminal also shows the time that the stage has taken.
+    """
     if not stderr.is_terminal:
         yield output.note
         return
@@ -226,7 +233,7 @@ def stages(output: Output) -> Iterator[Callable[[str], None]]:
 
 
 def byte_progress(output: Output) -> Progress:
-    """Return a progress bar for bytes on stderr; hidden with ``--output json`` or without a terminal."""
+    """Return a progress bar for bytes on stderr; it is hidden with ``--output json`` or without a terminal."""
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -240,7 +247,7 @@ def byte_progress(output: Output) -> Progress:
 
 
 def step_progress(output: Output) -> Progress:
-    """Return a progress bar for steps on stderr; hidden like :func:`byte_progress`."""
+    """Return a progress bar for steps on stderr; it is hidden with ``--output json`` or without a terminal."""
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),

@@ -40,7 +40,7 @@ def command() -> None:
 )
 @common_options
 def bench(context: CommandContext, backend: str, seconds: int) -> None:
-    """Measure, without a node or a key."""
+    """Measure this machine's speed; a node or a key is not needed."""
     from compute_provider import api
 
     speed = api.bench(backend, seconds)
@@ -85,7 +85,7 @@ def join(
     backend: str,
     metrics_port: int,
 ) -> None:
-    """Run the provider's daemon in the foreground."""
+    """Run the provider's daemon in the foreground, or with --dry-run show only the expected income."""
     from compute_provider import api
     from compute_provider.interfaces import ProviderConfig
     from wire.address import check_address
@@ -118,7 +118,7 @@ def join(
 )
 @common_options
 def status(context: CommandContext) -> None:
-    """Read the daemon's status file, and replace values for which the chain has newer ones."""
+    """Show the provider's state from its daemon's status file, with the chain's newer values if the node answers."""
     from compute_provider import api
 
     found = api.status(context.home / "provider")
@@ -171,7 +171,7 @@ def leave(context: CommandContext) -> None:
 
     config = ProviderConfig(home=context.home / "provider", node=asked_node(context), validator="", key=context.key())
     if pid := api.runs_as(config.home):
-        # A running daemon would register again as soon as the chain does not have it.
+        # A running daemon would register again as soon as the chain no longer has it in a cluster.
         raise CliError(f"the provider still runs, as process {pid}", f"stop it first: Ctrl-C there, or kill {pid}")
     api.leave(config)
     with context.client(config.node) as client:
@@ -229,7 +229,7 @@ def _spread(speed: "Speed") -> str:
 
 
 def _income_calculation(found: "Forecast") -> str:
-    """Return a sentence that explains the income."""
+    """Return a sentence that explains how the expected income is calculated."""
     if not found.price_per_pflop:
         return "without a bid its cluster has no work to sell"
     hour = money(found.income_per_day // 24)
@@ -241,7 +241,7 @@ def _income_calculation(found: "Forecast") -> str:
 
 
 def _headline(found: dict[str, Any]) -> str:
-    """Return a line with the provider's address and cluster, and whether its daemon runs."""
+    """Return a line with the provider's address, its cluster, and the state of its daemon: running or stopped."""
     state = "running" if found["running"] else "stopped"
     state += ", joined" if found["running"] and found["joined"] else ""
     where = f"in the cluster of {found['validator']}" if found["validator"] else "in no cluster"
@@ -249,13 +249,16 @@ def _headline(found: dict[str, Any]) -> str:
 
 
 def idle_line(idle: dict[str, Any]) -> str:
-    """Return a line that says since when and why a provider has nothing to train."""
+    """Return a line with the time for which a provider has had nothing to train, and with the reason."""
     since = duration(max(0, int(time.time()) - int(idle.get("since", 0))))
     return f"nothing to train for {since}: {idle.get('why', '')}"
 
 
 def _standing(found: dict[str, Any]) -> str:
-    """Return the provider's standing in its cluster: admission, measured speed, newcomer or not."""
+    """Return a line with the provider's standing in its cluster.
+
+    It shows if the provider is admitted, its measured speed, and if it is a newcomer.
+    """
     speed = found["speed"]
     standing = "admitted" if found["admitted"] else "not admitted"
     standing += f", measured {flops(speed)}/s" if speed else ", not measured"
@@ -263,7 +266,10 @@ def _standing(found: dict[str, Any]) -> str:
 
 
 def asked_node(context: CommandContext) -> str:
-    """Return the node to ask about this home's provider: the one of --node, or else the one that its daemon uses."""
+    """Return the address of the node to ask about this home's provider.
+
+    It is the value of --node, or else the node that the provider's daemon uses, or else the node of the settings.
+    """
     from compute_provider import api
 
     daemons = "" if context.given["node_address"] else api.node_of(context.home / "provider")
@@ -271,7 +277,10 @@ def asked_node(context: CommandContext) -> str:
 
 
 def _on_chain(context: CommandContext, address: str, node: str) -> dict[str, Any]:
-    """Return the chain's newer values for the provider's status, and a description as ``on_chain``."""
+    """Return the chain's newer values for the provider's status, by name.
+
+    The value ``on_chain`` is a text with the provider's cluster, or with the reason why the node gave no values.
+    """
     from chain.client.errors import ChainError
     from domain.ledger.queries import AccountRequest
     from domain.registry.queries import ProviderRequest

@@ -17,7 +17,7 @@ def command() -> None:
 @click.argument("address")
 @common_options
 def account(context: CommandContext, address: str) -> None:
-    """Show balance, sequence and bond."""
+    """Show the balance, the sequence number and the bond of an account."""
     from domain.ledger.queries import AccountRequest
 
     with context.client() as client:
@@ -35,7 +35,7 @@ def account(context: CommandContext, address: str) -> None:
 @command.command(help="Show the chain's parameters.\n\nExample: assay query params")
 @common_options
 def params(context: CommandContext) -> None:
-    """Show all parameters."""
+    """Show all parameters of the chain."""
     from domain.codec import to_plain
 
     with context.client() as client:
@@ -78,7 +78,7 @@ def providers(context: CommandContext, validator: str, address: str | None) -> N
 @click.argument("hash_", metavar="HASH")
 @common_options
 def tx(context: CommandContext, hash_: str) -> None:
-    """Show how a transaction ended."""
+    """Show the height and the outcome of a transaction."""
     try:
         digest = bytes.fromhex(hash_)
     except ValueError:

@@ -91,13 +91,13 @@ def quote_headline(found: "Quote") -> str:
 
 
 def _tier_line(name: str) -> str:
-    """Return a sentence about how a tier verifies an order."""
+    """Return a line with the work that a tier recomputes, and with the condition for two results to agree."""
     description = tier_named(name).description
     return f"tier {name}: {description.recomputed}; two findings agree {description.agreement}"
 
 
 def _audit_line(checked: "CheckedOrder") -> str:
-    """Return a line with the number of possible auditors, the times of audit and payment, and the deposit."""
+    """Return a line with the number of possible auditors, the times of an audit and of payment, and the deposit."""
     if not checked.audit_ms:
         return "this chain has no audits"
     return (

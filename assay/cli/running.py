@@ -15,7 +15,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def running_options(part: str) -> Callable[[F], F]:
     """Add --metrics-port and the log options to a command that runs until it is stopped.
 
-    ``part`` is the command's table in ``config.toml``. The decorator sets up the log, then calls the command with
+    ``part`` names the command's table in ``config.toml``. The decorator sets up the log, then calls the command with
     ``metrics_port``. It must be the innermost decorator, because it needs the command context.
     """
     options = (

@@ -54,7 +54,7 @@ _BLOCK = 512
 @common_options
 @click.pass_context
 def command(click_context: click.Context, context: CommandContext) -> None:
-    """Look once, print the state, and exit with a code that says whether there are problems."""
+    """Print the state of the chain and of the home; exit with ``Exit.NEEDS_CARE`` if there are problems."""
     from assay.cli.health import idle_validator, problems
 
     seen = _look(context)
@@ -107,7 +107,7 @@ def command(click_context: click.Context, context: CommandContext) -> None:
 
 
 def _look(context: CommandContext) -> "Seen":
-    """Read the state of the chain and of the home; skip parts that do not answer within ``ANSWER_SECONDS``."""
+    """Return the state of the chain and of the home, without parts that do not answer in ``ANSWER_SECONDS``."""
     from assay.cli.health import Seen
     from assay.cli.provider import asked_node
     from chain.client.client import ChainClient
@@ -169,7 +169,7 @@ def _of_comet(context: CommandContext) -> dict[str, Any]:
 
 
 def _of_key(home: Path) -> dict[str, Any]:
-    """Return the signs that another node signs with the home's consensus key."""
+    """Return the evidence that another node signs with the home's consensus key, as fields of ``Seen``."""
     from chain.app.homes import comet_home
     from chain.app.signing import foreign_user, read_trouble
 
@@ -181,7 +181,7 @@ def _of_key(home: Path) -> dict[str, Any]:
 
 
 def _own_validator(context: CommandContext, validators: "tuple[Validator, ...]") -> "Validator | None":
-    """Return the validator whose consensus key or operator's key is in this home."""
+    """Return the validator whose consensus key or operator's key is in this home, or None."""
     from chain.app.comet_files import HomeError, read_keys
     from chain.app.homes import comet_home
 
@@ -234,7 +234,7 @@ def _of_provider(home: Path, client: "ChainClient | None") -> "ProviderSeen | No
 
     try:
         report = api.status(home / "provider")
-    # A power cut can damage the status file, the only file that has the provider's address.
+    # A power cut can damage the status file. No other file has the provider's address, so it is unknown then.
     except api.ProviderError as error:
         pid = api.runs_as(home / "provider")
         return ProviderSeen(address="", running=bool(pid), pid=pid, note=str(error), on_chain=None)
@@ -256,16 +256,17 @@ def _of_provider(home: Path, client: "ChainClient | None") -> "ProviderSeen | No
 
 
 def find_daemon(configured: str, published: str) -> tuple[str, bool]:
-    """Return the address at which a daemon listens, and whether it answers.
+    """Return the address at which a validator's daemon listens, and True if the daemon answers there.
 
-    The daemon may have been started with another address than the one in config.toml, so try the published one too.
+    ``configured`` is the address in config.toml, and ``published`` is the address on the chain. The daemon may have
+    been started with another address than the configured one, so try both.
     """
     where = next((each for each in (configured, published) if each and _answers(each)), "")
     return where or configured, bool(where)
 
 
 def _answers(endpoint: str) -> bool:
-    """Return whether a server accepts connections at host:port."""
+    """Return True if a server accepts connections at ``endpoint`` (host:port)."""
     try:
         where = HostPort.parse(endpoint).reached
         socket.create_connection((where.host, where.port), ANSWER_SECONDS).close()
@@ -275,7 +276,7 @@ def _answers(endpoint: str) -> bool:
 
 
 def _size(folder: Path) -> int:
-    """Return the bytes on disk of all files in a folder; files may disappear meanwhile."""
+    """Return the number of bytes on disk that all files in a folder take; files may disappear meanwhile."""
     total = 0
     for path, _, names in os.walk(folder):
         for name in names:
@@ -341,7 +342,7 @@ def _home_rows(seen: "Seen") -> list[tuple[str, str]]:
 
 
 def _duty_lines(duties: "tuple[OpenDuty, ...]") -> Iterator[str]:
-    """Yield a line per kind of duty: the number of duties, and when the first is due."""
+    """Yield a line per kind of duty, with the number of duties and the time until the first is due."""
     for kind in dict.fromkeys(duty.kind for duty in duties):
         left = [duty.left for duty in duties if duty.kind is kind]
         known = [seconds for seconds in left if seconds is not None]

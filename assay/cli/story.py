@@ -18,16 +18,19 @@ _PAID = ("provider", "auditor", "protocol")
 
 @dataclass
 class OrderFollower:
-    """A reporter of one order, which gives each event once."""
+    """A reporter of the events of one order; it returns a sentence per event, and each event once."""
 
-    # Name of the order in sentences.
+    # Name that sentences use for the order.
     order: str
     # Names of validators and providers by address.
     names: dict[str, str]
     _reported: set[tuple[object, ...]] = field(default_factory=set)
 
     def news(self, on_chain: OrderResponse, loss: float | None = None) -> list[str]:
-        """Return sentences about what is new since the last call; ``loss`` is that of the last closed round."""
+        """Return sentences about the events since the last call.
+
+        ``loss`` is the order's loss at the end of its last closed round.
+        """
         lines = self._matched(on_chain)
         lines += [line for share in on_chain.shares for line in self._rejected(share)]
         lines += self._ended(on_chain)
@@ -62,7 +65,7 @@ class OrderFollower:
         return [f"{where} is rejected: {share_reason(share.reason)}; another provider trains the slot"]
 
     def _ended(self, on_chain: OrderResponse) -> list[str]:
-        """Return sentences about legs that failed."""
+        """Return sentences about the legs that have failed since the last call."""
         return [
             f"{self._name(tried.validator)} loses {self.order}: {leg_end(tried.end_reason)}"
             for tried in on_chain.legs
@@ -75,7 +78,7 @@ class OrderFollower:
         accepted = set(round.share_keys)
         providers = [s.claim.provider for s in on_chain.shares if s.claim.key in accepted]
         text = f"{self._round(round)} is closed, trained by {self._names(providers)}"
-        # The loss belongs to the newest round only.
+        # The value of ``loss`` belongs to the newest round only.
         newest = round is on_chain.rounds_of(round.leg)[-1]
         return [f"{text}; loss {loss:.3f}" if loss is not None and newest else text]
 
@@ -107,7 +110,11 @@ class OrderFollower:
 
 
 def cheat_sentence(cheat: Mapping[str, Any], names: Mapping[str, str], segment_steps: int, round_steps: int) -> str:
-    """Return a sentence about the cheat: what it did, where, and how it was caught, or why it was not."""
+    """Return a sentence about the provider that cheats in the demo.
+
+    The sentence has the steps that the provider did not train, and how it was caught, or the reason why it was not.
+    ``names`` has the names of validators and providers by address.
+    """
     cheater = names[cheat["meant"]]
     if not cheat["provider"]:
         return (

@@ -24,7 +24,7 @@ def command() -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 @common_options
 def show(context: CommandContext, file: Path) -> None:
-    """Print one row per share; recompute the hashes, but replay nothing."""
+    """Print one row per share of a trace; the hashes are recomputed, but no segment is replayed."""
     from pol.replay.trace_file import read_trace
     from pol.values import metric_values
 
@@ -38,7 +38,7 @@ def show(context: CommandContext, file: Path) -> None:
                 share.round,
                 share.slot,
                 share.segments,
-                # The step of a boundary is the number of steps before it.
+                # The step of a boundary is the number of steps before it, so the last step of the share is one less.
                 f"{share.boundaries[0].step}-{share.boundaries[-1].step - 1}" if share.segments else "-",
                 f"{last[0]:.4f}" if last else "-",
                 short(share.trace_root),
@@ -67,10 +67,10 @@ def show(context: CommandContext, file: Path) -> None:
 
 
 class Segments(click.IntRange):
-    """A number of segments, or the word ``all``, which becomes 0."""
+    """A click type for a number of segments; the word ``all`` becomes 0."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the number."""
+        """Return the number of segments; 0 means all."""
         return 0 if value in ("all", 0) else super().convert(value, param, ctx)
 
 
@@ -96,7 +96,7 @@ class Segments(click.IntRange):
 @backend_option
 @common_options
 def verify(context: CommandContext, file: Path, directory: Path, segments: int, backend: str) -> None:
-    """Replay and compare; raise CliError if a check of the trace fails."""
+    """Replay segments of a trace and compare the results with it; raise CliError if a check fails."""
     from pol.replay.replay import STATES_FOLDER, verify_trace
     from pol.replay.trace_file import read_trace
 

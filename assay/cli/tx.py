@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @click.group(help="Send transactions.")
 def command() -> None:
-    """Group of transactions that belong to no other command group."""
+    """Group of the transactions that have no command in another group."""
 
 
 @command.command(
@@ -25,7 +25,7 @@ def command() -> None:
 @click.argument("coins", type=AMOUNT)
 @common_options
 def send(context: CommandContext, to: str, coins: int) -> None:
-    """Move uassay to another account."""
+    """Send coins (uassay) to another account."""
     from domain.genesis import DENOM
     from domain.ledger.messages import MsgSend
     from domain.ledger.records import Coin
@@ -43,7 +43,7 @@ def send(context: CommandContext, to: str, coins: int) -> None:
 @click.argument("coins", type=AMOUNT)
 @common_options
 def deposit_bond(context: CommandContext, coins: int) -> None:
-    """Deposit a bond."""
+    """Move coins from the account into its bond."""
     from domain.ledger.messages import MsgDepositBond
 
     _send(context, lambda address: MsgDepositBond(address, coins))
@@ -58,14 +58,14 @@ def deposit_bond(context: CommandContext, coins: int) -> None:
 @click.argument("coins", type=AMOUNT)
 @common_options
 def withdraw_bond(context: CommandContext, coins: int) -> None:
-    """Withdraw a bond."""
+    """Withdraw free coins from the account's bond."""
     from domain.ledger.messages import MsgWithdrawBond
 
     _send(context, lambda address: MsgWithdrawBond(address, coins))
 
 
 def _send(context: CommandContext, make: Callable[[str], "Message"]) -> None:
-    """Unlock the key, send the message that ``make`` builds for its address, and print the receipt."""
+    """Unlock the key, send the message that ``make`` returns for the key's address, and print the receipt."""
     key = context.key()
     with context.client() as client:
         receipt = context.sender(client, key).send(make(key.address))

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from wire.keys import Key
 
 SPEED_MARGIN = 4
-"""Divisor for the promised speed: other operations may take four times as long as products of the same work."""
+"""Divisor from the measured speed to the promised speed.
+
+The speed is measured with products; other operations of the same work may take four times as long.
+"""
 RATE_MARGIN = 2
 RATES_MEASURED = 3
 """Number of other validators from which the download rate is measured."""
@@ -70,7 +73,7 @@ def run(
     admit: str | None,
     metrics_port: int,
 ) -> None:
-    """Run in the foreground."""
+    """Run the validator's daemon in the foreground."""
     from validator.daemon import ValidatorConfig, ValidatorDaemon
 
     listen = str(context.setting("validator.listen", listen).value)
@@ -95,7 +98,7 @@ def run(
 
 
 def _check_reachable(endpoint: str) -> None:
-    """Raise WrongUsage if the endpoint means all addresses of a machine: others cannot connect to it."""
+    """Raise WrongUsage if the endpoint, as 0.0.0.0 does, means all addresses: others cannot connect to it."""
     host = HostPort.parse(endpoint).host
     address = ip_of(host)
     if address is not None and address.is_unspecified:
@@ -178,7 +181,7 @@ def _name(context: CommandContext, address: str, *, admit: bool) -> None:
 @backend_option
 @common_options
 def promise(context: CommandContext, speed: int | None, rate: int | None, backend: str) -> None:
-    """Measure the values that are not given, and send the promise."""
+    """Promise a speed and a download rate on the chain; measure each one that the user does not give."""
     from domain.registry.messages import MsgPromiseAudits
 
     key = context.key()
@@ -203,7 +206,10 @@ def promise(context: CommandContext, speed: int | None, rate: int | None, backen
 
 
 def _measure_rate(client: "ChainClient", key: "Key") -> int:
-    """Return the lowest download rate, in bytes/s, from up to ``RATES_MEASURED`` validators that answer."""
+    """Return the lowest of the download rates (bytes/s) from at most ``RATES_MEASURED`` other validators.
+
+    Validators that do not answer are left out. Raise CliError if none of them answers.
+    """
     from compute_provider.work.bench import measure_bandwidth
     from domain.registry.queries import ValidatorsRequest
     from link.client import connect
@@ -238,7 +244,7 @@ def _measure_rate(client: "ChainClient", key: "Key") -> int:
 )
 @common_options
 def status(context: CommandContext) -> None:
-    """Read the daemon's database."""
+    """Show the orders, seats and verdicts in the daemon's database."""
     from domain.proof.reasons import ShareReason
     from validator.store import COMPUTING, ValidatorStore
 
@@ -312,7 +318,7 @@ def status(context: CommandContext) -> None:
 
 
 def _seat_line(seat: "LocalSeat") -> str:
-    """Return a line with the progress of a seat in a panel."""
+    """Return a line with this validator's progress in one of its seats in panels."""
     duty = seat.duty
     waiting = sum(place.is_open for place in seat.places)
     progress = "answers ready" if seat.sealed else f"{waiting} still to recompute"

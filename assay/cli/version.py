@@ -14,7 +14,7 @@ PARTS = ("assay", "cosmpy", "grpcio", "protobuf", "plyvel", "coincurve", "pynacl
 @click.command(help="Show the versions of Assay and its dependencies.\n\nExample: assay version")
 @common_options
 def command(context: CommandContext) -> None:
-    """Print versions; ``torch`` is not installed without the ``train`` extra."""
+    """Print the versions of Assay and its dependencies; ``torch`` is installed only with the ``train`` extra."""
     versions = {"python": platform.python_version()}
     for part in PARTS:
         try:

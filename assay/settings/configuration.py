@@ -34,7 +34,7 @@ _CLOSE = 0.5
 
 
 class Source(StrEnum):
-    """The source of a value."""
+    """The place from which the value of a setting comes."""
 
     OPTION = "option"
     ENVIRONMENT = "environment"
@@ -46,8 +46,9 @@ class Source(StrEnum):
 class Setting:
     """A key of ``config.toml``, named ``table.key`` or ``key``.
 
-    A ``default`` of None means no default. ``option`` belongs to the commands in ``commands``, or to all commands if
-    that is empty.
+    A ``default`` of None means no default. ``option`` is the command-line option that sets the value, and ``variable``
+    the environment variable; an empty text means that there is none. The commands in ``commands`` accept the option, or
+    all commands if ``commands`` is empty.
     """
 
     name: str
@@ -60,11 +61,14 @@ class Setting:
 
     @property
     def is_number(self) -> bool:
-        """True if the file must have a number, not a text."""
+        """True if the value in the file must be a whole number, not a text."""
         return isinstance(self.kind, Whole)
 
     def read(self, value: object, where: str) -> str | int:
-        """Return the checked value; raise SettingsError with ``where``, the place of the value, if it is wrong."""
+        """Check a value of the setting, and return it.
+
+        Raise SettingsError if the value is wrong. ``where`` is the place of the value, which the error names.
+        """
         checked: str | int
         if (self.is_number and type(value) is int) or (not self.is_number and type(value) is str):
             checked = value
@@ -206,7 +210,7 @@ BY_NAME: Mapping[str, Setting] = {setting.name: setting for setting in SETTINGS}
 
 @dataclass(frozen=True, slots=True)
 class SettingValue:
-    """The value of a setting and its source; the value is None if no source has one."""
+    """The value of a setting and its source; the value is None if neither a source nor a default gives one."""
 
     setting: Setting
     value: str | int | None
@@ -217,12 +221,12 @@ class Configuration:
     """The settings of a home."""
 
     def __init__(self, home: Path) -> None:
-        """Read the home's file if there is one; raise SettingsError with the key if a value is wrong."""
+        """Read the home's ``config.toml`` if there is one; raise SettingsError, with the key, if a value is wrong."""
         path = home / FILE
         self._file = dict(_read(path))
 
     def get(self, name: str, option: str | int | None = None) -> SettingValue:
-        """Return the value of a setting; ``option`` is the value on the command line, if any."""
+        """Return a setting's value and source; ``option`` is the value on the command line, or None without one."""
         setting = BY_NAME[name]
         if option is not None:
             return SettingValue(setting, option, Source.OPTION)
@@ -255,7 +259,11 @@ def _flat(tables: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, ob
 
 
 def _nearest(name: str) -> str:
-    """Return a remedy that suggests a similar key, or the one key of another table with the same last part."""
+    """Return a remedy for an unknown key.
+
+    If exactly one key of another table has the same last part, the remedy suggests that key. Otherwise it suggests a
+    similar key, if there is one.
+    """
     close = get_close_matches(name, BY_NAME, 1, _CLOSE)
     last = name.rpartition(".")[2]
     same = [known for known in BY_NAME if known.rpartition(".")[2] == last]

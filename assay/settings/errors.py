@@ -4,4 +4,4 @@ from domain.errors import Expected
 
 
 class SettingsError(Expected):
-    """A home, a setting or a signing key cannot be used."""
+    """The error of a home, a setting or a signing key that cannot be used."""

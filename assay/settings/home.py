@@ -22,7 +22,7 @@ PASSPHRASE_VARIABLE = "ASSAY_PASSPHRASE"  # noqa: S105 — a name, not a secret
 
 
 def find_home(named: str | None) -> Path:
-    """Return the home: the named one, or that of ``ASSAY_HOME``, or the default."""
+    """Return the path of the home: ``named``, or else the variable ``ASSAY_HOME``, or else the default."""
     try:
         return Path(named or os.environ.get("ASSAY_HOME") or DEFAULT_HOME).expanduser()
     except RuntimeError:
@@ -33,7 +33,7 @@ def find_home(named: str | None) -> Path:
 
 
 def ask_passphrase(name: str) -> str:
-    """Return the passphrase of a key, from ``ASSAY_PASSPHRASE`` or else from the terminal."""
+    """Return the passphrase of the key ``name``, from the variable ``ASSAY_PASSPHRASE`` or else from the terminal."""
     given = os.environ.get(PASSPHRASE_VARIABLE)
     if given is not None:
         return given
@@ -47,9 +47,10 @@ def ask_passphrase(name: str) -> str:
 
 @dataclass
 class Settings:
-    """A home with its ``config.toml``, and the values that options or a program give instead.
+    """The settings of a home: the values in its ``config.toml``, and values that options or a program give instead.
 
-    ``given`` maps names of settings to these values; None means not given.
+    ``given`` maps names of settings to the values given instead; None means not given. ``passphrase`` returns the
+    passphrase of the key with a given name.
     """
 
     home: Path
@@ -58,18 +59,18 @@ class Settings:
 
     @cached_property
     def _configuration(self) -> "Configuration":
-        # Loaded on first use, so that a command without settings works even if the file is wrong.
+        # The file is read on first use, so that a command that needs no setting works even if the file is wrong.
         from assay.settings.configuration import Configuration
 
         return Configuration(self.home)
 
     def setting(self, name: str, option: str | int | None = None) -> "SettingValue":
-        """Return the value of a setting; ``option`` is the value of the command's own option, if it has one."""
+        """Return a setting's value and source; ``option`` is the value of the command's own option, if it has one."""
         return self._configuration.get(name, self.given.get(name, option))
 
     @property
     def node(self) -> str:
-        """The gRPC address of the node, host:port."""
+        """The gRPC address (host:port) of the node that commands and programs with this home ask."""
         return str(self.setting("node_address").value)
 
     def client(self, node: str = "") -> "ChainClient":
@@ -85,7 +86,7 @@ class Settings:
         return Keyring(self.home / "keys", str(self.setting("keyring").value), self.passphrase)
 
     def key(self) -> "Key":
-        """Unlock the key that signs: the named one, or the home's only key."""
+        """Unlock and return the key that signs: the key named by the setting ``from``, or else the home's only key."""
         ring = self.keyring()
         return ring.unlock(self.key_name(ring))
 
@@ -95,7 +96,11 @@ class Settings:
         return ring.show(self.key_name(ring)).address
 
     def key_name(self, ring: "Keyring") -> str:
-        """Return the name of the key that signs; raise SettingsError if the home has none, or several."""
+        """Return the name of the key that signs.
+
+        It is the value of the setting ``from``, or else the name of the home's only key. Without that setting, raise
+        SettingsError if the home has no key, or several.
+        """
         name = str(self.setting("from").value or "")
         if name:
             return name

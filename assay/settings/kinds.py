@@ -9,7 +9,7 @@ from host.addresses import HostPort, ip_of
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Any text."""
+    """The kind of a setting whose value is any text."""
 
     name: ClassVar[str] = "text"
 
@@ -19,7 +19,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class WordChoice:
-    """One of a few words."""
+    """The kind of a setting whose value is one of a few words."""
 
     options: tuple[str, ...]
 
@@ -36,14 +36,14 @@ class WordChoice:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A whole number in a range; without ``high`` there is no upper bound."""
+    """The kind of a setting whose value is a whole number from ``low`` to ``high``; None means no upper bound."""
 
     low: int
     high: int | None = None
 
     @property
     def name(self) -> str:
-        """The range."""
+        """The range, in the form that errors show."""
         return f"{self.low} or more" if self.high is None else f"{self.low} to {self.high}"
 
     def check(self, value: str | int) -> None:
@@ -54,7 +54,7 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """An IP address to serve on."""
+    """The kind of a setting whose value is an IP address to serve on."""
 
     name: ClassVar[str] = "address"
 
@@ -69,7 +69,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The address of a service, as host:port."""
+    """The kind of a setting whose value is the address of a service, as host:port."""
 
     name: ClassVar[str] = "host:port"
 
@@ -80,7 +80,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class PeerList:
-    """Other nodes as ID@host:port, separated by commas."""
+    """The kind of a setting whose value lists other nodes as ID@host:port, separated by commas."""
 
     name: ClassVar[str] = "ID@host:port,..."
 
