@@ -116,6 +116,8 @@ class PlaceStory:
     stops: bool
     # Root that the chain has for the place; empty if none. The chain has a segment's root once its leaf was shown.
     claim: bytes = b""
+    # Number of the group of places that have the same seats.
+    group: int = 0
     ruling: Ruling = Ruling.OPEN
     stage: int = 0
     step: int = 0
@@ -526,7 +528,9 @@ class OrderStory:
             issue=change.issue,
             segment=change.segment,
         )
-        self._round(change.round).places.append(PlaceStory(place, change.stops, change.claim))
+        self._round(change.round).places.append(
+            PlaceStory(place=place, stops=change.stops, claim=change.claim, group=change.group)
+        )
 
     @_take.register
     def _(self, change: StageOpened) -> None:
@@ -542,15 +546,21 @@ class OrderStory:
                 is_last=change.is_last,
             )
         )
-        round.seats += [
-            SeatStory(validator=validator, stage=change.stage, stake=stake, places=change.places)
-            for validator, stake in zip(change.seats, change.stakes, strict=True)
-        ]
+        if change.repeats:
+            # The seats answer again; their first answers do not count.
+            del round.seats[change.first_seat :]
+        for validator, stake, group in zip(change.seats, change.stakes, change.groups, strict=True):
+            # In the last stage, a seat has all places that its validator had not recomputed before.
+            had = {number for seat in round.seats if seat.validator == validator for number in seat.places}
+            places = tuple(
+                number for number in change.places if number not in had and group in (-1, round.places[number].group)
+            )
+            round.seats.append(SeatStory(validator=validator, stage=change.stage, stake=stake, places=places))
 
     @_take.register
     def _(self, change: StageEnded) -> None:
         stage = self._round(change.round).stages[-1]
-        stage.ended, stage.wanted = True, change.wanted
+        stage.ended, stage.wanted = True, sum(change.wanted)
 
     def _seat(self, key: RoundKey, auditor: str, stage: int) -> SeatStory:
         return next(seat for seat in self._round(key).seats if (seat.validator, seat.stage) == (auditor, stage))

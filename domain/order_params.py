@@ -53,3 +53,5 @@ class OrderParams:
     handover_every: Rounds
     newcomer_slots: NewcomerSlots
     stage_base: StageBase
+    audit_price_min: Money
+    seat_cut_max_bps: Bps

@@ -116,6 +116,8 @@ class Params(Readable):
             handover_every=proof.handover_every,
             newcomer_slots=legs.newcomer_slots,
             stage_base=proof.stage_base,
+            audit_price_min=proof.audit_price_min,
+            seat_cut_max_bps=proof.seat_cut_max_bps,
         )
 
 

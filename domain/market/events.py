@@ -43,7 +43,7 @@ class BidClosed(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderSubmitted(Change):
-    """An order was submitted and its deposit locked; it opens at the same time.
+    """An order was submitted and its deposit locked; it opens at the same time. ``auditors`` may audit it.
 
     Example::
 
@@ -56,6 +56,7 @@ class OrderSubmitted(Change):
     order: bytes
     consumer: str
     deposit: int
+    auditors: tuple[str, ...]
     record: Order
 
 

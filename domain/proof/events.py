@@ -224,8 +224,10 @@ class RoundVoid(Change):
 class StageOpened(Change):
     """A stage of a panel opened. Its seats recompute ``places``; the seats are numbered from ``first_seat`` on.
 
-    ``stakes`` are the stakes of the seats. ``eligible`` and ``stake`` are the number and the total stake of the
-    validators who have a seat or could have had one.
+    ``stakes`` are the stakes of the seats, and ``groups`` the groups of places that they recompute; in the last stage,
+    where it is -1, a seat recomputes all groups in which its validator had no seat. A stage that ``repeats`` the one
+    before has the same seats. ``eligible`` and ``stake`` are the number and the total stake of the validators who have
+    a seat or could have had one.
     """
 
     KIND: ClassVar[str] = "panel.stage"
@@ -239,18 +241,35 @@ class StageOpened(Change):
     reveals_end: int
     is_last: bool
     stakes: tuple[int, ...]
+    groups: tuple[int, ...]
+    repeats: bool
     eligible: int
     stake: int
 
 
 @dataclass(frozen=True, slots=True)
 class StageEnded(Change):
-    """A stage of a panel ended. The next stage will have ``wanted`` seats; 0 means that there is no next stage."""
+    """A stage of a panel ended.
+
+    The next stage will have ``wanted`` new seats for each group of places. If fewer than half of the seats answered, it
+    ``repeats`` this stage with the same seats. ``last_next`` means that the next stage is the last one.
+    """
 
     KIND: ClassVar[str] = "panel.stage_ended"
     round: RoundKey
     stage: int
-    wanted: int
+    wanted: tuple[int, ...]
+    repeats: bool
+    last_next: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PanelBegun(Change):
+    """A panel has audit room and begins with ``groups`` groups of places; its first seats are drawn next."""
+
+    KIND: ClassVar[str] = "panel.begun"
+    round: RoundKey
+    groups: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +290,7 @@ class PanelWaits(Change):
 
 @dataclass(frozen=True, slots=True)
 class RoomTaken(Change):
-    """A panel now occupies ``load`` of the auditors' time (in ten-thousandths of a validator)."""
+    """A panel now has ``load`` seats at work, which occupy audit room."""
 
     KIND: ClassVar[str] = "panel.room"
     round: RoundKey
@@ -294,6 +313,7 @@ class PlaceDrawn(Change):
     segment: int
     stops: bool
     claim: bytes
+    group: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,7 +382,7 @@ class SeatSilent(Change):
 
 @dataclass(frozen=True, slots=True)
 class SeatDiffered(Change):
-    """A seat's answers for ``places`` differ from the ruling, and it lost ``cut`` of its stake."""
+    """The ruling refutes a seat's answers for ``places``, and the seat lost ``cut`` of its stake."""
 
     KIND: ClassVar[str] = "panel.differed"
     round: RoundKey

@@ -48,13 +48,17 @@ class ProofParams(Readable):
     audit_bps: Take = 300
     # Amount paid once to each seat, for the cost of its two messages.
     answer_fee: Money = 1_000
-    # Part of the eligible validators (bps) that all panels together may occupy at once.
-    audit_room_bps: Annotated[int, Range(1, 1_000_000)] = 2_500
+    # Largest number of seats at work in all panels, as a part (bps) of the validators that can audit an order.
+    audit_room_bps: Annotated[int, Range(1, 1_000_000)] = 5_000
     # Number of rounds from one hand-over of the state to the next. The last round is always handed over.
     handover_every: Rounds = 10
     # Fixed part of the time that a stage's seats have to commit; six times what their places take is added. Also the
     # time to reveal.
     stage_base: StageBase = 300
+    # Least price (uassay per PFLOP) at which the work of auditors is paid, even if the price of the order is lower.
+    audit_price_min: Money = 100_000
+    # Largest part of its stake (bps) that a validator can lose as a seat of one panel.
+    seat_cut_max_bps: Bps = 10
 
 
 LOCAL = ProofParams(
@@ -65,7 +69,8 @@ LOCAL = ProofParams(
     audit_places_max=6,
     segments_drawn=2,
     answer_fee=100,
-    audit_room_bps=5_000,
+    audit_room_bps=20_000,
+    audit_price_min=1_000,
     handover_every=1,
     stage_base=60,
 )

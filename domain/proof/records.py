@@ -186,7 +186,7 @@ class PanelPlace:
 
     ``claim`` is the chain's root for the place. For a segment the chain has only the root of the trace, so the claim is
     empty until a seat shows the leaf of the boundary after it. If the job ``stops`` at the place according to the
-    chain, there is no claim.
+    chain, there is no claim. The places of a ``group`` have the same seats.
     """
 
     place: AuditPlace
@@ -195,6 +195,7 @@ class PanelPlace:
     stage: Count  # the stage that decided the place; 0 while it is undecided
     finding: Finding | None
     stops: bool = False
+    group: Count = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +203,9 @@ class Panel:
     """The validators that recompute places of a closed round, stage after stage, until all places are decided.
 
     A stage begins with its seed. Its seats commit until ``commits_end``, then reveal until ``reveals_end``; each part
-    ends early when all seats have done so. ``wanted`` is the number of seats of the stage whose seed is not known yet.
+    ends early when all seats have done so. ``wanted`` has the number of seats for each group of places in the stage
+    whose seed is not known yet; it is empty while the panel waits for room. If ``repeats`` is true, the next stage has
+    the seats of this one again.
     """
 
     order_id: Hash
@@ -215,7 +218,7 @@ class Panel:
     reveals_end: Number
     is_last: bool  # the stage has seats for all validators who are left
     is_open: bool  # the stage accepts commitments or answers
-    wanted: Count
+    wanted: Annotated[tuple[Count, ...], Length(0, ANSWERS_MAX)]
     seats: Count  # number of seats in all stages
     first_seat: Count  # number of the stage's first seat
     committed: Count  # number of the stage's seats that committed
@@ -223,12 +226,24 @@ class Panel:
     is_settled: bool  # the panel is over and its seats are paid
     eligible: Count  # number of validators who had a seat when the stage began, or could have had one
     stake: Money  # total stake of these validators
-    load: Count  # occupied audit room (ten-thousandths of a validator); 0 at stage 0, while it waits for room
+    load: Count  # number of seats at work, which occupy audit room; 0 at stage 0, while the panel waits for room
+    repeats: bool = False
+    was_repeated: bool = False  # a stage was repeated
+    last_next: bool = False  # the next stage is the last one
 
     @property
     def key(self) -> RoundKey:
         """The key of the round that the panel audits."""
         return RoundKey(self.order_id, self.leg, self.round)
+
+    @property
+    def open_groups(self) -> dict[int, tuple[int, ...]]:
+        """The numbers of the places without a ruling, by group."""
+        groups: dict[int, tuple[int, ...]] = {}
+        for at in self.undecided:
+            group = self.places[at].group
+            groups[group] = (*groups.get(group, ()), at)
+        return groups
 
     @property
     def undecided(self) -> tuple[int, ...]:
@@ -282,6 +297,7 @@ class PanelSeat:
     commitment: MaybeHash
     answers: Annotated[tuple[SeatAnswer, ...], Length(0, ANSWERS_MAX)]
     revealed: bool
+    cut: Money = 0  # part of its stake that the seat lost
 
     @property
     def key(self) -> RoundKey:

@@ -54,6 +54,7 @@ class AuditsPromised(Change):
     speed: int
     rate: int
     promise_halved_at: int
+    silent_at: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,11 +56,12 @@ class Validator:
     audits_missed: Count  # number of stages in which the validator was silent
     # The key in force and the next key, sorted by height.
     beacon_keys: Annotated[tuple[BeaconKey, ...], Length(0, 2)] = ()
-    # The validator's promise as an auditor: FLOP/s of exact work, and bytes/s. A stage in which it is silent halves
-    # both.
+    # The validator's promise as an auditor: FLOP/s of exact work, and bytes/s. The second stage in a row in which it is
+    # silent halves both.
     audit_speed: Promise = 1
     audit_rate: Promise = 1
     promise_halved_at: Number = 0  # time of the last halving (chain clock); 0 if there was none
+    silent_at: Number = 0  # time of the last silence for which the promise was not halved (chain clock); 0 if none
 
     def beacon_key(self, height: int) -> bytes:
         """Return the beacon key in force in block ``height``, or an empty key if there is none."""

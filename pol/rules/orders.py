@@ -26,9 +26,6 @@ from pol.rules.panels import (
 from pol.rules.schedule import check_terms, total_work
 from pol.rules.tiers.table import check_names, highest_floor
 
-LEAST_ELIGIBLE = 2
-"""Least number of validators that could audit an order; the one that wins the order cannot audit it."""
-
 HANDOVER_SLACK = 4
 """Longest time for fetching a result, as a multiple of the time that it takes at ``accept_rate``."""
 
@@ -45,10 +42,11 @@ def check_job(terms: JobTerms, conditions: Conditions) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Auditable:
-    """The audit time of an order in milliseconds, and its window in seconds."""
+    """The audit time of an order in milliseconds, its window in seconds, and the operators that may audit it."""
 
     audit_ms: int
     window: int
+    auditors: tuple[str, ...] = ()
 
 
 def check_auditable(terms: JobTerms, params: Params, validators: Sequence[Promised]) -> Auditable:
@@ -70,10 +68,12 @@ def check_auditable(terms: JobTerms, params: Params, validators: Sequence[Promis
             remedy = f"use at most {steps} steps per segment"
         raise Refusal(TOO_SLOW_TO_AUDIT, "terms.segment_steps", reason, remedy)
     eligible = [each for each in validators if is_eligible(terms, order_params, audit_ms, each.speed, each.rate)]
-    if len(eligible) < LEAST_ELIGIBLE:
-        reason = f"{len(eligible)} of the validators could audit the order, but {LEAST_ELIGIBLE} are needed"
+    # The validator that wins the order cannot audit it.
+    needed = order_params.auditors + 1
+    if len(eligible) < needed:
+        reason = f"{len(eligible)} of the validators could audit the order, but {needed} are needed"
         raise Refusal(TOO_SLOW_TO_AUDIT, "terms", reason, "wait until the chain has more validators")
-    return Auditable(audit_ms, window)
+    return Auditable(audit_ms, window, tuple(each.operator for each in eligible))
 
 
 def handover_seconds(terms: JobTerms, params: OrderParams, window: int) -> int:

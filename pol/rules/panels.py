@@ -1,7 +1,8 @@
 """Panels: the places of a closed round that auditors recompute, their time and their fees (protocol section 5).
 
-The aggregation, the update of one share and ``audit_segments`` segments are always drawn. More segments are drawn as
-far as the fee and the time allow. Every result here depends only on the order's terms and parameters, and on the speeds
+The aggregation, the update of one share and ``audit_segments`` segments are always drawn. They are the first group of
+places. As far as the fee and the validators allow, further groups of segments are drawn, which other seats recompute at
+the same time. Every result here depends only on the order's terms and parameters, and on the speeds
 that validators promise. Times of auditors are in milliseconds; times of the chain are in seconds. A tier
 (:mod:`pol.rules.tiers`) determines which of these rules apply, and how answers decide a place.
 """
@@ -9,7 +10,7 @@ that validators promise. Times of auditors are in milliseconds; times of the cha
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from domain.amount import BPS, PFLOP, ceil_div, price_ceil, price_floor
+from domain.amount import BPS, ceil_div, price_ceil, price_floor
 from domain.hashing import hash_fields
 from domain.market.records import JobTerms
 from domain.order_params import OrderParams
@@ -24,6 +25,12 @@ WINDOW_TIMES = 20
 """Least length of a round's window, as a multiple of the audit time."""
 STAGE_TIMES = 6
 """Time to commit of a seat without ``stage_base``, as a multiple of the audit time."""
+SILENCE = 1
+"""Loss of a silent seat, as a multiple of the pay that it missed."""
+GROUP_SEGMENTS = 2
+"""Segments of each group of places after the first one."""
+GROUP_SEATS = 3
+"""The first stage of a panel takes at most one of this many eligible validators, unless it has only one group."""
 
 # --- places, their work and their cost -----------------------------------------------------------
 
@@ -52,9 +59,27 @@ def place_work(terms: JobTerms, kind: AuditKind) -> int:
             return terms.outer_work
 
 
-def place_cost(terms: JobTerms, kind: AuditKind, price_limit: int) -> int:
-    """Return the pay of one seat for recomputing one place of the given kind (``uassay``), rounded down."""
-    return price_floor(place_work(terms, kind), price_limit)
+def audit_price(params: OrderParams, price: int) -> int:
+    """Return the price of the auditors' work (``uassay`` per PFLOP): that of the order's work, or the least one."""
+    return max(price, params.audit_price_min)
+
+
+def place_cost(terms: JobTerms, kind: AuditKind, price: int) -> int:
+    """Return the pay of one seat for recomputing one place of the given kind (``uassay``), rounded down.
+
+    ``price`` is the price of the auditors' work.
+    """
+    return price_floor(place_work(terms, kind), price)
+
+
+def seat_cut(params: OrderParams, pay: int, times: int, least: int = 0) -> int:
+    """Return the loss of a seat (``uassay``): ``times`` its ``pay`` and the answer fee, and at least ``least``."""
+    return max(times * (pay + params.answer_fee), least)
+
+
+def seat_cut_max(params: OrderParams, stake: int) -> int:
+    """Return the most (``uassay``) that a validator with this stake can lose as a seat of one panel."""
+    return stake * params.seat_cut_max_bps // BPS
 
 
 def least_segments(terms: JobTerms, params: OrderParams) -> int:
@@ -86,31 +111,63 @@ def least_bytes(terms: JobTerms, params: OrderParams) -> int:
     return terms.delivered_bytes + states + aggregation
 
 
-def audit_floor(terms: JobTerms, price_limit: int, params: OrderParams) -> int:
+def audit_floor(terms: JobTerms, price: int, params: OrderParams) -> int:
     """Return the least audit fee of a round (``uassay``), rounded up.
 
-    It pays all seats of one stage at the price limit.
+    It pays all seats of one stage for the places that are always drawn. ``price`` is that of the order's work; the
+    deposit covers the fee at the order's limit.
     """
-    return params.auditors * (price_ceil(least_work(terms, params), price_limit) + params.answer_fee)
+    return params.auditors * (price_ceil(least_work(terms, params), audit_price(params, price)) + params.answer_fee)
 
 
-def segment_count(terms: JobTerms, params: OrderParams, price_limit: int, fee: int, audit_ms: int) -> int:
-    """Return the number of segments that a panel draws.
+def group_fee(terms: JobTerms, price: int, params: OrderParams) -> int:
+    """Return the part of an audit fee (``uassay``) for one further group of segments, rounded up.
 
-    It is the least number, and as many more as the fee and the time allow. An eligible validator recomputes the places
-    that are always drawn within ``audit_ms``. Each further segment takes at most ``audit_ms`` / the least number of
-    segments. The time to commit is therefore enough for every eligible validator.
+    It pays all seats of the group in one stage. ``price`` is that of the order's work.
     """
-    least = least_segments(terms, params)
-    segments = terms.slots * share_segments(terms)
-    further = min(segments, params.audit_places_max - 2) - least
-    if params.auditors and price_limit:
-        paid = max(0, fee // params.auditors - params.answer_fee) * PFLOP // price_limit
-        further = min(further, (paid - least_work(terms, params)) // replay_work(terms))
-    if audit_ms:
-        spare = 1_000 * commit_seconds(params, audit_ms) - STAGE_TIMES * audit_ms
-        further = min(further, least * spare // (STAGE_TIMES * audit_ms))
-    return least + max(0, further)
+    pay = price_ceil(GROUP_SEGMENTS * replay_work(terms), audit_price(params, price))
+    return params.auditors * (pay + params.answer_fee)
+
+
+def count_groups(terms: JobTerms, params: OrderParams, price: int, fee: int, seats: int) -> int:
+    """Return the number of groups of places that a panel draws, if ``fee`` pays them: at least one.
+
+    The first group has the places that are always drawn, and each other group has ``GROUP_SEGMENTS`` segments. A
+    further group needs as many free seats as the first one; ``seats`` of them are left for all groups together.
+    """
+    left = terms.slots * share_segments(terms) - least_segments(terms, params)
+    room = params.audit_places_max - 2 - least_segments(terms, params)
+    further = min(max(0, room), left) // GROUP_SEGMENTS
+    further = min(further, seats // max(1, params.auditors) - 1)
+    spare = fee - audit_floor(terms, price, params)
+    cost = group_fee(terms, price, params)
+    if cost:
+        further = min(further, spare // cost)
+    return 1 + max(0, further)
+
+
+def panel_fee(terms: JobTerms, params: OrderParams, price: int, groups: int) -> int:
+    """Return the audit fee (``uassay``) of a panel with this number of groups."""
+    return audit_floor(terms, price, params) + (groups - 1) * group_fee(terms, price, params)
+
+
+def segment_count(terms: JobTerms, params: OrderParams, groups: int) -> int:
+    """Return the number of segments that a panel with this number of groups draws."""
+    return least_segments(terms, params) + (groups - 1) * GROUP_SEGMENTS
+
+
+def group_places(places: Sequence[AuditPlace], least: int) -> tuple[int, ...]:
+    """Return the group of each place of a panel, in the order of ``places``.
+
+    The first ``least`` segments belong to the first group, as do an aggregation and an update.
+    """
+    groups = []
+    segments = 0
+    for place in places:
+        further = place.kind is AuditKind.SEGMENT and segments >= least
+        groups.append(1 + (segments - least) // GROUP_SEGMENTS if further else 0)
+        segments += place.kind is AuditKind.SEGMENT
+    return tuple(groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,17 +316,6 @@ def stage_seconds(params: OrderParams, audit_ms: int) -> int:
     return commit_seconds(params, audit_ms) + reveal_seconds(params)
 
 
-def panel_load(terms: JobTerms, params: OrderParams, segments: int, seats: int, audit_ms: int) -> int:
-    """Return the load that ``seats`` seats put on the validators, in ten-thousandths of one validator.
-
-    It is their audit time divided by their time to commit. Each segment beyond the least number takes at most
-    ``audit_ms`` / the least number.
-    """
-    least = max(1, least_segments(terms, params))
-    commit_ms = 1_000 * commit_seconds(params, audit_ms)
-    return ceil_div(BPS * seats * audit_ms * segments, least * commit_ms)
-
-
 def verify_seconds(params: OrderParams, audit_ms: int, window: int) -> int:
     """Return the longest time until a round is verified (seconds).
 
@@ -277,7 +323,8 @@ def verify_seconds(params: OrderParams, audit_ms: int, window: int) -> int:
     """
     if not params.auditors:
         return window
-    return max(window, STAGES * (params.lot_wait + stage_seconds(params, audit_ms)))
+    # One stage may be repeated.
+    return max(window, (STAGES + 1) * (params.lot_wait + stage_seconds(params, audit_ms)))
 
 
 def batch_seconds(params: OrderParams, audit_ms: int, window: int) -> int:
@@ -286,11 +333,3 @@ def batch_seconds(params: OrderParams, audit_ms: int, window: int) -> int:
     It is the window, or the time of one stage if that is longer.
     """
     return max(window, stage_seconds(params, audit_ms)) if params.auditors else window
-
-
-def next_seats(seats: int, silent: int, *, answers_differ: bool) -> int:
-    """Return the number of seats in the next stage.
-
-    If answers differ, it is twice ``seats``; otherwise it is one seat for each silent seat, and at least one.
-    """
-    return 2 * seats if answers_differ else max(1, silent)

@@ -82,7 +82,7 @@ def test_a_validator_that_cheats_costs_nobody_else_anything(cheat: type[HonestVa
             assert not closed.void or leg.validator == "v1"
 
 
-@pytest.mark.parametrize("seed", [2, 5])
+@pytest.mark.parametrize("seed", [3, 5])
 def test_who_waits_for_a_winner_that_serves_nothing_is_never_late(seed: int) -> None:
     """All its seats end in the same second; in half of the time their answers still come together, and in time."""
     setup = make_setup(seed, Kind.HONEST, Shape(orders=12, spread=30))

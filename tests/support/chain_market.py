@@ -5,7 +5,7 @@ One consumer ``carol``; validators ``v0`` ... with providers ``v0p0``, ``v0p1`` 
 80,000 uassay: 38,000 for each share, and 4,000 for the aggregation.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from hashlib import sha256
 from typing import Any
@@ -15,6 +15,7 @@ from chain.state_machine.ledger.gas import PAY_GAS
 from chain.state_machine.market.gas import AUCTION_PERCENT, FILL_GAS, TRY_GAS
 from chain.state_machine.market.tables import ORDER_DUE, ORDERS
 from chain.state_machine.queue import DEADLINES
+from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay
 from domain.block import BlockResult
 from domain.hashing import merkle_path
@@ -127,6 +128,16 @@ def submit(consumer: str = CONSUMER, **changes: Any) -> MsgSubmitOrder:
         rematch=True,
     )
     return replace(message, **changes)
+
+
+def slow_auditors(market: "Market", speed: int = 10**6) -> None:
+    """Let all validators promise so little that the places of a panel (46 M FLOPs) take 46 s, and hold their room."""
+
+    def slow(overlay: Overlay) -> None:
+        for name in market.validators:
+            VALIDATORS.update(overlay, name, audit_speed=speed)
+
+    market.chain.change(slow)
 
 
 def bid(validator: str, **changes: Any) -> MsgPlaceBid:
@@ -549,17 +560,44 @@ class Market:
         right = self.answers(order_id, round)
         self.say(order_id, dict.fromkeys(self.seated(order_id, round), right), round)
 
+    def answer_groups(self, order_id: bytes, round: int) -> None:
+        """Let every seat of the open stage answer rightly for the places of its group."""
+        for step in ("commit", "reveal"):
+            for seat in self.seats(order_id, round, self.panel(order_id, round).stage):
+                answers = self.answers(order_id, round, seat.places)
+                if step == "commit":
+                    self.chain.ok(self.commit_answer(order_id, round, seat.validator, answers))
+                else:
+                    leaves = tuple(leaf for leaf in self.leaves(order_id, round) if leaf.place in seat.places)
+                    self.chain.ok(self.reveal_answer(order_id, round, seat.validator, answers, leaves))
+
     def unavailable(self, order_id: bytes, round: int = 0) -> tuple[SeatAnswer, ...]:
         """Return the answers of a seat of the open stage to whom nothing was served."""
         return tuple(
             SeatAnswer(number, AnswerKind.UNAVAILABLE, b"", b"", 0) for number in self.panel(order_id, round).undecided
         )
 
+    def say_all(
+        self,
+        order_id: bytes,
+        said: Callable[[], tuple[SeatAnswer, ...]],
+        round: int = 0,
+        leaves: Callable[[], tuple[ShownLeaf, ...]] | None = None,
+    ) -> None:
+        """Let every seat of every stage say the same, until each place is decided or the round is void."""
+        leg = self.order(order_id).legs
+        for stage in range(1, 7):
+            self.wait_stage(order_id, round, stage)
+            answers, shown = said(), None if leaves is None else leaves()
+            self.say(order_id, dict.fromkeys(self.seated(order_id, round, stage), answers), round, shown)
+            panel = self.all_of(order_id).panel(leg, round)
+            if panel is None or panel.is_settled or not panel.undecided:
+                return
+        raise AssertionError("the panel does not end")
+
     def fault_round(self, order_id: bytes, round: int = 0) -> None:
-        """Let every seat of the first stage say that nothing is served, which makes the round void."""
-        self.wait_stage(order_id, round)
-        said = self.unavailable(order_id, round)
-        self.say(order_id, dict.fromkeys(self.seated(order_id, round), said), round, leaves=())
+        """Let every seat of every stage say that nothing is served, which makes the round void."""
+        self.say_all(order_id, lambda: self.unavailable(order_id, round), round, leaves=lambda: ())
 
     def settle(self, order_id: bytes) -> None:
         """Take a running order to its end: rounds, audits, windows, hand-over."""

@@ -17,7 +17,7 @@ from domain.proof.records import Finding, Round
 from pol.rules.tiers import table
 from pol.rules.tiers.exact import EXACT
 from pol.rules.tiers.tier import Description, Tier
-from pol.rules.tiers.votes import Counted, decide, differ, judge, rule
+from pol.rules.tiers.votes import Counted, count_wanted, decide, judge, rule
 
 COUNTS = 4
 
@@ -51,7 +51,7 @@ FOUR_BYTES: Tier = replace(
     rate=_half,
     decide=partial(decide, COUNTED),
     judge=partial(judge, COUNTED),
-    differ=partial(differ, COUNTED),
+    count_wanted=partial(count_wanted, COUNTED),
     rule=partial(rule, COUNTED),
     is_same_share=_is_same_share,
     penalty=5,

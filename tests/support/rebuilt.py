@@ -61,12 +61,12 @@ from domain.market.events import (
 from domain.market.reasons import CloseReason
 from domain.market.records import Bid, Order, OrderState
 from domain.node.events import RulesChanged
-from domain.order_params import OrderParams
 from domain.proof.events import (
     AnswerCommitted,
     AnswerRevealed,
     LeafShown,
     OrderVerified,
+    PanelBegun,
     PanelEnded,
     PanelSkipped,
     PanelWaits,
@@ -198,7 +198,7 @@ class Rebuilt:
         # The local state that a slot's last accepted share of a leg left.
         self._locals: dict[tuple[bytes, int, int], bytes] = {}
         # Seats that differ from a ruling, of panels that go on.
-        self._differed: set[tuple[RoundKey, str]] = set()
+        self._differed: set[tuple[RoundKey, str, int]] = set()
 
     def follow(self, events: Iterable[Event]) -> None:
         """Take events in the order of their numbers, and fees with those of their transaction."""
@@ -259,6 +259,7 @@ class Rebuilt:
             audit_speed=change.speed,
             audit_rate=change.rate,
             promise_halved_at=change.promise_halved_at,
+            silent_at=change.silent_at,
         )
 
     @take.register
@@ -659,7 +660,7 @@ class Rebuilt:
         left = change.next_root or leg.global_in
         self._leg(key.order_id, key.leg, round=key.round + 1, global_in=left)
         if order.params.auditors:
-            self._open_panel(key, order.params)
+            self._open_panel(key)
 
     @take.register
     def _(self, change: RoundStopped) -> None:
@@ -684,7 +685,7 @@ class Rebuilt:
 
     # Panels
 
-    def _open_panel(self, key: RoundKey, params: OrderParams) -> None:
+    def _open_panel(self, key: RoundKey) -> None:
         self.panels[key] = Panel(
             order_id=key.order_id,
             leg=key.leg,
@@ -696,7 +697,7 @@ class Rebuilt:
             reveals_end=0,
             is_last=False,
             is_open=False,
-            wanted=params.auditors,
+            wanted=(),
             seats=0,
             first_seat=0,
             committed=0,
@@ -716,8 +717,12 @@ class Rebuilt:
         self._panel(key, places=tuple(places))
 
     def _seat_of(self, key: RoundKey, auditor: str) -> PanelSeat:
-        seats = (self.seats[key, number] for number in range(self.panels[key].seats))
+        """Return the last seat of an auditor: earlier ones are of stages that are over."""
+        seats = (self.seats[key, number] for number in reversed(range(self.panels[key].seats)))
         return next(seat for seat in seats if seat.validator == auditor)
+
+    def _seats_of(self, key: RoundKey) -> list[PanelSeat]:
+        return [self.seats[key, number] for number in range(self.panels[key].seats)]
 
     def _seat(self, key: RoundKey, auditor: str, **changes: Any) -> None:
         seat = self._seat_of(key, auditor)
@@ -732,6 +737,11 @@ class Rebuilt:
         """Nothing changed: the panel has not begun."""
 
     @take.register
+    def _(self, change: PanelBegun) -> None:
+        auditors = self.orders[change.round.order_id].params.auditors
+        self._panel(change.round, wanted=(auditors,) * change.groups)
+
+    @take.register
     def _(self, change: RoomTaken) -> None:
         self._panel(change.round, load=change.load)
 
@@ -740,13 +750,18 @@ class Rebuilt:
         known = self.panels[change.round].places
         assert change.place == len(known), "a place is drawn before its time"
         place = AuditPlace(AuditKind(change.kind), change.slot, change.issue, change.segment)
-        drawn = PanelPlace(place, change.claim, Ruling.OPEN, 0, None, change.stops)
+        drawn = PanelPlace(place, change.claim, Ruling.OPEN, 0, None, change.stops, change.group)
         self._panel(change.round, places=(*known, drawn))
 
     @take.register
     def _(self, change: StageOpened) -> None:
         key = change.round
-        for number, (name, stake) in enumerate(zip(change.seats, change.stakes, strict=True), change.first_seat):
+        places = self.panels[key].places
+        drawn = zip(change.seats, change.stakes, change.groups, strict=True)
+        for number, (name, stake, group) in enumerate(drawn, change.first_seat):
+            before = [self.seats[key, other] for other in range(change.first_seat)]
+            had = {place for seat in before if seat.validator == name for place in seat.places}
+            own = [at for at in change.places if at not in had and group in (-1, places[at].group)]
             self.seats[key, number] = PanelSeat(
                 order_id=key.order_id,
                 leg=key.leg,
@@ -755,7 +770,7 @@ class Rebuilt:
                 validator=name,
                 stage=change.stage,
                 stake=stake,
-                places=change.places,
+                places=tuple(own),
                 commitment=b"",
                 answers=(),
                 revealed=False,
@@ -768,7 +783,9 @@ class Rebuilt:
             reveals_end=change.reveals_end,
             is_last=change.is_last,
             is_open=True,
-            wanted=0,
+            wanted=(0,) * len(self.panels[key].wanted),
+            repeats=False,
+            last_next=False,
             seats=change.first_seat + len(change.seats),
             first_seat=change.first_seat,
             committed=0,
@@ -816,10 +833,12 @@ class Rebuilt:
     @take.register
     def _(self, change: SeatDiffered) -> None:
         self._punish(change)
-        self._differed.add((change.round, change.auditor))
+        self._differed.add((change.round, change.auditor, change.stage))
 
     def _punish(self, change: SeatSilent | SeatDiffered) -> None:
         self._cut(change.auditor, change.cut)
+        seat = next(s for s in self._seats_of(change.round) if (s.validator, s.stage) == (change.auditor, change.stage))
+        self.seats[change.round, seat.number] = replace(seat, cut=seat.cut + change.cut)
         self.pots[change.round] = self.pots.get(change.round, 0) + change.cut
 
     @take.register
@@ -832,7 +851,15 @@ class Rebuilt:
 
     @take.register
     def _(self, change: StageEnded) -> None:
-        self._panel(change.round, is_open=False, wanted=change.wanted)
+        known = self.panels[change.round]
+        self._panel(
+            change.round,
+            is_open=False,
+            wanted=change.wanted,
+            repeats=change.repeats,
+            was_repeated=known.was_repeated or change.repeats,
+            last_next=change.last_next,
+        )
 
     @take.register
     def _(self, change: SeatPaid) -> None:
@@ -847,7 +874,7 @@ class Rebuilt:
         self._panel(key, is_open=False, is_settled=True)
         for number in range(self.panels[key].seats):
             seat = self.seats[key, number]
-            if seat.answers and (key, seat.validator) not in self._differed:
+            if seat.answers and (key, seat.validator, seat.stage) not in self._differed:
                 answered = self.validators[seat.validator].audits_answered
                 self._validator(seat.validator, audits_answered=answered + 1)
 

@@ -235,7 +235,7 @@ def many_orders(sample: Order, first: int, count: int, height: int) -> list[Logg
     for number in range(count):
         order_id = number.to_bytes(4, "big") * 8
         record = replace(sample, id=order_id)
-        change = OrderSubmitted(order_id, sample.consumer, 400_000, record)
+        change = OrderSubmitted(order_id, sample.consumer, 400_000, (), record)
         event = to_event(change, first + number)
         events.append(LoggedEvent(event.number, height, event.type, event.attributes))
     assert read_event(events[0]) is not None

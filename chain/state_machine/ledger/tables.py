@@ -17,8 +17,8 @@ class Tally:
     held: int = 0
     # Number of listed payments.
     payments: int = 0
-    # Number of verified rounds without a panel in the current leg.
-    unaudited: int = 0
+    # Amount (uassay) that the consumer paid for verified rounds of the current leg, with the withheld part.
+    paid: int = 0
     # Amount (uassay) of the current leg's withheld part that paid for right shares which the validator had rejected.
     right_shares_paid: int = 0
     # CloseReason of the order if its end is decided but some bonds are not returned yet, else 0.

@@ -64,7 +64,7 @@ def open_leg(ctx: Context, match: Match, extent: LegExtent) -> Leg:
     LIVE_LEGS.mark(ctx.store, leg.validator, leg.order_id, leg.number)
     ORDERS.update(ctx.store, order.id, state=OrderState.MATCHED, legs=leg.number, unmatched=())
     ORDERS_OF_VALIDATOR.mark(ctx.store, leg.validator, order.id)
-    TALLIES.update(ctx.store, order.id, unaudited=0, compensated=0)
+    TALLIES.update(ctx.store, order.id, paid=0, compensated=0)
     reserve(ctx, leg.bid_id, leg.validator, leg.work, leg.price)
     schedule(ctx, leg.accept_deadline, ACCEPT_DUE, order.id, leg.number)
     _emit_matched(ctx, leg)

@@ -4,32 +4,34 @@ from domain.amount import price_floor
 from domain.legs.records import Leg
 from domain.market.records import Order
 from escrow.settle import audit_fee
+from pol.rules.panels import panel_fee
 from pol.rules.schedule import round_work, served_terms
 from pol.rules.tiers.table import tier_of
 
 
 def compute_round_cost(order: Order, leg: Leg) -> int:
-    """Return the cost (uassay) of a verified round with a panel: the price of its work and the rest of the audit fee.
+    """Return the largest cost (uassay) of a verified round: the price of its work and the rest of the audit fee.
 
-    ``audit_bps`` of the price of the work already pay a part of the audit fee. A round without a panel costs only its
-    work (:func:`compute_work_cost`).
+    ``audit_bps`` of the price of the work already pay a part of the audit fee. A round without a panel, or with fewer
+    groups of places than the fee pays, costs less.
     """
     work = round_work(served_terms(order.terms, leg))
     part = audit_fee(work, leg.price, order.params.audit_bps) if order.params.auditors else 0
-    return price_floor(work, leg.price) - part + compute_audit_fee(order, leg)
+    return price_floor(work, leg.price) - part + compute_largest_fee(order, leg)
 
 
-def compute_work_cost(order: Order, leg: Leg) -> int:
-    """Return the price (uassay) of the work of a round."""
-    return price_floor(round_work(served_terms(order.terms, leg)), leg.price)
+def compute_largest_fee(order: Order, leg: Leg) -> int:
+    """Return the largest audit fee (uassay) of a round; a panel draws as many groups of places as it pays.
 
-
-def compute_audit_fee(order: Order, leg: Leg, work: int | None = None) -> int:
-    """Return the audit fee (uassay) of a round with a panel. It depends on the tier; without auditors it is 0.
-
-    The part of the fee that the price of the work does not pay is locked separately. For a round in which the job
-    stopped, ``work`` is the work (FLOPs) that was done.
+    It depends on the tier; without auditors it is 0.
     """
     if not order.params.auditors:
         return 0
-    return tier_of(leg).fee(order, leg, round_work(served_terms(order.terms, leg)) if work is None else work)
+    return tier_of(leg).fee(order, leg, round_work(served_terms(order.terms, leg)))
+
+
+def compute_panel_fee(order: Order, leg: Leg, groups: int) -> int:
+    """Return the audit fee (uassay) of a round whose panel has this number of groups; 0 without a panel."""
+    if not groups:
+        return 0
+    return panel_fee(served_terms(order.terms, leg), order.params, leg.price, groups)

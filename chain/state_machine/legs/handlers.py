@@ -7,7 +7,7 @@ from chain.state_machine.legs.ends import BLAMES_JOB, decline_leg, fail_leg, wei
 from chain.state_machine.legs.progress import restart_progress
 from chain.state_machine.legs.tables import ACCEPT_DUE
 from chain.state_machine.market.holds import check_not_held
-from chain.state_machine.market.tables import ORDERS
+from chain.state_machine.market.tables import ORDER_PARTIES, ORDERS
 from chain.state_machine.queue import cancel
 from domain.errors import BAD_FIELD, Refusal
 from domain.legs.events import OrderAccepted
@@ -32,6 +32,7 @@ def apply_accept_order(ctx: Context, message: MsgAcceptOrder, assigned: tuple[Or
     order, leg = assigned
     cancel(ctx, leg.accept_deadline, ACCEPT_DUE, order.id, leg.number)
     ORDERS.update(ctx.store, order.id, state=OrderState.RUNNING)
+    ORDER_PARTIES.mark(ctx.store, order.id, leg.validator)
     restart_progress(ctx, order, leg, state=LegState.RUNNING)
     ctx.emit(OrderAccepted(order.id, leg.number, leg.validator))
 

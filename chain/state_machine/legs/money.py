@@ -10,8 +10,6 @@ from chain.state_machine.ledger.order_money import (
     withhold_part,
 )
 from chain.state_machine.ledger.tables import BOND_ROWS, TALLIES
-from chain.state_machine.legs.fees import compute_round_cost, compute_work_cost
-from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.book import return_bond
 from chain.state_machine.market.orders import return_some
 from chain.state_machine.registry.members import cut_stake
@@ -37,7 +35,7 @@ def compensate(ctx: Context, order: Order, leg: Leg, cut: int) -> None:
 
     So no one earns from a job that cannot be finished.
     """
-    lost = _get_loss(ctx, order, leg)
+    lost = _get_loss(ctx, order)
     # The bond may have paid for rejected shares that were right, so it can be smaller than the cut.
     row = get_job_bond(ctx, leg.order_id, leg.number)
     cut = min(cut, row.amount if row else 0)
@@ -55,7 +53,7 @@ def compensate(ctx: Context, order: Order, leg: Leg, cut: int) -> None:
 def cut_for_consumer(ctx: Context, order: Order, leg: Leg, rows: Iterable[BondRow | None]) -> None:
     """Cut all of these bonds: pay the consumer's loss from the leg out of them, and burn what remains."""
     source = order.id.hex()
-    loss = _get_loss(ctx, order, leg)
+    loss = _get_loss(ctx, order)
     for row in rows:
         if row is not None:
             paid = min(row.amount, loss)
@@ -112,19 +110,15 @@ def lose_part(ctx: Context, order: Order, leg: Leg) -> None:
     )
 
 
-def _get_loss(ctx: Context, order: Order, leg: Leg) -> int:
+def _get_loss(ctx: Context, order: Order) -> int:
     """Return the part of the consumer's loss that is not compensated yet (uassay).
 
     The loss is the fee of ordering and the payments for the rounds of the leg.
     """
     tally = TALLIES.must(ctx.store, order.id)
-    verified = LEGS.must(ctx.store, leg.order_id, leg.number).verified
     # These amounts are no loss: the withheld part returns to the deposit, and the validator replaces the other.
     part = get_withheld(ctx, order.id) + tally.right_shares_paid
-    cost = compute_round_cost(order, leg)
-    without_panel = tally.unaudited * (cost - compute_work_cost(order, leg))
-    paid = verified * cost - without_panel - part
-    return tally.fee + max(0, paid - tally.compensated)
+    return tally.fee + max(0, tally.paid - part - tally.compensated)
 
 
 def _make_good(ctx: Context, order_id: bytes, amount: int) -> None:

@@ -15,6 +15,7 @@ from chain.state_machine.market.tables import (
     DIRTY_ORDERS,
     OPEN_ORDERS,
     ORDER_DUE,
+    ORDER_PARTIES,
     ORDERS,
     TIME_TO_LIVE_DUE,
     open_key,
@@ -190,7 +191,8 @@ def on_close(ctx: Context, entry: QueueEntry) -> None:
 def get_parties(ctx: Context, order: Order, winner: str) -> tuple[str, ...]:
     """Return the validators that are parties to an order that ``winner`` serves or would serve.
 
-    Parties are the winner, the providers of its cluster, the consumer, and the depositors.
+    Parties are the winner, the validators that accepted earlier legs, the providers of the winner's cluster, the
+    consumer, and the depositors.
     """
     parties = {winner, order.consumer}
     escrow = ESCROWS.must(ctx.store, order.id)
@@ -198,7 +200,9 @@ def get_parties(ctx: Context, order: Order, winner: str) -> tuple[str, ...]:
     return tuple(
         validator.operator
         for validator in VALIDATORS.scan(ctx.store)
-        if validator.operator in parties or CLUSTERS.has(ctx.store, winner, validator.operator)
+        if validator.operator in parties
+        or CLUSTERS.has(ctx.store, winner, validator.operator)
+        or ORDER_PARTIES.has(ctx.store, order.id, validator.operator)
     )
 
 

@@ -66,12 +66,24 @@ class HeldTime:
     total: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class OrderAuditors:
+    """The validators that could audit an order when it was submitted. A promise that changes later does not matter."""
+
+    order_id: bytes
+    # Operator addresses, in order.
+    operators: tuple[str, ...]
+
+
 LOADS = Table(0x1B, "load", Load, lambda r: (r.validator,))
 BIDS = Table(0x20, "bid", Bid, lambda r: (r.id,))
 # Key: validator, bid.
 BIDS_OF = KeySet(0x21, "bid of a validator")
 HOLDS = Table(0x24, "hold", Hold, lambda r: r.key)
 HELD_TIMES = Table(0x25, "held time", HeldTime, lambda r: (r.order_id,))
+ORDER_AUDITORS = Table(0x22, "auditors of an order", OrderAuditors, lambda r: (r.order_id,))
+# Validators that have accepted a leg of an order. Key: order, validator.
+ORDER_PARTIES = KeySet(0x23, "party of an order")
 ORDERS = Table(0x28, "order", Order, lambda r: (r.id,))
 # Key: consumer, order.
 ORDERS_OF_CONSUMER = KeySet(0x29, "order of a consumer")

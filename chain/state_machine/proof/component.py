@@ -12,6 +12,7 @@ from chain.state_machine.proof.panels import (
     draw_stage,
     on_stage,
     on_void,
+    on_work,
     weigh_stage,
     weigh_stage_draw,
 )
@@ -34,6 +35,7 @@ from chain.state_machine.proof.shares import (
 )
 from chain.state_machine.proof.tables import (
     AUDIT_LOAD,
+    BEHIND_PANELS,
     BONDS_DUE,
     LAST_GROUP,
     LAST_ISSUES,
@@ -54,6 +56,7 @@ from chain.state_machine.proof.tables import (
     WAITING_LOTS,
     WAITING_PANELS,
     WINDOW_DUE,
+    WORK_DUE,
     PanelSubject,
     SharesSubject,
 )
@@ -70,6 +73,7 @@ COMPONENT = Component(
         PANEL_DUTIES,
         AUDIT_LOAD,
         WAITING_PANELS,
+        BEHIND_PANELS,
         PANEL_POTS,
         LOTS,
         LOT_GROUPS,
@@ -87,6 +91,7 @@ COMPONENT = Component(
         Effect(BONDS_DUE, on_bonds, weigh_bonds),
         Effect(STAGE_DUE, on_stage, weigh_stage),
         Effect(ROOM_DUE, on_room, weigh_room),
+        Effect(WORK_DUE, on_work),
     ),
     draws=(
         Draw(SharesSubject, draw_segments, weigh_segments),

@@ -13,6 +13,7 @@ from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.tables import HELD_TIMES, ORDERS
 from chain.state_machine.proof.tables import (
     AUDIT_LOAD,
+    BEHIND_PANELS,
     LOT_DUE,
     LOT_GROUPS,
     LOTS,
@@ -144,6 +145,8 @@ def check_queue(store: Overlay, rules: Running) -> None:
     will_end |= {entry.parts[0] for entry in entries if rules.kinds[entry.kind].of_order}
     # An order whose panel waits for audit room ends after other panels have returned their room.
     will_end |= {order_id for _, order_id, *_ in WAITING_PANELS.keys(store)}
+    # An order with a panel behind another one ends after that one.
+    will_end |= {order_id for order_id, *_ in BEHIND_PANELS.keys(store)}
     for order in ORDERS.scan(store):
         is_closed = order.state is OrderState.CLOSED
         ensure(is_closed or order.id in will_end, f"no queue entry will end order {order.id.hex()}")
@@ -204,7 +207,11 @@ def check_panels(store: Overlay, order: Order) -> None:
         sitting = [seat.validator for seat in seats]
         parties = {leg.validator, order.consumer}
         ensure(not parties.intersection(sitting), f"a party sits in {name}")
-        ensure(len(set(sitting)) == len(sitting), f"a validator sits twice in {name}")
+        ensure(
+            len({(s.validator, s.stage) for s in seats}) == len(seats), f"a validator sits twice in a stage of {name}"
+        )
+        asked = [(seat.validator, number) for seat in seats for number in seat.places]
+        ensure(len(set(asked)) == len(asked), f"a validator recomputes a place twice in {name}")
         ensure([seat.number for seat in seats] == list(range(panel.seats)), f"{name} has a wrong count of seats")
         ensure(len(seats) <= SEATS_MAX, f"{name} has too many seats")
         new = [seat for seat in seats if seat.stage == panel.stage]

@@ -4,25 +4,25 @@ The tier of the leg gives the probability that a round gets a panel. If it is be
 round without a panel is verified when its window is over, as on a chain without auditors.
 
 A stage begins with its seed. It draws validators that are not parties, by stake; each of them commits, then reveals. At
-the end of a stage a place is decided if enough of all answers so far agree. For the other places the next stage draws
-new seats. The last stage seats all remaining validators, and only more than half of the stake of all that could ever
-sit can decide. So neither silence nor one accomplice who happens to be drawn can verify a round.
+the end of a stage a place is decided if enough of all answers so far agree; one stage never decides against the chain.
+For the other places the next stage draws new seats. The last stage seats all remaining validators, and only more than
+half of the stake of all that could ever sit can decide. So neither silence nor one accomplice who happens to be drawn
+can verify a round.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from chain.state_machine.context import Context
 from chain.state_machine.ledger.gas import BOND_GAS
 from chain.state_machine.ledger.order_money import get_job_bond, get_share_bond
 from chain.state_machine.legs.ends import void_leg
-from chain.state_machine.legs.fees import compute_audit_fee
 from chain.state_machine.legs.money import cut_for_consumer
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.orders import get_parties
-from chain.state_machine.market.tables import ORDERS
+from chain.state_machine.market.tables import ORDER_AUDITORS, ORDERS
 from chain.state_machine.proof.gas import READ_GAS, SEAT_GAS, VALIDATOR_GAS
 from chain.state_machine.proof.lots import open_lot
-from chain.state_machine.proof.room import ask_room, take_room, weigh_ask
+from chain.state_machine.proof.room import ask_room, count_next, take_room, weigh_ask
 from chain.state_machine.proof.rounds import void_round
 from chain.state_machine.proof.seats import (
     cut_seat,
@@ -34,19 +34,24 @@ from chain.state_machine.proof.settlement import advance
 from chain.state_machine.proof.shares import count_share, weigh_open_round
 from chain.state_machine.proof.tables import (
     AUDIT_STAGE,
+    BEHIND_PANELS,
     PANEL_DUTIES,
     PANELS,
     ROUNDS,
     SEATS,
     SHARES,
     STAGE_DUE,
+    VOID_DUE,
+    WORK_DUE,
     PanelSubject,
 )
 from chain.state_machine.queue import QueueEntry, cancel, schedule
-from chain.state_machine.registry.members import halve_promise, is_active
+from chain.state_machine.registry.members import count_silence, is_active
 from chain.state_machine.registry.tables import VALIDATORS
-from domain.amount import BPS
-from domain.keys import ShareKey
+from chain.state_machine.tables import number_of
+from domain.amount import BPS, ceil_div
+from domain.keys import RoundKey, ShareKey
+from domain.ledger.records import BondRow
 from domain.legs.reasons import LegEnd
 from domain.legs.records import Leg
 from domain.limits import SEATS_MAX
@@ -76,10 +81,12 @@ from domain.registry.records import Validator
 from pol.rules.commitment import update_claim
 from pol.rules.lots import draw, draw_weighted, duty_segments, seed
 from pol.rules.panels import (
+    SILENCE,
     STAGES,
     ShareExtent,
     commit_seconds,
-    next_seats,
+    group_places,
+    least_segments,
     reveal_seconds,
     segment_count,
 )
@@ -87,6 +94,7 @@ from pol.rules.schedule import served_terms, share_segments
 from pol.rules.stops import stop_of
 from pol.rules.tiers.table import tier_of
 from pol.rules.tiers.tier import Quorum
+from pol.rules.tiers.votes import is_unserved
 
 
 def open_panel(ctx: Context, order: Order, closed: Round) -> None:
@@ -110,7 +118,7 @@ def open_panel(ctx: Context, order: Order, closed: Round) -> None:
         reveals_end=0,
         is_last=False,
         is_open=False,
-        wanted=order.params.auditors,
+        wanted=(),
         seats=0,
         first_seat=0,
         committed=0,
@@ -152,8 +160,24 @@ def _wait_for_seed(ctx: Context, order: Order, leg: Leg, panel: Panel, stage: in
 # --- a stage begins ------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """The seats of a new stage: each validator with the places that it recomputes, and the group of these places.
+
+    The group is -1 in the last stage, in which a seat may have places of several groups.
+    """
+
+    seats: tuple[tuple[Validator, tuple[int, ...], int], ...]
+    is_last: bool
+    eligible: int
+    stake: int
+
+
 def draw_stage(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
-    """Begin the next stage: draw its seats from the remaining validators; the first stage also draws the places."""
+    """Begin the next stage: draw its seats from the remaining validators; the first stage also draws the places.
+
+    A stage that repeats the one before has the same seats.
+    """
     if subject.stage == AUDIT_STAGE:
         _draw_audit(ctx, subject, beacon)
         return
@@ -161,52 +185,61 @@ def draw_stage(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
     panel = PANELS.must(ctx.store, *key)
     order = ORDERS.must(ctx.store, key.order_id)
     leg = LEGS.must(ctx.store, key.order_id, key.leg)
-    stage = subject.stage
+    if _waits_for_earlier(ctx, leg, panel):
+        take_room(ctx, panel, 0)
+        BEHIND_PANELS.mark(ctx.store, *key, subject.stage)
+        return
     if panel.stage == 0:
         panel = replace(panel, places=_draw_places(ctx, subject, beacon, order, leg))
-    seats = SEATS.scan(ctx.store, *key)
-    remaining = _get_remaining(ctx, order, leg, seats)
-    is_last = stage == STAGES or panel.wanted > len(remaining)
-    drawn = _draw_seats(subject, beacon, remaining, len(remaining) if is_last else panel.wanted)
-    drawn = drawn[: SEATS_MAX - panel.seats]
-    commits_end = ctx.clock + (commit_seconds(order.params, order.audit_ms) if drawn else 0)
+    before = SEATS.scan(ctx.store, *key)
+    drawn = _draw_seats(ctx, subject, beacon, order, leg, panel, before)
+    count = len(drawn.seats)
+    commits_end = ctx.clock + (commit_seconds(order.params, order.audit_ms) if count else 0)
+    first_seat = panel.first_seat if panel.repeats else panel.seats
     panel = replace(
         panel,
-        stage=stage,
+        stage=subject.stage,
         seed=seed("panel/digest", subject.id, beacon),
         commits_end=commits_end,
-        reveals_end=commits_end + (reveal_seconds(order.params) if drawn else 0),
-        is_last=is_last,
+        reveals_end=commits_end + (reveal_seconds(order.params) if count else 0),
+        is_last=drawn.is_last,
         is_open=True,
-        wanted=0,
-        seats=panel.seats + len(drawn),
-        first_seat=panel.seats,
+        wanted=(0,) * len(panel.wanted),
+        seats=first_seat + count,
+        first_seat=first_seat,
         committed=0,
         revealed=0,
-        eligible=panel.seats + len(remaining),
-        stake=sum(seat.stake for seat in seats) + sum(validator.stake for validator in remaining),
+        eligible=drawn.eligible,
+        stake=drawn.stake,
+        repeats=False,
+        last_next=False,
     )
+    repeats = first_seat < len(before)
     PANELS.put(ctx.store, panel)
-    take_room(ctx, order, panel, len(drawn))
-    for number, validator in enumerate(drawn, panel.first_seat):
-        _seat(ctx, panel, number, validator)
+    take_room(ctx, panel, count)
+    for number, (validator, places, _) in enumerate(drawn.seats, first_seat):
+        _seat(ctx, panel, number, validator, places)
     ctx.emit(
         StageOpened(
             round=key,
-            stage=stage,
+            stage=panel.stage,
             seed=panel.seed,
             first_seat=panel.first_seat,
-            seats=tuple(validator.operator for validator in drawn),
+            seats=tuple(validator.operator for validator, _, __ in drawn.seats),
             places=panel.undecided,
             commits_end=panel.commits_end,
             reveals_end=panel.reveals_end,
-            is_last=is_last,
-            stakes=tuple(validator.stake for validator in drawn),
+            is_last=panel.is_last,
+            stakes=tuple(SEATS.must(ctx.store, *key, number).stake for number in range(first_seat, panel.seats)),
+            groups=tuple(group for _, __, group in drawn.seats),
+            repeats=repeats,
             eligible=panel.eligible,
             stake=panel.stake,
         )
     )
     schedule(ctx, panel.commits_end, STAGE_DUE, *key)
+    # A seat needs no more time at work than the slowest eligible validator.
+    schedule(ctx, ctx.clock + ceil_div(order.audit_ms, 1_000), WORK_DUE, *key, panel.stage)
 
 
 def weigh_stage_draw(ctx: Context, subject: PanelSubject) -> int:
@@ -215,10 +248,12 @@ def weigh_stage_draw(ctx: Context, subject: PanelSubject) -> int:
         return weigh_ask(ctx)
     panel = PANELS.must(ctx.store, *subject.round)
     validators = sum(1 for _ in VALIDATORS.keys(ctx.store))
-    is_last = subject.stage == STAGES or panel.wanted > validators - panel.seats
-    seats = validators if is_last else panel.wanted
-    reads = VALIDATOR_GAS * (2 * validators + panel.seats) + _weigh_places(ctx, panel)
-    return reads + SEAT_GAS * min(seats, SEATS_MAX)
+    groups = len(panel.open_groups) or len(panel.wanted)
+    reads = VALIDATOR_GAS * ((2 + groups) * validators + panel.seats) + _weigh_places(ctx, panel)
+    seats = panel.seats - panel.first_seat if panel.repeats else sum(panel.wanted)
+    # A stage that may become the last one seats everyone.
+    may_end = panel.last_next or subject.stage > 1
+    return reads + SEAT_GAS * min(max(seats, validators) if may_end else seats, SEATS_MAX)
 
 
 def _weigh_places(ctx: Context, panel: Panel) -> int:
@@ -232,38 +267,120 @@ def _weigh_places(ctx: Context, panel: Panel) -> int:
     return len(closed.shares) * (VALIDATOR_GAS if closed.stopped is None else READ_GAS)
 
 
-def _get_remaining(ctx: Context, order: Order, leg: Leg, seats: list[PanelSeat]) -> list[Validator]:
-    """Return the validators that may still sit in a panel: active, not a party, and without an earlier seat in it."""
-    parties = get_parties(ctx, order, leg.validator)
-    seated = {seat.validator for seat in seats}
+def _waits_for_earlier(ctx: Context, leg: Leg, panel: Panel) -> bool:
+    """Return whether an earlier round of the leg waits for the vote of all validators, because it was not served.
+
+    If it becomes void, so does the panel's round. So the seats of the panel would work for nothing.
+    """
+    rounds = range(leg.next_round, panel.round)
+    earlier = (PANELS.get(ctx.store, leg.order_id, leg.number, number) for number in rounds)
+    return any(each is not None and (each.last_next or each.is_last) and not each.is_decided for each in earlier)
+
+
+def _resume_later(ctx: Context, order: Order, leg: Leg) -> None:
+    """Let panels go on that waited for the vote of all validators on an earlier round, which is decided now."""
+    for _, __, round, stage in list(BEHIND_PANELS.keys(ctx.store, order.id, leg.number)):
+        key = RoundKey(order.id, leg.number, number_of(round))
+        BEHIND_PANELS.delete(ctx.store, *key, number_of(stage))
+        panel = PANELS.must(ctx.store, *key)
+        take_room(ctx, panel, count_next(panel))
+        _wait_for_seed(ctx, order, leg, panel, number_of(stage))
+
+
+def _draw_seats(
+    ctx: Context,
+    subject: PanelSubject,
+    beacon: bytes,
+    order: Order,
+    leg: Leg,
+    panel: Panel,
+    before: list[PanelSeat],
+) -> _Drawn:
+    """Draw the seats of a stage by stake; the load of auditors has no effect.
+
+    ``before`` are the seats of earlier stages. No validator recomputes a place twice, and none has two seats in a
+    stage. The stage is the last one if it is the fourth without a repeated one, if the panel needs more seats than are
+    left, or if that was decided before. It then seats every validator that is left.
+    """
+    pool = _get_pool(ctx, order, leg)
+    stakes = {validator.operator: validator.stake for validator in pool}
+    stakes |= {seat.validator: seat.stake for seat in reversed(before)}
+    count, stake = len(stakes), sum(stakes.values())
+    if panel.repeats:
+        again = (seat for seat in before if seat.number >= panel.first_seat)
+        seats = ((VALIDATORS.must(ctx.store, seat.validator), seat.places, _group(panel, seat)) for seat in again)
+        return _Drawn(seats=tuple(seats), is_last=False, eligible=count, stake=stake)
+    groups = panel.open_groups
+    sat: dict[int, set[str]] = {group: set() for group in groups}
+    for seat in before:
+        for number in seat.places:
+            if panel.places[number].group in sat:
+                sat[panel.places[number].group].add(seat.validator)
+    is_last = panel.last_next or subject.stage >= STAGES + panel.was_repeated
+    is_last = is_last or panel.seats + sum(panel.wanted) + len(pool) > SEATS_MAX
+    drawn: list[tuple[Validator, tuple[int, ...], int]] = []
+    taken: set[str] = set()
+    for group, places in groups.items():
+        free = [v for v in pool if v.operator not in sat[group] and v.operator not in taken]
+        if is_last or panel.wanted[group] > len(free):
+            is_last = True
+            break
+        # The first group has the seed that a panel with one group has.
+        lot = seed(f"panel/seats/{group}" if group else "panel/seats", subject.id, beacon)
+        chosen = [free[at] for at in draw_weighted(lot, [v.stake for v in free], panel.wanted[group])]
+        taken.update(validator.operator for validator in chosen)
+        drawn += [(validator, places, group) for validator in chosen]
+    if is_last:
+        drawn = []
+        for validator in pool:
+            free_groups = [group for group in groups if validator.operator not in sat[group]]
+            places = tuple(sorted(number for group in free_groups for number in groups[group]))
+            if places:
+                drawn.append((validator, places, -1))
+        drawn = drawn[: SEATS_MAX - panel.seats]
+    return _Drawn(seats=tuple(drawn), is_last=is_last, eligible=count, stake=stake)
+
+
+def _group(panel: Panel, seat: PanelSeat) -> int:
+    return panel.places[seat.places[0]].group
+
+
+def _get_pool(ctx: Context, order: Order, leg: Leg) -> list[Validator]:
+    """Return the validators that may sit in a panel of an order: active, not a party, and able to audit it.
+
+    Those are able that were so when the order was submitted. If fewer than twice ``auditors`` of them are left, those
+    that are able now are added.
+    """
+    parties = set(get_parties(ctx, order, leg.validator))
+    active = [
+        validator
+        for validator in VALIDATORS.scan(ctx.store)
+        if validator.operator not in parties and is_active(validator)
+    ]
+    listed = set(ORDER_AUDITORS.must(ctx.store, order.id).operators)
+    left = [validator for validator in active if validator.operator in listed]
+    if len(left) >= 2 * order.params.auditors:
+        return left
     may_sit = tier_of(leg).may_sit
     return [
         validator
-        for validator in VALIDATORS.scan(ctx.store)
-        if validator.operator not in seated
-        and validator.operator not in parties
-        and is_active(validator)
-        and may_sit(order, validator.audit_speed, validator.audit_rate)
+        for validator in active
+        if validator.operator in listed or may_sit(order, validator.audit_speed, validator.audit_rate)
     ]
-
-
-def _draw_seats(subject: PanelSubject, beacon: bytes, remaining: list[Validator], count: int) -> list[Validator]:
-    """Return the validators drawn for a stage, with their stakes as weights. The load of auditors has no effect."""
-    lot = seed("panel/seats", subject.id, beacon)
-    drawn = draw_weighted(lot, [validator.stake for validator in remaining], count)
-    return [remaining[index] for index in drawn]
 
 
 def _draw_places(ctx: Context, subject: PanelSubject, beacon: bytes, order: Order, leg: Leg) -> tuple[PanelPlace, ...]:
     closed = ROUNDS.must(ctx.store, *subject.round)
     terms = served_terms(order.terms, leg)
-    fee = compute_audit_fee(order, leg, closed.work)
-    segments = segment_count(terms, order.params, order.price_limit, fee, order.audit_ms)
+    panel = PANELS.must(ctx.store, *subject.round)
+    segments = segment_count(terms, order.params, len(panel.wanted))
     shares = _get_extents(ctx, closed, terms)
     lot = seed("panel/places", subject.id, beacon)
     stops = {share.stop for share in shares if share.stop is not None}
     if closed.stopped is not None:
         stops.add(closed.stopped)
+    places = tier_of(leg).draw_places(lot, shares, segments, closed.stopped)
+    groups = group_places(places, least_segments(terms, order.params))
     drawn = tuple(
         PanelPlace(
             place=place,
@@ -272,8 +389,9 @@ def _draw_places(ctx: Context, subject: PanelSubject, beacon: bytes, order: Orde
             stage=0,
             finding=None,
             stops=place in stops,
+            group=group,
         )
-        for place in tier_of(leg).draw_places(lot, shares, segments, closed.stopped)
+        for place, group in zip(places, groups, strict=True)
     )
     for number, panel_place in enumerate(drawn):
         place = panel_place.place
@@ -287,6 +405,7 @@ def _draw_places(ctx: Context, subject: PanelSubject, beacon: bytes, order: Orde
                 segment=place.segment,
                 stops=panel_place.stops,
                 claim=panel_place.claim,
+                group=panel_place.group,
             )
         )
     return drawn
@@ -325,7 +444,8 @@ def _get_claim(ctx: Context, closed: Round, place: AuditPlace, stops: set[AuditP
             return b""
 
 
-def _seat(ctx: Context, panel: Panel, number: int, validator: Validator) -> None:
+def _seat(ctx: Context, panel: Panel, number: int, validator: Validator, places: tuple[int, ...]) -> None:
+    old = SEATS.get(ctx.store, *panel.key, number)
     seat = PanelSeat(
         order_id=panel.order_id,
         leg=panel.leg,
@@ -333,8 +453,9 @@ def _seat(ctx: Context, panel: Panel, number: int, validator: Validator) -> None
         number=number,
         validator=validator.operator,
         stage=panel.stage,
-        stake=validator.stake,
-        places=panel.undecided,
+        # A seat of a repeated stage keeps the weight of its draw.
+        stake=old.stake if old else validator.stake,
+        places=places,
         commitment=b"",
         answers=(),
         revealed=False,
@@ -367,54 +488,85 @@ def weigh_stage(ctx: Context, entry: QueueEntry) -> int:
     return 2 * weigh_panel(panel) + BOND_GAS * len(panel.places) + shares
 
 
+def on_work(ctx: Context, entry: QueueEntry) -> None:
+    """Free the audit room of a stage: every seat had the time that its work takes at most."""
+    panel = PANELS.get(ctx.store, *entry.round_key)
+    if panel is not None and panel.is_open and panel.stage == entry.number(3):
+        take_room(ctx, panel, 0)
+
+
 def end_stage(ctx: Context, panel: Panel) -> None:
-    """Decide places, punish silent seats, and continue with the next stage, the next round, or the end of the leg."""
+    """Decide places, punish silent seats, and continue with the next stage, the next round, or the end of the leg.
+
+    A stage in which fewer than half of the seats answered is repeated once in a panel, and no seat is punished. After a
+    second such stage, all validators that are left vote in the last stage.
+    """
     key = panel.key
     cancel(ctx, panel.reveals_end, STAGE_DUE, *key)
     order = ORDERS.must(ctx.store, key.order_id)
+    leg = LEGS.must(ctx.store, key.order_id, key.leg)
     seats = SEATS.scan(ctx.store, *key)
     new = [seat for seat in seats if seat.stage == panel.stage]
-    silent = 0
+    lacks_half = not panel.is_last and 2 * panel.revealed < len(new)
+    if lacks_half and not panel.was_repeated:
+        _repeat(ctx, order, leg, panel, new)
+        return
     for seat in new:
-        if _punish_silence(ctx, order, panel, seat):
-            silent += 1
-    panel, answers_differ = _rule(ctx, order, panel, seats)
-    wanted = next_seats(panel.seats, silent, answers_differ=answers_differ)
-    panel = replace(panel, is_open=False, wanted=wanted)
+        _punish_silence(ctx, order, leg, panel, seat)
+    panel = _rule(ctx, order, leg, panel, seats)
+    last_next = bool(panel.undecided) and (lacks_half or panel.last_next)
+    panel = replace(panel, is_open=False, last_next=last_next)
     PANELS.put(ctx.store, panel)
-    take_room(ctx, order, panel, wanted if panel.undecided else 0)
-    ctx.emit(StageEnded(key, panel.stage, wanted))
+    take_room(ctx, panel, count_next(panel))
+    ctx.emit(StageEnded(round=key, stage=panel.stage, wanted=panel.wanted, repeats=False, last_next=last_next))
     rulings = {place.ruling for place in panel.places}
     if Ruling.WRONG in rulings or Ruling.UNDECIDED in rulings:
         _end_void(ctx, order, panel)
     elif Ruling.OPEN in rulings:
-        leg = LEGS.must(ctx.store, key.order_id, key.leg)
         _wait_for_seed(ctx, order, leg, panel, panel.stage + 1)
     else:
+        _resume_later(ctx, order, leg)
         advance(ctx, order)
 
 
-def _rule(ctx: Context, order: Order, panel: Panel, seats: list[PanelSeat]) -> tuple[Panel, bool]:
+def _repeat(ctx: Context, order: Order, leg: Leg, panel: Panel, new: list[PanelSeat]) -> None:
+    """Let the seats of a stage answer again in the next stage, with another seed."""
+    for seat in new:
+        PANEL_DUTIES.delete(ctx.store, seat.validator, *panel.key)
+    panel = replace(panel, is_open=False, repeats=True, was_repeated=True)
+    PANELS.put(ctx.store, panel)
+    take_room(ctx, panel, len(new))
+    ctx.emit(
+        StageEnded(round=panel.key, stage=panel.stage, wanted=panel.wanted, repeats=True, last_next=panel.last_next)
+    )
+    _wait_for_seed(ctx, order, leg, panel, panel.stage + 1)
+
+
+def _rule(ctx: Context, order: Order, leg: Leg, panel: Panel, seats: list[PanelSeat]) -> Panel:
     """Decide the places that can be decided, and return the changed panel.
 
-    The second value is True if answers differ on a place that cannot be decided yet.
+    It also has the new seats that each group of places needs, and whether the next stage must be the last.
     """
     places = list(panel.places)
-    answers_differ = False
-    tier = tier_of(LEGS.must(ctx.store, panel.order_id, panel.leg))
-    quorum = Quorum(
-        auditors=order.params.auditors,
-        eligible=panel.eligible,
-        stake=panel.stake,
-        is_last=panel.is_last,
-    )
+    wanted = [0] * len(panel.wanted)
+    last_next = False
+    tier = tier_of(leg)
     for number in panel.undecided:
         votes = get_votes(seats, number)
+        place = places[number]
+        quorum = Quorum(
+            auditors=order.params.auditors,
+            eligible=panel.eligible,
+            stake=panel.stake,
+            is_last=panel.is_last,
+            claim=place.claim,
+            stops=place.stops,
+        )
         finding = tier.decide(votes, quorum)
         if finding is None and not panel.is_last:
-            answers_differ = answers_differ or tier.differ(votes)
+            wanted[place.group] = max(wanted[place.group], tier.count_wanted(votes, quorum))
+            last_next = last_next or is_unserved(votes)
             continue
-        place = places[number]
         ruling = tier.rule(finding, place.claim, place.stops)
         places[number] = replace(place, ruling=ruling, stage=panel.stage, finding=finding)
         kind, root, step = (finding.kind, finding.root, finding.step) if finding else (0, b"", 0)
@@ -429,21 +581,17 @@ def _rule(ctx: Context, order: Order, panel: Panel, seats: list[PanelSeat]) -> t
                 step=step,
             )
         )
-    return replace(panel, places=tuple(places)), answers_differ
+    return replace(panel, places=tuple(places), wanted=tuple(wanted), last_next=last_next)
 
 
-def _punish_silence(ctx: Context, order: Order, panel: Panel, seat: PanelSeat) -> bool:
-    """Return whether a seat gave no answer for some place; if so, cut its stake and halve its audit promise."""
+def _punish_silence(ctx: Context, order: Order, leg: Leg, panel: Panel, seat: PanelSeat) -> None:
+    """Cut the stake of a seat that gave no answer for some place; halve its promise if that happened before."""
     silent = tuple(place for place in seat.places if seat.answer(place) is None)
     PANEL_DUTIES.delete(ctx.store, seat.validator, *panel.key)
-    if not silent:
-        return False
-    tier = tier_of(LEGS.must(ctx.store, panel.order_id, panel.leg))
-    costs = (tier.cost(order.terms, panel.places[place].place.kind, order.price_limit) for place in silent)
-    cut = cut_seat(ctx, panel.key, seat.validator, tier.penalty * sum(costs))
-    halve_promise(ctx, seat.validator)
-    ctx.emit(SeatSilent(round=panel.key, auditor=seat.validator, stage=panel.stage, places=silent, cut=cut))
-    return True
+    if silent:
+        cut = cut_seat(ctx, order, leg, panel, seat, silent, SILENCE)
+        count_silence(ctx, seat.validator)
+        ctx.emit(SeatSilent(round=panel.key, auditor=seat.validator, stage=panel.stage, places=silent, cut=cut))
 
 
 # --- wrong and undecided places ------------------------------------------------------------------
@@ -453,34 +601,74 @@ def _end_void(ctx: Context, order: Order, panel: Panel) -> None:
     """Make a round void, and fail its leg, because a place is wrong or remained undecided.
 
     For a wrong segment outside the validator's duty, its provider loses the share's bond. For any other wrong place the
-    validator loses the job bond. These bonds pay the seats first. If all places are right or undecided, no one loses a
-    bond.
+    validator loses the job bond. These bonds pay the seats of this panel first, then those of the panels of later
+    rounds, which become void one by one, and at last the consumer (:func:`on_void`). If all places are right or
+    undecided, no one loses a bond, and the community pool pays the seats.
     """
     key = panel.key
     leg = LEGS.must(ctx.store, key.order_id, key.leg)
-    wrong = [place for place in panel.places if place.ruling is Ruling.WRONG]
-    shares = {
-        share.claim.key: share for place in wrong if (share := _get_wrong_share(ctx, order, panel, place)) is not None
-    }
-    by_validator = any(_get_wrong_share(ctx, order, panel, place) is None for place in wrong)
-    job_bond = get_job_bond(ctx, order.id, key.leg) if by_validator else None
-    bonds = (job_bond, *(get_share_bond(ctx, share) for share in shares))
-    losers = tuple(bond for bond in bonds if bond is not None)
-    PANELS.update(ctx.store, *key, is_settled=True)
-    settle_panel(ctx, order, panel, losers=losers)
-    void_round(ctx, key)
-    for share in shares.values():
+    wrong = _get_wrong(panel)
+    for share in _get_wrong_shares(ctx, panel):
         count_share(ctx, share.claim.provider, accepted=-1, rejected=1)
         ctx.emit(ShareFoundWrong(share.claim.key, share.claim.provider))
-    # Read the bonds again, because the payment of seats has reduced them.
-    rows = [get_job_bond(ctx, order.id, key.leg)] if by_validator else []
-    rows += [get_share_bond(ctx, share) for share in shares]
-    cut_for_consumer(ctx, order, leg, rows)
+    PANELS.update(ctx.store, *key, is_settled=True)
+    settle_panel(ctx, order, panel, losers=_get_losers(ctx, panel), undecided=not wrong)
+    void_round(ctx, key, (), undecided=not wrong)
+    by_validator = _is_by_validator(ctx, panel)
     reason = LegEnd.WRONG_ROUND if by_validator else LegEnd.WRONG_SHARE
     void_leg(ctx, order, leg, reason if wrong else LegEnd.UNDECIDED)
+    _go_on_voiding(ctx, key, key)
 
 
-def _get_wrong_share(ctx: Context, order: Order, panel: Panel, place: PanelPlace) -> Share | None:
+def on_void(ctx: Context, entry: QueueEntry) -> None:
+    """Make the next round of a leg void, and pay the seats that answered for it."""
+    key = entry.round_key
+    origin = replace(key, round=entry.number(3))
+    panel = PANELS.must(ctx.store, *origin)
+    void_round(ctx, key, _get_losers(ctx, panel), undecided=not _get_wrong(panel))
+    _go_on_voiding(ctx, key, origin)
+
+
+def _go_on_voiding(ctx: Context, key: RoundKey, origin: RoundKey) -> None:
+    """Schedule the next round that becomes void because ``origin`` did.
+
+    After the last one, cut the bonds of those who are at fault for the consumer, and continue with the order.
+    """
+    following = replace(key, round=key.round + 1)
+    closed = ROUNDS.get(ctx.store, *following)
+    if closed is not None and not closed.void:
+        schedule(ctx, ctx.clock, VOID_DUE, *following, origin.round)
+        return
+    order = ORDERS.must(ctx.store, key.order_id)
+    leg = LEGS.must(ctx.store, key.order_id, key.leg)
+    cut_for_consumer(ctx, order, leg, _get_losers(ctx, PANELS.must(ctx.store, *origin)))
+    advance(ctx, order)
+
+
+def _get_losers(ctx: Context, panel: Panel) -> tuple[BondRow, ...]:
+    """Return what is left of the bonds of those whose fault the rulings of a panel show."""
+    bonds = [get_share_bond(ctx, share.claim.key) for share in _get_wrong_shares(ctx, panel)]
+    if _is_by_validator(ctx, panel):
+        bonds.insert(0, get_job_bond(ctx, panel.order_id, panel.leg))
+    return tuple(bond for bond in bonds if bond is not None)
+
+
+def _is_by_validator(ctx: Context, panel: Panel) -> bool:
+    """Return whether some place is wrong by the validator's fault."""
+    return any(_get_wrong_share(ctx, panel, place) is None for place in _get_wrong(panel))
+
+
+def _get_wrong_shares(ctx: Context, panel: Panel) -> list[Share]:
+    """Return the shares whose providers are liable for a wrong place, each once."""
+    found = (_get_wrong_share(ctx, panel, place) for place in _get_wrong(panel))
+    return list({share.claim.key: share for share in found if share is not None}.values())
+
+
+def _get_wrong(panel: Panel) -> list[PanelPlace]:
+    return [place for place in panel.places if place.ruling is Ruling.WRONG]
+
+
+def _get_wrong_share(ctx: Context, panel: Panel, place: PanelPlace) -> Share | None:
     """Return the share whose provider is liable for a wrong place; None if the validator is liable.
 
     The provider is liable for a segment outside the validator's duty whose leaf was shown. The validator is liable for
@@ -496,9 +684,3 @@ def _get_wrong_share(ctx: Context, order: Order, panel: Panel, place: PanelPlace
     share = SHARES.must(ctx.store, *panel.key.share(where.slot, where.issue))
     duty = duty_segments(_get_roots(ctx, share.claim.key).segments, share.drawn)
     return None if where.segment in duty else share
-
-
-def on_void(ctx: Context, entry: QueueEntry) -> None:
-    """Make the next round of the leg void; if there is none, continue with the order."""
-    if not void_round(ctx, entry.round_key):
-        advance(ctx, ORDERS.must(ctx.store, entry.parts[0]))

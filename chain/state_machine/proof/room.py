@@ -1,18 +1,19 @@
-"""Audit room: the limit of the auditors' time that all panels may use together (protocol section 4.6).
+"""Audit room: the limit of the number of seats that are at work in all panels together (protocol section 4.6).
 
-A panel takes room when its round is closed, or waits for room. When room becomes free, the panel that pays its auditors
-most per FLOP begins first. Training goes on during the wait, for at most ``rounds_ahead`` rounds, and the waiting time
-moves the order's deadline. Room only delays the start of a panel: later stages take the room that they need, and the
-load never affects which validators are drawn.
+A panel takes room when its round is closed, or waits for room. A seat returns its room when it commits, and at the
+latest after the time that its work takes the slowest eligible validator. When room becomes free, the panel that pays
+its auditors most per FLOP begins first. Training goes on during the wait, for at most ``rounds_ahead`` rounds, and the
+waiting time moves the order's deadline. Room only delays the start of a panel: later stages take the room that they
+need, and the load never affects which validators are drawn.
 """
 
 from chain.state_machine.context import Context
 from chain.state_machine.ledger.tables import TALLIES
-from chain.state_machine.legs.fees import compute_audit_fee
+from chain.state_machine.legs.fees import compute_largest_fee
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.holds import get_held_seconds
 from chain.state_machine.market.orders import get_parties
-from chain.state_machine.market.tables import ORDER_DUE, ORDERS
+from chain.state_machine.market.tables import ORDER_AUDITORS, ORDER_DUE, ORDERS
 from chain.state_machine.proof.gas import SEAT_GAS, VALIDATOR_GAS
 from chain.state_machine.proof.lots import open_lot
 from chain.state_machine.proof.tables import (
@@ -26,22 +27,21 @@ from chain.state_machine.queue import QueueEntry, cancel, schedule
 from chain.state_machine.registry.members import is_active
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.tables import number_of
-from domain.amount import PFLOP
+from domain.amount import BPS, PFLOP
 from domain.market.events import DeadlineMoved
 from domain.market.records import Order, OrderState
-from domain.proof.events import PanelWaits, RoomTaken
+from domain.proof.events import PanelBegun, PanelWaits, RoomTaken
 from domain.proof.params import ProofParams
 from domain.proof.records import Panel
-from pol.rules.panels import least_work, panel_load, segment_count
+from pol.rules.panels import GROUP_SEATS, count_groups, least_work
 from pol.rules.schedule import served_terms
-from pol.rules.tiers.table import tier_of
 
 _MOST = 2**62
 
 
 def ask_room(ctx: Context, order: Order, panel: Panel) -> None:
     """Let a new panel begin if there is room and no other panel waits; otherwise let it wait."""
-    if not _is_anyone_waiting(ctx) and _has_room(ctx, order, panel):
+    if not _is_anyone_waiting(ctx) and _has_room(ctx, order):
         _begin(ctx, order, panel)
         return
     WAITING_PANELS.mark(ctx.store, *_turn(ctx, order, panel))
@@ -52,16 +52,21 @@ def ask_room(ctx: Context, order: Order, panel: Panel) -> None:
     schedule(ctx, ctx.clock, ROOM_DUE)
 
 
-def take_room(ctx: Context, order: Order, panel: Panel, seats: int) -> None:
+def take_room(ctx: Context, panel: Panel, seats: int) -> None:
     """Give a panel the room of ``seats`` seats, even if there is not that much; with 0, take all its room back."""
-    load = _weigh(ctx, order, panel, seats)
-    old_load = PANELS.must(ctx.store, *panel.key).load
-    AUDIT_LOAD.set(ctx.store, AUDIT_LOAD.get(ctx.store) + load - old_load)
-    if load != old_load:
-        PANELS.update(ctx.store, *panel.key, load=load)
-        ctx.emit(RoomTaken(panel.key, load))
-    if load < old_load and _is_anyone_waiting(ctx):
+    load = PANELS.must(ctx.store, *panel.key).load
+    if seats == load:
+        return
+    AUDIT_LOAD.set(ctx.store, AUDIT_LOAD.get(ctx.store) + seats - load)
+    PANELS.update(ctx.store, *panel.key, load=seats)
+    ctx.emit(RoomTaken(panel.key, seats))
+    if seats < load and _is_anyone_waiting(ctx):
         schedule(ctx, ctx.clock, ROOM_DUE)
+
+
+def count_next(panel: Panel) -> int:
+    """Return the number of seats of a panel's next stage, as far as it is known."""
+    return sum(panel.wanted) if panel.undecided or not panel.stage else 0
 
 
 def leave_room(ctx: Context, order: Order, panel: Panel) -> None:
@@ -69,7 +74,7 @@ def leave_room(ctx: Context, order: Order, panel: Panel) -> None:
     turn = _turn(ctx, order, panel)
     if WAITING_PANELS.has(ctx.store, *turn):
         _stop_waiting(ctx, order, turn)
-    take_room(ctx, order, panel, 0)
+    take_room(ctx, panel, 0)
 
 
 def on_room(ctx: Context, _: QueueEntry) -> None:
@@ -77,7 +82,7 @@ def on_room(ctx: Context, _: QueueEntry) -> None:
     for turn in WAITING_PANELS.keys(ctx.store):
         order = ORDERS.must(ctx.store, turn[1])
         panel = PANELS.must(ctx.store, turn[1], number_of(turn[2]), number_of(turn[3]))
-        if _has_room(ctx, order, panel):
+        if _has_room(ctx, order):
             _stop_waiting(ctx, order, _turn(ctx, order, panel))
             _begin(ctx, order, panel)
             schedule(ctx, ctx.clock, ROOM_DUE)
@@ -95,44 +100,46 @@ def weigh_ask(ctx: Context) -> int:
 
 
 def _begin(ctx: Context, order: Order, panel: Panel) -> None:
-    """Take the room of the first stage, and open the lot for its seed."""
-    take_room(ctx, order, panel, order.params.auditors)
+    """Take the room of the first stage, and open the lot for its seed.
+
+    The panel has as many groups of places as its fee pays and as there is room for. It has only one if other panels
+    wait, and its fee is lower then.
+    """
     leg = LEGS.must(ctx.store, order.id, panel.leg)
+    able = _count_able(ctx, order)
+    seats = 0
+    if not _is_anyone_waiting(ctx):
+        seats = min(able // GROUP_SEATS, _room(ctx, able) - AUDIT_LOAD.get(ctx.store))
+    terms = served_terms(order.terms, leg)
+    groups = count_groups(terms, order.params, leg.price, compute_largest_fee(order, leg), seats)
+    panel = PANELS.update(ctx.store, *panel.key, wanted=(order.params.auditors,) * groups)
+    ctx.emit(PanelBegun(panel.key, groups))
+    take_room(ctx, panel, count_next(panel))
     parties = get_parties(ctx, order, leg.validator)
     open_lot(ctx, PanelSubject(panel.key, 1), parties, order.params.lot_wait)
 
 
-def _has_room(ctx: Context, order: Order, panel: Panel) -> bool:
+def _has_room(ctx: Context, order: Order) -> bool:
     """Return whether a panel may begin; a panel that needs more than the whole room may begin if no other runs."""
     total = AUDIT_LOAD.get(ctx.store)
-    load = _weigh(ctx, order, panel, order.params.auditors)
-    room = ctx.block.params.of(ProofParams).audit_room_bps * _count_able(ctx, order, panel)
-    return total == 0 or total + load <= room
+    return total == 0 or total + order.params.auditors <= _room(ctx, _count_able(ctx, order))
 
 
-def _count_able(ctx: Context, order: Order, panel: Panel) -> int:
-    """Return the number of validators in the set whose audit promise is enough for the order."""
-    may_sit = tier_of(LEGS.must(ctx.store, order.id, panel.leg)).may_sit
-    return sum(
-        1
-        for validator in VALIDATORS.scan(ctx.store)
-        if is_active(validator) and may_sit(order, validator.audit_speed, validator.audit_rate)
-    )
+def _room(ctx: Context, able: int) -> int:
+    """Return the number of seats that may be at work at once if ``able`` validators can audit an order."""
+    return able * ctx.block.params.of(ProofParams).audit_room_bps // BPS
 
 
-def _weigh(ctx: Context, order: Order, panel: Panel, seats: int) -> int:
-    """Return the room (ten-thousandths of a validator) that a panel needs for ``seats`` seats."""
-    leg = LEGS.must(ctx.store, order.id, panel.leg)
-    terms = served_terms(order.terms, leg)
-    fee = compute_audit_fee(order, leg)
-    segments = segment_count(terms, order.params, order.price_limit, fee, order.audit_ms)
-    return panel_load(terms, order.params, segments, seats, order.audit_ms)
+def _count_able(ctx: Context, order: Order) -> int:
+    """Return the number of validators in the set that could audit the order when it was submitted."""
+    found = (VALIDATORS.get(ctx.store, name) for name in ORDER_AUDITORS.must(ctx.store, order.id).operators)
+    return sum(1 for validator in found if validator is not None and is_active(validator))
 
 
 def _turn(ctx: Context, order: Order, panel: Panel) -> tuple[int, bytes, int, int]:
     """Return the key of a waiting panel: the highest fee per FLOP comes first, then order, leg and round."""
     leg = LEGS.must(ctx.store, order.id, panel.leg)
-    fee = compute_audit_fee(order, leg) * PFLOP
+    fee = compute_largest_fee(order, leg) * PFLOP
     least = least_work(served_terms(order.terms, leg), order.params)
     rate = fee // max(1, order.params.auditors * least)
     return _MOST - min(_MOST, rate), order.id, panel.leg, panel.round

@@ -1,14 +1,13 @@
 """Closed rounds: the next round to verify, the conditions to verify it, and rounds that become void."""
 
-from dataclasses import replace
-
 from chain.state_machine.context import Context
 from chain.state_machine.legs.progress import count_void
 from chain.state_machine.market.holds import is_held
 from chain.state_machine.proof.seats import stop_panel, weigh_panel
-from chain.state_machine.proof.tables import PANELS, ROUNDS, VOID_DUE
-from chain.state_machine.queue import QueueEntry, schedule
+from chain.state_machine.proof.tables import PANELS, ROUNDS
+from chain.state_machine.queue import QueueEntry
 from domain.keys import RoundKey
+from domain.ledger.records import BondRow
 from domain.legs.records import Leg
 from domain.proof.events import RoundVoid
 from domain.proof.records import Round, Ruling
@@ -33,21 +32,16 @@ def is_verifiable(ctx: Context, closed: Round) -> bool:
     return panel.stage > 0 and all(place.ruling is Ruling.RIGHT for place in panel.places)
 
 
-def void_round(ctx: Context, key: RoundKey) -> bool:
-    """Mark a round that will never be verified as void; return False if it does not exist or is already void.
+def void_round(ctx: Context, key: RoundKey, losers: tuple[BondRow, ...], *, undecided: bool) -> None:
+    """Mark a round that will never be verified as void.
 
-    Each later round becomes void in a further step of the queue. Panels of void rounds stop, because these rounds can
-    never be paid.
+    Its panel stops, because the round can never be paid. The bonds of ``losers``, whose fault that is, pay the seats
+    that answered. If the round is void because a place is ``undecided``, the community pool pays them.
     """
-    closed = ROUNDS.get(ctx.store, *key)
-    if closed is None or closed.void:
-        return False
     ROUNDS.update(ctx.store, *key, void=True)
     count_void(ctx, key)
-    stop_panel(ctx, key)
+    stop_panel(ctx, key, losers, undecided=undecided)
     ctx.emit(RoundVoid(key))
-    schedule(ctx, ctx.clock, VOID_DUE, *replace(key, round=key.round + 1))
-    return True
 
 
 def weigh_void(ctx: Context, entry: QueueEntry) -> int:

@@ -1,10 +1,14 @@
 """Seats of panels: their commitments and answers, and their pay and losses (protocol sections 5.2 and 5.5).
 
 A seat whose answer for a place agrees with the ruling gets the cost of the place, and the answer fee once. A seat that
-was silent or differs from the ruling loses a multiple of the cost. The round's audit fee pays the seats of the first
-stage. Seats of later stages are paid from these sources, in this order: the losses of silent and differing seats; the
-part of the audit fee that no seat earned; the bonds of those with wrong claims; and, if the round is verified, the
-community pool.
+was silent loses what it would have earned, and a seat that the ruling refutes loses a multiple of that; both losses are
+bounded by a part of the seat's stake. A seat that found a place unavailable loses nothing, and earns at most the answer
+fee. The round's audit fee pays the seats of the first stage. Seats of later stages are paid from these sources, in this
+order: the losses of other seats; the part of the audit fee that no seat earned; the bonds of those with wrong claims;
+and the community pool, up to the audit fee.
+
+The seats of a void round are paid, too, for answers with a digest. Those who are at fault pay them. If no one is, the
+community pool pays them, but at most at the least price of audits: the parties of an order choose its price.
 """
 
 from dataclasses import dataclass, replace
@@ -17,12 +21,14 @@ from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.gas import SEAT_GAS, VOTE_GAS
 from chain.state_machine.proof.lots import drop_lot
-from chain.state_machine.proof.room import leave_room
+from chain.state_machine.proof.room import leave_room, take_room
 from chain.state_machine.proof.tables import (
     AUDIT_STAGE,
+    BEHIND_PANELS,
     PANEL_DUTIES,
     PANEL_POTS,
     PANELS,
+    ROUNDS,
     SEATS,
     STAGE_DUE,
     PanelSubject,
@@ -30,10 +36,12 @@ from chain.state_machine.proof.tables import (
 from chain.state_machine.queue import cancel, schedule
 from chain.state_machine.registry.members import cut_stake
 from chain.state_machine.registry.tables import VALIDATORS
+from domain.amount import price_floor
 from domain.keys import RoundKey
 from domain.ledger.moves import COMMUNITY_POT
 from domain.ledger.records import BondRow
 from domain.legs.moves import COMPENSATION
+from domain.legs.records import Leg
 from domain.market.records import Order
 from domain.moves import Transfer
 from domain.proof.events import (
@@ -47,14 +55,19 @@ from domain.proof.events import (
 )
 from domain.proof.moves import AUDITOR, CUT, CUT_BURN, CUT_SHARE, POOL_SHARE, PROTOCOL
 from domain.proof.records import Panel, PanelSeat, SeatAnswer
+from pol.rules.panels import audit_price, panel_fee, seat_cut, seat_cut_max
+from pol.rules.schedule import served_terms
 from pol.rules.tiers.table import tier_of
-from pol.rules.tiers.tier import AnswerVerdict, Tier, Vote
+from pol.rules.tiers.tier import AnswerVerdict, Vote
 
 # --- commitments and answers ---------------------------------------------------------------------
 
 
 def apply_commit(ctx: Context, panel: Panel, seat: PanelSeat, commitment: bytes) -> None:
-    """Store a seat's commitment. When every seat of the stage has committed, the time to reveal begins at once."""
+    """Store a seat's commitment, and free its audit room.
+
+    When every seat of the stage has committed, the time to reveal begins at once.
+    """
     SEATS.update(ctx.store, *seat.key, seat.number, commitment=commitment)
     panel = replace(panel, committed=panel.committed + 1)
     if panel.committed == panel.seats - panel.first_seat:
@@ -73,6 +86,7 @@ def apply_commit(ctx: Context, panel: Panel, seat: PanelSeat, commitment: bytes)
             reveals_end=panel.reveals_end,
         )
     )
+    take_room(ctx, panel, max(0, panel.load - 1))
 
 
 def apply_reveal(
@@ -130,13 +144,31 @@ def weigh_panel(panel: Panel) -> int:
     return panel.seats * (SEAT_GAS + VOTE_GAS * len(panel.places))
 
 
-def cut_seat(ctx: Context, key: RoundKey, operator: str, owed: int) -> int:
-    """Move the amount that a seat owes from its stake into the panel's pot.
+def cut_seat(
+    ctx: Context,
+    order: Order,
+    leg: Leg,
+    panel: Panel,
+    seat: PanelSeat,
+    places: tuple[int, ...],
+    times: int,
+    least: int = 0,
+) -> int:
+    """Move a seat's loss for ``places`` from its stake into the panel's pot, and return the amount.
 
-    Return the amount, which is at most the stake.
+    The loss is ``times`` the pay for the places, and at least ``least``. All losses of a validator in a panel are at
+    most ``seat_cut_max_bps`` of its stake when its first seat was drawn.
     """
-    cut = min(owed, VALIDATORS.must(ctx.store, operator).stake)
-    cut_stake(ctx, operator, cut, CUT)
+    key = panel.key
+    own = [other for other in SEATS.scan(ctx.store, *key) if other.validator == seat.validator]
+    most = seat_cut_max(order.params, own[0].stake) - sum(other.cut for other in own)
+    price = audit_price(order.params, leg.price)
+    tier = tier_of(leg)
+    pay = sum(tier.cost(order.terms, panel.places[number].place.kind, price) for number in places)
+    stake = VALIDATORS.must(ctx.store, seat.validator).stake
+    cut = max(0, min(seat_cut(order.params, pay, times, least), most, stake))
+    cut_stake(ctx, seat.validator, cut, CUT)
+    SEATS.update(ctx.store, *key, seat.number, cut=seat.cut + cut)
     PANEL_POTS.set(ctx.store, PANEL_POTS.get(ctx.store, *key) + cut, *key)
     return cut
 
@@ -164,40 +196,53 @@ class Purse:
         return parts
 
 
+_WITH_FEE = frozenset((AnswerVerdict.RIGHT, AnswerVerdict.UNKNOWN, AnswerVerdict.ABSTAINED_RIGHTLY))
 _FIRST = ("fee", "pot", "bond", "pool")
 _FURTHER = ("pot", "fee", "bond", "pool")
 
 
-def settle_panel(ctx: Context, order: Order, panel: Panel, fee: int = 0, losers: tuple[BondRow, ...] = ()) -> None:
-    """Pay the seats of a panel that is over, and cut the seats that differ from a ruling; call it once per panel.
+def settle_panel(
+    ctx: Context,
+    order: Order,
+    panel: Panel,
+    fee: int = 0,
+    losers: tuple[BondRow, ...] = (),
+    *,
+    undecided: bool = False,
+) -> None:
+    """Pay the seats of a panel that is over, and cut the seats that a ruling refutes; call it once per panel.
 
     ``fee`` is the audit fee of a verified round, paid from the deposit; the part that no seat earned goes to the
-    community pool. ``losers`` are the bonds of those with wrong claims.
+    community pool. ``losers`` are the bonds of those whose fault it is that the round is void. A void round is
+    ``undecided`` if that is no one's fault.
     """
     key = panel.key
+    leg = LEGS.must(ctx.store, order.id, panel.leg)
     seats = SEATS.scan(ctx.store, *key)
-    tier = tier_of(LEGS.must(ctx.store, order.id, panel.leg))
-    earned, owed = _judge_seats(tier, order, panel, seats)
-    for seat in seats:
-        debt = owed[seat.number]
-        if debt:
-            cut = cut_seat(ctx, key, seat.validator, debt[0])
-            ctx.emit(SeatDiffered(round=key, auditor=seat.validator, stage=seat.stage, places=debt[1], cut=cut))
-            # If the stake does not cover the debt, the rest is deducted from the seat's earnings.
-            earned[seat.number] = max(0, earned[seat.number] - (debt[0] - cut))
+    verdicts = _judge_seats(order, leg, panel, seats)
+    price = price_floor(ROUNDS.must(ctx.store, *key).work, leg.price) // max(1, order.params.auditors)
+    for seat, verdict in zip(seats, verdicts, strict=True):
+        if verdict.refuted:
+            cut = cut_seat(ctx, order, leg, panel, seat, verdict.refuted, tier_of(leg).penalty, price)
+            ctx.emit(SeatDiffered(round=key, auditor=seat.validator, stage=seat.stage, places=verdict.refuted, cut=cut))
         elif seat.answers:
             answered = VALIDATORS.must(ctx.store, seat.validator).audits_answered
             VALIDATORS.update(ctx.store, seat.validator, audits_answered=answered + 1)
-    pool = POTS.get(ctx.store, COMMUNITY_POT.name) if fee else 0
-    bonds = sum(row.amount for row in losers)
-    purse = Purse(fee=fee, pot=PANEL_POTS.get(ctx.store, *key), bond=bonds, pool=pool)
+    pool = fee
+    if undecided:
+        pool = panel_fee(served_terms(order.terms, leg), order.params, 0, len(panel.wanted))
+    purse = Purse(
+        fee=fee,
+        pot=PANEL_POTS.get(ctx.store, *key),
+        bond=sum(row.amount for row in losers),
+        pool=min(pool, POTS.get(ctx.store, COMMUNITY_POT.name)),
+    )
     from_fee, from_bonds = [], []
     source = order.id.hex()
-    for seat in seats:
-        due = earned[seat.number]
-        if not due:
+    for seat, verdict in zip(seats, verdicts, strict=True):
+        if not verdict.earned:
             continue
-        parts = purse.take(due, *(_FIRST if seat.stage == 1 else _FURTHER))
+        parts = purse.take(verdict.earned, *(_FIRST if seat.stage == 1 else _FURTHER))
         name = seat.validator
         from_fee.append(Transfer(move=AUDITOR, source=source, target=name, amount=parts["fee"]))
         from_bonds.append(Transfer(move=COMPENSATION, source=source, target=name, amount=parts["bond"]))
@@ -222,37 +267,36 @@ def settle_panel(ctx: Context, order: Order, panel: Panel, fee: int = 0, losers:
     ctx.emit(PanelEnded(key, purse.pot))
 
 
-def _judge_seats(
-    tier: Tier, order: Order, panel: Panel, seats: list[PanelSeat]
-) -> tuple[list[int], list[tuple[int, tuple[int, ...]] | None]]:
-    """Return two lists with one item per seat: its earnings, and its debt.
+@dataclass(slots=True)
+class _Verdict:
+    """The consequences of the rulings for a seat: its earnings (uassay), and the places whose rulings refute it."""
 
-    A debt is the amount and the places where the seat differed; it is None if the seat owes nothing.
-    """
-    earned = [0] * len(seats)
-    debts = [0] * len(seats)
-    differed: list[list[int]] = [[] for _ in seats]
-    was_right = [False] * len(seats)
+    earned: int = 0
+    refuted: tuple[int, ...] = ()
+    has_fee: bool = False
+
+
+def _judge_seats(order: Order, leg: Leg, panel: Panel, seats: list[PanelSeat]) -> list[_Verdict]:
+    """Return the verdict on each seat."""
+    tier = tier_of(leg)
+    price = audit_price(order.params, leg.price)
+    verdicts = [_Verdict() for _ in seats]
     for number, place in enumerate(panel.places):
-        if place.finding is None:
-            continue
-        cost = tier.cost(order.terms, place.place.kind, order.price_limit)
+        cost = tier.cost(order.terms, place.place.kind, price)
         asked = [seat for seat in seats if number in seat.places]
-        verdicts = tier.judge(get_votes(asked, number), place.finding)
-        for seat, verdict in zip(asked, verdicts, strict=True):
-            if verdict in (AnswerVerdict.RIGHT, AnswerVerdict.UNKNOWN):
-                was_right[seat.number] = True
-            if verdict is AnswerVerdict.RIGHT:
-                earned[seat.number] += cost
-            elif verdict is AnswerVerdict.DIFFERENT:
-                debts[seat.number] += tier.penalty * cost
-                differed[seat.number].append(number)
-    for seat in seats:
-        # A seat earns the answer fee only if a decided place shows that it was right.
-        if was_right[seat.number] and not differed[seat.number]:
-            earned[seat.number] += order.params.answer_fee
-    owed = [(debt, tuple(places)) if places else None for debt, places in zip(debts, differed, strict=True)]
-    return earned, owed
+        for seat, found in zip(asked, tier.judge(get_votes(asked, number), place.finding), strict=True):
+            verdict = verdicts[seat.number]
+            if found is AnswerVerdict.RIGHT:
+                verdict.earned += cost
+            if found in _WITH_FEE:
+                verdict.has_fee = True
+            if found is AnswerVerdict.REFUTED:
+                verdict.refuted = (*verdict.refuted, number)
+    for verdict in verdicts:
+        # A seat earns the answer fee only if a place shows that it was right, and none that it was wrong.
+        if verdict.has_fee and not verdict.refuted:
+            verdict.earned += order.params.answer_fee
+    return verdicts
 
 
 def _pay_from_bonds(ctx: Context, order_id: bytes, rows: tuple[BondRow, ...], moves: list[Transfer]) -> None:
@@ -271,8 +315,8 @@ def _pay_from_bonds(ctx: Context, order_id: bytes, rows: tuple[BondRow, ...], mo
             cut_bond(ctx, order_id, row, payments)
 
 
-def stop_panel(ctx: Context, key: RoundKey) -> None:
-    """End a panel in any stage; right seats are paid from the losses of other seats."""
+def stop_panel(ctx: Context, key: RoundKey, losers: tuple[BondRow, ...], *, undecided: bool) -> None:
+    """End the panel of a void round in any stage, and pay its seats as :func:`settle_panel` says."""
     panel = PANELS.get(ctx.store, *key)
     if panel is None:
         return
@@ -284,8 +328,9 @@ def stop_panel(ctx: Context, key: RoundKey) -> None:
         PANELS.update(ctx.store, *key, is_open=False)
     for stage in (AUDIT_STAGE, panel.stage + 1):
         drop_lot(ctx, PanelSubject(key, stage))
+    BEHIND_PANELS.delete(ctx.store, *key, panel.stage + 1)
     order = ORDERS.must(ctx.store, key.order_id)
     leave_room(ctx, order, panel)
     if not panel.is_settled:
         PANELS.update(ctx.store, *key, is_settled=True)
-        settle_panel(ctx, order, panel)
+        settle_panel(ctx, order, panel, losers=losers, undecided=undecided)

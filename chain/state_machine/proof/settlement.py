@@ -12,7 +12,7 @@ from chain.state_machine.ledger.order_money import get_share_bond, pay_from_depo
 from chain.state_machine.ledger.tables import TALLIES
 from chain.state_machine.legs.checks import is_far_ahead
 from chain.state_machine.legs.ends import reopen_or_end, settle_leg
-from chain.state_machine.legs.fees import compute_audit_fee
+from chain.state_machine.legs.fees import compute_panel_fee
 from chain.state_machine.legs.progress import count_verified, restart_progress
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.book import return_bond
@@ -107,16 +107,15 @@ def verify_round(ctx: Context, order: Order, leg: Leg, closed: Round) -> Leg:
     shares = [SHARES.must(ctx.store, *key) for key in closed.share_keys]
     panel = PANELS.get(ctx.store, *closed.key)
     earnings = compute_earnings(order, leg, closed, shares, audited=panel is not None)
-    fee = compute_audit_fee(order, leg, closed.work) if panel is not None else 0
+    fee = compute_panel_fee(order, leg, len(panel.wanted)) if panel is not None else 0
     ctx.emit(RoundVerified(round=closed.key, price=earnings.total, withheld=earnings.validator, audit_fee=fee))
     pay_from_deposits(ctx, order.id, _transfers(order.id, earnings), closed.round)
     withhold_part(ctx, order.id, earnings.validator)
     if panel is not None:
         PANELS.update(ctx.store, *closed.key, is_settled=True)
         settle_panel(ctx, order, panel, fee)
-    else:
-        unaudited = TALLIES.must(ctx.store, order.id).unaudited
-        TALLIES.update(ctx.store, order.id, unaudited=unaudited + 1)
+    paid = TALLIES.must(ctx.store, order.id).paid
+    TALLIES.update(ctx.store, order.id, paid=paid + earnings.total + fee)
     if leg.state is LegState.RUNNING and was_far_ahead:
         # Another round may close now, which was not possible before. So the deadline starts again.
         leg = restart_progress(ctx, order, leg)

@@ -109,10 +109,12 @@ PANELS = Table(0x35, "panel", Panel, lambda r: r.key)
 SEATS = Table(0x36, "seat", PanelSeat, lambda r: (*r.key, r.number))
 # Key: validator, order, leg, round. Value: 1 + number of the validator's seat, which has a duty in the open stage.
 PANEL_DUTIES = Numbers(0x37, "duty of a seat")
-# Time of auditors that panels use now (ten-thousandths of a validator).
+# Number of seats at work now, in all panels.
 AUDIT_LOAD = Numbers(0x43, "load of auditors")
 # Panels that wait for room. Key: rank by fee, order, leg, round.
 WAITING_PANELS = KeySet(0x44, "panel that waits")
+# Panels that wait for the vote of all validators on an earlier round. Key: order, leg, round, stage that begins next.
+BEHIND_PANELS = KeySet(0x45, "panel behind another")
 # Key: order, leg, round. Value: uassay that silent and differing seats lost and that is not paid out yet.
 PANEL_POTS = Numbers(0x3F, "pot of a panel")
 # Key: purpose, id of the subject.
@@ -135,12 +137,14 @@ LOT_DUE = Due("lot", 0, lane=0)
 STAGE_DUE = Due("stage", 1, lane=0, of_order=True)
 # Parts of an entry: order, leg, round.
 WINDOW_DUE = Due("window", 2, lane=0, of_order=True)
-# Round that becomes void next. Parts of an entry: order, leg, round.
+# Round that becomes void next. Parts of an entry: order, leg, round, the round that is the reason.
 VOID_DUE = Due("void", 3, lane=0, of_order=True)
 # Parts of an entry: order, leg, round, number of shares whose bonds were returned before.
 BONDS_DUE = Due("bonds", 4, lane=0, of_order=True)
 # Audit room may be free for a waiting panel. An entry has no parts.
 ROOM_DUE = Due("room", 5, lane=0)
+# The seats of a stage had the time that their work takes. Parts of an entry: order, leg, round, stage.
+WORK_DUE = Due("work", 6, lane=0, of_order=True)
 
 
 def get_drawn_rounds(store: Overlay) -> Iterator[RoundKey]:

@@ -12,6 +12,7 @@ from domain.errors import WRONG_STATE, Refusal
 from domain.genesis import POWER_REDUCTION
 from domain.moves import Move, Transfer
 from domain.registry.events import AuditsPromised, ProviderAdmitted
+from domain.registry.params import RegistryParams
 from domain.registry.records import Provider, Validator
 from pol.rules.panels import Promised
 
@@ -43,16 +44,35 @@ def get_promised(store: Overlay) -> list[Promised]:
 def promise_audits(ctx: Context, operator: str, speed: int, rate: int) -> None:
     """Set the speed and the data rate that a validator promises as an auditor."""
     changed = VALIDATORS.update(ctx.store, operator, audit_speed=speed, audit_rate=rate)
-    ctx.emit(AuditsPromised(operator=operator, speed=speed, rate=rate, promise_halved_at=changed.promise_halved_at))
+    ctx.emit(
+        AuditsPromised(
+            operator=operator,
+            speed=speed,
+            rate=rate,
+            promise_halved_at=changed.promise_halved_at,
+            silent_at=changed.silent_at,
+        )
+    )
 
 
-def halve_promise(ctx: Context, operator: str) -> None:
-    """Halve the audit promise of a validator that was silent on a seat, but keep speed and rate at 1 or more."""
+def count_silence(ctx: Context, operator: str) -> None:
+    """Count a silent seat of a validator.
+
+    If the validator was silent within the last ``promise_wait`` seconds as well, halve its promise, unless the promise
+    was halved for that silence. Speed and rate stay at 1 or more.
+    """
     validator = VALIDATORS.must(ctx.store, operator)
-    missed = validator.audits_missed + 1
-    VALIDATORS.update(ctx.store, operator, promise_halved_at=ctx.clock, audits_missed=missed)
-    speed = max(1, validator.audit_speed // 2)
-    rate = max(1, validator.audit_rate // 2)
+    wait = ctx.block.params.of(RegistryParams).promise_wait
+    again = validator.silent_at > 0 and ctx.clock - validator.silent_at < wait
+    VALIDATORS.update(
+        ctx.store,
+        operator,
+        audits_missed=validator.audits_missed + 1,
+        silent_at=0 if again else ctx.clock,
+        promise_halved_at=ctx.clock if again else validator.promise_halved_at,
+    )
+    share = 2 if again else 1
+    speed, rate = max(1, validator.audit_speed // share), max(1, validator.audit_rate // share)
     promise_audits(ctx, operator, speed, rate)
 
 

@@ -16,7 +16,7 @@ from pol.rules.panels import audit_floor, draw_places, is_eligible, place_cost
 from pol.rules.schedule import served_terms
 from pol.rules.tiers.answers import answer_commitment, answer_digest
 from pol.rules.tiers.tier import Description, Tier
-from pol.rules.tiers.votes import Counted, decide, differ, judge, rule
+from pol.rules.tiers.votes import Counted, count_wanted, decide, judge, rule
 
 
 def _whole(finding: Finding) -> Finding:
@@ -54,7 +54,7 @@ def panel_fee(order: Order, leg: Leg, work: int) -> int:
 
     It is ``audit_bps`` of the round's price, and at least the least audit fee.
     """
-    floor = audit_floor(served_terms(order.terms, leg), order.price_limit, order.params)
+    floor = audit_floor(served_terms(order.terms, leg), leg.price, order.params)
     return max(floor, audit_fee(work, leg.price, order.params.audit_bps))
 
 
@@ -81,7 +81,7 @@ EXACT = Tier(
     commitment=answer_commitment,
     decide=partial(decide, COUNTED),
     judge=partial(judge, COUNTED),
-    differ=partial(differ, COUNTED),
+    count_wanted=partial(count_wanted, COUNTED),
     rule=partial(rule, COUNTED),
     is_same_share=is_same_share,
     floor=audit_floor,

@@ -31,22 +31,29 @@ class Quorum:
     """The numbers that determine whether a place is decided at the end of a stage.
 
     ``auditors`` is the number of seats of the first stage. ``eligible`` is the number of validators that have or could
-    have a seat, and ``stake`` is their total stake. ``is_last`` means that all of them have a seat.
+    have a seat, and ``stake`` is their total stake. ``is_last`` means that all of them have a seat. ``claim`` is the
+    chain's root for the place; it is empty if the chain claims that the job ``stops`` there, and if no seat has shown
+    the root.
     """
 
     auditors: int
     eligible: int
     stake: int
     is_last: bool
+    claim: bytes
+    stops: bool
 
 
 class AnswerVerdict(Enum):
     """The verdict on a seat's answer that follows from the ruling of the place."""
 
     RIGHT = 1
-    DIFFERENT = 2
+    REFUTED = 2
     UNKNOWN = 3  # The answer has the root of the ruling, but its digest does not show that the seat computed it.
     SILENT = 4
+    ABSTAINED = 5  # The seat said that the place was unavailable, but the ruling is otherwise.
+    UNCONFIRMED = 7  # No root was decided, and no other answer of the stage confirms this one.
+    ABSTAINED_RIGHTLY = 6  # The seat said that the place was unavailable, and so is the ruling.
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +85,7 @@ class Tier:
 
     - ``decide(votes, quorum)``: the finding that is decided for a place, or None.
     - ``judge(votes, finding)``: the verdict on each seat that follows from the decided finding.
-    - ``differ(votes)``: whether the answers of seats contradict each other.
+    - ``count_wanted(votes, quorum)``: the new seats that an undecided place needs in the next stage.
     - ``rule(finding, claim, stops)``: the ruling on the root that the chain has, given the finding.
     - ``is_same_share(rejected, accepted)``: whether the commitment of a rejected share is equivalent to the commitment
       of the accepted roots under the same provider's name.
@@ -87,8 +94,9 @@ class Tier:
 
     - ``floor(terms, price_limit, params)``: the least audit fee of a round, which the deposit must cover.
     - ``fee(order, leg, work)``: the total pay of the seats of a round with a panel.
-    - ``cost(terms, kind, price_limit)``: the pay of a seat for a place.
-    - ``penalty``: the loss of a seat for silence or for an answer other than the ruling, as a multiple of that pay.
+    - ``cost(terms, kind, price)``: the pay of a seat for a place, at the price of auditors
+      (:func:`pol.rules.panels.audit_price`).
+    - ``penalty``: the loss of a seat for an answer other than the ruling, as a multiple of its pay.
     """
 
     name: str
@@ -100,8 +108,8 @@ class Tier:
     digest: Callable[[bytes, Iterable[bytes], Iterable[bytes | memoryview]], bytes]
     commitment: Callable[[str, RoundKey, int, str, bytes, Iterable[SeatAnswer]], bytes]
     decide: Callable[[Sequence[Vote], Quorum], Finding | None]
-    judge: Callable[[Sequence[Vote], Finding], tuple[AnswerVerdict, ...]]
-    differ: Callable[[Sequence[Vote]], bool]
+    judge: Callable[[Sequence[Vote], Finding | None], tuple[AnswerVerdict, ...]]
+    count_wanted: Callable[[Sequence[Vote], Quorum], int]
     rule: Callable[[Finding | None, bytes, bool], Ruling]
     is_same_share: Callable[[bytes, bytes], bool]
     floor: Callable[[JobTerms, int, OrderParams], int]

@@ -5,7 +5,7 @@ the ruling.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from domain.proof.records import AnswerKind, Finding, Ruling, SeatAnswer
@@ -35,30 +35,68 @@ class Counted:
 def decide(counted: Counted, votes: Sequence[Vote], quorum: Quorum) -> Finding | None:
     """Return the finding that is decided for a place at the end of a stage, or None if there is no decision yet.
 
-    A finding is decided if more than two thirds of all seats that have revealed so far gave it. These must also be at
-    least ``auditors`` seats, or all ``eligible`` ones if these are fewer. Seats of the same stage count together only
-    if their digests agree, too. In the last stage, a finding is decided if seats with more than half of the ``stake``
-    of all eligible validators gave it, including the silent ones. Of findings that agree, the first is returned.
+    In the last stage, a finding is decided if seats with more than half of the ``stake`` of all eligible validators
+    gave it, including the silent ones. In an earlier stage, ``unavailable`` is an abstention: it decides nothing, but
+    the seat counts among those that revealed. A finding for the chain needs two thirds of the seats that have revealed
+    so far; if one of them abstained, it needs more than two thirds. A finding against the chain also
+    needs more than two thirds of each of the last two stages, so one stage never decides against the chain. In both
+    cases at least ``auditors`` seats gave the finding, or all ``eligible`` ones if these are fewer. Seats of the same
+    stage count together only if their digests agree, too. Of findings that agree, the first is returned.
     """
     if quorum.is_last:
         stakes = _count(counted, votes, by_stake=True)
         return next((finding for finding, stake in stakes if 2 * stake > quorum.stake), None)
-    revealed = sum(vote.answer is not None for vote in votes)
+    revealed = _revealed(votes)
+    abstained = any(_abstains(vote) for vote in revealed)
     needed = max(1, min(quorum.auditors, quorum.eligible))
-    counts = _count(counted, votes, by_stake=False)
-    return next(
-        (finding for finding, count in counts if 3 * count > 2 * revealed and count >= needed),
-        None,
-    )
+    for finding, count in _count(counted, votes, by_stake=False):
+        if finding.kind is AnswerKind.UNAVAILABLE or count < needed:
+            continue
+        most = 3 * count > 2 * len(revealed)
+        if rule(counted, finding, quorum.claim, quorum.stops) is Ruling.RIGHT:
+            decided = most or (not abstained and 3 * count == 2 * len(revealed))
+        else:
+            last = _stages(votes)[-2:]
+            decided = most and len(last) == 2 and all(_has_most(counted, finding, stage) for stage in last)
+        if decided:
+            return finding
+    return None
 
 
-def judge(counted: Counted, votes: Sequence[Vote], decided: Finding) -> tuple[AnswerVerdict, ...]:
+def count_wanted(counted: Counted, votes: Sequence[Vote], quorum: Quorum) -> int:
+    """Return the number of new seats that an undecided place needs in the next stage.
+
+    If answers differ, it is twice the number of seats so far. If the last stage agreed on a finding against the chain,
+    it is twice ``auditors``. Otherwise it is one for each silent seat of the last stage. Each seat of the last stage
+    that abstained adds two.
+    """
+    last = _stages(votes)[-1]
+    abstained = sum(_abstains(vote) for vote in last)
+    if _differ(counted, votes):
+        seats = 2 * len(votes)
+    elif _is_against(counted, last, quorum):
+        seats = 2 * quorum.auditors
+    else:
+        seats = len(last) - len(_revealed(last))
+    return max(1, seats + 2 * abstained)
+
+
+def is_unserved(votes: Sequence[Vote]) -> bool:
+    """Return whether all seats of two stages in a row abstained, as far as they revealed an answer."""
+    last = [_revealed(stage) for stage in _stages(votes)[-2:]]
+    return len(last) == 2 and all(stage and all(map(_abstains, stage)) for stage in last)
+
+
+def judge(counted: Counted, votes: Sequence[Vote], decided: Finding | None) -> tuple[AnswerVerdict, ...]:
     """Return the verdict on each seat's answer, in the order of ``votes``.
 
     ``decided`` is the finding that was decided for the place. An answer with the decided finding is right if more than
     two thirds of such answers of its stage share its digest. A seat could copy the root from a trace, but not the
-    digest.
+    digest. If the place was ``unavailable`` or not decided, nothing refutes an answer; it is right if all others of its
+    stage that recomputed the place are the same, and there is one.
     """
+    if decided is None or decided.kind is AnswerKind.UNAVAILABLE:
+        return tuple(_verdict_without(counted, vote, votes, decided) for vote in votes)
     digests: dict[int, Counter[bytes]] = {}
     for vote in votes:
         if vote.answer is not None and counted.agree(finding_of(vote.answer), decided):
@@ -83,17 +121,69 @@ def _verdict(
 ) -> AnswerVerdict:
     if vote.answer is None:
         return AnswerVerdict.SILENT
+    if _abstains(vote):
+        return AnswerVerdict.ABSTAINED
     finding, digest = counted.of(vote.answer)
     if finding != counted.finding(decided):
-        return AnswerVerdict.DIFFERENT
+        return AnswerVerdict.REFUTED
     if (vote.stage, digest) in right:
         return AnswerVerdict.RIGHT
-    return AnswerVerdict.DIFFERENT if vote.stage in settled else AnswerVerdict.UNKNOWN
+    return AnswerVerdict.REFUTED if vote.stage in settled else AnswerVerdict.UNKNOWN
 
 
-def differ(counted: Counted, votes: Sequence[Vote]) -> bool:
-    """Return whether the answers that seats revealed about a place contradict each other."""
-    answers = [(vote.stage, *counted.of(vote.answer)) for vote in votes if vote.answer is not None]
+def _verdict_without(counted: Counted, vote: Vote, votes: Sequence[Vote], decided: Finding | None) -> AnswerVerdict:
+    """Return the verdict on an answer for a place without a decided root."""
+    if vote.answer is None:
+        return AnswerVerdict.SILENT
+    if _abstains(vote):
+        return AnswerVerdict.ABSTAINED if decided is None else AnswerVerdict.ABSTAINED_RIGHTLY
+    others = [
+        other.answer
+        for other in votes
+        if other is not vote and other.stage == vote.stage and other.answer is not None and not _abstains(other)
+    ]
+    confirmed = bool(others) and all(counted.of(other) == counted.of(vote.answer) for other in others)
+    return AnswerVerdict.RIGHT if confirmed else AnswerVerdict.UNCONFIRMED
+
+
+def _stages(votes: Sequence[Vote]) -> list[list[Vote]]:
+    """Return the votes by stage, the first stage first."""
+    stages: dict[int, list[Vote]] = {}
+    for vote in votes:
+        stages.setdefault(vote.stage, []).append(vote)
+    return [stages[number] for number in sorted(stages)]
+
+
+def _revealed(votes: Iterable[Vote]) -> list[Vote]:
+    return [vote for vote in votes if vote.answer is not None]
+
+
+def _abstains(vote: Vote) -> bool:
+    return vote.answer is not None and vote.answer.kind is AnswerKind.UNAVAILABLE
+
+
+def _has_most(counted: Counted, finding: Finding, stage: Sequence[Vote]) -> bool:
+    """Return whether more than two thirds of the seats that revealed in a stage gave a finding."""
+    counts = _count(counted, stage, by_stake=False)
+    count = next((count for other, count in counts if counted.agree(other, finding)), 0)
+    return 3 * count > 2 * len(_revealed(stage))
+
+
+def _is_against(counted: Counted, stage: Sequence[Vote], quorum: Quorum) -> bool:
+    """Return whether more than two thirds of the seats that revealed in a stage gave one finding against the chain."""
+    return any(
+        finding.kind is not AnswerKind.UNAVAILABLE
+        and rule(counted, finding, quorum.claim, quorum.stops) is not Ruling.RIGHT
+        and _has_most(counted, finding, stage)
+        for finding, _ in _count(counted, stage, by_stake=False)
+    )
+
+
+def _differ(counted: Counted, votes: Sequence[Vote]) -> bool:
+    """Return whether the answers that seats revealed about a place contradict each other. Abstentions do not count."""
+    answers = [
+        (vote.stage, *counted.of(vote.answer)) for vote in votes if vote.answer is not None and not _abstains(vote)
+    ]
     findings = {finding for _, finding, _ in answers}
     return len(findings) > 1 or len(set(answers)) > len({stage for stage, *_ in answers})
 

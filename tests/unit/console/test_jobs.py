@@ -28,7 +28,7 @@ def ordered(told: Told) -> EventIndex:
     index = EventIndex()
     terms = make_terms(job_id=job.id)
     record = type(order)(**{n: getattr(order, n) for n in order.__slots__} | {"terms": terms})
-    event = to_event(OrderSubmitted(order.id, order.consumer, 400_000, record), 1)
+    event = to_event(OrderSubmitted(order.id, order.consumer, 400_000, (), record), 1)
     index.add([LoggedEvent(1, 1, event.type, event.attributes)])
     return index
 

@@ -11,12 +11,13 @@ from domain.measures import duration
 from domain.params import local_params
 from domain.proof.queries import SeatsRequest
 from domain.proof.records import AnswerKind
-from tests.support.chain_market import Market, submit
+from tests.support.chain_market import Market, slow_auditors, submit
 
 
 def test_a_panel_says_what_it_waits_for() -> None:
-    market = Market(local_params().replace(audit_room_bps=1, round_window=200), validators=6)
-    first, second = market.run(), market.run()
+    market = Market(local_params().replace(audit_room_bps=1, window_max=2_000), validators=6)
+    slow_auditors(market)
+    first, second = (market.run(submit(deadline=100_000)) for _ in range(2))
     market.train_round(first)
     assert describe_panel(market.panel(first, 0), market.chain.clock) == [
         "the panel of round 0 of leg 1: the auditors of stage 1 are drawn in the next blocks"
@@ -54,7 +55,7 @@ def test_a_panel_says_what_it_found_wrong_and_its_rows_say_who_has_spoken() -> N
     assert lines[0] == "round 0 of leg 1: aggregation is wrong"
     assert len(lines) == 4
     rows = panel_rows(found, list(market.chain.ask(seats_of(order_id)).seats))
-    assert [row[4:] for row in rows] == [("wrong", 1, 2, 2)] * 4
+    assert [row[4:] for row in rows] == [("wrong", 2, 5, 5)] * 4
 
 
 def test_where_a_job_stops_is_said_in_a_sentence_and_instead_of_a_result() -> None:
@@ -89,13 +90,15 @@ def test_a_stop_that_was_none_is_said_to_be_wrong() -> None:
     market.wait_stage(order_id)
     with pytest.raises(ConsumerError, match="no earlier round handed its state over"):
         handed_over(market.all_of(order_id))
-    goes_on = tuple(
-        replace(answer, kind=AnswerKind.FINISHED, root=bytes(32), step=0)
-        if answer.kind is AnswerKind.STOPPED
-        else answer
-        for answer in market.answers(order_id)
+    market.say_all(
+        order_id,
+        lambda: tuple(
+            replace(answer, kind=AnswerKind.FINISHED, root=bytes(32), step=0)
+            if answer.kind is AnswerKind.STOPPED
+            else answer
+            for answer in market.answers(order_id)
+        ),
     )
-    market.say(order_id, dict.fromkeys(market.seated(order_id), goes_on))
     found = market.all_of(order_id)
     assert describe_stop(found) == ""
     assert describe_panel(found.panels[0], 0) == [

@@ -69,7 +69,7 @@ class Node(ChainClient):
         self.simulated: list[SimulateMatchRequest] = []
         self.bids: tuple[Bid, ...] = ()
         self.parameters = Params().replace(order_min=0)
-        self.validators = tuple(validator(name) for name in ("v0", "v1", "v2"))
+        self.validators = tuple(validator(name) for name in ("v0", "v1", "v2", "v3"))
 
     def query(self, request: Query[R]) -> R:
         asked: object = request
@@ -285,7 +285,7 @@ def test_a_quote_says_who_audits_in_what_time_and_for_how_much(job: Job) -> None
     terms, params = order_terms(job), node.parameters.for_order()
     checked = quote(node, job, request()).checked
     assert checked
-    assert checked.eligible == 3
+    assert checked.eligible == 4
     assert checked.audit_ms == promised_ms(terms, params, 10**9, 10**6) > 0
     assert checked.window == max(params.round_window, -(-20 * checked.audit_ms // 1000))
     assert checked.audit_floor == audit_floor(terms, 10**12, params) > 0

@@ -13,7 +13,13 @@ from chain.state_machine.market.orders import (
     open_order,
     weigh_close,
 )
-from chain.state_machine.market.tables import ORDER_DUE, ORDERS, ORDERS_OF_CONSUMER
+from chain.state_machine.market.tables import (
+    ORDER_AUDITORS,
+    ORDER_DUE,
+    ORDERS,
+    ORDERS_OF_CONSUMER,
+    OrderAuditors,
+)
 from chain.state_machine.queue import schedule
 from chain.state_machine.registry.members import get_promised
 from domain.errors import BAD_PROOF, NOT_YOURS, WRONG_STATE, Refusal
@@ -86,12 +92,17 @@ def apply_submit_order(ctx: Context, message: MsgSubmitOrder, auditable: Auditab
     ORDERS.put(ctx.store, order)
     escrow, deposit = open_escrow(order.id, message.consumer, message.deposit)
     ESCROWS.put(ctx.store, escrow)
+    ORDER_AUDITORS.put(ctx.store, OrderAuditors(order.id, auditable.auditors))
     TALLIES.put(ctx.store, Tally(order.id, fee=_least_fee(ctx)))
     apply_inflow(ctx, order.id, deposit)
     ORDERS_OF_CONSUMER.mark(ctx.store, message.consumer, order.id)
     schedule(ctx, order.deadline, ORDER_DUE, order.id)
     ctx.responses.append(("order_id", order.id))
-    ctx.emit(OrderSubmitted(order=order.id, consumer=order.consumer, deposit=message.deposit, record=order))
+    ctx.emit(
+        OrderSubmitted(
+            order=order.id, consumer=order.consumer, deposit=message.deposit, auditors=auditable.auditors, record=order
+        )
+    )
     open_order(ctx, order)
 
 

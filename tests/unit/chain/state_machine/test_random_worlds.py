@@ -65,7 +65,7 @@ from tests.support.chain_market import (
     submit,
 )
 
-SEEDS = range(32)
+SEEDS = (*range(30), 36, 43)
 DECLINES = (*sorted(BLAMES_JOB), LegEnd.DECLINED_NO_CAPACITY, LegEnd.DECLINED_BY_CHOICE)
 BLOCKS = 110
 
@@ -360,13 +360,17 @@ def audited(order: OrderResponse, closed: Round) -> tuple[int, int]:
     params, terms = order.order.params, order.order.terms
     if not params.auditors:
         return 0, 0
-    price = floor(money(closed.work, order.legs[closed.leg - 1].price))
-    part = floor(Fraction(price * params.audit_bps, 10_000))
+    per_pflop = order.legs[closed.leg - 1].price
+    part = floor(Fraction(floor(money(closed.work, per_pflop)) * params.audit_bps, 10_000))
+    per_pflop = max(per_pflop, params.audit_price_min)
+    panel = order.panel(closed.leg, closed.round)
+    groups = len({place.group for place in panel.places}) if panel else 0
     state = terms.global_bytes + terms.local_bytes
     segments = min(params.audit_segments, terms.slots * terms.round_steps // terms.segment_steps)
-    steps = segments * terms.segment_steps * (terms.step_work + state)
-    least = money(steps + 2 * state + terms.outer_work, order.order.price_limit)
-    return part, max(part, params.auditors * (ceil(least) + params.answer_fee))
+    steps = terms.segment_steps * (terms.step_work + state)
+    least = money(segments * steps + 2 * state + terms.outer_work, per_pflop)
+    further = (groups - 1) * (ceil(money(2 * steps, per_pflop)) + params.answer_fee)
+    return part, params.auditors * (ceil(least) + params.answer_fee + further)
 
 
 def check_payments(order: OrderResponse) -> None:
@@ -544,6 +548,7 @@ REACHED = (
     *("round.verified", "round.void", "panel.silent", "panel.differed", "panel.paid"),
     *("panel.waits", "order.deadline_moved", "share.wrong", "round.stopped"),
     *(f"stage {number}" for number in (1, 2, 3)),
+    "panel.begun",
     *(f"ruled {name}" for name in ("RIGHT", "WRONG", "UNDECIDED")),
     *("share.accepted", "share.compared true", "share.compared false"),
     *("bond.released", "provider.left", "provider.admitted", "provider.dismissed"),

@@ -110,36 +110,56 @@ def test_what_is_always_drawn_costs_its_work_with_a_state_root_for_each_step() -
 def test_a_round_of_few_segments_has_them_all() -> None:
     small = make_terms(slots=1, round_steps=2)
     assert panels.least_segments(small, params(audit_segments=4)) == 1
-    assert panels.segment_count(small, params(audit_segments=4), LIMIT, 10**18, 1) == 1
+    assert panels.count_groups(small, params(audit_segments=4), LIMIT, 10**18, 100) == 1
+    assert panels.segment_count(small, params(audit_segments=4), 1) == 1
 
 
-def test_further_segments_are_drawn_as_far_as_the_fee_pays_every_seat() -> None:
+def test_further_groups_are_drawn_as_far_as_the_fee_pays_every_seat() -> None:
+    """Two of 6,400 segments used to be drawn, while the fee paid for fourteen."""
     terms = make_terms(slots=64)
     asked = params(auditors=3, answer_fee=10, audit_places_max=50)
     floor = panels.audit_floor(terms, LIMIT, asked)
-    counts = [
-        panels.segment_count(terms, asked, LIMIT, floor + more, 100)
-        for more in (-(10**9), 0, 59_999, 60_000, 120_000, 10**12)
-    ]
-    assert counts == [2, 2, 2, 3, 4, 48]
+    each = 3 * (2 * 20_000 + 10)
+    assert panels.group_fee(terms, LIMIT, asked) == each
+    fees = (-(10**9), 0, each - 1, each, 2 * each, 10**12)
+    counts = [panels.count_groups(terms, asked, LIMIT, floor + more, 1_000) for more in fees]
+    assert counts == [1, 1, 1, 2, 3, 24]
+    assert [panels.segment_count(terms, asked, count) for count in counts] == [2, 2, 2, 4, 6, 48]
+    for count, more in zip(counts[1:], fees[1:], strict=True):
+        assert panels.panel_fee(terms, asked, LIMIT, count) <= floor + more
 
 
-def test_further_segments_are_drawn_only_as_far_as_everybody_who_may_sit_has_the_time() -> None:
+@pytest.mark.parametrize(("seats", "groups"), [(0, 1), (2, 1), (3, 1), (5, 1), (6, 2), (9, 3), (30, 10)])
+def test_further_groups_are_drawn_as_far_as_there_are_seats(seats: int, groups: int) -> None:
     terms = make_terms(slots=64)
-    rate, speed = 10**5, 10**6
-    counts = []
-    for base in (4, 60, 300, 3_000, 1_000_000):
-        asked = params(audit_places_max=100, stage_base=base)
-        audit_ms = panels.compute_audit_ms(terms, asked, [promised("a", speed, rate=rate)])
-        count = panels.segment_count(terms, asked, LIMIT, 10**18, audit_ms)
-        state = terms.global_bytes + terms.local_bytes
-        each = 1_000 * (panels.replay_work(terms) / speed + state / rate)
-        took = audit_ms + (count - 2) * each
-        assert took <= 1_000 * panels.commit_seconds(asked, audit_ms) / 6 or count == 2
-        counts.append(count)
-    assert counts[0] == 2
-    assert counts == sorted(counts)
-    assert counts[-1] == 98
+    asked = params(auditors=3, audit_places_max=50)
+    assert panels.count_groups(terms, asked, LIMIT, 10**18, seats) == groups
+
+
+def test_a_group_after_the_first_takes_no_longer_than_what_is_always_drawn() -> None:
+    """So a window and a stage do not grow with the groups."""
+    terms = make_terms(slots=64)
+    assert panels.GROUP_SEGMENTS * panels.replay_work(terms) <= panels.least_work(terms, params())
+
+
+@pytest.mark.parametrize("named", [None, stop(0, 3), stop(0, 4, AuditKind.UPDATE)])
+def test_the_places_that_are_always_drawn_are_one_group_and_each_two_further_segments_another(
+    named: AuditPlace | None,
+) -> None:
+    shares = (ShareExtent(0, 1, 3 if named == stop(0, 3) else 4, named), ShareExtent(1, 1, 9))
+    places = panels.draw_places(SEED, shares, 7, named)
+    groups = panels.group_places(places, 2)
+    kinds = [place.kind for place in places]
+    assert [group for group, kind in zip(groups, kinds, strict=True) if kind is AuditKind.SEGMENT] == [
+        0,
+        0,
+        1,
+        1,
+        2,
+        2,
+        3,
+    ]
+    assert {group for group, kind in zip(groups, kinds, strict=True) if kind is not AuditKind.SEGMENT} <= {0}
 
 
 def test_an_aggregation_takes_the_update_of_each_slot_and_one_state() -> None:
@@ -220,13 +240,21 @@ def test_a_round_waits_for_its_window_and_for_its_stages() -> None:
     """A window may be as short as it likes, and one that is longer than all stages is waited for."""
     asked = params(stage_base=20, lot_wait=5)
     for window in (1, 30, 200):
-        assert panels.verify_seconds(asked, 1_000, window) == max(window, 4 * (5 + 26 + 20))
+        assert panels.verify_seconds(asked, 1_000, window) == max(window, 5 * (5 + 26 + 20))
     assert panels.verify_seconds(asked, 1_000, 300) == 300
     assert [panels.batch_seconds(asked, 1_000, window) for window in (1, 60)] == [46, 60]
 
 
-def test_the_next_stage_replaces_the_silent_and_outnumbers_those_who_differ() -> None:
-    assert panels.next_seats(3, 2, answers_differ=False) == 2
-    assert panels.next_seats(3, 0, answers_differ=True) == 6
-    assert panels.next_seats(9, 4, answers_differ=True) == 18
-    assert panels.next_seats(3, 0, answers_differ=False) == 1
+def test_the_loss_of_a_seat_is_bounded_by_its_stake() -> None:
+    asked = params(answer_fee=10, seat_cut_max_bps=10)
+    assert panels.seat_cut(asked, 1_000, 1) == 1_010
+    assert panels.seat_cut(asked, 1_000, 3) == 3_030
+    assert panels.seat_cut(asked, 1_000, 3, least=5_000) == 5_000
+    assert panels.seat_cut_max(asked, 10**10) == 10**7
+
+
+def test_auditors_work_has_a_least_price() -> None:
+    """An order with a price limit of 1 used to keep every auditor busy for nothing."""
+    asked = params(auditors=3, answer_fee=0, audit_price_min=1_000_000_000_000)
+    assert panels.audit_price(asked, 1) == 10**12
+    assert panels.audit_floor(TERMS, 1, asked) == panels.audit_floor(TERMS, 10**12, asked) == 3 * 46_000

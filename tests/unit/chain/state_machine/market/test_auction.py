@@ -306,9 +306,9 @@ def test_what_one_validator_cannot_back_goes_to_the_next_bid_in_the_same_block(b
 
 def test_a_deadline_leaves_time_to_accept_to_train_and_to_verify() -> None:
     market = Market(bidders=("v0",))
-    # 62 s to accept. A round is 42,000,000 FLOPs after each other at 10^9 FLOP/s: a second, twice. Then four stages of
-    # a panel, each of 61 s to commit and 60 to reveal after a lot of at most 4 s.
-    late, right = market.submit(submit(deadline=563)), market.submit(submit(deadline=564))
+    # 62 s to accept. A round is 42,000,000 FLOPs after each other at 10^9 FLOP/s: a second, twice. Then five stages
+    # of a panel, one of them repeated, each of 61 s to commit and 60 to reveal after a lot of at most 4 s.
+    late, right = market.submit(submit(deadline=688)), market.submit(submit(deadline=689))
     assert market.order(late).unmatched == (("deadline", 1),)
     assert market.order(right).state is OrderState.MATCHED
 
@@ -320,7 +320,7 @@ def test_slots_that_wait_for_each_other_take_longer(slots: int, seconds: int) ->
     market.chain.ok(bid("v0", slot_speed=10**6, slots=slots))
     terms, rounds = make_terms(), 2
     assert round_seconds(terms, 10**6, slots) == seconds
-    needed = 60 + 1 + 46 + rounds * seconds + 500
+    needed = 60 + 1 + 46 + rounds * seconds + 625
     late, right = (market.submit(submit(deadline=needed - early)) for early in (1, 0))
     assert market.order(late).unmatched == (("deadline", 1),)
     market.accept(right)

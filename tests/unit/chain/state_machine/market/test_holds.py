@@ -21,7 +21,7 @@ from domain.market.reasons import CloseReason
 from domain.market.records import OrderState
 from domain.params import local_params
 from tests.support.chain_harness import COINS, CRYPTO
-from tests.support.chain_market import Market, make_terms, submit
+from tests.support.chain_market import Market, make_terms, slow_auditors, submit
 from tests.support.judge import RULEBOOK, JudgedChain, judge
 
 
@@ -173,10 +173,11 @@ def test_an_open_order_that_is_held_is_not_cancelled_and_does_not_expire() -> No
 @pytest.mark.parametrize("held_first", [False, True])
 @pytest.mark.parametrize("released_first", [False, True])
 def test_time_in_which_panels_wait_for_room_as_well_counts_once(held_first: bool, released_first: bool) -> None:
-    params = local_params().replace(audit_room_bps=1)
+    params = local_params().replace(audit_room_bps=1, window_max=2_000)
     market = Market(params, chain=JudgedChain, validators=6)
-    first = market.run()
-    order_id = market.run(submit(terms=make_terms(rounds=3), deposit=600_000))
+    slow_auditors(market)
+    first = market.run(submit(deadline=100_000))
+    order_id = market.run(submit(terms=make_terms(rounds=3), deposit=600_000, deadline=100_000))
     market.train_round(first)
     market.wait_stage(first)
     before = market.order(order_id).deadline
@@ -198,7 +199,8 @@ def test_time_in_which_panels_wait_for_room_as_well_counts_once(held_first: bool
         market.chain.ok(judge(order_id, 0))
         market.chain.pass_time(2)
         market.answer_all(first, 0)
-        end = market.chain.clock
+        # The room is free with the last commitment, one block before the panel is decided.
+        end = market.chain.clock - 1
     else:
         market.answer_all(first, 0)
         market.chain.pass_time(2)

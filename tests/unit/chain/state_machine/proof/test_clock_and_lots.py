@@ -278,7 +278,7 @@ def test_with_a_single_validator_the_next_block_draws() -> None:
 
 @pytest.mark.parametrize("change", [{"jailed": True}, {"beacon_keys": ()}])
 def test_who_cannot_reveal_is_not_waited_for(change: dict[str, Any]) -> None:
-    market = Market(local_params().replace(segments_drawn=1), validators=3, bidders=())
+    market = Market(local_params().replace(segments_drawn=1, auditors=1), validators=3, bidders=())
     market.chain.change(lambda store: VALIDATORS.update(store, "v2", **change))
     market.chain.ok(bid("v0"))
     order_id = committed(market)

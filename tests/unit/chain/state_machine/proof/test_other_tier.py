@@ -25,6 +25,7 @@ from tests.support.four_bytes import FOUR_BYTES, registered, within
 STAKE = 10**10
 NAME = FOUR_BYTES.name
 SEGMENT = 20_000
+FEE = 100
 TIERED = submit(conditions=Conditions(tiers=(NAME,)), rematch=False)
 
 
@@ -185,8 +186,7 @@ def test_a_lie_beyond_it_is_void_and_its_provider_pays() -> None:
     market = make_market()
     order_id = closed_round(market)
     number = number_of(market, order_id, AuditKind.SEGMENT)
-    said = wrong(market.answers(order_id), number)
-    market.say(order_id, dict.fromkeys(market.seated(order_id), said))
+    market.say_all(order_id, lambda: wrong(market.answers(order_id), number))
     assert market.panel(order_id, 0).places[number].ruling is Ruling.WRONG
     assert market.round(order_id, 0).void
     assert market.leg(order_id).end_reason in (LegEnd.WRONG_SHARE, LegEnd.WRONG_ROUND)
@@ -204,11 +204,11 @@ def test_who_differs_loses_what_the_tier_says() -> None:
     market.say(order_id, dict.fromkeys(later, market.answers(order_id)))
     market.chain.pass_time(market.order(order_id).window + 20)
     assert market.round(order_id, 0).verified
-    assert lost(market, liar) == FOUR_BYTES.penalty * SEGMENT
+    assert lost(market, liar) == FOUR_BYTES.penalty * (SEGMENT + FEE)
     assert all(lost(market, name) == 0 for name in (honest, *later))
 
 
-def test_silence_costs_what_the_tier_says() -> None:
+def test_silence_costs_what_an_answer_would_have_earned() -> None:
     market = make_market()
     order_id = closed_round(market)
     silent, honest = market.seated(order_id)
@@ -218,7 +218,7 @@ def test_silence_costs_what_the_tier_says() -> None:
     ]
     market.say(order_id, {honest: market.answers(order_id)})
     market.chain.pass_time(10)
-    assert lost(market, silent) == FOUR_BYTES.penalty * sum(costs)
+    assert lost(market, silent) == sum(costs) + FEE
 
 
 # --- rejections ----------------------------------------------------------------------------------
@@ -254,12 +254,13 @@ def test_a_rejected_share_is_compared_as_the_tier_says(agrees: bool, audited: bo
 def test_a_round_behind_a_void_one_is_not_drawn_any_more() -> None:
     market = make_market()
     order_id = closed_round(market)
-    # All of it in blocks of no time, while the seats of the first round have theirs.
-    market.chain.ok(market.commit_message(order_id, *market.traces_of_round(order_id)), seconds=0)
-    while not all(share.drawn for share in market.shares(order_id)):
-        market.chain.block(seconds=0)
+    market.commit(order_id, *market.traces_of_round(order_id))
+    market.wait_drawn(order_id)
+    market.say(order_id, dict.fromkeys(market.seated(order_id), market.unavailable(order_id)), leaves=())
+    # The second round closes in the block in which all validators say that nothing was served of the first.
+    assert market.wait_stage(order_id, stage=2).is_last
     nothing = market.unavailable(order_id)
-    seats = market.seated(order_id)
+    seats = market.seated(order_id, stage=2)
     market.chain.ok(*(market.commit_answer(order_id, 0, name, nothing) for name in seats))
     reveals = [market.reveal_answer(order_id, 0, name, nothing, ()) for name in seats]
     market.chain.ok(market.close_message(order_id), *reveals)
@@ -285,7 +286,9 @@ def test_a_consumer_whose_leg_fails_gets_back_what_it_paid(audited: bool) -> Non
     market.chain.pass_time(market.order(order_id).window + 2)
     assert market.round(order_id, 0).verified
     tally = TALLIES.must(market.chain.overlay(), order_id)
-    assert tally.unaudited == (not audited)
+    (paid,) = market.chain.seen("round.verified")
+    assert tally.paid == int(paid.get("price")) + int(paid.get("audit_fee"))
+    assert (int(paid.get("audit_fee")) > 0) == audited
     market.chain.pass_until(market.leg(order_id).progress_deadline + 2)
     market.pass_handover(order_id)
     assert market.order(order_id).state is OrderState.CLOSED

@@ -1,7 +1,6 @@
 """Panels of closed rounds: who sits, stages, what is decided, what it costs, and what follows."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -102,14 +101,39 @@ def test_who_promises_too_little_for_the_order_has_no_seat() -> None:
     # Of six, five have more than three quarters of the stake, so that one of the slow would have to be waited for.
     slow = market.run()
     assert market.order(slow).window > 10
+    market = Market(validators=8)
+    market.chain.change(lambda overlay: VALIDATORS.update(overlay, "v4", audit_speed=10**4))
+    order_id = market.run()
+    market.train_round(order_id)
+    market.say_all(order_id, lambda: market.unavailable(order_id), leaves=lambda: ())
+    assert sorted(market.seated(order_id)) == ["v1", "v2", "v3", "v5", "v6", "v7"]
+
+
+def test_who_promises_less_after_an_order_keeps_its_seats_in_it() -> None:
+    """One silence used to end all seats of a validator in orders under way; an accomplice was the only one left."""
     market = Market(validators=6)
     order_id = market.run()
-    market.chain.change(lambda overlay: VALIDATORS.update(overlay, "v4", audit_speed=10**6))
+    market.chain.change(lambda overlay: VALIDATORS.update(overlay, "v4", audit_speed=10**4))
     market.train_round(order_id)
-    market.wait_stage(order_id)
-    market.say(order_id, {})
-    market.wait_stage(order_id, stage=2)
-    assert sorted(market.seated(order_id)) == ["v1", "v2", "v3", "v5"]
+    market.say_all(order_id, lambda: market.unavailable(order_id), leaves=lambda: ())
+    assert "v4" in market.seated(order_id)
+
+
+def test_if_too_few_of_those_are_left_others_that_are_able_now_are_added() -> None:
+    market = Market(validators=6)
+    market.chain.change(lambda overlay: VALIDATORS.update(overlay, "v5", audit_speed=10**4))
+    order_id = market.run()
+
+    def change(overlay: Overlay) -> None:
+        VALIDATORS.update(overlay, "v5", audit_speed=10**10)
+        for name in ("v1", "v2"):
+            VALIDATORS.update(overlay, name, jailed=True)
+
+    market.chain.checked = False
+    market.chain.change(change)
+    market.train_round(order_id)
+    market.say_all(order_id, lambda: market.unavailable(order_id), leaves=lambda: ())
+    assert sorted(market.seated(order_id)) == ["v3", "v4", "v5"]
 
 
 def test_the_places_are_the_aggregation_an_update_and_two_segments() -> None:
@@ -252,12 +276,11 @@ def test_the_silent_are_replaced_and_pay_for_it() -> None:
     first, silent = market.seated(order_id)
     market.say(order_id, {first: market.answers(order_id)})
     market.chain.pass_until(market.panel(order_id, 0).reveals_end)
-    assert lost(market, silent) == 3 * COST
+    assert lost(market, silent) == COST + FEE
     told = market.chain.seen("panel.silent")[-1]
-    assert (told.get("auditor"), told.get("cut")) == (silent, str(3 * COST))
-    halved = VALIDATORS.must(market.chain.overlay(), silent)
-    assert (halved.audit_speed, halved.audit_rate) == (10**10 // 2, 10**9 // 2)
-    assert halved.audits_missed == 1
+    assert (told.get("auditor"), told.get("cut")) == (silent, str(COST + FEE))
+    known = VALIDATORS.must(market.chain.overlay(), silent)
+    assert (known.audit_speed, known.audit_rate, known.audits_missed) == (10**10, 10**9, 1)
     market.wait_stage(order_id, stage=2)
     (third,) = market.seated(order_id, stage=2)
     worth = {name: market.chain.worth(name) for name in (first, silent, third)}
@@ -273,22 +296,70 @@ def test_the_silent_are_replaced_and_pay_for_it() -> None:
     # The added seat is paid by the silent one: of the fee only the first seat's part is earned.
     overlay = market.chain.overlay()
     assert POTS.get(overlay, "community") == community + 800 + FLOOR - (COST + FEE)
-    assert POTS.get(overlay, "burnt") == burnt + 3 * COST - (COST + FEE)
+    assert POTS.get(overlay, "burnt") == burnt
+
+
+@pytest.mark.parametrize(("wait", "halved"), [(0, True), (600, False)])
+def test_the_second_silence_in_a_row_halves_a_promise(wait: int, *, halved: bool) -> None:
+    params = local_params().replace(progress_base=900, promise_wait=300)
+    market = Market(params, validators=3)
+    for number in range(2):
+        order_id = closed_round(market)
+        market.say(order_id, {"v1": market.answers(order_id)})
+        market.chain.pass_until(market.panel(order_id, 0).reveals_end)
+        speed = VALIDATORS.must(market.chain.overlay(), "v2").audit_speed
+        assert speed == (10**10 // 2 if number and halved else 10**10)
+        market.chain.pass_time(wait)
+
+
+def test_a_stage_without_half_of_its_seats_is_repeated_once_and_costs_nothing() -> None:
+    """An outage of seconds used to cost every seat of the chain three times its places, and half its promise."""
+    market = Market(validators=8)
+    order_id = closed_round(market)
+    seats = market.seated(order_id)
+    market.say(order_id, {})
+    market.wait_stage(order_id, stage=2)
+    assert market.seated(order_id) == market.seated(order_id, stage=2) == seats
+    assert [lost(market, name) for name in market.validators] == [0] * 8
+    assert market.panel(order_id, 0).was_repeated
+    before = {name: market.chain.worth(name) for name in seats}
+    market.say(order_id, dict.fromkeys(seats, market.answers(order_id)))
+    market.chain.pass_until(market.round(order_id, 0).window_ends)
+    assert market.round(order_id, 0).verified
+    assert {name: market.chain.worth(name) for name in seats} == {n: w + COST + FEE for n, w in before.items()}
+
+
+def test_after_a_second_stage_without_half_of_its_seats_all_that_are_left_vote() -> None:
+    market = Market(validators=8)
+    order_id = closed_round(market)
+    silent = market.seated(order_id)
+    market.say(order_id, {})
+    market.wait_stage(order_id, stage=2)
+    market.say(order_id, {})
+    panel = market.wait_stage(order_id, stage=3)
+    assert panel.is_last
+    assert len(market.seated(order_id, stage=3)) == 5
+    assert [lost(market, name) for name in silent] == [COST + FEE] * 2
+    market.say(order_id, dict.fromkeys(market.seated(order_id, stage=3), market.answers(order_id)))
+    assert rulings(market, order_id) == [Ruling.RIGHT] * 4
 
 
 def test_nobody_reaches_another_seats_pay_by_silencing_it() -> None:
     """What the silent lose pays an added seat's cost at most; the rest is burnt."""
-    market = Market(validators=6)
+    market = Market(validators=8)
     order_id = closed_round(market)
     market.say(order_id, {})
     market.wait_stage(order_id, stage=2)
+    market.say(order_id, {})
+    market.wait_stage(order_id, stage=3)
     right = market.answers(order_id)
-    before = {name: market.chain.worth(name) for name in market.seated(order_id, stage=2)}
+    before = {name: market.chain.worth(name) for name in market.seated(order_id, stage=3)}
     market.say(order_id, dict.fromkeys(before, right))
     market.chain.pass_until(market.round(order_id, 0).window_ends)
     assert market.round(order_id, 0).verified
-    for name, worth in before.items():
-        assert market.chain.worth(name) == worth + COST + FEE
+    # The fee and the cuts pay four of the five; the pool has only what the round paid into it.
+    earned = [market.chain.worth(name) - worth for name, worth in before.items()]
+    assert sorted(earned) == [800, *[COST + FEE] * 4]
 
 
 def test_one_that_differs_meets_twice_as_many_and_loses() -> None:
@@ -306,7 +377,8 @@ def test_one_that_differs_meets_twice_as_many_and_loses() -> None:
     assert rulings(market, order_id) == [Ruling.RIGHT] * 4
     assert [place.stage for place in market.panel(order_id, 0).places] == [2, 1, 1, 1]
     market.chain.pass_until(market.round(order_id, 0).window_ends)
-    assert lost(market, liar) == 3 * AGGREGATION
+    # At least the price of the round, divided by the auditors.
+    assert lost(market, liar) == 80_000 // 2
     assert market.chain.worth(honest) == worth + COST + FEE
     assert market.chain.seen("panel.differed")[-1].get("auditor") == liar
 
@@ -374,9 +446,9 @@ def test_without_auditors_the_window_alone_verifies() -> None:
 
 
 def test_a_stake_that_is_gone_is_cut_no_further() -> None:
-    market = Market(validators=6, stake=2 * 10**6)
+    market = Market(local_params().replace(seat_cut_max_bps=10_000), validators=6, stake=2 * 10**6)
     order_id = closed_round(market)
-    silent = market.seated(order_id)[0]
+    silent, other = market.seated(order_id)
 
     def impoverish(overlay: Overlay) -> None:
         gone = 2 * 10**6 - 100
@@ -385,18 +457,12 @@ def test_a_stake_that_is_gone_is_cut_no_further() -> None:
         SUPPLY.set(overlay, SUPPLY.get(overlay) - gone)
 
     market.chain.change(impoverish)  # behind the machine's back
+    market.say(order_id, {other: market.answers(order_id)})
     market.wait_stage(order_id, stage=2)
     assert stake(market, silent) == 0
 
 
 # --- what is not the chain's ---------------------------------------------------------------------
-
-
-def wrong_round(market: Market, order_id: bytes, **answers: Any) -> None:
-    """Let all seats of the first stage say the same."""
-    market.wait_stage(order_id)
-    said = answers.pop("said")
-    market.say(order_id, dict.fromkeys(market.seated(order_id), said), **answers)
 
 
 def test_a_wrong_aggregation_costs_the_job_bond_and_the_order_opens_again() -> None:
@@ -408,7 +474,7 @@ def test_a_wrong_aggregation_costs_the_job_bond_and_the_order_opens_again() -> N
     market.wait_drawn(order_id)
     market.chain.ok(market.close_message(order_id, next_root=digest("foreign model")))
     market.wait_stage(order_id)
-    wrong_round(market, order_id, said=market.answers(order_id))
+    market.say_all(order_id, lambda: market.answers(order_id))
     (first,) = [a for a in market.all_of(order_id).legs if a.number == 1]
     assert first.end_reason == LegEnd.WRONG_ROUND
     assert market.round_of(order_id, 1, 0).void
@@ -424,7 +490,7 @@ def test_a_wrong_aggregation_costs_the_job_bond_and_the_order_opens_again() -> N
 
 def test_a_wrong_segment_outside_the_duty_costs_its_provider_alone() -> None:
     market, order_id, provider, number = wrong_segment(outside=True)
-    wrong_round(market, order_id, said=elsewhere(market.answers(order_id), number))
+    market.say_all(order_id, lambda: elsewhere(market.answers(order_id), number))
     assert market.round_of(order_id, 1, 0).void
     leg = market.all_of(order_id).legs[0]
     assert leg.end_reason == LegEnd.WRONG_SHARE
@@ -437,7 +503,7 @@ def test_a_wrong_segment_outside_the_duty_costs_its_provider_alone() -> None:
 
 def test_a_wrong_segment_inside_the_duty_costs_the_validator() -> None:
     market, order_id, provider, number = wrong_segment(outside=False)
-    wrong_round(market, order_id, said=elsewhere(market.answers(order_id), number))
+    market.say_all(order_id, lambda: elsewhere(market.answers(order_id), number))
     assert market.all_of(order_id).legs[0].end_reason == LegEnd.WRONG_ROUND
     assert market.chain.bond("v0") < BOND
     assert market.chain.bond(provider) == BOND
@@ -483,7 +549,7 @@ def test_a_leaf_that_was_shown_to_one_seat_does_for_all() -> None:
 def test_a_segment_whose_leaf_nobody_was_given_is_its_validators_fault() -> None:
     market = Market(validators=6)
     order_id = closed_round(market)
-    wrong_round(market, order_id, said=market.answers(order_id), leaves=())
+    market.say_all(order_id, lambda: market.answers(order_id), leaves=lambda: ())
     assert market.all_of(order_id).legs[0].end_reason == LegEnd.WRONG_ROUND
     assert market.chain.bond("v0") < BOND
     assert all(market.chain.bond(name) == BOND for name in market.clusters["v0"])
@@ -492,9 +558,11 @@ def test_a_segment_whose_leaf_nobody_was_given_is_its_validators_fault() -> None
 def test_a_leaf_that_is_withheld_never_costs_the_provider() -> None:
     """A validator that serves states and no leaves would have the honest recompute a root that nobody can compare."""
     market, order_id, provider, number = wrong_segment(outside=True)
-    right = market.answers(order_id)
-    shown = tuple(leaf for leaf in market.leaves(order_id) if leaf.place != number)
-    wrong_round(market, order_id, said=right, leaves=shown)
+    market.say_all(
+        order_id,
+        lambda: market.answers(order_id),
+        leaves=lambda: tuple(leaf for leaf in market.leaves(order_id) if leaf.place != number),
+    )
     assert rulings(market, order_id)[number] is Ruling.WRONG
     assert market.all_of(order_id).legs[0].end_reason == LegEnd.WRONG_ROUND
     assert market.chain.bond(provider) == BOND
@@ -523,14 +591,14 @@ def test_a_void_round_takes_nothing_from_the_pool() -> None:
 def test_what_was_not_served_is_the_validators_fault() -> None:
     market = Market(validators=6)
     order_id = closed_round(market)
-    wrong_round(market, order_id, said=market.unavailable(order_id))
+    market.fault_round(order_id)
     assert rulings(market, order_id) == [Ruling.WRONG] * 4
     assert market.all_of(order_id).legs[0].end_reason == LegEnd.WRONG_ROUND
     assert market.chain.bond("v0") < BOND
 
 
-def test_one_that_says_unavailable_alone_is_outvoted_and_pays() -> None:
-    """B5: one seat's `unavailable` was a free weapon."""
+def test_one_that_says_unavailable_alone_is_outvoted_and_earns_nothing() -> None:
+    """The seat may be right: a winner that serves some seats only used to cost the others three times the places."""
     market = Market(validators=8)
     order_id = closed_round(market)
     liar, honest = market.seated(order_id)
@@ -540,7 +608,8 @@ def test_one_that_says_unavailable_alone_is_outvoted_and_pays() -> None:
     market.say(order_id, dict.fromkeys(market.seated(order_id, stage=2), right))
     market.chain.pass_until(market.round(order_id, 0).window_ends)
     assert market.round(order_id, 0).verified
-    assert lost(market, liar) == 3 * COST
+    assert lost(market, liar) == 0
+    assert liar not in {event.get("auditor") for event in market.chain.seen("panel.paid")}
 
 
 def test_rounds_behind_a_void_one_are_void_and_nobody_recomputes_them() -> None:
@@ -549,7 +618,7 @@ def test_rounds_behind_a_void_one_are_void_and_nobody_recomputes_them() -> None:
     market.train_round(order_id)
     market.train_round(order_id)
     market.wait_stage(order_id, 1)
-    wrong_round(market, order_id, said=market.unavailable(order_id))
+    market.fault_round(order_id)
     assert market.round_of(order_id, 1, 0).void
     assert market.round_of(order_id, 1, 1).void
     for name in market.validators:
@@ -583,12 +652,10 @@ def test_what_the_consumer_lost_is_compensated_once() -> None:
     paid = market.all_of(order_id).escrow.depositors[0].paid
     market.fault_round(order_id, 3)
     bonds = market.all_of(order_id).payments
-    said = elsewhere(market.answers(order_id, 1), number)
-    market.say(order_id, dict.fromkeys(market.seated(order_id, 1), said), 1)
+    market.say_all(order_id, lambda: elsewhere(market.answers(order_id, 1), number), 1)
     assert market.chain.seen("share.wrong")
     payments = market.all_of(order_id).payments
-    # What the seats leave of the share's bond is burnt.
-    assert any(payment.kind == "burn" for payment in payments[len(bonds) :])
+    assert any(payment.kind == "compensation" for payment in payments[len(bonds) :])
     compensated = [p.amount for p in payments if (p.kind, p.to) == ("compensation", "carol")]
     assert sum(compensated) <= paid + market.chain.fees["carol"]
 
@@ -606,8 +673,8 @@ def wrong_after_paid() -> tuple[Market, bytes, int]:
         market = Market(params, validators=8)
         for _ in range(blocks):
             market.chain.block()
-        terms = make_terms(rounds=4, round_steps=12)
-        order_id = market.run(submit(terms=terms, deposit=2_000_000, rematch=False))
+        terms = make_terms(rounds=4, round_steps=60)
+        order_id = market.run(submit(terms=terms, deposit=20_000_000, rematch=False))
         market.train_round(order_id)
         market.answer_all(order_id, 0)
         market.chain.pass_until(market.round(order_id, 0).window_ends)
@@ -617,7 +684,7 @@ def wrong_after_paid() -> tuple[Market, bytes, int]:
             where, key = place.place, market.panel(order_id, 1).key
             if where.kind is AuditKind.SEGMENT:
                 share = SHARES.must(market.chain.overlay(), *key.share(where.slot, where.issue))
-                if where.segment not in {0, 5, *share.drawn}:
+                if where.segment not in {0, 29, *share.drawn}:
                     return market, order_id, number
     raise AssertionError("no beacon drew such a segment")
 
@@ -628,7 +695,7 @@ def test_a_void_round_fails_the_leg_of_a_proven_order_at_once() -> None:
     order_id = market.run(submit(rematch=False))
     market.train_round(order_id)
     market.train_round(order_id)
-    wrong_round(market, order_id, said=market.unavailable(order_id))
+    market.fault_round(order_id)
     market.chain.block()
     order = market.order(order_id)
     assert (order.state, order.close_reason) == (OrderState.CLOSED, CloseReason.FAILED)

@@ -1,19 +1,32 @@
 """Audit room: panels that wait their turn, training that goes on meanwhile, and deadlines that move by the wait."""
 
+from dataclasses import replace
+
 import pytest
 
+from chain.state_machine.market.tables import BIDS
 from chain.state_machine.proof.tables import AUDIT_LOAD
 from domain.legs.reasons import LegEnd
+from domain.market.messages import MsgWithdrawBid
 from domain.market.records import OrderState
 from domain.params import Params, local_params
-from pol.rules.panels import panel_load
-from tests.support.chain_market import PRICE, Market, make_terms, submit
+from pol.rules.panels import panel_fee
+from tests.support.chain_market import PRICE, Market, bid, make_terms, slow_auditors, submit
+
+LONG = submit(deadline=100_000)
 
 
 def narrow(**changes: int) -> Params:
     """Parameters under which the auditors have room for one panel at a time."""
-    made = local_params().replace(audit_room_bps=1, round_window=200, progress_base=300)
+    made = local_params().replace(audit_room_bps=1, window_max=2_000, progress_base=300)
     return made.replace(**changes)
+
+
+def crowded(params: Params | None = None, validators: int = 6) -> Market:
+    """A market whose auditors need some seconds for a panel, so that it holds its room for that long."""
+    market = Market(params or narrow(), validators=validators)
+    slow_auditors(market)
+    return market
 
 
 def stages(market: Market, *order_ids: bytes, round: int = 0) -> list[int]:
@@ -30,8 +43,8 @@ def close_together(market: Market, *order_ids: bytes) -> None:
 
 
 def test_rounds_that_close_in_one_block_do_not_seat_more_than_there_is_room_for() -> None:
-    market = Market(narrow(), validators=6)
-    orders = [market.run() for _ in range(3)]
+    market = crowded()
+    orders = [market.run(LONG) for _ in range(3)]
     close_together(market, *orders)
     market.chain.pass_time(20)
     assert sorted(stages(market, *orders)) == [0, 0, 1]
@@ -39,13 +52,15 @@ def test_rounds_that_close_in_one_block_do_not_seat_more_than_there_is_room_for(
 
 
 def test_who_pays_auditors_most_for_their_work_is_next() -> None:
-    market = Market(narrow(), validators=6)
-    first = market.run()
-    dear = market.run(submit(deposit=900_000, price_limit=2 * PRICE))
-    # By name the cheap one would come first.
-    cheap = next(
-        order_id for _ in range(20) if (order_id := market.run(submit(deposit=500_000, price_limit=PRICE + 1))) < dear
-    )
+    """Auditors are paid at the price at which the order was sold."""
+    market = crowded()
+    first = market.run(LONG)
+    cheap = market.run(LONG)
+    (standing,) = BIDS.scan(market.chain.overlay())
+    market.chain.ok(MsgWithdrawBid("v0", standing.id), bid("v0", price=2 * PRICE))
+    # By name the dear one comes last.
+    dear_order = replace(LONG, deposit=900_000, price_limit=2 * PRICE)
+    dear = next(order_id for _ in range(20) if (order_id := market.run(dear_order)) > cheap)
     market.train_round(first)
     market.wait_stage(first)
     close_together(market, cheap, dear)
@@ -58,17 +73,17 @@ def test_who_pays_auditors_most_for_their_work_is_next() -> None:
 
 def test_a_panel_that_is_larger_than_all_room_begins_alone() -> None:
     market = Market(narrow(), validators=3)
-    order_id = market.run()
+    order_id = market.run(LONG)
     market.train_round(order_id)
     panel = market.wait_stage(order_id)
-    assert AUDIT_LOAD.get(market.chain.overlay()) == panel.load > 3
+    assert AUDIT_LOAD.get(market.chain.overlay()) == panel.load == 2
     market.answer_all(order_id, 0)
     assert AUDIT_LOAD.get(market.chain.overlay()) == 0
 
 
 def test_training_goes_on_while_a_panel_waits_and_then_stands_still_without_harm() -> None:
-    market = Market(narrow(rounds_ahead=2, progress_base=30), validators=6)
-    first, order_id = market.run(), market.run(submit(terms=make_terms(rounds=3), deposit=600_000))
+    market = crowded(narrow(rounds_ahead=2, progress_base=30))
+    first, order_id = market.run(LONG), market.run(replace(LONG, terms=make_terms(rounds=3), deposit=600_000))
     market.train_round(first)
     market.wait_stage(first)
     market.train_round(order_id)
@@ -79,8 +94,8 @@ def test_training_goes_on_while_a_panel_waits_and_then_stands_still_without_harm
 
 
 def test_what_an_order_waits_for_room_is_added_to_its_deadline() -> None:
-    market = Market(narrow(), validators=6)
-    first, order_id = market.run(), market.run(submit(terms=make_terms(rounds=3), deposit=600_000))
+    market = crowded()
+    first, order_id = market.run(LONG), market.run(replace(LONG, terms=make_terms(rounds=3), deposit=600_000))
     market.train_round(first)
     market.wait_stage(first)
     market.train_round(order_id)
@@ -90,7 +105,8 @@ def test_what_an_order_waits_for_room_is_added_to_its_deadline() -> None:
     assert market.order(order_id).state is OrderState.RUNNING
     market.commit(order_id, *market.traces_of_round(order_id))
     market.answer_all(first, 0)
-    begun = market.chain.clock
+    # The room was free with the last commitment, one block before.
+    begun = market.chain.clock - 1
     assert market.order(order_id).deadline == deadline + begun - since
     (moved,) = market.chain.seen("order.deadline_moved")
     assert moved.get("deadline") == str(deadline + begun - since)
@@ -101,8 +117,8 @@ def test_what_an_order_waits_for_room_is_added_to_its_deadline() -> None:
 
 @pytest.mark.parametrize("round", [0, 1])
 def test_a_void_round_gives_back_its_room_and_its_place_among_those_who_wait(round: int) -> None:
-    market = Market(narrow(), validators=6)
-    order_id, other = market.run(submit(rematch=False)), market.run()
+    market = crowded()
+    order_id, other = market.run(replace(LONG, rematch=False)), market.run(LONG)
     market.train_round(order_id)
     market.train_round(order_id)
     market.train_round(other)
@@ -112,9 +128,56 @@ def test_a_void_round_gives_back_its_room_and_its_place_among_those_who_wait(rou
     market.wait_stage(other)
 
 
-def test_room_is_the_time_of_seats_over_their_time_to_commit() -> None:
-    params = local_params().replace(stage_base=24).for_order()
-    # Two segments are always drawn; there are 24 s and six times 6 s to commit.
-    assert panel_load(make_terms(), params, 2, 3, 6_000) == 3 * 1_000
-    assert panel_load(make_terms(), params, 4, 3, 6_000) == 2 * 3 * 1_000
-    assert panel_load(make_terms(), params, 2, 1, 1) == 1
+def test_a_seat_takes_room_until_it_commits() -> None:
+    market = crowded(narrow(audit_room_bps=10_000))
+    order_id = market.run(LONG)
+    market.train_round(order_id)
+    market.wait_stage(order_id)
+    right = market.answers(order_id)
+    for left, name in zip((2, 1), market.seated(order_id), strict=True):
+        assert AUDIT_LOAD.get(market.chain.overlay()) == left
+        market.chain.ok(market.commit_answer(order_id, 0, name, right))
+    assert AUDIT_LOAD.get(market.chain.overlay()) == 0
+
+
+def test_a_seat_that_waits_holds_no_room_longer_than_its_work_takes_the_slowest() -> None:
+    """A friendly seat that acts in the last second used to hold the room for half a window."""
+    market = crowded()
+    first, other = market.run(LONG), market.run(LONG)
+    market.train_round(first)
+    market.wait_stage(first)
+    market.train_round(other)
+    assert stages(market, other) == [0]
+    market.chain.pass_time(-(-market.order(first).audit_ms // 1_000))
+    market.wait_stage(other)
+    assert market.panel(first, 0).is_open
+    assert market.panel(first, 0).committed == 0
+
+
+def test_room_is_a_part_of_the_validators_that_can_audit() -> None:
+    market = crowded(narrow(audit_room_bps=6_000), validators=8)
+    orders = [market.run(LONG) for _ in range(3)]
+    close_together(market, *orders)
+    market.chain.pass_time(5)
+    # Eight can, so four may be at work: two panels of two seats.
+    assert sorted(stages(market, *orders)) == [0, 1, 1]
+
+
+def test_further_groups_begin_only_while_no_other_panel_waits() -> None:
+    params = local_params().replace(audit_bps=5_000, audit_room_bps=10_000, audit_places_max=30, answer_fee=0)
+    market = Market(params, validators=14)
+    terms = make_terms(round_steps=40)
+    first = market.run(replace(LONG, terms=terms, deposit=5_000_000))
+    market.train_round(first)
+    market.wait_stage(first)
+    # 14 validators and two auditors: at most 14 / (3 * 2) groups.
+    assert {place.group for place in market.panel(first, 0).places} == {0, 1}
+    assert len(market.seated(first)) == len(set(market.seated(first))) == 4
+    kinds = [len(seat.places) for seat in market.seats(first, 0)]
+    assert kinds == [4, 4, 2, 2]
+    market.answer_groups(first, 0)
+    market.chain.pass_until(market.round(first, 0).window_ends)
+    assert market.round(first, 0).verified
+    (verified,) = market.chain.seen("round.verified")
+    order, leg = market.order(first), market.leg(first)
+    assert int(verified.get("audit_fee")) == panel_fee(terms, order.params, leg.price, 2)

@@ -278,8 +278,7 @@ def test_a_stop_where_the_job_goes_on_costs_as_a_wrong_aggregation_does(
 ) -> None:
     """A validator who would get out of an order, with or without an accomplice; the place is always drawn."""
     order_id = stopped_order(market, *stops)
-    answers = found_at(market, order_id, 0, AnswerKind.FINISHED, digest("it goes on"))
-    market.say(order_id, dict.fromkeys(market.seated(order_id), answers))
+    market.say_all(order_id, lambda: found_at(market, order_id, 0, AnswerKind.FINISHED, digest("it goes on")))
     assert market.panel(order_id, 0).places[0].ruling is Ruling.WRONG
     leg = market.all_of(order_id).legs[0]
     assert leg.end_reason == LegEnd.WRONG_ROUND
@@ -303,8 +302,7 @@ def test_a_stop_that_is_hidden_is_found_where_it_is(market: Market) -> None:
     market.wait_stage(order_id)
     panel = market.panel(order_id, 0)
     assert not any(place.stops for place in panel.places)
-    answers = found_at(market, order_id, 0, AnswerKind.STOPPED)
-    market.say(order_id, dict.fromkeys(market.seated(order_id), answers))
+    market.say_all(order_id, lambda: found_at(market, order_id, 0, AnswerKind.STOPPED))
     assert market.all_of(order_id).legs[0].end_reason == LegEnd.WRONG_ROUND
 
 
@@ -319,8 +317,7 @@ def test_a_false_end_beside_a_true_stop_is_the_validators_word_too() -> None:
         AuditPlace(AuditKind.SEGMENT, 1, 1, 0),
     ]
     assert all(place.stops for place in places)
-    answers = found_at(market, order_id, 1, AnswerKind.FINISHED, digest("it goes on"))
-    market.say(order_id, dict.fromkeys(market.seated(order_id), answers))
+    market.say_all(order_id, lambda: found_at(market, order_id, 1, AnswerKind.FINISHED, digest("it goes on")))
     assert market.all_of(order_id).legs[0].end_reason == LegEnd.WRONG_ROUND
 
 
@@ -333,8 +330,7 @@ def test_a_wrong_segment_before_a_true_stop_is_its_providers_fault() -> None:
     segment = next(iter({1, 2} - set(share.drawn)))
     places = [place.place for place in market.panel(order_id, 0).places]
     number = places.index(AuditPlace(AuditKind.SEGMENT, 0, 1, segment))
-    answers = found_at(market, order_id, number, AnswerKind.FINISHED, digest("another state"))
-    market.say(order_id, dict.fromkeys(market.seated(order_id), answers))
+    market.say_all(order_id, lambda: found_at(market, order_id, number, AnswerKind.FINISHED, digest("another state")))
     assert market.all_of(order_id).legs[0].end_reason == LegEnd.WRONG_SHARE
 
 
@@ -345,8 +341,7 @@ def test_what_the_validator_has_to_replay_before_a_stop_is_its_fault(segment: in
     order_id = stopped_order(market, 4, terms=make_terms(slots=1, round_steps=10), deposit=10**6)
     places = [place.place for place in market.panel(order_id, 0).places]
     number = places.index(AuditPlace(AuditKind.SEGMENT, 0, 1, segment))
-    answers = found_at(market, order_id, number, AnswerKind.FINISHED, digest("another state"))
-    market.say(order_id, dict.fromkeys(market.seated(order_id), answers))
+    market.say_all(order_id, lambda: found_at(market, order_id, number, AnswerKind.FINISHED, digest("another state")))
     assert market.all_of(order_id).legs[0].end_reason == LegEnd.WRONG_ROUND
 
 

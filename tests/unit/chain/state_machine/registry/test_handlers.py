@@ -14,6 +14,7 @@ from domain.errors import (
     NOT_YOURS,
     WRONG_STATE,
 )
+from domain.params import local_params
 from domain.registry.messages import (
     MsgAdmitProvider,
     MsgCertifyProvider,
@@ -26,7 +27,7 @@ from domain.registry.messages import (
 from domain.registry.queries import ProviderRequest, ProvidersRequest, ValidatorsRequest
 from domain.registry.records import Provider, Validator
 from tests.support.chain_harness import pub_key
-from tests.support.chain_market import Market
+from tests.support.chain_market import Market, submit
 
 ENDPOINT = MsgSetEndpoint("v1", "192.0.2.7:7430", b"der")
 CERTIFY = MsgCertifyProvider("v0", "v0p0", "cpu", 5 * 10**8, 10**9, 10**7, 600)
@@ -198,13 +199,14 @@ def test_a_validator_promises_a_speed_and_a_rate() -> None:
 
 def test_who_was_silent_promises_more_only_after_a_while() -> None:
     """Else it would raise at once what silence halves, and sit again for what it cannot do."""
-    market = Market(validators=6)
-    order_id = market.run()
-    market.train_round(order_id)
-    market.wait_stage(order_id)
-    market.say(order_id, {})
-    market.chain.block()
-    name = market.seated(order_id)[0]
+    market = Market(local_params().replace(promise_wait=600), validators=3)
+    name = "v2"
+    for _ in range(2):
+        order_id = market.run(submit(rematch=False))
+        market.train_round(order_id)
+        market.wait_stage(order_id)
+        market.say(order_id, {"v1": market.answers(order_id)})
+        market.chain.pass_until(market.panel(order_id, 0).reveals_end)
     halved = market.chain.clock - 1
     validators = market.chain.ask(ValidatorsRequest()).validators
     found = next(v for v in validators if v.operator == name)
@@ -214,6 +216,6 @@ def test_who_was_silent_promises_more_only_after_a_while() -> None:
     market.chain.refused(NOT_YET, more, field="speed")
     market.chain.refused(NOT_YET, MsgPromiseAudits(name, 1, 10**9), field="rate")
     market.chain.ok(MsgPromiseAudits(name, 1, 1))
-    market.chain.pass_until(found.promise_halved_at + 60 - 2)
+    market.chain.pass_until(found.promise_halved_at + 600 - 2)
     market.chain.refused(NOT_YET, more)
     market.chain.ok(more)

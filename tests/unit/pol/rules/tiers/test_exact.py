@@ -7,6 +7,7 @@ from domain.keys import RoundKey
 from domain.proof.records import AnswerKind, Finding, Ruling, SeatAnswer
 from pol.rules.tiers.exact import EXACT
 from pol.rules.tiers.tier import AnswerVerdict, Quorum, Vote
+from pol.rules.tiers.votes import is_unserved
 from tests.support.chain_market import digest
 
 SEED = digest("seed")
@@ -61,19 +62,93 @@ def test_a_commitment_is_of_one_seat_of_one_stage_and_of_all_its_answers() -> No
 # --- rulings -------------------------------------------------------------------------------------
 
 
+def quorum(**changes: Any) -> Quorum:
+    of: dict[str, Any] = {
+        "auditors": 3,
+        "eligible": 9,
+        "stake": 9,
+        "is_last": False,
+        "claim": digest("right"),
+        "stops": False,
+    }
+    return Quorum(**(of | changes))
+
+
 def decide(said: list[Vote], **changes: Any) -> Finding | None:
-    of = {"auditors": 3, "eligible": 9, "stake": 9, "is_last": False} | changes
-    return EXACT.decide(said, Quorum(**of))
+    return EXACT.decide(said, quorum(**changes))
 
 
-def test_more_than_two_thirds_of_enough_seats_decide() -> None:
+def wanted(said: list[Vote], **changes: Any) -> int:
+    return EXACT.count_wanted(said, quorum(**changes))
+
+
+def test_two_thirds_of_enough_seats_decide_for_the_chain() -> None:
     assert decide(votes(answer(), answer(), answer())) == RIGHT
-    assert decide(votes(answer(), answer(), answer("wrong"))) is None
+    assert decide(votes(answer(), answer(), answer("wrong"))) is None  # two are fewer than the auditors
+    assert decide(votes(answer(), answer(), answer("wrong")), auditors=2) == RIGHT
+    assert decide(votes(answer(), answer(), answer("wrong"), answer("wrong")), auditors=2) is None
     assert decide(votes(answer(), answer(), None)) is None
     assert decide(votes(answer(), answer(), None), eligible=2) == RIGHT
     assert decide(votes(answer(), None), auditors=2, eligible=1) == RIGHT
     assert decide(votes(None, None, None)) is None
     assert decide([], auditors=3, eligible=0) is None
+
+
+def test_one_stage_never_decides_against_the_chain() -> None:
+    """Three seats of a third of the stake used to void one round in 27 by themselves."""
+    lie = Finding(FINISHED, digest("lie"), 0)
+    said = votes(*[answer("lie")] * 3)
+    assert decide(said) is None
+    assert wanted(said) == 6
+    honest = said + votes(*[answer()] * 6, stage=2)
+    assert decide(honest) == RIGHT  # two thirds of all are enough for the chain
+    confirmed = said + votes(*[answer("lie")] * 5, answer(), stage=2)
+    assert decide(confirmed) == lie
+    # Each stage has to have more than two thirds, not only both together.
+    assert decide(said + votes(*[answer("lie")] * 4, *[answer()] * 2, stage=2)) is None
+    assert decide(votes(answer(), answer("lie"), None) + votes(*[answer("lie")] * 6, stage=2)) is None
+
+
+def test_it_stops_is_against_the_chain_where_the_chain_has_a_root() -> None:
+    stopped = SeatAnswer(0, STOPPED, b"", digest("work"), 3)
+    assert decide(votes(*[stopped] * 3)) is None
+    assert decide(votes(*[stopped] * 3), claim=b"", stops=True) == Finding(STOPPED, b"", 3)
+
+
+def test_an_abstention_stays_in_the_count_and_brings_two_seats() -> None:
+    """Left out of the count, it would let a winner be judged by its friends: it serves nobody else."""
+    said = votes(answer(), answer(), NOT_SERVED)
+    assert decide(said, auditors=2) is None
+    assert wanted(said, auditors=2) == 2
+    assert decide(said + votes(answer(), answer(), stage=2), auditors=2) == RIGHT
+    assert decide(said + votes(answer(), answer("lie"), stage=2), auditors=2) is None
+    assert wanted(votes(answer(), None, NOT_SERVED)) == 3
+    assert wanted(votes(answer(), answer("lie"), NOT_SERVED)) == 8
+    assert wanted(votes(NOT_SERVED, NOT_SERVED, NOT_SERVED)) == 6
+
+
+def test_unavailable_is_decided_in_the_last_stage_alone() -> None:
+    nothing = votes(*[NOT_SERVED] * 9)
+    assert decide(nothing) is None
+    assert decide(nothing + votes(*[NOT_SERVED] * 9, stage=2), stake=18) is None
+    assert decide(nothing, is_last=True) == Finding(UNAVAILABLE, b"", 0)
+    assert decide(votes(*[NOT_SERVED] * 4, *[answer()] * 5), is_last=True) == RIGHT
+
+
+def test_two_stages_in_a_row_without_an_answer_end_the_search() -> None:
+    first = votes(NOT_SERVED, NOT_SERVED, None)
+    assert not is_unserved(first)
+    assert is_unserved(first + votes(NOT_SERVED, stage=2))
+    assert not is_unserved(first + votes(NOT_SERVED, answer(), stage=2))
+    assert not is_unserved(first + votes(None, None, stage=2))
+    assert not is_unserved(votes(answer(), NOT_SERVED) + votes(NOT_SERVED, stage=2))
+
+
+def test_the_next_stage_replaces_the_silent_and_outnumbers_those_who_differ() -> None:
+    assert wanted(votes(answer(), None, None)) == 2
+    assert wanted(votes(answer(), answer(), answer("lie"))) == 6
+    assert wanted(votes(answer(), answer(), answer("lie")) + votes(*[answer()] * 3, None, None, None, stage=2)) == 18
+    assert wanted(votes(answer(), answer())) == 1
 
 
 def test_one_accomplice_decides_nothing_where_the_others_are_kept_busy() -> None:
@@ -98,17 +173,17 @@ def test_the_root_alone_is_no_answer_of_the_same_stage() -> None:
     """Who reads a root from a trace cannot make the digest, and is one of those who differ."""
     said = votes(answer(), answer(), answer(found="nothing"))
     assert decide(said) is None
-    assert EXACT.differ(said)
+    assert wanted(said) == 6
     said += votes(*[answer(found="later work")] * 6, stage=2)
     assert decide(said) == RIGHT
     assert EXACT.judge(said, RIGHT)[:3] == (AnswerVerdict.UNKNOWN,) * 3
     said = votes(answer(), answer(), answer(), answer(found="nothing"))
-    assert EXACT.judge(said, RIGHT) == (*(AnswerVerdict.RIGHT,) * 3, AnswerVerdict.DIFFERENT)
+    assert EXACT.judge(said, RIGHT) == (*(AnswerVerdict.RIGHT,) * 3, AnswerVerdict.REFUTED)
 
 
 def test_later_stages_have_other_digests_and_count_together() -> None:
     said = votes(answer(), answer(), None) + votes(answer(found="work of stage 2"), stage=2)
-    assert not EXACT.differ(said)
+    assert wanted(said) == 1
     assert decide(said) == RIGHT
     assert EXACT.judge(said, RIGHT) == (
         AnswerVerdict.RIGHT,
@@ -118,14 +193,20 @@ def test_later_stages_have_other_digests_and_count_together() -> None:
     )
 
 
-def test_any_blob_that_was_not_served_is_the_same_answer() -> None:
+def test_an_abstention_is_never_refuted() -> None:
     said = votes(NOT_SERVED, replace(NOT_SERVED, root=digest("blob")), NOT_SERVED)
-    found = decide(said)
-    assert found == Finding(UNAVAILABLE, b"", 0)
-    assert EXACT.judge(said, found) == (AnswerVerdict.RIGHT,) * 3
+    nothing = Finding(UNAVAILABLE, b"", 0)
+    assert decide(said, is_last=True, stake=3) == nothing
+    assert EXACT.judge(said, nothing) == (AnswerVerdict.ABSTAINED_RIGHTLY,) * 3
     mixed = votes(NOT_SERVED, answer(), answer(), answer())
-    assert decide(mixed) == RIGHT
-    assert EXACT.judge(mixed, RIGHT)[0] is AnswerVerdict.DIFFERENT
+    assert EXACT.judge(mixed, RIGHT)[0] is AnswerVerdict.ABSTAINED
+
+
+def test_work_on_a_place_that_most_did_not_get_is_work_where_another_confirms_it() -> None:
+    for decided in (Finding(UNAVAILABLE, b"", 0), None):
+        assert EXACT.judge(votes(answer(), answer(), NOT_SERVED), decided)[:2] == (AnswerVerdict.RIGHT,) * 2
+        assert EXACT.judge(votes(answer(), NOT_SERVED, None), decided)[0] is AnswerVerdict.UNCONFIRMED
+        assert EXACT.judge(votes(answer(), answer("lie")), decided) == (AnswerVerdict.UNCONFIRMED,) * 2
 
 
 def test_a_ruling_is_for_the_chain_only_where_a_claim_was_shown_and_recomputed() -> None:
