@@ -24,7 +24,8 @@ Item = TypeVar("Item", bound=_HasId)
 def all_orders(client: ChainClient, consumer: str = "", validator: str = "") -> Iterator[Order]:
     """Yield the orders on the chain.
 
-    With ``consumer``, yield only this consumer's orders. With ``validator``, yield only orders with a leg of it.
+    With ``consumer``, yield only the orders of this consumer. With ``validator``, yield only the orders that have a leg
+    of this validator.
     """
 
     def page(after: bytes) -> Sequence[Order]:
@@ -57,7 +58,7 @@ class BackedBid:
 
 
 def backed_bids(client: ChainClient, validator: str = "") -> Iterator[BackedBid]:
-    """Yield the bids in the book with the work that stake backs. With ``validator``, yield only this one's bids."""
+    """Yield the bids in the book with the work that stake backs. With ``validator``, yield only its bids."""
 
     def page(after: bytes) -> Sequence[BackedBid]:
         answer = client.query(BidsRequest(validator, QUERY_LIMIT_MAX, after))

@@ -1,7 +1,7 @@
 """Fetching of results.
 
 The encrypted chunks of a result are checked against the ciphertext root on the chain, and the decrypted states against
-the roots that the round committed.
+the roots that the chain has for the round.
 """
 
 import time

@@ -105,7 +105,7 @@ class Quote(Shown):
 
     @property
     def cost(self) -> int:
-        """Cost of the job with the cheapest bid that fits (uassay): the price of the work, rounded up, plus ``audits``."""
+        """Cost of the job with the cheapest bid that fits (uassay): the work's price, rounded up, plus ``audits``."""
         return price_ceil(self.work, self.price) + self.audits
 
     def summary(self) -> Iterable[tuple[str, object]]:
@@ -167,8 +167,8 @@ def audits_beside(terms: JobTerms, price: int, floor: int, params: Params) -> in
 def quote(client: ChainClient, job: Job, request: Request) -> Quote:
     """Return a quote: the bids that would serve a job, with price, cost and time. Nothing is signed or paid.
 
-    If the request has no price limit, the quote tries twice the price of each bid, the cheapest first, until a bid
-    fits. Raise Refusal if the chain would refuse the order.
+    If the request has no price limit, the quote tries twice the price of the cheapest bids, one after another, until
+    a bid fits at that limit. Raise Refusal if the chain would refuse the order.
 
     Example::
 
