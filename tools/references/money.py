@@ -38,25 +38,27 @@ def money_page() -> str:
     share_price = share_bond(_SHARES[0][1], _PRICE)
     return page(
         "Who pays, with examples",
-        "An order pays for verified rounds. The rules are in [The protocol](protocol.md). `assay order show ID` lists"
-        " all payments of an order; together with the refund they equal the deposit.",
+        "Only verified rounds of an order are paid. The rules are in [The protocol](protocol.md). `assay order show ID`"
+        " lists all payments of an order. The payments and the refund together equal the deposit.",
         "Amounts of money are integers of **uassay**; 1 ASSAY is 1,000,000 uassay. Prices are per PFLOP (10^15 FLOPs)"
         " of work. The coins of a network are created in its genesis file; Assay does not fix their value in other"
         " money. The coins of a local network are worth nothing.",
         "## Before anything runs",
         f"Your job has {_ROUNDS} rounds of {_WORK // 10**12} TFLOP each: {_ROUNDS * _WORK // 10**15} PFLOP. You order"
         f" it with a limit of {_LIMIT:,} uassay per PFLOP.",
-        f"- You lock the price of all work at your limit, {_assay(_ROUNDS * _WORK * _LIMIT // 10**15)}, and the part of"
-        " the lowest audit fees that this price does not cover.\n"
-        f"- The cheapest bid that fits asks {_PRICE:,}. You pay this price; the difference is refunded at the end.\n"
+        f"- You lock {_assay(_ROUNDS * _WORK * _LIMIT // 10**15)}, the price of all work at your limit, and"
+        " in addition the lowest audit fee of every round.\n"
+        f"- The cheapest bid that fits asks {_PRICE:,}. You pay this price. The difference to your limit is refunded at"
+        " the end.\n"
         f"- The validator of the bid locks a job bond of {_assay(bond)}.\n"
-        f"- Each provider locks the price of its share while the share is checked: {_assay(share_price)}.",
+        f"- Each provider locks the price of its share, {_assay(share_price)}, until the round of the share is"
+        " verified.",
         "## A verified round",
         "The round has four slots, and Ada serves two of them. The round is paid when its window is over and a panel of"
         " other validators has confirmed every place that it recomputed:",
         table(("party", "receives"), rows),
-        "Each share is 49 TFLOP; the other 4 TFLOP are the aggregation, which the validator computes. Amounts are"
-        " rounded down, and the validator gets the remainder.",
+        "Each share is 49 TFLOP of work. The other 4 TFLOP of the round are the aggregation, which the validator"
+        " computes. Amounts are rounded down, and the validator gets the remainder.",
         "## When something goes wrong",
         table(
             ("event", "who pays"),
@@ -67,22 +69,23 @@ def money_page() -> str:
                 ),
                 (
                     f"The validator stops after 4 of {_ROUNDS} rounds.",
-                    f"The validator loses {_assay(cut)} of its job bond. Of that you get what the leg cost you, and"
-                    " the rest is burnt. Verified rounds stay paid, except for the validator's own part, which you get"
-                    " back.",
+                    f"The validator loses {_assay(cut)} of its job bond. From this amount you get back what the leg"
+                    " cost you, and the rest is burnt. Verified rounds stay paid, but the validator's own part of them"
+                    " returns to you.",
                 ),
                 (
                     "A panel finds a closed round wrong.",
-                    "The validator loses the job bond; if only the provider was wrong, the provider loses its bond. The"
-                    " bond pays the panel, then you, and the rest is burnt. The round is not paid.",
+                    "The validator loses its job bond. If only the provider was wrong, the provider loses its bond"
+                    " instead. From the lost bond the panel is paid first, then you get back what the leg cost you,"
+                    " and the rest is burnt. The round is not paid.",
                 ),
                 (
-                    "An auditor gives no answer, or another one than the ruling.",
+                    "An auditor gives no answer, or an answer that differs from the ruling.",
                     "The auditor loses three times the price of the place from its stake.",
                 ),
                 (
                     "No bid takes your order in time.",
-                    "You get the deposit back. You pay only the fee of the transaction.",
+                    "Your whole deposit returns to you. You pay only the fee of the transaction.",
                 ),
             ),
         ),
