@@ -153,8 +153,8 @@ def _amount_or_reason(change: Change | None) -> str:
             return words.share_reason(reason)
         case ShareCommitted(bond=amount):
             return f"{words.assay(amount)} bond"
-        case ShareCompared(right=right, paid=paid, burnt=burnt):
-            return f"{words.assay(paid)} paid" if right else f"{words.assay(burnt)} burnt"
+        case ShareCompared(right=right, paid=paid):
+            return f"{words.assay(paid)} paid" if right else "not paid"
         case RoundVerified(price=price, audit_fee=fee):
             return words.assay(price + fee)
         case PaymentMade(kind=kind, amount=amount):

@@ -254,8 +254,7 @@ def describe_share(share: ShareStory, round: RoundStory) -> str:
     if share.reason == ShareReason.LEG_ENDED:
         text = "The leg ended before it could be accepted, and its bond was returned."
     elif share.state is ShareState.WRONG:
-        text += " Auditors got the result of the accepted share of this slot, so it was wrong"
-        text += f", and its bond of {words.assay(share.burnt)} is burnt." if share.burnt else "."
+        text += " Auditors got the result of the accepted share of this slot, from which it differs. It is not paid."
     elif share.state is ShareState.RIGHT:
         text += " But auditors got the result that it was committed to, so it was right"
         text += f", and its provider received {words.assay(share.paid)} for it." if share.paid else "."

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from domain.amount import bps_floor, ceil_div, price_ceil, price_floor
-from domain.legs.moves import BURN
-from domain.moves import Transfer
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,24 +73,13 @@ def job_bond_cut(job_bond: int, rounds: int, rounds_closed: int) -> int:
     return ceil_div(job_bond * (rounds - rounds_closed), rounds)
 
 
-def wrong_share(order_id: bytes, bond: int) -> tuple[Transfer, ...]:
-    """Return the move that burns the whole bond of a rejected wrong share.
+def compute_redress(work: int, price: int) -> tuple[int, int]:
+    """Return the two amounts (uassay) that a validator owes for a right share that it rejected as a mismatch.
 
-    The share was never in a closed round, so it made no other share void, and the consumer paid nothing for it.
-    """
-    return (Transfer(move=BURN, source=order_id.hex(), target="", amount=bond),)
-
-
-def compute_redress(work: int, price: int, *, silent: bool) -> tuple[int, int]:
-    """Return the two amounts (uassay) that a validator owes for a right share that it rejected.
-
-    The provider gets the first amount; the second is burnt. If the validator rejected the share as a mismatch, each is
-    the share's value, because an honest validator never errs in that. If it rejected the share because the provider was
-    ``silent``, each is half the value: no one can prove which of the two was silent, so neither of them gains.
+    The provider gets the first amount; the second is burnt. Each is the share's value.
     """
     value = price_floor(work, price)
-    part = value // 2 if silent else value
-    return part, part
+    return value, value
 
 
 def take_from(source: int, owed: tuple[int, int]) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -490,7 +490,6 @@ def summary(finished: Finished, quality: dict[str, object]) -> dict[str, object]
             "round": cheat.claim.round if cheat else -1,
             "slot": cheat.claim.slot if cheat else -1,
             "segment": places[cheat.claim.key] if cheat else -1,
-            "slashed": cheat.bond if cheat else 0,
         },
         "payouts": payouts,
         "fees": fees,

@@ -271,8 +271,8 @@ def _print_summary(context: CommandContext, finished: "Finished", value: dict[st
     rows.append(("protocol", "fee", "community pool", money(value["fees"])))
     rows.append(("consumer", "refund", "unused deposit", money(value["refund"])))
     if cheat["provider"]:
-        where = f"caught in round {cheat['round']}; bond cut"
-        rows.append((names[cheat["provider"]], "cheat", where, money(-int(cheat["slashed"]))))
+        where = f"caught in round {cheat['round']}; not paid"
+        rows.append((names[cheat["provider"]], "cheat", where, money(0)))
     output = context.output
     output.note("")
     shown: list[str | Table] = [

@@ -127,5 +127,5 @@ def cheat_sentence(cheat: Mapping[str, Any], names: Mapping[str, str], segment_s
     return (
         f"the cheat: {cheater} claimed to have trained slot {cheat['slot']} of round {cheat['round']}, but had not; "
         f"after it had committed to its states, the lot fell on {place}; its validator recomputed that and got another "
-        f"state; another provider trained the slot, and {cheater} lost {money(int(cheat['slashed']))} of its bond"
+        f"state; another provider trained the slot, and {cheater} was not paid"
     )

@@ -72,7 +72,8 @@ def share_commitment(
     """Return the hash C with which a provider commits to a share before it reveals any part of the share.
 
     ``opening`` holds the global and the local root from which the share starts. The chain knows everything except
-    ``roots``, so it can compute C from the roots of an accepted share under any provider's name.
+    ``roots``, so it can compute C from the roots of an accepted share under any provider's name. C leaves the metrics
+    out: the last leaf of the trace covers them, and only what a panel recomputes may decide about a bond.
     """
     global_in, local_in = opening
     return hash_fields(
@@ -86,7 +87,6 @@ def share_commitment(
         roots.trace_root,
         roots.update_root,
         roots.local_out,
-        _bits(roots.metrics),
     )
 
 
@@ -108,12 +108,13 @@ def _bits(metrics: Iterable[int]) -> bytes:
     return b"".join(u32(bits) for bits in metrics)
 
 
-def update_claim(update_root: bytes, local_out: bytes) -> bytes:
+def update_claim(update_root: bytes, local_out: bytes, metrics: Iterable[int]) -> bytes:
     """Return the root that a share claims for its update place.
 
-    It is the hash of the roots of its update and of its closing local state.
+    It is the hash of the root of its update, the root of its closing local state, and the metrics at its last boundary.
+    An auditor takes the metrics from the last leaf of the trace.
     """
-    return hash_fields("assay/update", update_root, local_out)
+    return hash_fields("assay/update", update_root, local_out, _bits(metrics))
 
 
 def possession_sign_bytes(order_id: bytes, order_key: bytes) -> bytes:

@@ -180,7 +180,7 @@ def check_curve(run: Run) -> dict[float, float]:
 
 
 def check_cheat(run: Run) -> None:
-    """The cheat is named, with where it cheated, and its bond is gone; its share was trained by another."""
+    """The cheat is named, with where it cheated, and is not paid; its share was trained by another."""
     summary, on_chain = run.summary, run.on_chain()
     cheat = summary["cheat"]
     (culprit,) = (spec for spec in run.layout.providers if spec.misbehave)
@@ -189,7 +189,6 @@ def check_cheat(run: Run) -> None:
     assert {share.claim.provider for share in wrong} == {culprit.address}
     assert cheat["round"] == wrong[0].claim.round
     assert cheat["segment"] >= 0
-    assert cheat["slashed"] == wrong[0].bond > 0
     assert culprit.address not in summary["payouts"]
     rejected = [v for v in summary["verdicts"] if v["verdict"] == "rejected"]
     assert culprit.address in {v["provider"] for v in rejected}
@@ -268,7 +267,7 @@ def test_the_summary_has_everything(demo: Run) -> None:
     assert expected <= summary.keys()
     assert {"id", "job", "price_per_pflop", "deposit", "flops_quoted", "flops_verified"} <= summary["order"].keys()
     assert {"parameters", "metric", "majority_baseline", "before", "after"} <= summary["model"].keys()
-    assert {"provider", "method", "round", "segment", "slashed"} <= summary["cheat"].keys()
+    assert {"provider", "method", "round", "segment"} <= summary["cheat"].keys()
     assert {"path", "sha256"} <= summary["result"].keys()
     phases = {"network", "match", "train_and_verify", "windows", "total"}
     assert phases <= summary["seconds"].keys()

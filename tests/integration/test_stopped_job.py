@@ -76,7 +76,7 @@ def test_a_job_stops_on_a_network_where_it_stops_at_home(market: MarketNetwork, 
     assert rounds == {0, 1}
     assert order.paid("validator") > 0
 
-    # Who only said so was caught by its validator, and lost its bond when strangers had recomputed the round.
+    # Who only said so was caught by its validator, and was not paid.
     liar = market.cheat("false_stop@0")
     verdicts = market.verdicts("val0", order.id)
     said = {ShareReason(row.reason) for row in verdicts if row.provider == liar.address}

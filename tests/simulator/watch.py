@@ -50,7 +50,6 @@ class Watch:
         # Legs that go on from a wrong share which nobody drew.
         self._bent: set[tuple[bytes, int]] = set()
         # What honest validators may lose for right shares that they rejected as silent.
-        self._silent: dict[str, int] = {}
 
     def _honest(self, name: str) -> bool:
         if name in self.world.validators:
@@ -100,8 +99,6 @@ class Watch:
             if self._honest(name):
                 silent = ShareReason(share.reason) in SILENCES
                 _hold(silent, f"{name}, honest, rejected a right share of {share.claim.provider}")
-                # Nobody can tell who was silent: see the protocol, "comparison".
-                self._silent[name] = self._silent.get(name, 0) + share.bond
 
     def _check_rejected(self, share: Share, habit: str) -> None:
         """An honest validator finds no fault with what is right."""
@@ -126,7 +123,7 @@ class Watch:
 
     def _check_stake(self, name: str, stake: int) -> None:
         if self._honest(name):
-            least = self.world.setup.stake - self._silent.get(name, 0)
+            least = self.world.setup.stake
             _hold(stake >= least, f"{name}, honest, has {stake} of its stake of {least}")
 
     def _check_failed(self, order_id: bytes, name: str, end: LegEnd, leg: int) -> None:

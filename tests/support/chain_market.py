@@ -483,7 +483,7 @@ class Market:
         ref = ShareRef(place.slot, place.issue)
         trace = self.traces[order_id, closed.leg, round, ref]
         if place.kind is AuditKind.UPDATE:
-            return update_claim(trace.roots.update_root, trace.roots.local_out)
+            return update_claim(trace.roots.update_root, trace.roots.local_out, trace.roots.metrics)
         return trace.leaves[place.segment].boundary_root
 
     def answers(self, order_id: bytes, round: int = 0, places: Sequence[int] | None = None) -> tuple[SeatAnswer, ...]:

@@ -65,7 +65,8 @@ def money_page() -> str:
             (
                 (
                     "A provider sends a wrong share.",
-                    "The provider's bond is burnt, and another provider trains the slot. You pay nothing.",
+                    "The provider is not paid, and another provider trains the slot. You pay nothing for the wrong"
+                    " share.",
                 ),
                 (
                     f"The validator stops after 4 of {_ROUNDS} rounds.",
@@ -81,7 +82,8 @@ def money_page() -> str:
                 ),
                 (
                     "An auditor gives no answer, or an answer that differs from the ruling.",
-                    "The auditor loses three times the price of the place from its stake.",
+                    "The auditor loses what it would have earned, or three times as much if the ruling refutes it. It"
+                    " never loses more than a thousandth of its stake in one panel.",
                 ),
                 (
                     "No bid takes your order in time.",

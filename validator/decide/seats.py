@@ -411,4 +411,4 @@ def _claim(place: AuditPlace, known: SeatPlace, subject: PanelResponse) -> bytes
             return subject.round.next_root
         case AuditKind.UPDATE:
             roots = _roots(*_shares(subject, place))
-            return update_claim(roots.update_root, roots.local_out)
+            return update_claim(roots.update_root, roots.local_out, roots.metrics)

@@ -55,15 +55,13 @@ def check_packet(
 ) -> ShareReason:
     """Check a provider's delivery against its commitment, without a replay; return what is wrong, or NONE.
 
-    ``opening`` are the roots of the share's initial states. NOT_FINITE counts as a mismatch, so it is checked only on
-    the metrics that the provider committed to.
+    ``opening`` are the roots of the share's initial states. NOT_FINITE counts as a mismatch, so it is given only for
+    metrics that the provider committed to: those of the last boundary, if the trace has the committed root.
     """
     roots = packet.roots
     commitment = share_commitment(chain_id, claim.key, claim.provider, opening, terms.executor_version, roots)
     if commitment != claim.commitment:
         return ShareReason.TRACE_NOT_BOUND
-    if not _is_finite(roots.metrics):
-        return ShareReason.NOT_FINITE
     if check_roots(terms, roots) or (packet.update is None) == roots.is_whole:
         return ShareReason.MALFORMED
     if (packet.local_out is None) == roots.is_whole or len(packet.boundaries) != roots.segments:
@@ -74,11 +72,12 @@ def check_packet(
     for index, boundary in enumerate(packet.boundaries, 1):
         if boundary.step != start + index * terms.segment_steps:
             return ShareReason.MALFORMED
-        if not _is_finite(boundary.metrics):
+        if index < roots.segments and not _is_finite(boundary.metrics):
             return ShareReason.MALFORMED
     leaves = leaves_of(packet)
-    bound = (compute_trace_root(leaves) if leaves else b"") == roots.trace_root
-    return ShareReason.NONE if bound else ShareReason.TRACE_NOT_BOUND
+    if (compute_trace_root(leaves) if leaves else b"") != roots.trace_root:
+        return ShareReason.TRACE_NOT_BOUND
+    return ShareReason.NONE if _is_finite(roots.metrics) else ShareReason.NOT_FINITE
 
 
 def _is_finite(metrics: Sequence[int]) -> bool:

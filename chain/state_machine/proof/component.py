@@ -45,7 +45,6 @@ from chain.state_machine.proof.tables import (
     PANEL_DUTIES,
     PANEL_POTS,
     PANELS,
-    RIGHTED,
     ROOM_DUE,
     ROUNDS,
     SEATS,
@@ -81,7 +80,6 @@ COMPONENT = Component(
         LAST_GROUP,
         STANDING_ISSUES,
         LAST_ISSUES,
-        RIGHTED,
     ),
     handlers=HANDLERS,
     effects=(

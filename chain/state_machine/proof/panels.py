@@ -439,7 +439,7 @@ def _get_claim(ctx: Context, closed: Round, place: AuditPlace, stops: set[AuditP
             return closed.next_root
         case AuditKind.UPDATE:
             roots = _get_roots(ctx, closed.key.share(place.slot, place.issue))
-            return update_claim(roots.update_root, roots.local_out)
+            return update_claim(roots.update_root, roots.local_out, roots.metrics)
         case AuditKind.SEGMENT:
             return b""
 

@@ -1,9 +1,11 @@
 """Comparison of rejected shares with the accepted ones, before their round is verified (protocol section 4.5).
 
 A rejection needs no evidence, so it proves nothing. The bond of a rejected share stays locked until a panel has
-recomputed the round. Then the chain computes the commitment to the accepted roots in the name of the rejected provider.
-If the leg's tier says that the two commitments are of the same share, the rejected share was right, and the validator
-pays. Otherwise it was wrong, and its bond is burnt.
+recomputed the round. Then it returns: no panel has recomputed what a rejected share has otherwise than the accepted
+one, so a difference proves nothing either. The chain also computes the commitment to the accepted roots in the name of
+the rejected provider. If the leg's tier says that the two commitments are of the same share, the rejected share was
+right. A validator that rejected it as a mismatch pays: an honest one never errs in that. If the provider was said to be
+silent, no one can tell who was, and no one pays.
 """
 
 from collections.abc import Iterator
@@ -20,7 +22,7 @@ from chain.state_machine.ledger.order_money import (
 from chain.state_machine.ledger.tables import BOND_ROWS, TALLIES
 from chain.state_machine.market.book import return_bond
 from chain.state_machine.proof.shares import change_share, count_share, make_commitment
-from chain.state_machine.proof.tables import RIGHTED, SHARES
+from chain.state_machine.proof.tables import SHARES
 from chain.state_machine.registry.members import cut_stake
 from chain.state_machine.registry.tables import VALIDATORS
 from domain.ledger.records import BondKind, BondRow
@@ -32,7 +34,7 @@ from domain.proof.events import ShareCompared
 from domain.proof.moves import STAKE_BURN, WITHHELD_BURN, WITHHELD_COMPENSATION
 from domain.proof.reasons import SILENCES, ShareReason
 from domain.proof.records import Round, Share, ShareState
-from escrow.settle import compute_redress, take_from, wrong_share
+from escrow.settle import compute_redress, take_from
 from pol.rules.tiers.table import tier_of
 
 REJECTED_PER_CALL = 64
@@ -75,36 +77,21 @@ def _compare(
     if accepted.roots is None:
         raise LookupError("an accepted share has no roots")
     right = make_commitment(ctx, order, claim.key, claim.provider, closed.global_in, share.local_in, accepted.roots)
-    if not tier_of(leg).is_same_share(claim.commitment, right):
-        change_share(ctx, claim.key, state=ShareState.WRONG)
-        cut_bond(ctx, order.id, bond, wrong_share(order.id, bond.amount))
-        ctx.emit(
-            ShareCompared(
-                claim.key,
-                claim.provider,
-                right=False,
-                paid=0,
-                burnt=bond.amount,
-                paid_from_stake=0,
-                burnt_from_stake=0,
-            )
-        )
-        return
-    change_share(ctx, claim.key, state=ShareState.RIGHT)
-    count_share(ctx, claim.provider, rejected=-1)
+    is_right = tier_of(leg).is_same_share(claim.commitment, right)
     return_bond(ctx, order.id, bond)
     redress = Redress()
-    slot = (*closed.key, claim.slot)
-    # A provider whose later share in this slot was accepted is paid for that share, so it has lost nothing.
-    lost = accepted.claim.provider != claim.provider
-    if lost and not RIGHTED.has(ctx.store, *slot):
-        RIGHTED.mark(ctx.store, *slot)
-        redress = _redress(ctx, leg, share, accepted.work)
+    change_share(ctx, claim.key, state=ShareState.RIGHT if is_right else ShareState.WRONG)
+    if is_right:
+        count_share(ctx, claim.provider, rejected=-1)
+        # A provider whose later share in this slot was accepted is paid for that share, so it has lost nothing.
+        lost = accepted.claim.provider != claim.provider
+        if lost and ShareReason(share.reason) not in SILENCES:
+            redress = _redress(ctx, leg, share, accepted.work)
     ctx.emit(
         ShareCompared(
             claim.key,
             claim.provider,
-            right=True,
+            right=is_right,
             paid=redress.paid,
             burnt=redress.burnt,
             paid_from_stake=redress.paid_from_stake,
@@ -135,7 +122,7 @@ def _redress(ctx: Context, leg: Leg, share: Share, work: int) -> Redress:
     order_id = leg.order_id
     provider = share.claim.provider
     source = order_id.hex()
-    owed = compute_redress(work, leg.price, silent=ShareReason(share.reason) in SILENCES)
+    owed = compute_redress(work, leg.price)
     (withheld_paid, withheld_burnt), owed = take_from(get_withheld(ctx, order_id), owed)
     moves = (
         Transfer(move=WITHHELD_COMPENSATION, source=source, target=provider, amount=withheld_paid),

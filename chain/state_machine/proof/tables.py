@@ -127,8 +127,6 @@ LAST_GROUP = BytesTable(0x3E, "last group")
 # Key: order, leg, round, slot; value: issue number of the live share in the slot of the open round.
 STANDING_ISSUES = Numbers(0x3A, "standing issue")
 LAST_ISSUES = Table(0x3B, "last issue", LastIssue, lambda r: (r.order_id, r.leg, r.slot))
-# Slots with a rejected share that was right and was compensated. Key: order, leg, round, slot.
-RIGHTED = KeySet(0x39, "right_shares_paid slot")
 
 
 # Parts of an entry: purpose, id of the subject.

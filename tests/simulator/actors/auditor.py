@@ -205,10 +205,10 @@ class Auditor:
         if place.kind is AuditKind.UPDATE:
             assert share.roots is not None
             root, roots = (
-                update_claim(update_of(pairs[0][0], pairs[1][0]), pairs[1][1]),
+                update_claim(update_of(pairs[0][0], pairs[1][0]), pairs[1][1], opening.states[-1].metrics),
                 share.roots,
             )
-            claim = update_claim(roots.update_root, roots.local_out) if roots.is_whole else b""
+            claim = update_claim(roots.update_root, roots.local_out, roots.metrics) if roots.is_whole else b""
             return root, claim
         key, job = share.claim.key, self.daemon.world.job(action.seat.order_id)
         trained = job.train(pairs[0], key.round, key.slot, place.segment)

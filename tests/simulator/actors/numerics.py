@@ -156,8 +156,8 @@ class Numerics:
             return CheckedSegment(segment, ShareReason.NOT_FINITE, b"")
         if segment == len(packet.boundaries):
             update = update_of(self.openings[key], states[0])
-            root = update_claim(update, states[1])
-            if root != update_claim(roots.update_root, roots.local_out):
+            root = update_claim(update, states[1], METRICS)
+            if root != update_claim(roots.update_root, roots.local_out, METRICS):
                 return CheckedSegment(segment, ShareReason.UPDATE_MISMATCH, root)
             sent = tuple(blob.sha256 for blob in packet.blobs)
             fits = sent == (roots.update_root, roots.local_out)

@@ -101,7 +101,7 @@ def test_defaults_are_those_of_the_protocol() -> None:
     assert (params["eligible_bps"], local["eligible_bps"]) == (7_500, 7_500)
     assert (params["window_max"], local["window_max"]) == (86_400, 600)
     assert (params["rounds_ahead"], local["rounds_ahead"]) == (16, 16)
-    assert (params["audit_room_bps"], local["audit_room_bps"]) == (2_500, 5_000)
+    assert (params["audit_room_bps"], local["audit_room_bps"]) == (5_000, 20_000)
     assert (params["promise_wait"], local["promise_wait"]) == (86_400, 60)
     assert (params["job_bond_bps"], params["decline_fee_bps"]) == (1_000, 1_000)
     assert (params["protocol_bps"], params["audit_bps"]) == (100, 300)

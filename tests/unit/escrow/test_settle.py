@@ -2,8 +2,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.amount import BPS, price_ceil, price_floor
-from domain.legs.moves import BURN
-from domain.moves import Transfer
 from escrow.settle import (
     audit_fee,
     compute_redress,
@@ -12,10 +10,8 @@ from escrow.settle import (
     settle_round,
     share_bond,
     take_from,
-    wrong_share,
 )
 
-ORDER = b"\x01" * 32
 WORK = st.integers(1, 2**60)
 PRICE = st.integers(1, 2**50)
 RATE = st.integers(0, BPS)
@@ -30,13 +26,8 @@ def test_a_failed_leg_pays_for_what_was_not_done() -> None:
     assert [job_bond_cut(100, 3, closed) for closed in range(3)] == [100, 67, 34]
 
 
-def test_a_wrong_share_that_was_rejected_pays_nobody() -> None:
-    assert wrong_share(ORDER, 41) == (Transfer(BURN, ORDER.hex(), "", 41),)
-
-
-def test_a_right_share_that_was_rejected_is_owed_its_value_or_half_of_it() -> None:
-    assert compute_redress(40_999_999, 10**9, silent=False) == (40, 40)
-    assert compute_redress(41_999_999, 10**9, silent=True) == (20, 20)
+def test_a_right_share_that_was_rejected_is_owed_its_value() -> None:
+    assert compute_redress(40_999_999, 10**9) == (40, 40)
 
 
 def test_the_provider_is_paid_before_anything_is_burnt() -> None:

@@ -302,7 +302,7 @@ def test_an_honest_round_is_answered_with_the_roots_of_the_chain(setting: Settin
     assert [item.agrees for item in found] == [True] * 3
     segment, update, aggregation = (item.says for item in found)
     assert segment.root == setting.trained.boundaries[3].root
-    assert update.root == update_claim(roots.update_root, roots.local_out)
+    assert update.root == update_claim(roots.update_root, roots.local_out, roots.metrics)
     assert aggregation.root == setting.next_root
     sent = [path.read_bytes() for path in setting.trained.sent]
     assert update.digest == answer_digest(SEED, [], sent)

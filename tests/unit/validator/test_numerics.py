@@ -110,7 +110,7 @@ def test_a_right_share_passes_at_every_place(trained: Trained) -> None:
     for index in range(N):
         outcome = trained.segment(index)
         assert (outcome.reason, outcome.root) == (0, trained.boundaries[index + 1].root)
-    root = update_claim(trained.share.update_root, trained.share.local_out_root)
+    root = update_claim(trained.share.update_root, trained.share.local_out_root, trained.boundaries[N].metrics)
     assert trained.update() == ReplayOutcome(0, root)
 
 
@@ -154,7 +154,9 @@ def test_an_update_that_does_not_follow_from_the_trace(trained: Trained, which: 
     roots = [(bytes(32), local_out), (update, bytes(32))][which]
     outcome = trained.update(roots=roots)
     assert outcome.reason == ShareReason.UPDATE_MISMATCH
-    assert outcome.root == update_claim(trained.share.update_root, trained.share.local_out_root)
+    assert outcome.root == update_claim(
+        trained.share.update_root, trained.share.local_out_root, trained.boundaries[N].metrics
+    )
 
 
 @pytest.mark.parametrize("which", [0, 1])

@@ -141,18 +141,19 @@ def test_what_is_delivered_is_what_was_committed_to() -> None:
     packet, infinite = packet_of(local, work), (0xFF800000,)
     other = packet_of(local, work, update_root=digest("other"))
     forged = replace(packet.roots, metrics=infinite)
+    endless = boundary(replace(packet, roots=forged), -1, metrics=infinite)
     for reason, committed, wrong in (
         (ShareReason.NONE, packet, packet),
         (ShareReason.TRACE_NOT_BOUND, packet, other),
         (ShareReason.TRACE_NOT_BOUND, packet, boundary(packet, 1, boundary_root=digest("x"))),
-        (ShareReason.TRACE_NOT_BOUND, packet, replace(packet, roots=forged)),
-        # Committed to, and wrong in itself.
-        (ShareReason.NOT_FINITE, replace(packet, roots=forged), replace(packet, roots=forged)),
+        # Committed to, and wrong in itself: the metrics stand in the last leaf.
+        (ShareReason.NOT_FINITE, endless, endless),
         (ShareReason.MALFORMED, boundary(packet, 1, step=99), boundary(packet, 1, step=99)),
         # What the commitment does not bind proves nothing against who committed.
         (ShareReason.MALFORMED, packet, replace(packet, boundaries=packet.boundaries[:-1])),
         (ShareReason.MALFORMED, packet, boundary(packet, 1, metrics=infinite)),
         (ShareReason.MALFORMED, packet, boundary(packet, 3, metrics=())),
+        (ShareReason.MALFORMED, packet, replace(packet, roots=forged)),
     ):
         held = signed(local, work, committed)
         after, found = share_delivered(held, TERMS, CHAIN_ID, work.provider, wrong)

@@ -77,7 +77,7 @@ def build_commitments() -> Any:
             "commitment": made.hex(),
         },
         "share_sign_bytes": commitment.share_sign_bytes(CHAIN_ID, CLAIM).hex(),
-        "update_claim": commitment.update_claim(ROOTS.update_root, ROOTS.local_out).hex(),
+        "update_claim": commitment.update_claim(ROOTS.update_root, ROOTS.local_out, ROOTS.metrics).hex(),
         "possession": {
             "order_id": digest("order").hex(),
             "order_key": (b"\x02" + digest("order key")).hex(),

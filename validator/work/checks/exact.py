@@ -67,8 +67,8 @@ def check_update(asked: UpdateCheck) -> ReplayOutcome:
         result = share_update(job, start, end)
     except UpdateFailed:
         return ReplayOutcome(ShareReason.NOT_FINITE, b"")
-    root = update_claim(result.update_root, result.local_out_root)
-    if root != update_claim(asked.update_root, asked.local_root):
+    root = update_claim(result.update_root, result.local_out_root, asked.closing.metrics)
+    if root != update_claim(asked.update_root, asked.local_root, asked.closing.metrics):
         return ReplayOutcome(ShareReason.UPDATE_MISMATCH, root)
     try:
         update = state_tree(read_state(asked.update, job.job.updated)).root
@@ -152,7 +152,7 @@ def recompute_update(asked: UpdateAudit) -> Recomputed:
     except UpdateFailed:
         digest = EXACT.digest(asked.seed, (), pieces_of(end.global_state, end.local_state))
         return Recomputed(fault="", kind=AnswerKind.STOPPED, root=b"", digest=digest)
-    root = update_claim(result.update_root, result.local_out_root)
+    root = update_claim(result.update_root, result.local_out_root, asked.closing.metrics)
     return _finished(root, asked.seed, (), result.update, end.local_state)
 
 

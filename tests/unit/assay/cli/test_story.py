@@ -60,14 +60,13 @@ def test_what_became_of_the_cheat_is_told_in_a_sentence() -> None:
         "round": 0,
         "slot": 3,
         "segment": 2,
-        "slashed": 2_693_200,
     }
     told = cheat_sentence(caught, names, segment_steps=5, round_steps=40)
     assert told.startswith("the cheat: prov0 claimed to have trained slot 3 of round 0, but had not;")
     assert "the lot fell on steps 10 to 14" in told
     later = cheat_sentence(caught | {"round": 2}, names, segment_steps=5, round_steps=40)
     assert "the lot fell on steps 90 to 94" in later
-    assert "prov0 lost 2.6932 ASSAY of its bond" in told
+    assert "prov0 was not paid" in told
     assert "the update at its end" in cheat_sentence(caught | {"segment": 8}, names, 5, 40)
     late = {
         "meant": "assay1p",
@@ -75,7 +74,6 @@ def test_what_became_of_the_cheat_is_told_in_a_sentence() -> None:
         "round": -1,
         "slot": -1,
         "segment": -1,
-        "slashed": 0,
     }
     told = cheat_sentence(late, names, 5, 40)
     assert told.startswith("the cheat: prov0 committed its untrained share too late")

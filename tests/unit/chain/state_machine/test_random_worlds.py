@@ -412,21 +412,16 @@ def check_payments(order: OrderResponse) -> None:
 
 
 def redress(order: OrderResponse) -> Counter[tuple[int, int]]:
-    """Return what the validator owed in each round for right shares that it rejected: once a slot, twice a part."""
+    """Return what the validator owed in each round for right shares that it rejected as a mismatch: twice its value."""
     owed: Counter[tuple[int, int]] = Counter()
     accepted = {(s.claim.leg, s.claim.round, s.claim.slot): s for s in order.shares if s.roots is not None}
-    seen: set[tuple[int, ...]] = set()
     for share in order.shares:
         claim = share.claim
         slot = (claim.leg, claim.round, claim.slot)
-        if share.state is not ShareState.RIGHT or slot in seen:
-            continue
-        if accepted[slot].claim.provider == claim.provider:
-            continue
-        seen.add(slot)
-        value = floor(money(accepted[slot].work, order.legs[claim.leg - 1].price))
         silent = share.reason in (ShareReason.NO_ANSWER, ShareReason.LATE)
-        owed[claim.leg, claim.round] += 2 * (value // 2 if silent else value)
+        if share.state is not ShareState.RIGHT or silent or accepted[slot].claim.provider == claim.provider:
+            continue
+        owed[claim.leg, claim.round] += 2 * floor(money(accepted[slot].work, order.legs[claim.leg - 1].price))
     return owed
 
 
@@ -483,7 +478,7 @@ def lost_bonds(order: OrderResponse) -> Counter[str]:
             cut += withheld(order)[1][leg.number]  # made good
         lost[leg.validator] += min(cut, leg.job_bond)
     for share in order.shares:
-        if share.state is ShareState.WRONG or share.claim.key in wrong_shares(order):
+        if share.claim.key in wrong_shares(order):
             lost[share.claim.provider] += share.bond
     return lost
 

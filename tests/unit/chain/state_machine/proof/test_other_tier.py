@@ -245,7 +245,9 @@ def test_a_rejected_share_is_compared_as_the_tier_says(agrees: bool, audited: bo
     share = next(s for s in market.shares(order_id) if s.claim == first.claim)
     assert share.state is (ShareState.RIGHT if agrees else ShareState.WRONG)
     free = market.chain.bond("v0p0")
-    assert (free == BOND) is agrees
+    assert free == BOND
+    (told,) = market.chain.seen("share.compared")
+    assert (int(told.get("paid")) > 0) is agrees
 
 
 # --- what ends meanwhile -------------------------------------------------------------------------

@@ -244,8 +244,8 @@ def test_a_right_share_that_was_rejected_is_worth_what_it_had(market: Market) ->
     assert states == {1: ShareState.RIGHT, 2: ShareState.ACCEPTED}
 
 
-def test_a_provider_who_went_on_where_the_job_stops_loses_its_bond(market: Market) -> None:
-    """And so does one who stopped where it goes on: by what was accepted and strangers have recomputed."""
+def test_a_provider_who_went_on_where_the_job_stops_is_not_paid(market: Market) -> None:
+    """And neither is one who stopped where it goes on: by what was accepted and strangers have recomputed."""
     order_id = market.run()
     wrong = market.trace(order_id, 0, provider="v0p0")
     market.commit(order_id, wrong, market.trace(order_id, 1))
@@ -256,7 +256,7 @@ def test_a_provider_who_went_on_where_the_job_stops_loses_its_bond(market: Marke
     market.wait_stage(order_id)
     finish(market, order_id)
     compared = market.chain.seen("share.compared")[-1]
-    assert (compared.get("right"), compared.get("burnt")) == ("false", "38000")
+    assert (compared.get("right"), compared.get("burnt")) == ("false", "0")
 
 
 # --- what is wrong -------------------------------------------------------------------------------
