@@ -147,11 +147,11 @@ def test_every_right_share_that_was_rejected_as_a_mismatch_is_paid(market: Marke
 
 
 def test_who_was_paid_for_the_same_work_later_lost_nothing(market: Market, order_id: bytes) -> None:
-    """Else a provider could fall silent on purpose, and earn the slot and a half."""
+    """Else a provider and a validator could be paid twice for a slot."""
     first = market.trace(order_id, 0, provider="v0p0")
     before = job_bond(market, order_id)
     again = market.trace(order_id, 0, issue=2, provider="v0p0")
-    close_with(market, order_id, first, again, SILENT)
+    close_with(market, order_id, first, again, MISMATCH)
     verify(market, order_id)
     assert share(market, order_id, first).state is ShareState.RIGHT
     assert job_bond(market, order_id) == before
