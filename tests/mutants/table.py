@@ -2591,6 +2591,22 @@ MUTANTS = (
         ("tests/unit/host/test_sandbox.py::test_a_part_of_a_process_may_have_less_memory",),
     ),
     Mutant(
+        "document-tokens",
+        "a document of small values is parsed, however many there are",
+        "pol/job/strict_json.py",
+        "if excess := excess_tokens(data, limits.tokens):",
+        "if excess := excess_tokens(data, len(data)):",
+        ("tests/unit/pol/job/test_strict_json.py::test_a_large_document_of_small_values_is_refused_at_once",),
+    ),
+    Mutant(
+        "foreign-json-tokens",
+        "other JSON of strangers is parsed, however many values there are",
+        "host/foreign_json.py",
+        "if tokens > limit else",
+        "if tokens > limit + len(data) else",
+        ("tests/unit/host/test_foreign_json.py::test_too_many_tokens_are_refused_at_once",),
+    ),
+    Mutant(
         "trial-again",
         "a job is tried again after a restart",
         "validator/work/perform.py",
