@@ -24,7 +24,6 @@ CALLS: Final[Mapping[str, tuple[int | None, int | None]]] = MappingProxyType(
         "brk": (12, 214),
         "madvise": (28, 233),
         "mbind": (237, 235),
-        "mmap": (9, 222),
         "mprotect": (10, 226),
         "mremap": (25, 216),
         "munmap": (11, 215),
@@ -124,6 +123,7 @@ CALLS: Final[Mapping[str, tuple[int | None, int | None]]] = MappingProxyType(
         "fcntl": (72, 25),
         "ioctl": (16, 29),
         "kill": (62, 129),
+        "mmap": (9, 222),
         "prctl": (157, 167),
         "prlimit64": (302, 261),
         "sched_setaffinity": (203, 122),
@@ -173,6 +173,8 @@ def _conditions(pid: int) -> Mapping[str, _Condition]:
         # TCGETS, TIOCGWINSZ, FIONREAD, FIONCLEX, FIOCLEX; not TIOCSTI, which types into the owner's terminal.
         "ioctl": _Condition(1, (0x5401, 0x5413, 0x541B, 0x5450, 0x5451)),
         "kill": _Condition(0, (pid,)),
+        # A file or private memory (MAP_ANONYMOUS); not memory that could be shared, which the limit does not count.
+        "mmap": _Condition(3, (0, 0x01, 0x20), 0x21),
         # PR_SET_NAME, PR_GET_NAME, PR_SET_VMA; not PR_SET_PDEATHSIG, with which it could outlive its parent.
         "prctl": _Condition(0, (15, 16, 0x5356_4D41)),
         # 0 is the calling process or thread; other programs of the same user have limits and processors, too.

@@ -70,6 +70,11 @@ CASES = [
     ("kill", (PID,), True),
     ("kill", (PID + 1,), False),
     ("kill", ((1 << 64) - 1,), False),
+    ("mmap", (0, 4096, 3, 0x22), True),
+    ("mmap", (0, 4096, 1, 0x02), True),
+    ("mmap", (0, 4096, 1, 0x01), True),
+    ("mmap", (0, 4096, 3, 0x21), False),
+    ("mmap", (0, 4096, 3, 0x23), False),
     ("tgkill", (PID, PID), True),
     ("tgkill", (1, PID), False),
     ("prctl", (15,), True),
@@ -108,7 +113,8 @@ from pathlib import Path
 from host import sandbox
 if problem := [end for end in sandbox.enter(os.getppid(), Path(sys.argv[1]), 1 << 30) if "system call" in end]:
     sys.exit(77)
-memory = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+rights = mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC
+memory = mmap.mmap(-1, 4096, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, rights)
 memory.write(bytes.fromhex("b814000000cd80c3"))  # getpid of 32 bits: mov eax, 20; int 0x80; ret
 ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(memory)))()
 """

@@ -7,6 +7,7 @@ import ctypes
 import errno
 import fcntl
 import json
+import mmap
 import os
 import platform
 import shutil
@@ -122,6 +123,7 @@ def attempts(keyring: Path, daemon: int, port: int, own: Path) -> dict[str, Call
         "faults": _call("userfaultfd", 0),
         "a file in memory": _call("memfd_create", None, 0),
         "shared memory": _call("shmget", 0, 4096, 0o1600),
+        "memory past its limit": lambda: mmap.mmap(-1, 4096),
         "messages": _call("mq_open", None, 0, 0, None),
         "a ring of calls": _call("io_uring_setup", 1, None),
         "a personality": _call("personality", 0xFFFFFFFF),

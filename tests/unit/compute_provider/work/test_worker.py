@@ -337,6 +337,17 @@ def test_what_a_share_has_on_disk_is_out_of_its_workers_reach(tmp_path: Path, me
     assert not any(path.is_symlink() for path in Path(wanted.folder).iterdir())
 
 
+def test_a_worker_sees_only_the_files_of_its_share(tmp_path: Path) -> None:
+    if landlock_abi() < 1:
+        pytest.skip("this kernel has no Landlock")
+    key, wanted = share(tmp_path, 0)
+    listener = Listener(tmp_path)
+    answer = listener.run(wanted, Program(ASTRAY, "see"), key)
+    assert "worker.log: Permission denied" in answer["failed"]
+    listener.trainer.close()
+    assert not (tmp_path / "inputs").exists()
+
+
 def test_what_a_worker_says_unasked_is_not_heard(tmp_path: Path) -> None:
     key, wanted = share(tmp_path, 0)
     listener = Listener(tmp_path)
