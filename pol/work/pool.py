@@ -32,6 +32,8 @@ from host import sandbox
 
 T = TypeVar("T")
 
+ANSWER_BYTES_MAX = 64 << 20
+"""Largest answer of a worker in bytes: results are records, and states go through files."""
 _POLL_SECONDS = 0.1
 """Interval at which threads check whether the pool was closed or a deadline has passed, in seconds."""
 
@@ -84,7 +86,6 @@ class _Worker:
     def __init__(self, folder: Path, reads: Sequence[Path], memory_bytes: int) -> None:
         own_end, worker_end = Pipe()
         self.connection: Connection[Any, Any] = own_end
-        self._memory_bytes = memory_bytes
         arguments = (worker_end.fileno(), os.getpid(), folder, memory_bytes, *reads)
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "pol.work", *map(str, arguments)],
@@ -96,8 +97,8 @@ class _Worker:
         worker_end.close()
 
     def receive(self) -> Any:
-        """Return the worker's next message. It may have at most as many bytes as the worker may use of memory."""
-        return _Reader(BytesIO(self.connection.recv_bytes(self._memory_bytes))).load()
+        """Return the worker's next message. It may have at most ``ANSWER_BYTES_MAX`` bytes."""
+        return _Reader(BytesIO(self.connection.recv_bytes(ANSWER_BYTES_MAX))).load()
 
     def stop(self) -> None:
         """Kill the process, and end any wait for a message at this end of the pipe. Any thread may call this."""

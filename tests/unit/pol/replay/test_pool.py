@@ -21,6 +21,7 @@ from pol.errors import JobError, NotFiniteStep
 from pol.executor.backend import backend
 from pol.job.load import LoadedJob
 from pol.state.canonical import encode_state
+from pol.work import pool as pool_module
 from pol.work.pool import OutOfMemory, PoolClosed, PoolFull, ReplayPool, TaskTimeout, WorkerDied
 from pol.work.records import TrainedShare
 from pol.work.train import aggregate
@@ -309,6 +310,15 @@ def test_what_a_worker_says_is_no_error_is_none_here(closed: ReplayPool) -> None
     said = pickle.dumps((False, "no error"))
     with pytest.raises(WorkerDied, match="without an error"):
         closed.submit(sandboxed.say, len(said).to_bytes(4, "big") + said).result(20)
+    assert closed.submit(operator.add, 2, 3).result(20) == 5
+
+
+def test_an_answer_has_a_largest_size(closed: ReplayPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process that asks must not need the memory of a worker that was taken over."""
+    monkeypatch.setattr(pool_module, "ANSWER_BYTES_MAX", 1 << 16)
+    assert len(closed.submit(bytes, 1 << 15).result(20)) == 1 << 15
+    with pytest.raises(WorkerDied):
+        closed.submit(bytes, 1 << 16).result(20)
     assert closed.submit(operator.add, 2, 3).result(20) == 5
 
 
