@@ -90,11 +90,11 @@ def enter(parent: int, folder: Path, memory_bytes: int, reads: Iterable[Path] = 
     missing = []
     libc = ctypes.CDLL(None, use_errno=True)
     # A user namespace is tried first: in it, a worker of root has no rights of root outside.
-    if libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) != 0:
-        if libc.unshare(_CLONE_NEWNET) == 0:
+    is_apart = libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) == 0
+    if not is_apart:
+        is_apart = libc.unshare(_CLONE_NEWNET) == 0
+        if is_apart:
             missing.append("the kernel does not permit a user namespace: the process keeps root's powers")
-        else:
-            missing.append("the kernel does not permit a network namespace: the process can use the network")
     # This comes after the change of namespace, which would cancel it.
     die_with_parent(parent)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
@@ -102,6 +102,9 @@ def enter(parent: int, folder: Path, memory_bytes: int, reads: Iterable[Path] = 
         missing.append("the kernel has no Landlock: the process can read and write all files of its user")
     if problem := call_filter.install(libc):
         missing.append(problem)
+    if not is_apart:
+        effect = "the process can use the network" if problem else "only the filter of system calls closes the network"
+        missing.append(f"the kernel does not permit a network namespace: {effect}")
     return missing
 
 

@@ -188,6 +188,8 @@ def test_a_share_is_trained_and_replayed_through_the_pool(
     root = pool.submit(tasks.train, str(FIXTURE), SHARE, str(tmp_path)).result(60)
     assert root == share.update_root
     replayed = pool.submit(tasks.replay, str(FIXTURE), SHARE, 4, str(tmp_path)).result(20)
+    for name in ("native", "torch"):
+        assert pool.submit(tasks.replay, str(FIXTURE), SHARE, 4, str(tmp_path), name).result(60) == replayed
     assert replayed == share.boundaries[5]
     given = tmp_path / "update", tmp_path / "update"
     state = pool.submit(tasks.merge, str(FIXTURE), given).result(20)
