@@ -21,7 +21,7 @@ from pol.executor.fusion import grouped, singly
 from pol.executor.names import BACKENDS
 from pol.executor.tape import write_tape
 from pol.job.program import Program, ProgramBuilder, parse_program, program_json
-from pol.job.strict_json import dump_json, parse_json
+from pol.job.strict_json import JsonLimits, dump_json, parse_json
 from pol.limits import LIMITS
 from pol.values import TensorType
 
@@ -185,7 +185,7 @@ def _stages(make: Callable[[int], Program], nodes: int) -> tuple[dict[str, float
 
     program = timed("make", lambda: make(nodes))
     data = timed("write", lambda: dump_json(program_json(program)))
-    value = timed("read", lambda: parse_json(data, LIMITS.document_size, 64, "program"))
+    value = timed("read", lambda: parse_json(data, JsonLimits(LIMITS.document_size, LIMITS.json_tokens, 64), "program"))
     checked: Program = timed("check", lambda: parse_program(value))
     timed("work", lambda: checked.work)
     timed("tape", lambda: write_tape(checked, 1, grouped))

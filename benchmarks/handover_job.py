@@ -144,7 +144,7 @@ def replay_shares(jobs: Sequence[Path], trained: Sequence[Path]) -> tuple[float,
     ``trained`` are the folders in which the jobs were trained.
     """
     most = []
-    with ReplayPool(1) as pool:
+    with ReplayPool(1, reads=[*jobs, *trained]) as pool:
         for job, other in zip(jobs, trained, strict=True):
             roots = json.loads(other.with_suffix(".trained").read_text())
             first, last = map(bytes.fromhex, roots)

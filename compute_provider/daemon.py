@@ -282,6 +282,8 @@ class Daemon:
             measured = MachineSpeed(flops=speed.flops, memory=speed.memory, at=now, computing=speed.computing)
             self._store.put_measured(backend, measured)
             self._computing = speed.computing
+            for text in speed.open_ends:
+                _log.warning("sandbox: %s", text)
 
     # Outcomes, and their effects on the record
 

@@ -3,17 +3,20 @@
 Answers are limited in time and size: CometBFT may be slow, or send an answer without end.
 """
 
-import json
 import time
 from typing import Any, Final
 
 import requests
 from urllib3.exceptions import HTTPError
 
+from host.foreign_json import read_json
+
 CONNECT_SECONDS: Final = 1.0
 _ANSWER_SECONDS: Final = 2.0
 _PART_BYTES: Final = 2**18
 SHORT_BYTES: Final = 2**18
+# A block has a token or two per transaction.
+_TOKENS_MAX: Final = 2**18
 
 
 class Comet:
@@ -38,7 +41,7 @@ class Comet:
         if not self.url:
             return None
         try:
-            value = json.loads(self._read(f"{self.url}/{path}", most))["result"]
+            value = read_json(self._read(f"{self.url}/{path}", most), _TOKENS_MAX)["result"]
             for name in names:
                 value = value[name]
         except (requests.RequestException, HTTPError, ValueError, LookupError, TypeError):

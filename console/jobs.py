@@ -1,6 +1,5 @@
 """Names of jobs, from job documents on this machine: the chain has only the hash of each document."""
 
-import json
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Final
 from console.index.writing import EventIndex
 from consumer.errors import ConsumerError
 from consumer.jobs import recall
+from host.foreign_json import read_json
 from pol.job.document import DOCUMENT
 from pol.limits import LIMITS
 
@@ -54,7 +54,7 @@ def read_name(path: Path, job_id: bytes) -> str:
             data = file.read(LIMITS.document_size + 1)
         if sha256(data).digest() != job_id:
             return ""
-        name = str(json.loads(data)["name"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        name = str(read_json(data, LIMITS.json_tokens)["name"])
+    except (OSError, ValueError, KeyError, TypeError):
         return ""
     return name[:NAME_MAX]

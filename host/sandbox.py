@@ -1,41 +1,57 @@
 """The restrictions that a process accepts before it handles a stranger's bytes.
 
 A job contains no code, but its bytes come from a stranger. So the process that parses and runs it dies with its parent
-and has no network. It can write only to one folder (and the null device), and has limits on memory, files and
-processes. A restriction that the kernel does not permit is reported and left out. On systems other than Linux only the
-limits apply.
+and has no network. It can write only to one folder (and the null device). It can read only what its programs consist
+of, some facts about the machine, and the folders that the caller names. It can start no program, and it has limits on
+memory and files. A restriction that the kernel does not permit is reported and left out. On systems other than Linux
+only the limits apply.
 """
 
 import ctypes
 import os
 import resource
-import struct
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import sysconfig
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from host import call_filter
 from host.confines import read_confines
+from host.landlock import Paths
 from host.process import die_with_parent
 
 _FILES_MAX = 256
 _PR_SET_NO_NEW_PRIVS = 38
 _CLONE_NEWUSER = 0x10000000
 _CLONE_NEWNET = 0x40000000
-# Landlock has the same numbers on every architecture.
-_LANDLOCK_CREATE_RULESET = 444
-_LANDLOCK_ADD_RULE = 445
-_LANDLOCK_RESTRICT_SELF = 446
-_RULE_PATH_BENEATH = 1
-# The rights of ABI 1 to execute, to write files, and to remove and make files of every kind; not those to read.
-_WRITES = 0b1_1111_1111_0011
-_WRITE_FILE = 1 << 1
-# Before ABI 3, a process can also empty a file that it may only read.
-_TRUNCATE = 1 << 14
-_TRUNCATE_ABI = 3
-# A flag that asks for the ABI.
-_LANDLOCK_VERSION = 1
+# Everything else that the interpreter and numeric libraries read; of /proc, only what concerns the process itself.
+_SYSTEM = (
+    "/lib",
+    "/lib64",
+    "/usr/lib",
+    "/usr/lib64",
+    "/usr/local/lib",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/usr/share/zoneinfo",
+    "/dev/urandom",
+    "/dev/random",
+    "/dev/zero",
+    "/proc/self",
+    "/proc/cpuinfo",
+    "/proc/meminfo",
+    "/proc/stat",
+    "/proc/sys/vm/overcommit_memory",
+    "/sys/devices/system/cpu",
+    "/sys/devices/system/node",
+    "/sys/fs/cgroup",
+    "/sys/kernel/mm/transparent_hugepage",
+)
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+# Folders of packages that a distribution, or a user for all programs, has installed.
+_PACKAGES = ("site-packages", "dist-packages")
+_CODE = (".py", ".so", ".zip")
 _KEPT = ("PATH", "LANG", "ASSAY_NATIVE", *_THREADS)
 
 
@@ -57,10 +73,11 @@ def environment(folder: Path, threads: int | None = None) -> dict[str, str]:
     return variables | {"PYTHONPATH": importable, "TMPDIR": str(folder)}
 
 
-def enter(parent: int, folder: Path, memory_bytes: int) -> Sequence[str]:
-    """Give up all rights except writing beneath ``folder`` and using ``memory_bytes`` of memory.
+def enter(parent: int, folder: Path, memory_bytes: int, reads: Iterable[Path] = ()) -> Sequence[str]:
+    """Give up all rights except to write beneath ``folder``, to read ``reads`` and to use ``memory_bytes`` of memory.
 
-    Return a phrase for each restriction that is not possible. Call it before any thread is started.
+    The process can still import modules. Return a sentence for each restriction that is not possible. Call it before
+    any thread is started.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NOFILE, (_FILES_MAX, _FILES_MAX))
@@ -69,19 +86,25 @@ def enter(parent: int, folder: Path, memory_bytes: int) -> Sequence[str]:
     resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
     if sys.platform != "linux":
         die_with_parent(parent)
-        return ["no network and file isolation on this system"]
+        return ["this system cannot isolate a job: it can use the network, and read and write all files of its user"]
     missing = []
     libc = ctypes.CDLL(None, use_errno=True)
     # A user namespace is tried first: in it, a worker of root has no rights of root outside.
-    if libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) != 0:
-        if libc.unshare(_CLONE_NEWNET) == 0:
+    is_apart = libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) == 0
+    if not is_apart:
+        is_apart = libc.unshare(_CLONE_NEWNET) == 0
+        if is_apart:
             missing.append("the kernel does not permit a user namespace: the process keeps root's powers")
-        else:
-            missing.append("the kernel does not permit a network namespace: the process can use the network")
     # This comes after the change of namespace, which would cancel it.
     die_with_parent(parent)
-    if not _write_only_to(libc, folder):
-        missing.append("the kernel has no Landlock: the process can write to other files")
+    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    if not _limit_paths(libc, folder, reads):
+        missing.append("the kernel has no Landlock: the process can read and write all files of its user")
+    if problem := call_filter.install(libc):
+        missing.append(problem)
+    if not is_apart:
+        effect = "the process can use the network" if problem else "only the filter of system calls closes the network"
+        missing.append(f"the kernel does not permit a network namespace: {effect}")
     return missing
 
 
@@ -112,35 +135,40 @@ def forbid_processes() -> None:
     resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
 
 
-def landlock_abi() -> int:
-    """Return the version of the kernel's Landlock, or -1 if it has none."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    return int(libc.syscall(_LANDLOCK_CREATE_RULESET, None, 0, _LANDLOCK_VERSION))
-
-
-def _write_only_to(libc: ctypes.CDLL, folder: Path) -> bool:
-    restricted = _WRITES | (_TRUNCATE if landlock_abi() >= _TRUNCATE_ABI else 0)
-    attributes = struct.pack("=Q", restricted)
-    ruleset = libc.syscall(_LANDLOCK_CREATE_RULESET, attributes, len(attributes), 0)
-    if ruleset < 0:
-        return False
+def _limit_paths(libc: ctypes.CDLL, folder: Path, reads: Iterable[Path]) -> bool:
+    paths = Paths(libc)
+    paths.write(folder)
     # Libraries open the null device when they are imported.
-    allowed = {Path(os.devnull): restricted & (_WRITE_FILE | _TRUNCATE), folder: restricted}
-    try:
-        return bool(
-            all(_allow(libc, ruleset, path, rights) for path, rights in allowed.items())
-            and libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
-            and libc.syscall(_LANDLOCK_RESTRICT_SELF, ruleset, 0) == 0
-        )
-    finally:
-        os.close(ruleset)
+    paths.use(Path(os.devnull))
+    # Beside the standard library are the shared libraries of an environment like conda's.
+    libraries = Path(sysconfig.get_path("stdlib")).parent
+    paths.read([*map(Path, _SYSTEM), libraries, *reads])
+    for entry in {Path(path) for path in sys.path}:
+        if _is_installed(entry):
+            paths.read([entry])
+        else:
+            # Perhaps a checkout, or the owner's home: only modules are read there.
+            paths.list(entry)
+            paths.read(_modules(entry))
+    return paths.restrict()
 
 
-def _allow(libc: ctypes.CDLL, ruleset: int, path: Path, rights: int) -> bool:
-    """Allow ``rights`` for a file, or for everything beneath a folder; return whether that worked."""
-    beneath = os.open(path, os.O_PATH)
-    try:
-        rule = struct.pack("=Qi", rights, beneath)
-        return bool(libc.syscall(_LANDLOCK_ADD_RULE, ruleset, _RULE_PATH_BENEATH, rule, 0) == 0)
-    finally:
-        os.close(beneath)
+def _is_installed(entry: Path) -> bool:
+    """Return whether a path of ``sys.path`` is the standard library or a folder into which packages are installed."""
+    installed = {"stdlib", "platstdlib", "purelib", "platlib"}
+    folders = [Path(sysconfig.get_path(name)) for name in installed]
+    return entry.name in _PACKAGES or any(entry.is_relative_to(folder) for folder in folders)
+
+
+def _modules(entry: Path) -> Iterator[Path]:
+    """Yield what Python can import from a folder: files of code, and folders that hold any."""
+    with suppress(OSError):
+        for path in entry.iterdir():
+            if path.suffix in _CODE or (not path.name.startswith(".") and _holds_code(path)):
+                yield path
+
+
+def _holds_code(path: Path) -> bool:
+    with suppress(OSError):
+        return any(file.suffix in _CODE for file in path.iterdir())
+    return False

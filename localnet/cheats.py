@@ -5,7 +5,7 @@ result, in the worker process. :class:`Cheat` changes messages and their timing,
 processes::
 
     python -m localnet.cheats provider METHOD[@ROUND] HOME NODE VALIDATOR BOND
-    python -m localnet.cheats worker METHOD PARENT FOLDER MEMORY
+    python -m localnet.cheats worker METHOD PARENT FOLDER MEMORY READ…
 """
 
 import logging
@@ -264,8 +264,7 @@ def _main(what: str, way: str, *rest: str) -> None:
     if what == "worker":
         from compute_provider.work import worker
 
-        parent, folder, memory = rest
-        worker.main(int(parent), Path(folder), int(memory), _PRODUCERS[way])
+        worker.main(rest, _PRODUCERS[way])
         return
     home, node, validator, bond = rest
     try:

@@ -32,6 +32,7 @@ MAX_INTEGER = 2**63 - 1
 class Limits(Readable):
     """The limits on a job that a machine loads; fields whose names end in ``size`` are in bytes.
 
+    ``json_tokens`` limits the opening brackets, commas and colons of the document; a node has about eleven of them.
     ``nodes`` limits the nodes of a program, and of each body in it. ``unrolled_nodes`` limits the nodes of a program
     after its repeats are written out. ``live_size`` limits the bytes that a program holds at once. For a step, it
     includes the batch and the order of an epoch's samples, which takes memory for each of the ``rows``. ``tensors``
@@ -45,6 +46,7 @@ class Limits(Readable):
     """
 
     document_size: int = 16 * 2**20
+    json_tokens: int = 2**20
     json_depth: int = 22
     nodes: int = 20_000
     unrolled_nodes: int = 20_000_000

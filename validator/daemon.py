@@ -132,10 +132,13 @@ class ValidatorDaemon:
         counted = self._counts.replays
         self._scratch = scratch = config.home / "scratch"
         clear(scratch)
-        self._pool = ReplayPool(config.processes, folder=scratch, ended=counted("own"))
+        reads = (self._jobs, config.home / "blobs")
+        self._pool = ReplayPool(config.processes, folder=scratch, reads=reads, ended=counted("own"))
         # A separate pool, so that long replays of own rounds cannot delay a seat: a missed seat costs stake.
-        self._seat_pool = ReplayPool(config.processes, folder=scratch, ended=counted("seats"))
-        self._trials = ReplayPool(1, folder=config.home / "trials", fresh=True, ended=counted("trials"))
+        self._seat_pool = ReplayPool(config.processes, folder=scratch, reads=reads, ended=counted("seats"))
+        self._trials = ReplayPool(
+            1, folder=config.home / "trials", reads=reads[:1], fresh=True, ended=counted("trials")
+        )
         self._lanes = Lanes(THREADS, stop, self._wake, EXPECTED, ended=self._counts.ended)
         self._observer = Observer(self._me, self._client, self._ledger)
         self._secret = derive_scalar(key.secret, "assay/validator-secret")

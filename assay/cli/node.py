@@ -421,7 +421,7 @@ def _read_genesis(path: Path) -> bytes:
             )
         data = path.read_bytes()
         json.loads(data)["app_state"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise CliError(f"{path} is not a genesis file", "get the file from a validator of the chain") from None
     return data
 

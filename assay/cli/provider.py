@@ -52,10 +52,12 @@ def bench(context: CommandContext, backend: str, seconds: int) -> None:
             "quickest": speed.quickest,
             "memory": speed.memory,
             "limits": speed.limits,
+            "sandbox": speed.open_ends,
         },
         [
             f"{flops(speed.flops)}/s of exact work with {speed.computing} ({_spread(speed)})",
             f"memory: {size(speed.memory)}",
+            "sandbox: " + ("; ".join(speed.open_ends) or "complete"),
         ],
     )
 

@@ -295,7 +295,7 @@ def read_genesis(path: Path) -> tuple[Genesis, int]:
         time_ns = parse_time(document["genesis_time"])
     except FileNotFoundError:
         raise HomeError(f"{path} does not exist", "run `assay node init` with --genesis FILE") from None
-    except (KeyError, TypeError, ValueError, Refusal) as error:
+    except (KeyError, TypeError, ValueError, RecursionError, Refusal) as error:
         raise HomeError(f"{path} is not a genesis file of Assay ({error})", "get it from the chain's makers") from None
     if document.get("chain_id") != genesis.chain_id:
         reason = f"{path} names two chains: {document.get('chain_id')} and {genesis.chain_id}"

@@ -50,6 +50,8 @@ class Speed:
     quickest: int = 0
     # The limits of the process, in words; empty if it had the whole machine.
     limits: str = ""
+    # A sentence for each part of the sandbox that this machine does not offer.
+    open_ends: tuple[str, ...] = ()
 
     @property
     def computing(self) -> str:
@@ -86,6 +88,7 @@ def measure_speed(backend: str, seconds: float = 2.0, stop: Event | None = None)
         slowest=parts[0],
         quickest=parts[-1],
         limits=limits_here(),
+        open_ends=tuple(answer["open"]),
     )
 
 
@@ -99,9 +102,12 @@ def what_computes(backend: str, stop: Event | None = None) -> str:
 
 
 def _ask(backend: str, seconds: float, stop: Event | None) -> dict[str, Any]:
-    """Measure in a separate process; return ``backend`` (its name in words) and ``flops`` (FLOP/s of each part)."""
+    """Measure in a separate process.
+
+    Return ``backend`` (its name in words), ``flops`` (FLOP/s of each part), and ``open`` (sentences about the sandbox).
+    """
     parent = str(os.getpid())
-    command = [sys.executable, "-m", "compute_provider.work.bench", backend, str(seconds), parent]
+    command = [sys.executable, "-P", "-m", "compute_provider.work.bench", backend, str(seconds), parent]
     try:
         with TemporaryDirectory(prefix="assay-bench-") as folder:
             environment = sandbox.environment(Path(folder))
@@ -144,8 +150,8 @@ def measure_bandwidth(client: ClusterClient, size: int = _WAY_BYTES) -> int:
 
 
 def _main(backend_name: str, seconds: float, parent: int, folder: Path) -> None:
-    """Print the back end's name and, if ``seconds`` is not 0, the measured FLOP/s of each part, as JSON."""
-    sandbox.enter(parent, folder, sandbox.usable_memory())
+    """Print the answer of ``_ask`` as JSON; without FLOP/s if ``seconds`` is 0."""
+    open_ends = sandbox.enter(parent, folder, sandbox.usable_memory())
     from pol.errors import ExecutionError
     from pol.executor.backend import backend, computing
 
@@ -155,7 +161,7 @@ def _main(backend_name: str, seconds: float, parent: int, folder: Path) -> None:
         # The daemon's error shows the last line of this process.
         sys.exit(str(error))
     parts = [_flops(engine, seconds / _PARTS) for _ in range(_PARTS)] if seconds else []
-    sys.stdout.write(json.dumps({"backend": words, "flops": parts}) + "\n")
+    sys.stdout.write(json.dumps({"backend": words, "flops": parts, "open": open_ends}) + "\n")
 
 
 def _flops(engine: "Backend", seconds: float) -> int:

@@ -14,13 +14,16 @@ from threading import Event
 from typing import IO
 
 from compute_provider.interfaces import ProviderError
+from domain.limits import PROBE_PIECES_MAX
 from host import sandbox
+from host.foreign_json import read_json
 
 START_SECONDS = 180.0
 """Longest start of the process: a back end may take long to load."""
 TASK_SECONDS = 60.0
 """Longest time for a task; no validator waits longer."""
 _LOOK_SECONDS = 0.1
+_LINE_BYTES_MAX = 1 << 20
 
 ProbeTask = Callable[[bytes, int], tuple[bytes, ...]]
 """A function that takes a seed and a number of pieces, and returns the pieces' digests; ProviderError on failure."""
@@ -32,7 +35,7 @@ def probing(backend: str, stop: Event) -> Iterator[ProbeTask]:
 
     The calling thread must live as long as the process: the kernel kills the process with that thread.
     """
-    command = [sys.executable, "-m", "compute_provider.work.prober", backend, str(os.getpid())]
+    command = [sys.executable, "-P", "-m", "compute_provider.work.prober", backend, str(os.getpid())]
     with (
         TemporaryDirectory(prefix="assay-probe-") as folder,
         subprocess.Popen(
@@ -79,7 +82,9 @@ def _line(answers: IO[bytes], seconds: float, stop: Event) -> list[str]:
             if not part:
                 raise _ended_error()
             data += part
-    digests: list[str] = json.loads(data)
+            if len(data) > _LINE_BYTES_MAX:
+                raise ProviderError("the process that computes the probe answers with too many bytes", "trying again")
+    digests: list[str] = read_json(data, PROBE_PIECES_MAX)
     return digests
 
 

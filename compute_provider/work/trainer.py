@@ -3,7 +3,6 @@
 Start workers on the daemon's main thread: the kernel kills a worker when the thread that started it dies.
 """
 
-import json
 import logging
 import os
 import shutil
@@ -12,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import RLock, Thread
 from typing import Any
@@ -21,10 +20,13 @@ from compute_provider.work.worker import ENDS, LOCAL_OUT, UPDATE, WorkOrder, bou
 from domain import codec
 from domain.keys import ShareKey
 from host import sandbox
-from host.files import move_durably
+from host.files import link_whole, move_durably
+from host.foreign_json import read_json
 
 _log = logging.getLogger("assay.provider")
 _LINE_BYTES_MAX = 1 << 20
+# A boundary has about twenty tokens; a worker that a job has taken over may send anything.
+_LINE_TOKENS_MAX = 1 << 10
 IDLE_SECONDS = 120.0
 """Longest time that a worker waits for the next share of its order, with the job loaded."""
 
@@ -45,7 +47,7 @@ class _Serves:
 class _Worker:
     """A worker process, and the share that it trains (None while it waits for one)."""
 
-    def __init__(self, serves: _Serves, folder: Path, log_path: Path) -> None:
+    def __init__(self, serves: _Serves, folder: Path, inputs: Path, log_path: Path) -> None:
         self.serves = serves
         self.share: tuple[ShareKey, Path] | None = None
         self.idle_since = time.monotonic()
@@ -53,10 +55,12 @@ class _Worker:
         self.is_spent = False
         # Held while a message is handled, so that the share and the files cannot change meanwhile.
         self.lock = RLock()
-        arguments = map(str, (os.getpid(), folder, serves.memory_bytes))
+        self._inputs = inputs
+        self._shares = 0
+        arguments = map(str, (os.getpid(), folder, serves.memory_bytes, serves.job, inputs))
         with log_path.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", *serves.program, *arguments],
+                [sys.executable, "-P", "-m", *serves.program, *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -70,12 +74,45 @@ class _Worker:
         return self.share is None and not self.is_spent and self.process.poll() is None
 
     def hand_over(self, order: WorkOrder) -> None:
-        """Write an order to the process; this blocks while the process is slow to read."""
+        """Write an order to the process; this blocks while the process is slow to read.
+
+        The process can read only the job and the folder ``inputs``, so the order names links there.
+        """
         assert self.process.stdin
+        order = self._linked(order)
         # An error means that the process died. The thread that reads its messages reports that.
         with suppress(OSError, ValueError):
             self.process.stdin.write(codec.encode(order) + b"\n")
             self.process.stdin.flush()
+
+    def _linked(self, order: WorkOrder) -> WorkOrder:
+        """Return the order with links instead of the files that the process reads; the links of other shares go.
+
+        The process reports a file that cannot be linked.
+        """
+        before = self._inputs / str(self._shares)
+        self._shares += 1
+        place = self._inputs / str(self._shares)
+        shutil.rmtree(before, ignore_errors=True)
+        folder = Path(order.folder)
+        names = [name for boundary in order.boundaries for name in boundary_files(boundary.index)]
+        files = {
+            "global": [Path(order.global_in)],
+            "local": [Path(order.local_in)],
+            "share": [folder / name for name in names],
+        }
+        for kind, paths in files.items():
+            with suppress(OSError):
+                (place / kind).mkdir(mode=0o700, parents=True)
+            for path in paths:
+                with suppress(OSError):
+                    link_whole(path, place / kind / path.name)
+        return replace(
+            order,
+            global_in=str(place / "global" / Path(order.global_in).name),
+            local_in=str(place / "local" / Path(order.local_in).name),
+            folder=str(place / "share"),
+        )
 
     def rest(self) -> None:
         """Forget the worker's share: from now on, the worker waits for the next one."""
@@ -88,7 +125,8 @@ class Trainer:
 
     There is only one worker, because the owner's memory limit is for all training on this machine. The worker is ended
     when it has failed, when its order is over, when it has waited too long, and before a share of another order. The
-    worker can write only to its own folder. When it reports files, they are moved to the share's folder.
+    worker can write only to its own folder. When it reports files, they are moved to the share's folder. It can read
+    only that folder, the job, and links to the files that its share begins with.
     """
 
     def __init__(self, listen: Listen, home: Path, idle_seconds: float = IDLE_SECONDS) -> None:
@@ -99,6 +137,7 @@ class Trainer:
         self._listen = listen
         self._log_path = home / "worker.log"
         self._folder = home / "worker"
+        self._inputs = home / "inputs"
         self._idle_seconds = idle_seconds
         self._running: tuple[_Worker, Thread] | None = None
 
@@ -124,7 +163,8 @@ class Trainer:
                     return self._give(worker, key, order)
         self.close()
         self._folder.mkdir(mode=0o700)
-        worker = _Worker(serves, self._folder, self._log_path)
+        self._inputs.mkdir(mode=0o700)
+        worker = _Worker(serves, self._folder, self._inputs, self._log_path)
         reader = Thread(target=self._read, args=(worker,), daemon=True)
         self._running = worker, reader
         self._give(worker, key, order)
@@ -161,6 +201,7 @@ class Trainer:
             worker.process.kill()
             reader.join()
         shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self._inputs, ignore_errors=True)
 
     def pids(self) -> list[int]:
         """Return the process ids of the workers that run."""
@@ -179,9 +220,9 @@ class Trainer:
         with process.stdout as lines:
             while line := lines.readline(_LINE_BYTES_MAX):
                 try:
-                    message = json.loads(line)
+                    message = read_json(line, _LINE_TOKENS_MAX)
                     is_end = bool(ENDS & message.keys())
-                except (ValueError, AttributeError, RecursionError):
+                except (ValueError, AttributeError):
                     _log.warning("ignoring a line of the worker that is not a message: %r", line[:200])
                     continue
                 try:

@@ -2,9 +2,9 @@
 
 For each share it reads a :class:`WorkOrder`, a line of JSON on standard input, and it answers with JSON lines on
 standard output. Numbers go through the pipe. States go through files in the only folder that the process may write to;
-the daemon moves them to the share's folder. The loaded job and the compiled code serve the next share, so all shares
-must be of one job. The process has no key and no network. The daemon kills it to cancel a share: every boundary that it
-reported is on disk. These are its messages:
+the daemon moves them to the share's folder. It can read the job and what the daemon links for the share. The loaded job
+and the compiled code serve the next share, so all shares must be of one job. The process has no key and no network. The
+daemon kills it to cancel a share: every boundary that it reported is on disk. These are its messages:
 
     {"ready": {"steps": N, "open": [...]}}      "open": the isolation that this system does not offer
     {"step": n, "loss": bits}
@@ -74,12 +74,15 @@ class Refused(Exception):
     """The error that a share cannot be trained, and that another try would fail in the same way."""
 
 
-def main(parent: int, folder: Path, memory_bytes: int, produce: "Producer | None" = None) -> None:
-    """Close the sandbox around ``folder``, and carry out one order after another.
+def main(arguments: Sequence[str], produce: "Producer | None" = None) -> None:
+    """Close the sandbox around a folder, and carry out one order after another.
 
-    ``parent`` is the daemon's process id. ``produce`` replaces honest training, for tests.
+    The ``arguments`` are the daemon's process id, the folder, the bytes of memory, and the paths that the process may
+    read. ``produce`` replaces honest training, for tests.
     """
-    open_ends = sandbox.enter(parent, folder, memory_bytes)
+    parent, place, memory, *reads = arguments
+    folder = Path(place)
+    open_ends = sandbox.enter(int(parent), folder, int(memory), map(Path, reads))
     worker = ShareWorker(folder, open_ends, sys.stdout, produce or honest)
     for line in sys.stdin.buffer:
         if not worker.serve(codec.decode(WorkOrder, line)):
@@ -329,4 +332,4 @@ def _send(out: TextIO, **message: object) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1:])

@@ -21,7 +21,7 @@ from pol.errors import JobError, StateError
 from pol.job.document import Job
 from pol.job.files import read_file
 from pol.job.sampling import Sampling
-from pol.job.strict_json import dump_json, parse_json, read_part
+from pol.job.strict_json import JsonLimits, dump_json, parse_json, read_part
 from pol.limits import MAX_INTEGER
 from pol.names import ModelNames, job_name
 from pol.state.arrays import State
@@ -31,9 +31,8 @@ from pol.state.tensors import load_safetensors, safetensors_pieces
 MODEL_FILE, SUFFIX, FOLDER_SUFFIX = "model.safetensors", ".safetensors", ".training"
 POSITION_FILE = "position.json"
 VERSION = 1
-_POSITION_SIZE = 2**18
-"""Largest size of a position in bytes; the roots of 1,024 slots take 68,608 bytes."""
-_DEPTH = 3
+_POSITION = JsonLimits(size=2**18, tokens=2**12, depth=3)
+"""Limits on a position; the roots of 1,024 slots take 68,608 bytes and 1,024 tokens."""
 _CHECK = "sha256"
 FIELD = "resume"
 _REMEDY = (
@@ -218,8 +217,8 @@ class _SlotFiles(Sequence[State]):
 
 def _read_position(path: Path) -> Position:
     with _named(path):
-        data = read_file(path, str(path), _POSITION_SIZE)
-        value = parse_json(data, _POSITION_SIZE, _DEPTH, str(path))
+        data = read_file(path, str(path), _POSITION.size)
+        value = parse_json(data, _POSITION, str(path))
         if not isinstance(value, dict) or value.get("version") != VERSION:
             raise JobError("version", f"is not {VERSION}", _REMEDY)
         if value.pop(_CHECK, None) != _check_of(value):

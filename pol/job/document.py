@@ -24,7 +24,7 @@ from pol.errors import JobError, StateError
 from pol.job import cost
 from pol.job.program import Program, parse_program, program_json
 from pol.job.sampling import SHUFFLING, WEIGHTED, Sampling
-from pol.job.strict_json import dump_json, parse_json, read_part
+from pol.job.strict_json import JsonLimits, dump_json, parse_json, read_part
 from pol.limits import LIMITS, MAX_INTEGER, Limits
 from pol.ops.table import PRIMITIVES
 from pol.rules.schedule import check_terms, total_work
@@ -581,7 +581,8 @@ def parse_job(data: bytes, limits: Limits = LIMITS) -> Job:
     Raises JobError, which names the field, if the bytes are not a valid job within ``limits``, or if no order could
     have the terms of the job.
     """
-    value = parse_json(data, limits.document_size, limits.json_depth, DOCUMENT)
+    bounds = JsonLimits(limits.document_size, limits.json_tokens, limits.json_depth)
+    value = parse_json(data, bounds, DOCUMENT)
     document = _document(value, limits)
     check_document(document, limits)
     job = Job(document, sha256(data).digest(), len(data))

@@ -7,18 +7,32 @@ keys, leading zeros, unnecessary escapes, and byte order marks.
 import json
 import re
 from collections import Counter
+from dataclasses import dataclass
 from typing import TypeVar
 
 from domain import plain
 from domain.errors import Refusal
+from host.foreign_json import excess_tokens
 from pol.errors import JobError
 from pol.limits import MAX_INTEGER
 
 T = TypeVar("T")
 
 _REMEDY = "write the document with assay job build"
-_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
-"""A string (to the end of the text if it is not closed) or a bracket; possessive, so that the time is linear."""
+_TO_BRACKET = re.compile(rb'(?:[^"\[\]{}]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"?)*+([\[\]{}]?)', re.DOTALL)
+"""Everything up to the next bracket outside strings, and the bracket; possessive, so that the time is linear.
+
+A string that is not closed extends to the end of the text.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonLimits:
+    """Limits on a document: its bytes, its tokens (:func:`host.foreign_json.count_tokens`), and its nesting depth."""
+
+    size: int
+    tokens: int
+    depth: int
 
 
 def dump_json(value: object) -> bytes:
@@ -36,26 +50,30 @@ def _refuse(field: str, reason: str) -> JobError:
 
 def _check_depth(data: bytes, limit: int, field: str) -> None:
     depth = 0
-    for token in _TOKEN.finditer(data):
-        first = token.group()[0]
-        if first in b"[{":
+    for part in _TO_BRACKET.finditer(data):
+        bracket = part.group(1)
+        if bracket in (b"[", b"{"):
             depth += 1
             if depth > limit:
                 raise _refuse(field, f"is nested deeper than {limit} levels")
-        elif first in b"]}":
+        elif bracket:
             depth -= 1
+            # Without this check, a text of closing brackets alone would take seconds.
+            if depth < 0:
+                raise _refuse(field, "is not JSON in ASCII")
 
 
-def parse_json(data: bytes, size_limit: int, depth_limit: int, field: str) -> object:
-    """Parse canonical JSON.
+def parse_json(data: bytes, limits: JsonLimits, field: str) -> object:
+    """Parse canonical JSON within ``limits``, which are checked before any value is made.
 
-    It may have at most ``size_limit`` bytes, and lists and objects nested ``depth_limit`` deep. Raises JobError for
-    ``field`` if the document is too large, too deep, not JSON or not in canonical form. It may not hold floats,
-    duplicate keys, or integers of 2^63 or more.
+    Raises JobError for ``field`` if the document is too large, has too many tokens, is too deep, is not JSON or is not
+    in canonical form. It may not hold floats, duplicate keys, or integers of 2^63 or more.
     """
-    if len(data) > size_limit:
-        raise _refuse(field, f"has {len(data)} bytes, more than {size_limit}")
-    _check_depth(data, depth_limit, field)
+    if len(data) > limits.size:
+        raise _refuse(field, f"has {len(data)} bytes, more than {limits.size}")
+    if excess := excess_tokens(data, limits.tokens):
+        raise _refuse(field, excess)
+    _check_depth(data, limits.depth, field)
 
     def no_float(text: str) -> object:
         raise _refuse(field, f"holds the float {text[:40]}; numbers are integers or hex bits")

@@ -4,7 +4,6 @@ The leaves of a trace are the same as on a network, since they do not depend on 
 the file may come from an untrusted author.
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +12,7 @@ from domain import plain
 from domain.bounds import Count, Hash, Length
 from domain.errors import Refusal
 from domain.readable import Readable
+from host.foreign_json import read_json
 from pol.errors import JobError, TraceError
 from pol.job.files import read_file
 from pol.rules.commitment import boundary_root, compute_trace_root
@@ -20,6 +20,8 @@ from pol.work.records import Boundary, RoundSlot
 
 VERSION = 3
 FILE_SIZE_MAX = 256 << 20
+TOKENS_MAX = 1 << 23
+"""Largest number of brackets, commas and colons of a trace file; a boundary has 14 to 21 of them."""
 LIST_MAX = 1 << 20
 _REMEDY = "write the trace again with assay job run"
 
@@ -141,11 +143,11 @@ def read_trace(path: Path | str) -> Trace:
     """
     path = Path(path)
     try:
-        value: object = json.loads(read_file(path.resolve(), str(path), FILE_SIZE_MAX))
+        value: object = read_json(read_file(path.resolve(), str(path), FILE_SIZE_MAX), TOKENS_MAX)
     except JobError as error:
         raise TraceError(error.field, error.reason, "name the trace.json that assay job run wrote") from None
-    except (ValueError, RecursionError):
-        raise TraceError(str(path), "is not JSON", _REMEDY) from None
+    except ValueError as error:
+        raise TraceError(str(path), f"is not JSON that can be read: {error}", _REMEDY) from None
     if not isinstance(value, dict) or value.get("version") != VERSION:
         raise TraceError("version", f"is not {VERSION}", _REMEDY)
     checked = _only(value, Trace)

@@ -16,6 +16,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from host.foreign_json import excess_tokens
 from pol.errors import StateError
 from pol.limits import LIMITS, MAX_DIMENSION, MAX_RANK, Limits
 from pol.state.arrays import Array, State, array_from_bytes, canonical_array, dtype_name, raw_bytes
@@ -25,8 +26,8 @@ from pol.values import TensorSpec, TensorType
 _FILE_DTYPES = {"F32": "f32", "I64": "i64", "BOOL": "bool"}
 _FILE_NAMES = {name: code for code, name in _FILE_DTYPES.items()}
 _PREFIX = 8
-_TOKEN_LIMIT = 4
-"""Largest nesting depth of a header: object, tensor, list."""
+_ENTRY_TOKENS = 32
+"""Largest number of tokens of a tensor in a header; one of eight dimensions has 18."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +47,11 @@ def _no_duplicates(items: list[tuple[str, object]]) -> dict[str, object]:
     return result
 
 
-def _parse_json(data: bytes) -> dict[str, object]:
+def _parse_json(data: bytes, limits: Limits) -> dict[str, object]:
     if data[:1] != b"{":
         raise StateError("header", "is not a safetensors header")
+    if excess := excess_tokens(data, _ENTRY_TOKENS * limits.tensors):
+        raise StateError("header", excess)
     try:
         header = json.loads(data.decode("utf-8"), object_pairs_hook=_no_duplicates)
     except (ValueError, RecursionError):
@@ -86,7 +89,7 @@ def _parse_entry(name: str, value: object, limits: Limits) -> TensorEntry:
 
 
 def _parse_header(header: bytes, data_size: int, limits: Limits) -> list[TensorEntry]:
-    fields = _parse_json(header)
+    fields = _parse_json(header, limits)
     if "__metadata__" in fields:
         _check_metadata(fields.pop("__metadata__"))
     if len(fields) > limits.tensors:

@@ -1,4 +1,4 @@
-"""The command ``python -m pol.work SOCKET PARENT FOLDER MEMORY``. A pool starts a worker process with it."""
+"""The command ``python -m pol.work SOCKET PARENT FOLDER MEMORY [READ…]``. A pool starts a worker process with it."""
 
 import sys
 from pathlib import Path
@@ -6,4 +6,5 @@ from pathlib import Path
 from pol.work.worker import main
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]))
+    descriptor, parent, folder, memory, *reads = sys.argv[1:]
+    main(int(descriptor), int(parent), Path(folder), int(memory), [*map(Path, reads)])

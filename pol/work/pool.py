@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, is_dataclass
@@ -32,6 +32,8 @@ from host import sandbox
 
 T = TypeVar("T")
 
+ANSWER_BYTES_MAX = 64 << 20
+"""Largest answer of a worker in bytes: results are records, and states go through files."""
 _POLL_SECONDS = 0.1
 """Interval at which threads check whether the pool was closed or a deadline has passed, in seconds."""
 
@@ -81,13 +83,12 @@ class _Task:
 class _Worker:
     """A child process and the pool's end of the pipe to it."""
 
-    def __init__(self, folder: Path, memory_bytes: int) -> None:
+    def __init__(self, folder: Path, reads: Sequence[Path], memory_bytes: int) -> None:
         own_end, worker_end = Pipe()
         self.connection: Connection[Any, Any] = own_end
-        self._memory_bytes = memory_bytes
-        arguments = (worker_end.fileno(), os.getpid(), folder, memory_bytes)
+        arguments = (worker_end.fileno(), os.getpid(), folder, memory_bytes, *reads)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "pol.work", *map(str, arguments)],
+            [sys.executable, "-P", "-m", "pol.work", *map(str, arguments)],
             pass_fds=[worker_end.fileno()],
             stdin=subprocess.DEVNULL,
             # One thread per process is enough, since the processes themselves run in parallel.
@@ -96,8 +97,8 @@ class _Worker:
         worker_end.close()
 
     def receive(self) -> Any:
-        """Return the worker's next message. It may have at most as many bytes as the worker may use of memory."""
-        return _Reader(BytesIO(self.connection.recv_bytes(self._memory_bytes))).load()
+        """Return the worker's next message. It may have at most ``ANSWER_BYTES_MAX`` bytes."""
+        return _Reader(BytesIO(self.connection.recv_bytes(ANSWER_BYTES_MAX))).load()
 
     def stop(self) -> None:
         """Kill the process, and end any wait for a message at this end of the pipe. Any thread may call this."""
@@ -161,9 +162,10 @@ class ReplayPool:
 
     A task is a function of an importable module, with arguments that can be pickled; large arrays are passed as
     canonical bytes or as paths. At most ``workers`` processes run, and at most ``queued`` tasks wait. Tasks may write
-    only into ``folder`` (a temporary folder by default). Each process may use ``memory_bytes`` of memory (three
-    quarters of the machine's by default). With ``fresh``, each task has its own process, so nothing that a task leaves
-    behind can affect another task. ``ended`` is called after every task that was begun.
+    only into ``folder`` (a temporary folder by default), and read only there and in the folders ``reads``. Each process
+    may use ``memory_bytes`` of memory (three quarters of the machine's by default). With ``fresh``, each task has its
+    own process, so nothing that a task leaves behind can affect another task. ``ended`` is called after every task that
+    was begun.
     """
 
     def __init__(
@@ -173,6 +175,7 @@ class ReplayPool:
         folder: Path | None = None,
         memory_bytes: int | None = None,
         *,
+        reads: Sequence[Path] = (),
         fresh: bool = False,
         ended: Ended = lambda seconds, error: None,
     ) -> None:
@@ -181,7 +184,10 @@ class ReplayPool:
         self._count = threading.Lock()
         self._own = None if folder else Path(mkdtemp(prefix="assay-pool-"))
         self._folder = self._own or folder or Path()
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._reads = tuple(reads)
+        for path in (self._folder, *self._reads):
+            # The sandbox can allow only folders that are there.
+            path.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._memory_bytes = memory_bytes or sandbox.usable_memory() * 3 // 4
         self._tasks: queue.PriorityQueue[_Task] = queue.PriorityQueue(queued)
         self._numbers = count()
@@ -263,7 +269,7 @@ class ReplayPool:
             began = time.monotonic()
             self._count_running(1)
             try:
-                worker = worker or _Worker(self._folder, self._memory_bytes)
+                worker = worker or _Worker(self._folder, self._reads, self._memory_bytes)
                 self._run(worker, task)
             except Exception as error:  # noqa: BLE001  (a task must end after any error)
                 if worker is not None:

@@ -10,6 +10,7 @@ import pickle
 import queue
 import signal
 import threading
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -46,9 +47,12 @@ def _pack(succeeded: bool, value: Any) -> bytes:
     return data
 
 
-def main(descriptor: int, parent: int, folder: Path, memory_bytes: int) -> None:
-    """Run tasks from the socket ``descriptor`` until the parent closes it. Tasks may write only into ``folder``."""
-    for open_end in sandbox.enter(parent, folder, memory_bytes):
+def main(descriptor: int, parent: int, folder: Path, memory_bytes: int, reads: Sequence[Path] = ()) -> None:
+    """Run tasks from the socket ``descriptor`` until the parent closes it.
+
+    Tasks may write only into ``folder``, and read only there and in ``reads``.
+    """
+    for open_end in sandbox.enter(parent, folder, memory_bytes, reads):
         _log.warning("sandbox: %s", open_end)
     # The parent handles Ctrl-C, so a worker ignores it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -48,6 +48,9 @@ _REGISTRY = "tests/unit/chain/state_machine/registry/test_handlers.py"
 _PROBE = "tests/unit/validator/test_probe.py"
 _TRIAL = "tests/unit/validator/test_trial.py"
 _WORKER = "tests/unit/compute_provider/work/test_worker.py"
+_TAKEN_OVER = (
+    "tests/unit/compute_provider/work/test_taken_over.py::test_a_worker_that_is_taken_over_reaches_nothing[numpy]"
+)
 _EMULATED = "tests/unit/pol/native/test_emulated.py"
 _CONSOLE = "tests/unit/console"
 _HABITS = "tests/unit/pol/capture/test_habits.py"
@@ -2703,6 +2706,62 @@ MUTANTS = (
         "resource.setrlimit(resource.RLIMIT_DATA, (min(bounds), hard))",
         "resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))",
         ("tests/unit/host/test_sandbox.py::test_a_part_of_a_process_may_have_less_memory",),
+    ),
+    Mutant(
+        "worker-reads",
+        "a worker may read every file of its owner",
+        "host/landlock.py",
+        "_FIRST: Final = (1 << 13) - 1",
+        "_FIRST: Final = ((1 << 13) - 1) & ~(_READ_FILE | _READ_FOLDER)",
+        (_TAKEN_OVER,),
+    ),
+    Mutant(
+        "worker-reads-beside-modules",
+        "a worker may read everything in a folder of modules, perhaps its owner's home",
+        "host/sandbox.py",
+        "if _is_installed(entry):",
+        "if True:",
+        ("tests/unit/host/test_sandbox.py::test_modules_are_imported_and_what_lies_beside_them_is_not_read",),
+    ),
+    Mutant(
+        "worker-calls",
+        "a worker may make any system call",
+        "host/sandbox.py",
+        "if problem := call_filter.install(libc):",
+        'if problem := "":',
+        (_TAKEN_OVER,),
+    ),
+    Mutant(
+        "worker-clones",
+        "a worker may start processes",
+        "host/call_filter.py",
+        "_Condition(0, (0x0001_0000,), 0x7E02_0000 | 0x0001_0000)",
+        "_Condition(0, (0x0001_0000, 0), 0x7E02_0000 | 0x0001_0000)",
+        (_TAKEN_OVER,),
+    ),
+    Mutant(
+        "worker-inputs",
+        "a worker may read the shares and blobs of other orders",
+        "compute_provider/work/trainer.py",
+        "(os.getpid(), folder, serves.memory_bytes, serves.job, inputs)",
+        "(os.getpid(), folder, serves.memory_bytes, serves.job, inputs.parent)",
+        (f"{_WORKER}::test_a_worker_sees_only_the_files_of_its_share",),
+    ),
+    Mutant(
+        "document-tokens",
+        "a document of small values is parsed, however many there are",
+        "pol/job/strict_json.py",
+        "if excess := excess_tokens(data, limits.tokens):",
+        "if excess := excess_tokens(data, len(data)):",
+        ("tests/unit/pol/job/test_strict_json.py::test_a_large_document_of_small_values_is_refused_at_once",),
+    ),
+    Mutant(
+        "foreign-json-tokens",
+        "other JSON of strangers is parsed, however many values there are",
+        "host/foreign_json.py",
+        "if tokens > limit else",
+        "if tokens > limit + len(data) else",
+        ("tests/unit/host/test_foreign_json.py::test_too_many_tokens_are_refused_at_once",),
     ),
     Mutant(
         "trial-again",

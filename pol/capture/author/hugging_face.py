@@ -4,7 +4,6 @@ The configuration, the weights and the tokenizer are files on this machine. Noth
 that runs is that of the installed ``transformers``.
 """
 
-import json
 import re
 import warnings
 from collections.abc import Callable, Mapping
@@ -17,6 +16,7 @@ import torch
 from torch import nn
 
 from domain.readable import Readable
+from host.foreign_json import read_json
 from pol.capture.author.saved_weights import load_saved
 from pol.capture.author.spec import AdamW, Batch, JobSpec
 from pol.capture.author.text import text_rows
@@ -179,7 +179,7 @@ def _config(library: Any, file: Path) -> Any:
     try:
         if file.stat().st_size > _CONFIG_MOST:
             raise JobError("hf", f"{file} is larger than 1 MiB", f"give the model's {CONFIG}")
-        fields: Any = json.loads(file.read_text())
+        fields: Any = read_json(file.read_bytes(), _CONFIG_MOST)
     except OSError as error:
         remedy = f"give a folder that contains {CONFIG}, or the path of that file"
         raise JobError("hf", f"{file} cannot be read: {error.strerror}", remedy) from error

@@ -1,6 +1,5 @@
 """Weights of a Hugging Face model, from the safetensors file (or its parts) that ``save_pretrained`` writes."""
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -8,11 +7,14 @@ from typing import Any
 import torch
 from torch import nn
 
+from host.foreign_json import read_json
 from pol.capture.reports.reasons import first_line
 from pol.errors import JobError
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 _PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".h5", ".msgpack")
+_INDEX_TOKENS = 2**20
+"""Largest number of brackets, commas and colons of an index; it has two per tensor."""
 _REMEDY = f"save the model with model.save_pretrained(folder), which writes {WEIGHTS}"
 
 
@@ -68,7 +70,7 @@ def _read(path: Path) -> dict[str, torch.Tensor]:
 def _read_parts(index: Path) -> dict[str, torch.Tensor]:
     remedy = f"give the {INDEX} that save_pretrained writes"
     try:
-        written: Any = json.loads(index.read_text())
+        written: Any = read_json(index.read_bytes(), _INDEX_TOKENS)
     except OSError as error:
         raise JobError("weights", f"{index} cannot be read: {error.strerror}", remedy) from error
     except ValueError as error:

@@ -16,8 +16,9 @@ _TRY = """
 import json, os, socket, sys
 from pathlib import Path
 from host import sandbox
+from host.landlock import landlock_abi
 folder = Path(sys.argv[1])
-ends = sandbox.enter(os.getppid(), folder / "mine", 1 << 30)
+ends = sandbox.enter(os.getppid(), folder / "mine", 1 << 30, [folder / "given"])
 def leg(act):
     try:
         act()
@@ -32,11 +33,15 @@ print(json.dumps([
     leg(lambda: (folder / "kept").unlink()),
     leg(lambda: (folder / "kept").read_text()),
     leg(lambda: bytearray(2 << 30)),
-    leg(lambda: os.truncate(folder / "mine" / "file", 0)),
-    leg(lambda: os.truncate(folder / "kept", 0)),
-    sandbox.landlock_abi(),
+    leg(lambda: (folder / "mine" / "file").open("r+").truncate(0)),
+    leg(lambda: os.close(os.open(folder / "kept", os.O_RDONLY | os.O_TRUNC))),
+    landlock_abi(),
     leg(lambda: Path(f"/proc/{os.getppid()}/environ").read_bytes()),
     leg(lambda: Path(os.devnull).write_text("x")),
+    leg(lambda: (folder / "given" / "file").read_text()),
+    leg(lambda: (folder / "given" / "file").write_text("x")),
+    leg(lambda: (folder / "given" / "file").chmod(0o666)),
+    leg(lambda: __import__("numpy").ones(3)),
 ]))
 """
 
@@ -44,6 +49,8 @@ print(json.dumps([
 def test_the_sandbox_keeps_what_it_promises(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "kept").write_text("x")
+    (tmp_path / "given").mkdir()
+    (tmp_path / "given" / "file").write_text("x")
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])
         done = subprocess.run(
@@ -53,7 +60,9 @@ def test_the_sandbox_keeps_what_it_promises(tmp_path: Path) -> None:
             check=True,
             timeout=60,
         )
-    (ends, network, own, other, unlink, read, memory, empty, truncate, abi, environment, null) = json.loads(done.stdout)
+    told = json.loads(done.stdout)
+    (ends, network, own, other, unlink, read, memory, empty, truncate, abi, environment, null) = told[:12]
+    (given, change, mode, numbers) = told[12:]
     assert empty == "done"
     if abi >= 3:  # of Linux 6.2
         assert truncate == "PermissionError"
@@ -61,12 +70,18 @@ def test_the_sandbox_keeps_what_it_promises(tmp_path: Path) -> None:
         assert environment == "PermissionError"
     assert null == "done"
     assert own == "done"
-    assert read == "done"
     assert memory == "MemoryError"
+    assert given == "done"
+    assert numbers == "done"
     # What the kernel here does not permit must be said, and only then may it be open.
     closed_network = not any("network" in end for end in ends)
     closed_files = not any("Landlock" in end for end in ends)
-    assert (network == "done") is not closed_network
+    closed_calls = not any("seccomp" in end or "processor" in end for end in ends)
+    assert (network == "done") is not (closed_network or closed_calls)
+    assert (read == "done") is not closed_files
+    assert (change == "done") is not closed_files
+    # Landlock is not asked for a change of the mode.
+    assert (mode == "done") is not closed_calls
     assert (other == "done") is not closed_files
     assert (unlink == "done") is not closed_files
 
@@ -131,3 +146,94 @@ print("free")
 def test_a_part_of_a_process_may_have_less_memory() -> None:
     done = subprocess.run([sys.executable, "-c", _BOUND], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.split() == ["bound", "free"]
+
+
+_NO_NAMESPACE = """
+import ctypes, os, sys
+from pathlib import Path
+from host import call_filter, sandbox
+if sys.argv[2] == "open":
+    call_filter.platform.machine = lambda: "vax"
+class Libc:
+    def __init__(self, *arguments, **options):
+        self._real = real(*arguments, **options)
+    def __getattr__(self, name):
+        return (lambda flags: -1) if name == "unshare" else getattr(self._real, name)
+real, ctypes.CDLL = ctypes.CDLL, Libc
+print(sandbox.enter(os.getppid(), Path(sys.argv[1]), 1 << 30)[-1])
+"""
+
+
+@pytest.mark.parametrize(
+    ("calls", "effect"),
+    [("closed", "only the filter of system calls closes the network"), ("open", "the process can use the network")],
+)
+def test_a_kernel_without_namespaces_is_named(tmp_path: Path, calls: str, effect: str) -> None:
+    command = [sys.executable, "-c", _NO_NAMESPACE, str(tmp_path), calls]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == f"the kernel does not permit a network namespace: {effect}\n"
+
+
+_WITHOUT = """
+import json, os, sys
+from pathlib import Path
+from host import call_filter, landlock, sandbox
+landlock.Paths.restrict = lambda self: False
+call_filter.platform.machine = lambda: sys.argv[2]
+call_filter._ARCHITECTURES = {"old": call_filter._Architecture(0, 0, 1 << 20)}
+print(json.dumps(list(sandbox.enter(os.getppid(), Path(sys.argv[1]), 1 << 30))))
+Path(sys.argv[1], "other").write_text("x")
+"""
+
+
+@pytest.mark.parametrize(
+    ("machine", "reason"),
+    [
+        ("old", "the kernel has no filter of system calls (seccomp): the process can make any system call"),
+        ("vax", "there is no filter of system calls for the processor vax: the process can make any system call"),
+    ],
+)
+def test_what_a_machine_lacks_is_said_in_a_sentence_each(tmp_path: Path, machine: str, reason: str) -> None:
+    command = [sys.executable, "-c", _WITHOUT, str(tmp_path), machine]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    files = "the kernel has no Landlock: the process can read and write all files of its user"
+    said = [sentence for sentence in json.loads(done.stdout) if "namespace" not in sentence]
+    assert said == [files, reason]
+
+
+_IMPORTS = """
+import json, os, sys
+from pathlib import Path
+from host import sandbox
+folder = Path(sys.argv[1])
+ends = sandbox.enter(os.getppid(), folder / "mine", 1 << 30)
+def seen(path):
+    try:
+        return path.read_text()
+    except OSError as error:
+        return type(error).__name__
+import loose, whole.part
+texts = [seen(folder / "home" / name) for name in ("notes.txt", "keys/op")]
+print(json.dumps([ends, *texts, loose.A, whole.part.B]))
+"""
+
+
+def test_modules_are_imported_and_what_lies_beside_them_is_not_read(tmp_path: Path) -> None:
+    """A path of Python's may be the owner's home, for example as PYTHONPATH."""
+    (tmp_path / "mine").mkdir()
+    home = tmp_path / "home"
+    for name, text in {"loose.py": "A = 1", "whole/__init__.py": "", "whole/part.py": "B = 2"}.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(text)
+    (home / "notes.txt").write_text("secret")
+    (home / "keys").mkdir()
+    (home / "keys" / "op").write_text("secret")
+    path = os.pathsep.join([str(home), *(entry for entry in sys.path if entry)])
+    command = [sys.executable, "-P", "-c", _IMPORTS, str(tmp_path)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=60, env={**os.environ, "PYTHONPATH": path}
+    )
+    ends, notes, keys, first, second = json.loads(done.stdout)
+    assert (first, second) == (1, 2)
+    if not any("Landlock" in end for end in ends):
+        assert (notes, keys) == ("PermissionError", "PermissionError")

@@ -118,7 +118,7 @@ class Trials:
 @pytest.fixture
 def trials(tmp_path: Path) -> Iterator[Trials]:
     store, blobs = ValidatorStore(tmp_path / "v.db"), BlobStore(tmp_path / "b", 1 << 28)
-    with ReplayPool(1, folder=tmp_path / "pool", memory_bytes=1 << 30, fresh=True) as pool:
+    with ReplayPool(1, folder=tmp_path / "pool", memory_bytes=1 << 30, reads=[tmp_path / "jobs"], fresh=True) as pool:
         yield Trials(tmp_path, Ledger(store, blobs, Event()), pool)
     store.close()
     blobs.close()
@@ -210,7 +210,7 @@ def test_a_trial_that_was_cut_short_is_begun_again(trials: Trials) -> None:
     trials.pool.close()
     with pytest.raises(PoolClosed):
         trials.perform(action)
-    trials.pool = ReplayPool(1, folder=trials.folder / "pool", fresh=True)
+    trials.pool = ReplayPool(1, folder=trials.folder / "pool", reads=[trials.folder / "jobs"], fresh=True)
     with trials.pool:
         assert trials.perform(action).payload.stage is PayloadStage.LOADED
 

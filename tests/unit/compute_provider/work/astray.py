@@ -1,4 +1,4 @@
-"""Workers of a stranger who has got hold of one: ``python -m … METHOD PARENT FOLDER MEMORY``."""
+"""Workers of a stranger who has got hold of one: ``python -m … METHOD PARENT FOLDER MEMORY READ…``."""
 
 import os
 import sys
@@ -24,7 +24,8 @@ def _link(task: "Task", index: int, start: "SlotState") -> "Produced":
     # Past its last boundary: the daemon may not have fetched the honest ones yet.
     index = task.segments + 1
     for name in worker.boundary_files(index):
-        (task.folder / name).symlink_to("/etc/passwd")
+        # A link to a file of the owner's would be better, but the sandbox forbids it.
+        (task.folder / name).mkdir()
     message = f'{{"boundary": {{"index": {index}}}}}\n'
     os.write(sys.stdout.fileno(), message.encode())
     return made
@@ -36,8 +37,14 @@ def _double(task: "Task", index: int, start: "SlotState") -> "Produced":
     return worker.honest(task, index, start)
 
 
-_METHODS = {"none": worker.honest, "reach": _reach, "link": _link, "double": _double}
+def _see(task: "Task", index: int, start: "SlotState") -> "Produced":
+    """Read the worker's log, which lies where the shares of all orders do."""
+    (task.folder.parent / "worker.log").read_bytes()
+    return worker.honest(task, index, start)
+
+
+_METHODS = {"none": worker.honest, "reach": _reach, "link": _link, "see": _see, "double": _double}
 
 if __name__ == "__main__":
-    method, parent, folder, memory = sys.argv[1:]
-    worker.main(int(parent), Path(folder), int(memory), _METHODS[method])
+    method, *rest = sys.argv[1:]
+    worker.main(rest, _METHODS[method])

@@ -18,7 +18,7 @@ from compute_provider.interfaces import Honest
 from compute_provider.work.worker import LOCAL_OUT, UPDATE, WorkOrder
 from domain import codec
 from domain.keys import ShareKey
-from host import sandbox
+from host.landlock import landlock_abi
 from pol.executor.backend import backend
 from pol.job.load import LoadedJob, load_job
 from pol.state.canonical import encode_state
@@ -67,9 +67,12 @@ def test_a_share_is_trained_as_in_this_process(trained: tuple[Path, Listener], r
     assert [m["step"] for m in listener.said if "step" in m] == list(range(1, 11))
 
 
-def test_torch_trains_in_the_sandbox_to_the_same_bits(tmp_path: Path, right: TrainedShare) -> None:
+@pytest.mark.parametrize("backend", ["native", "torch"])
+def test_other_executors_train_in_the_sandbox_to_the_same_bits(
+    tmp_path: Path, right: TrainedShare, backend: str
+) -> None:
     listener = Listener(tmp_path)
-    done = listener.run(replace(order(tmp_path), backend="torch"))
+    done = listener.run(replace(order(tmp_path), backend=backend))
     assert "done" in done, (done, (tmp_path / "worker.log").read_text())
     assert [b.root for b in listener.boundaries()] == roots(right)
     assert bytes.fromhex(done["done"]["update_root"]) == right.update_root
@@ -277,7 +280,7 @@ def test_a_worker_refuses_a_second_job(tmp_path: Path) -> None:
     orders = [order(own), order(own, job=str(shutil.copytree(TINY, tmp_path / "other")))]
     command = [sys.executable, "-m", "compute_provider.work.worker"]
     done = subprocess.run(
-        [*command, str(os.getpid()), str(own), str(8 << 30)],
+        [*command, str(os.getpid()), str(own), str(8 << 30), str(TINY), str(tmp_path / "other")],
         input=b"".join(codec.encode(each) + b"\n" for each in orders),
         stdout=subprocess.PIPE,
         check=True,
@@ -326,12 +329,23 @@ def test_a_worker_that_dies_between_shares_is_replaced(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("method", "said"), [("reach", "Permission denied"), ("link", "is not a plain file")])
 def test_what_a_share_has_on_disk_is_out_of_its_workers_reach(tmp_path: Path, method: str, said: str) -> None:
-    if method == "reach" and sandbox.landlock_abi() < 1:
+    if method == "reach" and landlock_abi() < 1:
         pytest.skip("this kernel has no Landlock")
     key, wanted = share(tmp_path, 0)
     answer = Listener(tmp_path).run(wanted, Program(ASTRAY, method), key)
     assert said in answer["failed"]
     assert not any(path.is_symlink() for path in Path(wanted.folder).iterdir())
+
+
+def test_a_worker_sees_only_the_files_of_its_share(tmp_path: Path) -> None:
+    if landlock_abi() < 1:
+        pytest.skip("this kernel has no Landlock")
+    key, wanted = share(tmp_path, 0)
+    listener = Listener(tmp_path)
+    answer = listener.run(wanted, Program(ASTRAY, "see"), key)
+    assert "worker.log: Permission denied" in answer["failed"]
+    listener.trainer.close()
+    assert not (tmp_path / "inputs").exists()
 
 
 def test_what_a_worker_says_unasked_is_not_heard(tmp_path: Path) -> None:

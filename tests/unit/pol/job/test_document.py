@@ -201,6 +201,7 @@ def test_refusals_name_the_field(data: bytes, field: str, change: Change) -> Non
     ("field", "limits"),
     [
         ("job.json", Limits(document_size=100)),
+        ("job.json", Limits(json_tokens=50)),
         ("job.json", Limits(json_depth=4)),
         ("step.nodes", Limits(nodes=200)),
         ("global_tensors", Limits(tensors=3)),

@@ -2,18 +2,21 @@
 
 import copy
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pol.errors import JobError
 from pol.job.program import Node, Program, ProgramBuilder, make_program, parse_program, program_json
-from pol.job.strict_json import dump_json, parse_json
+from pol.job.strict_json import JsonLimits, dump_json, parse_json
 from pol.job.unroll import unroll
 from pol.limits import LIMITS, MAX_NESTED, MAX_TURNS, Limits
 from pol.ops.primitive import OpWork
 from tests.support.bodies import counter, nested, recurrence
 from tests.unit.pol.job.test_program import change
+
+BOUNDS = JsonLimits(LIMITS.document_size, LIMITS.json_tokens, LIMITS.json_depth)
 
 
 def program(body: Program, count: int = 4, *, reverse: bool = False) -> Program:
@@ -30,7 +33,7 @@ def program(body: Program, count: int = 4, *, reverse: bool = False) -> Program:
 def test_a_program_with_a_body_is_itself_again() -> None:
     told = program_json(program(recurrence(), reverse=True))
     data = dump_json(told)
-    value = parse_json(data, LIMITS.document_size, LIMITS.json_depth, "a program")
+    value = parse_json(data, BOUNDS, "a program")
     again = parse_program(value)
     assert dump_json(program_json(again)) == data
     assert again.nodes[0].attrs["body"].types == recurrence().types
@@ -111,9 +114,9 @@ def test_so_many_repeats_are_within_one_another_and_no_more() -> None:
 
 def test_the_document_is_deep_enough_and_no_deeper() -> None:
     data = dump_json({"step": program_json(program(nested(recurrence_of_one(), (2,) * (MAX_NESTED - 1))))})
-    parse_json(data, LIMITS.document_size, LIMITS.json_depth, "job.json")
+    parse_json(data, BOUNDS, "job.json")
     with pytest.raises(JobError, match="nested deeper"):
-        parse_json(data, LIMITS.document_size, LIMITS.json_depth - 1, "job.json")
+        parse_json(data, replace(BOUNDS, depth=LIMITS.json_depth - 1), "job.json")
 
 
 def recurrence_of_one() -> Program:

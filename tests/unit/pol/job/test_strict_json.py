@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pol.errors import JobError, StateError
-from pol.job.strict_json import dump_json, parse_json, read_part
+from pol.job.document import parse_job
+from pol.job.strict_json import JsonLimits, dump_json, parse_json, read_part
+from pol.limits import LIMITS
 from pol.values import TensorSpec
 
 VALUES = st.recursive(
@@ -18,15 +20,16 @@ VALUES = st.recursive(
 )
 
 
-def parse(data: bytes, size: int = 1000, depth: int = 8) -> object:
-    return parse_json(data, size, depth, "job.json")
+def parse(data: bytes, size: int = 1000, tokens: int = 10**6, depth: int = 8) -> object:
+    return parse_json(data, JsonLimits(size, tokens, depth), "job.json")
 
 
 @given(VALUES)
 def test_round_trip(value: object) -> None:
     data = dump_json(value)
-    assert parse_json(data, 10**6, 50, "x") == value
-    assert dump_json(parse_json(data, 10**6, 50, "x")) == data
+    parsed = parse(data, size=10**6, depth=50)
+    assert parsed == value
+    assert dump_json(parsed) == data
 
 
 @pytest.mark.parametrize(
@@ -51,6 +54,7 @@ def test_round_trip(value: object) -> None:
         (b'{"a":"' + b"x" * 1000 + b'"}', "more than 1000"),
         (b"[" * 9 + b"]" * 9, "deeper than 8"),
         (b'{"a":' * 500, "deeper than 8"),
+        (b"]" * 500, "not JSON"),
     ],
 )
 def test_refusals(data: bytes, reason: str) -> None:
@@ -83,14 +87,53 @@ def test_a_part_that_does_not_fit_is_named() -> None:
         b'["' + b"\\\\" * 400_000,
         ("{" + ",".join(f'"{i:06d}":1' for i in range(100_000)) + ',"099999":1}').encode(),
         b'"' + b"a" * 2_000_000,
+        b'"' * 16_000_000,
     ],
-    ids=["quotes", "backslashes", "duplicate", "long"],
+    ids=["escapes", "backslashes", "duplicate", "long", "quotes"],
 )
 def test_hostile_bytes_take_linear_time(data: bytes) -> None:
     before = time.process_time()
     with pytest.raises(JobError):
         parse(data, size=len(data))
     assert time.process_time() - before < 3  # quadratic: minutes to days
+
+
+FULL = LIMITS.document_size
+"""Bytes of the largest document that a default installation reads."""
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"[" + b"[]," * ((FULL - 5) // 3) + b"0]",
+        b"[" + b"{}," * ((FULL - 5) // 3) + b"0]",
+        b"[" + b"0," * ((FULL - 4) // 2) + b"0]",
+        b"[" + b'"",' * ((FULL - 5) // 3) + b"0]",
+        b'{"":' + b'"",' * ((FULL - 9) // 3),
+        b"]" * FULL,
+    ],
+    ids=["lists", "objects", "numbers", "strings", "pairs", "closing"],
+)
+def test_a_large_document_of_small_values_is_refused_at_once(data: bytes) -> None:
+    """16 MiB of empty lists took 15 seconds and 577 MB to be read before they were refused."""
+    assert len(data) <= FULL
+    tracemalloc.start()
+    before = time.process_time()
+    try:
+        with pytest.raises(JobError) as caught:
+            parse_job(data)
+        assert time.process_time() - before < 1
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+    assert f"more than {LIMITS.json_tokens}" in caught.value.reason or "not JSON" in caught.value.reason
+
+
+def test_the_limit_on_tokens_is_exact() -> None:
+    data = dump_json([[], {}, "a,b", {"a": 1}])
+    assert parse(data, tokens=9)
+    with pytest.raises(JobError, match="has 9 brackets, commas and colons, more than 8"):
+        parse(data, tokens=8)
 
 
 def test_a_long_string_needs_little_memory() -> None:

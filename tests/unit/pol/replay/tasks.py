@@ -34,12 +34,12 @@ def train(directory: str, part: RoundSlot, folder: str) -> bytes:
     return share.update_root
 
 
-def replay(directory: str, part: RoundSlot, index: int, folder: str) -> Boundary:
+def replay(directory: str, part: RoundSlot, index: int, folder: str, name: str = "numpy") -> Boundary:
     loaded, kept = load_job(Path(directory)), Path(folder)
     document = loaded.job.document
     state = decode_state((kept / f"{index}.global").read_bytes(), document.global_tensors)
     local = decode_state((kept / f"{index}.local").read_bytes(), document.local_tensors)
-    return replay_segment(loaded, part, index, state, local, backend("numpy")).boundary
+    return replay_segment(loaded, part, index, state, local, backend(name)).boundary
 
 
 def merge(directory: str, updates: tuple[Path, ...]) -> bytes:

@@ -18,6 +18,7 @@ from pol.job.write import JobSource, write_job
 from pol.local.run import run_locally
 from pol.replay.replay import STATES_FOLDER, StateFolder, verify_trace
 from pol.replay.trace_file import (
+    TOKENS_MAX,
     ShareRecord,
     read_trace,
     share_record,
@@ -47,6 +48,13 @@ def written(tmp_path: Path, value: object) -> Path:
     path = tmp_path / "trace.json"
     path.write_text(json.dumps(value))
     return path
+
+
+def test_a_trace_of_many_small_values_is_refused_unread(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_bytes(b'{"version":3,"more":[' + b"[]," * (TOKENS_MAX // 2) + b"0]}")
+    with pytest.raises(TraceError, match=f"more than {TOKENS_MAX}"):
+        read_trace(path)
 
 
 def test_a_device_or_a_pipe_is_no_trace(tmp_path: Path, run_folder: Path) -> None:
