@@ -3,6 +3,7 @@
 from domain.proof.events import (
     AnswerCommitted,
     AnswerRevealed,
+    HandoverFoundWrong,
     LeafShown,
     OrderVerified,
     PanelEnded,
@@ -29,7 +30,13 @@ from domain.proof.events import (
     StageEnded,
     StageOpened,
 )
-from domain.proof.messages import MsgCloseRound, MsgCommitAnswer, MsgCommitTraces, MsgRevealAnswer
+from domain.proof.messages import (
+    MsgCloseRound,
+    MsgCommitAnswer,
+    MsgCommitTraces,
+    MsgComplain,
+    MsgRevealAnswer,
+)
 from domain.proof.moves import MOVES, POTS
 from domain.proof.params import LOCAL, ProofParams
 from domain.proof.queries import OrderRequest, PanelDutiesRequest, PanelRequest, SeatsRequest
@@ -42,6 +49,7 @@ WORDS = Words(
         MsgCloseRound,
         MsgCommitAnswer,
         MsgRevealAnswer,
+        MsgComplain,
     ),
     events=(
         OrderVerified,
@@ -71,6 +79,7 @@ WORDS = Words(
         PlaceRuled,
         SeatPaid,
         PanelEnded,
+        HandoverFoundWrong,
     ),
     queries=(
         OrderRequest,

@@ -65,6 +65,7 @@ from domain.order_params import OrderParams
 from domain.proof.events import (
     AnswerCommitted,
     AnswerRevealed,
+    HandoverFoundWrong,
     LeafShown,
     OrderVerified,
     PanelEnded,
@@ -630,6 +631,10 @@ class Rebuilt:
     @take.register
     def _(self, change: ShareFoundWrong) -> None:
         self._count(change.provider, accepted=-1, rejected=1)
+
+    @take.register
+    def _(self, change: HandoverFoundWrong) -> None:
+        """Nothing of it stands in a record that others read: the failure and the payments have events of their own."""
 
     @take.register
     def _(self, change: RoundClosed) -> None:

@@ -77,6 +77,11 @@ def money_page() -> str:
                     " bond pays the panel, then you, and the rest is burnt. The round is not paid.",
                 ),
                 (
+                    "The validator hands over a wrong chunk, and you complain.",
+                    "The validator loses the job bond. Of that you get what the leg cost you, and the rest is burnt."
+                    " Verified rounds stay paid, except for the validator's own part, which you get back.",
+                ),
+                (
                     "An auditor gives no answer, or another one than the ruling.",
                     "The auditor loses three times the price of the place from its stake.",
                 ),

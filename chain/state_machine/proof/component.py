@@ -54,6 +54,7 @@ from chain.state_machine.proof.tables import (
     WAITING_LOTS,
     WAITING_PANELS,
     WINDOW_DUE,
+    WRONG_HANDOVERS,
     PanelSubject,
     SharesSubject,
 )
@@ -78,6 +79,7 @@ COMPONENT = Component(
         STANDING_ISSUES,
         LAST_ISSUES,
         RIGHTED,
+        WRONG_HANDOVERS,
     ),
     handlers=HANDLERS,
     effects=(

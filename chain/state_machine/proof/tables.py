@@ -127,6 +127,8 @@ STANDING_ISSUES = Numbers(0x3A, "standing issue")
 LAST_ISSUES = Table(0x3B, "last issue", LastIssue, lambda r: (r.order_id, r.leg, r.slot))
 # Slots with a rejected share that was right and was compensated. Key: order, leg, round, slot.
 RIGHTED = KeySet(0x39, "right_shares_paid slot")
+# Legs whose validator handed over something else than the states, as a complaint proved. Key: order, leg.
+WRONG_HANDOVERS = KeySet(0x4D, "leg with a wrong hand-over")
 
 
 # Parts of an entry: purpose, id of the subject.
