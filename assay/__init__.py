@@ -49,6 +49,7 @@ ORIGINS = {
     "FineTuning": "pol.capture.author.hugging_face:FineTuning",
     "GradientAt": "pol.capture.optim.gradient_at:GradientAt",
     "HandoverError": "link.handover:HandoverError",
+    "HandoverFoundWrong": "domain.proof.events:HandoverFoundWrong",
     "HasState": "pol.capture.loading:HasState",
     "HasTraining": "pol.job.checkpoint:HasTraining",
     "Job": "pol.job.document:Job",

@@ -21,12 +21,13 @@ from chain.client.client import ChainClient, TxReceipt
 from chain.client.errors import ChainError
 from chain.client.sender import TxSender
 from consumer import watch
+from consumer.complain import complain, fetch_or_complain
 from consumer.errors import ConsumerError, StillWaiting
 from consumer.history import history_of, losses_of
 from consumer.jobs import job_name, read_job, recall
 from consumer.lookup import all_bids, all_orders, find_order
 from consumer.request import OrderOptions, request_of
-from consumer.result import Result, fetch_result
+from consumer.result import Result
 from consumer.submit import Quote, place_order, quote
 from consumer.waiting import waiting
 from consumer.watch import Delivery, Summary, summarise, wait_for
@@ -423,11 +424,13 @@ class PlacedOrder:
         *,
         seconds: float = DAY,
         progress: Callable[[int, int], None] | None = None,
+        complain: bool = False,
     ) -> Result:
         """Wait until the order is proven; fetch, check, decrypt and return the trained state after its last round.
 
         If ``round`` is given, fetch the state after that hand-over round instead, without waiting. ``seconds`` is the
-        longest wait; after it raise StillWaiting. ``progress`` is called with (bytes done, bytes in all).
+        longest wait; after it raise StillWaiting. ``progress`` is called with (bytes done, bytes in all). If a chunk is
+        wrong, raise HandoverError; with ``complain`` prove the validator's fault to the chain before.
 
         Example::
 
@@ -437,7 +440,27 @@ class PlacedOrder:
             self.wait(OrderState.PROVEN, seconds)
         session = self.session
         job, scratch = read_job(self.job), session.home / "results"
-        return fetch_result(session.client, session.key, self.id, job, scratch, progress, round)
+        sender = TxSender(session.client, session.key) if complain else None
+        return fetch_or_complain(session.client, session.key, self.id, job, scratch, progress, round, sender)
+
+    def complain(self, round: int | None = None, progress: Callable[[int, int], None] | None = None) -> TxReceipt:
+        """Fetch the states of a hand-over round, and prove to the chain that the validator encrypted a wrong chunk.
+
+        ``round`` is the last one if it is None. The leg then fails by its validator's fault. Raise ConsumerError if all
+        chunks are right, and HandoverError if the result is wrong but nothing can be proven.
+
+        Example::
+
+            try:
+                result = order.result()
+            except assay.HandoverError:
+                order.complain()
+        """
+        session = self.session
+        job, scratch = read_job(self.job), session.home / "results"
+        sender = TxSender(session.client, session.key)
+        _, receipt = complain(session.client, session.key, self.id, job, scratch, progress, round, sender=sender)
+        return receipt
 
     def _since(self) -> int:
         try:

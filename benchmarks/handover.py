@@ -23,14 +23,16 @@ from benchmarks.figures import Figures, Row
 from benchmarks.handover_job import LARGE, SMALL, payload, replay_shares, train_shares, write_jobs
 from benchmarks.memory import memory, reset_peak
 from consumer.jobs import write_result
-from consumer.result import open_states
+from consumer.unsealing import HandedOver, Unsealer
 from host.files import link_whole, write_durably
 from link import types as t
 from link.blobs import BlobStore
+from link.calls import decode, encode
 from link.client import ClusterClient
-from link.handover import HandoverId, public_point
+from link.handover import public_point
 from link.server import ClusterServer
 from link.tls import make_certificate
+from pol.rules.handover import ChunkLayout, HandoverId
 from pol.state.canonical import state_pieces, state_specs, state_tree
 from validator.work.files import materialise
 from validator.work.numerics import result_lengths
@@ -192,12 +194,12 @@ def _seal(folder: Path, blobs: BlobStore) -> None:
             yield from (file.read(length) for length in result_lengths(path))
 
     sealed = seal_into(blobs, _HANDOVER, chunks(), public_point(_ORDER_SECRET), _SECRET)
-    parts = [(point.hex(), length) for point, length in zip(sealed.points, sealed.lengths, strict=True)]
+    leaves = (t.ResultLeaf(*pair) for pair in zip(sealed.leaves, sealed.state_leaves, strict=True))
     manifest = {
         "root": sealed.ciphertext_root.hex(),
         "sha256": sealed.blob.sha256.hex(),
         "size": sealed.blob.size,
-        "parts": parts,
+        "leaves": [encode(leaf).hex() for leaf in leaves],
     }
     (folder / "manifest").write_text(json.dumps(manifest))
 
@@ -242,13 +244,20 @@ def receive(folder: Path, client: _Client) -> None:
     """Fetch the sealed state as a consumer, open it, and write it as a model file."""
     manifest = json.loads((folder / "manifest").read_text())
     blob = t.BlobRef(bytes.fromhex(manifest["sha256"]), manifest["size"])
-    path = folder / "ciphertext"
-    with client(_CONSUMER) as link:
-        link.get_blob(blob, path)
-    parts = [(bytes.fromhex(point), length) for point, length in manifest["parts"]]
+    leaves = [decode(t.ResultLeaf, bytes.fromhex(leaf)) for leaf in manifest["leaves"]]
     _, specs, root = _about(folder)
-    sealed = bytes.fromhex(manifest["root"])
-    (state,) = open_states(path, parts, _HANDOVER, sealed, _ORDER_SECRET, [(specs, root)])
+    expected = HandedOver(
+        handover=_HANDOVER,
+        layout=ChunkLayout(len(leaves), 1, 0),
+        root=bytes.fromhex(manifest["root"]),
+        entries=[(specs, root)],
+        secret=_ORDER_SECRET,
+        consumer=_CONSUMER.address,
+    )
+    unsealer = Unsealer(expected, leaves, folder)
+    with client(_CONSUMER) as link:
+        link.get_blob(blob, folder / "ciphertext", take=unsealer.take)
+    (state,) = unsealer.states()
     write_result(state, folder / "model.safetensors")
 
 

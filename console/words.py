@@ -210,6 +210,7 @@ _KINDS: Final = MappingProxyType(
         "round.stopped": "The job stops in this round",
         "round.verified": "A round is verified and paid",
         "round.void": "A round will never be verified",
+        "handover.wrong": "The consumer proved that the validator handed over a wrong chunk",
         "panel.stage": "Auditors were drawn",
         "panel.stage_ended": "A stage of a panel ended",
         "panel.skipped": "A round was not drawn to be recomputed",

@@ -1,20 +1,11 @@
-"""Fetching of results.
-
-The encrypted chunks of a result are checked against the ciphertext root on the chain, and the decrypted states against
-the roots that the chain has for the round.
-"""
+"""Fetching a result: each chunk is checked on arrival, against the ciphertext root and the roots of its state."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import file_digest
-from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import BinaryIO, cast
-
-from nacl.bindings import crypto_aead_chacha20poly1305_ietf_ABYTES as TAG_SIZE
 
 from chain.client.client import ChainClient
 from consumer.deliver import find_validator
@@ -22,6 +13,7 @@ from consumer.errors import ConsumerError
 from consumer.jobs import check_ordered, save_result
 from consumer.panels import describe_stop, stopped_round
 from consumer.submit import recover_secret
+from consumer.unsealing import HandedOver, StateEntry, Unsealer
 from domain.legs.records import Leg, LegState
 from domain.market.records import OrderState
 from domain.proof.queries import OrderRequest, OrderResponse
@@ -29,30 +21,19 @@ from domain.proof.records import Round
 from domain.readable import Shown
 from link.client import ClusterClient, connect
 from link.errors import ClusterError, ClusterErrorKind
-from link.handover import (
-    HandoverError,
-    HandoverId,
-    ciphertext_root,
-    open_chunk,
-    split_ciphertext,
-)
+from link.handover import HandoverError
 from link.types import BlobRef, ResultManifest
-from pol.errors import StateError
 from pol.job.checkpoint import Position, position_after
 from pol.job.document import Job
+from pol.rules.handover import HandoverId, chunk_layout
 from pol.state.arrays import State
-from pol.state.layout import MAX_HEADER, chunk_count
-from pol.state.stored import StoredState
-from pol.values import TensorSpec
 from wire.keys import Key
 
 LATE_SECONDS = 5.0
 """Longest time that a validator may need to see a new block."""
 PAUSE_SECONDS = 0.2
 """Pause between two requests to a validator that does not know the round yet."""
-_CHUNK_MAX = MAX_HEADER + 4
-StateEntry = tuple[Sequence[TensorSpec], bytes]
-"""The tensors of a state at the end of a round, and the state's root."""
+_READ_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,23 +152,33 @@ def fetch_result(
     validator = find_validator(client, leg.validator)
     chain_id = client.status().chain_id
     secret = recover_secret(client, key, answer.order)
-    terms = answer.order.terms
-    count = terms.result_chunks
+    layout = chunk_layout(answer.order.terms, len(closed.shares))
+    handover = HandoverId(chain_id=chain_id, order_id=order_id, leg=leg.number, round=closed.round)
+    entries = _state_entries(job, answer, closed)
+    expected = HandedOver(
+        handover=handover,
+        layout=layout,
+        root=closed.ciphertext_root,
+        entries=entries,
+        secret=secret,
+        consumer=key.address,
+    )
     with connect(validator, key, chain_id) as link:
-        manifest = _manifest(link, order_id, closed.round, count)
+        manifest = _manifest(link, order_id, closed.round, layout.count)
         if (manifest.leg, manifest.round) != (leg.number, closed.round):
             raise HandoverError(-1, "the validator offers the result of another round or leg than the chain has")
-        size = terms.result_bytes + count * TAG_SIZE
-        if manifest.ciphertext.size != size:
+        unsealer = Unsealer(expected, manifest.leaves, scratch)
+        if manifest.ciphertext.size != unsealer.size:
             offered = manifest.ciphertext.size
-            raise HandoverError(-1, f"its ciphertext has {offered} bytes instead of {size}")
-        ciphertext = _fetch_blob(link, manifest.ciphertext, scratch, progress)
-    parts = [(leaf.point, leaf.length) for leaf in manifest.leaves]
-    handover = HandoverId(chain_id=chain_id, order_id=order_id, leg=leg.number, round=closed.round)
-    with _on_disk(scratch):
-        entries = _state_entries(job, answer, closed)
-        roots = [root for _, root in entries[1:]]
-        states = open_states(ciphertext, parts, handover, closed.ciphertext_root, secret, entries)
+            raise HandoverError(-1, f"its ciphertext has {offered} bytes instead of {unsealer.size}")
+        with _on_disk(scratch):
+            try:
+                _fetch_blob(link, manifest.ciphertext, scratch, unsealer.take, progress)
+                states = unsealer.states()
+            except BaseException:
+                unsealer.close()
+                raise
+    roots = [root for _, root in entries[1:]]
     return Result(
         state=states[0],
         locals=states[1:],
@@ -214,68 +205,25 @@ def _manifest(link: ClusterClient, order_id: bytes, round: int, count: int) -> R
         time.sleep(PAUSE_SECONDS)
 
 
-def open_states(
-    ciphertext: Path,
-    parts: Sequence[tuple[bytes, int]],
-    handover: HandoverId,
-    root: bytes,
-    secret: bytes,
-    entries: Sequence[StateEntry],
-) -> tuple[State, ...]:
-    """Decrypt a fetched result, and return its states, which stay in unnamed files in the folder of the ciphertext.
-
-    ``parts`` has the point and the length of each chunk, and ``root`` is the root of the ciphertext. ``entries`` has
-    the tensors and the root that each state must have. Raise HandoverError if a root differs, or if a chunk cannot be
-    decrypted.
-    """
-    with ciphertext.open("rb") as file:
-        if ciphertext_root(handover, split_ciphertext(file, parts, _CHUNK_MAX)) != root:
-            raise HandoverError(-1, "its ciphertext does not have the root that is on the chain")
-        file.seek(0)
-        sealed = enumerate(split_ciphertext(file, parts, _CHUNK_MAX))
-        chunks = (open_chunk(handover, index, chunk, secret) for index, chunk in sealed)
-        return tuple(_read_state(number, each, chunks, ciphertext.parent) for number, each in enumerate(entries))
-
-
-def _read_state(number: int, entry: StateEntry, chunks: Iterator[bytes], folder: Path) -> StoredState:
-    """Read the next state from the chunks, and return it; raise HandoverError if its root is not that of ``entry``."""
-    specs, root = entry
-    # The file has no name, so no other program can open it, and the system deletes it after the state's last use.
-    file = cast(BinaryIO, TemporaryFile(dir=folder))  # noqa: SIM115
-    try:
-        file.writelines(islice(chunks, chunk_count(specs)))
-        file.flush()
-    except BaseException:
-        file.close()
-        raise
-    what = f"the local state of slot {number - 1}" if number else "the global state"
-    try:
-        state = StoredState(file, specs)
-        actual_root = state.checked_root()
-    except StateError as error:
-        raise HandoverError(-1, f"it does not decrypt to a state: {what}: {error}") from None
-    if actual_root != root:
-        raise HandoverError(-1, f"it decrypts to a state with another root than the chain has: {what}")
-    return state
-
-
 def _fetch_blob(
     link: ClusterClient,
     blob: BlobRef,
     scratch: Path,
+    take: Callable[[bytes], None],
     progress: Callable[[int, int], None] | None,
-) -> Path:
-    """Fetch the bytes of a blob that the folder ``scratch`` lacks, and return the path of the blob's file there."""
+) -> None:
+    """Fetch the bytes of a blob that are missing in ``scratch``, and call ``take`` with all its bytes, in order."""
     path = scratch / blob.sha256.hex()
-    with _on_disk(scratch):
-        # An earlier try may have fetched the whole file.
-        if path.exists():
-            with path.open("rb") as file:
-                if file_digest(file, "sha256").digest() == blob.sha256:
-                    return path
-        scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
-        link.get_blob(blob, path, progress)
-        return path
+    # An earlier try may have fetched the whole file.
+    if path.exists():
+        with path.open("rb") as file:
+            if file_digest(file, "sha256").digest() == blob.sha256:
+                file.seek(0)
+                while data := file.read(_READ_BYTES):
+                    take(data)
+                return
+    scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
+    link.get_blob(blob, path, progress, take)
 
 
 @contextmanager

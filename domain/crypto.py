@@ -17,6 +17,23 @@ class Crypto(Protocol):
     def reveal(self, key: bytes, message: bytes, proof: bytes) -> bool:
         """Return whether ``proof`` proves the beacon key's only value for ``message``. ``key`` is the beacon key."""
 
+    def is_point(self, encoded: bytes) -> bool:
+        """Return whether bytes are the compressed encoding of a point of the curve, other than the one at infinity."""
 
-WEIGHTS: Mapping[str, int] = MappingProxyType({"signature": 10_000, "reveal": 40_000})
+    def chunk_proof(self, key: bytes, point: bytes, shared: bytes, message: bytes, proof: bytes) -> bool:
+        """Return whether ``proof`` shows that ``shared`` is ``point`` times the secret of ``key``.
+
+        It is a proof after BIP-374 for ``message`` (32 bytes).
+        """
+
+    def decrypt(self, key: bytes, ciphertext: bytes) -> bytes | None:
+        """Return the chunk that ChaCha20-Poly1305 decrypts with ``key``, or None if the tag is wrong.
+
+        ``key`` has 32 bytes, and a ciphertext has at most those of a chunk with its tag.
+        """
+
+
+WEIGHTS: Mapping[str, int] = MappingProxyType(
+    {"signature": 10_000, "reveal": 40_000, "is_point": 2_000, "chunk_proof": 40_000, "decrypt": 60_000}
+)
 """Gas of one call, by the name of its method. A unit of gas is about 5 ns of one core."""

@@ -166,18 +166,26 @@ class ClusterClient:
             progress(blob.size, blob.size)
         return blob
 
-    def get_blob(self, blob: t.BlobRef, path: Path, progress: Progress | None = None) -> None:
+    def get_blob(
+        self,
+        blob: t.BlobRef,
+        path: Path,
+        progress: Progress | None = None,
+        take: Callable[[bytes], None] | None = None,
+    ) -> None:
         """Fetch a blob into the file ``path``, and continue an earlier try if there was one.
 
-        The bytes are collected in another file, which gets the name ``path`` after they are verified.
+        The bytes are collected in another file, which gets the name ``path`` after they are verified. ``take`` is
+        called with all bytes in order, as soon as they are here. If it raises a ClusterError, the bytes are dropped, so
+        that the next try fetches them again.
         """
         partial = path.with_name(path.name + ".part")
-        with partial.open("ab") as file:
-            while (received := file.tell()) < blob.size:
-                if progress:
-                    progress(received, blob.size)
-                file.write(self._next(blob, received))
-            file.flush()
+        try:
+            self._complete(blob, partial, progress, take)
+        except ClusterError as error:
+            if error.kind is ClusterErrorKind.WRONG_CONTENT:
+                partial.unlink()
+            raise
         with partial.open("rb") as file:
             if _ref_of(file) != blob:
                 partial.unlink()
@@ -189,6 +197,23 @@ class ClusterClient:
         partial.replace(path)
         if progress:
             progress(blob.size, blob.size)
+
+    def _complete(
+        self, blob: t.BlobRef, partial: Path, progress: Progress | None, take: Callable[[bytes], None] | None
+    ) -> None:
+        """Append the missing bytes of a blob to a file, and call ``take`` with all bytes of the file."""
+        if take and partial.exists():
+            with partial.open("rb") as file:
+                while data := file.read(_READ_BYTES):
+                    take(data)
+        with partial.open("ab") as file:
+            while (received := file.tell()) < blob.size:
+                if progress:
+                    progress(received, blob.size)
+                data = self._next(blob, received)
+                file.write(data)
+                if take:
+                    take(data)
 
     def fetch(self, blob: t.BlobRef, store: BlobStore, progress: Progress | None = None) -> None:
         """Fetch a blob into a store of this machine, continuing an earlier try."""

@@ -1,39 +1,29 @@
-"""Hand-over of a result: chunks encrypted one by one to the consumer's per-order key (protocol section 6).
+"""Hand-over of a result: chunks encrypted one by one to the consumer's per-order key (:mod:`pol.rules.handover`).
 
-A hand-over round leaves a global state and the local state of each slot. Their canonical chunks, one state after the
-other, are numbered i. Chunk i has its own point R_i = r_i·G. Both sides know S_i = r_i·P_o = p_o·R_i (ElGamal key
-agreement on secp256k1). The chunk's key is k_i = SHA-256 over (tag, chain, order, leg, round, i, S_i compressed). The
-cipher is libsodium's ChaCha20-Poly1305 (RFC 8439) with a zero nonce, which is safe because each key is used once:
-r_i is derived from the chunk's number and hash, so only the same chunk gets the same r_i again, after a restart.
-The ciphertext root is the RFC 6962 root over the leaves (tag, order, leg, round, i, R_i, length, ciphertext).
+Chunk i has its own scalar r_i, which the validator derives from its secret, the chunk's place and the chunk's hash. So
+only the same chunk gets the same r_i again, after a restart, and each key encrypts one chunk only.
 """
 
 import hmac
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import BinaryIO
 
 from coincurve import PrivateKey, PublicKey
-from nacl.bindings import (
-    crypto_aead_chacha20poly1305_ietf_ABYTES as TAG_SIZE,
-)
-from nacl.bindings import (
-    crypto_aead_chacha20poly1305_ietf_decrypt,
-    crypto_aead_chacha20poly1305_ietf_encrypt,
-)
-from nacl.exceptions import CryptoError
 
 from domain.errors import Expected
-from domain.hashing import encode_fields, hash_fields, merkle_leaf, merkle_root, u32, u64
-
-POINT_SIZE = 33
-_NONCE = bytes(12)
-_GROUP_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
+from domain.hashing import encode_fields, merkle_root, u32, u64
+from domain.proof.messages import MsgComplain
+from domain.proof.records import SealedLeaf
+from pol.rules.handover import HandoverId, chunk_key, chunk_statement, sealed_leaf
+from wire import cipher, dleq
+from wire.vrf import GROUP_ORDER
 
 
 class HandoverError(Expected):
     """A chunk that does not match its root or key; ``chunk`` is its index (-1: the whole result).
+
+    ``complaint`` is the message that proves the validator's fault to the chain; None if nothing can be proven.
 
     Example::
 
@@ -43,28 +33,11 @@ class HandoverError(Expected):
             print("chunk", error.chunk, error.reason)
     """
 
-    def __init__(self, chunk: int, reason: str) -> None:
-        """Keep the index with the reason."""
-        super().__init__(reason, field=f"result chunk {chunk}" if chunk >= 0 else "result")
+    def __init__(self, chunk: int, reason: str, remedy: str = "", complaint: MsgComplain | None = None) -> None:
+        """Keep the index and the complaint with the reason."""
+        super().__init__(reason, remedy, field=f"result chunk {chunk}" if chunk >= 0 else "result")
         self.chunk = chunk
-
-
-@dataclass(frozen=True, slots=True)
-class HandoverId:
-    """The identity of a hand-over: chain, order, leg and round. The keys and leaves of a result depend on it."""
-
-    chain_id: str
-    order_id: bytes
-    leg: int
-    round: int
-
-    def fields(self, index: int) -> tuple[bytes | str, ...]:
-        """Return the fields that the key of chunk ``index`` depends on: the chain's id and the fields of its leaf."""
-        return (self.chain_id, *self.chunk_fields(index))
-
-    def chunk_fields(self, index: int) -> tuple[bytes, ...]:
-        """Return the fields that the leaf of chunk ``index`` depends on, without the chain's id."""
-        return (self.order_id, u32(self.leg), u32(self.round), u32(index))
+        self.complaint = complaint
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +46,11 @@ class Sealed:
 
     point: bytes
     ciphertext: bytes
+
+    @property
+    def leaf(self) -> SealedLeaf:
+        """The chunk's leaf in the tree of the ciphertext."""
+        return SealedLeaf(self.point, len(self.ciphertext), sha256(self.ciphertext).digest())
 
 
 def derive_scalar(secret: bytes, tag: str, *fields: bytes | str) -> bytes:
@@ -83,7 +61,7 @@ def derive_scalar(secret: bytes, tag: str, *fields: bytes | str) -> bytes:
     message = encode_fields(tag, *fields)
     for counter in range(256):  # a digest is outside the group's order once in 2^127
         digest = hmac.new(secret, message + u32(counter), sha256).digest()
-        if 0 < int.from_bytes(digest, "big") < _GROUP_ORDER:
+        if 0 < int.from_bytes(digest, "big") < GROUP_ORDER:
             return digest
     raise AssertionError("256 digests are outside the group's order")
 
@@ -102,43 +80,62 @@ def _shared(secret: bytes, point: bytes) -> bytes:
     return PublicKey(point).multiply(secret).format(compressed=True)
 
 
-def _chunk_key(handover: HandoverId, index: int, shared: bytes) -> bytes:
-    return hash_fields("assay/result/key", *handover.fields(index), shared)
+def derive_chunk_scalar(handover: HandoverId, index: int, chunk: bytes, validator_secret: bytes) -> bytes:
+    """Return r_i of a chunk (32 bytes). The validator opens it to the seats that rebuild the chunk's leaf."""
+    fields = (*handover.fields(index), sha256(chunk).digest())
+    return derive_scalar(validator_secret, "assay/result/point", *fields)
+
+
+def seal_with_scalar(handover: HandoverId, index: int, chunk: bytes, order_key: bytes, scalar: bytes) -> Sealed:
+    """Return chunk ``index``, encrypted with r_i = ``scalar`` to the per-order key ``order_key`` (P_o, compressed).
+
+    ValueError if ``scalar`` is not one from 1 to the group's order - 1.
+    """
+    key = chunk_key(handover, index, _shared(scalar, order_key))
+    return Sealed(public_point(scalar), cipher.encrypt(key, chunk))
+
+
+def rebuild_leaf(handover: HandoverId, index: int, chunk: bytes, order_key: bytes, scalar: bytes) -> bytes:
+    """Return the leaf of chunk ``index`` in the tree of the ciphertext, encrypted with r_i = ``scalar``.
+
+    A seat that recomputed the chunk compares this with the leaf under the round's ciphertext root. ValueError if
+    ``scalar`` is not one from 1 to the group's order - 1.
+    """
+    return sealed_leaf(handover, index, seal_with_scalar(handover, index, chunk, order_key, scalar).leaf)
 
 
 def seal_chunk(handover: HandoverId, index: int, chunk: bytes, order_key: bytes, validator_secret: bytes) -> Sealed:
     """Return chunk ``index``, encrypted to the per-order key ``order_key`` (P_o, compressed)."""
-    fields = (*handover.fields(index), sha256(chunk).digest())
-    scalar = derive_scalar(validator_secret, "assay/result/point", *fields)
-    key = _chunk_key(handover, index, _shared(scalar, order_key))
-    ciphertext = crypto_aead_chacha20poly1305_ietf_encrypt(chunk, b"", _NONCE, key)
-    return Sealed(public_point(scalar), ciphertext)
+    scalar = derive_chunk_scalar(handover, index, chunk, validator_secret)
+    return seal_with_scalar(handover, index, chunk, order_key, scalar)
 
 
 def open_chunk(handover: HandoverId, index: int, sealed: Sealed, secret: bytes) -> bytes:
     """Return chunk ``index``, decrypted with the per-order secret; HandoverError if it was not sealed for this key."""
     try:
         shared = _shared(secret, sealed.point)
-        key = _chunk_key(handover, index, shared)
-        return crypto_aead_chacha20poly1305_ietf_decrypt(sealed.ciphertext, b"", _NONCE, key)
-    except (CryptoError, ValueError) as error:
-        raise HandoverError(index, "does not decrypt with this order's key") from error
+    except ValueError:
+        raise HandoverError(index, "has a point that is not on the curve") from None
+    chunk = cipher.decrypt(chunk_key(handover, index, shared), sealed.ciphertext)
+    if chunk is None:
+        raise HandoverError(index, "does not decrypt with this order's key")
+    return chunk
 
 
-def sealed_leaf(handover: HandoverId, index: int, sealed: Sealed) -> bytes:
-    """Return the Merkle leaf of an encrypted chunk."""
-    return merkle_leaf(
-        "assay/result/chunk",
-        *handover.chunk_fields(index),
-        sealed.point,
-        u32(len(sealed.ciphertext)),
-        sealed.ciphertext,
-    )
+def prove_chunk(
+    handover: HandoverId, index: int, leaf: SealedLeaf, secret: bytes, randomness: bytes
+) -> tuple[bytes, bytes]:
+    """Return S_i and the proof that opens chunk ``index`` to the chain; ``randomness`` is 32 fresh random bytes.
+
+    ValueError if the leaf's point is not on the curve.
+    """
+    statement = chunk_statement(handover, index, sealed_leaf(handover, index, leaf))
+    return _shared(secret, leaf.point), dleq.prove(secret, leaf.point, statement, randomness)
 
 
-def ciphertext_root(handover: HandoverId, sealed: Iterable[Sealed]) -> bytes:
-    """Return the RFC 6962 root over all encrypted chunks; only one chunk at a time is in memory."""
-    return merkle_root([sealed_leaf(handover, i, chunk) for i, chunk in enumerate(sealed)])
+def ciphertext_root(handover: HandoverId, leaves: Iterable[SealedLeaf]) -> bytes:
+    """Return the RFC 6962 root over the leaves of all encrypted chunks."""
+    return merkle_root([sealed_leaf(handover, i, leaf) for i, leaf in enumerate(leaves)])
 
 
 def seal_result(
@@ -146,21 +143,3 @@ def seal_result(
 ) -> Iterator[Sealed]:
     """Yield the encrypted chunks of a result in order; each is encrypted when it is asked for."""
     return (seal_chunk(handover, i, chunk, order_key, validator_secret) for i, chunk in enumerate(chunks))
-
-
-def split_ciphertext(file: BinaryIO, parts: Sequence[tuple[bytes, int]], chunk_size_max: int) -> Iterator[Sealed]:
-    """Yield the encrypted chunks of a file that has their ciphertexts one after the other.
-
-    ``parts`` has each chunk's point and length. HandoverError if they do not fit the file.
-    """
-    for index, (point, length) in enumerate(parts):
-        if len(point) != POINT_SIZE:
-            raise HandoverError(index, f"has a point of {len(point)} bytes instead of {POINT_SIZE}")
-        if not TAG_SIZE <= length <= chunk_size_max + TAG_SIZE:
-            raise HandoverError(index, f"has the length {length}, which is out of bounds")
-        ciphertext = file.read(length)
-        if len(ciphertext) != length:
-            raise HandoverError(index, "is cut off by the end of the ciphertext")
-        yield Sealed(point, ciphertext)
-    if file.read(1):
-        raise HandoverError(-1, "has more bytes after its last chunk")

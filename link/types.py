@@ -35,7 +35,7 @@ from domain.limits import (
     SLOTS_MAX,
     TEXT_MAX,
 )
-from domain.proof.records import ShareClaim, ShareRoots, TraceLeaf
+from domain.proof.records import SealedLeaf, ShareClaim, ShareRoots, TraceLeaf
 from link.calls import Call
 
 CHUNK_BYTES_MAX = 1 << 20
@@ -50,7 +50,6 @@ NAN_BITS = 0x7FC00000  # means a loss that is not known yet
 
 Amount = Annotated[int, Range(0, 2**63 - 1)]
 """An amount of bytes, FLOP/s or steps."""
-Point = Annotated[bytes, Size(33, 33)]
 SENTENCE_MAX = 512
 Sentence = Annotated[str, Size(0, SENTENCE_MAX)]
 Session = Annotated[bytes, Size(0, 16)]
@@ -408,11 +407,10 @@ class ResultRequest:
 
 @dataclass(frozen=True, slots=True)
 class ResultLeaf:
-    """One encrypted chunk of a result: its point R_i, and the length and hash of its ciphertext."""
+    """One encrypted chunk: its leaf in the tree of the ciphertext, and the chunk's leaf in the tree of its state."""
 
-    point: Point
-    length: Bits
-    sha256: Hash
+    sealed: SealedLeaf
+    state_leaf: Hash
 
 
 @dataclass(frozen=True, slots=True)

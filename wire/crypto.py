@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from wire import vrf
+from wire import cipher, dleq, vrf
 from wire.keys import verify
 
 
@@ -20,3 +20,15 @@ class WireCrypto:
     def reveal(self, key: bytes, message: bytes, proof: bytes) -> bool:
         """Return whether ``proof`` proves the value of ``message`` under the beacon key ``key``."""
         return vrf.verify(key, message, proof)
+
+    def is_point(self, encoded: bytes) -> bool:
+        """Return whether bytes are the compressed encoding of a point of the curve."""
+        return vrf.is_point(encoded)
+
+    def chunk_proof(self, key: bytes, point: bytes, shared: bytes, message: bytes, proof: bytes) -> bool:
+        """Return whether ``proof`` shows that ``shared`` is ``point`` times the secret of ``key``."""
+        return dleq.verify(key, point, shared, proof, message)
+
+    def decrypt(self, key: bytes, ciphertext: bytes) -> bytes | None:
+        """Return the chunk that decrypts with ``key``, or None if the ciphertext's tag is wrong."""
+        return cipher.decrypt(key, ciphertext)

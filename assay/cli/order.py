@@ -43,6 +43,7 @@ job_option = click.option(
     type=click.Path(path_type=Path),
     help="The job directory.  [the one this home submitted]",
 )
+round_option = click.option("--round", type=ROUND, help="A hand-over round.  [the last]")
 
 
 @click.group(help="Submit orders, watch them, fetch results.")
@@ -500,13 +501,16 @@ def cancel(context: CommandContext, order: str) -> None:
 @click.argument("order")
 @click.option("-o", "--to", required=True, type=click.Path(path_type=Path), help="File to write.")
 @job_option
-@click.option("--round", type=ROUND, help="A hand-over round.  [the last]")
+@round_option
+@click.option("--complain", is_flag=True, help="Prove a wrong chunk to the chain.")
 @common_options
-def result(context: CommandContext, order: str, to: Path, directory: Path | None, round: int | None) -> None:
+def result(
+    context: CommandContext, order: str, to: Path, directory: Path | None, round: int | None, complain: bool
+) -> None:
     """Fetch the trained state, check it against the roots on the chain, and write it to a file."""
+    from consumer.complain import fetch_or_complain
     from consumer.jobs import read_job, recall
     from consumer.lookup import find_order
-    from consumer.result import fetch_result
     from pol.job.checkpoint import training_folder
 
     key = context.key()
@@ -514,7 +518,7 @@ def result(context: CommandContext, order: str, to: Path, directory: Path | None
         wanted = find_order(client, order)
         job = read_job(directory or recall(context.home, wanted).job)
         task = bar.add_task("result", total=None)
-        outcome = fetch_result(
+        outcome = fetch_or_complain(
             client,
             key,
             wanted,
@@ -522,6 +526,7 @@ def result(context: CommandContext, order: str, to: Path, directory: Path | None
             context.home / "results",
             lambda done, total: bar.update(task, completed=done, total=total),
             round,
+            context.sender(client, key) if complain else None,
         )
     digest = outcome.save(to)
     context.output.result(
@@ -538,4 +543,43 @@ def result(context: CommandContext, order: str, to: Path, directory: Path | None
             load_line(to),
             resume_line(to),
         ],
+    )
+
+
+@command.command(
+    help="Prove to the chain that the validator handed over something else than the states of a round.\n\n"
+    "The command fetches the states and checks each chunk. If one is wrong, it sends the proof: the leg fails, the\n"
+    "job bond pays what the leg has cost, and the validator's withheld part returns. If all are right, it sends\n"
+    "nothing. A complaint is possible until the order settles.\n\n"
+    + ORDER_ID
+    + "Example: assay order complain 1a2b… --from alice"
+)
+@click.argument("order")
+@job_option
+@round_option
+@common_options
+def complain(context: CommandContext, order: str, directory: Path | None, round: int | None) -> None:
+    """Fetch and check the states of a hand-over round, and prove the first wrong chunk to the chain."""
+    from consumer.complain import complain as prove_wrong
+    from consumer.jobs import read_job, recall
+    from consumer.lookup import find_order
+
+    key = context.key()
+    with context.client() as client, byte_progress(context.output) as bar:
+        wanted = find_order(client, order)
+        job = read_job(directory or recall(context.home, wanted).job)
+        task = bar.add_task("result", total=None)
+        error, receipt = prove_wrong(
+            client,
+            key,
+            wanted,
+            job,
+            context.home / "results",
+            lambda done, total: bar.update(task, completed=done, total=total),
+            round,
+            sender=context.sender(client, key),
+        )
+    context.output.result(
+        receipt,
+        f"chunk {error.chunk} {error.reason}; the chain has the proof since height {receipt.height}",
     )

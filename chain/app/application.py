@@ -475,7 +475,7 @@ class Application:
         a Refusal is raised if too many wait.
         """
         with self._simulations.turn():
-            return simulate_tx(self._base.reader, tx, self._rulebook)
+            return simulate_tx(self._base.reader, tx, self._crypto, self._rulebook)
 
 
 def _refused(refusal: Refusal) -> TxResult:

@@ -69,7 +69,13 @@ def _accepted(gas_wanted: int, gas_used: int) -> TxResult:
 
 
 class _Trusting:
-    """A substitute for the crypto in a simulation. It accepts every signature, because the transaction is unsigned."""
+    """The crypto of a simulation: it accepts every signature, because the transaction is unsigned."""
+
+    def __init__(self, crypto: Crypto) -> None:
+        """Leave checks of other proofs to ``crypto``."""
+        self.is_point = crypto.is_point
+        self.chunk_proof = crypto.chunk_proof
+        self.decrypt = crypto.decrypt
 
     def signature(self, key: bytes, message: bytes, signature: bytes) -> bool:
         """Accept any signature."""
@@ -80,7 +86,7 @@ class _Trusting:
         return True
 
 
-def simulate_tx(base: Reader, tx: Tx, rulebook: Rulebook = RULEBOOK) -> TxResult:
+def simulate_tx(base: Reader, tx: Tx, crypto: Crypto, rulebook: Rulebook = RULEBOOK) -> TxResult:
     """Run a transaction without signature, fee and sequence, and drop its changes.
 
     It may use up to ``GAS_MAX``. The gas it uses differs little on other nodes or one block later, because work that
@@ -92,7 +98,7 @@ def simulate_tx(base: Reader, tx: Tx, rulebook: Rulebook = RULEBOOK) -> TxResult
     ctx = Context(
         store=overlay,
         block=next_block(overlay),
-        crypto=_Trusting(),
+        crypto=_Trusting(crypto),
         rules=rules,
         next_event=first_event,
     )

@@ -23,6 +23,7 @@ class LegEnd(IntEnum):
     STOPPED_BY_VALIDATOR = 10_013  # the validator gave the leg up
     WRONG_ROUND = 10_014  # a panel ruled against a place, and the validator is responsible for it
     WRONG_SHARE = 10_015  # a panel ruled against a place, and only the provider is responsible for it
+    WRONG_HANDOVER = 10_016  # the consumer proved that the validator handed over something else than the states
     DECLINED_BY_CHOICE = 10_020  # the validator does not want the order
     ORDER_DEADLINE = 20_010  # the order's deadline passed before the leg was done
     UNDECIDED = 20_011  # a panel could not decide a place; no one is at fault

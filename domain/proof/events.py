@@ -221,6 +221,22 @@ class RoundVoid(Change):
 
 
 @dataclass(frozen=True, slots=True)
+class HandoverFoundWrong(Change):
+    """The consumer proved that the validator encrypted a wrong ``chunk`` of the states that it handed over.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.HandoverFoundWrong):
+                print(event.round.round, event.chunk)
+    """
+
+    KIND: ClassVar[str] = "handover.wrong"
+    round: RoundKey
+    chunk: int
+
+
+@dataclass(frozen=True, slots=True)
 class StageOpened(Change):
     """A stage of a panel opened. Its seats recompute ``places``; the seats are numbered from ``first_seat`` on.
 

@@ -5,12 +5,20 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, ClassVar
 
-from domain.bounds import Address, Count, Hash, Length, MaybeHash, Signature, Size, Slot
+from domain.bounds import Address, Bits, Count, Hash, Length, MaybeHash, Signature, Size, Slot
 from domain.errors import LIMIT_REACHED
 from domain.keys import ShareRef
-from domain.limits import ANSWERS_MAX, SALT_BYTES, SLOTS_MAX
+from domain.limits import ANSWERS_MAX, PATH_MAX, SALT_BYTES, SLOTS_MAX
 from domain.messages import AT_ONCE, Message
-from domain.proof.records import AuditPlace, SeatAnswer, ShareClaim, ShareRoots, ShownLeaf
+from domain.proof.records import (
+    AuditPlace,
+    OpenedChunk,
+    SealedLeaf,
+    SeatAnswer,
+    ShareClaim,
+    ShareRoots,
+    ShownLeaf,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,3 +121,25 @@ class MsgRevealAnswer(Message):
     salt: Annotated[bytes, Size(SALT_BYTES, SALT_BYTES)]
     answers: Annotated[tuple[SeatAnswer, ...], Length(1, ANSWERS_MAX, LIMIT_REACHED)]
     leaves: Annotated[tuple[ShownLeaf, ...], Length(0, ANSWERS_MAX, LIMIT_REACHED)]
+
+
+@dataclass(frozen=True, slots=True)
+class MsgComplain(Message):
+    """Prove that the validator encrypted a wrong chunk of a hand-over round's states (until the order settles).
+
+    ``path`` leads from ``leaf`` to the round's ciphertext root. A leaf whose point is not on the curve, or whose length
+    no chunk can have, proves the fault alone. Otherwise the chunk is ``opened``: its ciphertext does not decrypt to the
+    chunk that the state has there.
+    """
+
+    URL: ClassVar[str] = "/assay.pol.v1.MsgComplain"
+    SIGNER: ClassVar[str] = "consumer"
+    GAS_EXTRA: ClassVar[int] = 20
+    consumer: Address
+    order_id: Hash
+    leg: Count
+    round: Count
+    chunk: Bits
+    leaf: SealedLeaf
+    path: Annotated[tuple[Hash, ...], Length(0, PATH_MAX)]
+    opened: OpenedChunk | None = None

@@ -14,13 +14,15 @@ from domain.bounds import (
     MaybeHash,
     Money,
     Number,
+    PublicKey,
     Range,
     Segment,
     Signature,
+    Size,
     Work,
 )
 from domain.keys import RoundKey, ShareKey, ShareRef
-from domain.limits import ANSWERS_MAX, METRICS_MAX, PATH_MAX, SLOTS_MAX
+from domain.limits import ANSWERS_MAX, CHUNK_TAG_BYTES, METRICS_MAX, PATH_MAX, SLOTS_MAX, STATE_CHUNK_BYTES
 
 
 class ShareState(IntEnum):
@@ -152,6 +154,33 @@ class TraceLeaf:
     step: Number
     boundary_root: Hash
     path: Annotated[tuple[Hash, ...], Length(0, PATH_MAX)] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SealedLeaf:
+    """The leaf of an encrypted chunk: its point R_i, and the length and hash of its ciphertext.
+
+    The point is compressed, but nothing says that these bytes are a point of the curve.
+    """
+
+    point: Annotated[bytes, Size(33, 33)]
+    length: Bits
+    sha256: Hash
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedChunk:
+    """An encrypted chunk with the point S_i that opens it, and the leaf that its state has at its place.
+
+    ``proof`` shows that S_i belongs to R_i as the order's key to the generator (BIP-374). ``path`` leads from
+    ``state_leaf`` to the root of the state.
+    """
+
+    ciphertext: Annotated[bytes, Size(0, STATE_CHUNK_BYTES + CHUNK_TAG_BYTES)]
+    shared: PublicKey
+    proof: Signature
+    state_leaf: Hash
+    path: Annotated[tuple[Hash, ...], Length(0, PATH_MAX)]
 
 
 class Ruling(IntEnum):

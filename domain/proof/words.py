@@ -3,6 +3,7 @@
 from domain.proof.events import (
     AnswerCommitted,
     AnswerRevealed,
+    HandoverFoundWrong,
     LeafShown,
     OrderVerified,
     PanelBegun,
@@ -30,7 +31,13 @@ from domain.proof.events import (
     StageEnded,
     StageOpened,
 )
-from domain.proof.messages import MsgCloseRound, MsgCommitAnswer, MsgCommitTraces, MsgRevealAnswer
+from domain.proof.messages import (
+    MsgCloseRound,
+    MsgCommitAnswer,
+    MsgCommitTraces,
+    MsgComplain,
+    MsgRevealAnswer,
+)
 from domain.proof.moves import MOVES, POTS
 from domain.proof.params import LOCAL, ProofParams
 from domain.proof.queries import OrderRequest, PanelDutiesRequest, PanelRequest, SeatsRequest
@@ -43,6 +50,7 @@ WORDS = Words(
         MsgCloseRound,
         MsgCommitAnswer,
         MsgRevealAnswer,
+        MsgComplain,
     ),
     events=(
         OrderVerified,
@@ -73,6 +81,7 @@ WORDS = Words(
         PlaceRuled,
         SeatPaid,
         PanelEnded,
+        HandoverFoundWrong,
     ),
     queries=(
         OrderRequest,

@@ -13,8 +13,9 @@ from pol.job.document import DATA_FOLDER, JobDocument, Shard
 from pol.job.files import REMEDY, open_file
 from pol.job.sampling import WEIGHTED
 from pol.limits import LIMITS, Limits
+from pol.rules.commitment import chunk_leaf
 from pol.state.arrays import array_from_bytes, canonical_array, raw_bytes
-from pol.state.canonical import StateTree, chunk_leaf
+from pol.state.canonical import StateTree
 from pol.state.layout import CHUNK_SIZE, header_chunk
 from pol.state.tensors import check_entries, read_entries
 from pol.values import TensorSpec

@@ -11,6 +11,7 @@ from domain.hashing import (
     HASH_SIZE,
     encode_fields,
     hash_fields,
+    large_leaf,
     merkle_leaf,
     merkle_root,
     u32,
@@ -19,6 +20,9 @@ from domain.hashing import (
 )
 from domain.keys import ShareKey
 from domain.proof.records import ShareClaim, ShareRoots, TraceLeaf
+
+chunk_leaf = large_leaf("assay/state/chunk")
+"""Return the leaf hash of a chunk of a state's canonical bytes."""
 
 
 def boundary_root(global_root: bytes, local_root: bytes, metrics: Sequence[int] = ()) -> bytes:

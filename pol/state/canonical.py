@@ -16,8 +16,9 @@ from types import MappingProxyType
 
 import numpy as np
 
-from domain.hashing import large_leaf, merkle_path, merkle_root
+from domain.hashing import merkle_path, merkle_root
 from pol.errors import NotFinite, StateError
+from pol.rules.commitment import chunk_leaf
 from pol.state.arrays import (
     NUMPY_DTYPES,
     Array,
@@ -37,8 +38,6 @@ from pol.state.layout import (
 from pol.values import TensorSpec
 
 NOTHING_KNOWN: Mapping[str, Sequence[bytes]] = MappingProxyType({})
-chunk_leaf = large_leaf("assay/state/chunk")
-"""Return the leaf hash of a chunk."""
 CHUNKS_AT_ONCE = 2**8
 """Number of chunks of a tensor that are hashed or copied at once."""
 OTHER_TENSORS = "its tensors are not those of the job"

@@ -8,13 +8,14 @@ new chunk of 64 KiB.
 import json
 from collections.abc import Iterator, Sequence
 
+from domain.limits import STATE_CHUNK_BYTES, STATE_HEADER_MAX
 from pol.errors import StateError
 from pol.limits import MAX_DIMENSION, MAX_RANK
 from pol.values import ITEM_SIZE, TensorSpec
 
-CHUNK_SIZE = 65_536
+CHUNK_SIZE = STATE_CHUNK_BYTES
 """Size of a full chunk in bytes."""
-MAX_HEADER = 2**20
+MAX_HEADER = STATE_HEADER_MAX - 4
 """Largest size of the header's JSON in bytes."""
 
 

@@ -9,8 +9,9 @@ import numpy as np
 
 from domain.hashing import merkle_root
 from pol.errors import StateError
+from pol.rules.commitment import chunk_leaf
 from pol.state.arrays import NUMPY_DTYPES, Array, array_from_bytes
-from pol.state.canonical import CHUNKS_AT_ONCE, OTHER_TENSORS, check_values, chunk_leaf
+from pol.state.canonical import CHUNKS_AT_ONCE, OTHER_TENSORS, check_values
 from pol.state.layout import CHUNK_SIZE, encoded_size, header_chunk
 from pol.values import TensorSpec
 

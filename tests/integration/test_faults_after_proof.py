@@ -4,6 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from chain.client.sender import TxSender
+from consumer.complain import complain
+from consumer.errors import ConsumerError
 from consumer.result import fetch_result
 from domain.legs.reasons import LegEnd
 from domain.market.records import OrderState
@@ -54,6 +57,9 @@ def test_seats_are_served_when_the_provider_is_gone_and_the_daemon_was_killed(
     scratch = market.layout.path / "scratch"
     result = fetch_result(market.client, market.key, order.id, market.job, scratch)
     assert result.root == market.look(order).rounds[-1].next_root
+    sender = TxSender(market.client, market.key)
+    with pytest.raises(ConsumerError, match="there is nothing to complain about"):
+        complain(market.client, market.key, order.id, market.job, scratch, sender=sender)
 
 
 def test_a_winner_that_vanishes_before_anybody_recomputed_its_round(market: MarketNetwork) -> None:

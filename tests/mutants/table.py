@@ -58,6 +58,10 @@ _DATA = "tests/unit/pol/capture/test_data.py"
 _BUILD = "tests/unit/pol/capture/test_build.py"
 _GOING_ON = "tests/unit/pol/local/test_going_on.py"
 _RESUMING = "tests/unit/pol/capture/test_resuming.py"
+_COMPLAIN = "tests/unit/chain/state_machine/proof/handlers/test_complain.py"
+_NOISE = "tests/unit/chain/attacks/test_noise_is_not_paid_as_a_result.py"
+_DLEQ = "tests/unit/wire/test_dleq.py"
+_UNSEALING = "tests/unit/consumer/test_unsealing.py"
 ADDRESS_FIELDS = "tests/unit/wire/test_address_fields.py::test_what_is_no_address_is_refused"
 
 
@@ -997,7 +1001,7 @@ MUTANTS = (
     Mutant(
         "old-result",
         "an earlier hand-over can be served as the last one",
-        "link/handover.py",
+        "pol/rules/handover.py",
         "        return (self.order_id, u32(self.leg), u32(self.round), u32(index))\n",
         "        return (self.order_id, u32(self.leg), u32(index))\n",
         ("tests/unit/consumer/test_result.py::test_what_one_round_left_is_no_result_of_another",),
@@ -1005,9 +1009,9 @@ MUTANTS = (
     Mutant(
         "local-states-unchecked",
         "the consumer takes any local state",
-        "consumer/result.py",
-        "    if actual_root != root:\n",
-        "    if not number and actual_root != root:\n",
+        "consumer/unsealing.py",
+        "            if merkle_root(self._state_leaves(state)) != root:\n",
+        "            if not state and merkle_root(self._state_leaves(state)) != root:\n",
         ("tests/unit/consumer/test_result.py",),
     ),
     Mutant(
@@ -2226,9 +2230,9 @@ MUTANTS = (
     Mutant(
         "chunk-size",
         "the chunks of a state have another size",
-        "pol/state/layout.py",
-        "CHUNK_SIZE = 65_536",
-        "CHUNK_SIZE = 32_768",
+        "domain/limits.py",
+        "STATE_CHUNK_BYTES = 65_536",
+        "STATE_CHUNK_BYTES = 32_768",
         (STATE,),
     ),
     Mutant(
@@ -2251,7 +2255,7 @@ MUTANTS = (
     Mutant(
         "chunk-nonce",
         "results are encrypted with another nonce",
-        "link/handover.py",
+        "wire/cipher.py",
         "_NONCE = bytes(12)",
         "_NONCE = bytes(11) + bytes([1])",
         (HANDOVER,),
@@ -3222,5 +3226,117 @@ MUTANTS = (
         "0 <= rounds.start < rounds.stop <= terms.rounds",
         "0 <= rounds.start < rounds.stop",
         (f"{_EXTENTS}::test_no_leg_opens_that_is_not_a_part_of_its_order",),
+    ),
+    Mutant(
+        "complaint-any-root",
+        "a chunk that its validator never committed to is proven wrong",
+        "chain/state_machine/proof/handlers/complain.py",
+        "    if not verify_path(leaf, message.chunk, layout.count, message.path, closed.ciphertext_root):\n",
+        "    if False:\n",
+        (_COMPLAIN,),
+    ),
+    Mutant(
+        "complaint-any-state",
+        "a right chunk is proven wrong by a made-up leaf of its state",
+        "chain/state_machine/proof/handlers/complain.py",
+        "    if not verify_path(opened.state_leaf, place.index, place.count, opened.path, root):\n",
+        "    if False:\n",
+        (_COMPLAIN,),
+    ),
+    Mutant(
+        "complaint-any-ciphertext",
+        "a right chunk is proven wrong by other bytes",
+        "chain/state_machine/proof/handlers/complain.py",
+        "    if given != (message.leaf.length, message.leaf.sha256):\n",
+        "    if False:\n",
+        (_COMPLAIN,),
+    ),
+    Mutant(
+        "complaint-unproven",
+        "a right chunk is proven wrong by opening it with another key",
+        "chain/state_machine/proof/handlers/complain.py",
+        "    if not ctx.crypto.chunk_proof(*points, statement, opened.proof):\n",
+        "    if False:\n",
+        (_COMPLAIN,),
+    ),
+    Mutant(
+        "complaint-right-chunk",
+        "a chunk that is right is proven wrong",
+        "chain/state_machine/proof/handlers/complain.py",
+        "    if chunk is not None and chunk_leaf(chunk) == opened.state_leaf:\n",
+        "    if False:\n",
+        (_COMPLAIN,),
+    ),
+    Mutant(
+        "complaint-undecryptable",
+        "only a chunk that decrypts can be proven wrong, so that noise is a result",
+        "chain/state_machine/proof/handlers/complain.py",
+        "    if chunk is not None and chunk_leaf(chunk) == opened.state_leaf:\n",
+        "    if chunk is None or chunk_leaf(chunk) == opened.state_leaf:\n",
+        (_COMPLAIN, _NOISE),
+    ),
+    Mutant(
+        "complaint-no-point",
+        "nothing is proven of a leaf without a point",
+        "chain/state_machine/proof/handlers/complain.py",
+        "    if has_valid_length(place, message.leaf.length) and ctx.crypto.is_point(message.leaf.point):\n",
+        "    if has_valid_length(place, message.leaf.length):\n",
+        (_COMPLAIN,),
+    ),
+    Mutant(
+        "complaint-free",
+        "a validator that handed over noise keeps its bond",
+        "chain/state_machine/proof/settlement.py",
+        "            _pay_for_handover(ctx, order, leg)\n",
+        "",
+        (_COMPLAIN, _NOISE),
+    ),
+    Mutant(
+        "complaint-settles",
+        "a proven complaint does not keep an order from settling",
+        "chain/state_machine/proof/handlers/complain.py",
+        "    void_leg(ctx, checked.order, checked.leg, LegEnd.WRONG_HANDOVER)\n",
+        "",
+        (_COMPLAIN, _NOISE),
+    ),
+    Mutant(
+        "statement-unbound",
+        "a proof for one order holds for another",
+        "pol/rules/handover.py",
+        'hash_fields("assay/result/complaint", *handover.fields(number), leaf)',
+        'hash_fields("assay/result/complaint", leaf)',
+        (_COMPLAIN, HANDOVER),
+    ),
+    Mutant(
+        "dleq-weak",
+        "the challenge leaves out the shared point, so that anyone can make a proof for another one",
+        "wire/dleq.py",
+        "public + point + shared + generator + first + second + message)",
+        "public + point + generator + first + second + message)",
+        (_DLEQ,),
+    ),
+    Mutant(
+        "dleq-no-message",
+        "a proof is for every message",
+        "wire/dleq.py",
+        "generator + first + second + message)",
+        "generator + first + second)",
+        (_DLEQ,),
+    ),
+    Mutant(
+        "unchecked-chunk",
+        "a consumer takes a chunk that decrypts for the one that the state has",
+        "consumer/unsealing.py",
+        "        if chunk_leaf(chunk) != leaf.state_leaf:\n",
+        "        if False:\n",
+        (_UNSEALING,),
+    ),
+    Mutant(
+        "late-chunk-check",
+        "a consumer fetches everything before it looks at the first chunk",
+        "consumer/unsealing.py",
+        "            if len(self._rest) - done < length:\n",
+        "            if len(self._rest) - done < length or len(self._rest) < self.size:\n",
+        (_UNSEALING,),
     ),
 )

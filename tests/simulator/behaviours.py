@@ -9,7 +9,9 @@ from domain.messages import Message
 from domain.proof.messages import MsgCloseRound, MsgRevealAnswer
 from domain.proof.reasons import ShareReason
 from domain.proof.records import AnswerKind, SeatAnswer
+from link.handover import Sealed
 from tests.support.chain_market import digest
+from tests.support.handed_over import noise
 from validator.decide.duties import Duty
 from validator.decide.records import CheckedSegment, Recomputed, SeatKey
 
@@ -127,6 +129,11 @@ class HonestValidator:
         del daemon
         return root
 
+    def seals(self, daemon: "ValidatorActor", sealed: list[Sealed]) -> list[Sealed]:
+        """Return what it hands over instead of the encrypted states."""
+        del daemon
+        return sealed
+
     def finds(self, daemon: "ValidatorActor", key: ShareKey, checked: CheckedSegment) -> CheckedSegment:
         """Return what it says of a segment of a share."""
         del daemon, key
@@ -155,6 +162,15 @@ class Forger(HonestValidator):
 
     def aggregate(self, daemon: "ValidatorActor", root: bytes) -> bytes:
         return digest("forged", daemon.me, root)
+
+
+class NoiseSeller(HonestValidator):
+    """Trains rightly, and hands over noise."""
+
+    honest = False
+
+    def seals(self, daemon: "ValidatorActor", sealed: list[Sealed]) -> list[Sealed]:
+        return [noise(chunk) for chunk in sealed]
 
 
 class Mute(HonestValidator):
@@ -259,6 +275,7 @@ class Withholder(HonestValidator):
 
 VALIDATOR_CHEATS: tuple[type[HonestValidator], ...] = (
     Forger,
+    NoiseSeller,
     NeverCloses,
     NeverAccepts,
     Hider,
@@ -312,6 +329,7 @@ class ConsumerHabits:
 
     deliver: tuple[bool, ...] = (True,)
     cancel_after: int | None = None  # ms
+    slanders: bool = False  # complains about right chunks
 
     def delivers(self, leg: int) -> bool:
         return self.deliver[min(leg, len(self.deliver)) - 1]

@@ -15,6 +15,7 @@ from chain.state_machine.proof.tables import (
     SEATS,
     SHARES,
     STANDING_ISSUES,
+    WRONG_HANDOVERS,
 )
 from chain.state_machine.rules import RULES
 from chain.state_machine.store import MemoryStore, Overlay, Reader
@@ -36,6 +37,7 @@ OF_ORDERS: tuple[Space, ...] = (
     BOND_ROWS,
     STANDING_ISSUES,
     PANEL_POTS,
+    WRONG_HANDOVERS,
 )
 """Tables whose keys begin with an order, and in which nothing changes once it is closed."""
 _OF_ORDERS = frozenset(table.prefix for table in OF_ORDERS)

@@ -20,6 +20,7 @@ from tests.simulator.behaviours import (
 from tests.simulator.training import Job
 from tests.simulator.world import ProviderPlan, Setup, ValidatorPlan
 from tests.support.chain_market import PRICE, bid, digest, submit
+from tests.support.handed_over import ORDER_KEY
 
 VALIDATORS, PROVIDERS = 7, 20
 CONSUMERS = ("carol", "charles", "chris")
@@ -77,7 +78,7 @@ def make_job(random: Random, name: object, **changes: Any) -> Job:
         global_bytes=200_000,
         local_bytes=100_000,
         update_bytes=150_000,
-        global_chunks=2,
+        global_chunks=1,
         local_chunks=1,
         executor_version=1,
     )
@@ -96,6 +97,7 @@ def make_order(random: Random, number: object, at: int, used: Params, **changes:
     deposit = least_deposit(job.terms, limit, used) + random.randrange(10_000)
     message = submit(
         random.choice(CONSUMERS),
+        order_key=ORDER_KEY,
         terms=job.terms,
         conditions=conditions,
         price_limit=limit,

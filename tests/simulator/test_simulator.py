@@ -7,10 +7,11 @@ import pytest
 from chain.state_machine.invariant import InvariantBroken
 from chain.state_machine.market.tables import BIDS
 from chain.state_machine.registry.tables import PROVIDERS
+from domain.legs.reasons import LegEnd
 from domain.market.reasons import CloseReason
-from domain.proof.events import SeatSilent
+from domain.proof.events import HandoverFoundWrong, SeatSilent
 from domain.vocabulary import changes_of
-from tests.simulator.behaviours import VALIDATOR_CHEATS, Hider, HonestValidator
+from tests.simulator.behaviours import VALIDATOR_CHEATS, Hider, HonestValidator, NoiseSeller
 from tests.simulator.coalitions import COALITIONS, with_validators
 from tests.simulator.play import kind_of, play
 from tests.simulator.scenario import Kind, Shape, make_setup
@@ -80,6 +81,35 @@ def test_a_validator_that_cheats_costs_nobody_else_anything(cheat: type[HonestVa
             leg = on_chain.leg(closed.leg)
             assert leg is not None
             assert not closed.void or leg.validator == "v1"
+
+
+def test_who_hands_over_noise_sells_nothing() -> None:
+    """Its rounds are right, so panels verify them and providers are paid; its own part and its bond are gone."""
+    setup = make_setup(5, Kind.HONEST, Shape(orders=12, spread=30))
+    world = World(with_validators(setup, {"v1": NoiseSeller()}))
+    world.run()
+    answers = [world.order(order.order_id) for order in world.orders]
+    noisy = [answer for answer in answers if answer.current and answer.current.validator == "v1"]
+    wrong = {change.round.order_id for change in changes_of(HandoverFoundWrong, world.chain.events)}
+    assert {answer.order.id for answer in noisy} == wrong != set()
+    for answer in noisy:
+        assert LegEnd(answer.legs[-1].end_reason) is LegEnd.WRONG_HANDOVER
+        assert all(closed.verified for closed in answer.rounds)
+        kinds = {payment.kind for payment in answer.payments}
+        assert {"provider", "compensation"} <= kinds
+        assert "validator" not in kinds
+    assert any(answer.order.close_reason == CloseReason.SETTLED for answer in answers)
+
+
+def test_slander_is_refused_and_costs_nobody_else_anything() -> None:
+    setup = make_setup(5, Kind.HONEST, Shape(orders=12, spread=30))
+    orders = [replace(plan, habits=replace(plan.habits, slanders=True)) for plan in setup.orders]
+    world = World(replace(setup, orders=tuple(orders)))
+    world.run()
+    assert not list(changes_of(HandoverFoundWrong, world.chain.events))
+    settled = [o for o in world.orders if world.order(o.order_id).order.close_reason == CloseReason.SETTLED]
+    slander = [refusal for refusal in world.refused if refusal.startswith("MsgComplain: opened.ciphertext")]
+    assert len(slander) >= len(settled) > 0
 
 
 @pytest.mark.parametrize("seed", [3, 5])

@@ -8,7 +8,7 @@ from functools import cache
 
 from domain.market.records import JobTerms
 from link.types import BlobRef, PayloadFile, StateRef
-from pol.rules.commitment import boundary_root
+from pol.rules.commitment import boundary_root, chunk_leaf
 from pol.rules.schedule import batch_number, first_step, share_segments
 from tests.support.chain_market import digest
 
@@ -114,5 +114,10 @@ def update_of(opening: bytes, closing: bytes) -> bytes:
     return digest("update", opening, closing)
 
 
-def next_state(opening: bytes, updates: list[bytes]) -> bytes:
+def next_content(opening: bytes, updates: list[bytes]) -> bytes:
+    """Return the only chunk of the state that a round leaves."""
     return digest("next", opening, updates)
+
+
+def next_state(opening: bytes, updates: list[bytes]) -> bytes:
+    return chunk_leaf(next_content(opening, updates))

@@ -17,6 +17,7 @@ from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
 from chain.state_machine.rules import RULEBOOK, Rulebook
 from chain.state_machine.store import Overlay
 from domain.block import TxResult
+from domain.keys import RoundKey
 from domain.ledger.messages import MsgDepositBond
 from domain.ledger.queries import AccountRequest
 from domain.market.messages import MsgPlaceBid
@@ -26,6 +27,7 @@ from domain.params import Params
 from domain.proof.queries import OrderRequest, OrderResponse
 from domain.proof.records import ShareClaim
 from domain.registry.messages import MsgAdmitProvider, MsgCertifyProvider, MsgRegisterProvider
+from link.handover import Sealed
 from link.types import StateRef
 from tests.simulator.actors.consumer import OrderActor, OrderPlan
 from tests.simulator.actors.provider import ProviderActor
@@ -119,6 +121,8 @@ class World:
         self.jobs: dict[bytes, Job] = {}
         self.crashes = self.refusals = 0
         self.refused: list[str] = []
+        # What validators encrypted for consumers.
+        self.sealed: dict[RoundKey, list[Sealed]] = {}
         self._pool: list[Pending] = []
         self._orders: dict[bytes, OrderResponse] = {}
         self._turn = 0

@@ -51,6 +51,8 @@ from domain.proof.queries import OrderRequest
 from domain.tx import SignerInfo, Tx, sign_doc
 from pol.rules.commitment import possession_sign_bytes
 from tests.support.rebuilt import Rebuilt, adopt, check_books, check_changed
+from wire import cipher, dleq
+from wire.vrf import is_point
 
 # Every invariant reads every record again after every block, and few have changed; records are frozen.
 vars(state_store).update(decode=lru_cache(maxsize=2**16)(decode))
@@ -88,7 +90,7 @@ def sign(key: bytes, message: bytes) -> bytes:
 
 
 class TestCrypto:
-    """The crypto of this chain: what :func:`sign` and :func:`prove` return, and nothing else, is right."""
+    """The crypto of this chain: what :func:`sign` and :func:`prove` return is right; proofs about chunks are real."""
 
     __test__ = False
 
@@ -97,6 +99,15 @@ class TestCrypto:
 
     def reveal(self, key: bytes, message: bytes, proof: bytes) -> bool:
         return proof == prove(key, message, proof[:33])
+
+    def is_point(self, encoded: bytes) -> bool:
+        return is_point(encoded)
+
+    def chunk_proof(self, key: bytes, point: bytes, shared: bytes, message: bytes, proof: bytes) -> bool:
+        return dleq.verify(key, point, shared, proof, message)
+
+    def decrypt(self, key: bytes, ciphertext: bytes) -> bytes | None:
+        return cipher.decrypt(key, ciphertext)
 
 
 CRYPTO = TestCrypto()
@@ -397,7 +408,7 @@ class Chain:
         return mempool.check_tx(tx, min_gas_price_millionths=0, recheck=recheck)
 
     def simulate(self, tx: Tx) -> TxResult:
-        return simulate_tx(self.store, tx, self.rulebook)
+        return simulate_tx(self.store, tx, CRYPTO, self.rulebook)
 
     # --- looking ---
 

@@ -64,6 +64,7 @@ from domain.node.events import RulesChanged
 from domain.proof.events import (
     AnswerCommitted,
     AnswerRevealed,
+    HandoverFoundWrong,
     LeafShown,
     OrderVerified,
     PanelBegun,
@@ -631,6 +632,10 @@ class Rebuilt:
     @take.register
     def _(self, change: ShareFoundWrong) -> None:
         self._count(change.provider, accepted=-1, rejected=1)
+
+    @take.register
+    def _(self, change: HandoverFoundWrong) -> None:
+        """Nothing of it stands in a record that others read: the failure and the payments have events of their own."""
 
     @take.register
     def _(self, change: RoundClosed) -> None:

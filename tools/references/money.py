@@ -81,6 +81,11 @@ def money_page() -> str:
                     " and the rest is burnt. The round is not paid.",
                 ),
                 (
+                    "The validator hands over a wrong chunk, and you complain.",
+                    "The validator loses the job bond. Of that you get what the leg cost you, and the rest is burnt."
+                    " Verified rounds stay paid, except for the validator's own part, which you get back.",
+                ),
+                (
                     "An auditor gives no answer, or an answer that differs from the ruling.",
                     "The auditor loses what it would have earned, or three times as much if the ruling refutes it. It"
                     " never loses more than a thousandth of its stake in one panel.",

@@ -39,6 +39,10 @@ WORDS = (
     Word("cluster", "A validator and the providers that it admitted."),
     Word("commitment", "One hash of a share. It is on chain before any part of the share is shown or drawn."),
     Word("community pool", "The account that receives fees and the part of an audit fee that no one earned."),
+    Word(
+        "complaint",
+        "A consumer's proof on chain that its validator encrypted a wrong chunk of a result; `assay order complain`.",
+    ),
     Word("component", "One part of the state machine with its messages, records, events, parameters and rules."),
     Word("consumer", "The party that orders training and pays for it."),
     Word("deposit", "The coins that an order locks. Verified rounds are paid from it."),

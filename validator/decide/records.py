@@ -10,7 +10,7 @@ from enum import IntEnum
 
 from domain.keys import RoundKey, ShareKey, ShareRef
 from domain.proof.queries import PanelDuty
-from domain.proof.records import AnswerKind, SeatAnswer, ShownLeaf
+from domain.proof.records import AnswerKind, SealedLeaf, SeatAnswer, ShownLeaf
 from link.types import (
     AuditOpening,
     BlobRef,
@@ -87,13 +87,15 @@ class SlotWork:
 
 @dataclass(frozen=True, slots=True)
 class SealedResult:
-    """A round's encrypted final states: the ciphertext's root and blob, and each chunk's point, length and hash."""
+    """A round's encrypted final states: the ciphertext's root and blob, and two leaves for each chunk.
+
+    ``leaves`` are those of the encrypted chunks, and ``state_leaves`` those of the chunks in the trees of their states.
+    """
 
     ciphertext_root: bytes
     blob: BlobRef
-    points: tuple[bytes, ...]
-    lengths: tuple[int, ...]
-    hashes: tuple[bytes, ...]
+    leaves: tuple[SealedLeaf, ...]
+    state_leaves: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -473,16 +473,14 @@ class Service:
                 field="round",
             )
         self._grants.give(caller.address, (result.blob,))
-        last = min(request.first + request.limit, len(result.points))
-        leaves = tuple(
-            t.ResultLeaf(result.points[i], result.lengths[i], result.hashes[i]) for i in range(request.first, last)
-        )
+        last = min(request.first + request.limit, len(result.leaves))
+        leaves = tuple(t.ResultLeaf(result.leaves[i], result.state_leaves[i]) for i in range(request.first, last))
         return t.ResultManifest(
             order_id=local.order_id,
             leg=local.leg,
             round=request.round,
             ciphertext=result.blob,
-            count=len(result.points),
+            count=len(result.leaves),
             leaves=leaves,
         )
 

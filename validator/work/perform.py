@@ -23,9 +23,9 @@ from domain.vocabulary import changes_of
 from host.files import plain_pieces
 from host.lanes import Task
 from link.blobs import BlobStore
-from link.handover import HandoverId
 from link.types import BlobRef, ShareDelivery, StateRef
 from pol.replay.trial import TrialRequest, try_payload
+from pol.rules.handover import HandoverId
 from pol.work.pool import OutOfMemory, ReplayPool, TaskTimeout, WorkerDied
 from pol.work.records import RoundSlot
 from validator.decide import actions as do

@@ -1,11 +1,12 @@
 """The encryption of a round's final states: chunk by chunk from disk to disk, so that states of any size fit."""
 
 from collections.abc import Iterable, Iterator
-from hashlib import sha256
 
-from domain.hashing import merkle_root
+from domain.proof.records import SealedLeaf
 from link.blobs import BlobStore
-from link.handover import HandoverId, seal_result, sealed_leaf
+from link.handover import ciphertext_root, seal_chunk
+from pol.rules.commitment import chunk_leaf
+from pol.rules.handover import HandoverId
 from validator.decide.records import SealedResult
 
 
@@ -17,21 +18,20 @@ def seal_into(
     secret: bytes,
 ) -> SealedResult:
     """Encrypt chunks with an order's public key and store the ciphertext; ClusterError if there is no space for it."""
-    points, lengths, hashes, leaves = [], [], [], []
+    leaves: list[SealedLeaf] = []
+    state_leaves: list[bytes] = []
 
     def ciphertexts() -> Iterator[bytes]:
-        for index, sealed in enumerate(seal_result(handover, chunks, order_key, secret)):
-            points.append(sealed.point)
-            lengths.append(len(sealed.ciphertext))
-            hashes.append(sha256(sealed.ciphertext).digest())
-            leaves.append(sealed_leaf(handover, index, sealed))
+        for index, chunk in enumerate(chunks):
+            sealed = seal_chunk(handover, index, chunk, order_key, secret)
+            leaves.append(sealed.leaf)
+            state_leaves.append(chunk_leaf(chunk))
             yield sealed.ciphertext
 
     blob = blobs.gather(ciphertexts())
     return SealedResult(
-        ciphertext_root=merkle_root(leaves),
+        ciphertext_root=ciphertext_root(handover, leaves),
         blob=blob,
-        points=tuple(points),
-        lengths=tuple(lengths),
-        hashes=tuple(hashes),
+        leaves=tuple(leaves),
+        state_leaves=tuple(state_leaves),
     )

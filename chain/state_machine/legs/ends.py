@@ -144,17 +144,17 @@ def fail_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
 
 
 def void_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
-    """End a leg with a void round; a leg that has already ended keeps its reason.
+    """End a leg with a void round or a wrong hand-over; a leg that has already ended keeps its reason.
 
-    The validator is only excluded from the order if it made the round wrong. It stays eligible if only a provider was
-    wrong, or if no one can tell who was.
+    The validator is only excluded from the order if it is at fault. It stays eligible if only a provider was wrong, or
+    if no one can tell who was.
     """
     if leg.is_live:
         if leg.state is LegState.RUNNING:
             ROUND_DROPPED(ctx, leg.open_round)
         ended = end_leg(ctx, leg, LegState.FAILED, int(reason))
         ctx.emit(LegFailed(order=order.id, leg=ended.number, validator=ended.validator, reason=int(reason)))
-        if reason is LegEnd.WRONG_ROUND:
+        if reason in (LegEnd.WRONG_ROUND, LegEnd.WRONG_HANDOVER):
             order = _count_failure(ctx, exclude(ctx, order, leg.validator), leg)
         else:
             order = ORDERS.update(ctx.store, order.id, failures=order.failures + 1)

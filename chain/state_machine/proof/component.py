@@ -56,6 +56,7 @@ from chain.state_machine.proof.tables import (
     WAITING_PANELS,
     WINDOW_DUE,
     WORK_DUE,
+    WRONG_HANDOVERS,
     PanelSubject,
     SharesSubject,
 )
@@ -80,6 +81,7 @@ COMPONENT = Component(
         LAST_GROUP,
         STANDING_ISSUES,
         LAST_ISSUES,
+        WRONG_HANDOVERS,
     ),
     handlers=HANDLERS,
     effects=(

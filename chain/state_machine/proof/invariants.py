@@ -28,13 +28,14 @@ from chain.state_machine.proof.tables import (
     VOID_DUE,
     WAITING_LOTS,
     WAITING_PANELS,
+    WRONG_HANDOVERS,
     get_drawn_rounds,
 )
 from chain.state_machine.queue import get_entries
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import number_of
 from domain.keys import RoundKey
-from domain.legs.records import Leg
+from domain.legs.records import Leg, LegState
 from domain.limits import SEATS_MAX
 from domain.market.records import Order, OrderState
 from domain.proof.moves import AUDITS_POT
@@ -273,7 +274,15 @@ def check_duties(store: Overlay, _: Running) -> None:
         ensure(not over, f"order {order_id.hex()} still has the pot of a panel that is over")
 
 
+def check_handovers(store: Overlay, order: Order) -> None:
+    """Check that a leg with a proven complaint about its hand-over is over."""
+    for leg in LEGS.scan(store, order.id):
+        wrong = WRONG_HANDOVERS.has(store, order.id, leg.number)
+        failed = leg.state is LegState.FAILED
+        ensure(failed or not wrong, f"order {order.id.hex()} goes on after a proven complaint")
+
+
 INVARIANTS = Invariants(
     whole=(check_audit_pots, check_queue, check_deadlines, check_room, check_duties),
-    each=(Each(ORDERS, (check_rounds, check_shares, check_panels)),),
+    each=(Each(ORDERS, (check_rounds, check_shares, check_panels, check_handovers)),),
 )

@@ -8,11 +8,17 @@ that the consumer can fetch the result before.
 
 from chain.state_machine.context import Context
 from chain.state_machine.ledger.gas import BOND_GAS, PAY_GAS
-from chain.state_machine.ledger.order_money import get_share_bond, pay_from_deposits, withhold_part
+from chain.state_machine.ledger.order_money import (
+    get_job_bond,
+    get_share_bond,
+    pay_from_deposits,
+    withhold_part,
+)
 from chain.state_machine.ledger.tables import TALLIES
 from chain.state_machine.legs.checks import is_far_ahead
 from chain.state_machine.legs.ends import reopen_or_end, settle_leg
 from chain.state_machine.legs.fees import compute_panel_fee
+from chain.state_machine.legs.money import compensate
 from chain.state_machine.legs.progress import count_verified, restart_progress
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.book import return_bond
@@ -22,7 +28,7 @@ from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.rejections import compare_rejected, count_rejected
 from chain.state_machine.proof.rounds import get_next_round, is_verifiable
 from chain.state_machine.proof.seats import settle_panel, weigh_panel
-from chain.state_machine.proof.tables import BONDS_DUE, PANELS, ROUNDS, SHARES, WINDOW_DUE
+from chain.state_machine.proof.tables import BONDS_DUE, PANELS, ROUNDS, SHARES, WINDOW_DUE, WRONG_HANDOVERS
 from chain.state_machine.queue import QueueEntry, schedule
 from domain.legs.records import Leg, LegState
 from domain.market.reasons import CloseReason
@@ -173,9 +179,12 @@ def _end_if_decided(ctx: Context, order_id: bytes, leg: Leg) -> None:
     order = ORDERS.must(ctx.store, order_id)
     if is_held(ctx, order_id):
         return
-    # Count all rounds, because a panel may find a later round wrong while an earlier one is still open.
-    is_over = leg.verified + leg.void == leg.closed
-    if order.state is OrderState.PROVEN and leg.verified == leg.closed:
+    if leg.state is LegState.FAILED:
+        # Count all rounds, because a panel may find a later round wrong while an earlier one is still open.
+        if leg.verified + leg.void == leg.closed:
+            _pay_for_handover(ctx, order, leg)
+            reopen_or_end(ctx, order, leg)
+    elif order.state is OrderState.PROVEN and leg.verified == leg.closed:
         last = ROUNDS.must(ctx.store, order.id, leg.number, leg.round - 1)
         if not leg.settles_at:
             _await_handover(ctx, order, leg, last)
@@ -184,8 +193,16 @@ def _end_if_decided(ctx: Context, order_id: bytes, leg: Leg) -> None:
             return
         reason = CloseReason.SETTLED if last.stopped is None else CloseReason.STOPPED_BY_JOB
         settle_leg(ctx, order, leg, reason)
-    elif leg.state is LegState.FAILED and is_over:
-        reopen_or_end(ctx, order, leg)
+
+
+def _pay_for_handover(ctx: Context, order: Order, leg: Leg) -> None:
+    """If a complaint about the leg was proven, pay the consumer's loss from the job bond, and burn the rest.
+
+    This waits until all closed rounds are decided, because their payment is part of the loss.
+    """
+    bond = get_job_bond(ctx, order.id, leg.number)
+    if bond is not None and WRONG_HANDOVERS.has(ctx.store, order.id, leg.number):
+        compensate(ctx, order, leg, bond.amount)
 
 
 def _await_handover(ctx: Context, order: Order, leg: Leg, last: Round) -> None:

@@ -127,6 +127,8 @@ LAST_GROUP = BytesTable(0x3E, "last group")
 # Key: order, leg, round, slot; value: issue number of the live share in the slot of the open round.
 STANDING_ISSUES = Numbers(0x3A, "standing issue")
 LAST_ISSUES = Table(0x3B, "last issue", LastIssue, lambda r: (r.order_id, r.leg, r.slot))
+# Legs whose validator handed over something else than the states, as a complaint proved. Key: order, leg.
+WRONG_HANDOVERS = KeySet(0x4D, "leg with a wrong hand-over")
 
 
 # Parts of an entry: purpose, id of the subject.

@@ -1,16 +1,27 @@
-"""A consumer's order: it is submitted, its payload delivered to whoever wins it, and perhaps cancelled."""
+"""A consumer's order: it is submitted, its payload delivered to whoever wins it, its result fetched and checked."""
 
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
 from domain.block import TxResult
-from domain.legs.records import LegState
+from domain.hashing import merkle_path, merkle_root
+from domain.keys import RoundKey
+from domain.legs.records import Leg, LegState
 from domain.market.messages import MsgCancelOrder, MsgSubmitOrder
 from domain.market.records import OrderState
+from domain.proof.messages import MsgComplain
+from domain.proof.queries import OrderResponse
+from domain.proof.records import OpenedChunk, Round
+from link.handover import Sealed, prove_chunk
+from pol.rules.commitment import chunk_leaf
+from pol.rules.handover import HandoverId, chunk_key, sealed_leaf
 from tests.simulator.behaviours import ConsumerHabits
 from tests.simulator.clock import Alarm
 from tests.simulator.training import Job
+from tests.support.chain_harness import CHAIN_ID
+from tests.support.handed_over import ORDER_SECRET
+from wire import cipher
 
 if TYPE_CHECKING:
     from tests.simulator.world import World
@@ -37,6 +48,7 @@ class OrderActor:
         self.over = False
         self._delivered = 0
         self._busy = False
+        self._checked: set[RoundKey] = set()
         self.alarm = Alarm(world.clock, self.step)
         world.clock.at(plan.at, self.submit)
 
@@ -69,6 +81,8 @@ class OrderActor:
         if order.state is OrderState.CLOSED:
             self._end()
             return
+        if current is not None and order.state is OrderState.PROVEN and not self._busy:
+            self._fetch(answer, current)
         matched = current is not None and current.state is LegState.MATCHED
         if current is None or not matched or self._busy or order.legs == self._delivered:
             return
@@ -85,6 +99,47 @@ class OrderActor:
         self._busy = False
         if taken:
             self._delivered = leg
+
+    # The result
+
+    def _fetch(self, answer: OrderResponse, leg: Leg) -> None:
+        """Ask for the newest states that were handed over, unless they are here."""
+        closed = next((c for c in reversed(answer.rounds_of(leg.number)) if c.ciphertext_root and not c.void), None)
+        if leg.state is not LegState.PROVEN or closed is None or closed.key in self._checked:
+            return
+        self._busy = True
+        service = self.world.validators[leg.validator].service
+        self.world.network.call(lambda: service.get_result(closed.key), partial(self._fetched, answer, closed))
+
+    def _fetched(self, answer: OrderResponse, closed: Round, sealed: list[Sealed] | None) -> None:
+        self._busy = False
+        if sealed is None:
+            return
+        self._checked.add(closed.key)
+        complaint = self._check(answer, closed, sealed)
+        if complaint is not None:
+            self.world.submit((complaint,), _ignore, surely=True)
+
+    def _check(self, answer: OrderResponse, closed: Round, sealed: list[Sealed]) -> MsgComplain | None:
+        """Open the global state, and return the complaint about it if it is not the round's."""
+        handover = HandoverId(CHAIN_ID, *closed.key)
+        leaves = [sealed_leaf(handover, at, chunk.leaf) for at, chunk in enumerate(sealed)]
+        assert merkle_root(leaves) == closed.ciphertext_root
+        shared, proof = prove_chunk(handover, 0, sealed[0].leaf, ORDER_SECRET, bytes(32))
+        chunk = cipher.decrypt(chunk_key(handover, 0, shared), sealed[0].ciphertext)
+        right = chunk is not None and chunk_leaf(chunk) == closed.next_root
+        if right and not self.plan.habits.slanders:
+            return None
+        return MsgComplain(
+            consumer=answer.order.consumer,
+            order_id=closed.order_id,
+            leg=closed.leg,
+            round=closed.round,
+            chunk=0,
+            leaf=sealed[0].leaf,
+            path=merkle_path(leaves, 0),
+            opened=OpenedChunk(sealed[0].ciphertext, shared, proof, closed.next_root, ()),
+        )
 
     def wake(self, delay: int) -> None:
         """Look at the order soon."""

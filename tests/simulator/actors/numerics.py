@@ -6,11 +6,15 @@ from typing import TYPE_CHECKING
 from domain.keys import RoundKey, ShareKey
 from domain.legs.reasons import LegEnd
 from domain.proof.reasons import ShareReason
-from pol.rules.commitment import boundary_root, update_claim
+from link.handover import ciphertext_root, seal_chunk
+from pol.rules.commitment import boundary_root, chunk_leaf, update_claim
+from pol.rules.handover import HandoverId, chunk_layout
 from pol.rules.schedule import segment_work, trial_work
 from pol.work.trials import Trial, TrialTimes
-from tests.simulator.training import METRICS, Job, States, next_state, root_of, update_of
+from tests.simulator.training import METRICS, Job, States, next_content, next_state, root_of, update_of
+from tests.support.chain_harness import CHAIN_ID
 from tests.support.chain_market import digest
+from tests.support.handed_over import ORDER_KEY
 from validator.decide import actions as do
 from validator.decide import receive
 from validator.decide.actions import Action
@@ -91,14 +95,24 @@ class Numerics:
         daemon.change(leg, lambda now: aggregated(now, round, state))
 
     def _sealed(self, key: RoundKey) -> SealedResult:
-        job = self.daemon.world.job(key.order_id)
-        chunks = job.terms.result_chunks
+        """Encrypt the global state that a round leaves, for real; the local ones are anything."""
+        daemon, job = self.daemon, self.daemon.world.job(key.order_id)
+        local = daemon.leg(LegKey(key.order_id, key.leg))
+        current = local.find(key.round) if local else None
+        assert current is not None
+        works = accepted_works(current)
+        updates = [w.packet.roots.update_root for w in works if w.packet]
+        layout = chunk_layout(job.terms, len(works))
+        handover = HandoverId(CHAIN_ID, *key)
+        chunks = [next_content(current.global_in.root, updates), *(b"local" for _ in range(1, layout.count))]
+        sealed = [seal_chunk(handover, at, chunk, ORDER_KEY, daemon.secret) for at, chunk in enumerate(chunks)]
+        sealed = daemon.world.sealed[key] = daemon.behaviour.seals(daemon, sealed)
+        leaves = tuple(chunk.leaf for chunk in sealed)
         return SealedResult(
-            digest("ciphertext", key),
+            ciphertext_root(handover, leaves),
             job.blob(digest("sealed", key)),
-            tuple(bytes(33) for _ in range(chunks)),
-            (1,) * chunks,
-            tuple(bytes(32) for _ in range(chunks)),
+            leaves,
+            tuple(chunk_leaf(chunk) for chunk in chunks),
         )
 
     def _on_share(self, action: do.CheckSegment | do.VerifyOpening | do.Recompute) -> None:

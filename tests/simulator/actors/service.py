@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from domain.keys import ShareKey
+from domain.keys import RoundKey, ShareKey
 from domain.legs.records import LegState
 from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse
 from domain.proof.reasons import ShareReason
 from domain.registry.queries import ProviderRequest
+from link.handover import Sealed
 from link.types import (
     Machine,
     OpeningSubmission,
@@ -28,6 +29,7 @@ from validator.decide import receive
 from validator.decide.plan import FreeProvider
 from validator.decide.probe import ProbeResult
 from validator.decide.records import LegKey, LocalOrder, PayloadStage
+from validator.decide.retention import served_rounds
 from validator.decide.tasks import open_tasks, train_tasks
 from validator.serve.callers import Asking, Presence
 
@@ -180,6 +182,18 @@ class Service:
             return Verdict(False, int(ShareReason.OPENING_MISMATCH), "not the size of the job's")
         self.daemon.change(leg, lambda _: after)
         return Verdict(True)
+
+    # Results
+
+    def get_result(self, key: RoundKey) -> list[Sealed] | None:
+        """Return the encrypted chunks of a round, if they are served now."""
+        daemon = self.daemon
+        on_chain = daemon.view.orders.get(key.order_id)
+        local = daemon.leg(LegKey(key.order_id, key.leg))
+        if not daemon.up or on_chain is None or local is None:
+            return None
+        served = any(known.round == key.round for known in served_rounds(local, on_chain))
+        return daemon.world.sealed[key] if served else None
 
     # Payloads
 

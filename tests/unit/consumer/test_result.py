@@ -16,7 +16,9 @@ import pytest
 
 import consumer.result
 import link.client
-from chain.client.client import ChainClient
+from chain.client.client import ChainClient, TxReceipt
+from chain.client.sender import TxSender
+from consumer.complain import complain, fetch_or_complain
 from consumer.errors import ConsumerError
 from consumer.jobs import read_job, write_result
 from consumer.result import Result, fetch_result, handed_over
@@ -25,7 +27,9 @@ from domain.ledger.queries import AccountRequest, AccountResponse
 from domain.ledger.records import Account, BondAccount
 from domain.legs.records import LegState
 from domain.market.records import JobTerms, OrderState
+from domain.messages import Message
 from domain.node.queries import StatusRequest, StatusResponse
+from domain.proof.messages import MsgComplain
 from domain.proof.queries import OrderRequest, OrderResponse
 from domain.proof.records import Round, Share, ShareClaim, ShareRoots, ShareState
 from domain.queries import Query
@@ -37,6 +41,8 @@ from link.errors import ClusterError, ClusterErrorKind
 from link.types import BlobRef, ResultLeaf, ResultManifest
 from pol.job.checkpoint import read_training
 from pol.job.document import Job, order_terms
+from pol.rules.commitment import chunk_leaf
+from pol.rules.handover import HandoverId
 from pol.state.arrays import State
 from pol.state.canonical import chunks_of, encode_state, state_tree
 from pol.state.tensors import load_safetensors
@@ -74,6 +80,7 @@ class Market:
     root: bytes
     # Of the global state, and of each slot's local one.
     roots: tuple[bytes, ...]
+    state_leaves: list[bytes]
     leg: int = 1
     round: int = LAST
     # How often the validator does not know yet that its round is closed.
@@ -160,15 +167,24 @@ class Link(ClusterClient):
         if market.late:
             market.late -= 1
             raise ClusterError(ClusterErrorKind.WRONG_STATE, "no result of that round")
-        leaves = tuple(ResultLeaf(c.point, len(c.ciphertext), sha256(c.ciphertext).digest()) for c in market.sealed)
+        leaves = tuple(ResultLeaf(c.leaf, leaf) for c, leaf in zip(market.sealed, market.state_leaves, strict=True))
         blob = BlobRef(sha256(market.data()).digest(), len(market.data()))
         return ResultManifest(order_id, market.leg, round, blob, len(leaves), leaves)
 
-    def get_blob(self, blob: BlobRef, path: Path, progress: Callable[[int, int], None] | None = None) -> None:
+    def get_blob(
+        self,
+        blob: BlobRef,
+        path: Path,
+        progress: Callable[[int, int], None] | None = None,
+        take: Callable[[bytes], None] | None = None,
+    ) -> None:
         data = self.market.data()
         assert sha256(data).digest() == blob.sha256
         self.market.fetches += 1
         path.write_bytes(data)
+        if take:
+            for at in range(0, len(data), 1_000):
+                take(data[at : at + 1_000])
         if progress:
             progress(len(data), len(data))
 
@@ -198,12 +214,13 @@ def states(locals_: int = SLOTS) -> list[State]:
 
 def serve(monkeypatch: pytest.MonkeyPatch, job: Job, left: list[State], round: int) -> Market:
     """Let a validator serve these states as what a round left."""
-    handover = h.HandoverId(CHAIN, ORDER, 1, round)
+    handover = HandoverId(CHAIN, ORDER, 1, round)
     point = h.public_point(h.order_secret(KEY.secret, CHAIN, job.id, SEQUENCE))
     chunks = [chunk for state in left for chunk in chunks_of(encode_state(state))]
     sealed = list(h.seal_result(handover, chunks, point, VALIDATOR_SECRET))
     roots = tuple(state_tree(state).root for state in left)
-    made = Market(job, sealed, h.ciphertext_root(handover, sealed), roots, round=round)
+    root = h.ciphertext_root(handover, [chunk.leaf for chunk in sealed])
+    made = Market(job, sealed, root, roots, [chunk_leaf(chunk) for chunk in chunks], round=round)
 
     def connect(validator: Validator, key: Key, chain_id: str) -> ClusterClient:
         link.client.connect(validator, key, chain_id).close()
@@ -262,12 +279,54 @@ def test_a_validator_that_sees_its_round_closed_later_is_asked_again(
 
 def test_a_tampered_chunk_is_named(market: Market, tmp_path: Path) -> None:
     """The validator proved a ciphertext that does not decrypt: roots agree, the chunk does not open."""
-    bad = replace(market.sealed[1], ciphertext=bytes(len(market.sealed[1].ciphertext)))
-    market.sealed[1] = bad
-    market.root = h.ciphertext_root(h.HandoverId(CHAIN, ORDER, 1, LAST), market.sealed)
+    noisy(market)
     with pytest.raises(h.HandoverError, match="result chunk 1") as caught:
         fetch(market, tmp_path)
     assert caught.value.chunk == 1
+
+
+def noisy(market: Market) -> None:
+    """Let the validator hand over a chunk that does not decrypt."""
+    market.sealed[1] = replace(market.sealed[1], ciphertext=bytes(len(market.sealed[1].ciphertext)))
+    market.root = h.ciphertext_root(HandoverId(CHAIN, ORDER, 1, LAST), [chunk.leaf for chunk in market.sealed])
+
+
+class Sender(TxSender):
+    """Keeps the messages that it should send."""
+
+    def __init__(self) -> None:
+        super().__init__(ChainClient("127.0.0.1:1"), KEY)
+        self.sent: list[Message] = []
+
+    def send(self, *messages: Message, memo: str = "") -> TxReceipt:
+        del memo
+        self.sent += messages
+        return TxReceipt(b"\x0c" * 32, 7, 0, "", "", 1, 1, ())
+
+
+def test_a_wrong_chunk_is_proven_if_the_consumer_says_so(market: Market, tmp_path: Path) -> None:
+    sender = Sender()
+    about = Node(market), KEY, ORDER, market.job, tmp_path
+    assert fetch_or_complain(*about, sender=sender).root == market.roots[0]
+    with pytest.raises(ConsumerError, match=f"the states of round {LAST} are right"):
+        complain(*about, sender=sender)
+    assert not sender.sent
+    noisy(market)
+    with pytest.raises(h.HandoverError, match="assay order complain"):
+        fetch_or_complain(*about)
+    assert not sender.sent
+    with pytest.raises(h.HandoverError, match="the chain has the proof since height 7"):
+        fetch_or_complain(*about, sender=sender)
+    error, receipt = complain(*about, sender=sender)
+    assert (error.chunk, receipt.height) == (1, 7)
+    for message in sender.sent:
+        assert isinstance(message, MsgComplain)
+        assert (message.consumer, message.order_id, message.round, message.chunk) == (KEY.address, ORDER, LAST, 1)
+    assert len(sender.sent) == 2
+    market.root = bytes(32)
+    with pytest.raises(h.HandoverError, match="does not have the root that is on the chain"):
+        complain(*about, sender=sender)
+    assert len(sender.sent) == 2
 
 
 def test_another_ciphertext_than_the_proven_one(market: Market, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from domain.proof.records import SealedLeaf
 from host.addresses import HostPort
 from link import types as t
 from link.blobs import BlobStore
@@ -85,7 +86,7 @@ class Answers:
         return t.not_ready(500)
 
     def get_result(self, caller: t.Caller, request: t.ResultRequest) -> t.ResultManifest:
-        leaves = tuple(t.ResultLeaf(bytes(33), i, bytes(32)) for i in range(20_000))
+        leaves = tuple(t.ResultLeaf(SealedLeaf(bytes(33), i, bytes(32)), bytes(32)) for i in range(20_000))
         page = leaves[request.first : request.first + request.limit]
         blob = t.BlobRef(bytes(32), 1)
         return t.ResultManifest(request.order_id, 1, request.round, blob, len(leaves), page)

@@ -92,7 +92,7 @@ def test_a_caller_who_may_not_read_gets_nothing(up: Running, tmp_path: Path) -> 
 def test_all_pages_of_a_result_are_put_together(up: Running) -> None:
     with up.client(CONSUMER) as client:
         manifest = client.whole_result(bytes(32), 3)
-    assert [leaf.length for leaf in manifest.leaves] == list(range(20_000))
+    assert [leaf.sealed.length for leaf in manifest.leaves] == list(range(20_000))
 
 
 def test_a_result_of_another_length_is_refused_before_it_is_fetched(up: Running) -> None:

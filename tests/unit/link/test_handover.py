@@ -2,21 +2,24 @@
 
 from dataclasses import replace
 from hashlib import sha256
-from io import BytesIO
+from typing import Any
 
 import pytest
 from coincurve import PrivateKey, PublicKey
 
 from domain.hashing import merkle_path, verify_path
+from domain.proof.records import SealedLeaf
 from link import handover as h
+from pol.rules.handover import HandoverId, chunk_key, chunk_statement, sealed_leaf
+from tests.support.sealed import split
+from wire import cipher, dleq
 
-HANDOVER = h.HandoverId("assay-local-1", b"\x0a" * 32, 1, 4)
+HANDOVER = HandoverId("assay-local-1", b"\x0a" * 32, 1, 4)
 ACCOUNT, VALIDATOR = b"\x01" * 32, b"\x02" * 32
 SECRET = h.order_secret(ACCOUNT, HANDOVER.chain_id, b"\x0b" * 32, 7)
 KEY = h.public_point(SECRET)
 CHUNKS = [b"header", bytes(range(256)) * 4, b"x", b"y" * 1000]
-CHUNK_MAX = 1024
-TAG = 16
+ELSEWHERE: dict[str, Any] = {"order_id": b"\x0c" * 32, "leg": 2, "round": 5}
 
 
 def sealed() -> list[h.Sealed]:
@@ -27,16 +30,12 @@ def opened(chunks: list[h.Sealed], secret: bytes = SECRET) -> list[bytes]:
     return [h.open_chunk(HANDOVER, i, chunk, secret) for i, chunk in enumerate(chunks)]
 
 
-def parts(chunks: list[h.Sealed]) -> list[tuple[bytes, int]]:
-    return [(chunk.point, len(chunk.ciphertext)) for chunk in chunks]
+def leaves(chunks: list[h.Sealed]) -> list[SealedLeaf]:
+    return [chunk.leaf for chunk in chunks]
 
 
 def joined(chunks: list[h.Sealed]) -> bytes:
     return b"".join(chunk.ciphertext for chunk in chunks)
-
-
-def split(data: bytes, parts: list[tuple[bytes, int]], chunk_max: int) -> list[h.Sealed]:
-    return list(h.split_ciphertext(BytesIO(data), parts, chunk_max))
 
 
 def flipped(data: bytes, at: int) -> bytes:
@@ -45,10 +44,10 @@ def flipped(data: bytes, at: int) -> bytes:
 
 def test_what_is_sealed_opens_after_the_way() -> None:
     before = sealed()
-    after = split(joined(before), parts(before), CHUNK_MAX)
+    after = split(joined(before), leaves(before))
     assert after == before
     assert opened(after) == CHUNKS
-    assert h.ciphertext_root(HANDOVER, after) == h.ciphertext_root(HANDOVER, before)
+    assert h.ciphertext_root(HANDOVER, leaves(after)) == h.ciphertext_root(HANDOVER, leaves(before))
 
 
 def test_a_restart_repeats_the_ciphertext() -> None:
@@ -92,7 +91,7 @@ def test_a_changed_chunk_is_named(index: int, where: str) -> None:
     with pytest.raises(h.HandoverError, match=f"result chunk {index}: ") as caught:
         opened(chunks)
     assert caught.value.chunk == index
-    assert h.ciphertext_root(HANDOVER, chunks) != h.ciphertext_root(HANDOVER, sealed())
+    assert h.ciphertext_root(HANDOVER, leaves(chunks)) != h.ciphertext_root(HANDOVER, leaves(sealed()))
 
 
 @pytest.mark.parametrize("point", [b"\x02" + b"\xff" * 32, bytes(33), b"\x04" + b"\x01" * 32])
@@ -135,45 +134,54 @@ def test_another_key_opens_nothing(secret: bytes) -> None:
         replace(HANDOVER, round=5),
     ],
 )
-def test_a_chunk_belongs_to_its_round(other: h.HandoverId) -> None:
+def test_a_chunk_belongs_to_its_round(other: HandoverId) -> None:
     with pytest.raises(h.HandoverError):
         h.open_chunk(other, 0, sealed()[0], SECRET)
 
 
 def test_the_root_is_a_merkle_root_over_the_leaves() -> None:
     chunks = sealed()
-    leaves = [h.sealed_leaf(HANDOVER, i, chunk) for i, chunk in enumerate(chunks)]
-    root = h.ciphertext_root(HANDOVER, chunks)
-    for index, leaf in enumerate(leaves):
-        assert verify_path(leaf, index, len(leaves), merkle_path(leaves, index), root)
+    hashes = [sealed_leaf(HANDOVER, i, chunk.leaf) for i, chunk in enumerate(chunks)]
+    root = h.ciphertext_root(HANDOVER, leaves(chunks))
+    for index, leaf in enumerate(hashes):
+        assert verify_path(leaf, index, len(hashes), merkle_path(hashes, index), root)
 
 
-def test_cut_ciphertext_names_the_chunk_it_ends_in() -> None:
-    chunks = sealed()
-    whole = joined(chunks)
-    with pytest.raises(h.HandoverError, match="result chunk 3: is cut off by the end of the ciphertext"):
-        split(whole[:-1], parts(chunks), CHUNK_MAX)
-    with pytest.raises(h.HandoverError, match="result chunk 0: is cut off by the end of the ciphertext"):
-        split(b"", parts(chunks), CHUNK_MAX)
+def test_a_leaf_binds_each_of_its_fields() -> None:
+    leaf = sealed()[1].leaf
+    whole = sealed_leaf(HANDOVER, 1, leaf)
+    others = [
+        sealed_leaf(HANDOVER, 2, leaf),
+        sealed_leaf(HANDOVER, 1, replace(leaf, point=sealed()[0].point)),
+        sealed_leaf(HANDOVER, 1, replace(leaf, length=leaf.length + 1)),
+        sealed_leaf(HANDOVER, 1, replace(leaf, sha256=bytes(32))),
+        *(sealed_leaf(replace(HANDOVER, **{name: value}), 1, leaf) for name, value in ELSEWHERE.items()),
+    ]
+    assert len({whole, *others}) == len(others) + 1
 
 
-def test_what_follows_the_last_chunk_is_refused() -> None:
-    chunks = sealed()
-    with pytest.raises(h.HandoverError, match="has more bytes after its last chunk") as caught:
-        split(joined(chunks) + b"xx", parts(chunks), CHUNK_MAX)
-    assert caught.value.chunk == -1
+def test_a_seat_rebuilds_the_leaf_from_the_scalar_and_the_chunk() -> None:
+    """What the validator opens to a seat is r_i: with it the leaf under the root follows from the recomputed chunk."""
+    for index, chunk in enumerate(CHUNKS):
+        scalar = h.derive_chunk_scalar(HANDOVER, index, chunk, VALIDATOR)
+        leaf = sealed_leaf(HANDOVER, index, sealed()[index].leaf)
+        assert h.rebuild_leaf(HANDOVER, index, chunk, KEY, scalar) == leaf
+        assert h.rebuild_leaf(HANDOVER, index, chunk + b"x", KEY, scalar) != leaf
+        other = h.derive_chunk_scalar(HANDOVER, index, chunk, ACCOUNT)
+        assert h.rebuild_leaf(HANDOVER, index, chunk, KEY, other) != leaf
+    for scalar in (bytes(32), b"\xff" * 32, b"", b"\x01" * 33):
+        with pytest.raises(ValueError, match=r"."):
+            h.rebuild_leaf(HANDOVER, 0, CHUNKS[0], KEY, scalar)
 
 
-@pytest.mark.parametrize("length", [0, TAG - 1, CHUNK_MAX + TAG + 1, 1 << 40, -1])
-def test_lengths_are_bounded_before_they_are_used(length: int) -> None:
-    with pytest.raises(h.HandoverError, match="out of bounds"):
-        split(b"x" * 2000, [(KEY, length)], CHUNK_MAX)
-
-
-@pytest.mark.parametrize("point", [b"", KEY[:-1], KEY + b"\x00"])
-def test_points_have_one_size(point: bytes) -> None:
-    with pytest.raises(h.HandoverError, match="has a point of"):
-        split(b"x" * 100, [(point, 100)], CHUNK_MAX)
+def test_the_consumer_proves_what_opens_a_chunk() -> None:
+    leaf = sealed()[1].leaf
+    shared, proof = h.prove_chunk(HANDOVER, 1, leaf, SECRET, bytes(32))
+    statement = chunk_statement(HANDOVER, 1, sealed_leaf(HANDOVER, 1, leaf))
+    assert dleq.verify(KEY, leaf.point, shared, proof, statement)
+    assert cipher.decrypt(chunk_key(HANDOVER, 1, shared), sealed()[1].ciphertext) == CHUNKS[1]
+    with pytest.raises(ValueError, match=r"."):
+        h.prove_chunk(HANDOVER, 1, replace(leaf, point=b"\x02" + b"\xff" * 32), SECRET, bytes(32))
 
 
 def test_derived_scalars_are_in_the_group_and_repeat() -> None:

@@ -636,7 +636,7 @@ def test_a_round_waits_while_as_many_as_allowed_are_not_verified() -> None:
     assert [type(m) for m in messages(decide(closing, view(room))[1])] == [MsgCloseRound]
 
 
-SEALED = SealedResult(digest("c"), BlobRef(digest("s"), 1), (b"p",) * 3, (1,) * 3, (b"",) * 3)
+SEALED = SealedResult(digest("c"), BlobRef(digest("s"), 1), (), ())
 
 
 def test_a_hand_over_round_is_sealed_before_it_is_closed() -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import replace
 from hashlib import sha256
-from io import BytesIO
 from pathlib import Path
 from threading import Event
 
@@ -22,9 +21,11 @@ from domain.proof.records import Share, ShareState
 from domain.registry.messages import MsgCertifyProvider, MsgRegisterProvider
 from link import types as t
 from link.errors import ClusterError, ClusterErrorKind
-from link.handover import HandoverId, open_chunk, split_ciphertext
+from link.handover import open_chunk
+from pol.rules.handover import HandoverId
 from tests.support.chain_harness import CHAIN_ID
 from tests.support.chain_market import BOND, bid, digest
+from tests.support.sealed import split
 from tests.support.waiting import wait_until
 from tests.unit.validator.loop import (
     CONTENT,
@@ -87,11 +88,10 @@ def test_an_order_from_match_to_the_result(loop: Loop) -> None:
     carol = caller("carol")
     manifest = loop.service.get_result(carol, t.ResultRequest(order_id, 1, 0, 100))
     data = loop.service.get_chunk(carol, t.GetChunkRequest(manifest.ciphertext.sha256, 0, 1 << 20))
-    parts = [(leaf.point, leaf.length) for leaf in manifest.leaves]
     handover = HandoverId(CHAIN_ID, order_id, 1, 1)
     opened = [
         open_chunk(handover, index, sealed, ORDER_SECRET)
-        for index, sealed in enumerate(split_ciphertext(BytesIO(data.data), parts, 1 << 16))
+        for index, sealed in enumerate(split(data.data, [leaf.sealed for leaf in manifest.leaves]))
     ]
     (closed,) = (known for known in loop.record(order_id).rounds if known.round == 1)
     assert closed.next_global

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from io import BytesIO
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -13,12 +12,14 @@ import pytest
 from domain.proof.reasons import ShareReason
 from link import types as t
 from link.blobs import BlobStore
-from link.handover import HandoverId, open_chunk, public_point, split_ciphertext
+from link.handover import open_chunk, public_point
 from pol.job.document import order_terms
 from pol.job.load import load_job
+from pol.rules.handover import HandoverId
 from pol.state.arrays import State
 from pol.state.canonical import chunks_of
 from pol.work.pool import PoolError
+from tests.support.sealed import split
 from tests.unit.validator.support import CHAIN_ID, ORDER_ID, share_key
 from tests.unit.validator.trained import JOB, PART, N, Trained, delivery_of, train
 from validator.decide import actions as do
@@ -231,8 +232,7 @@ def test_a_round_is_aggregated_and_its_result_sealed_for_its_consumer_only(
     result = sealed_by(setting, local)
     assert blobs.is_held(result.blob.sha256)
     data = blobs.read(result.blob.sha256, 0, 1 << 24)
-    parts = list(zip(result.points, result.lengths, strict=True))
-    sealed = split_ciphertext(BytesIO(data), parts, 1 << 16)
+    sealed = split(data, result.leaves)
     handover = HandoverId(CHAIN_ID, ORDER_ID, 1, 0)
     chunks = [open_chunk(handover, i, chunk, SECRET) for i, chunk in enumerate(sealed)]
     left = [work.packet.blobs[1] for work in accepted_works(current) if work.packet]

@@ -13,7 +13,7 @@ from domain.legs.records import LegState
 from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse
 from domain.proof.reasons import ShareReason
-from domain.proof.records import Round
+from domain.proof.records import Round, SealedLeaf
 from domain.registry.records import Validator
 from link import types as t
 from link.blobs import BlobStore
@@ -731,8 +731,8 @@ def test_a_result_is_for_its_consumer_also_after_closing(setting: Setting) -> No
     with refused(ClusterErrorKind.WRONG_STATE):
         setting.service.get_result(CAROL, ask)
     blob = setting.ledger.blobs.add(b"sealed")
-    hashes = tuple(digest(i) for i in range(3))
-    result = SealedResult(digest("c"), blob, (bytes(33),) * 3, (1, 2, 3), hashes)
+    leaves = tuple(SealedLeaf(bytes(33), 1 + i, digest(i)) for i in range(3))
+    result = SealedResult(digest("c"), blob, leaves, (bytes(32),) * 3)
     setting.ledger.change(ORDER_ID, 1, lambda now: sealed(now, 0, result), [blob])
     # Sealed is not closed: until its root is on chain, nobody could tell what it is.
     setting.see()
@@ -749,9 +749,9 @@ def test_a_result_is_for_its_consumer_also_after_closing(setting: Setting) -> No
         with refused(ClusterErrorKind.NOT_ALLOWED):
             setting.service.get_result(who, ask)
     manifest = setting.service.get_result(CAROL, ask)
-    assert (manifest.count, [leaf.length for leaf in manifest.leaves]) == (3, [1, 2])
+    assert (manifest.count, [leaf.sealed.length for leaf in manifest.leaves]) == (3, [1, 2])
     rest = setting.service.get_result(CAROL, replace(ask, first=2))
-    assert [leaf.length for leaf in rest.leaves] == [3]
+    assert [leaf.sealed.length for leaf in rest.leaves] == [3]
     assert setting.service.get_chunk(CAROL, t.GetChunkRequest(blob.sha256, 0, 9)).data == b"sealed"
     # Nothing else is kept, and nobody gets work on it.
     assert not any(setting.ledger.blobs.has(file.blob.sha256) for file in FILES)

@@ -7,14 +7,13 @@ from typing import Any
 from link.calls import encode
 from link.envelope import Envelope, SignedRequest, sign_bytes
 from link.handover import (
-    HandoverId,
     ciphertext_root,
     open_chunk,
     order_secret,
     public_point,
     seal_result,
-    sealed_leaf,
 )
+from pol.rules.handover import HandoverId, sealed_leaf
 from wire.keys import Key
 from wire.vrf import hash_to_curve, prove, value_of, verify
 
@@ -79,11 +78,11 @@ def build_handover() -> Any:
                 "chunk": chunk.hex(),
                 "point": closed.point.hex(),
                 "ciphertext": closed.ciphertext.hex(),
-                "leaf": sealed_leaf(handover, index, closed).hex(),
+                "leaf": sealed_leaf(handover, index, closed.leaf).hex(),
             }
             for index, (chunk, closed) in enumerate(zip(CHUNKS, sealed, strict=True))
         ],
-        "ciphertext_root": ciphertext_root(handover, sealed).hex(),
+        "ciphertext_root": ciphertext_root(handover, [chunk.leaf for chunk in sealed]).hex(),
     }
 
 

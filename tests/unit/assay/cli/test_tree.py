@@ -55,12 +55,12 @@ def test_examples_name_their_own_command() -> None:
 
 
 def test_the_tree_has_what_the_design_names() -> None:
-    wanted = """demo; version; status; keys add; keys list; keys show; keys import; keys export; keys delete; events;
-        job build; job inspect; job run; quote; order submit; order list; order show; order watch; order why;
-        order cancel; order result; node init; node start; validator run; validator status; validator admit;
-        validator dismiss; bid place; bid list;
-        bid show; bid change; bid withdraw; provider bench; provider join; provider status; provider leave;
-        trace show; trace verify; localnet start; localnet stop; localnet status; localnet logs; localnet fault"""
+    wanted = """demo; version; status; keys add; keys list; keys show; keys import; keys export; keys delete;
+        events; job build; job inspect; job run; quote; order submit; order list; order show; order watch;
+        order why; order cancel; order result; order complain; node init; node start; validator run;
+        validator status; validator admit; validator dismiss; bid place; bid list; bid show; bid change; bid
+        withdraw; provider bench; provider join; provider status; provider leave; trace show; trace verify;
+        localnet start; localnet stop; localnet status; localnet logs; localnet fault"""
     names = {" ".join(part.split()) for part in wanted.split(";")}
     assert not names - set(LEAVES)
 

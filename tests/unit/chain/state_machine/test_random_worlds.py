@@ -52,11 +52,12 @@ from domain.registry.messages import (
     MsgLeaveCluster,
     MsgRegisterProvider,
 )
+from link.handover import Sealed
+from pol.rules.handover import HandoverId
 from tests.support.chain_harness import check_bounds
 from tests.support.chain_market import (
     BOND,
     PRICE,
-    Market,
     Trace,
     bid,
     digest,
@@ -64,6 +65,7 @@ from tests.support.chain_market import (
     sign_share,
     submit,
 )
+from tests.support.handed_over import ORDER_KEY, HandoverMarket, noise, spoilt
 
 SEEDS = (*range(30), 36, 43)
 DECLINES = (*sorted(BLAMES_JOB), LegEnd.DECLINED_NO_CAPACITY, LegEnd.DECLINED_BY_CHOICE)
@@ -93,13 +95,14 @@ class World:
             accept_base=20,
             stage_base=Random(f"{seed}/stages").choice((4, 6, 12)),
         )
-        self.market = Market(
+        self.market = HandoverMarket(
             self.params,
             validators=random.choice((2, 4, 6, 8)),
             consumers=self.consumers,
             bidders=(),
             stake=random.choice((1_002_000, 2_000_000, 10**9)),
         )
+        self.market.spoil = self.spoil
         self.chain = self.market.chain
         self.said: dict[tuple[str, RoundKey], tuple[SeatAnswer, ...]] = {}
         self.diligence = random.choice((0.15, 0.8, 1.0))  # of validators, a block
@@ -110,6 +113,8 @@ class World:
         self.whims = random.choice((0.0, 0.02, 0.1))  # what may end an order early
         # Places of a round that have no result.
         self.stops = Random(f"{seed}/stops").choice((0.0, 0.0, 0.1, 0.3))
+        self.noise = Random(f"{seed}/noise").choice((0.0, 0.1, 0.5))  # hand-overs with a wrong chunk
+        self.grumbling = Random(f"{seed}/complaints")
         self.absent = random.choice((*self.market.validators, "", "", ""))  # accepts nothing
         for name in self.market.validators:
             for _ in range(random.choice((1, 2))):
@@ -136,6 +141,7 @@ class World:
                 self.market.chain.block(self.some_order())
             messages = [*self.legs(), *self.audits(), *self.moods()]
             self.random.shuffle(messages)
+            messages += self.complaints()
             proposer = self.random.choice(self.market.validators)
             self.chain.block(*messages, seconds=self.random.choice((0, 1, 1, 2)), proposer=proposer)
 
@@ -143,6 +149,7 @@ class World:
         rounds, steps = self.random.choice((1, 2, 3)), self.random.choice((4, 12, 12))
         return submit(
             self.random.choice(self.consumers),
+            order_key=ORDER_KEY,
             terms=make_terms(
                 rounds=rounds,
                 round_steps=steps,
@@ -291,6 +298,26 @@ class World:
                 )
             )
         ]
+
+    # --- hand-overs ---
+
+    def is_noisy(self, handover: HandoverId) -> bool:
+        return Random(f"{self.seed}/{handover}").random() < self.noise
+
+    def spoil(self, handover: HandoverId, sealed: list[Sealed]) -> list[Sealed]:
+        return spoilt(1, noise)(handover, sealed) if self.is_noisy(handover) else sealed
+
+    def complaints(self) -> list[Message]:
+        """Return complaints, some of them about right chunks."""
+        found: list[Message] = []
+        for order in self.chain.ask(OrdersRequest("", "", 0, 0, b"")).orders:
+            if order.state not in (OrderState.RUNNING, OrderState.PROVEN):
+                continue
+            for closed in self.market.all_of(order.id).rounds_of(order.legs):
+                noisy = self.is_noisy(self.market.handover(order.id, closed.round))
+                if closed.ciphertext_root and self.grumbling.random() < (0.2 if noisy else 0.01):
+                    found.append(self.market.complaint(order.id, closed.round, 1))
+        return found
 
     # --- the end ---
 
@@ -452,8 +479,8 @@ def wrong_shares(order: OrderResponse) -> set[ShareKey]:
     return {share.claim.key for _, _, share in wrong_places(order) if share}
 
 
-def lost_bonds(order: OrderResponse) -> Counter[str]:
-    """Return what was cut from whose bonds, from legs and shares alone."""
+def lost_bonds(order: OrderResponse, noisy: set[tuple[str, int]]) -> Counter[str]:
+    """Return what was cut from whose bonds, from legs and shares, and from what complaints have proven."""
     owed: Counter[int] = Counter()
     for (number, _), amount in redress(order).items():
         owed[number] += amount
@@ -467,7 +494,9 @@ def lost_bonds(order: OrderResponse) -> Counter[str]:
         elif end in (LegEnd.DECLINED_NO_CAPACITY, LegEnd.DECLINED_BY_CHOICE):
             part = Fraction(params.decline_fee_bps, 10_000)
             cut += floor(leg.job_bond * part)
-        elif end == LegEnd.NOT_ACCEPTED or wrong_by_validator(order, leg):
+        elif (
+            (order.order.id.hex(), leg.number) in noisy or end == LegEnd.NOT_ACCEPTED or wrong_by_validator(order, leg)
+        ):
             cut += leg.job_bond
         elif end in (LegEnd.WRONG_SHARE, LegEnd.UNDECIDED, LegEnd.STOPPED_BY_JOB):
             pass
@@ -518,10 +547,11 @@ def test_every_coin_is_where_the_protocol_puts_it(seed: int) -> None:
     chain = world.chain
     lost: Counter[str] = Counter()
     orders = chain.ask(OrdersRequest("", "", 0, 0, b"")).orders
+    noisy = {(event.get("order"), int(event.get("leg"))) for event in chain.seen("handover.wrong")}
     for order in orders:
         found = world.market.all_of(order.id)
         check_payments(found)
-        lost += lost_bonds(found)
+        lost += lost_bonds(found, noisy)
     overlay = chain.overlay()
     for name in world.people():
         released = sum(int(event.get("amount")) for event in chain.seen("bond.released") if event.get("owner") == name)

@@ -13,10 +13,10 @@ from hypothesis.extra import numpy as hnp
 
 from domain.hashing import merkle_leaf, verify_path
 from pol.errors import NotFinite, StateError
+from pol.rules.commitment import chunk_leaf
 from pol.state import canonical
 from pol.state.arrays import Array
 from pol.state.canonical import (
-    chunk_leaf,
     chunks_of,
     decode_state,
     encode_state,

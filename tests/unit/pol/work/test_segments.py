@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pol.rules.commitment import chunk_leaf
 from pol.state import canonical
 from pol.state.arrays import Array
-from pol.state.canonical import chunk_leaf, freeze
+from pol.state.canonical import freeze
 from pol.work.segments import SlotState
 
 

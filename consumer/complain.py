@@ -1,0 +1,62 @@
+"""Complaints: proofs on chain that the validator handed over something else than the states of a round."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from chain.client.client import ChainClient, TxReceipt
+from chain.client.sender import TxSender
+from consumer.errors import ConsumerError
+from consumer.result import Result, fetch_result
+from link.handover import HandoverError
+from pol.job.document import Job
+from wire.keys import Key
+
+
+def fetch_or_complain(
+    client: ChainClient,
+    key: Key,
+    order_id: bytes,
+    job: Job,
+    scratch: Path,
+    progress: Callable[[int, int], None] | None = None,
+    round: int | None = None,
+    sender: TxSender | None = None,
+) -> Result:
+    """Fetch a result as :func:`consumer.result.fetch_result` does; with a ``sender``, prove a wrong chunk to the chain.
+
+    The HandoverError of a wrong chunk then says that the chain has the proof.
+    """
+    try:
+        return fetch_result(client, key, order_id, job, scratch, progress, round)
+    except HandoverError as error:
+        if sender is None or error.complaint is None:
+            raise
+        receipt = sender.send(error.complaint)
+        done = f"the chain has the proof since height {receipt.height}: the job bond pays what the leg has cost you"
+        raise HandoverError(error.chunk, error.reason, done, error.complaint) from None
+
+
+def complain(
+    client: ChainClient,
+    key: Key,
+    order_id: bytes,
+    job: Job,
+    scratch: Path,
+    progress: Callable[[int, int], None] | None = None,
+    round: int | None = None,
+    *,
+    sender: TxSender,
+) -> tuple[HandoverError, TxReceipt]:
+    """Fetch the states of a hand-over round, and prove the first wrong chunk to the chain.
+
+    Return the error that names the chunk, and the receipt. ConsumerError if all chunks are right; HandoverError if the
+    result is wrong, but nothing can be proven.
+    """
+    try:
+        result = fetch_result(client, key, order_id, job, scratch, progress, round)
+    except HandoverError as error:
+        if error.complaint is None:
+            raise
+        return error, sender.send(error.complaint)
+    reason = f"the states of round {result.round} are right, so there is nothing to complain about"
+    raise ConsumerError(reason, "fetch them with assay order result (in Python: order.result())")

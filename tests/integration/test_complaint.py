@@ -1,0 +1,53 @@
+"""A validator's process hands over noise, and the consumer's command proves it to a node's process."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from domain.errors import Exit
+from domain.legs.reasons import LegEnd
+from domain.market.reasons import CloseReason
+from domain.market.records import OrderState
+from tests.support.market_network import market_network, quick_params
+from tests.support.noisy_validator import NOISY
+from tests.unit.assay.support import assay
+
+SECONDS = 600.0
+
+pytestmark = pytest.mark.timeout(900)
+
+
+def test_a_consumer_proves_noise_with_one_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with market_network(tmp_path / "network", (("",), (), ()), quick_params(), lambda _: 200_000) as market:
+        network = market.network
+        real = network._command
+
+        def command(name: str) -> list[str]:
+            honest = real(name)
+            if name != "val0.validator":
+                return honest
+            return [sys.executable, "-m", "tests.support.noisy_validator", *honest[3:]]
+
+        monkeypatch.setattr(network, "_command", command)
+        network.kill("val0.validator")
+        network.start_one("val0.validator")
+        market.bid("val0", "here")
+        order = market.submit("here", deadline=1_200)
+        order.wait_state(OrderState.PROVEN, SECONDS)
+        job = ("--job", market.job_directory)
+        home = market.layout.consumer_home
+        ran = assay("order", "result", order.id.hex(), "-o", tmp_path / "model.safetensors", *job, home=home)
+        assert ran.code == Exit.REFUSED.value
+        assert f"result chunk {NOISY}: does not decrypt" in ran.err
+        assert "assay order complain" in ran.err
+        assert not (tmp_path / "model.safetensors").exists()
+        ran = assay("order", "complain", order.id.hex(), *job, home=home)
+        assert ran.code == 0, ran.err
+        assert f"chunk {NOISY} does not decrypt" in ran.out
+        on_chain = order.wait_closed(SECONDS)
+        assert order.close_reason is CloseReason.FAILED
+        assert LegEnd(on_chain.legs[0].end_reason) is LegEnd.WRONG_HANDOVER
+        assert order.paid("compensation") > 0
+        assert order.paid("provider") > 0
+        assert order.paid("validator") == 0
