@@ -157,7 +157,7 @@ class _Ticker:
         stderr.print(text, markup=False)
 
     def begin(self, layout: "Layout") -> None:
-        """Begin to follow the two orders, with the names of the network's validators and providers."""
+        """Begin to follow the two orders; ``layout`` gives the names of the network's validators and providers."""
         from assay.cli.story import OrderFollower
 
         names = names_of(layout)
@@ -185,7 +185,7 @@ class _Ticker:
 
 
 def _where(orders: Sequence["OrderResponse"]) -> str:
-    """Return a line of at most 80 columns with the orders' progress and the step that each waits for."""
+    """Return a line of at most 80 columns with each order's progress and the event that the order waits for."""
     from consumer.watch import summarise, waits_for
 
     states = [(summarise(on_chain), waits_for(on_chain)) for on_chain in orders]
@@ -295,7 +295,7 @@ def _print_summary(context: CommandContext, finished: "Finished", value: dict[st
 
 
 def _rival(finished: "Finished", second: dict[str, Any] | None, names: dict[str, str]) -> list[str]:
-    """Return a list with a line about the second order; it is empty if there was no second order.
+    """Return a list with one line about the second order, or an empty list if there was no second order.
 
     The cluster with the next cheapest bid trained that order.
     """

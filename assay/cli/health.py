@@ -56,8 +56,9 @@ class Problem:
 class ProviderSeen:
     """The provider of a home, from its daemon's status file and the chain.
 
-    ``note`` is the daemon's last error. ``on_chain`` is the chain's record, None if the chain was not asked or has
-    none. ``idle`` says why the provider has nothing to train, and since when. ``warning`` is a problem and its remedy.
+    ``note`` is the daemon's last error. ``on_chain`` is the chain's record of the provider; it is None if the chain was
+    not asked or has no such record. ``idle`` says why the provider has nothing to train, and since when. ``warning`` is
+    a problem and its remedy.
     """
 
     address: str
@@ -81,9 +82,10 @@ class Seen:
     - ``signed_twice``: a message if the home's node found another node that signs with the same key.
     - ``key_user``: process id of another process on this machine that uses the home's consensus key; 0 if the id
       cannot be seen, None if there is none.
-    - ``me``: the validator whose keys are in this home; ``bids`` are its bids, ``providers`` those of its cluster.
-    - ``listens``: the address of its daemon; ``answers``: whether the daemon answers there.
-    - ``disk``: bytes on disk by folder of the home; ``free``: free bytes of the disk.
+    - ``me``: the validator whose keys are in this home; ``bids`` are the validator's bids, and ``providers`` are the
+      providers of its cluster.
+    - ``listens``: the address of the validator's daemon; ``answers``: whether the daemon answers at this address.
+    - ``disk``: bytes on disk, keyed by the folder of the home; ``free``: free bytes on that disk.
     """
 
     now_ns: int
@@ -251,7 +253,7 @@ def _who_is_away(seen: Seen) -> str:
 def percent(power: Fraction) -> str:
     """Return a fraction of the voting power as a percentage, rounded down.
 
-    Rounded up, a power just below a quorum would look like a quorum.
+    If the percentage were rounded up, a power just below a quorum would look like a quorum.
     """
     return f"{power * 1000 // 1 / 10:g} %"
 

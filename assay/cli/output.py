@@ -37,7 +37,7 @@ ID_SHOWN = 12
 PIPED_WIDTH = 160
 """Width in characters of output that goes into a file or a pipe: wide enough that no id is wrapped."""
 _WORD_SHOWN = 80
-# Words of this length are longer than any path or hash that a message names.
+# Words of at least this length are cut. No path or hash in a message is that long.
 _LONG_WORD = re.compile(r"\S{400,}")
 stdout = Console(
     highlight=False,

@@ -33,7 +33,7 @@ PARTS = ("node", "validator", "provider")
 """Folders of a home in which a node or daemon keeps its files."""
 _PAGE = 1_000
 _BLOCK = 512
-"""Bytes that ``st_blocks`` counts in."""
+"""Size of the blocks that ``st_blocks`` counts, in bytes."""
 
 
 @click.command(
@@ -107,7 +107,7 @@ def command(click_context: click.Context, context: CommandContext) -> None:
 
 
 def _look(context: CommandContext) -> "Seen":
-    """Return the state of the chain and of the home, without parts that do not answer in ``ANSWER_SECONDS``."""
+    """Return the state of the chain and of the home; leave out parts that do not answer in ``ANSWER_SECONDS``."""
     from assay.cli.health import Seen
     from assay.cli.provider import asked_node
     from chain.client.client import ChainClient
@@ -258,8 +258,8 @@ def _of_provider(home: Path, client: "ChainClient | None") -> "ProviderSeen | No
 def find_daemon(configured: str, published: str) -> tuple[str, bool]:
     """Return the address at which a validator's daemon listens, and True if the daemon answers there.
 
-    ``configured`` is the address in config.toml, and ``published`` is the address on the chain. The daemon may have
-    been started with another address than the configured one, so try both.
+    ``configured`` is the address in config.toml, and ``published`` is the address on the chain. Try both addresses,
+    because the daemon may have been started with another address than the configured one.
     """
     where = next((each for each in (configured, published) if each and _answers(each)), "")
     return where or configured, bool(where)
@@ -276,7 +276,7 @@ def _answers(endpoint: str) -> bool:
 
 
 def _size(folder: Path) -> int:
-    """Return the number of bytes on disk that all files in a folder take; files may disappear meanwhile."""
+    """Return the bytes on disk that all files in a folder take; a file may disappear during the count."""
     total = 0
     for path, _, names in os.walk(folder):
         for name in names:

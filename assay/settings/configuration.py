@@ -46,9 +46,9 @@ class Source(StrEnum):
 class Setting:
     """A key of ``config.toml``, named ``table.key`` or ``key``.
 
-    A ``default`` of None means no default. ``option`` is the command-line option that sets the value, and ``variable``
-    the environment variable; an empty text means that there is none. The commands in ``commands`` accept the option, or
-    all commands if ``commands`` is empty.
+    A ``default`` of None means no default. The command-line option ``option`` or the environment variable ``variable``
+    sets the value; an empty text means that there is no such option or variable. ``commands`` names the commands that
+    accept the option; if it is empty, all commands accept the option.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Setting:
     def read(self, value: object, where: str) -> str | int:
         """Check a value of the setting, and return it.
 
-        Raise SettingsError if the value is wrong. ``where`` is the place of the value, which the error names.
+        Raise SettingsError if the value is wrong. The error names ``where``, the place that the value comes from.
         """
         checked: str | int
         if (self.is_number and type(value) is int) or (not self.is_number and type(value) is str):
@@ -175,7 +175,7 @@ SETTINGS = (
         name="validator.endpoint",
         kind=Endpoint(),
         default=None,
-        meaning="Address at which others reach the daemon; published on the chain. Default: that of validator.listen.",
+        meaning="Address at which others reach the daemon; published on the chain. Default: validator.listen.",
         option="--endpoint",
         commands="validator run",
     ),
@@ -210,7 +210,7 @@ BY_NAME: Mapping[str, Setting] = {setting.name: setting for setting in SETTINGS}
 
 @dataclass(frozen=True, slots=True)
 class SettingValue:
-    """The value of a setting and its source; the value is None if neither a source nor a default gives one."""
+    """The value of a setting and its source; if no source and no default gives a value, it is None."""
 
     setting: Setting
     value: str | int | None
