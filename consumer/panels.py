@@ -1,4 +1,4 @@
-"""Descriptions of the panels about an order's rounds: their places, rulings and progress."""
+"""Descriptions of the panels about an order's rounds: the places that they recompute, their rulings and progress."""
 
 from chain.client.client import ChainClient
 from consumer.waiting import panel_stage

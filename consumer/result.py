@@ -90,7 +90,7 @@ class Result(Shown):
     def save(self, path: Path | str) -> bytes:
         """Write the same files as ``assay order result``, and return the SHA-256 of the model's file.
 
-        The model's file has the global state as safetensors. Another job can continue from the folder beside it.
+        The model's file has the global state as safetensors. Another job can continue from the folder beside that file.
         """
         return save_result(self, Path(path))
 
@@ -98,8 +98,8 @@ class Result(Shown):
 def handed_over(answer: OrderResponse, round: int | None = None) -> tuple[Leg, Round]:
     """Return the order's current leg, and the record of a round whose states the leg handed over.
 
-    ``round`` is the number of the round, by default the job's last one. Raise ConsumerError with the reason if that
-    round has no result.
+    ``round`` is the number of the round; the default is the job's last round. Raise ConsumerError with the reason if
+    that round has no result.
     """
     current = answer.current
     rounds = answer.order.terms.rounds
@@ -156,8 +156,8 @@ def fetch_result(
     """Fetch a result, decrypt its states, and check them against the chain.
 
     ``round`` is the hand-over round after which the states are fetched, by default the last round. The folder
-    ``scratch`` keeps the fetched data, so that a second try continues where the first one stopped. Raise HandoverError
-    with the chunk that is wrong, and ClusterError if the connection fails.
+    ``scratch`` keeps the fetched data, so that a second try continues where the first try stopped. Raise HandoverError
+    if the data does not match the chain, and ClusterError if the connection fails.
 
     Example::
 
@@ -238,7 +238,7 @@ def open_states(
 
 
 def _read_state(number: int, entry: StateEntry, chunks: Iterator[bytes], folder: Path) -> StoredState:
-    """Read the next state from the chunks, and return it; raise HandoverError if its root is not that of ``entry``."""
+    """Read the next state from the chunks, and return it; raise HandoverError if its root is not ``entry``'s root."""
     specs, root = entry
     # The file has no name, so no other program can open it, and the system deletes it after the state's last use.
     file = cast(BinaryIO, TemporaryFile(dir=folder))  # noqa: SIM115

@@ -30,7 +30,7 @@ class Why(Readable):
     state: OrderState
     # Reason for which the order closed; None while it is not closed.
     closed: CloseReason | None
-    # Reason for the end of each ended leg, by the number of the leg.
+    # Reason why each ended leg ended, keyed by the number of the leg.
     legs: dict[int, LegEnd]
     # Number of bids that failed each condition in the last auction.
     unmatched: dict[str, int]
@@ -92,8 +92,8 @@ def why(
 ) -> Why:
     """Return the explanation from the chain's answer at time ``now`` of the chain's clock.
 
-    ``cheapest`` is the lowest price at which a bid would fit, 0 if there is none. ``backed`` is the most work (FLOPs)
-    that stake backs, among the bids whose stake is too small for the job.
+    ``cheapest`` is the lowest price at which a bid would fit; 0 means that no price would do. ``backed`` is the largest
+    work (FLOPs) that the stake of one bid backs, among the bids whose stake is too small for the job.
     """
     order = on_chain.order
     higher = cheapest if cheapest > order.price_limit else 0
