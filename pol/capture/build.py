@@ -73,8 +73,8 @@ def build_job(
     ``source`` is a JobSpec, a function that returns one, or a job file, whose function ``job()`` returns one. With
     ``resume`` the job continues that result, as if the JobSpec named it.
 
-    The file is the consumer's own Python and runs with all rights of the caller. While the job is built, its folder is
-    first on the module path, as for a script; modules from that folder are forgotten afterwards.
+    The file is the consumer's own Python and runs with all rights of the caller. While the job is built, the file's
+    folder is first on the module path, as for a script; modules from that folder are forgotten afterwards.
 
     One step of the job is compared with one of plain torch, unless ``check`` is False, here or in the JobSpec.
 
@@ -280,10 +280,10 @@ def _resumed_states(before: Checkpoint) -> tuple[dict[str, torch.Tensor], dict[s
 
 
 def _cut_alike(spec: JobSpec, before: Checkpoint) -> JobSpec:
-    """Return the job with rounds as long as those of the checkpoint, if it needs them to continue in the same way.
+    """Return the job with the checkpoint's round length, if the job needs this length to continue in the same way.
 
-    It needs them if the length affects the result and the job itself gives none. With one slot and a plain average, the
-    length has no effect.
+    The job needs it if the round length affects the result and the job gives no length itself. With one slot and a
+    plain average, the length has no effect.
     """
     alone = spec.slots == 1 and isinstance(spec.outer, Average)
     if alone or spec.round_steps is not None:
@@ -300,7 +300,7 @@ def _say_rounds(spec: JobSpec, asked: int, rounds: Rounds, tell: Progress) -> No
 def _say_rates(course: Sequence[float], tell: Progress) -> None:
     """Report the first, the last and the largest learning rate of the job.
 
-    These numbers let the person notice a schedule that counts other steps than the job does.
+    From these numbers, the author can notice that a schedule counts other steps than the job does.
     """
     if course:
         first, last, most = course[0], course[-1], max(course)
@@ -375,11 +375,11 @@ def _batch_of(example: Mapping[str, torch.Tensor], rows: int) -> dict[str, torch
 def _check_batch_norm(model: nn.Module) -> None:
     """Refuse a batch norm without a momentum.
 
-    It averages over all earlier batches, and the number of these batches cannot be averaged over slots.
+    Such a batch norm averages over all earlier batches, and the number of these batches cannot be averaged over slots.
     """
     for name, module in batch_norms(model):
         if module.momentum is None and module.track_running_stats:
-            reason = f"{type(module).__name__} averages over all earlier batches, whose number slots cannot share"
+            reason = f"{type(module).__name__} averages over all earlier batches; slots cannot share their number"
             raise JobError(f"model.{name}", reason, "give it a momentum, such as 0.1")
 
 
@@ -500,8 +500,8 @@ def _try_loss(
 
     Return whether the loss casts anything to types that are narrower than FP32.
 
-    A captured program first sees the data when it trains, and there a label outside the classes would simply have no
-    loss. So the loss is computed here on the rows with the smallest and the largest integers of each column.
+    A captured program first sees the data in training. There, a label outside the classes would have no loss and cause
+    no error. So the loss is computed here on the rows with the smallest and the largest integers of each column.
 
     Raises JobError, with torch's own reason and the line, if torch cannot compute it.
     """

@@ -100,7 +100,7 @@ def measured(model: nn.Module, measure: Measure, weights: Tensors, batch: Batch,
 
 
 def _called(part: MeasuredModule, weights: Tensors, batch: Batch) -> tuple[Any, dict[str, torch.Tensor]]:
-    """Call a measure with ``weights`` in place of the model's tensors; return its result and these tensors after it."""
+    """Call a measure with ``weights`` as the model's tensors; return its result, and the tensors after the call."""
     replaced = {name: weights[name] for name in own_tensors(part.model) if name in weights}
     with as_written(), refusing(), exchanged(part.model, replaced) as read:
         value = part(batch)
@@ -147,7 +147,7 @@ def training(model: nn.Module) -> Iterator[None]:
 def parts_in_eval(model: nn.Module) -> list[tuple[str, nn.Module]]:
     """Return the parts that a training step leaves in eval mode, because ``job()`` has set them to it.
 
-    If the whole model is in eval mode, as ``from_pretrained`` returns it, there are none: a training loop begins with
+    If the whole model is in eval mode, as ``from_pretrained`` returns it, return no parts: a training loop begins with
     ``model.train()``.
     """
     parts = [(name, part) for name, part in model.named_modules() if not part.training]

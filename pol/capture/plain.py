@@ -1,6 +1,7 @@
 """One step of plain torch with the consumer's own objects, which are restored afterwards.
 
-The random numbers are those of the job, so that its step can be compared; everything else is torch's own.
+The random numbers are those of the job, so that the step can be compared with the job's step. Everything else is
+torch's own.
 """
 
 import random
@@ -155,7 +156,7 @@ class PlainStep:
     def takes(self, start: Tensors, local: Tensors, batch: Tensors) -> Generator[StepResult, None, None]:
         """Take the same step repeatedly, each time from ``start``, and yield the results.
 
-        Only Python attributes of modules keep their values from one time to the next.
+        Only Python attributes of modules keep their values from one step to the next.
         """
         with attributes_put_back(self._spec.model):
             while True:
@@ -292,7 +293,7 @@ class PlainStep:
     def _optimizers(self, phase: PhaseUpdates, local: Tensors) -> list[torch.optim.Optimizer] | None:
         """Return copies of a phase's optimizers, which move the model's own parameters.
 
-        Return None if torch cannot take the update. It has no Lion, and no optimizer with the state of a result that
+        Return None if torch cannot make the update: torch has no Lion, and no optimizer with the state of a result that
         the job resumes.
         """
         if self.first:
@@ -349,8 +350,9 @@ class PlainStep:
 def borrowed(model: nn.Module, start: Tensors) -> Iterator[None]:
     """Give a model's tensors copies of the values ``start`` within this context, and restore everything afterwards.
 
-    The tensors stay the same objects, with their hooks, because optimizers and closures refer to them. Restored are
-    their values, gradients and version counters, the attributes of modules, and the states of random generators.
+    The tensors stay the same objects, with their hooks, because optimizers and closures refer to them. The context
+    restores the values, gradients and version counters of the tensors, the attributes of modules, and the states of
+    random generators.
     """
     with attributes_put_back(model), values_borrowed(model, start):
         yield

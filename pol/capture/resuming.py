@@ -54,7 +54,7 @@ def read_resume(spec: JobSpec) -> Checkpoint | None:
 def _has_steps(optimizer: object) -> bool:
     """Return whether an optimizer has taken steps.
 
-    The presence of a state does not show it, because Adagrad has a state from the start.
+    A state alone is no proof, because Adagrad has a state before its first step.
     """
     if isinstance(optimizer, UpdateRule | GradientAt):
         return optimizer.steps > 0
@@ -111,7 +111,7 @@ def check_tensors(checkpoint: Checkpoint, state: State, local: State) -> None:
 def _differences(here: State, there: State) -> list[tuple[str, str, str]]:
     """Return the tensors that differ between two states.
 
-    Each has its name, and its type in either state ("" if it is missing there).
+    Each entry has the tensor's name and its type in both states; the type is "" if the state lacks the tensor.
     """
     ours, theirs = ({s.name: str(s.type) for s in state_specs(state)} for state in (here, there))
     return [

@@ -1,6 +1,6 @@
 """A program as a list of functions, some of which compute a whole chain of elementwise nodes at once.
 
-It is for devices on which memory access and the start of a kernel take longer than the computation of a node.
+This form is for devices on which memory access and the start of a kernel take longer than the computation of a node.
 :mod:`pol.executor.fusion` groups nodes into chains; a chain that is too large for one kernel is split.
 """
 

@@ -61,8 +61,9 @@ def run(
 
     The memory of ``donated`` inputs may be reused for the output of the same name, so that memory holds a large state
     only once. The caller may not use donated inputs afterwards, even if the run fails, and no two of them may share
-    memory. If another thread may still read them, ``release`` must wait for it: ``release`` is called before the first
-    of them is overwritten, if any is. An error that it raises ends the run.
+    memory. If another thread may still read donated inputs, ``release`` must wait for that thread. ``release`` is
+    called before the first donated input is overwritten. If none is overwritten, it is not called. An error that
+    ``release`` raises ends the run.
 
     Raises NotFinite if an FP32 output holds NaN or infinity, and OutOfRange if a ``take`` or ``add_rows`` uses a row
     number that does not exist. Raises ExecutionError if an input is missing or has another type.

@@ -58,7 +58,7 @@ class LoopBackend(Remembering["Loop"]):
 
     @abstractmethod
     def session(self) -> AbstractContextManager[object]:
-        """Return the context in which functions are called. In it there are no warnings and no gradients."""
+        """Return the context in which functions are called: without warnings and without gradients."""
 
 
 def _may_stray(program: Program, number: int, node: Node) -> bool:
@@ -83,7 +83,7 @@ def operands_of(args: Sequence[int]) -> Callable[[Sequence[Value]], Sequence[Val
 
 
 class _Step:
-    """A node as a function, with its operands, its result, and ``dead``: the values that are not needed after it."""
+    """A node as a function, with its operands, its result, and ``dead``: the values that no later node needs."""
 
     def __init__(self, function: Function, args: Sequence[int], result: int, dead: Sequence[int]) -> None:
         self.args, self.result, self.dead = args, result, dead

@@ -24,7 +24,7 @@ from pol.state.arrays import NUMPY_DTYPES, Array
 log = logging.getLogger(__name__)
 
 GRAIN = 1_250_000
-"""Least number of operations per thread; they take some microseconds, as long as sharing an instruction does."""
+"""Least number of operations per thread. They take some microseconds, as does sharing an instruction."""
 
 
 class NativeBackend(Remembering[Compiled]):
@@ -36,7 +36,7 @@ class NativeBackend(Remembering[Compiled]):
     name = "native"
 
     def __init__(self, library: Library, threads: int = 0, grain: int = GRAIN) -> None:
-        """Use the given library with ``threads`` threads. If it is 0, :func:`cores` gives the number."""
+        """Use the given library with ``threads`` threads. If ``threads`` is 0, :func:`cores` gives the number."""
         super().__init__()
         self.library = library
         self.grain = grain

@@ -215,9 +215,9 @@ def _laid_out(
 ) -> tuple[tuple[NDArray[np.int64], NDArray[np.int64]], int]:
     """Return the words before instruction ``split``, the words from it on, and the size of the arena in bytes.
 
-    A value has a place from the instruction that writes it to the last one that reads it. The split is never inside a
-    repeat, since a body writes no output of the program. The index of a repeat's beginning in its words therefore
-    remains valid.
+    A value has a place from the instruction that writes it to the last instruction that reads it. The split is never
+    inside a repeat, since a body writes no output of the program. The index of a repeat's beginning in its words
+    therefore remains valid.
     """
     last: dict[int, int] = {}
     for at, instruction in enumerate(instructions):
@@ -315,7 +315,7 @@ _LEFT, _RIGHT = 1, 2
 def packed_size(lanes: int, summed: int) -> int:
     """Return the largest number of bytes that a packed operand takes on any instruction set.
 
-    They hold its scales and its integers.
+    These bytes hold the scales and the integers of the operand.
     """
     wide, blocks = -(-lanes // 64) * 64, -(-summed // 8) * 8
     return wide * (2 * blocks + 24) + 128
@@ -886,9 +886,10 @@ def _registers(
 ) -> tuple[dict[int, int], int]:
     """Return the register of each value of a chain, and the number of registers that are used only inside the chain.
 
-    ``links`` holds the operands and the result of each operation. A register is free after the step that uses its value
-    last, but not for the result of that step. The values ``wanted`` outside are targets of the chain. The values
-    ``leaving`` the program as outputs are read at the end, and have further targets after the wanted ones.
+    ``links`` holds the operands and the result of each operation. A register is free after the last step that uses its
+    value, but not for the result of that step. The chain writes the values in ``wanted``, which are used outside of it.
+    The values in ``leaving`` are outputs of the program. They are read at the end, and have further targets after those
+    of ``wanted``.
     """
     registers = {number: at for at, number in enumerate((*sources, *wanted))}
     fixed = len(registers)

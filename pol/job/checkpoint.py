@@ -45,7 +45,7 @@ _Count = Annotated[int, Range(1, SAMPLES_MAX)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position(Readable):
-    """The position of a training: the values other than its states on which its next step depends.
+    """The position of a training: all values on which its next step depends, except its states.
 
     ``job`` is the id of the last job, and ``step`` the number of steps since the first job began. Seed, slots, batch,
     rows and sampling together determine which rows come next.
@@ -231,7 +231,7 @@ def _read_position(path: Path) -> Position:
 def _check_of(plain: Mapping[str, object]) -> str:
     """Return the checksum of a position.
 
-    The roots in a position protect the states, and the checksum protects its other fields.
+    The roots in a position protect the states, and the checksum protects the other fields of the position.
     """
     return sha256(dump_json(plain)).hexdigest()
 

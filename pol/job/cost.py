@@ -26,7 +26,7 @@ from pol.values import TensorSpec, TensorType
 ORDER_WORK = 5_000
 """FLOPs per row for the sample order of an epoch: drawing numbers and sorting them."""
 WEIGHT_WORK = 500
-"""FLOPs per row for reading and adding its weight, if rows are drawn by weight."""
+"""FLOPs per row for reading and adding the row's weight, if rows are drawn by weight."""
 DRAW_WORK = 2_000
 """FLOPs of drawing a number below the sum of all weights, and of each step of the binary search for its row."""
 PLACE_WORK = 200
@@ -48,8 +48,8 @@ MEAN_CALLS = 64
 ORDER_SIZES = MappingProxyType({SHUFFLED: 36, WEIGHTED: 8, IN_ORDER: 0})
 """Bytes per row of the data that the sample order needs.
 
-If rows are shuffled, they hold two cached orders, and while a new order is sorted its draws, the order itself and room
-to sort. If rows are drawn by weight, they hold the sum of the weights up to each row.
+If rows are shuffled, these bytes hold two cached orders. While a new order is sorted, they also hold its draws, the
+order itself and room to sort. If rows are drawn by weight, they hold the sum of the weights up to each row.
 """
 POSITION_SIZE = 36
 """Bytes per row of a batch while the row numbers are computed."""
@@ -108,7 +108,7 @@ class Costed(Protocol):
 def step_work(job: Costed) -> int:
     """Return the FLOPs of one training step.
 
-    They cover its program, its batch, its part of the sample order, and the hashing of its new state.
+    The work covers the step's program, its batch, its part of the sample order, and the hashing of its new state.
     """
     return job.step.work.flops + gather_work(job) + order_work(job) + state_work(job)
 
@@ -116,7 +116,7 @@ def step_work(job: Costed) -> int:
 def outer_work(job: Costed) -> int:
     """Return the FLOPs of one aggregation.
 
-    They cover the mean of the slots' updates, the program ``outer``, and the hashing of the next global state.
+    The work covers the mean of the slots' updates, the program ``outer``, and the hashing of the next global state.
     """
     updated = _updated(job)
     calls = job.slots * MEAN_CALLS * len(updated)
@@ -152,7 +152,7 @@ def update_size(job: Costed) -> int:
 def running_size(job: Costed) -> int:
     """Return the number of bytes that a step holds at once on any executor.
 
-    They hold the batch, the sample order, and the values of its program.
+    These bytes hold the batch, the sample order, and the values of the step's program.
     """
     batch = sum(value.size for value in batch_types(job.columns, job.batch).values())
     order = ORDER_SIZES[job.sampling.order] * job.rows + POSITION_SIZE * job.batch
@@ -162,7 +162,8 @@ def running_size(job: Costed) -> int:
 def aggregation_size(job: Costed) -> int:
     """Return the number of bytes that the end of a round holds at once; it does not depend on the number of slots.
 
-    They hold the sum of the updates in FP64, one update in its stored form, the mean, and the memory of ``outer``.
+    These bytes hold the sum of the updates in FP64, one update in its stored form, the mean, and the memory of
+    ``outer``.
     """
     updated = _updated(job)
     total = sum(8 * value.elements + 2 * value.size for value in updated)
@@ -174,7 +175,7 @@ def aggregation_size(job: Costed) -> int:
 def memory_size(job: Costed) -> int:
     """Return the number of bytes that a process needs to train, replay or aggregate a job, on any executor.
 
-    They hold both states twice (as loaded, and as a step's input), the largest additional memory of a step or an
+    These bytes hold both states twice (as loaded, and as a step's input), the largest additional memory of a step or an
     aggregation, and ``BLOCKS_SIZE``. The data stay on disk. The interpreter and its libraries are not counted. If each
     slot begins with its own state, the state of one slot is counted as well.
     """
@@ -244,7 +245,7 @@ def order_work(job: Costed) -> int:
 def state_work(job: Costed) -> int:
     """Return the FLOPs that a step spends on its states.
 
-    It reads their tensors, and checks and hashes the tensors that it writes.
+    A step reads the tensors of its states, and checks and hashes the tensors that it writes.
     """
     return _tensors_work(job.step, (*job.global_tensors, *job.local_tensors))
 

@@ -27,7 +27,7 @@ from pol.values import TensorSpec
 _MAP_FIXED = 0x10
 _ZERO = np.float32(0.0)
 _WORDS = {1: "u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}
-"""Number of bytes of a row to the NumPy type that copies such a row in one operation."""
+"""NumPy types that copy a row in one operation, by the number of bytes of the row."""
 _PIECE = 2**16
 """Number of rows whose weights are read at once."""
 
@@ -156,7 +156,7 @@ class Dataset:
 
     @property
     def weight_ends(self) -> NDArray[np.int64]:
-        """Cumulative weights: for each row, the sum of its weight and those of all rows before it.
+        """Cumulative weights: for each row, the sum of its weight and the weights of all rows before it.
 
         Raises ValueError if rows have no weights.
         """
@@ -174,8 +174,8 @@ class Dataset:
 def weight_ends(data: Dataset, name: str) -> NDArray[np.int64]:
     """Return the cumulative weights in the column ``name``.
 
-    They are, for each row, the sum of its weight and those of all rows before it. Raises JobError if a weight is below
-    0, if all weights are 0, or if their sum does not fit into 63 bits.
+    The cumulative weight of a row is the sum of its weight and the weights of all rows before it. Raises JobError if a
+    weight is below 0, if all weights are 0, or if their sum does not fit into 63 bits.
     """
     ends, total = np.empty(data.rows, np.int64), 0
     for first in range(0, data.rows, _PIECE):
@@ -258,8 +258,8 @@ def _positions(
 def batch_at(dataset: Dataset, job: Job, number: int) -> dict[str, Array]:
     """Return batch ``number`` of the job's sample stream.
 
-    It has the positions from number x batch to number x batch + batch - 1. The result maps ``batch.<column>``, the name
-    of an input of the step, to an array of ``batch`` rows.
+    The batch has the positions from number x batch to number x batch + batch - 1. The result maps ``batch.<column>``,
+    the name of an input of the step, to an array of ``batch`` rows.
     """
     batch = job.document.batch
     rows = stream_rows(dataset, job, number * batch, batch)

@@ -46,7 +46,8 @@ CLOSING, DIFFERENCE = "closing", "difference"
 STEP, BATCH_NUMBER = "step", "batch_number"
 """Inputs of ``step``: the inner step i, for schedules, and the batch number g, for every random draw.
 
-Both count from ``Start.step``, so a job that goes on from another one continues its schedule and its data, too.
+Both count from ``Start.step``, so a job that goes on from another job continues the schedule and the data of that job,
+too.
 """
 
 _PROGRAMS = ("step", "outer", "eval")
@@ -509,7 +510,8 @@ def _check_step(document: JobDocument) -> None:
 def _check_outer(document: JobDocument) -> None:
     """Raise JobError if ``outer`` is not valid.
 
-    It may fail only if a number is not finite; otherwise a round might never close.
+    The program may fail only because a number is not finite. If it could fail for another reason, a round might never
+    close.
     """
     for index, node in enumerate(document.outer.nodes):
         body = node.attrs.get("body")
@@ -595,7 +597,7 @@ def parse_job(data: bytes, limits: Limits = LIMITS) -> Job:
 
 
 def order_terms(job: Job) -> JobTerms:
-    """Return the terms that an order of ``job`` has. Their FLOPs are those that :func:`parse_job` verified."""
+    """Return the terms that an order of ``job`` has. Their FLOPs are the FLOPs that :func:`parse_job` verified."""
     document = job.document
     data_bytes = sum(shard.size for shard in document.shards)
     return JobTerms(

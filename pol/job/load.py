@@ -47,7 +47,8 @@ class LoadedJob(Readable):
         """Return the slot's own initial local state, or None if the slot begins with ``local_state``.
 
         Slots have initial states of their own if the job goes on from another one. An order has one local root for all
-        slots, so boundary 0 of the first round has that root, but the first step of the slot reads this state.
+        slots, so boundary 0 of the first round has that root. But the first step of the slot reads the slot's own
+        state.
 
         Example::
 

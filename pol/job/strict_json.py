@@ -49,9 +49,9 @@ def _check_depth(data: bytes, limit: int, field: str) -> None:
 def parse_json(data: bytes, size_limit: int, depth_limit: int, field: str) -> object:
     """Parse canonical JSON.
 
-    It may have at most ``size_limit`` bytes, and lists and objects nested ``depth_limit`` deep. Raises JobError for
-    ``field`` if the document is too large, too deep, not JSON or not in canonical form. It may not hold floats,
-    duplicate keys, or integers of 2^63 or more.
+    The document may have at most ``size_limit`` bytes, and its lists and objects may be nested at most ``depth_limit``
+    deep. Raises JobError for ``field`` if the document is too large, too deep, not JSON or not in canonical form. The
+    document may not hold floats, duplicate keys, or integers of 2^63 or more.
     """
     if len(data) > size_limit:
         raise _refuse(field, f"has {len(data)} bytes, more than {size_limit}")

@@ -12,7 +12,7 @@ from pol.rules.outlook import Outlook, outlook
 from pol.rules.schedule import segment_work
 
 SLOT_SPEED = 1_000_000_000
-"""Default speed of a slot in FLOP/s: that of one or two cores."""
+"""Default speed of a slot in FLOP/s: the speed of one or two cores."""
 
 
 @dataclass(frozen=True)
@@ -122,9 +122,9 @@ def job_outlook(
 ) -> Outlook:
     """Return the times that a job would take on a network. They are computed without a network.
 
-    ``params`` are the parameters of a chain, such as ``Quote.params``; the default is those of a public network.
-    ``slots_at_once`` slots train at the same time (all slots of the job, if None), each at ``slot_speed`` FLOP/s. For
-    the times of the best bid on a network, see ``Quote.outlook``.
+    ``params`` are the parameters of a chain, such as ``Quote.params``; the default is the parameters of a public
+    network. ``slots_at_once`` slots train at the same time (all slots of the job, if None), each at ``slot_speed``
+    FLOP/s. For the times of the best bid on a network, see ``Quote.outlook``.
 
     Example::
 

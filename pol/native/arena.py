@@ -12,7 +12,7 @@ _PAGE = 4_096
 class Arena:
     """An allocator of places in the arena.
 
-    It uses the smallest free place that is large enough, and the lowest of several.
+    It uses the smallest free place that is large enough; among places of equal size, it uses the lowest.
     """
 
     def __init__(self) -> None:

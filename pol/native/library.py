@@ -158,8 +158,8 @@ class Library:
     def start_crew(self, owner: object, threads: int) -> int | None:
         """Start a crew of threads for runs, which ends with its ``owner``.
 
-        Return None if a run needs no further thread, or none starts. A run uses only its own thread if the crew is
-        busy, or if the crew was started in another process.
+        Return None if a run needs no further thread, or if no thread starts. A run uses only its own thread if the crew
+        is busy, or if the crew was started in another process.
         """
         crew: int | None = self._functions.assay_crew_begin(threads)
         if crew is not None:
@@ -187,7 +187,7 @@ class LibraryChoice:
 
 @cache
 def choose_library() -> LibraryChoice:
-    """Return the native library to use. Faults of libraries that exist are logged.
+    """Return the native library to use. If a library exists but cannot be used, log the reason.
 
     Raises ExecutionError if the environment variable ``ASSAY_NATIVE`` has an unknown value.
     """
@@ -198,7 +198,7 @@ def choose_library() -> LibraryChoice:
         known = ", ".join((OFF, *INSTRUCTION_SETS))
         raise ExecutionError(SWITCH, f"{setting!r} is not a known value; use one of {known}")
     try:
-        # This library runs on every processor, and reports the instruction sets of this one.
+        # This library runs on every processor, and reports the instruction sets of this processor.
         available = Library(PORTABLE).processor()
     except OSError as error:
         exists = (FOLDER / f"{PORTABLE}.so").exists()

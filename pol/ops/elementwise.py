@@ -42,7 +42,7 @@ _ZERO = np.float32(0.0)
 
 
 def broadcast_shapes(shapes: Sequence[Shape]) -> Shape | None:
-    """Return the common shape of operands under NumPy's broadcasting rule. Return None if they have none."""
+    """Return the common shape of operands under NumPy's broadcasting rule, or None if there is no common shape."""
     rank = max(len(shape) for shape in shapes)
     result: list[int] = []
     for padded in zip(*((1,) * (rank - len(shape)) + shape for shape in shapes), strict=True):

@@ -36,7 +36,7 @@ BLOCK = 2_048
 
 
 ELEMENTS_AT_ONCE = 2**24
-"""Number of elements of the left operand, and of the result, with FP64 copies at once, unless one row has more."""
+"""Elements of the left operand, and of the result, that have FP64 copies at once; one row may have more."""
 
 
 def largest_digit(bits: int) -> int:
@@ -122,7 +122,7 @@ def sum_blocks(left: Array, right: Array) -> Array:
 def rows_at_once(left: TensorType, right: TensorType) -> int:
     """Return the number of rows of the left operand that a product processes at once.
 
-    For them it holds copies and sums in FP64.
+    The product holds FP64 copies and sums for these rows.
     """
     widest = prod(left.shape[:-2]) * max(left.shape[-1], right.shape[-1])
     return max(1, ELEMENTS_AT_ONCE // max(1, widest))

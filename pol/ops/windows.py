@@ -1,4 +1,4 @@
-"""The product of a matrix and the windows of a value. It computes a convolution, or the gradient of one by its weights.
+"""The product of a matrix and the windows of a value. It computes a convolution or its gradient by the weights.
 
 Windows slide over all dimensions of a value except the first, which holds the channels. The elements that they read
 form a matrix per group of channels, with a row per channel and position in a window, and a column per window. The

@@ -58,7 +58,7 @@ def replay_from(
     on_step: Callable[[SlotState], None] | None = None,
     donate: bool = True,
 ) -> ReplayedSegment:
-    """Replay a segment as :func:`replay_segment` does. The states ``start`` were checked before.
+    """Replay a segment as :func:`replay_segment` does. The caller has checked the states ``start``.
 
     With ``donate``, ``start`` is overwritten, and states passed to ``on_step`` are valid only during the call.
     """
@@ -92,7 +92,8 @@ _KEEP = "run the job again and keep its states (--keep-states, or keep_states=Tr
 class Check(Readable):
     """The result of checking one share, or the aggregation at the end of a round (``slot`` is -1).
 
-    ``checked`` of its ``segments`` were replayed. ``fault`` describes the first error, and is empty if there is none.
+    Of its ``segments`` segments, ``checked`` were replayed. ``fault`` describes the first error; it is empty if there
+    is no error.
 
     Example::
 
@@ -121,7 +122,7 @@ class _States(Protocol):
         ...
 
     def reached(self, boundary: Boundary, state: State, local: State) -> None:
-        """Take note of the states that the replay of a segment reached at ``boundary``."""
+        """Record the states that the replay of a segment reached at ``boundary``."""
         ...
 
 
@@ -205,9 +206,9 @@ def verify_trace(
     """Check a trace by replay, on the back end ``native``, ``numpy`` or ``torch``. The job is in ``directory``.
 
     Without ``segments``, everything is replayed from the beginning, and the check ends with the first round that has a
-    fault. With ``segments=N``, it replays N randomly drawn segments of each share, its first and last segment, and its
-    update. These replays start from the states that the run kept in the folder ``states``, which is ``run/states`` in
-    ``directory`` by default. ``on_progress`` is called after each segment.
+    fault. With ``segments=N``, the check replays N randomly drawn segments of each share, the share's first and last
+    segment, and its update. These replays start from the states that the run kept in the folder ``states``, which is
+    ``run/states`` in ``directory`` by default. ``on_progress`` is called after each segment.
 
     Raises JobError if the job does not load, the trace belongs to another job, or a kept state is missing.
 

@@ -208,9 +208,9 @@ def _leaves_of_part(part: Array, name: str) -> Iterator[bytes]:
 def state_tree(state: State, known: Mapping[str, Sequence[bytes]] = NOTHING_KNOWN) -> StateTree:
     """Return the Merkle tree of a state's canonical chunks.
 
-    ``known`` holds the leaves of some tensors, which are not hashed again. The caller guarantees that these are the
-    arrays that were hashed, and that they were not changed since. Raises NotFinite if another tensor holds NaN or
-    infinity.
+    ``known`` holds the leaves of some tensors, which are not hashed again. The caller guarantees that the arrays of
+    these tensors are the arrays that were hashed, and that they have not changed since then. Raises NotFinite if
+    another tensor holds NaN or infinity.
     """
     specs = state_specs(state)
     tensors = {spec.name: known.get(spec.name) or _tensor_leaves(state[spec.name], spec.name) for spec in specs}

@@ -96,7 +96,7 @@ class _Worker:
         worker_end.close()
 
     def receive(self) -> Any:
-        """Return the worker's next message. It may have at most as many bytes as the worker may use of memory."""
+        """Return the worker's next message, which may not be larger than the memory that the worker may use."""
         return _Reader(BytesIO(self.connection.recv_bytes(self._memory_bytes))).load()
 
     def stop(self) -> None:
@@ -186,8 +186,8 @@ class ReplayPool:
         self._tasks: queue.PriorityQueue[_Task] = queue.PriorityQueue(queued)
         self._numbers = count()
         self._closed = threading.Event()
-        # Threads live as long as the pool. If the thread that started a child ended, the kernel would treat that as the
-        # end of the child's parent.
+        # Threads live as long as the pool. If the thread that started a child ended, the kernel would act as if the
+        # child's parent had ended.
         self._threads = [
             threading.Thread(target=self._serve, name=f"replay-{index}", daemon=True)
             for index in range(workers or os.cpu_count() or 1)

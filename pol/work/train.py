@@ -193,8 +193,8 @@ def mean(updates: Iterable[State], specs: Sequence[TensorSpec], slots: int) -> d
     """Return the mean of the updates.
 
     Each tensor is summed in FP64 in the order of the updates, divided, and rounded to FP32. The updates are read one by
-    one and none is kept, since those of many slots might not fit into memory together. Raises ReplayError if there are
-    not exactly ``slots`` updates, and StateError if one has other tensors than ``specs``.
+    one and none is kept, since the updates of many slots might not fit into memory together. Raises ReplayError if
+    there are not exactly ``slots`` updates, and StateError if an update has other tensors than ``specs``.
     """
     sums = {spec.name: np.zeros(spec.shape, np.float64) for spec in specs}
     count = 0
@@ -223,7 +223,7 @@ def tensor_roots(tree: StateTree) -> tuple[tuple[str, bytes], ...]:
 def aggregate(loaded: LoadedJob, opening: State, updates: Iterable[State], backend: Backend) -> AggregateResult:
     """Return the global state at the end of a round.
 
-    It is computed from the state at the round's beginning and the updates. ``updates`` are those of the accepted
+    It is computed from the state at the round's beginning and the updates. ``updates`` are the updates of the accepted
     shares, one per slot of the job, in slot order; the order affects the result. The iterable may compute or read each
     update on demand (see :func:`mean`). The job's ``outer`` runs on ``backend``.
 

@@ -1,7 +1,7 @@
 """Fine-tuning of a Hugging Face model on a text, without a job file.
 
-The configuration, the weights and the tokenizer are files on this machine. Nothing is downloaded. The only model code
-that runs is that of the installed ``transformers``.
+The configuration, the weights and the tokenizer are files on this machine. Nothing is downloaded. No model code runs
+except the code of the installed ``transformers``.
 """
 
 import json
@@ -45,12 +45,12 @@ _OTHER_TOKENIZERS = (
     "vocab.txt",
     "merges.txt",
 )
-"""Files that hold a tokenizer in another form than ``tokenizer.json``, which is the only one that is read."""
+"""Files that hold a tokenizer in a form that is not read; only ``tokenizer.json`` is read."""
 _AS_PUBLISHED = f"correct the {CONFIG}, or use the one that the model was published with"
 _LOOKED_AT = 16
-"""Number of tokens in the test that a model does not look ahead."""
+"""Number of tokens in the test, which checks that a model does not look ahead."""
 _WARM_UP = 0.1
-"""Share of the steps in which the learning rate rises to its maximum; it then falls along a cosine."""
+"""Share of the steps in which the learning rate rises to its maximum. After them it falls along a cosine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +59,9 @@ class FineTuning(Readable):
 
     ``weights`` is ``model.safetensors``, the index of its parts, or their folder. ``weights`` and ``tokenizer`` default
     to the files beside the configuration. Without weights the model initialises itself at random. Without a tokenizer
-    each character is a token. ``rank`` is the rank of the LoRA matrices (arXiv 2106.09685); without it all weights are
-    trained. ``rate`` is the largest learning rate. Give ``steps`` or ``epochs``, not both; the default is one epoch.
+    each character is a token. ``rank`` is the rank of the LoRA matrices (arXiv 2106.09685); if it is None, all weights
+    are trained. ``rate`` is the largest learning rate. Give ``steps`` or ``epochs``, not both; the default is one
+    epoch.
 
     Example::
 

@@ -202,7 +202,7 @@ class Phase(Readable):
     """A part of a step with its own loss and optimizer, such as one network of a GAN.
 
     ``optimizer`` is one of ``torch.optim`` or an ``assay.update_rule``, made of the parameters that the phase moves, or
-    a list of such optimizers. The phase does not move other parameters, though gradients flow through them. The other
+    a list of such optimizers. The phase does not move other parameters, but gradients flow through them. The other
     fields are those of a :class:`JobSpec`. ``repeat`` is the number of updates per step, each with its own rows.
 
     Example::
@@ -230,7 +230,7 @@ class Phase(Readable):
 
 
 _OF_A_PHASE = ("loss", "optimizer", "schedule", "schedule_every", "clip_norm", "clip_value")
-"""Fields that each phase of a job has, and then the job itself has not."""
+"""Fields that each phase has in a job with phases, and that such a job does not have itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,9 +242,9 @@ class JobSpec(Readable):
     that still have their layers' default initialisation are drawn anew, and all others are kept. ``loss`` is a function
     ``(model, batch) -> scalar``, such as ``assay.cross_entropy()``.
 
-    ``train`` is a file, a data set, or column name to tensor, array or file, whose first dimension is the row.
-    ``holdout`` has the same columns and stays on this machine. It is evaluated by ``loss`` and by further ``metrics``,
-    such as ``assay.accuracy()``.
+    ``train`` is a file, a data set, or a dictionary that maps names of columns to tensors, arrays or files, whose first
+    dimension is the row. ``holdout`` has the same columns and stays on this machine. It is evaluated by ``loss`` and by
+    further ``metrics``, such as ``assay.accuracy()``.
 
     The length of the job is ``steps``, with ``batch`` rows per slot and step, or ``epochs``, the number of passes
     through the data. With one of the ``slots`` a job is ordinary training. With several, each slot trains on its own
@@ -252,27 +252,29 @@ class JobSpec(Readable):
     A trace has a boundary state after every ``segment_steps`` steps. Both have suitable defaults (``division.py``), and
     the number of steps is rounded up to whole rounds.
 
-    ``optimizer`` is :class:`SGD`, :class:`AdamW` or :class:`Lion`, or made of the model's parameters: an optimizer of
-    ``torch.optim``, an ``assay.update_rule``, ``assay.SAM``, or a list of optimizers that divide the parameters.
-    ``schedule`` is a learning rate, a function of the step (0 to steps - 1), or a scheduler of torch, made of the
-    optimizer. A scheduler moves on after every ``schedule_every`` steps, or after each "epoch". The job holds the rates
-    as a table, the same for all slots. The default is the optimizer's own learning rate.
+    ``optimizer`` is :class:`SGD`, :class:`AdamW` or :class:`Lion`, or it is made of the model's parameters: an
+    optimizer of ``torch.optim``, an ``assay.update_rule``, ``assay.SAM``, or a list of optimizers that divide the
+    parameters. ``schedule`` is a learning rate, a function of the step (0 to steps - 1), or a scheduler of torch, made
+    of the optimizer. A scheduler moves on after every ``schedule_every`` steps, or after each "epoch". The job holds
+    the rates as a table, the same for all slots. The default is the optimizer's own learning rate.
 
-    A job with several losses gives ``phases``, name to :class:`Phase`, instead of loss, optimizer, schedule and
-    clipping. Each step takes the phases in their order, and each sees the weights that the earlier ones have moved.
-    ``clip_value`` is the largest element of the gradient, and ``clip_norm`` the largest norm of the whole after that.
-    With ``accumulate``, a step divides its batch into as many equal parts and uses the mean of their gradients.
-    ``ema`` keeps a moving average of the weights; it is the share of the average that remains after a step.
+    A job with several losses gives ``phases``, which maps names to :class:`Phase`, instead of loss, optimizer, schedule
+    and clipping. Each step takes the phases in their order, and each phase sees the weights that the earlier phases
+    have moved. ``clip_value`` is the largest size of an element of the gradient. After this limit, ``clip_norm`` is the
+    largest norm of the whole gradient. With ``accumulate``, a step divides its batch into as many equal parts and uses
+    the mean of their gradients. ``ema`` keeps a moving average of the weights; it is the share of the average that
+    remains after a step.
 
-    When a job is built, one step of it is compared with one of plain torch, unless ``check`` is False.
+    When a job is built, one step of the job is compared with one step of plain torch, unless ``check`` is False.
 
     ``resume`` is the result that the job continues: the path of its ``model.safetensors``, or the value of
-    ``order.result()`` or ``run_locally(…)``. It gives the weights, the optimizer state of each slot, the number of the
-    step and the position in the data; ``weights`` then has no effect. ``steps`` are the steps that this job adds. The
-    schedule covers all jobs together, by the number of the step since the first one began.
+    ``order.result()`` or ``run_locally(…)``. The result gives the weights, the optimizer state of each slot, the number
+    of the step and the position in the data; ``weights`` then has no effect. ``steps`` are the steps that this job
+    adds. The schedule covers all these jobs together: steps are counted from the start of the first job.
 
     All random numbers come from ``seed``. ``precision`` is 8, 15 or 22 bits for all products, or a :class:`Precision`.
-    It may also map names of modules to either of them, for products of their parameters; "" is the whole model.
+    ``precision`` may also map names of modules to bits or to a :class:`Precision`, for the products of their
+    parameters; the name "" is the whole model.
 
     Each epoch takes every row once, in an order of its own. ``sampling`` is another order: :class:`WeightedRows` or
     :class:`RowsInOrder`. If ``train`` is a ``DataLoader``, batch and order default to those of the loader.

@@ -5,8 +5,8 @@ that no step changes. :attr:`KnownValues.relied_on` names the model's tensors on
 depends. A selection by a known mask becomes a selection by indices, so that all shapes are plain numbers, also in the
 gradient.
 
-A mask made of labels, as by ``F.one_hot``, selects one element of each row, whatever the labels are. Its indices are
-computed from the labels (:class:`_Choice`), and so are those of its opposite.
+A mask made of labels, as by ``F.one_hot``, selects one element of each row, whatever the labels are. The indices of the
+mask and of its opposite are computed from the labels (:class:`_Choice`).
 """
 
 import re
@@ -110,7 +110,7 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     These are constants, inputs with given ``values``, and results that depend only on them.
 
-    The contents of ``own`` tensors are not known, because a function reads them as inputs or not at all.
+    The contents of ``own`` tensors are not known, because a function may read these tensors only as inputs.
     """
 
     supports_higher_order_operators = True
@@ -250,7 +250,8 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _choice_by(self, x: Tensor, labels: Tensor, values: Tensor | float, *, may_be_negative: bool) -> _Choice | None:
         """Return the ``_Choice`` for a write of the number ``values`` at ``labels`` into the constant tensor ``x``.
 
-        Return None if ``x`` or ``values`` has several or unknown numbers, or if both have the same one.
+        Return None if the elements of ``x`` or ``values`` are not known or not all equal, or if both have the same
+        number.
         """
         off, on = self._number(x), self._number(values)
         if off is None or on is None:

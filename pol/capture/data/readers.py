@@ -1,6 +1,6 @@
 """Files that other libraries read: tables as text, tensors of ``torch.save``, folders of images.
 
-Code in a file never runs: of files of ``torch.save`` only tensors are read, and pickles are refused.
+Code in a file never runs: only the tensors in a file of ``torch.save`` are read, and pickles are refused.
 """
 
 import os
@@ -93,7 +93,7 @@ def _check_size(path: Path, field: str) -> None:
 
 
 def read_saved(path: Path, field: str) -> Any:
-    """Return the tensors that ``torch.save`` wrote, by name; a single tensor is x, a pair of them x and y."""
+    """Return the tensors that ``torch.save`` wrote, by name; a single tensor gets the name x, two get x and y."""
     content = _loaded(path, field)
     if isinstance(content, torch.Tensor):
         return {"x": content}

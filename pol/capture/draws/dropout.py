@@ -190,7 +190,7 @@ class SeededDropout(TorchFunctionMode):
         inplace: bool = False,
         channel: int = 0,
     ) -> torch.Tensor:
-        """Drop elements or, if ``channel`` is not 0, whole channels; it is the number of dimensions of a channel."""
+        """Drop elements or whole channels: ``channel`` is a channel's number of dimensions, or 0 to drop elements."""
         del inplace
         if not training or p == 0:
             return x

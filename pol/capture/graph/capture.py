@@ -143,8 +143,8 @@ def capture_program(
     ``own`` holds the tensors of the model that are inputs. The capture refuses a function that reads one of them other
     than through its inputs, because the program would hold its initial value as a constant.
 
-    ``values`` holds known values of inputs; shapes may depend on them. An input keeps its value if the function
-    returns it unchanged. With ``kept``, the caller guarantees that nothing else changes it.
+    ``values`` holds known values of inputs; shapes may depend on them. An input keeps its value if the function returns
+    it unchanged. If ``kept`` is true, the caller guarantees that nothing else changes the input.
 
     Raises JobError if an operation has no form in primitives; the error names the operation and its call site.
     """

@@ -39,7 +39,7 @@ class Held:
     write: Callable[[object], None] | None = None
     is_generator: bool = False
     is_item: bool = False
-    """A flag: the value is an item of a list, which may grow without being a change."""
+    """True if the value is an item of a list; a list may grow without counting as changed."""
 
 
 Key = tuple[int, str]

@@ -192,7 +192,8 @@ def grouped_mm(
 ) -> Tensor:
     """Return matrix products by group; ``offs`` are the ends of the groups along the grouped dimension.
 
-    Each group multiplies all rows or columns, with zeros for those of other groups: one full product per group.
+    Each group multiplies all rows or columns, where the rows or columns of other groups are zeros: one full product per
+    group.
     """
     del out_dtype
     if offs is None:

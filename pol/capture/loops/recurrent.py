@@ -100,8 +100,9 @@ class _Form:
 def _passes(form: _Form) -> Passes:
     """Return the forward and the backward pass of a turn.
 
-    The backward pass stacks the gradients with respect to the inputs' and the state's part of the gates. It computes
-    none with respect to the weights; :func:`_finish` does, for all steps at once.
+    The backward pass stacks the gradients with respect to the inputs' and the state's part of the gates. The backward
+    pass does not compute the gradients with respect to the weights; :func:`_finish` computes them for all steps at
+    once.
     """
     carried, by_input, own = form.zeros()
 

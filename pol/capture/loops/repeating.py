@@ -49,7 +49,8 @@ def repeat(
     the first index to the last, or from the last to the first with ``reverse``; each output is at the index of its
     part. Without a sequence, the part is None, and there are ``count`` turns.
 
-    In a job, the loop is one operation with any number of turns, and so is its gradient. Elsewhere it is a loop.
+    In a job, the whole loop is one operation, with any number of turns, and its gradient is one more. Outside of a job,
+    it is an ordinary loop.
 
     Raises TypeError or ValueError if the function, its values or the number of turns are not accepted.
 
@@ -127,7 +128,7 @@ def _kind(value: Tensor) -> str:
 def _captured(turn: Turn, operands: Operands) -> tuple[list[Tensor], list[Tensor]]:
     """Add a repeat of ``turn`` to the program; return its last carried values and its stacked outputs.
 
-    All its values have one dtype. If there are both numbers and bool values, the bool values become numbers.
+    All values of a repeat have one dtype. If there are both numbers and bool values, the bool values become numbers.
     """
     sites = active_sites()
     first = sites.next

@@ -1,7 +1,7 @@
 """Repeats: a function that is called once per turn is captured once, as ``repeat`` in the program, with its gradient.
 
-The body is captured separately from the surrounding function; separate tensors replace those that it reads from there.
-Gradients of constants are summed from the last turn to the first one.
+The body is captured separately from the surrounding function. Separate tensors replace the tensors that the body reads
+from that function. Gradients of constants are summed from the last turn to the first one.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ class TurnNumber:
     count: int
     """Count of all turns."""
     is_used: bool = False
-    """True if a site in the turn has drawn with the number."""
+    """True if a site in the turn has used the turn's number to draw."""
 
 
 _turns: ContextVar[tuple[TurnNumber, ...]] = ContextVar("turns", default=())

@@ -1,8 +1,9 @@
 """Bodies of repeats: one turn of a function and its gradient, captured as one program and split into two passes.
 
 The nodes that depend on no gradient are the forward pass. Their values that the backward pass reads are stacked, turn
-by turn, unless it is cheaper to compute them again. These are views, bool values and integers, and the results of a
-few cheap operations on one value. Products are never computed again, so that each has the bits of its own pass.
+by turn, unless it is cheaper to compute them again. Cheaper to compute again are views, bool values, integers, and the
+results of a few cheap operations on one value. Products are never computed again, so that each has the bits of its own
+pass.
 """
 
 from collections.abc import Collection, Mapping, Sequence

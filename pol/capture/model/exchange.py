@@ -22,7 +22,7 @@ def slots_of(model: nn.Module) -> list[tuple[str, Slots]]:
 
 @contextmanager
 def exchanged(model: nn.Module, tensors: Tensors) -> Iterator[Callable[[], dict[str, torch.Tensor]]]:
-    """Replace tensors of a model within this context; ``tensors`` has the new ones, by the first of their names.
+    """Replace tensors of a model within this context; ``tensors`` maps first names to the new ones.
 
     Yield a function that returns the tensors that are in the model at the time of its call.
 

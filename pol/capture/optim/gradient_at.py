@@ -19,9 +19,10 @@ class GradientAt(Optimizer):
     """An optimizer that moves the weights by the gradient at other weights, which a function computes.
 
     Each step computes the loss and its gradients twice on the same rows. The first time is at the current weights. The
-    second is at the weights that ``point(parameters, gradients, step)`` returns; it gets lists of all parameters that
-    have a gradient. ``base``, an optimizer of torch or an ``assay.update_rule``, then moves the current weights by the
-    second gradient. ``step`` has the learning rate of the first group. The reported loss is the first one.
+    second time is at the weights that ``point(parameters, gradients, step)`` returns. ``point`` gets lists of all
+    parameters that have a gradient, and of their gradients. ``base``, an optimizer of torch or an
+    ``assay.update_rule``, then moves the current weights by the second gradient. ``step`` has the learning rate of the
+    first group. The reported loss is the first one.
 
     Example::
 

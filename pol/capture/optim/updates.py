@@ -1,8 +1,8 @@
 """Formulas of ``torch.optim`` for moving one parameter, as plain tensor functions.
 
-A rule belongs to one group of parameters. ``begin`` computes the values that all of them share in a step (corrections,
-the size of the step), and ``update`` moves each. A step computes no powers: the local state holds 1 - beta^n after n
-steps, and the next value is beta times that plus (1 - beta).
+A rule belongs to one group of parameters. ``begin`` computes the values that all parameters of the group share in a
+step (corrections, the size of the step), and ``update`` moves each parameter. A step computes no powers: the local
+state holds 1 - beta^n after n steps, and the next value is beta times the held value, plus (1 - beta).
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ class ParameterState:
 class Now:
     """One step, as a rule gets it: its number from 0, the learning rate, and the options that vary by step.
 
-    ``parameters`` are those of the group that have a gradient.
+    ``parameters`` are the group's parameters that have a gradient.
     """
 
     step: torch.Tensor
@@ -472,8 +472,8 @@ class Adafactor(_Plain):
     def fills(self) -> dict[str, float]:
         """Return the entries of a parameter's state: mean squares of rows, of columns, and of elements.
 
-        A parameter with fewer than two dimensions has only the last, and any other only the first two (see
-        :meth:`shapes`).
+        A parameter with fewer than two dimensions has only the mean squares of elements; any other parameter has only
+        those of rows and columns (see :meth:`shapes`).
         """
         return {"row_var": 0.0, "col_var": 0.0, "variance": 0.0}
 

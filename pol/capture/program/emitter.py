@@ -3,8 +3,8 @@
 The handlers of torch's operations (``rules/``) write primitives only with these functions. So views, casts and
 broadcasts that cancel each other never reach a job.
 
-Nodes that a checkpointed part computes again are not merged with those that it computed first. So the first values
-need not stay in memory until the backward pass: see :attr:`Emitter.rerun`.
+Nodes that a checkpointed part computes again are not merged with the nodes of its first run. So the values of the first
+run need not stay in memory until the backward pass: see :attr:`Emitter.rerun`.
 """
 
 from collections.abc import Iterator, Sequence

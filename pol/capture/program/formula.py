@@ -77,11 +77,11 @@ class Expression:
         return self._of("logical_not", self)
 
     def is_equal(self, other: Operand) -> "Expression":
-        """Return the bool value that is true where both are equal."""
+        """Return the bool value that is true where the two values are equal."""
         return self._of("eq", self, other)
 
     def is_other(self, other: Operand) -> "Expression":
-        """Return the bool value that is true where both differ; NaN differs from itself."""
+        """Return the bool value that is true where the two values differ; NaN differs from itself."""
         return self._of("ne", self, other)
 
     def floor_divide(self, other: Operand) -> "Expression":

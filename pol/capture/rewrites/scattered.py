@@ -67,7 +67,7 @@ def _of_lines(x: Tensor, axis: int, index: Tensor, source: Tensor, reduce: str, 
 def _opposite(x: Tensor) -> Tensor:
     """Return numbers whose order is the opposite: -x or, for integers, -1 - x.
 
-    The negative of the smallest integer does not exist.
+    Integers do not use -x, because the smallest integer has no negative.
     """
     return -x if x.is_floating_point() else -1 - x
 

@@ -1,8 +1,9 @@
 """Windows that slide over the last dimensions of a value, as slices, and their gradients.
 
 A place of a window reads every ``stride``-th element from its own position on, which is a slice, so no gathering is
-needed. The gradient needs, for each element, the places of the windows that read it. For the elements of one *phase*
-(those with the same remainder by the stride) these are the same places, so that they are slices, too.
+needed. The gradient needs, for each element, the places of the windows that read it. The elements of one *phase* are
+the elements with the same remainder by the stride. Windows read all elements of a phase at the same places, so the
+gradient needs only slices, too.
 """
 
 from collections.abc import Iterator, Sequence
