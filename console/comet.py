@@ -30,10 +30,10 @@ class Comet:
         self._session.close()
 
     def ask(self, path: str, *names: str, most: int = SHORT_BYTES) -> Any:
-        """Query ``path``, and return the value at which the nested ``names`` in the answer's result arrive.
+        """Query ``path``, and return the value that the nested ``names`` lead to in the answer's result.
 
-        Return None without a URL, if CometBFT does not answer in time, or if the answer is malformed or longer than
-        ``most`` bytes.
+        Return None if there is no URL, if CometBFT does not answer in time, or if the answer is malformed or longer
+        than ``most`` bytes.
         """
         if not self.url:
             return None

@@ -11,7 +11,8 @@ from pol.rules.tiers.table import all_tiers, highest_floor
 def cost_of(terms: JobTerms, conditions: Conditions, price: int, price_limit: int, params: Params | None) -> int:
     """Return the cost of a whole job (uassay) at a price (uassay per PFLOP); 0 if the price is 0, which means unknown.
 
-    If ``price_limit`` is 0, the usual limit for the price is used. Without ``params`` the cost is that of the work.
+    If ``price_limit`` is 0, the usual limit for the price is used. If ``params`` is None, the cost is only the price of
+    the work.
     """
     if not price:
         return 0

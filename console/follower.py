@@ -227,6 +227,6 @@ def _answers(endpoint: str) -> bool:
 
 
 def _fingerprint(client: ChainClient) -> str:
-    """Return the hash of the chain's first event, which differs between chains with one id; empty without events."""
+    """Return the hash of the chain's first event, which differs between chains of the same id; empty if it has none."""
     events = client.query(EventsRequest(1, 1)).events
     return sha256(encode(events[0])).hexdigest() if events else ""

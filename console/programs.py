@@ -35,7 +35,7 @@ class Layer:
 
     name: str
     operations: Counter[str] = field(default_factory=Counter)
-    # Layers whose results it takes, in the order of their first use.
+    # Layers whose results this layer takes, in the order of their first use.
     sources: list[str] = field(default_factory=list)
     shape: str = ""
     flops: int = 0
@@ -154,7 +154,8 @@ def draw(rows: list[Layer]) -> ProgramPicture | None:
         back = source > target
         x, way = (BOX + BAR, 1) if back else (0, -1)
         left, right = (left, max(right, wide)) if back else (max(left, wide), right)
-        # An arc begins a little below the middle of its source's box, and ends a little above that of its target's.
+        # An arc begins a little below the middle of its source's box, and ends a little above the middle of its
+        # target's box.
         y1, y2 = boxes[source].y + 5, boxes[target].y - 5
         path = f"M{x} {y1}C{x + way * wide:.0f} {y1} {x + way * wide:.0f} {y2} {x} {y2}"
         arcs.append(Arc(source=rows[source].name, target=rows[target].name, path=path, back=back))

@@ -29,19 +29,19 @@ class ShareView:
     leg: LegStory
     round: RoundStory | None
     story: ShareStory | None
-    # Its trace in records on this machine, and that of the share accepted in its place, if there is one.
+    # The share's trace in records on this machine, and the trace of the share accepted in its place, if there is one.
     trace: ShareTrace
     accepted: ShareTrace | None
     names: Mapping[str, str]
 
     @property
     def terms(self) -> JobTerms:
-        """The terms of its order."""
+        """The terms of the share's order."""
         return self.order.order.terms
 
     @property
     def segments(self) -> int:
-        """Number of its segments."""
+        """Number of the share's segments."""
         if self.story is not None and self.story.state is ShareState.ACCEPTED:
             return self.story.segments
         return len(self.trace.boundaries) if self.trace.claimed else share_segments(self.terms)
@@ -254,10 +254,10 @@ def describe_share(share: ShareStory, round: RoundStory) -> str:
     if share.reason == ShareReason.LEG_ENDED:
         text = "The leg ended before it could be accepted, and its bond was returned."
     elif share.state is ShareState.WRONG:
-        text += " Auditors got the result of the accepted share of this slot, so it was wrong"
+        text += " Auditors got the result of the share that was accepted for this slot, so it was wrong"
         text += f", and its bond of {words.assay(share.burnt)} is burnt." if share.burnt else "."
     elif share.state is ShareState.RIGHT:
-        text += " But auditors got the result that it was committed to, so it was right"
+        text += " But auditors got the same result as this share, so it was right"
         text += f", and its provider received {words.assay(share.paid)} for it." if share.paid else "."
     elif share.committed_at and not round.verified_height:
         text += " Auditors will check the rejection when they recompute the round."

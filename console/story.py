@@ -153,7 +153,7 @@ class RoundStory:
     withheld: int = 0
     audit_fee: int = 0
     waits: bool = False
-    skipped: bool = False  # True if the draw gave it no panel
+    skipped: bool = False  # True if the draw gave the round no panel
     places: list[PlaceStory] = field(default_factory=list)
     stages: list[StageStory] = field(default_factory=list)
     seats: list[SeatStory] = field(default_factory=list)

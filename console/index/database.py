@@ -73,7 +73,7 @@ class Database:
     """A thread-safe database in a file. It is in memory if no path is given or another program uses the file."""
 
     def __init__(self, path: Path | None = None) -> None:
-        """Open the index. Replace it by an empty one if its table format is another one or it is not a database."""
+        """Open the index. If the file is not a database, or has another table format, replace it by an empty index."""
         self._lock = RLock()
         self._held: IO[bytes] | None = None
         self.in_memory = path is None or not self._hold(path)
