@@ -56,9 +56,9 @@ DEADLINE = 7_200
 MATCH_SECONDS = 600
 """The orders' time to live, in seconds of the chain's clock."""
 ACCEPT_BASE = 300
-"""Seconds of the chain's clock that a validator has for acceptance; a busy machine needs so long."""
+"""Seconds of the chain's clock that a validator has for acceptance; a busy machine needs this much time."""
 PROGRESS_BASE = 900
-"""Seconds of the chain's clock that a round may take; a busy machine needs so long."""
+"""Seconds of the chain's clock that a round may take; a busy machine needs this much time."""
 _EXAMPLES = next(
     filter(Path.is_dir, (Path(__file__).parents[1] / "examples", Path(sys.prefix) / "share" / "assay" / "examples")),
     Path("examples"),
@@ -83,7 +83,7 @@ class Moment:
 
     phase: str
     height: int
-    # The submitted orders: the first one, and the second one if there is one.
+    # The submitted orders: the first order, and the second order if the demo has one.
     orders: tuple[OrderResponse, ...] = ()
     # Loss of the first order at the end of its last closed round.
     loss: float | None = None

@@ -96,7 +96,7 @@ def save_layout(layout: Layout) -> None:
 
 
 def load_layout(directory: Path) -> Layout:
-    """Read ``network.json``; raise NetworkError if there is none, or if another version wrote it."""
+    """Read ``network.json``; raise NetworkError if the file is missing, or if another version wrote it."""
     try:
         fields = json.loads((directory / FILE).read_text())
         fields["validators"] = tuple(ValidatorSpec(**item) for item in fields["validators"])
