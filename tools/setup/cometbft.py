@@ -18,7 +18,7 @@ GO_LOCK = Path(__file__).parent / "requirements-go.lock"
 
 
 def is_installed() -> bool:
-    """Return whether the environment has the binary. The installation checks its version, so this does not."""
+    """Return whether the environment has the binary. Its version is not checked here, but when it is installed."""
     return BINARY.is_file()
 
 
