@@ -44,7 +44,10 @@ SHOWN = 16
 
 @dataclass(frozen=True)
 class ControlOutcome:
-    """The result of a setting: hashes of exact and of plain FP32 work, and CPU seconds; or why it cannot run."""
+    """The result of a setting: hashes of exact and of plain FP32 work, and CPU seconds.
+
+    If this machine does not support the setting, ``missing`` has the reason.
+    """
 
     exact: str = ""
     plain: str = ""

@@ -331,7 +331,7 @@ def _pace(executor: Backend, case: Case) -> float:
 
 
 def _worst(executor: Backend, cases: Sequence[Case]) -> tuple[float, str]:
-    """Return the seconds per FLOP and the name of the slowest case; it is measured again, in case of other load."""
+    """Return the seconds per FLOP and the name of the slowest case, measured again in case other load slowed it."""
     paces = {index: _pace(executor, case) for index, case in enumerate(cases)}
     for _ in range(2 * len(cases)):
         slowest = max(paces, key=lambda index: paces[index])
