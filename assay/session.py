@@ -204,10 +204,10 @@ class Session:
     def submit(self, job: Path | str, **options: Unpack[OrderOptions]) -> "PlacedOrder":
         """Submit an order for the job in a directory, lock its payment on the chain, and return the order.
 
-        The keywords are :class:`OrderOptions`, with the units of :meth:`quote`. Without a ``price_limit`` the limit is
-        twice the price of the best bid. The payload is delivered to the winning validator while the program follows the
-        order (:meth:`PlacedOrder.events`) or waits for it (:meth:`PlacedOrder.wait`). Earlier active orders of the same
-        job stay active; the order lists them in ``others``.
+        The keywords are :class:`OrderOptions`, with the units of :meth:`quote`. If no ``price_limit`` is given, the
+        limit is twice the price of the best bid. The payload is delivered to the winning validator while the program
+        follows the order (:meth:`PlacedOrder.events`) or waits for it (:meth:`PlacedOrder.wait`). Earlier orders of the
+        same job that are still active stay active; the new order lists these orders in ``others``.
 
         Raise ConsumerError if no bid fits and no ``price_limit`` is given, Refusal if the chain would refuse the order,
         and ChainError if the node fails.
@@ -379,9 +379,9 @@ class PlacedOrder:
         """Yield the order's events, beginning with the first one; meanwhile, deliver the order's payload.
 
         The iterator ends when the order has reached the state ``until`` or is closed. If the node stops answering, the
-        iterator waits for it. Raise StillWaiting if the order is still not in that state after ``seconds``. The next
-        call of this method begins again with the order's first event. The result is available once the order is
-        ``PROVEN``, which is minutes before it closes.
+        iterator waits until the node answers again. Raise StillWaiting if the order is still not in that state after
+        ``seconds``. The next call of this method begins again with the order's first event. The result is available
+        once the order is ``PROVEN``, which is minutes before it closes.
 
         Example::
 

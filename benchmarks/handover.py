@@ -55,7 +55,7 @@ _Client = Callable[[Key], ClusterClient]
 Way = Callable[[Path, _Client], _Grown | None] | str
 """A function that another party's process runs, or a command to the validator's process.
 
-The function returns seconds and growth if they are those of a child process.
+The function returns seconds and growth if a child process did the work.
 """
 
 

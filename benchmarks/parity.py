@@ -55,7 +55,7 @@ PRECISIONS: Mapping[str, int | Mapping[str, int | Precision]] = MappingProxyType
 POINTS = 40
 """Maximum number of points of a curve; each point is the mean of the same number of steps."""
 LAST = 20
-"""The training loss is the mean of the last one of this many equal parts of the steps."""
+"""The steps are divided into this many equal parts, and the training loss is the mean of the last part."""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 This data is the lists of validators, providers and bids, the parameters, and the times of blocks.
 
 One thread sends all queries, so the load on the node does not depend on the number of open pages. If the node stops
-answering, the follower waits for it, and pages keep showing the last known data with its age.
+answering, the follower waits until it answers again. Meanwhile, pages show the last known data and its age.
 """
 
 import logging

@@ -94,7 +94,7 @@ class ConsolePages:
 
     @property
     def job(self) -> Job | None:
-        """The job whose programs are shown; None if there is none or it is not built yet."""
+        """The job whose programs are shown; None if the console has no job, or if the job is not built yet."""
         if self._job is None and self.job_at is not None and self.job_at.is_dir():
             try:
                 self._job = read_job(self.job_at)

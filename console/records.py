@@ -162,7 +162,7 @@ def _taken(before: ShareTrace, work: SlotWork) -> ShareTrace:
     )
     if work.packet is None:
         return after
-    # The boundaries that the provider handed in replace those that a provider of this machine recorded.
+    # The boundaries that the provider handed in replace the boundaries that a provider of this machine recorded.
     return replace(
         after,
         claimed=True,

@@ -174,7 +174,7 @@ def curve(trace: ShareTrace) -> list[tuple[int, float]]:
 
 
 def _row(share: ShareView, segment: int) -> dict[str, Any]:
-    """Return the row of a segment. If ``segment`` is the number after the last one, return the row of the update."""
+    """Return the row of a segment; if ``segment`` is the number after the last segment, the row of the update."""
     is_end = segment == share.segments
     reached = share.trace.boundary(segment + 1)
     replayed = share.trace.replay(segment)

@@ -214,7 +214,7 @@ class LegStory:
 
     @property
     def open_round(self) -> int:
-        """The number of the open round, or of the one after the last round if none is open."""
+        """The number of the open round; if no round is open, the number after the last round."""
         return self.first_round + self.closed
 
     @property
@@ -428,7 +428,7 @@ class OrderStory:
     def _(self, change: ShareSkipped) -> None:
         key = change.share
         shares = self.legs[key.leg].round(key.round).shares
-        # An existing share stays as it is, because only a second commitment to it was skipped.
+        # An existing share stays as it is, because only a second commitment to the same share was skipped.
         shares.setdefault(
             (key.slot, key.issue),
             ShareStory(

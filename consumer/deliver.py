@@ -54,7 +54,7 @@ def payload(directory: Path, job: Job) -> dict[PayloadFile, Path]:
 
 
 def find_validator(client: ChainClient, operator: str) -> Validator:
-    """Return the chain's record of a validator; raise ConsumerError if there is none."""
+    """Return the chain's record of a validator; raise ConsumerError if the chain has no such record."""
     validators = client.query(ValidatorsRequest()).validators
     validator = next((v for v in validators if v.operator == operator), None)
     if validator is None:

@@ -51,7 +51,7 @@ PRICES_TRIED = 8
 SENDS_MAX = 5
 """Most tries to send an order. A try fails if another transaction of the same key takes its sequence number."""
 SEQUENCES_TRIED = 10_000
-"""Number of past sequence numbers that :func:`recover_secret` tries, to find the one of an order."""
+"""Number of past sequence numbers that :func:`recover_secret` tries, to find an order's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +86,12 @@ class Quote(Shown):
     params: Params
     # The request's price limit, or the default limit if the request has none (uassay per PFLOP).
     price_limit: int = 0
-    # Price of the cheapest bid that would fit without a limit (uassay per PFLOP); 0 if there is none.
+    # Price of the cheapest bid that would fit without a limit (uassay per PFLOP); 0 if no bid would fit.
     cheapest: int = 0
     # The chain's terms at the price limit.
     checked: CheckedOrder | None = None
-    # Most work (FLOPs) that stake backs among the bids whose stake is too small for the job; 0 if there are none.
+    # Largest work (FLOPs) that the stake of one bid backs, among the bids with too little stake for the job; 0 if there
+    # are no such bids.
     backed: int = 0
 
     @property
@@ -167,8 +168,8 @@ def audits_beside(terms: JobTerms, price: int, floor: int, params: Params) -> in
 def quote(client: ChainClient, job: Job, request: Request) -> Quote:
     """Return a quote: the bids that would serve a job, with price, cost and time. Nothing is signed or paid.
 
-    If the request has no price limit, the quote tries twice the price of the cheapest bids, one after another, until
-    a bid fits at that limit. Raise Refusal if the chain would refuse the order.
+    If the request has no price limit, the quote tries the bids, the cheapest first: the limit is twice the bid's price,
+    and the first limit at which a bid fits is used. Raise Refusal if the chain would refuse the order.
 
     Example::
 

@@ -199,7 +199,7 @@ def count_rounds(closed: int, verified: int, rounds: int) -> str:
 
 
 def _for_verification(answer: OrderResponse, unverified: Sequence[Round], now: int) -> Waiting:
-    """Return the wait for the first unverified round: for its panel, or for its window if no panel works on it."""
+    """Return the wait for the first unverified round: for its panel, or for its window if no panel is at work."""
     first = unverified[0]
     panel = answer.panel(first.leg, first.round)
     if panel is None or panel.is_settled or panel.is_decided:

@@ -128,8 +128,8 @@ def follow(
     """Yield the chain's answer about an order after each change, until the order is closed or ``stop`` is set.
 
     For a matched order, yield the answer at each poll, even without a change, so that the caller can repeat a failed
-    delivery. If the node stops answering, wait for it, and call ``note`` with messages. Raise StillWaiting after
-    ``seconds``.
+    delivery. If the node stops answering, wait until it answers again, and call ``note`` with messages. Raise
+    StillWaiting after ``seconds``.
     """
     ends = time.monotonic() + seconds
     last: OrderResponse | None = None
@@ -222,8 +222,8 @@ def wait_for(
 ) -> OrderResponse:
     """Wait until an order has reached the state ``wanted`` or is closed, and return the chain's answer about it.
 
-    ``delivery`` delivers the payload meanwhile, and ``seen`` is called with each answer. If the node stops answering,
-    wait for it. Raise StillWaiting after ``seconds``, or if ``stop`` is set.
+    While waiting, ``delivery`` delivers the payload, and ``seen`` is called with each answer. If the node stops
+    answering, wait until it answers again. Raise StillWaiting after ``seconds``, or if ``stop`` is set.
 
     Example::
 

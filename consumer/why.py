@@ -40,7 +40,7 @@ class Why(Readable):
     panels: tuple[str, ...]
     # The order's price limit (uassay per PFLOP).
     price_limit: int = 0
-    # Price of the cheapest bid that would fit without the limit (uassay per PFLOP); 0 if there is none.
+    # Price of the cheapest bid that would fit without the limit (uassay per PFLOP); 0 if no bid would fit.
     cheapest: int = 0
     # The event that the order waits for, with times and a remedy; None once the order is closed.
     waiting: Waiting | None = None

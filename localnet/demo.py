@@ -352,7 +352,7 @@ class Demo:
 
 
 def names_without(network: Network, down: tuple[str, ...]) -> list[str]:
-    """Return the names of a network's processes, without those of the validators ``down`` and of their providers."""
+    """Return the names of a network's processes, except those of validators in ``down`` and of their providers."""
     excluded = {f"{moniker}.{part}" for moniker in down for part in ("node", "validator")}
     excluded |= {spec.name for spec in network.layout.providers if spec.validator in down}
     return [name for name in network.names() if name not in excluded]

@@ -73,7 +73,7 @@ class Layout:
         return self.validators[:1] if self.kind is NetworkKind.SOLO else self.validators
 
     def validator(self, moniker: str) -> ValidatorSpec:
-        """Return a validator by its moniker; raise NetworkError if there is none."""
+        """Return a validator by its moniker; raise NetworkError if no validator has it."""
         for spec in self.validators:
             if spec.moniker == moniker:
                 return spec
@@ -81,7 +81,7 @@ class Layout:
         raise NetworkError(f"there is no validator {moniker}", f"choose one of {known}")
 
     def provider(self, name: str) -> ProviderSpec:
-        """Return a provider by its name; raise NetworkError if there is none."""
+        """Return a provider by its name; raise NetworkError if no provider has it."""
         for spec in self.providers:
             if spec.name == name:
                 return spec

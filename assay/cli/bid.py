@@ -34,7 +34,7 @@ def command() -> None:
     help="Place a standing bid; one bid serves many orders.\n\n"
     "Without --slot-speed, the bid's slots and their speed come from the speeds that the chain has certified for your\n"
     "providers. The bid offers the number of slots that gives the largest total speed. Each slot has the speed of the\n"
-    "slowest provider among those that the bid uses.\n\n"
+    "slowest provider that the bid uses.\n\n"
     "Example: assay bid place --price 900000000000uassay --capacity 1000000000000000 --from op"
 )
 @offer_options

@@ -81,7 +81,7 @@ def offer_options(command: F) -> F:
 def read_offer(values: dict[str, Any], **others: Any) -> "Offer":
     """Return the offer that the options in ``values`` describe, and remove these options from ``values``.
 
-    ``others`` are the values of the offer's fields that are not conditions.
+    ``others`` gives the values of the offer's other fields, which are not conditions.
     """
     from domain.market.records import Offer
 

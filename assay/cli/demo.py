@@ -40,7 +40,7 @@ _QUIET_BLOCKS = 25
     type=click.Path(path_type=Path),
     default=DEFAULT_DIRECTORY,
     show_default=True,
-    help="Folder for the demo's files; an earlier demo in it is deleted.",
+    help="Folder for the demo's files; an earlier demo in this folder is deleted.",
 )
 @click.option(
     "--job",
@@ -131,7 +131,7 @@ class _Ticker:
 
     The live line has the height of the chain, and the phase of the demo or the progress of the orders.
 
-    Without a terminal the live line is printed every ``_QUIET_BLOCKS`` blocks.
+    If stderr is not a terminal, the live line is printed every ``_QUIET_BLOCKS`` blocks.
     """
 
     def __init__(self, hidden: bool) -> None:

@@ -1,4 +1,4 @@
-"""The genesis file of a new chain, and the command line's types for the validators and accounts in it."""
+"""The genesis file of a new chain, and the command line's types for validators and accounts in this file."""
 
 import time
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The state of a home for its operator, and the problems in it that need attention."""
+"""The state of a home for its operator, and the home's problems that need attention."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -170,7 +170,7 @@ def inspect(context: CommandContext, directory: Path, **network: Any) -> None:
 
 
 @command.command(
-    help="""Train a job on this machine and write the model and a trace; the result equals that of a network.
+    help="""Train a job on this machine and write the model and a trace. On a network, the job has the same result.
 
     Example: assay job run ./digits --rounds 1 -o ./digits/run
     """

@@ -179,7 +179,7 @@ def status(context: CommandContext, directory: Path) -> None:
     path = directory / STATUS_FILE
     states = json.loads(path.read_text()) if path.exists() else []
     running = bool(supervisor_of(directory))
-    # A killed supervisor leaves an old status file, but all its processes ended with it.
+    # A killed supervisor leaves an old status file, but all its processes ended when it was killed.
     pids = {state["name"]: state["pid"] for state in states if running and state["running"]}
     nodes: list[dict[str, Any]] = []
     for spec in layout.validators:

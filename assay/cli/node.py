@@ -299,7 +299,7 @@ def new_beacon_key(context: CommandContext) -> None:
 
 @command.command(
     "revoke-beacon-key",
-    help="""Revoke a beacon key that is lost or known to others; `assay status --output json` shows yours.
+    help="""Revoke a beacon key that is lost, or that other people know; `assay status --output json` shows yours.
 
     From the next block on, your proposals need no beacon key and do not count in drawing lots, until a new key is
     valid.
@@ -395,7 +395,7 @@ class _HomeAddresses:
 
 
 def _write_addresses(home: Path, grpc_host: str, grpc_port: int) -> str:
-    """Write the node's gRPC address to config.toml, and make this node the one that commands of this home ask.
+    """Write the node's gRPC address to config.toml, and let commands of this home ask this node.
 
     Return the address of the node that these commands asked before. Return an empty string if that address has not
     changed, or if there was none.

@@ -41,7 +41,7 @@ job_option = click.option(
     "--job",
     "directory",
     type=click.Path(path_type=Path),
-    help="The job directory.  [the one this home submitted]",
+    help="The job directory.  [from this home's record of the order]",
 )
 
 
@@ -536,7 +536,7 @@ def result(context: CommandContext, order: str, to: Path, directory: Path | None
         },
         [
             f"wrote {to} (SHA-256 {digest.hex()})",
-            f"its state root equals that of round {outcome.round} on the chain: {outcome.root.hex()}",
+            f"its state root equals the root of round {outcome.round} on the chain: {outcome.root.hex()}",
             load_line(to),
             resume_line(to),
         ],

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @condition_options
 @common_options
 def command(context: CommandContext, directory: Path, **values: Any) -> None:
-    """Print the bids that fit, cheapest first, and why other bids do not fit."""
+    """Print the bids that fit, the cheapest first, and the reasons why other bids do not fit."""
     from consumer.jobs import read_job
     from consumer.submit import quote
     from consumer.words import Asker, bids_fail

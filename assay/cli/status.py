@@ -259,7 +259,7 @@ def find_daemon(configured: str, published: str) -> tuple[str, bool]:
     """Return the address at which a validator's daemon listens, and True if the daemon answers there.
 
     ``configured`` is the address in config.toml, and ``published`` is the address on the chain. Try both addresses,
-    because the daemon may have been started with another address than the configured one.
+    because the daemon may have been started with an address that is not in config.toml.
     """
     where = next((each for each in (configured, published) if each and _answers(each)), "")
     return where or configured, bool(where)

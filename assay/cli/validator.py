@@ -46,7 +46,7 @@ def command() -> None:
 @click.option(
     "--endpoint",
     type=ENDPOINT,
-    help="Address at which others reach the daemon; published on the chain.  [that of --listen]",
+    help="Address at which others reach the daemon; published on the chain.  [the address in --listen]",
 )
 @backend_option
 @click.option(
@@ -208,7 +208,7 @@ def promise(context: CommandContext, speed: int | None, rate: int | None, backen
 def _measure_rate(client: "ChainClient", key: "Key") -> int:
     """Return the lowest of the download rates (bytes/s) from at most ``RATES_MEASURED`` other validators.
 
-    Validators that do not answer are left out. Raise CliError if none of them answers.
+    Validators that do not answer are left out. Raise CliError if no validator answers.
     """
     from compute_provider.work.bench import measure_bandwidth
     from domain.registry.queries import ValidatorsRequest

@@ -221,7 +221,7 @@ class Configuration:
     """The settings of a home."""
 
     def __init__(self, home: Path) -> None:
-        """Read the home's ``config.toml`` if there is one; raise SettingsError, with the key, if a value is wrong."""
+        """Read the home's ``config.toml``, if it exists; raise SettingsError, naming the key, if a value is wrong."""
         path = home / FILE
         self._file = dict(_read(path))
 
@@ -242,7 +242,9 @@ def _read(path: Path) -> Iterator[tuple[str, str | int]]:
     try:
         tables = tomllib.loads(path.read_text()) if path.exists() else {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"the file is not TOML ({error})", "correct this place in it", field=str(path)) from None
+        raise SettingsError(
+            f"the file is not TOML ({error})", "correct this place in the file", field=str(path)
+        ) from None
     for name, value in _flat(tables):
         setting = BY_NAME.get(name)
         if setting is None:
@@ -261,8 +263,8 @@ def _flat(tables: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, ob
 def _nearest(name: str) -> str:
     """Return a remedy for an unknown key.
 
-    If exactly one key of another table has the same last part, the remedy suggests that key. Otherwise it suggests a
-    similar key, if there is one.
+    If exactly one key of another table has the same last part, the remedy suggests that key. Otherwise the remedy
+    suggests a similar key, if the table has one.
     """
     close = get_close_matches(name, BY_NAME, 1, _CLOSE)
     last = name.rpartition(".")[2]

@@ -65,7 +65,7 @@ class Settings:
         return Configuration(self.home)
 
     def setting(self, name: str, option: str | int | None = None) -> "SettingValue":
-        """Return a setting's value and source; ``option`` is the value of the command's own option, if it has one."""
+        """Return a setting's value and source; ``option`` is the value of the command's own option, if any."""
         return self._configuration.get(name, self.given.get(name, option))
 
     @property

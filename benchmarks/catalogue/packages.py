@@ -32,7 +32,7 @@ MAKE = "install it with `make packages`"
 
 
 class WithLoss(nn.Module):
-    """A module of a network and its loss, which may have weights of its own."""
+    """A module of a network and its loss; the loss may have its own weights."""
 
     def __init__(self, body: nn.Module, loss: nn.Module) -> None:
         super().__init__()

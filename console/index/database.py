@@ -49,7 +49,8 @@ CREATE TABLE traces (
 ) WITHOUT ROWID;
 CREATE INDEX traces_by_change ON traces (change);
 """
-# Tables that are cleared when the node's chain is another one. Names of jobs stay: a job is the same on every chain.
+# Tables that are cleared when the node follows another chain than before. Names of jobs stay: a job is the same on
+# every chain.
 _TABLES: Final = (
     "meta",
     "events",

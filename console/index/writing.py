@@ -170,7 +170,7 @@ class EventIndex(Readings):
 
     @_take.register
     def _(self, change: OrderMatched, event: LoggedEvent) -> None:
-        # The counts of rounds are those of the current leg, so they begin again.
+        # The counts of rounds are for the current leg, so they begin again.
         self._order(
             change.order,
             state=int(OrderState.MATCHED),

@@ -70,8 +70,8 @@ def build_job(
 ) -> Job:
     """Capture a job and write the job directory ``out``.
 
-    ``source`` is a JobSpec, a function that returns one, or a job file, whose function ``job()`` returns one. With
-    ``resume`` the job continues that result, as if the JobSpec named it.
+    ``source`` is a JobSpec, a function that returns one, or a job file, whose function ``job()`` returns one. If
+    ``resume`` is given, the job continues that result, as if the JobSpec named it.
 
     The file is the consumer's own Python and runs with all rights of the caller. While the job is built, the file's
     folder is first on the module path, as for a script; modules from that folder are forgotten afterwards.
@@ -79,7 +79,7 @@ def build_job(
     One step of the job is compared with one of plain torch, unless ``check`` is False, here or in the JobSpec.
 
     Raises JobError, which names the field, in these cases: the file has no ``job()``, ``job()`` returns no JobSpec, the
-    job cannot be captured, or its step differs from that of plain torch.
+    job cannot be captured, or its step differs from a step of plain torch.
 
     Example::
 
@@ -310,7 +310,7 @@ def _say_rates(course: Sequence[float], tell: Progress) -> None:
 def _say_modes(model: nn.Module, tell: Progress) -> None:
     """Report the parts of a model that stay in eval mode during training.
 
-    If the whole model came in eval mode, report instead that all of it trains in training mode.
+    If the whole model came in eval mode, report instead that the whole model trains in training mode.
     """
     if not any(part.training for part in model.modules()):
         tell("the whole model is in eval mode; it trains in training mode, as after model.train()")
@@ -351,7 +351,7 @@ def _check_columns(data: Mapping[str, Array], holdout: Mapping[str, Array], weig
     if weights not in holdout:
         kinds[0].pop(weights, None)
     if kinds[0] != kinds[1]:
-        remedy = "give both columns of the same names, types and shapes"
+        remedy = "give train and holdout columns of the same names, types and shapes"
         raise JobError("holdout", "its columns differ from those of train", remedy)
 
 
@@ -508,7 +508,7 @@ def _try_loss(
     # copies, because a forward pass may write to the tensors
     weights = {name: tensor.clone() for name, tensor in state.items()}
     narrow, trying = _NarrowTypes(), Trying()
-    # torch's warnings concern its own way of computing, not that of a job
+    # torch's warnings concern torch's way of computing, which differs from a job's
     quiet = warnings.catch_warnings(action="ignore")
     with quiet, evaluating(spec.model), narrow, trying:
         for columns, row in [
@@ -562,8 +562,8 @@ def _tried(data: Columns, known: Columns | None = None) -> list[int]:
 
     These are the first row and, for each column of integers, the rows with the smallest and the largest integer.
 
-    With ``known`` columns, return only rows with an integer outside the range of the known column. Then the first row
-    is among them only if the two sets of columns have different names.
+    If ``known`` columns are given, return only rows with an integer outside the range of the known column. Then the
+    first row is among them only if the two sets of columns have different names.
     """
     rows = {0} if known is None or known.keys() != data.keys() else set()
     for name, column in data.items():

@@ -2,8 +2,8 @@
 
 Both steps have the same batch of real rows, the same random numbers and the same weights. The weights are those of the
 job, with a small random change to each trained weight (:func:`_perturb`). Without the change, many errors would not
-show in the first step: a tensor that follows another one still equals it, and a weight of 0 blocks the gradient behind
-it.
+show in the first step: a tensor that follows another tensor still equals that tensor, and a weight of 0 blocks the
+gradient behind the weight.
 
 **Tolerance for rounding.** The job's step is computed with 22 bits in all products. It differs from plain FP32 by about
 10^-6, and by more after a subtraction of nearly equal numbers. The changes of a tensor must agree, as a whole, within a
@@ -299,7 +299,7 @@ class _Checker:
     def _check_repeatable(self, plain: StepResult, batch: Tensors) -> None:
         """Refuse a step that gives another result if plain torch repeats it from the same state.
 
-        A job computes every step in the way that it computed the first one.
+        A job computes every step in the way that it computed the first step.
         """
         end = perf_counter() + _AGAIN
         with closing(self._plain.takes(self._start, self._local, batch)) as takes:

@@ -44,7 +44,7 @@ def named(prefix: str, tensors: Tensors) -> dict[str, torch.Tensor]:
 
 
 class MeasuredModule(Measuring):
-    """A module whose forward computes a loss or metric, so that the model in it can be given other weights."""
+    """A module whose forward computes a loss or metric, so that its model can be given other weights."""
 
     def __init__(self, model: nn.Module, measure: Measure, field: str) -> None:
         super().__init__(model)
@@ -145,7 +145,7 @@ def training(model: nn.Module) -> Iterator[None]:
 
 
 def parts_in_eval(model: nn.Module) -> list[tuple[str, nn.Module]]:
-    """Return the parts that a training step leaves in eval mode, because ``job()`` has set them to it.
+    """Return the parts that a training step leaves in eval mode, because ``job()`` has set them to eval mode.
 
     If the whole model is in eval mode, as ``from_pretrained`` returns it, return no parts: a training loop begins with
     ``model.train()``.

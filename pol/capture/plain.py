@@ -51,8 +51,8 @@ _HOW = ("foreach", "fused", "capturable", "differentiable")
 class StepResult:
     """The result of a step: the loss, gradients, and all tensors of the model and of the optimizer, by name.
 
-    ``state`` has a tied tensor under each of its names, but a module with several names only under the first of them.
-    ``local`` has the names of a slot's local state.
+    ``state`` has a tied tensor under each of its names. If a module has several names, ``state`` uses only the first of
+    these names. ``local`` has the names of a slot's local state.
     """
 
     loss: float
@@ -191,7 +191,7 @@ class PlainStep:
         return replace(result, loss=sum(first) / len(first))
 
     def _passed(self, update: _Update) -> tuple[float, dict[str, torch.Tensor]]:
-        """Compute the loss of an update and its clipped gradients; set these in the parameters, and return both."""
+        """Compute an update's loss and clipped gradients, set the gradients in the parameters, and return both."""
         phase = update.phase
         loss = self._backward(update)
         weights = {name: self._parameters[name].detach().clone() for name in phase.trained}

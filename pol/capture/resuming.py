@@ -1,4 +1,4 @@
-"""Resuming from the result of another job, with checks that make both jobs equal to one longer job."""
+"""Resuming from the result of another job. The checks ensure that the two jobs together equal one longer job."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,8 +27,8 @@ _RESULT = "the result that the job resumes"
 def read_resume(spec: JobSpec) -> Checkpoint | None:
     """Return the checkpoint that a job resumes, if any; JobError if it does not fit the rest of the job.
 
-    Seed, slots and batch must be those of the job before, because they decide the position in the order of the rows.
-    Optimizers and schedulers must be new, because the checkpoint and the job count their steps.
+    Seed, slots and batch must be the same as in the job before, because they decide the position in the order of the
+    rows. Optimizers and schedulers must be new, because the checkpoint and the job count their steps.
     """
     source: Any = spec.resume
     if source is None:
@@ -84,7 +84,7 @@ def _check_counts(spec: JobSpec, position: Position) -> None:
 
 
 def check_data(position: Position, columns: Mapping[str, Array], sampling: Sampling) -> None:
-    """Refuse data or an order of rows that differ from those of the checkpoint; JobError."""
+    """Refuse data, or an order of rows, that differ from the checkpoint's; JobError."""
     if sampling != position.sampling:
         reason = f"takes rows {sampling.words}, but {_RESULT} {position.sampling.words}"
         raise JobError("sampling", reason, f"give the same order of rows, {_ANEW}")

@@ -217,7 +217,7 @@ class ChainedLoop(Loop):
         return lambda *operands: (function(*operands),)
 
     def values(self, inputs: Sequence[Value], watch: Watch | None = None, place: Place = ()) -> dict[str, Value]:
-        """Return the outputs as ``Loop.values`` does. With ``watch``, nodes run one by one."""
+        """Return the outputs as ``Loop.values`` does. If ``watch`` is given, nodes run one by one."""
         if watch is not None:
             return super().values(inputs, watch, place)
         values = self.begun(inputs)

@@ -72,7 +72,10 @@ def _wide(bits: str) -> str:
 
 
 class _Value:
-    """An FP64 value or a condition in a kernel. Each operation on it adds a line, in Python's order of evaluation."""
+    """An FP64 value or a condition in a kernel.
+
+    Each operation on the value adds a line, in Python's order of evaluation.
+    """
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -195,7 +198,7 @@ _TYPES: Mapping[str, str] = MappingProxyType({"f32": "tl.float32", "i64": "tl.in
 def _computed(lines: _Lines, step: ChainStep, names: Sequence[str], dtypes: Sequence[str]) -> str:
     """Add the lines that compute one node, and return the name of its result.
 
-    ``names`` and ``dtypes`` are those of its operands.
+    ``names`` and ``dtypes`` are the names and dtypes of the node's operands.
     """
     if step.op in _FUNCTIONS:
         wide = _Value(lines, lines.new(f"{names[0]}.to(tl.float64)"))
@@ -241,7 +244,7 @@ def _cast(lines: _Lines, name: str, source: str, target: str) -> str:
 def _merged(shape: Shape, operands: Sequence[Shape]) -> tuple[list[int], list[list[bool]]]:
     """Return the sizes of the merged dimensions of a shape, and for each operand, which of these dimensions it has.
 
-    Adjacent dimensions are merged if each operand has both or repeats along both.
+    Two adjacent dimensions are merged if each operand either has both dimensions or repeats along both.
     """
     rank = len(shape)
     padded = [(1,) * (rank - len(operand)) + operand for operand in operands]

@@ -246,7 +246,7 @@ class Loop:
     ) -> dict[str, Array]:
         """Return the outputs in canonical form, in memory of their own.
 
-        Raises NotFinite if one of them holds NaN or infinity. No input is overwritten, so ``release`` is not called.
+        Raises NotFinite if an output holds NaN or infinity. No input is overwritten, so ``release`` is not called.
         """
         outputs = self.run(inputs)
         # They are converted one by one, so that only one output at a time has a second copy.

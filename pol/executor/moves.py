@@ -23,7 +23,7 @@ class Moves:
     swapped: list[tuple[int, int]] = field(default_factory=list)
 
     def add(self, base: int, begins: Strided, step: int = 0) -> Strided:
-        """Add a base whose first address is that of the value ``begins``. Return the value that lies at this base.
+        """Add a base that begins at the address of the value ``begins``. Return the value that lies at this base.
 
         The base moves by ``step`` bytes per turn.
         """

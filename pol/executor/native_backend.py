@@ -135,9 +135,9 @@ class Taped:
         donated: Collection[str] = (),
         release: Callable[[], None] = nothing_reads,
     ) -> dict[str, Array]:
-        """Return the outputs in canonical form. Raises NotFinite if one of them holds NaN or infinity.
+        """Return the outputs in canonical form. Raises NotFinite if an output holds NaN or infinity.
 
-        An output is written over the donated input of the same name if the program has read that input by then.
+        An output is written over the donated input of the same name if the program has already read that input.
         """
         replaced = self._tape.replacing & set(donated)
         outputs, not_finite = self._run(inputs, replaced, release, canonical=True)

@@ -5,10 +5,10 @@ nothing: a value is an address and strides (:mod:`pol.native.strided`), and it i
 in its layout. First, the instructions are written with a separate base for each value. Then the lifetime of each value
 is known, and the bases become places in one arena.
 
-A repeat consists of the instructions of its body between two others: ``TURNS``, which begins the first turn, and
-``AGAIN``, which begins the next one. A value whose address changes in each turn has a moving base: the part of a
-sequence, the part of a stack, and carried values. A carried value has two places, one to read and one to write, which
-are swapped after each turn.
+A repeat consists of the instructions of its body between two further instructions: ``TURNS``, which begins the first
+turn, and ``AGAIN``, which begins the next turn. A value whose address changes in each turn has a moving base: the part
+of a sequence, the part of a stack, and carried values. A carried value has two places, one to read and one to write,
+which are swapped after each turn.
 """
 
 from collections import Counter
@@ -157,8 +157,8 @@ class Tape:
 def write_tape(program: Program, seed: int, grouping: Grouping, *, is_packing: bool = True) -> Tape:
     """Return the tape of a program for a seed.
 
-    ``grouping`` is the function that groups the nodes of the program and of each body. With ``is_packing``, operands of
-    products that are the same in each turn of a repeat are packed only once, which needs more memory.
+    ``grouping`` is the function that groups the nodes of the program and of each body. If ``is_packing`` is true,
+    operands of products that are the same in each turn of a repeat are packed only once, which needs more memory.
     """
     written = _Written(FIRST_INPUT + len(program.inputs) + len(program.outputs), is_packing)
     inputs = [
@@ -186,8 +186,8 @@ def write_tape(program: Program, seed: int, grouping: Grouping, *, is_packing: b
 def _replacing(program: Program, instructions: Sequence[Instruction]) -> tuple[frozenset[str], int]:
     """Return the names of the outputs that may replace an input.
 
-    Also return the number of the first instruction that writes one of them. An output may replace the input of the same
-    name and type if that input is not read after the output's first write.
+    Also return the number of the first instruction that writes such an output. An output may replace the input of the
+    same name and type if that input is not read after the output's first write.
     """
     read: dict[int, int] = {}
     written: dict[int, int] = {}
@@ -213,7 +213,7 @@ def _replacing(program: Program, instructions: Sequence[Instruction]) -> tuple[f
 def _laid_out(
     instructions: Sequence[Instruction], sizes: Sequence[int], split: int
 ) -> tuple[tuple[NDArray[np.int64], NDArray[np.int64]], int]:
-    """Return the words before instruction ``split``, the words from it on, and the size of the arena in bytes.
+    """Return the words before instruction ``split``, the words from there on, and the size of the arena in bytes.
 
     A value has a place from the instruction that writes it to the last instruction that reads it. The split is never
     inside a repeat, since a body writes no output of the program. The index of a repeat's beginning in its words
@@ -888,8 +888,8 @@ def _registers(
 
     ``links`` holds the operands and the result of each operation. A register is free after the last step that uses its
     value, but not for the result of that step. The chain writes the values in ``wanted``, which are used outside of it.
-    The values in ``leaving`` are outputs of the program. They are read at the end, and have further targets after those
-    of ``wanted``.
+    The values in ``leaving`` are outputs of the program. Outputs are read at the end, and their targets follow the
+    targets of the values in ``wanted``.
     """
     registers = {number: at for at, number in enumerate((*sources, *wanted))}
     fixed = len(registers)

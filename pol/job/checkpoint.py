@@ -159,7 +159,7 @@ def read_training(path: Path) -> Checkpoint:
     """Read a checkpoint. ``path`` is the model's file, or a folder that holds a ``model.safetensors``.
 
     Each local state is read and checked when it is first used. Raises JobError if a file is missing, was changed since
-    it was written, or has another root than the one in the position.
+    it was written, or does not have the root that the position holds.
     """
     model = path / MODEL_FILE if path.is_dir() else path
     folder = training_folder(model)

@@ -35,8 +35,8 @@ _PIECE = 2**16
 class MappedFiles:
     """The bytes of several files one after another, read-only, without an open descriptor for each file.
 
-    The bytes remain those of the added files even if other files later get their names. The addresses are released when
-    nothing refers to the bytes any longer.
+    The bytes remain the bytes of the added files, even if other files later get the names of these files. The addresses
+    are released when nothing refers to the bytes any longer.
     """
 
     def __init__(self, sizes: Sequence[int], scattered: bool) -> None:

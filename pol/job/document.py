@@ -101,7 +101,7 @@ class Start(Readable):
 
     ``step`` is the number of inner steps before this job. ``local_roots`` are the roots of the slots' initial local
     states, in slot order; they are empty if all slots begin with ``local.state``. Otherwise ``local.state`` is the
-    state of slot 0, and ``slots.state`` holds the states of the other slots one after another.
+    state of slot 0, and ``slots.state`` holds the states of all other slots, in slot order.
 
     Example::
 
@@ -277,7 +277,7 @@ def payload_files(job: Job) -> tuple[JobFile, ...]:
 
 
 def updated_tensors(step: Program, tensors: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
-    """Return those of ``tensors`` that the program ``step`` changes, in name order.
+    """Return the members of ``tensors`` that the program ``step`` changes, in name order.
 
     ``tensors`` are the tensors of the global state.
     """
@@ -367,7 +367,7 @@ def _read_flops(value: object, field: str) -> int:
 
 
 def _check_work(document: JobDocument) -> None:
-    """Raise JobError if the FLOPs in the document differ from those that ``cost.py`` computes."""
+    """Raise JobError if the FLOPs in the document differ from the FLOPs that ``cost.py`` computes."""
     for field, expected in (
         ("step_flops", cost.step_work(document)),
         ("outer_flops", cost.outer_work(document)),

@@ -19,7 +19,7 @@ class Arena:
         self.size = 0
         """Size of the arena in bytes, which is the most that was needed so far."""
         # The free places below ``size``, in three forms: sizes by offset, offsets in order, and (size, offset) in
-        # order. No two of them are adjacent.
+        # order. No two free places are adjacent.
         self._free: dict[int, int] = {}
         self._offsets: list[int] = []
         self._sizes: list[tuple[int, int]] = []

@@ -144,9 +144,9 @@ class Library:
         """Run the words of a tape (:mod:`pol.executor.tape`) on values at the addresses ``bases``.
 
         Returns None. If an instruction uses a row number that its table does not have, it returns the index of the
-        instruction's first word, and the row number. With ``canonical``, zeros of outputs become +0.0, and outputs with
-        NaN or infinity are marked in ``not_finite``. Instructions of at least twice ``grain`` operations run in the
-        threads of ``crew``.
+        instruction's first word, and the row number. If ``canonical`` is true, zeros of outputs become +0.0, and
+        outputs with NaN or infinity are marked in ``not_finite``. Instructions of at least twice ``grain`` operations
+        run in the threads of ``crew``.
         """
         end = (ctypes.c_int64 * 2)()
         status = self._functions.assay_run(
@@ -179,7 +179,7 @@ class Library:
 
 @dataclass(frozen=True, slots=True)
 class LibraryChoice:
-    """The native library to use. If it is None, ``reason`` explains in a few words why there is none."""
+    """The native library to use. If the library is None, ``reason`` explains in a few words why there is no library."""
 
     library: Library | None
     reason: str = ""
@@ -224,7 +224,7 @@ def choose_library() -> LibraryChoice:
 
 
 def load_library() -> Library | None:
-    """Return the native library that :func:`choose_library` chooses. Return None if there is none."""
+    """Return the native library that :func:`choose_library` chooses. Return None if there is no library."""
     return choose_library().library
 
 

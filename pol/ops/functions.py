@@ -71,7 +71,7 @@ ERFC_Q = (
 )
 
 Fp64 = Any
-"""An FP64 array of NumPy or torch; in both, the operators + - * / round once each."""
+"""An FP64 array of NumPy or torch. In both libraries, each of the operators + - * / rounds once."""
 
 
 class Namespace(Protocol):

@@ -39,7 +39,7 @@ FLOPS_PER_RUN = 800
 AttributeValue = Any
 """An integer, a string, a bool, a tuple of integers, or (for ``repeat``) a program."""
 Attributes = Mapping[str, Any]
-"""Attributes in checked form: exactly those of the primitive, each an :data:`AttributeValue`."""
+"""Attributes in checked form: exactly the attributes of the primitive, each an :data:`AttributeValue`."""
 Operands = Sequence[TensorType]
 ShapeRule = Callable[[Operands, Attributes], TensorType]
 Function = Callable[..., Any]
@@ -146,9 +146,9 @@ class Primitive:
     ``attrs.dims``). ``reference`` makes the function that defines every bit of the result. It is None for ``repeat``,
     which executors run as a sequence of other primitives.
 
-    ``cost`` is the number of operations per computed element. Computed elements are those of the first operand if
-    ``counts_operand`` is set (for a reduction), otherwise those of the result. ``calls`` is the number of kernel calls.
-    ``more`` returns work that depends on shapes in another way.
+    ``cost`` is the number of operations per computed element. Computed elements are the elements of the first operand
+    if ``counts_operand`` is set (for a reduction), otherwise the elements of the result. ``calls`` is the number of
+    kernel calls. ``more`` returns work that depends on shapes in another way.
 
     ``scratch`` is the number of bytes per operand element that a run needs beside operands and result;
     ``scratch_result`` is the same per element of the result. They are upper bounds for all executors, without the

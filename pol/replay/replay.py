@@ -60,7 +60,7 @@ def replay_from(
 ) -> ReplayedSegment:
     """Replay a segment as :func:`replay_segment` does. The caller has checked the states ``start``.
 
-    With ``donate``, ``start`` is overwritten, and states passed to ``on_step`` are valid only during the call.
+    If ``donate`` is true, ``start`` is overwritten, and states passed to ``on_step`` are valid only during the call.
     """
     document = loaded.job.document
     check_part(document, part)
@@ -137,7 +137,7 @@ class _Chained:
         return self._last
 
     def reached(self, boundary: Boundary, state: State, local: State) -> None:
-        """Keep the states, which are those at the start of the next segment."""
+        """Keep the states, which are the states at the start of the next segment."""
         self._last = (state, local)
 
 
@@ -205,10 +205,10 @@ def verify_trace(
 ) -> tuple[Check, ...]:
     """Check a trace by replay, on the back end ``native``, ``numpy`` or ``torch``. The job is in ``directory``.
 
-    Without ``segments``, everything is replayed from the beginning, and the check ends with the first round that has a
-    fault. With ``segments=N``, the check replays N randomly drawn segments of each share, the share's first and last
-    segment, and its update. These replays start from the states that the run kept in the folder ``states``, which is
-    ``run/states`` in ``directory`` by default. ``on_progress`` is called after each segment.
+    If ``segments`` is not given, everything is replayed from the beginning, and the check ends with the first round
+    that has a fault. With ``segments=N``, the check replays N randomly drawn segments of each share, the share's first
+    and last segment, and its update. These replays start from the states that the run kept in the folder ``states``,
+    which is ``run/states`` in ``directory`` by default. ``on_progress`` is called after each segment.
 
     Raises JobError if the job does not load, the trace belongs to another job, or a kept state is missing.
 

@@ -74,7 +74,7 @@ class _Task:
 
     @property
     def deadline(self) -> float | None:
-        """Deadline of the task on the monotonic clock, in seconds; None if it has none."""
+        """Deadline of the task on the monotonic clock, in seconds; None if the task has no deadline."""
         return None if self.ends == inf else self.ends
 
 
@@ -162,8 +162,8 @@ class ReplayPool:
     A task is a function of an importable module, with arguments that can be pickled; large arrays are passed as
     canonical bytes or as paths. At most ``workers`` processes run, and at most ``queued`` tasks wait. Tasks may write
     only into ``folder`` (a temporary folder by default). Each process may use ``memory_bytes`` of memory (three
-    quarters of the machine's by default). With ``fresh``, each task has its own process, so nothing that a task leaves
-    behind can affect another task. ``ended`` is called after every task that was begun.
+    quarters of the machine's by default). If ``fresh`` is true, each task has its own process, so nothing that a task
+    leaves behind can affect another task. ``ended`` is called after every task that was begun.
     """
 
     def __init__(

@@ -99,7 +99,7 @@ def train_segments(
     on_step: Callable[[int, float], None] | None = None,
     aside: Aside | None = None,
 ) -> SlotState:
-    """Train some segments of a share, one after another. Return the states at the end of the last of them.
+    """Train some segments of a share, one after another. Return the states at the end of the last segment.
 
     ``start`` holds the states at the start of the first of these segments, so training can go on from the last boundary
     of an interrupted try. Training overwrites ``start``; the caller may not use it afterwards. ``on_boundary`` receives

@@ -60,7 +60,7 @@ def place(source: Path, target: Path) -> None:
 def build(uv: Path, target: Path) -> None:
     """Build CometBFT into ``target`` with the Go on PATH.
 
-    If PATH has no Go that is new enough, build with a fetched one that is deleted afterwards.
+    If PATH has no Go that is new enough, fetch Go, build with it, and delete it afterwards.
     """
     with tempfile.TemporaryDirectory(prefix="assay-cometbft-") as scratch:
         out = Path(scratch)

@@ -1,7 +1,7 @@
 """The native kernels, built from ``pol/native`` with the machine's C compiler, and kept in the user's cache.
 
-Without a C compiler the set-up fetches the one in PyPI's ``ziglang``, and deletes it afterwards. If that fails too,
-NumPy computes.
+If the machine has no C compiler, the set-up fetches the compiler in PyPI's ``ziglang``, and deletes it afterwards. If
+that fails too, there are no native kernels, and NumPy computes.
 """
 
 import os

@@ -28,7 +28,7 @@ CONFIG, TOKENIZER = "config.json", "tokenizer.json"
 _CONFIG_MOST = 2**20
 _REFUSED = {
     "auto_map": (
-        "the model needs code of its own, which Assay does not run",
+        "the model needs its own code, which Assay does not run",
         "use a model that transformers contains, such as gpt2 or llama",
     ),
     "quantization_config": (
@@ -46,7 +46,7 @@ _OTHER_TOKENIZERS = (
     "merges.txt",
 )
 """Files that hold a tokenizer in a form that is not read; only ``tokenizer.json`` is read."""
-_AS_PUBLISHED = f"correct the {CONFIG}, or use the one that the model was published with"
+_AS_PUBLISHED = f"correct the {CONFIG}, or use the {CONFIG} that the model was published with"
 _LOOKED_AT = 16
 """Number of tokens in the test, which checks that a model does not look ahead."""
 _WARM_UP = 0.1
@@ -58,10 +58,10 @@ class FineTuning(Readable):
     """A fine-tuning run: a model (a folder with ``config.json``, or that file), a text and the hyper-parameters.
 
     ``weights`` is ``model.safetensors``, the index of its parts, or their folder. ``weights`` and ``tokenizer`` default
-    to the files beside the configuration. Without weights the model initialises itself at random. Without a tokenizer
-    each character is a token. ``rank`` is the rank of the LoRA matrices (arXiv 2106.09685); if it is None, all weights
-    are trained. ``rate`` is the largest learning rate. Give ``steps`` or ``epochs``, not both; the default is one
-    epoch.
+    to the files beside the configuration. Without weights the model initialises itself at random. If there is no
+    tokenizer, each character is a token. ``rank`` is the rank of the LoRA matrices (arXiv 2106.09685); if it is None,
+    all weights are trained. ``rate`` is the largest learning rate. Give ``steps`` or ``epochs``, not both; the default
+    is one epoch.
 
     Example::
 

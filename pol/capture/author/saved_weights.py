@@ -34,7 +34,7 @@ def load_saved(model: nn.Module, given: Path | None, folder: Path, tell: Callabl
 
 
 def _in_folder(folder: Path) -> Path | None:
-    """Return the path of the weights in a folder; None if there are none.
+    """Return the path of the weights in a folder; None if it has no weights.
 
     Raises JobError if the folder has weights only in a format that is not read.
     """

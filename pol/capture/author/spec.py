@@ -167,7 +167,7 @@ class Precision(Readable):
     """Bits (8, 15 or 22) of the integers that are multiplied in matrix products, for each kind of product.
 
     ``forward`` is for the products that the loss and the metrics depend on. ``weight_gradient`` is for products whose
-    results are gradients of parameters, and ``input_gradient`` for those that pass the gradient further back.
+    results are gradients of parameters, and ``input_gradient`` is for products that pass the gradient further back.
 
     >>> Precision(forward=22).weight_gradient
     15
@@ -201,9 +201,9 @@ _DEFAULT_OPTIMIZER = AdamW()
 class Phase(Readable):
     """A part of a step with its own loss and optimizer, such as one network of a GAN.
 
-    ``optimizer`` is one of ``torch.optim`` or an ``assay.update_rule``, made of the parameters that the phase moves, or
-    a list of such optimizers. The phase does not move other parameters, but gradients flow through them. The other
-    fields are those of a :class:`JobSpec`. ``repeat`` is the number of updates per step, each with its own rows.
+    ``optimizer`` is an optimizer of ``torch.optim``, an ``assay.update_rule``, or a list of such optimizers; it is made
+    of the parameters that the phase moves. The phase does not move other parameters, but gradients flow through them.
+    The other fields are as in a :class:`JobSpec`. ``repeat`` is the number of updates per step, each with its own rows.
 
     Example::
 
@@ -240,30 +240,31 @@ class JobSpec(Readable):
     ``model`` is any module whose operations are supported. Its parameters and buffers are the global state.
     ``weights="seed"`` initialises all weights from the seed, and ``"keep"`` keeps them as they are. By default, weights
     that still have their layers' default initialisation are drawn anew, and all others are kept. ``loss`` is a function
-    ``(model, batch) -> scalar``, such as ``assay.cross_entropy()``.
+    ``(model, batch) -> scalar``, for example ``assay.cross_entropy()``.
 
     ``train`` is a file, a data set, or a dictionary that maps names of columns to tensors, arrays or files, whose first
-    dimension is the row. ``holdout`` has the same columns and stays on this machine. It is evaluated by ``loss`` and by
-    further ``metrics``, such as ``assay.accuracy()``.
+    dimension is the row. ``holdout`` has the same columns and stays on this machine. The holdout is evaluated by
+    ``loss`` and by further ``metrics``, such as ``assay.accuracy()``.
 
     The length of the job is ``steps``, with ``batch`` rows per slot and step, or ``epochs``, the number of passes
-    through the data. With one of the ``slots`` a job is ordinary training. With several, each slot trains on its own
-    batches. After every ``round_steps`` steps the slots are averaged, and ``outer`` applies the average to the weights.
-    A trace has a boundary state after every ``segment_steps`` steps. Both have suitable defaults (``division.py``), and
-    the number of steps is rounded up to whole rounds.
+    through the data. With ``slots=1``, a job is ordinary training. With several slots, each slot trains on its own
+    batches. After every ``round_steps`` steps, the slots are averaged, and ``outer`` applies the average to the
+    weights. A trace has a boundary state after every ``segment_steps`` steps. ``round_steps`` and ``segment_steps``
+    have suitable defaults (``division.py``). The number of steps is rounded up to whole rounds.
 
     ``optimizer`` is :class:`SGD`, :class:`AdamW` or :class:`Lion`, or it is made of the model's parameters: an
     optimizer of ``torch.optim``, an ``assay.update_rule``, ``assay.SAM``, or a list of optimizers that divide the
     parameters. ``schedule`` is a learning rate, a function of the step (0 to steps - 1), or a scheduler of torch, made
-    of the optimizer. A scheduler moves on after every ``schedule_every`` steps, or after each "epoch". The job holds
-    the rates as a table, the same for all slots. The default is the optimizer's own learning rate.
+    of the optimizer. A scheduler takes a step after every ``schedule_every`` steps of the job, or after each epoch if
+    ``schedule_every`` is "epoch". The job holds the learning rates as a table, the same for all slots. The default of
+    ``schedule`` is the optimizer's own learning rate.
 
     A job with several losses gives ``phases``, which maps names to :class:`Phase`, instead of loss, optimizer, schedule
     and clipping. Each step takes the phases in their order, and each phase sees the weights that the earlier phases
     have moved. ``clip_value`` is the largest size of an element of the gradient. After this limit, ``clip_norm`` is the
-    largest norm of the whole gradient. With ``accumulate``, a step divides its batch into as many equal parts and uses
-    the mean of their gradients. ``ema`` keeps a moving average of the weights; it is the share of the average that
-    remains after a step.
+    largest norm of the whole gradient. With ``accumulate=n``, a step divides its batch into n equal parts and uses the
+    mean of their gradients. ``ema`` keeps a moving average of the weights; it is the share of the average that remains
+    after a step.
 
     When a job is built, one step of the job is compared with one step of plain torch, unless ``check`` is False.
 
@@ -276,8 +277,9 @@ class JobSpec(Readable):
     ``precision`` may also map names of modules to bits or to a :class:`Precision`, for the products of their
     parameters; the name "" is the whole model.
 
-    Each epoch takes every row once, in an order of its own. ``sampling`` is another order: :class:`WeightedRows` or
-    :class:`RowsInOrder`. If ``train`` is a ``DataLoader``, batch and order default to those of the loader.
+    Each epoch takes every row once, in a new random order. ``sampling`` selects another order: :class:`WeightedRows` or
+    :class:`RowsInOrder`. If ``train`` is a ``DataLoader``, the default of batch and order is the loader's batch and
+    order.
 
     Example::
 

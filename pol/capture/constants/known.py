@@ -134,7 +134,7 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._lost[_address(tensor)] = tensor.untyped_storage()
 
     def stand_in(self, inputs: Mapping[str, Tensor]) -> None:
-        """Register the tensors that stand for a function's inputs during its capture, with their known values."""
+        """Register the tensors that replace a function's inputs during its capture, with their known values."""
         for name in self._given.keys() & inputs.keys():
             value = self._given[name]
             self._values[inputs[name]] = value

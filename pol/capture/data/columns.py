@@ -83,7 +83,7 @@ class Scratch:
 
 
 def array_of(value: object, where: str) -> Array:
-    """Return a value as a NumPy array, or the value itself if it is one; JobError if it cannot be one array."""
+    """Return a value as a NumPy array, or the value itself if it is an array; JobError if it cannot be one array."""
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         reason = "has masked elements, and a job needs a number for each element"
         raise JobError(where, reason, "replace them by a number: array.filled(0)")

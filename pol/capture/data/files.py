@@ -66,7 +66,7 @@ _WRITERS = {
 _READ_BYTES = 2**20
 _MEMBER = ".npy"
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-"""Functions that read the header, by format version; NumPy uses a later one for non-Latin field names."""
+"""Functions that read the header, by format version; NumPy uses a later version for non-Latin field names."""
 
 
 def read_file(path: Path, field: str, scratch: Scratch, tell: Progress) -> Mapping[str, Any]:

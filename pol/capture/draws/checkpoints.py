@@ -55,7 +55,7 @@ def _again(function: Callable[..., Any], draws: SeededDropout, first: int, rerun
 
     def run(*arguments: Any, **options: Any) -> Any:
         # In a turn of a repeat, the values that the backward pass reads are stacked. So the nodes of a rerun are not
-        # marked, and are merged with those of the forward pass.
+        # marked, and are merged with the nodes of the forward pass.
         marked = nullcontext() if within.is_any else marked_as(next(reruns))
         # torch computes gradients after it has left these modes, so they are entered again.
         with CallSites(), draws, within.again(), draws.sites.again_from(first), marked:

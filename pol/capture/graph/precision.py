@@ -13,9 +13,9 @@ A product belongs to a parameter if one of its factors is computed from the para
 gradient also belongs to the parameters whose gradients it computes. A job may choose a precision for each parameter,
 by the names of modules.
 
-All products in the body of a repeat have one kind, that of the repeat as a whole. If this kind is a weight gradient,
-the products get the larger number of bits of the two kinds of gradients, because the body also has products for input
-gradients.
+All products in the body of a repeat have the same kind, the kind of the repeat as a whole. If this kind is a weight
+gradient, the products get the larger number of bits of the two kinds of gradients, because the body also has products
+for input gradients.
 
 A forward product that is computed again for the backward pass is the same node as before (see ``Emitter.product``).
 

@@ -81,7 +81,7 @@ class _Form:
     def turn(self, carried: Values, parts: Values, weights: Values) -> tuple[Values, Values]:
         """Compute one step; return the next carried values, and the values to stack.
 
-        The state is stacked. With a projection, the state before the projection is stacked, too.
+        The state is stacked. If there is a projection, the state before the projection is also stacked.
         """
         own = weights[:-1] if self.is_projected else weights
         ends = self.cell(parts[0], functional.linear(carried[0], *own), carried)

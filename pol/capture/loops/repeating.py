@@ -47,7 +47,7 @@ def repeat(
 
     The part of a turn has the elements of the sequence's tensors at one index of their first dimension. Turns go from
     the first index to the last, or from the last to the first with ``reverse``; each output is at the index of its
-    part. Without a sequence, the part is None, and there are ``count`` turns.
+    part. If there is no sequence, the part is None, and there are ``count`` turns.
 
     In a job, the whole loop is one operation, with any number of turns, and its gradient is one more. Outside of a job,
     it is an ordinary loop.
@@ -94,7 +94,7 @@ def repeat(
 
 
 def _tensors(value: Any, what: str) -> tuple[list[Tensor], Put, object]:
-    """Return the tensors of a value, a function that puts others in their places, and the form of the value."""
+    """Return the tensors of a value, a function that replaces them by other tensors, and the form of the value."""
     leaves, spec = tree_flatten(value)
     is_tensor = [leaf is not None for leaf in leaves]
     for leaf in leaves:

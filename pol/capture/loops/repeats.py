@@ -201,7 +201,7 @@ class Swapping(TorchFunctionMode):
 class _Finding(Swapping):
     """A mode that finds the tensors which a body reads from the function around it, and replaces them with zeros.
 
-    Raises NotInAJob if the body writes to one of them.
+    Raises NotInAJob if the body writes to such a tensor.
     """
 
     def __torch_function__(
@@ -306,7 +306,7 @@ def captured_turn(turn: Turn, operands: Operands) -> Program:
 def captured_gradient(turn: Turn, operands: Operands, wanted: Sequence[bool]) -> Passes:
     """Capture one turn together with its gradients, as a forward and a backward pass.
 
-    The gradients are those with respect to the carried values, and to the ``wanted`` sequences and constants.
+    The gradients are taken with respect to the carried values, and to the ``wanted`` sequences and constants.
     """
     shown = operands.carried, operands.parts, operands.constants
     first = len(operands.carried)

@@ -2,8 +2,8 @@
 
 The nodes that depend on no gradient are the forward pass. Their values that the backward pass reads are stacked, turn
 by turn, unless it is cheaper to compute them again. Cheaper to compute again are views, bool values, integers, and the
-results of a few cheap operations on one value. Products are never computed again, so that each has the bits of its own
-pass.
+results of a few cheap operations on one value. Products are never computed again, so that each product has the bits of
+the pass that it belongs to.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -29,8 +29,8 @@ class Passes:
     """Two bodies: the forward pass, which also stacks the values that the backward pass needs, and the backward pass.
 
     ``stacks`` has the positions, in the stacks of the forward pass, of the values that the function itself stacks.
-    ``operands`` are those of the backward pass. ``slopes`` maps the number of each gradient to its position in the
-    stacks of the backward pass.
+    ``operands`` are the operands of the backward pass. ``slopes`` maps the number of each gradient to its position in
+    the stacks of the backward pass.
     """
 
     forward: Program

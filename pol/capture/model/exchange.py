@@ -79,7 +79,7 @@ def _by_name(places: list[tuple[str, Slots]]) -> dict[str, Slots]:
 
 
 def _names_by_identity(places: list[tuple[str, Slots]]) -> dict[int, list[str]]:
-    """Return all names of each tensor; the first is that of ``named_parameters`` and ``named_buffers``."""
+    """Return all names of each tensor; the first is the name in ``named_parameters`` or ``named_buffers``."""
     found: dict[int, list[str]] = {}
     for name, slots in _by_name(places).items():
         tensor = slots[_key(name)]

@@ -138,7 +138,8 @@ def _reasons_to_keep(model: nn.Module, names: Sequence[str]) -> dict[str, str]:
     for name in names:
         if reason := _changed_by(parameters[name], places[id(parameters[name])]):
             reasons[name] = reason
-    # If one parameter was changed in a way that torch does not count (as by .data), others may have been, too.
+    # If one parameter was changed in a way that torch does not count (as by .data), other parameters may have been
+    # changed in this way, too.
     if _SET in reasons.values():
         reasons |= {name: _SET for name in names if name not in reasons}
     return reasons

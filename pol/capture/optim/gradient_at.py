@@ -22,7 +22,7 @@ class GradientAt(Optimizer):
     second time is at the weights that ``point(parameters, gradients, step)`` returns. ``point`` gets lists of all
     parameters that have a gradient, and of their gradients. ``base``, an optimizer of torch or an
     ``assay.update_rule``, then moves the current weights by the second gradient. ``step`` has the learning rate of the
-    first group. The reported loss is the first one.
+    first group. The reported loss is the loss of the first time.
 
     Example::
 
@@ -98,7 +98,7 @@ def elsewhere(optimizer: GradientAt, parameters: list[Tensor], gradients: list[T
 class SAM(GradientAt):
     """Sharpness-aware minimization (arXiv 2010.01412): the gradient at the highest loss within the distance ``rho``.
 
-    With ``adaptive`` the distance is measured relative to each weight (ASAM, arXiv 2102.11600).
+    If ``adaptive`` is true, the distance is measured relative to each weight (ASAM, arXiv 2102.11600).
 
     Example::
 

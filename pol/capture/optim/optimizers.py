@@ -31,7 +31,7 @@ class InnerOptimizer:
 
     @property
     def draws(self) -> bool:
-        """True if a rule is a custom one, which may draw random numbers."""
+        """True if any rule is a custom rule, which may draw random numbers."""
         return any(isinstance(group.rule, OwnRule) for group in self._groups)
 
     def initial(self, parameters: Tensors) -> dict[str, torch.Tensor]:

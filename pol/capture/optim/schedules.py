@@ -24,7 +24,7 @@ _CYCLES = ("SGD", "RMSprop", "Adam", "AdamW", "Muon", "UpdateRule")
 class Course:
     """Learning rates of a group, and the other options of its rule that vary by step.
 
-    ``lr`` has one number per step, or a single one for all steps.
+    ``lr`` has one number per step, or a single number for all steps.
     """
 
     lr: Array

@@ -93,7 +93,7 @@ def describe_state(taken: Sequence[Taken]) -> str | None:
 def steps_of(state: Mapping[str, Any]) -> int:
     """Return the number of steps that an optimizer has made for a parameter.
 
-    SGD keeps no count: for it, the number is 1 if the state has a momentum, and 0 otherwise.
+    SGD keeps no count. For SGD, the number is 1 if the state has a momentum, and 0 otherwise.
     """
     if "step" in state:
         return int(state["step"])

@@ -157,7 +157,7 @@ class UpdateRule(Optimizer):
         return self.first_state(name, parameter.detach())
 
     def _kept(self, name: str, otherwise: Any) -> Any:
-        """Return the entry ``name`` of ``self.state``, or ``otherwise`` if there is none.
+        """Return the entry ``name`` of ``self.state``, or ``otherwise`` if there is no such entry.
 
         ``step()`` keeps such entries there, so that ``state_dict()`` contains them, too.
         """

@@ -189,7 +189,7 @@ class Adam(_Decoupled):
     amsgrad: bool = False
 
     def fills(self) -> dict[str, float]:
-        """Return the entries of a parameter's state: both means and, with ``amsgrad``, the largest mean square."""
+        """Return the entries of a parameter's state: two means and, for ``amsgrad``, the largest mean square."""
         largest = {"max_exp_avg_sq": 0.0} if self.amsgrad else {}
         return {"exp_avg": 0.0, "exp_avg_sq": 0.0, **largest}
 

@@ -94,7 +94,7 @@ class Emitter:
         return value in self._scalars and self._scalars[value] == number
 
     def emit(self, op: str, *args: int, **attrs: object) -> int:
-        """Add a node, or return the value of an equal one."""
+        """Add a node, or return the value of an equal node."""
         if op in _BROADCASTING:
             args = self._without_broadcasts(args)
         rest = tuple(sorted(attrs.items()))
@@ -143,7 +143,7 @@ class Emitter:
         return self._product("matmul", left, right, bits)
 
     def windows_product(self, left: int, right: int, bits: int, **form: object) -> int:
-        """Return the product of a value with the windows of another one; the bits are chosen as in :meth:`product`."""
+        """Return the product of a value with the windows of another value; :meth:`product` explains the bits."""
         return self._product("matmul_windows", left, right, bits, **form)
 
     def _product(self, op: str, left: int, right: int, bits: int, **form: object) -> int:

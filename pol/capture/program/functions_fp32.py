@@ -133,7 +133,7 @@ def tan(x: Expression) -> Expression:
 def atan(x: Expression) -> Expression:
     """Return the arc tangent.
 
-    Beyond tan(pi/8) it uses the arc tangent of (x - 1) / (x + 1), and beyond tan(3 pi/8) that of -1 / x.
+    Beyond tan(pi/8) it uses the arc tangent of (x - 1) / (x + 1), and beyond tan(3 pi/8) the arc tangent of -1 / x.
     """
     size = abs(x)
     is_far, is_middle = size > math.tan(3 * math.pi / 8), size > math.tan(math.pi / 8)

@@ -1,7 +1,7 @@
 """Operations by index and their gradients: rows of tables, gathering, scattering, one index or several.
 
-An index outside its dimension names no element, and reading by it stops the job. If a place is written twice, the last
-write stays; sums add in the order of the index.
+An index outside its dimension names no element, and a job that reads by such an index stops. If a place is written
+twice, the last write stays; sums add in the order of the index.
 """
 
 from collections.abc import Sequence
@@ -233,8 +233,8 @@ def _to_end(rank: int, axis: int) -> list[int]:
 def _numbers(emitter: Emitter, shape: Sequence[int], axis: int, index: int) -> int:
     """Return the number of the element that each element of ``index`` names, in a value with ``axis`` moved to the end.
 
-    ``shape`` is that of the value. The place of an element of ``index`` gives its line; ``index`` may have fewer lines
-    than the value. The number is -1 if the index is outside of the line.
+    ``shape`` is the shape of the value. The place of an element of ``index`` gives its line; ``index`` may have fewer
+    lines than the value. The number is -1 if the index is outside of the line.
     """
     moved = emitter.permute(index, _to_end(len(shape), axis))
     others = [size for dim, size in enumerate(shape) if dim != axis]
@@ -290,7 +290,7 @@ def _written(site: CaptureSite, rows: int, numbers: int, values: int, *, may_rep
 
 
 def _named(emitter: Emitter, numbers: int, weights: int, rows: int) -> int:
-    """Return a bool mask of all ``rows`` rows, true for those that ``numbers`` names with a weight above 0."""
+    """Return a bool mask of all ``rows`` rows, true for rows that ``numbers`` names with a weight above 0."""
     total = emitter.emit("add_rows", numbers, weights, rows=rows)
     return emitter.emit("gt", total, emitter.scalar(0, "f32"))
 

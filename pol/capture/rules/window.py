@@ -34,8 +34,8 @@ def convolution_weight_gradient(
 ) -> torch.Tensor:
     """Return the gradient of a convolution with respect to its weights.
 
-    Torch never runs this operation: it only stands in captured graphs. With ``is_kept``, ``x`` comes from the forward
-    pass, which has already padded it.
+    Torch never runs this operation: it only stands in captured graphs. If ``is_kept`` is true, ``x`` comes from the
+    forward pass, which has already padded it.
     """
     raise NotImplementedError("only the executor computes this operation")
 
@@ -173,7 +173,7 @@ def _windows_product(
 ) -> int:
     """Multiply [groups, M, K] with the elements that windows read of ``x``, [channels, rows, sizes].
 
-    The result has the shape [groups, M, windows]. With ``transposed``, the product sums over the windows instead.
+    The result has the shape [groups, M, windows]. If ``transposed`` is true, the product sums over the windows instead.
     ``counts`` includes the rows, and so does ``starts`` if the windows do not begin with the first row.
     """
     emitter = site.emitter
@@ -672,7 +672,7 @@ def _whole_times(large: Sequence[int], small: Sequence[int]) -> list[int]:
 
 
 def _apart(shape: Sequence[int], times: Sequence[int]) -> list[int]:
-    """Return ``shape`` with a new dimension after each of the last ones; ``times`` has the sizes of the new ones."""
+    """Return ``shape`` with new dimensions of the sizes ``times``, one after each of the last dimensions."""
     rank = len(times)
     pairs = zip(shape[-rank:], times, strict=True)
     return [*shape[:-rank], *[size for pair in pairs for size in pair]]
