@@ -634,7 +634,7 @@ def decoding() -> list[Row]:
     long = [_too_long(number) for number in range(BLOCK_BYTES_MAX // TX_BYTES_MAX)]
 
     def decode() -> None:
-        # No correct node votes for such a block, but a bug could make two thirds do so.
+        # No correct node votes for such a block, but a bug could make two thirds of the nodes vote for it.
         decoder = TxDecoder()
         if not all(isinstance(decoder(raw), Refusal) for raw in long):
             raise RuntimeError("a list that is too long was decoded")

@@ -212,7 +212,7 @@ def _share(trainer: Trainer, messages: Said, place: ReplayCase, folder: Path, ro
 
 
 def measured(model: str, steps: int, work: Mapping[str, Task]) -> Iterator[Row]:
-    """Yield a row for each task, relative to the first task, and one for the time that an auditor spends on hashing."""
+    """Yield a row for each task, relative to the first task, and one for an auditor's time for hashing."""
     for task in work.values():
         # The first run compiles, and loads the job; the process keeps both.
         task()

@@ -48,7 +48,7 @@ ROOT = Path(__file__).parents[1]
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 LARGE = 2**20
 SMALL, COPIES = 1_000_000, 32
-"""Upper limit of a small case in FLOPs, and how often its node is copied, so that starting a program matters little."""
+"""Largest FLOPs of a small case, and number of copies of its node, so that starting a program matters little."""
 PIECES = 32
 """Number of probe pieces per run, so that their common preparation matters little."""
 SECONDS = 0.02

@@ -17,7 +17,10 @@ SHORT_BYTES: Final = 2**18
 
 
 class Comet:
-    """A client of the CometBFT at a URL. If the URL is empty, every answer is None. One thread at a time may use it."""
+    """A client of the CometBFT at a URL. If the URL is empty, every answer is None.
+
+    Only one thread at a time may use the client.
+    """
 
     def __init__(self, url: str) -> None:
         """Create a client; an empty ``url`` means that CometBFT's address is not known."""

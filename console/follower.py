@@ -1,6 +1,6 @@
 """The follower of a node. It stores the node's events in the index, and queries data that is not in events.
 
-This data is the lists of validators, providers and bids, the parameters, and the times of blocks.
+The data that is not in events are the lists of validators, providers and bids, the parameters, and the times of blocks.
 
 One thread sends all queries, so the load on the node does not depend on the number of open pages. If the node stops
 answering, the follower waits until it answers again. Meanwhile, pages show the last known data and its age.

@@ -195,7 +195,7 @@ class OrderPage:
         return (ended - begun) / 1e9 / len(closed) * (current.length - len(closed))
 
     def _cost(self, story: OrderStory, deposit: FlowAccount) -> int:
-        """Return the expected cost of the whole order, as in a quote; if it is closed, return the sum that it paid."""
+        """Return the expected cost of the whole order, as in a quote; for a closed order, the sum that it paid."""
         if story.state is OrderState.CLOSED:
             return _paid(deposit)
         order = story.order

@@ -98,7 +98,10 @@ def layers(program: Program) -> list[Layer]:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A layer in the picture: the position of its box and the length of its bar, which shows its part of the work."""
+    """A layer in the picture: the position of its box, and the length of its bar.
+
+    The bar shows the layer's part of the work.
+    """
 
     name: str
     y: int

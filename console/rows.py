@@ -72,7 +72,7 @@ def is_loud(event: LoggedEvent) -> bool:
 
 
 def order_row(index: EventIndex, row: OrderRow, params: Params | None) -> dict[str, Any]:
-    """Return an order as lists show it; its cost is expected, or the sum that it paid if it is closed."""
+    """Return an order as lists show it; the cost is the expected cost or, for a closed order, the sum that it paid."""
     cost = row.paid
     if row.state is not OrderState.CLOSED:
         order = index.submitted(row.order_id) if row.price else None

@@ -282,7 +282,7 @@ def _describe_accepted(share: ShareStory, round: RoundStory) -> str:
 
 
 def describe_difference(share: ShareView) -> str:
-    """Return a text on where a share first differs from correct training; empty if it is not known to be wrong."""
+    """Return a text that describes where a share first differs from correct training; empty if no error is known."""
     story, trace = share.story, share.trace
     if story is None or story.skipped:
         return ""

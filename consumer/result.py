@@ -1,7 +1,7 @@
 """Fetching of results.
 
-The encrypted chunks of a result are checked against the ciphertext root on the chain, and the decrypted states against
-the roots that the chain has for the round.
+The encrypted chunks of a result are checked against the ciphertext root on the chain. The decrypted states are checked
+against the roots that the chain has for the round.
 """
 
 import time
@@ -134,7 +134,7 @@ def handed_over(answer: OrderResponse, round: int | None = None) -> tuple[Leg, R
 
 
 def _state_entries(job: Job, answer: OrderResponse, closed: Round) -> list[StateEntry]:
-    """Return the tensors and the root of each state at a round's end: the global state, then the local ones by slot."""
+    """Return the tensors and the root of each state at a round's end: the global state, then the local states."""
     shares = (answer.share(key) for key in closed.share_keys)
     roots = (share.roots.local_out for share in shares if share is not None and share.roots)
     document = job.document

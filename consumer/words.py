@@ -86,7 +86,7 @@ def bids_fail(count: int, condition: str) -> str:
 
 
 def list_failures(unmatched: Histogram, backed: int = 0, needed: int = 0) -> str:
-    """Return the number of bids that fail each condition, as a sentence.
+    """Return a sentence with the number of bids that fail each condition.
 
     For bids whose stake is too small, the sentence also has two amounts of work (FLOPs): ``backed`` is the largest work
     that the stake of one of these bids backs, and ``needed`` is the work of the job.

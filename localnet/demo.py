@@ -149,7 +149,8 @@ class Demo:
         self._show_phase("building the job")
         job_directory = self._directory / "job"
         build = _start_build(self._file, job_directory)
-        # Each new provider gets one slot at most, even if it is fast, so that the cheating provider surely gets one.
+        # Each new provider gets at most one slot, even if it is fast. This ensures that the cheating provider gets a
+        # slot.
         params = local_params().replace(
             newcomer_slots=1,
             accept_base=ACCEPT_BASE,

@@ -83,7 +83,7 @@ class Network:
     def _measure_providers(self, names: Sequence[str]) -> None:
         """Measure the machine's speed once and store an equal part of it for each new provider.
 
-        If each provider measured by itself, the measurements would disturb each other.
+        If each provider measured its own speed, the measurements would disturb one another.
         """
         homes = [Path(p.home) / "provider" for p in self.layout.providers if p.name in names]
         new = [home for home in homes if not _is_measured(home)]

@@ -127,6 +127,6 @@ def _homes_of(context: CommandContext) -> tuple[Path, ...]:
 
 
 def _rpc_of(context: CommandContext) -> str:
-    """Return the URL of the home's own CometBFT, or an empty string if the home has no node or --node is given."""
+    """Return the URL of the home's own CometBFT, or an empty string if the home has no node or if --node is given."""
     has_node = (context.home / "node").is_dir() and not context.given["node_address"]
     return f"http://127.0.0.1:{context.setting('node.rpc_port').value}" if has_node else ""

@@ -129,7 +129,8 @@ def _print(context: CommandContext, finished: "Finished", directory: Path) -> No
 class _Ticker:
     """The demo's progress on stderr: lines that stay on the screen, above a live line that changes.
 
-    The live line has the height of the chain, and the phase of the demo or the progress of the orders.
+    The live line shows the height of the chain. It also shows the phase of the demo or, once there are orders, their
+    progress.
 
     If stderr is not a terminal, the live line is printed every ``_QUIET_BLOCKS`` blocks.
     """

@@ -112,7 +112,7 @@ class Seen:
 
     @property
     def block_age(self) -> float | None:
-        """Seconds since the time of the newest block that the node or CometBFT reports; None without such a block."""
+        """Seconds since the time of the newest block that the node or CometBFT reports; None if neither has one."""
         known = [source.time_ns for source in (self.status, self.comet) if source is not None]
         return (self.now_ns - max(known)) / _SECOND if known else None
 

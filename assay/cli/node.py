@@ -45,9 +45,9 @@ def command() -> None:
 
 
 @command.command(
-    help="""Create the home of a node: its keys, and the genesis of a new chain or of the chain that it joins.
+    help="""Create a node's home: the keys, and the genesis file of a new chain or of the chain that the node joins.
 
-    Without --new-chain and --genesis it creates only the keys. Send the output to the person who creates the
+    Without --new-chain and --genesis, the command creates only the keys. Send the output to the person who creates the
     chain. When you have the genesis file, run the command again with --genesis. In a home that has keys and genesis,
     the command changes only the ports, addresses and peers that you give.
 

@@ -101,7 +101,7 @@ def _audit_line(checked: "CheckedOrder") -> str:
     if not checked.audit_ms:
         return "this chain has no audits"
     return (
-        f"{checked.eligible} validators can audit it; an audit takes {checked.audit_ms / 1000:.1f} s; a round is paid "
-        f"{checked.window:,} s after it closes; an order locks {money(checked.deposit)}, and the unused part is "
+        f"{checked.eligible} validators can audit this job; an audit takes {checked.audit_ms / 1000:.1f} s; a "
+        f"round is paid {checked.window:,} s after it closes; an order locks {money(checked.deposit)}, and the unused part is "
         "refunded"
     )

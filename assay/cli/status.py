@@ -39,11 +39,11 @@ _BLOCK = 512
 @click.command(
     help=f"""Show the state of the chain, and the problems of this home that need attention.
 
-    For a home with a node, a validator or a provider it also shows peers, votes, stake, duties and disk use.
+    For a home with a node, a validator or a provider, the command also shows peers, votes, stake, duties and disk use.
 
-    The exit code is {Exit.NEEDS_CARE.value} if there is a problem: the node or a daemon does not answer, no new blocks
-    arrive, the validator is jailed, overdue or without coins, the disk is almost full. `--output json` lists them in
-    `problems`.
+    The exit code is {Exit.NEEDS_CARE.value} if there is a problem. Examples: the node or a daemon does not answer, no
+    new blocks arrive, the validator is jailed, has overdue duties or has no coins, or the disk is almost full.
+    `--output json` lists the problems in `problems`.
 
     \b
     Examples:

@@ -77,7 +77,7 @@ class Segments(click.IntRange):
 @command.command(
     help="""Verify a trace: recompute its leaves and roots, replay segments of the job, and compare.
 
-    By default all segments are replayed from the job's initial state; the file gives only the values to compare with.
+    By default, all segments are replayed from the job's initial state, and the results are compared with the file.
     --segments N replays N drawn segments of each share, including its first and last. Each replay begins
     from a state that `assay job run --keep-states` has kept beside the trace.
 

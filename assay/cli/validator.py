@@ -117,7 +117,7 @@ def _check_reachable(endpoint: str) -> None:
 @click.argument("address", type=ADDRESS)
 @common_options
 def admit(context: CommandContext, address: str) -> None:
-    """Record in the daemon's home that a provider may join, and admit it if it has applied."""
+    """Record in the daemon's home that a provider may join; admit the provider if it has applied."""
     _name(context, address, admit=True)
 
 
@@ -132,7 +132,7 @@ def admit(context: CommandContext, address: str) -> None:
 @click.argument("address", type=ADDRESS)
 @common_options
 def dismiss(context: CommandContext, address: str) -> None:
-    """Record in the daemon's home that a provider may not join, and dismiss it if it is in the cluster or applied."""
+    """Record in the daemon's home that a provider may not join; dismiss the provider if it has joined or applied."""
     _name(context, address, admit=False)
 
 

@@ -70,13 +70,13 @@ def build_job(
 ) -> Job:
     """Capture a job and write the job directory ``out``.
 
-    ``source`` is a JobSpec, a function that returns one, or a job file, whose function ``job()`` returns one. If
-    ``resume`` is given, the job continues that result, as if the JobSpec named it.
+    ``source`` is a JobSpec, a function that returns a JobSpec, or a job file, whose function ``job()`` returns a
+    JobSpec. If ``resume`` is given, the job continues that result, as if the JobSpec named it.
 
     The file is the consumer's own Python and runs with all rights of the caller. While the job is built, the file's
     folder is first on the module path, as for a script; modules from that folder are forgotten afterwards.
 
-    One step of the job is compared with one of plain torch, unless ``check`` is False, here or in the JobSpec.
+    One step of the job is compared with one step of plain torch, unless ``check`` is False here or in the JobSpec.
 
     Raises JobError, which names the field, in these cases: the file has no ``job()``, ``job()`` returns no JobSpec, the
     job cannot be captured, or its step differs from a step of plain torch.

@@ -1,4 +1,4 @@
-"""The check of a job at its build: a comparison of one of its steps with a step of plain torch on the same objects.
+"""The check of a job when it is built: one of its steps is compared with a step of plain torch on the same objects.
 
 Both steps have the same batch of real rows, the same random numbers and the same weights. The weights are those of the
 job, with a small random change to each trained weight (:func:`_perturb`). Without the change, many errors would not
@@ -13,7 +13,7 @@ turns these into a step of full size. So if a tensor differs, plain torch takes 
 by 10^-5 and 10^-4. These differences are far larger than the rounding of 22 bits, and far smaller than a real
 difference. If the gradient of an element then changes by a tenth, the gradient is only rounding, and the weight is not
 compared. All other elements may differ by a few times the difference between steps of plain torch. The state of an
-optimizer may also differ by a small part of the largest change of its kind in any parameter.
+optimizer may also differ by a small part of the largest change of the same kind of state in any parameter.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

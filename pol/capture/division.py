@@ -46,7 +46,7 @@ def divide_rounds(spec: JobSpec, rows: int) -> Rounds:
     If the author does not choose the length of a round, there are 4 to 20 rounds. There are more rounds only if slots
     would otherwise train apart for more than ``APART_STEPS_MAX`` steps. The choice adds as few steps as possible. For a
     job that gives epochs, an addition of up to 1 % of the steps counts as none. Among equal choices, the number of
-    steps per round with the most divisors wins, because it allows the most lengths of segments.
+    steps per round with the most divisors is used, because it allows the most lengths of segments.
     """
     steps = spec.steps_for(rows)
     if spec.round_steps is not None:

@@ -30,7 +30,10 @@ Tensors = Mapping[str, torch.Tensor]
 _NO_GRAPH = "does not require grad and does not have a grad_fn"
 """Part of torch's message if a gradient is computed of a value without a graph."""
 _LOSS, _SUM, _PART = "metric.loss", "sum", "part"
-"""Names of values in the loop over the parts of a batch; the first is named as a metric, for its precision."""
+"""Names of values in the loop over the parts of a batch.
+
+The first has the name of a metric, because the precision of products depends on the name.
+"""
 
 
 def under(prefix: str, tensors: Tensors) -> dict[str, torch.Tensor]:
@@ -441,7 +444,7 @@ class JobFunctions:
 
 @dataclass(slots=True)
 class _Passing:
-    """Values that an update of a step passes to the next: the model's tensors, local state and the next random site."""
+    """Values that an update passes to the next update: the model's tensors, local state and the next random site."""
 
     step: torch.Tensor
     number: torch.Tensor

@@ -398,7 +398,7 @@ def values_borrowed(model: nn.Module, start: Tensors) -> Iterator[None]:
 def copies_of(own: Tensors, start: Tensors) -> dict[str, torch.Tensor]:
     """Return copies of the tensors ``start``.
 
-    The copies share memory with each other wherever the ``own`` tensors do.
+    Two copies share memory if the two ``own`` tensors share memory.
     """
     copies: dict[str, torch.Tensor] = {}
     places: dict[int, torch.UntypedStorage] = {}

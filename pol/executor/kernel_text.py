@@ -126,7 +126,7 @@ class _Value:
 
 
 class _Namespace:
-    """The operations that ``pol/ops/functions.py`` needs besides the operators, as lines of a kernel."""
+    """The operations that ``pol/ops/functions.py`` needs in addition to the operators, as lines of a kernel."""
 
     def round_even(self, x: _Value) -> _Value:
         """Round a number far below 2^51 to the nearest integer, ties to even; zeros become +0."""

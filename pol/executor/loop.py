@@ -64,7 +64,8 @@ class LoopBackend(Remembering["Loop"]):
 def _may_stray(program: Program, number: int, node: Node) -> bool:
     """Return whether the library may return the result of a node in another order than C order.
 
-    It may if an operand repeats elements, or if there are several operands and none has the shape of the result.
+    The library may do so if an operand repeats elements, or if there are several operands and none has the shape of the
+    result.
     """
     shapes = [program.types[arg].shape for arg in node.args]
     is_broadcast = len(shapes) > 1 and program.types[number].shape not in shapes

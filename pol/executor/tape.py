@@ -125,8 +125,8 @@ class Instruction:
     """An instruction whose addresses are not yet set.
 
     It holds the values that it reads and writes, and a function for its words. ``body`` returns all words except the
-    first two. ``in_step`` holds the bases of operands of which the instruction reads each element before it writes the
-    element with the same index.
+    first two. ``in_step`` holds the bases of some operands: the instruction reads each element of these operands before
+    it writes the element with the same index.
     """
 
     kind: InstructionKind

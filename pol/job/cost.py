@@ -1,9 +1,10 @@
 """The cost of a job in FLOPs and in bytes, computed from its document alone.
 
 An order pays per unit of work, and work limits the time for training, replay and audits. Work must therefore match the
-time that a job takes, which is more than the time of its programs. Beside the nodes of its program (``pol/ops``), a
-step gathers the rows of its batch and computes the sample order of its epoch. It also brings the tensors that it
-changed into canonical form and hashes them. A round has boundaries and an aggregation. The total work of a job is
+time that a job takes, which is more than the time of its programs. In addition to the nodes of its program
+(``pol/ops``), a step gathers the rows of its batch and computes the sample order of its epoch. It also brings the
+tensors that it changed into canonical form and hashes them. A round has boundaries and an aggregation. The total work
+of a job is
 
     rounds x (slots x (round steps x step work + segments x boundary work) + outer work)
 
@@ -253,7 +254,7 @@ def state_work(job: Costed) -> int:
 def _tensors_work(program: Program, tensors: Sequence[TensorSpec]) -> int:
     """Return the FLOPs of reading a program's inputs, and of checking and hashing the tensors that it writes.
 
-    Every tensor of the state counts as read, since its spec is examined even if the program does not use it.
+    Every tensor of the state counts as read, since its spec is examined even if the program does not use the tensor.
     """
     outputs = program.output_types()
     calls = INPUT_CALLS * (len(program.inputs) + len(tensors)) + TENSOR_CALLS * len(outputs)

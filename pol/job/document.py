@@ -580,8 +580,8 @@ def check_document(document: JobDocument, limits: Limits = LIMITS) -> None:
 def parse_job(data: bytes, limits: Limits = LIMITS) -> Job:
     """Parse the bytes of a ``job.json``, check the document, and return the job.
 
-    Raises JobError, which names the field, if the bytes are not a valid job within ``limits``, or if no order could
-    have the terms of the job.
+    Raises JobError, which names the field, if the bytes are not a valid job within ``limits``. Also raises it if no
+    order could have the terms of the job.
     """
     value = parse_json(data, limits.document_size, limits.json_depth, DOCUMENT)
     document = _document(value, limits)

@@ -54,7 +54,8 @@ class Program:
 
     Values are numbered: the named and typed ``inputs`` from 0, then ``constants``, then ``nodes``. ``outputs`` maps
     names to value numbers, in name order. ``types`` holds the type of every value. Programs are equal only if they are
-    the same object, so that executors can cache by program; compare ``program_json`` for equality of content.
+    the same object, so that executors can cache by program. To compare the content of programs, compare their
+    ``program_json``.
     """
 
     inputs: tuple[TensorSpec, ...]

@@ -1,4 +1,4 @@
-"""The order in which the batches of a job take the rows of its data, as a field of its document."""
+"""The order in which the batches of a job take the rows of the data, as a field of the job's document."""
 
 from dataclasses import dataclass
 from typing import Annotated

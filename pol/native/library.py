@@ -143,8 +143,8 @@ class Library:
     ) -> tuple[int, int] | None:
         """Run the words of a tape (:mod:`pol.executor.tape`) on values at the addresses ``bases``.
 
-        Returns None. If an instruction uses a row number that its table does not have, it returns the index of the
-        instruction's first word, and the row number. If ``canonical`` is true, zeros of outputs become +0.0, and
+        Returns None. If an instruction uses a row number that its table does not have, the method returns the index of
+        the instruction's first word, and the row number. If ``canonical`` is true, zeros of outputs become +0.0, and
         outputs with NaN or infinity are marked in ``not_finite``. Instructions of at least twice ``grain`` operations
         run in the threads of ``crew``.
         """

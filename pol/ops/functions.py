@@ -75,7 +75,7 @@ Fp64 = Any
 
 
 class Namespace(Protocol):
-    """The operations that the sequences need besides the operators + - * /."""
+    """The operations that the sequences need in addition to the operators + - * /."""
 
     def round_even(self, x: Fp64) -> Fp64:
         """Round to the nearest integer, ties to even."""

@@ -28,7 +28,7 @@ ROUNDS = 10
 _MASK = 0xFFFFFFFF
 _SHIFT = np.uint64(32)
 _PART = 2**14
-"""Number of blocks that are computed at once, so that a long stream needs little memory beside its own."""
+"""Number of blocks that are computed at once, so that a long stream needs little additional memory."""
 
 Words = NDArray[np.uint32]
 

@@ -6,11 +6,10 @@ of them. Shape rules work on plain integers, so a whole program is checked befor
 The work of a node has four parts, and a program's work is the sum over its nodes:
 
 * ``products``: 2 x M x N x K x batch for a ``matmul``, the same count as torch's ``FlopCounterMode``, and three times
-  that for 22 bits.
-* ``elements``: operations per element (the primitive's ``cost``) times the elements that are computed. Each run of
-  elements that a kernel processes in one inner loop adds ``FLOPS_PER_RUN``, since short rows cost more than long ones.
-* ``moved``: bytes read and written, each of which counts as ``FLOPS_PER_BYTE``.
-* ``calls``: calls of a library's kernels, each of which counts as ``FLOPS_PER_CALL``, even if it does little.
+that for 22 bits. * ``elements``: operations per element (the primitive's ``cost``) times the elements that are
+computed. Each run of elements that a kernel processes in one inner loop adds ``FLOPS_PER_RUN``, since short rows cost
+more than long rows. * ``moved``: bytes read and written, each of which counts as ``FLOPS_PER_BYTE``. * ``calls``: calls
+of a library's kernels, each of which counts as ``FLOPS_PER_CALL``, even if it does little.
 
 The constants make the work of a node proportional to its time on the reference executor; large products set the scale
 (``python -m benchmarks work``). Values are in C order on every executor, so a reshape is a view and moves nothing. If
@@ -150,7 +149,7 @@ class Primitive:
     if ``counts_operand`` is set (for a reduction), otherwise the elements of the result. ``calls`` is the number of
     kernel calls. ``more`` returns work that depends on shapes in another way.
 
-    ``scratch`` is the number of bytes per operand element that a run needs beside operands and result;
+    ``scratch`` is the number of bytes per operand element that a run needs in addition to operands and result;
     ``scratch_result`` is the same per element of the result. They are upper bounds for all executors, without the
     blocks of ``BLOCKS_SIZE``. ``more_scratch`` returns bytes that depend on shapes in another way.
 

@@ -1,8 +1,9 @@
 """The product of matrices. Products of integers of 8, 15 or 22 bits are summed exactly, and the sums are rounded once.
 
 Operands are scaled along the summed dimension and rounded to integers of ``bits`` bits, which consist of one, two or
-three balanced digits of 7 bits. With 8 and 15 bits, the sum of all products stays below 2^53, so it is exact in any
-order and on any BLAS. With 22 bits, this holds for blocks of 2,048 products, whose sums are added one after another.
+three balanced digits of 7 bits. With 8 and 15 bits, the sum of all products stays below 2^53, so the sum is exact in
+any order and on any BLAS. With 22 bits, this holds for blocks of 2,048 products, whose sums are added one after
+another.
 """
 
 from math import prod
@@ -98,7 +99,8 @@ def integers(x: Array, shift: Array, inverse: Array) -> Array:
     is_finite = np.equal(inverse, inverse)
     if not np.logical_and.reduce(is_finite, axis=None):
         np.copyto(wide, 0.0, where=~is_finite)
-    # This is done in place, since a second copy would double the memory that a product needs beside its operands.
+    # This is done in place, since a second copy would double the memory that a product needs in addition to its
+    # operands.
     wide *= power_of_two(shift)
     return np.rint(wide, out=wide)
 

@@ -1,9 +1,9 @@
 """The product of a matrix and the windows of a value. It computes a convolution or its gradient by the weights.
 
-Windows slide over all dimensions of a value except the first, which holds the channels. The elements that they read
-form a matrix per group of channels, with a row per channel and position in a window, and a column per window. The
-result is, bit by bit, the result of ``product.py`` with this matrix or its transpose. The whole matrix would be as many
-times larger than the value as a window has positions, so executors lay out only a few windows at a time.
+Windows slide over all dimensions of a value except the first, which holds the channels. The elements that the windows
+read form one matrix per group of channels, with a row per channel and position in a window, and a column per window.
+The result is, bit by bit, the result of ``product.py`` with this matrix or its transpose. The whole matrix would be as
+many times larger than the value as a window has positions, so executors lay out only a few windows at a time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,7 +41,7 @@ from pol.state.arrays import Array
 from pol.values import Shape, TensorType
 
 ELEMENTS_AT_ONCE = 2**20
-"""Number of elements of the matrix of windows, and of the result, laid out at once, unless one window has more."""
+"""Elements of the matrix of windows, and of the result, that are laid out at once; one window may have more."""
 
 _LISTS = ("starts", "strides", "counts", "kernel", "steps")
 

@@ -41,7 +41,7 @@ def replay_segment(
     ``part`` is the share's round and slot, and ``opening`` and ``local`` are the global and the local state.
     ``on_step`` receives the states after each step and may keep them.
 
-    Raises RangeError if there is no such segment, StateError if a state does not have the job's tensors, and
+    Raises RangeError if the share has no such segment, StateError if a state does not have the job's tensors, and
     StepFailed if a step has no result. The job stops at such a step, so no honest trace contains it.
     """
     # This private copy may be overwritten by the replay.

@@ -101,9 +101,9 @@ def train_segments(
 ) -> SlotState:
     """Train some segments of a share, one after another. Return the states at the end of the last segment.
 
-    ``start`` holds the states at the start of the first of these segments, so training can go on from the last boundary
-    of an interrupted try. Training overwrites ``start``; the caller may not use it afterwards. ``on_boundary`` receives
-    the boundary after each segment, with states that are valid only during the call. Raises the same errors as
+    ``start`` holds the states at the start of the first of these segments. Training can therefore go on from the last
+    boundary of an interrupted try. Training overwrites ``start``; the caller may not use it afterwards. ``on_boundary``
+    receives the boundary after each segment, with states that are valid only during the call. Raises the same errors as
     :func:`train_share`.
 
     The hashing of each boundary and the call of ``on_boundary`` run in ``aside``, while the next step only reads the
@@ -152,10 +152,10 @@ def _go_on(
 def share_update(loaded: LoadedJob, opening: State, end: SlotState) -> UpdateResult:
     """Return the update of a share and its root, and the root of the local state at the share's end.
 
-    The update holds the tensors that a step changes. Depending on the job's ``aggregation``, they are the tensors of
-    ``end``, which are not copied, or the differences ``opening`` - ``end`` (:func:`is_difference`). Known hashes of
-    ``end`` are reused. Raises StateError if a state does not have the job's tensors, and UpdateFailed if a difference
-    overflows.
+    The update holds the tensors that a step changes. Depending on the job's ``aggregation``, the update holds the
+    tensors of ``end``, which are not copied, or the differences ``opening`` - ``end`` (:func:`is_difference`). Known
+    hashes of ``end`` are reused. Raises StateError if a state does not have the job's tensors, and UpdateFailed if a
+    difference overflows.
     """
     document = loaded.job.document
     check_specs(opening, document.global_tensors, "opening state")

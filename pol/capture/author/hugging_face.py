@@ -57,11 +57,11 @@ _WARM_UP = 0.1
 class FineTuning(Readable):
     """A fine-tuning run: a model (a folder with ``config.json``, or that file), a text and the hyper-parameters.
 
-    ``weights`` is ``model.safetensors``, the index of its parts, or their folder. ``weights`` and ``tokenizer`` default
-    to the files beside the configuration. Without weights the model initialises itself at random. If there is no
-    tokenizer, each character is a token. ``rank`` is the rank of the LoRA matrices (arXiv 2106.09685); if it is None,
-    all weights are trained. ``rate`` is the largest learning rate. Give ``steps`` or ``epochs``, not both; the default
-    is one epoch.
+    ``weights`` is ``model.safetensors``, the index of its parts, or their folder. If ``weights`` or ``tokenizer`` is
+    not given, the file beside the configuration is used. Without weights the model initialises itself at random. If
+    there is no tokenizer, each character is a token. ``rank`` is the rank of the LoRA matrices (arXiv 2106.09685); if
+    it is None, all weights are trained. ``rate`` is the largest learning rate. Give ``steps`` or ``epochs``, not both;
+    the default is one epoch.
 
     Example::
 
@@ -231,7 +231,7 @@ def _model(library: Any, config: Any) -> nn.Module:
     except Exception as error:
         if "Unrecognized configuration class" in str(error):
             reason = f"{config.model_type} is not a causal language model"
-            remedy = "use one that is, such as gpt2, llama, qwen2 or mistral, or write a job file"
+            remedy = "use a causal language model, such as gpt2, llama, qwen2 or mistral, or write a job file"
             raise JobError("hf", reason, remedy) from error
         reason = f"transformers cannot create the model: {type(error).__name__}, {in_a_line(error)}"
         raise JobError("hf", reason, _AS_PUBLISHED) from error

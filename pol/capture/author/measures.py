@@ -23,7 +23,7 @@ def cross_entropy(
 
     Classes are the second dimension of the outputs, or the last one, as in sequences. ``weight`` (one number per
     class), ``ignore_index`` and ``label_smoothing`` have the same meaning as in ``torch.nn.functional.cross_entropy``.
-    ``row_weight`` is the name of a column with one number per row or per label, by which each loss is multiplied.
+    ``row_weight`` is the name of a column with one number per row or per label. Each loss is multiplied by its number.
     ``row_weight`` does not change the divisor of the mean. If ``weight`` is not given, the divisor is the number of
     labels.
 

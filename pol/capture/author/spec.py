@@ -189,12 +189,12 @@ def _everywhere(bits: int) -> Precision:
 
 
 def _of_phases(model: "torch.nn.Module", batch: Batch) -> "torch.Tensor":
-    """Serve as the default of ``loss``, which shows that a job has no loss of its own, such as a job with phases."""
+    """Mark a job without its own loss, such as a job with phases; this function is the default of ``loss``."""
     raise AssertionError("a job with phases has no loss of its own")
 
 
 _DEFAULT_OPTIMIZER = AdamW()
-"""The optimizer of a job that does not give one."""
+"""The optimizer of a job that does not name an optimizer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,18 +246,18 @@ class JobSpec(Readable):
     dimension is the row. ``holdout`` has the same columns and stays on this machine. The holdout is evaluated by
     ``loss`` and by further ``metrics``, such as ``assay.accuracy()``.
 
-    The length of the job is ``steps``, with ``batch`` rows per slot and step, or ``epochs``, the number of passes
-    through the data. With ``slots=1``, a job is ordinary training. With several slots, each slot trains on its own
-    batches. After every ``round_steps`` steps, the slots are averaged, and ``outer`` applies the average to the
+    The length of the job is the number of ``steps``, or the number of ``epochs`` (passes through the data). Each slot
+    takes ``batch`` rows per step. With ``slots=1``, a job is ordinary training. With several slots, each slot trains on
+    its own batches. After every ``round_steps`` steps, the slots are averaged, and ``outer`` applies the average to the
     weights. A trace has a boundary state after every ``segment_steps`` steps. ``round_steps`` and ``segment_steps``
     have suitable defaults (``division.py``). The number of steps is rounded up to whole rounds.
 
     ``optimizer`` is :class:`SGD`, :class:`AdamW` or :class:`Lion`, or it is made of the model's parameters: an
     optimizer of ``torch.optim``, an ``assay.update_rule``, ``assay.SAM``, or a list of optimizers that divide the
-    parameters. ``schedule`` is a learning rate, a function of the step (0 to steps - 1), or a scheduler of torch, made
-    of the optimizer. A scheduler takes a step after every ``schedule_every`` steps of the job, or after each epoch if
-    ``schedule_every`` is "epoch". The job holds the learning rates as a table, the same for all slots. The default of
-    ``schedule`` is the optimizer's own learning rate.
+    parameters. ``schedule`` is a learning rate, a function from the step (0 to steps - 1) to the learning rate, or a
+    scheduler of torch that is made of the optimizer. A scheduler takes a step after every ``schedule_every`` steps of
+    the job, or after each epoch if ``schedule_every`` is "epoch". The job holds the learning rates as a table, the same
+    for all slots. The default of ``schedule`` is the optimizer's own learning rate.
 
     A job with several losses gives ``phases``, which maps names to :class:`Phase`, instead of loss, optimizer, schedule
     and clipping. Each step takes the phases in their order, and each phase sees the weights that the earlier phases
@@ -332,11 +332,15 @@ class JobSpec(Readable):
             raise JobError("metrics", "loss is always measured", "leave loss out of metrics")
         self._check_choices()
         if type(self.seed) is not int or not 0 <= self.seed <= MAX_INTEGER:
-            raise JobError("seed", f"{self.seed!r} is not an integer in 0..2^63-1", "give such an integer, as 0")
+            raise JobError(
+                "seed", f"{self.seed!r} is not an integer in 0..2^63-1", "give an integer in this range, such as 0"
+            )
         for name in ("clip_norm", "clip_value"):
             value = getattr(self, name)
             if value is not None and not 0.0 < _number(value) < float("inf"):
-                raise JobError(name, f"{value!r} is not a positive number", "give one, such as 1.0, or None")
+                raise JobError(
+                    name, f"{value!r} is not a positive number", "give a number above 0, such as 1.0, or None"
+                )
         if self.ema is not None and not 0.0 < _number(self.ema) < 1.0:
             remedy = "give the share of the average that remains after a step, such as 0.999"
             raise JobError("ema", f"{self.ema!r} is not a number between 0 and 1", remedy)
@@ -359,7 +363,7 @@ class JobSpec(Readable):
             raise JobError("batch", reason, "give batch=32, or a DataLoader with a batch_size")
         if size is not None and self.batch not in (0, size):
             reason = f"is {self.batch}, but the DataLoader of train has batch_size={size}"
-            raise JobError("batch", reason, "leave batch out, or give both the same number")
+            raise JobError("batch", reason, "leave batch out, or give the loader's batch_size")
         if not self.batch:
             object.__setattr__(self, "batch", size)
 
@@ -375,9 +379,13 @@ class JobSpec(Readable):
             raise JobError("slots", f"{self.slots} is too many", f"give at most {SLOTS_MAX}")
         if (self.steps is None) == (self.epochs is None):
             count = "neither is given" if self.steps is None else "both are given"
-            raise JobError("steps", f"a job has steps or epochs, and {count}", "give one of them, such as steps=100")
+            raise JobError(
+                "steps", f"a job has steps or epochs, and {count}", "give only one, such as steps=100 or epochs=2"
+            )
         if self.epochs is not None and not 0.0 < _number(self.epochs) < float("inf"):
-            raise JobError("epochs", f"{self.epochs!r} is not a positive number", "give one, such as 2 or 0.5")
+            raise JobError(
+                "epochs", f"{self.epochs!r} is not a positive number", "give a number above 0, such as 2 or 0.5"
+            )
         every: object = self.schedule_every
         if every != "epoch" and (type(every) is not int or every < 1):
             reason = f"{every!r} is not a number of steps"

@@ -19,7 +19,7 @@ HELD_OUT = 10
 
 @dataclass(frozen=True)
 class TextRows(Readable):
-    """Rows of a text as numbers, in the columns ``x`` and ``y``, i64 [rows, length].
+    """Rows of a text as numbers, in the columns ``x`` and ``y``, both i64 [rows, length].
 
     ``y`` has the number that follows each number of ``x`` in the text.
 
@@ -48,7 +48,8 @@ def text_rows(
     Each number is a token of ``tokenizer``, the path of a ``tokenizer.json``. Without a tokenizer, each different
     character has a number, in the order of code points.
 
-    Raises JobError if a file cannot be read, the text has fewer than two rows, or the tokenizer has another hash.
+    Raises JobError if a file cannot be read, if the text has fewer than two rows, or if the tokenizer's hash is not
+    ``tokenizer_sha256``.
 
     Example::
 

@@ -2,11 +2,11 @@
 
 The capture computes the value of each tensor that depends only on constants, on shapes, and on tensors of the model
 that no step changes. :attr:`KnownValues.relied_on` names the model's tensors on whose values the captured program
-depends. A selection by a known mask becomes a selection by indices, so that all shapes are plain numbers, also in the
-gradient.
+depends. A selection by a known mask becomes a selection by indices, so that all shapes are plain numbers; this also
+holds for the gradient.
 
-A mask made of labels, as by ``F.one_hot``, selects one element of each row, whatever the labels are. The indices of the
-mask and of its opposite are computed from the labels (:class:`_Choice`).
+A mask made of labels, for example by ``F.one_hot``, selects one element of each row, whatever the labels are. The
+indices of the mask and of its opposite are computed from the labels (:class:`_Choice`).
 """
 
 import re
@@ -58,7 +58,7 @@ _ALIKE = (
     _aten.alias.default,
     _aten.expand.default,
 )
-"""Operations, beside elementwise ones, that preserve a choice per row."""
+"""Operations that preserve a choice per row, in addition to elementwise operations."""
 _BY_VALUE = (torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output)
 _SYMBOL = re.compile(r"\b[uz]u?f?\d+\b")
 COUNTS: Mapping[Any, tuple[str, str]] = {
@@ -106,7 +106,7 @@ class _Choice:
 
 
 class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A mode that computes, beside the capture, the values that are known.
+    """A mode that computes the known values during a capture.
 
     These are constants, inputs with given ``values``, and results that depend only on them.
 

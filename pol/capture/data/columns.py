@@ -1,4 +1,4 @@
-"""Columns of a job while it is built: conversion of dtypes, in memory or, for large columns, in files."""
+"""Columns of a job while it is built: their dtypes are converted in memory or, for large columns, in files."""
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -54,8 +54,7 @@ class SeededDropout(TorchFunctionMode):
     """A mode in which each call of dropout, or of another function that draws, uses ``assay::uniform`` and a new site.
 
     Sites are numbered in the order of the calls, which is the order of the model's forward pass. In a turn of a repeat,
-    a number of the turn replaces the batch's number: the batch's number times the count of turns, plus the turn's
-    number.
+    the batch's number is replaced by the batch's number times the count of turns, plus the turn's number.
     """
 
     def __init__(self, number: torch.Tensor, first_site: int = 0) -> None:

@@ -6,8 +6,9 @@ gradient of each parameter with :func:`gradient`; outputs called ``metric.…`` 
 * A product is **forward** if a metric depends on it, or if no gradient does (for example, if only a buffer needs it). *
 Otherwise it is a **weight gradient** if only gradients of parameters depend on it, and only by simple operations. These
 operations move the product's elements, sum them, add other values, or combine them with values that do not depend on
-the batch. * Otherwise it is an **input gradient**, because other products or the batch come between. * A product that
-depends on gradients belongs to an optimizer, which decides the weights: it is a **weight gradient**.
+the batch. * Otherwise it is an **input gradient**, because other products or the batch come between the product and the
+gradients of parameters. * A product that depends on gradients belongs to an optimizer, which decides the weights: it is
+a **weight gradient**.
 
 A product belongs to a parameter if one of its factors is computed from the parameter without the batch. A weight
 gradient also belongs to the parameters whose gradients it computes. A job may choose a precision for each parameter,
@@ -20,7 +21,7 @@ for input gradients.
 A forward product that is computed again for the backward pass is the same node as before (see ``Emitter.product``).
 
 If a step takes several gradients, one after another, :func:`later_weight` marks the weights with which the next pass
-begins. They count as inputs of that pass: nodes on which they depend are not part of its forward pass.
+begins. These weights count as inputs of that pass: the nodes on which they depend are not part of its forward pass.
 :func:`inner_loss` marks a loss that is not a metric.
 """
 

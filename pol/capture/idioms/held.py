@@ -31,7 +31,7 @@ _NAMESPACES = (SimpleNamespace, Namespace)
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A Python value at the time of the search, with functions that read the current value and, if possible, set it."""
+    """A Python value at the time of the search, with functions that read and, if possible, set the current value."""
 
     name: str
     value: object

@@ -141,7 +141,7 @@ def take(x: Tensor, index: Tensor) -> Tensor:
 def getitem(x: Tensor, key: Any) -> Tensor:
     """Return ``x[key]``.
 
-    An index that is a tensor of one integer selects a row, and its value is not read, as in torch.
+    An index that is a tensor of one integer selects a row. As in torch, the value of this index is not read.
     """
     keys = list(key) if isinstance(key, tuple) else [key]
     if not any(map(_is_number, keys)):

@@ -20,7 +20,7 @@ from pol.ops.repeat import CARRY, CONSTANT, SEQUENCE
 
 Tensors = Mapping[str, Tensor]
 Part = Callable[[Tensors], Tensors]
-"""Function from the named values of one part to the carried values, by the same names; a missing one is unchanged."""
+"""Function from the named values of one part to the carried values, by the same names; a missing value is unchanged."""
 
 
 def accumulated(

@@ -2,7 +2,7 @@
 
 Values that do not depend on the previous state use one product for all steps: the inputs' part of the gates, and the
 gradients of all weights. The body has the product of state and weights, the gates, and the projection of an LSTM, if
-there is one.
+the LSTM has one.
 """
 
 from collections.abc import Callable, Mapping

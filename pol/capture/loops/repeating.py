@@ -42,12 +42,13 @@ def repeat(
     """Call ``function(carry, part)`` for one turn after another; return the last carry, and all outputs stacked.
 
     ``function`` returns ``(carry, output)``. The carry is for the next turn, and has the same form as the argument. The
-    output is stacked along a new first dimension, or None. ``carry``, ``sequence`` and the output are tensors, or
-    tuples, lists and dicts of tensors. ``function`` may read weights and other tensors from its surroundings.
+    outputs of all turns are stacked along a new first dimension; an output may also be None. ``carry``, ``sequence``
+    and the output are tensors, or tuples, lists and dicts of tensors. ``function`` may read weights and other tensors
+    from its surroundings.
 
     The part of a turn has the elements of the sequence's tensors at one index of their first dimension. Turns go from
-    the first index to the last, or from the last to the first with ``reverse``; each output is at the index of its
-    part. If there is no sequence, the part is None, and there are ``count`` turns.
+    the first index to the last. With ``reverse=True``, they go from the last index to the first. Each output is at the
+    index of its part. If there is no sequence, the part is None, and there are ``count`` turns.
 
     In a job, the whole loop is one operation, with any number of turns, and its gradient is one more. Outside of a job,
     it is an ordinary loop.

@@ -149,8 +149,8 @@ def _changed_by(parameter: nn.Parameter, places: Sequence[_Place]) -> str | None
     """Return the evidence that a parameter does not have the values that its layer drew, or None.
 
     Evidence is: several layers share the parameter; its layer has no law; its values cannot come from the law, one by
-    one or as a whole; or torch's count of changes in place is not that of the layer alone. An optimizer,
-    ``load_state_dict`` and ``apply(init)`` increase this count, and a copy restarts it.
+    one or as a whole; or torch's count of changes in place is not the count that the layer itself makes. An optimizer,
+    ``load_state_dict`` and ``apply(init)`` increase this count, and a copy starts it again.
     """
     if len(places) > 1:
         return "shared by several layers"
@@ -166,7 +166,7 @@ def _changed_by(parameter: nn.Parameter, places: Sequence[_Place]) -> str | None
 
 
 def _made_by_changes(module: nn.Module) -> int:
-    """Return how often a layer itself changes a parameter in place: once to draw, once to clear a row of padding."""
+    """Return how often a layer itself changes a parameter in place: once to draw it, once to clear a padding row."""
     return 1 if _padding(module) is None else 2
 
 

@@ -473,7 +473,7 @@ class Adafactor(_Plain):
         """Return the entries of a parameter's state: mean squares of rows, of columns, and of elements.
 
         A parameter with fewer than two dimensions has only the mean squares of elements; any other parameter has only
-        those of rows and columns (see :meth:`shapes`).
+        the mean squares of rows and of columns (see :meth:`shapes`).
         """
         return {"row_var": 0.0, "col_var": 0.0, "variance": 0.0}
 

@@ -86,7 +86,7 @@ def trunc(x: Expression) -> Expression:
 def _quarters(x: Expression) -> tuple[Expression, Expression]:
     """Return the number of quarter turns nearest to the angle x, and the remaining angle in -pi/4..pi/4.
 
-    For an x too large to have a precise remainder, the angle is 1/2, so that sines stay between -1 and 1.
+    If x is too large to have a precise remainder, the angle is 1/2, so that sines stay between -1 and 1.
     """
     turns = round_even(x * (2 / math.pi))
     rest = x

@@ -343,7 +343,7 @@ def _weight_gradient(
     windows = Windows.of(kernel, stride, padding, dilation, sizes, places)
     rows, out = emitter.shape(x)[0], site.shape[0]
     channels = _channels_first(emitter, x)
-    # The input is padded again: the padded one of the forward pass is larger, and would stay in memory until now.
+    # The input is padded again, because the forward pass's padded input is larger and would stay in memory until now.
     with emitter.anew() if is_kept else nullcontext():
         padded = _padded(emitter, channels, windows.padding, windows.padding_after())
     gradients = _channels_first(emitter, gradient)

@@ -27,8 +27,8 @@ class WindowOffset:
 class Windows:
     """Windows that slide over the last dimensions of a value.
 
-    ``kernel`` has their sizes, ``stride`` the steps between them, ``padding`` the zeros around the value, and
-    ``dilation`` the steps within one window.
+    ``kernel`` has the sizes of a window, ``stride`` the steps between windows, ``padding`` the zeros around the value,
+    and ``dilation`` the steps within a window.
 
     ``inputs`` are the sizes over which they slide, and ``outputs`` the numbers of windows. Each field has one number
     for each dimension.
