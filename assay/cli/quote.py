@@ -102,6 +102,6 @@ def _audit_line(checked: "CheckedOrder") -> str:
         return "this chain has no audits"
     return (
         f"{checked.eligible} validators can audit this job; an audit takes {checked.audit_ms / 1000:.1f} s; a "
-        f"round is paid {checked.window:,} s after it closes; an order locks {money(checked.deposit)}, and the unused part is "
-        "refunded"
+        f"round is paid {checked.window:,} s after it closes; an order locks {money(checked.deposit)}, and the unused "
+        "part is refunded"
     )
