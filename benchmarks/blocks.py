@@ -458,7 +458,7 @@ def transfers_to_new_accounts() -> list[Row]:
 
 
 def rounds_of_an_order() -> list[Row]:
-    """Measure all messages about the shares of a round, in the order in which a round needs them."""
+    """Measure all messages about the shares of a round, in the order that a round needs."""
     net, rows = Net(), []
     net.place_bid()
     orders = net.run_orders(4)

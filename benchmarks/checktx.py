@@ -1,6 +1,6 @@
 """The rate of CheckTx over the ABCI socket, with real signed transfers and all checks.
 
-The baseline is the rate at which one process only verifies signatures (a bare check).
+The baseline is the rate of one process that only verifies signatures (bare checks).
 
 The server runs in this process. The client runs in another process and sends as fast as the socket accepts. The rate of
 two bare checks in parallel shows whether the second core is a full core or a hardware thread of the first core.

@@ -141,7 +141,7 @@ def _hear(messages: "SimpleQueue[dict[str, Any]]", _key: ShareKey, message: dict
 def replay_shares(jobs: Sequence[Path], trained: Sequence[Path]) -> tuple[float, int]:
     """Replay the shares of two jobs in a pool; return the second job's seconds and the growth of the process (bytes).
 
-    ``trained`` are the folders in which the jobs were trained.
+    ``trained`` are the folders where the jobs were trained.
     """
     most = []
     with ReplayPool(1) as pool:

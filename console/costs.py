@@ -27,7 +27,7 @@ def cost_of(terms: JobTerms, conditions: Conditions, price: int, price_limit: in
 
 
 def limit_of(terms: JobTerms, conditions: Conditions, pays: int, params: Params | None) -> int:
-    """Return the highest price limit (uassay per PFLOP) at which an order costs at most ``pays`` (uassay); 0 if none.
+    """Return the highest price limit (uassay per PFLOP) for which an order costs at most ``pays`` (uassay), or 0.
 
     Audit fees are rounded in each round, so a higher price may cost a few uassay less. The search allows for this with
     a tolerance of one uassay per round, plus one.

@@ -24,7 +24,7 @@ from pol.rules.tiers.table import tier_named
 ROUNDS_SHOWN: Final = 40
 EVENTS_SHOWN: Final = 30
 EVENTS_READ: Final = 400
-"""Number of newest events that are read, of which the most relevant are shown."""
+"""Number of newest events that are read. The most relevant of these events are shown."""
 SLOTS_DRAWN: Final = 16
 """Maximum number of slots with a line in the chart of losses."""
 _STEPS: Final = (

@@ -152,7 +152,7 @@ def draw(rows: list[Layer]) -> ProgramPicture | None:
     left = right = 0.0
     arcs = []
     for source, target in ends:
-        # Arcs are wider the farther apart their ends are; short arcs keep a visible width.
+        # The farther apart the ends of an arc are, the wider the arc; short arcs keep a visible width.
         wide = 16 + 84 * (abs(source - target) - 1) / max(1, reach - 1)
         back = source > target
         x, way = (BOX + BAR, 1) if back else (0, -1)

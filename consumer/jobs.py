@@ -61,7 +61,7 @@ def save_result(result: HasTraining, path: Path) -> bytes:
 
 
 def write_result(state: State, path: Path) -> bytes:
-    """Write a state to a safetensors file in which tensors have the model's names; return the file's SHA-256."""
+    """Write a state to a safetensors file, with the model's names for tensors; return the file's SHA-256."""
     digest = sha256()
 
     def hashed() -> Iterator[memoryview]:

@@ -38,7 +38,7 @@ class Waiting(Readable):
     helps: str
     since: int
     until: int
-    # Time at which the chain was asked.
+    # Time of the query to the chain.
     now: int
 
     def __str__(self) -> str:

@@ -43,7 +43,7 @@ class Summary(Shown):
     """
 
     state: OrderState
-    # Reason for which the order closed, as a word; empty while it is not closed.
+    # Reason why the order closed, as a word; empty while the order is not closed.
     reason: str
     leg: int
     validator: str

@@ -28,7 +28,7 @@ class Why(Readable):
     """
 
     state: OrderState
-    # Reason for which the order closed; None while it is not closed.
+    # Reason why the order closed; None while the order is not closed.
     closed: CloseReason | None
     # Reason why each ended leg ended, keyed by the number of the leg.
     legs: dict[int, LegEnd]

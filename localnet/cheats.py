@@ -40,7 +40,7 @@ _HONEST_WORKER = "compute_provider.work.worker"
 
 
 class CheatError(Expected):
-    """An error for an unknown way to cheat, or for a chain on which cheating is not allowed."""
+    """An error for an unknown way to cheat, or for a chain that does not allow cheating."""
 
 
 @dataclass(frozen=True, slots=True)

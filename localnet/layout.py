@@ -19,7 +19,7 @@ class NetworkError(Expected):
 
 
 class NetworkKind(StrEnum):
-    """The way in which a network makes its blocks."""
+    """The way a network makes its blocks."""
 
     COMETBFT = "cometbft"  # each validator has a node with CometBFT
     SOLO = "solo"  # one node makes all blocks in the name of each validator in turn; all daemons use this node

@@ -61,7 +61,7 @@ class Bounded(click.ParamType[int]):
         return number
 
     def written(self, number: int) -> str:
-        """Return a bound of the range in the form in which users type it."""
+        """Return a bound of the range as users type it."""
         return str(number)
 
 

@@ -17,7 +17,7 @@ from validator.decide.deadlines import OpenDuty
 LATE_SECONDS = 60
 """Largest age (seconds) of the last block of a chain that is not halted; blocks come every few seconds."""
 AHEAD_SECONDS = 10
-"""Seconds by which a block's time may be ahead of this machine's clock."""
+"""Largest difference (seconds) by which a block's time may be ahead of this machine's clock."""
 FREE_BYTES = 2 << 30
 _QUORUM = Fraction(2, 3)
 _SECOND = 10**9

@@ -36,7 +36,7 @@ GROUPS = {
     "bid": "Place and change standing bids.",
     "provider": "Join a cluster as a compute provider.",
     "trace": "Show and verify Proof-of-Learning traces.",
-    "config": "Show the configuration of a home, and where each value comes from.",
+    "config": "Show the configuration of a home, with the source of each value.",
     "console": "Show the network in a browser, live and read-only.",
     "localnet": "Run a network of several validators on this machine.",
     "completion": "Print a script for shell completion of commands and options.",

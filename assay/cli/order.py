@@ -241,7 +241,7 @@ def list_(context: CommandContext, consumer: str, validator: str) -> None:
 
 
 def newest_first(orders: Iterable[Order]) -> list[Order]:
-    """Return orders sorted by the height at which they were last opened, the newest first."""
+    """Return orders, the newest first, sorted by the height of the block in which each order was last opened."""
     return sorted(orders, key=lambda order: (-order.opened_height, order.id))
 
 

@@ -249,7 +249,7 @@ def _headline(found: dict[str, Any]) -> str:
 
 
 def idle_line(idle: dict[str, Any]) -> str:
-    """Return a line with the time for which a provider has had nothing to train, and with the reason."""
+    """Return a line that says how long a provider has had nothing to train, and why."""
     since = duration(max(0, int(time.time()) - int(idle.get("since", 0))))
     return f"nothing to train for {since}: {idle.get('why', '')}"
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 ANSWER_SECONDS = 3.0
 """Longest wait for an answer of a node or of a daemon of this home."""
 PARTS = ("node", "validator", "provider")
-"""Folders of a home in which a node or daemon keeps its files."""
+"""Folders of a home that hold the files of a node or a daemon."""
 _PAGE = 1_000
 _BLOCK = 512
 """Size of the blocks that ``st_blocks`` counts, in bytes."""

@@ -165,7 +165,7 @@ def _name(context: CommandContext, address: str, *, admit: bool) -> None:
 
 
 @command.command(
-    help="""Promise the speeds at which this validator recomputes and downloads in panels; measured by default.
+    help="""Promise this validator's speed and download rate in panels; by default, both are measured.
 
     The time for an order's audits follows from these promises. A validator whose promise is too low for an order
     never sits in its panels and earns nothing there. Each stage of a panel that it misses halves its promise.

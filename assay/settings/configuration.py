@@ -34,7 +34,7 @@ _CLOSE = 0.5
 
 
 class Source(StrEnum):
-    """The place from which the value of a setting comes."""
+    """The source of a setting's value."""
 
     OPTION = "option"
     ENVIRONMENT = "environment"
@@ -67,7 +67,7 @@ class Setting:
     def read(self, value: object, where: str) -> str | int:
         """Check a value of the setting, and return it.
 
-        Raise SettingsError if the value is wrong. The error names ``where``, the place that the value comes from.
+        Raise SettingsError if the value is wrong. The error names ``where``, the source of the value.
         """
         checked: str | int
         if (self.is_number and type(value) is int) or (not self.is_number and type(value) is str):
@@ -126,13 +126,13 @@ SETTINGS = (
         name="node.grpc_host",
         kind=Host(),
         default="127.0.0.1",
-        meaning="Address on which the node answers clients.",
+        meaning="Address on which the node listens for clients.",
     ),
     Setting(
         name="node.grpc_port",
         kind=PORT,
         default=9090,
-        meaning="Port on which the node answers clients.",
+        meaning="Port on which the node listens for clients.",
     ),
     Setting(
         name="node.rpc_port",

@@ -22,7 +22,7 @@ PASSPHRASE_VARIABLE = "ASSAY_PASSPHRASE"  # noqa: S105 — a name, not a secret
 
 
 def find_home(named: str | None) -> Path:
-    """Return the path of the home: ``named``, or else the variable ``ASSAY_HOME``, or else the default."""
+    """Return the path of the home: ``named`` if it is given, else the variable ``ASSAY_HOME``, else the default."""
     try:
         return Path(named or os.environ.get("ASSAY_HOME") or DEFAULT_HOME).expanduser()
     except RuntimeError:

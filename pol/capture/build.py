@@ -541,7 +541,7 @@ def _of_loss(error: Exception, data: Mapping[str, Array]) -> tuple[str, str]:
 
 
 class _NarrowTypes(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A mode that records the floating types other than FP32 in which a function computes."""
+    """A mode that records the floating types, other than FP32, that a function uses."""
 
     supports_higher_order_operators = True
 
@@ -558,7 +558,7 @@ class _NarrowTypes(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _tried(data: Columns, known: Columns | None = None) -> list[int]:
-    """Return the numbers of the rows on which the loss is tried.
+    """Return the numbers of the rows that the loss is tried with.
 
     These are the first row and, for each column of integers, the rows with the smallest and the largest integer.
 

@@ -59,7 +59,7 @@ _WITHIN = 1e-3
 _ROUNDING = 2.0**-22
 """Tolerance for two sums of FP32 numbers, relative to the larger one."""
 _SHAKES = (1e-5, 1e-5, 1e-4)
-"""Relative changes of the weights with which rounding is measured."""
+"""Relative changes of the weights that are used to measure rounding."""
 _TIMES = 4.0
 """Tolerance for the job's step, as a multiple of the difference between steps of plain torch."""
 _TENTH = 0.1
@@ -237,7 +237,7 @@ class _Checker:
         return None
 
     def _is_finite(self, result: StepResult) -> bool:
-        """Return whether all results of a step are finite, apart from tensors that were not finite before it."""
+        """Return whether all results of a step are finite, except for tensors that were not finite before the step."""
         # a mask may contain infinity
         own = {n: t for n, t in result.state.items() if not self._was_infinite(n)}
         tensors = (

@@ -17,7 +17,7 @@ ROUNDS_LEAST = 4
 ROUNDS_SPREAD = 5
 """Ratio of the largest to the smallest sensible number of rounds."""
 APART_STEPS_MAX = 500
-"""Largest default number of steps that slots train apart, as in DiLoCo (arXiv 2311.08105)."""
+"""Largest default number of steps between two averages of the slots, as in DiLoCo (arXiv 2311.08105)."""
 
 OWN_SHARE = 20
 """Least ratio of a segment's work in steps to its overhead, so that the overhead is a few percent."""

@@ -62,7 +62,7 @@ class StepResult:
 
 
 class _PlainDraws(SeededDropout):
-    """A mode in which functions of torch draw the random numbers that the job draws.
+    """A mode that makes functions of torch draw the same random numbers as the job.
 
     If ``is_wide``, casts to types narrower than FP32 become casts to FP32.
     """
@@ -96,7 +96,7 @@ class _PlainDraws(SeededDropout):
 
 
 class _Wide(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A mode that replaces the narrow types of autocast by FP32, in which a job computes."""
+    """A mode that replaces the narrow types of autocast by FP32, which is the type that a job uses."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
         """Call one operation with FP32 instead of narrow types."""

@@ -133,7 +133,7 @@ class _Namespace:
         return x + _ROUNDER - _ROUNDER
 
     def where(self, condition: _Value, x: Any, y: Any) -> _Value:
-        """Return ``x`` for the elements at which the condition is true, and ``y`` for the others."""
+        """Return ``x`` for the elements where the condition is true, and ``y`` for all other elements."""
         return condition.new(f"tl.where({condition.name}, {condition.of(x)}, {condition.of(y)})")
 
     def clamp(self, x: _Value, low: float, high: float) -> _Value:

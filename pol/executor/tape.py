@@ -89,7 +89,7 @@ _TYPES = {"f32": 0, "i64": 1, "bool": 2}
 _DIMENSIONS = 8
 _ALIGNED = 8
 _FEW = 256
-"""Largest number of rows or columns of the other operand for which packing a matrix only once is worthwhile."""
+"""Largest number of rows or columns of the other operand that makes it worthwhile to pack a matrix only once."""
 
 
 class InstructionKind(IntEnum):
@@ -370,7 +370,7 @@ class _Writer:
         # The outputs of a program, which chains write in canonical form.
         self._numbers: dict[str, int] = {}
         self._names: dict[int, list[str]] = {}
-        # The outputs of a body, each with the place to which it must be written.
+        # The outputs of a body, each with the place where it must be written.
         self._wanted: dict[int, Strided] = {}
         self._readers: dict[int, list[int]] = {}
         for number, node in enumerate(program.nodes, program.first_node):
@@ -476,7 +476,7 @@ class _Writer:
         return self.program.types[number]
 
     def _place_of(self, number: int, value: TensorType) -> Strided:
-        """Return the place to which a value is to be written.
+        """Return the place where a value is to be written.
 
         For an output of a body it is given; other values get a new place.
         """
@@ -542,8 +542,8 @@ class _Writer:
     def _product(self, number: int, node: Node, value: TensorType) -> None:
         left, right = (self._readable(strided) for strided in self._operands(node))
         if self._is_only_transposed(number):
-            # The reader needs (A B)^T, which is B^T A^T. That product is computed instead, so that its result is in the
-            # order in which it is read.
+            # The reader needs (A B)^T, which is B^T A^T. That product is computed instead, so that its result is
+            # already in the reader's order.
             transposed = TensorType(value.dtype, (*value.shape[:-2], value.shape[-1], value.shape[-2]))
             result = self._new(transposed)
             self._values[number] = result.seen_as(result.view.swapaxes(-1, -2))

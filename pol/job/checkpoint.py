@@ -1,4 +1,4 @@
-"""Checkpoints: the states and the position of a training from which another job goes on, in memory or in files.
+"""Checkpoints: the states and the position of a training that another job continues, in memory or in files.
 
 The file ``model.safetensors`` holds the global state. The folder ``model.training`` beside it holds ``position.json``,
 and the local state of each slot as ``00000.safetensors`` and so on. The position contains the roots of all these
@@ -69,7 +69,7 @@ class Position(Readable):
 
 
 class HasTraining(Protocol):
-    """A training from which another job can go on: a fetched result, or the result of a local run.
+    """A training that another job can continue: a fetched result, or the result of a local run.
 
     Example::
 

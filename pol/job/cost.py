@@ -59,7 +59,7 @@ BLOCKS_SIZE = 64 * 2**20
 
 
 class Costed(Protocol):
-    """The fields of a job document on which its cost depends."""
+    """The fields of a job document that decide the job's cost."""
 
     @property
     def batch(self) -> int:
@@ -67,7 +67,7 @@ class Costed(Protocol):
 
     @property
     def slots(self) -> int:
-        """Number of slots; they take batches from the stream of samples in turn."""
+        """Number of slots; they take batches from the stream of samples, one slot after another."""
 
     @property
     def segment_steps(self) -> int:
@@ -83,7 +83,7 @@ class Costed(Protocol):
 
     @property
     def sampling(self) -> Sampling:
-        """The order in which training takes the rows."""
+        """The order of the rows in training."""
 
     @property
     def global_tensors(self) -> Sequence[TensorSpec]:

@@ -1,4 +1,4 @@
-"""The data of a job, which stay on disk, and the order in which training reads them.
+"""The data of a job, which stay on disk, and the order of the rows in training.
 
 The verified shards are mapped into memory one after another, and a batch copies its rows from there. The data may thus
 be larger than memory: the operating system caches the part that fits, once for all processes that read the same files.
@@ -148,7 +148,7 @@ class Dataset:
         return column.take(rows, self._shards_of(rows))
 
     def weigh(self, name: str) -> None:
-        """Set the column ``name`` as the weights by which rows are drawn.
+        """Set the column ``name`` as the weights for drawing rows.
 
         Raises JobError if its values are not valid weights.
         """

@@ -97,7 +97,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Start(Readable):
-    """The position at which a job begins if it goes on from another job. Every other job begins at step 0.
+    """The position where a job begins if it continues another job. Every other job begins at step 0.
 
     ``step`` is the number of inner steps before this job. ``local_roots`` are the roots of the slots' initial local
     states, in slot order; they are empty if all slots begin with ``local.state``. Otherwise ``local.state`` is the
@@ -241,7 +241,7 @@ class Job(Shown):
 
     @property
     def payload(self) -> tuple[JobFile, ...]:
-        """The files that a provider needs, in the order in which the consumer sends them."""
+        """The files that a provider needs, in the order of the consumer's upload."""
         return payload_files(self)
 
     @property
@@ -446,7 +446,7 @@ def _check_batch(document: JobDocument, limits: Limits) -> None:
 
 
 def _check_start(document: JobDocument, limits: Limits) -> None:
-    """Raise JobError if the position at which the job begins is not valid."""
+    """Raise JobError if the position where the job begins is not valid."""
     step, roots = document.start.step, document.start.local_roots
     samples = (step + document.steps) * document.slots * document.batch
     if step and samples > SAMPLES_MAX:

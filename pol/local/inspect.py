@@ -21,8 +21,8 @@ class JobSummary(Readable):
 
     - ``parameters``: the number of elements of the global tensors that training changes.
     - ``steps``: the inner steps of each slot in the whole job.
-    - ``first_step``: the number of steps of all earlier jobs, if this job goes on from another job.
-    - ``sampling``: a description of the order in which training takes the rows.
+    - ``first_step``: the number of steps of all earlier jobs, if this job continues another job.
+    - ``sampling``: a description of the order of the rows in training.
     - ``segments``: the segments of all slots in all rounds.
     - ``segment_flops``: the work of a segment, with the boundary at its end.
     - ``flops_by_operation``: the work of one step by primitive, largest first.

@@ -118,7 +118,7 @@ class NumpyNamespace:
         return np.rint(x)
 
     def where(self, condition: Any, x: Any, y: Any) -> Any:
-        """Return ``x`` for the elements at which the condition is true, and ``y`` for the others."""
+        """Return ``x`` for the elements where the condition is true, and ``y`` for all other elements."""
         return np.where(condition, x, y)
 
     def clamp(self, x: Any, low: float, high: float) -> Any:

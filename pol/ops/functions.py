@@ -81,7 +81,7 @@ class Namespace(Protocol):
         """Round to the nearest integer, ties to even."""
 
     def where(self, condition: Any, x: Any, y: Any) -> Fp64:
-        """Return ``x`` for the elements at which the condition is true, and ``y`` for the others."""
+        """Return ``x`` for the elements where the condition is true, and ``y`` for all other elements."""
 
     def clamp(self, x: Fp64, low: float, high: float) -> Fp64:
         """Return x limited to [low, high]. NaN remains NaN."""

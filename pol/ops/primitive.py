@@ -287,7 +287,7 @@ def check_attributes(primitive: Primitive, values: Mapping[str, object]) -> dict
 
 
 def _checked_attribute(attribute: Attribute, value: object) -> AttributeValue:
-    """Return ``value`` in its checked form, in which lists become tuples.
+    """Return ``value`` in its checked form: lists become tuples.
 
     Raises JobError with an empty field if it is not valid.
     """

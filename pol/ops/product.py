@@ -41,7 +41,7 @@ ELEMENTS_AT_ONCE = 2**24
 
 
 def largest_digit(bits: int) -> int:
-    """Return the largest integer to which an element may be scaled. All its balanced 7-bit digits are at most 127."""
+    """Return the largest integer that scaling may give an element. All its balanced 7-bit digits are at most 127."""
     return 127 << (bits - 8)
 
 

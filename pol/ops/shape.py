@@ -129,7 +129,7 @@ def _padded(operands: Operands, attributes: Attributes) -> TensorType:
 
 
 def inner(site: Site) -> tuple[slice, ...]:
-    """Return the index at which the result of a ``pad`` node holds the operand."""
+    """Return the index of the operand within the result of a ``pad`` node."""
     pairs = zip(site.attrs["low"], site.operands[0].shape, strict=True)
     return tuple(slice(low, low + size) for low, size in pairs)
 

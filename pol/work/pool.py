@@ -33,7 +33,7 @@ from host import sandbox
 T = TypeVar("T")
 
 _POLL_SECONDS = 0.1
-"""Interval at which threads check whether the pool was closed or a deadline has passed, in seconds."""
+"""Seconds between two checks by a thread whether the pool was closed or a deadline has passed."""
 
 
 class PoolError(Expected):

@@ -191,7 +191,7 @@ def advance(
 
 
 def merged(before: State, outputs: Mapping[str, Array], prefix: str) -> dict[str, Array]:
-    """Return a state in which the outputs of a program replaced tensors.
+    """Return a state with some tensors replaced by the outputs of a program.
 
     Tensors without an output stay the same objects.
 

@@ -44,7 +44,7 @@ WORDS = (
     Word("deposit", "The coins that an order locks. Verified rounds are paid from these coins."),
     Word("device class", "A word in a bid that describes its machines. An order may ask for some classes."),
     Word("escrow", "The accounts that hold deposits and bonds."),
-    Word("exact", "The tier in which a result is right if its bits are equal to those of a recomputation."),
+    Word("exact", "The tier that accepts a result if its bits are equal to the bits of a recomputation."),
     Word(
         "executor",
         "A program that computes primitives: NumPy (the definition), native, or torch. All give the same bits.",

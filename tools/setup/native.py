@@ -72,7 +72,7 @@ def sources() -> list[Path]:
 
 
 def instruction_sets() -> dict[str, Flags]:
-    """Return the flags of each instruction set for which the libraries are built on this machine."""
+    """Return the flags of each instruction set that this machine builds a library for."""
     return MACHINES.get(platform.machine(), {PORTABLE: Flags()})
 
 

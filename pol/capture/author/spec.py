@@ -201,9 +201,10 @@ _DEFAULT_OPTIMIZER = AdamW()
 class Phase(Readable):
     """A part of a step with its own loss and optimizer, such as one network of a GAN.
 
-    ``optimizer`` is an optimizer of ``torch.optim``, an ``assay.update_rule``, or a list of such optimizers; it is made
-    of the parameters that the phase moves. The phase does not move other parameters, but gradients flow through them.
-    The other fields are as in a :class:`JobSpec`. ``repeat`` is the number of updates per step, each with its own rows.
+    ``optimizer`` is an optimizer of ``torch.optim``, an ``assay.update_rule``, or a list of such optimizers; it is
+    created from the parameters that the phase moves. The phase does not move other parameters, but gradients flow
+    through them. The other fields are as in a :class:`JobSpec`. ``repeat`` is the number of updates per step, each with
+    its own rows.
 
     Example::
 
@@ -252,12 +253,12 @@ class JobSpec(Readable):
     weights. A trace has a boundary state after every ``segment_steps`` steps. ``round_steps`` and ``segment_steps``
     have suitable defaults (``division.py``). The number of steps is rounded up to whole rounds.
 
-    ``optimizer`` is :class:`SGD`, :class:`AdamW` or :class:`Lion`, or it is made of the model's parameters: an
-    optimizer of ``torch.optim``, an ``assay.update_rule``, ``assay.SAM``, or a list of optimizers that divide the
-    parameters. ``schedule`` is a learning rate, a function from the step (0 to steps - 1) to the learning rate, or a
-    scheduler of torch that is made of the optimizer. A scheduler takes a step after every ``schedule_every`` steps of
-    the job, or after each epoch if ``schedule_every`` is "epoch". The job holds the learning rates as a table, the same
-    for all slots. The default of ``schedule`` is the optimizer's own learning rate.
+    ``optimizer`` is :class:`SGD`, :class:`AdamW` or :class:`Lion`, or an optimizer that is created from the model's
+    parameters. That is an optimizer of ``torch.optim``, an ``assay.update_rule``, ``assay.SAM``, or a list of
+    optimizers that divide the parameters. ``schedule`` is a learning rate, a function from the step (0 to steps - 1) to
+    the learning rate, or a scheduler of torch that is created from the optimizer. A scheduler takes a step after every
+    ``schedule_every`` steps of the job, or after each epoch if ``schedule_every`` is "epoch". The job holds the
+    learning rates as a table, the same for all slots. The default of ``schedule`` is the optimizer's own learning rate.
 
     A job with several losses gives ``phases``, which maps names to :class:`Phase`, instead of loss, optimizer, schedule
     and clipping. Each step takes the phases in their order, and each phase sees the weights that the earlier phases

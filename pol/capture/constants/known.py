@@ -5,7 +5,7 @@ that no step changes. :attr:`KnownValues.relied_on` names the model's tensors on
 depends. A selection by a known mask becomes a selection by indices, so that all shapes are plain numbers; this also
 holds for the gradient.
 
-A mask made of labels, for example by ``F.one_hot``, selects one element of each row, whatever the labels are. The
+A mask made from labels, for example by ``F.one_hot``, selects one element of each row, whatever the labels are. The
 indices of the mask and of its opposite are computed from the labels (:class:`_Choice`).
 """
 
@@ -325,7 +325,7 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     self._counts.setdefault(str(size), refusal)
 
     def _follow(self, func: Any, args: Any, options: Any, result: Any) -> None:
-        """Compute and store the value of an operation's result, and of the operands to which it writes."""
+        """Compute and store the value of an operation's result, and of the operands that the operation changes."""
         written = list(_written(func, args, options))
         for each in written:
             self._writes[_address(each)] = self._writes.get(_address(each), 0) + 1
@@ -357,7 +357,7 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
         with plainly():
             try:
                 value = func(*known, **named)
-                # the result is a new constant, to which the function may write
+                # the result is a new constant, which the function may change
                 return value.clone() if func in _LIFTS else value, names
             # a value that torch cannot compute is simply not known
             except Exception:  # noqa: BLE001
@@ -379,7 +379,7 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _chosen(mask: Tensor, choice: _Choice) -> Tensor | None:
-    """Return the flat indices, in C order, of the true elements of a mask made of labels.
+    """Return the flat indices, in C order, of the true elements of a mask made from labels.
 
     Return None if all elements of the mask are equal.
     """

@@ -75,7 +75,7 @@ class Scratch:
 
     @staticmethod
     def _check_room(folder: Path, size: int) -> None:
-        """Refuse a column for which the disk has no room: a full disk would kill the process without a message."""
+        """Refuse a column if the disk has no room for it: a full disk would kill the process without a message."""
         free = shutil.disk_usage(folder).free
         if size > free:
             reason = f"a column has {size:,} bytes, and only {free:,} are free in {folder.parent}"
@@ -155,7 +155,7 @@ def too_large(where: str) -> JobError:
 
 
 def slices(rows: int, row_size: int) -> Iterator[slice]:
-    """Return slices that divide ``rows`` rows into parts of some MiB, each of which is converted at once.
+    """Return slices that divide ``rows`` rows into parts of some MiB; each part is converted at once.
 
     ``row_size`` is the size of a row in bytes.
     """

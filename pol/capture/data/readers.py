@@ -22,7 +22,7 @@ from pol.state.arrays import Array
 TABLES = (".csv", ".tsv", ".json", ".jsonl")
 SAVED = (".pt", ".pth")
 _INDEX = "Unnamed: 0"
-"""Name that pandas gives to the unnamed column in which ``to_csv`` writes the index."""
+"""Name that pandas gives to the unnamed column that ``to_csv`` writes for the index."""
 _IMAGES = frozenset((".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"))
 """Endings of image files, as in torchvision's ``ImageFolder``."""
 _SAVE = 'write only tensors: torch.save({"x": x, "y": y}, path)'

@@ -51,7 +51,7 @@ _FEATURE_DROPOUTS = {
 
 
 class SeededDropout(TorchFunctionMode):
-    """A mode in which each call of dropout, or of another function that draws, uses ``assay::uniform`` and a new site.
+    """A mode that makes each call of dropout, or of another function that draws, use ``assay::uniform`` and a new site.
 
     Sites are numbered in the order of the calls, which is the order of the model's forward pass. In a turn of a repeat,
     the batch's number is replaced by the batch's number times the count of turns, plus the turn's number.

@@ -20,8 +20,8 @@ for input gradients.
 
 A forward product that is computed again for the backward pass is the same node as before (see ``Emitter.product``).
 
-If a step takes several gradients, one after another, :func:`later_weight` marks the weights with which the next pass
-begins. These weights count as inputs of that pass: the nodes on which they depend are not part of its forward pass.
+If a step takes several gradients, one after another, :func:`later_weight` marks the weights at the start of the next
+pass. These weights count as inputs of that pass: the nodes on which they depend are not part of its forward pass.
 :func:`inner_loss` marks a loss that is not a metric.
 """
 

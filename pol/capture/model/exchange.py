@@ -53,7 +53,7 @@ def exchanged(model: nn.Module, tensors: Tensors) -> Iterator[Callable[[], dict[
 
 
 class _Redirected(TorchFunctionMode):
-    """A mode in which functions of torch that are called with an original tensor get its replacement."""
+    """A mode that gives functions of torch, when they are called with an original tensor, its replacement."""
 
     def __init__(self, places: Mapping[int, tuple[Slots, str]]) -> None:
         super().__init__()

@@ -12,7 +12,7 @@ from pol.capture.reports.origin import place_of_function
 from pol.errors import JobError
 
 Point = Callable[[list[Tensor], list[Tensor], RuleStep], list[Tensor]]
-"""Function from all parameters, their gradients and the step to the weights at which the second gradient is taken."""
+"""Function from all parameters, their gradients and the step to the weights for the second gradient."""
 
 
 class GradientAt(Optimizer):
@@ -81,7 +81,7 @@ class GradientAt(Optimizer):
 
 
 def elsewhere(optimizer: GradientAt, parameters: list[Tensor], gradients: list[Tensor], step: RuleStep) -> list[Tensor]:
-    """Return the weights at which the second gradient is taken."""
+    """Return the weights for the second gradient."""
     shapes = [parameter.shape for parameter in parameters]
     field = "optimizer, point"
     copies = [value.clone() for value in parameters], [value.clone() for value in gradients]

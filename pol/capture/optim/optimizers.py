@@ -24,7 +24,7 @@ class InnerOptimizer:
     def __init__(self, groups: Sequence[Group], elsewhere: GradientAt | None = None) -> None:
         """Create an optimizer that moves each group by its rule.
 
-        If ``elsewhere`` is given, it chooses the weights at which the gradients are taken.
+        If ``elsewhere`` is given, it chooses the weights for the gradients.
         """
         self._groups = groups
         self._elsewhere = elsewhere
@@ -95,7 +95,7 @@ class InnerOptimizer:
         return states
 
     def point(self, parameters: Tensors, gradients: Tensors, step: torch.Tensor) -> dict[str, torch.Tensor] | None:
-        """Return the weights at which a second gradient is taken, or None if there is no second gradient."""
+        """Return the weights for a second gradient, or None if the optimizer has no second gradient."""
         if self._elsewhere is None:
             return None
         group = self._groups[0]

@@ -198,7 +198,7 @@ class Adam(_Decoupled):
         return {"correction1": 0.0, "correction2": 0.0}
 
     def begin(self, numbers: Tensors, now: Now) -> tuple[dict[str, torch.Tensor], Tensors]:
-        """Return the next bias corrections, and the values with which a step applies them."""
+        """Return the next bias corrections, and the values that a step uses to apply them."""
         corrections = {
             name: _next_correction(numbers[name], beta)
             for name, beta in zip(("correction1", "correction2"), self.betas, strict=True)

@@ -357,7 +357,7 @@ def _index_put(site: CaptureSite, x: Ref, indices: Sequence[Ref | None], values:
 
 
 def _masked_put(site: CaptureSite, x: Ref, indices: Sequence[Ref | None], values: Ref, accumulate: bool) -> int:
-    """Write one number to all places at which a mask is true."""
+    """Write one number to all places where a mask is true."""
     emitter = site.emitter
     (mask, *others), before = [index for index in indices if index is not None], 0
     while indices[before] is None:

@@ -28,7 +28,7 @@ DTYPES = {
     torch.uint8: "i64",
     torch.bool: "bool",
 }
-"""Dtype in which a job computes, for each dtype of torch."""
+"""Dtype that a job uses, for each dtype of torch."""
 
 
 class Unsupported(Expected):

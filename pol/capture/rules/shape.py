@@ -210,7 +210,7 @@ def _select_scatter(site: CaptureSite, x: Ref, source: Ref, dim: int, index: int
 
 @rule("aten.arange.start_step", "prims.iota.default", "aten.arange.default", "aten.arange.start")
 def _arange(site: CaptureSite, *arguments: Any, **options: Any) -> int:
-    """Return the numbers start, start + step, …; torch's overloads differ in which of the arguments they have."""
+    """Return the numbers start, start + step, …; torch's overloads have different arguments."""
     emitter = site.emitter
     size = site.shape[0]
     start, step = 0, 1

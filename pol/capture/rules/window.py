@@ -143,7 +143,7 @@ def _slices(
     count: Sequence[int],
     step: Sequence[int],
 ) -> list[int]:
-    """Return one slice of ``x`` for each of ``starts``, at which it begins."""
+    """Return one slice of ``x`` for each position in ``starts``, where the slice begins."""
     return [_read(emitter, x, start, count, step) for start in starts]
 
 
