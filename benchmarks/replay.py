@@ -2,8 +2,8 @@
 
 Validator and auditor load the job once per process, open the two initial states (read, decode and hash them), and
 replay the steps. A validator hashes the states at the end; an auditor hashes them after every step, and computes a
-digest of all resulting bytes. They use one thread and alternate; rows have the median of the CPU seconds and the range
-of the ratios.
+digest of all resulting bytes. Validator and auditor use one thread, and their runs alternate; rows have the median of
+the CPU seconds and the range of the ratios.
 
 A provider's share is one segment here. Its worker is a separate process, so its seconds are wall-clock time from the
 request to the last message. The first share starts the process and loads the job; later shares reuse both. For each

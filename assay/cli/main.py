@@ -181,7 +181,9 @@ def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
         if not system.strerror:
             raise
         where = str(system.filename or "")
-        remedy = _OS_REMEDIES.get(system.errno or 0, "the operating system reported this; fix it and try again")
+        remedy = _OS_REMEDIES.get(
+            system.errno or 0, "remove the cause that the operating system reported, and try again"
+        )
         error = SystemFailed(system.strerror, remedy, field=where)
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] != "torch":

@@ -49,8 +49,8 @@ def ask_passphrase(name: str) -> str:
 class Settings:
     """The settings of a home: the values in its ``config.toml``, and values that options or a program give instead.
 
-    ``given`` maps names of settings to the values given instead; None means not given. ``passphrase`` returns the
-    passphrase of the key with a given name.
+    ``given`` maps names of settings to the values that replace the file's; None means that no value replaces it.
+    ``passphrase`` returns the passphrase of the key with a given name.
     """
 
     home: Path

@@ -441,7 +441,7 @@ def _check_names(state: Mapping[str, torch.Tensor], local: Mapping[str, torch.Te
 
 
 def _check_precisions(spec: JobSpec) -> None:
-    """Refuse a precision for a module that the model does not have, which would silently have no effect."""
+    """Refuse a precision for a module that the model does not have; it would silently have no effect."""
     known = [name for name, _ in spec.model.named_parameters()]
     for chosen in filter(None, spec.precisions):
         if not any(f"{name}.".startswith(f"{chosen}.") for name in known):
@@ -451,7 +451,7 @@ def _check_precisions(spec: JobSpec) -> None:
 
 
 def _without_unchanged(step: Program, model: nn.Module) -> Program:
-    """Return a step without the outputs of parameters that it does not change, such as frozen ones."""
+    """Return a step without outputs for parameters that the step does not change, such as frozen parameters."""
     changed = step.changed_outputs()
     names = (name for name, _ in model.named_parameters())
     unchanged = {f"global.{job_name(name)}" for name in names}.difference(changed)
@@ -562,8 +562,8 @@ def _tried(data: Columns, known: Columns | None = None) -> list[int]:
 
     These are the first row and, for each column of integers, the rows with the smallest and the largest integer.
 
-    If ``known`` columns are given, return only rows with an integer outside the range of the known column. Then the
-    first row is among them only if the two sets of columns have different names.
+    If ``known`` columns are given, return only rows with an integer outside the range of the known column. In this case
+    the first row is included only if the two sets of columns have different names.
     """
     rows = {0} if known is None or known.keys() != data.keys() else set()
     for name, column in data.items():

@@ -458,7 +458,7 @@ class _Checker:
 
 
 def _first_difference(one: StepResult, other: StepResult, trained: Sequence[str]) -> str | None:
-    """Return the name of a result that differs between two runs of a step by more than rounding; else None."""
+    """Return the name of a result that differs between two runs of a step by more than rounding, or None."""
     if not abs(one.loss - other.loss) <= _SAME * max(abs(one.loss), abs(other.loss)):
         return _LOSS
     if one.gradients.keys() != other.gradients.keys():
@@ -499,10 +499,10 @@ def _largest_changes(state: Mapping[str, _Compared]) -> dict[str, float]:
 
 
 def _perturb(weights: Sequence[torch.Tensor]) -> None:
-    """Change trained weights a little, in place: towards 0, and zeros to small positive numbers.
+    """Change trained weights a little, in place: move them towards 0, and turn zeros into small positive numbers.
 
-    No other number changes its sign or grows in size, so roots and logarithms of weights stay valid. Tensors that no
-    optimizer moves stay as they are: one may be a mask that decided shapes during the capture.
+    A weight that is not 0 keeps its sign and does not grow, so roots and logarithms of weights stay valid. Tensors that
+    no optimizer moves stay as they are: such a tensor may be a mask that decided shapes during the capture.
     """
     generator = torch.Generator().manual_seed(0)
     for weight in weights:

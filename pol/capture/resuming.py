@@ -44,8 +44,8 @@ def read_resume(spec: JobSpec) -> Checkpoint | None:
         count = schedule.last_epoch
         reason = f"the scheduler has already counted {count} steps"
         remedy = (
-            "give a new one, made as for the first job: it runs from step 0, and this job takes its rates from step"
-            f" {checkpoint.position.step} on"
+            "give a new scheduler, created as for the first job: it runs from step 0, and this job takes its rates from"
+            f" step {checkpoint.position.step} on"
         )
         raise JobError("schedule", reason, remedy)
     return checkpoint

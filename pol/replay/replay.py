@@ -90,7 +90,7 @@ _KEEP = "run the job again and keep its states (--keep-states, or keep_states=Tr
 
 @dataclass(frozen=True)
 class Check(Readable):
-    """The result of checking one share, or the aggregation at the end of a round (``slot`` is -1).
+    """The result of checking one share, or of the aggregation at the end of a round (with ``slot`` -1).
 
     Of its ``segments`` segments, ``checked`` were replayed. ``fault`` describes the first error; it is empty if there
     is no error.

@@ -100,7 +100,7 @@ class _Choice:
     on: Tensor
     off: Tensor
     may_be_negative: bool
-    """A flag: labels may be negative and count from the end, as in x[rows, labels]."""
+    """True if labels may be negative and count from the end, as in x[rows, labels]."""
     writes: tuple[int, int] = (0, 0)
     """Numbers of earlier writes to the tensor and to the labels."""
 

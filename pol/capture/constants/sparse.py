@@ -108,7 +108,7 @@ def _by_itself(value: Any) -> Any:
 
 
 def _holds_sparse(given: Any) -> bool:
-    """Return whether arguments contain a sparse tensor; this runs for every captured function, so it is fast."""
+    """Return whether arguments contain a sparse tensor; this check runs for every captured function, so it is fast."""
     if isinstance(given, list | tuple):
         return any(_holds_sparse(part) for part in given)
     if isinstance(given, dict):

@@ -74,7 +74,7 @@ class HeldValues:
 
 
 def _shown(path: str, holder: object, name: str) -> str:
-    """Return the name of a value as it would stand in the consumer's code."""
+    """Return the name of a value as the consumer's code would write it."""
     if isinstance(holder, list | deque | tuple):
         return f"{path}[{name}]"
     if isinstance(holder, dict) and not (path.startswith("__") or path == ""):

@@ -62,7 +62,7 @@ def depth() -> int:
 
 
 def numbered_within(number: Tensor, outside: int) -> Tensor:
-    """Return a number that combines ``number`` with the numbers of the present turns, and is unique to them.
+    """Return a number that combines ``number`` with the numbers of the present turns; each combination is unique.
 
     Only turns that are nested deeper than ``outside`` count.
     """

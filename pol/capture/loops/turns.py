@@ -13,8 +13,8 @@ from pol.job.program import Program, ProgramBuilder
 from pol.ops.repeat import CARRY, CONSTANT, SEQUENCE, STACKED
 
 END, GIVEN, TOTAL, BEGIN, SLOPE = "end", "given", "total", "begin", "slope"
-"""Kinds of gradients: by the next carried values, by stacked values, sums by constants so far, by the carried values
-with which the turn began, and by sequences."""
+"""Kinds of gradients: with respect to the next carried values, stacked values, constants (the sums so far), the carried
+values at the start of the turn, and sequences."""
 
 _VIEWS = frozenset({"reshape", "permute", "broadcast", "slice", "full", "concat", "pad"})
 _CHEAP = frozenset({"add", "sub", "mul", "neg", "abs", "maximum", "minimum", "where", "cast", "logical_not"})

@@ -256,7 +256,7 @@ def _unknown(optimizer: object) -> JobError:
 
 
 def _within(optimizer: object) -> tuple[str, _Optimizer] | None:
-    """Return the optimizer that an object wraps, and the name of the attribute that holds it."""
+    """Return the optimizer that an object wraps, and the name of the attribute that holds the optimizer."""
     for name in ("optimizer", "base_optimizer", "_optimizer", "optim"):
         inner = getattr(optimizer, name, None)
         if isinstance(inner, _Optimizer) and inner is not optimizer:

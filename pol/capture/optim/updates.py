@@ -49,7 +49,7 @@ class Rule(Protocol):
     def shapes(self, shape: torch.Size) -> dict[str, torch.Size]:
         """Return the shape of each tensor in the state of a parameter of this shape.
 
-        The result is empty if the parameter's shape alone does not decide them.
+        The result is empty if the parameter's shape alone does not decide these shapes.
         """
 
     def initial(self, name: str, value: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -544,7 +544,7 @@ class LionRule(_Decoupled):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Muon(_Plain):
-    """``torch.optim.Muon``, which moves singular values of the momentum near 1; in FP32, not in torch's bfloat16."""
+    """``torch.optim.Muon``, which moves singular values of the momentum near 1; it uses FP32, not torch's bfloat16."""
 
     weight_decay: float = 0.1
     momentum: float = 0.95

@@ -260,7 +260,7 @@ def _is_in(emitter: Emitter, index: int, count: int) -> int:
 
 
 def _written(site: CaptureSite, rows: int, numbers: int, values: int, *, may_repeat: bool) -> int:
-    """Return ``rows`` after ``values`` are written to the rows that ``numbers``, of shape [K], names.
+    """Return ``rows`` after ``values`` are written to the rows with the ``numbers``, of shape [K].
 
     If a row is written several times, the last write stays. This cannot happen unless ``may_repeat`` is true.
     """
@@ -290,7 +290,7 @@ def _written(site: CaptureSite, rows: int, numbers: int, values: int, *, may_rep
 
 
 def _named(emitter: Emitter, numbers: int, weights: int, rows: int) -> int:
-    """Return a bool mask of all ``rows`` rows, true for rows that ``numbers`` names with a weight above 0."""
+    """Return a bool mask of all ``rows`` rows, true for rows that are in ``numbers`` with a weight above 0."""
     total = emitter.emit("add_rows", numbers, weights, rows=rows)
     return emitter.emit("gt", total, emitter.scalar(0, "f32"))
 
@@ -298,7 +298,7 @@ def _named(emitter: Emitter, numbers: int, weights: int, rows: int) -> int:
 def _chosen_rows(site: CaptureSite, rows: int, numbers: int, values: int, weights: int) -> int:
     """Write rows of integers, which FP32 cannot hold, by taking each row from one of two places.
 
-    A row comes from ``values`` if a number with a weight above 0 names it, and otherwise from ``rows``.
+    A row comes from ``values`` if its number is in ``numbers`` with a weight above 0, and otherwise from ``rows``.
     """
     emitter = site.emitter
     count, size = emitter.shape(numbers)[0], emitter.shape(rows)[0]

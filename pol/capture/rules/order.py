@@ -80,7 +80,8 @@ def _ranked(
 ) -> tuple[int, ...]:
     """Return the element along ``dim`` with a given rank in ascending order, and its position.
 
-    ``rank`` returns the rank for a size. If ``spreads`` is true, the result is NaN if any element is NaN.
+    ``rank`` is a function from the size of the dimension to the rank. If ``spreads`` is true, the result is NaN if any
+    element is NaN.
     """
     emitter, value = site.emitter, _sortable(site, x)
     axis = dim % len(emitter.shape(value))
@@ -157,8 +158,8 @@ def _bucketize(site: CaptureSite, x: Any, edges: Ref, out_int32: bool = False, r
 def _running(emitter: Emitter, x: int, axis: int, start: float, step: Callable[[int, int], int]) -> int:
     """Return running results of the operation ``step`` along ``axis``, such as running sums.
 
-    Each element is combined with the element that is 1, 2, 4, ... places before it. ``start`` stands before the first
-    element.
+    Each element is combined with the element that is 1, 2, 4, ... places before it. ``start`` is the value before the
+    first element.
     """
     shape, dtype = emitter.shape(x), emitter.type(x).dtype
     distance = 1

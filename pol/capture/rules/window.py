@@ -171,7 +171,7 @@ def _windows_product(
     steps: Sequence[int],
     transposed: bool = False,
 ) -> int:
-    """Multiply [groups, M, K] with the elements that windows read of ``x``, [channels, rows, sizes].
+    """Multiply [groups, M, K] with the elements that windows read from ``x``, [channels, rows, sizes].
 
     The result has the shape [groups, M, windows]. If ``transposed`` is true, the product sums over the windows instead.
     ``counts`` includes the rows, and so does ``starts`` if the windows do not begin with the first row.
@@ -293,7 +293,7 @@ def _transposed(site: CaptureSite, x: int, weight: int, windows: Windows, groups
 def _read_back(
     emitter: Emitter, values: Sequence[int], windows: Windows
 ) -> Callable[[Sequence[WindowOffset]], list[list[int]]]:
-    """Return a function from the places of a phase to the slices that these places read of each value."""
+    """Return a function from the places of a phase to the slices that these places read from each value."""
     low, high = windows.reach()
     padded = [_padded(emitter, value, low, high) for value in values]
     ones = (1,) * len(windows.kernel)
@@ -308,7 +308,7 @@ def _read_back(
 def _from_phases(
     emitter: Emitter, rest: Sequence[int], windows: Windows, phase: Callable[[Sequence[WindowOffset]], int]
 ) -> int:
-    """Return a value of shape [rest, inputs] from its phases; ``phase`` returns the elements of one, [rest, turns]."""
+    """Return a value of shape [rest, inputs] from its phases; ``phase`` returns one phase's elements, [rest, turns]."""
     rank = len(windows.kernel)
     turns = windows.turns()
     ones = (1,) * rank
@@ -496,7 +496,7 @@ def _sizes(emitter: Emitter, bounds: Sequence[tuple[int, int]], dim: int, rank: 
 
 
 def _parts_sum(emitter: Emitter, x: int, dim: int, bounds: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """Return the sums of parts along ``dim``, joined along it, and the size of each part."""
+    """Return the sums of parts along ``dim``, joined along ``dim``, and the size of each part."""
     shape = emitter.shape(x)
     sums = []
     for low, high in bounds:
