@@ -51,7 +51,7 @@ PRICES_TRIED = 8
 SENDS_MAX = 5
 """Most tries to send an order. A try fails if another transaction of the same key takes its sequence number."""
 SEQUENCES_TRIED = 10_000
-"""Number of past sequence numbers that :func:`recover_secret` tries, to find an order's."""
+"""Number of past sequence numbers that :func:`recover_secret` tries; the secret of an order depends on one of them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ def ask_passphrase(name: str) -> str:
 class Settings:
     """The settings of a home: the values in its ``config.toml``, and values that options or a program give instead.
 
-    ``given`` maps names of settings to the values that replace the file's; None means that no value replaces it.
+    ``given`` maps names of settings to the values that options or a program give; None means that no value is given.
     ``passphrase`` returns the passphrase of the key with a given name.
     """
 

@@ -379,7 +379,7 @@ def _check_batch_norm(model: nn.Module) -> None:
     """
     for name, module in batch_norms(model):
         if module.momentum is None and module.track_running_stats:
-            reason = f"{type(module).__name__} averages over all earlier batches; slots cannot share their number"
+            reason = f"{type(module).__name__} averages over all earlier batches, but slots cannot average a count"
             raise JobError(f"model.{name}", reason, "give it a momentum, such as 0.1")
 
 

@@ -6,10 +6,11 @@ of them. Shape rules work on plain integers, so a whole program is checked befor
 The work of a node has four parts, and a program's work is the sum over its nodes:
 
 * ``products``: 2 x M x N x K x batch for a ``matmul``, the same count as torch's ``FlopCounterMode``, and three times
-that for 22 bits. * ``elements``: operations per element (the primitive's ``cost``) times the elements that are
-computed. Each run of elements that a kernel processes in one inner loop adds ``FLOPS_PER_RUN``, since short rows cost
-more than long rows. * ``moved``: bytes read and written, each of which counts as ``FLOPS_PER_BYTE``. * ``calls``: calls
-of a library's kernels, each of which counts as ``FLOPS_PER_CALL``, even if it does little.
+  that for 22 bits.
+* ``elements``: operations per element (the primitive's ``cost``) times the elements that are computed. Each run of
+  elements that a kernel processes in one inner loop adds ``FLOPS_PER_RUN``, since short rows cost more than long rows.
+* ``moved``: bytes read and written, each of which counts as ``FLOPS_PER_BYTE``.
+* ``calls``: calls of a library's kernels, each of which counts as ``FLOPS_PER_CALL``, even if it does little.
 
 The constants make the work of a node proportional to its time on the reference executor; large products set the scale
 (``python -m benchmarks work``). Values are in C order on every executor, so a reshape is a view and moves nothing. If

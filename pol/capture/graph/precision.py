@@ -3,12 +3,13 @@
 A step is one flat graph, so the kind of a product follows from the dependences between nodes. The step marks the
 gradient of each parameter with :func:`gradient`; outputs called ``metric.…`` are the results of the forward pass.
 
-* A product is **forward** if a metric depends on it, or if no gradient does (for example, if only a buffer needs it). *
-Otherwise it is a **weight gradient** if only gradients of parameters depend on it, and only by simple operations. These
-operations move the product's elements, sum them, add other values, or combine them with values that do not depend on
-the batch. * Otherwise it is an **input gradient**, because other products or the batch come between the product and the
-gradients of parameters. * A product that depends on gradients belongs to an optimizer, which decides the weights: it is
-a **weight gradient**.
+* A product is **forward** if a metric depends on it, or if no gradient does (for example, if only a buffer needs it).
+* Otherwise it is a **weight gradient** if only gradients of parameters depend on it, and only by simple operations.
+  These operations move the product's elements, sum them, add other values, or combine them with values that do not
+  depend on the batch.
+* Otherwise it is an **input gradient**, because other products or the batch come between the product and the gradients
+  of parameters.
+* A product that depends on gradients belongs to an optimizer, which decides the weights: it is a **weight gradient**.
 
 A product belongs to a parameter if one of its factors is computed from the parameter without the batch. A weight
 gradient also belongs to the parameters whose gradients it computes. A job may choose a precision for each parameter,

@@ -50,8 +50,8 @@ def repeat(
     the first index to the last. With ``reverse=True``, they go from the last index to the first. Each output is at the
     index of its part. If there is no sequence, the part is None, and there are ``count`` turns.
 
-    In a job, the whole loop is one operation, with any number of turns, and its gradient is one more. Outside of a job,
-    it is an ordinary loop.
+    In a job, the whole loop is one operation with any number of turns, and its gradient is another operation. Outside
+    of a job, it is an ordinary loop.
 
     Raises TypeError or ValueError if the function, its values or the number of turns are not accepted.
 
