@@ -11,8 +11,8 @@ This module is the public interface for programs; other modules may change::
             print(event)
         assay.load_result(model, order.result())
 
-Each name is imported on first use. The package also holds the generated modules ``assay.<part>.v1``. The node imports
-the package for them, and must not load the numerical libraries.
+Each name is imported on first use. The package also holds the generated modules ``assay.<part>.v1``. A node imports
+this package to reach these modules, and a node must not load the numerical libraries.
 """
 
 from importlib import import_module

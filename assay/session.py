@@ -62,8 +62,9 @@ def connect(
     """Return a session with a network.
 
     ``node`` is the gRPC address (host:port) of the node that the session asks. ``home`` is the folder with the keys and
-    the submitted orders. ``key`` is the name of the key that signs. The key is unlocked when it first has to sign, with
-    ``passphrase`` or, without one, as for commands. ``note`` is called with messages about progress.
+    the submitted orders. ``key`` is the name of the key that signs. The key is unlocked when it first has to sign. If
+    ``passphrase`` is not given, it comes from the variable ``ASSAY_PASSPHRASE`` or from the terminal. ``note`` is
+    called with messages about progress.
 
     Missing arguments come from the environment (``ASSAY_HOME``, ``ASSAY_NODE``), the home's ``config.toml`` or the
     defaults, as for commands.
@@ -131,7 +132,8 @@ class Session:
     def close(self) -> None:
         """Close the connection to the node.
 
-        The end of a ``with`` block closes it, too. Only code without such a block, as in a notebook, calls this method.
+        The end of a ``with`` block also closes the connection. Call this method only in code without such a block, for
+        example in a notebook.
 
         Example::
 
@@ -203,10 +205,10 @@ class Session:
     def submit(self, job: Path | str, **options: Unpack[OrderOptions]) -> "PlacedOrder":
         """Submit an order for the job in a directory, lock its payment on the chain, and return the order.
 
-        The keywords are :class:`OrderOptions`, with the units of :meth:`quote`. Without a ``price_limit`` the limit is
-        twice the price of the best bid. The payload is delivered to the winning validator while the program follows the
-        order (:meth:`PlacedOrder.events`) or waits for it (:meth:`PlacedOrder.wait`). Earlier active orders of the same
-        job stay active; the order lists them in ``others``.
+        The keywords are :class:`OrderOptions`, with the units of :meth:`quote`. If no ``price_limit`` is given, the
+        limit is twice the price of the best bid. The payload is delivered to the winning validator while the program
+        follows the order (:meth:`PlacedOrder.events`) or waits for it (:meth:`PlacedOrder.wait`). Earlier orders of the
+        same job that are still active stay active; the new order lists these orders in ``others``.
 
         Raise ConsumerError if no bid fits and no ``price_limit`` is given, Refusal if the chain would refuse the order,
         and ChainError if the node fails.
@@ -317,7 +319,7 @@ class PlacedOrder:
         return self.session.client.query(OrderRequest(self.id))
 
     def losses(self) -> NDArray[float64]:
-        """Return the training losses that the chain has for the order, as an array.
+        """Return the training losses that the chain has recorded for the order, as an array.
 
         The array has a row per closed round and a column per slot. A value is the slot's loss at the end of the round,
         or NaN if the slot has none. The values equal ``run_locally(job).losses`` bit for bit.
@@ -331,7 +333,7 @@ class PlacedOrder:
     def history(self) -> History:
         """Return the order's losses for a plot: an array with the fields ``step`` (steps done), ``slot`` and ``loss``.
 
-        It has an entry per closed round and slot; ``run_locally(job).history`` has an entry per segment.
+        The array has one entry per closed round and slot; ``run_locally(job).history`` has one per segment.
 
         Example::
 
@@ -343,7 +345,8 @@ class PlacedOrder:
     def why(self) -> Why:
         """Return an explanation of the order's state.
 
-        It names what the order waits for, why bids do not fit, which legs failed, and how panels ruled.
+        The explanation names the event that the order waits for, and the reasons why bids do not fit. It also names the
+        legs that failed and the rulings of panels.
 
         Example::
 
@@ -352,7 +355,7 @@ class PlacedOrder:
         return ask_why(self.session.client, self.id)
 
     def cancel(self) -> None:
-        """Cancel the order and get the deposit back; possible only until the order is matched.
+        """Cancel the order and get the deposit back; this is possible only before the order is matched.
 
         Example::
 
@@ -362,9 +365,9 @@ class PlacedOrder:
         sender.send(MsgCancelOrder(self.session.key.address, self.id))
 
     def wait(self, until: OrderState = OrderState.CLOSED, seconds: float = DAY) -> Summary:
-        """Wait until the order reaches the state ``until`` or is closed, and return its summary.
+        """Wait until the order reaches the state ``until`` or is closed, and return the order's summary.
 
-        Meanwhile, deliver the order's payload. Raise StillWaiting if the wait takes longer than ``seconds``.
+        While waiting, deliver the order's payload. Raise StillWaiting if the wait takes longer than ``seconds``.
 
         Example::
 
@@ -374,12 +377,12 @@ class PlacedOrder:
         return summarise(wait_for(client, self.id, until, self._delivery(), Event(), float(seconds)))
 
     def events(self, until: OrderState = OrderState.CLOSED, seconds: float = DAY) -> Iterator[Change]:
-        """Yield the order's events from its first one on, and deliver its payload meanwhile.
+        """Yield the order's events, beginning with the first one; meanwhile, deliver the order's payload.
 
         The iterator ends when the order has reached the state ``until`` or is closed. If the node stops answering, the
-        iterator waits for it. Raise StillWaiting if all this takes longer than ``seconds``. The next call begins again
-        with the order's first event. The result is available once the order is ``PROVEN``, which is minutes before it
-        closes.
+        iterator waits until the node answers again. Raise StillWaiting if the order is still not in that state after
+        ``seconds``. The next call of this method begins again with the order's first event. The result is available
+        once the order is ``PROVEN``, which is minutes before it closes.
 
         Example::
 
@@ -410,7 +413,8 @@ class PlacedOrder:
                 if answer is not None:
                     if delivery is not None:
                         delivery.step(answer)
-                    # Events from before this answer may only be in the next page, so read one more page before the end.
+                    # Events that happened before this answer may be on the next page, so read one more page before the
+                    # end.
                     last = answer.order.state >= until
                 if time.monotonic() > ends:
                     state = f"the order is still {answer.order.state.name.lower()}" if answer else "no node answers"

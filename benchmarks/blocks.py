@@ -458,7 +458,7 @@ def transfers_to_new_accounts() -> list[Row]:
 
 
 def rounds_of_an_order() -> list[Row]:
-    """Measure all messages about the shares of a round, in the order in which a round needs them."""
+    """Measure all messages about the shares of a round, in the order that a round needs."""
     net, rows = Net(), []
     net.place_bid()
     orders = net.run_orders(4)
@@ -634,7 +634,7 @@ def decoding() -> list[Row]:
     long = [_too_long(number) for number in range(BLOCK_BYTES_MAX // TX_BYTES_MAX)]
 
     def decode() -> None:
-        # No correct node votes for such a block, but a bug could make two thirds do so.
+        # No correct node votes for such a block, but a bug could make two thirds of the nodes vote for it.
         decoder = TxDecoder()
         if not all(isinstance(decoder(raw), Refusal) for raw in long):
             raise RuntimeError("a list that is too long was decoded")

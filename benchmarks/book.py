@@ -150,7 +150,7 @@ class _Market:
         return perf_counter() - start, matched
 
     def _whole(self, orders: Sequence[AuctionOrder]) -> tuple[float, Matched]:
-        # The state is that of a node which has decoded nothing since its last commit.
+        # The state is as in a node that has decoded nothing since its last commit.
         block = Overlay(Overlay(self.storage.snapshot()))
         self._repeat(block)
         start = perf_counter()
@@ -347,7 +347,7 @@ def _times(case: str, times: Sequence[float], unit: str, goal: float | None) -> 
 
 
 def _standing(random: Random, number: int, bids: int) -> StandingBid:
-    """Return a bid whose price, speed and capacity differ from those of all other bids."""
+    """Return a bid whose price, speed and capacity differ from the values of all other bids."""
     of_validator = Random(number % (bids // 50))
     offer = Offer(
         price=random.randint(500_000, 1_500_000),

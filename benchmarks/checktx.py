@@ -1,9 +1,9 @@
 """The rate of CheckTx over the ABCI socket, with real signed transfers and all checks.
 
-The baseline is the rate at which one process only verifies signatures (a bare check).
+The baseline is the rate of one process that only verifies signatures (bare checks).
 
-The server runs in this process. The client runs in another process and sends as fast as the socket accepts. The rate
-of two bare checks in parallel shows whether the second core is a full core or a hardware thread of the first one.
+The server runs in this process. The client runs in another process and sends as fast as the socket accepts. The rate of
+two bare checks in parallel shows whether the second core is a full core or a hardware thread of the first core.
 """
 
 import multiprocessing
@@ -92,7 +92,7 @@ def _row(case: str, rates: Sequence[float], bare: Sequence[float]) -> Row:
 
 
 def _transfers(keys: list[Key]) -> list[bytes]:
-    """Return all transfers: the first one of every account, which is for block 1, then the second ones, and so on."""
+    """Return all transfers: first each account's first transfer, for block 1, then each account's second, and so on."""
     return [
         build_tx(
             (MsgSend(key.address, keys[number - 1].address, (Coin(DENOM, 1 + sequence),)),),
@@ -225,6 +225,6 @@ def _receive(connection: socket.socket) -> bytearray:
 
 
 def _answers(received: bytearray) -> list[Any]:
-    """Decode the responses, without the one to Flush, in the order of the requests."""
+    """Decode the responses in the order of the requests; leave out the response to Flush."""
     frames, _, _ = split_frames(received)
     return [Response.FromString(data) for data in frames[:-1]]

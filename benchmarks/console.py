@@ -1,6 +1,6 @@
 """The times and sizes of the console's pages, and the memory and processor time of its process.
 
-A market has 1,001 orders, one of which settled after a cheat was caught. A separate process serves it like ``assay
+A market has 1,001 orders. One of them settled after a cheat was caught. A separate process serves it like ``assay
 console``. Chromium, if it is installed, opens each page with an empty cache. Then ``assay console`` follows a node that
 makes a block per second, first alone and then with listening pages.
 """
@@ -24,7 +24,7 @@ from benchmarks.figures import Figures, Row
 NAME = "console"
 ORDERS = 1_000
 ASKED = 30
-"""Requests per page, of which the median is reported."""
+"""Requests per page; the median of their times is reported."""
 WATCHED_SECONDS = 15.0
 LISTENERS = 8
 _TICKS = os.sysconf("SC_CLK_TCK")

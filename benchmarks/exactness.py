@@ -1,9 +1,9 @@
 """A check that exact arithmetic gives the same SHA-256 in every setting; the benchmark fails if two hashes differ.
 
-The work consists of random programs, large products with hostile values, and steps of small jobs. It runs on every
-executor with every library, number of threads and instruction set of the machine, each in a separate process. A row
-has the first digits of the hash and the CPU seconds. Settings that this machine does not support are listed below the
-table. Plain FP32 has several hashes in these settings, which shows that they really differ.
+The work consists of random programs, large products with hostile values, and steps of small jobs. The work runs on
+every executor with every library, number of threads and instruction set of the machine, each in a separate process. A
+row has the first digits of the hash and the CPU seconds. Settings that this machine does not support are listed below
+the table. Plain FP32 has several hashes in these settings, which shows that the settings really differ.
 """
 
 import json
@@ -44,7 +44,10 @@ SHOWN = 16
 
 @dataclass(frozen=True)
 class ControlOutcome:
-    """The result of a setting: hashes of exact and of plain FP32 work, and CPU seconds; or why it cannot run."""
+    """The result of a setting: hashes of exact and of plain FP32 work, and CPU seconds.
+
+    If this machine does not support the setting, ``missing`` has the reason.
+    """
 
     exact: str = ""
     plain: str = ""

@@ -11,8 +11,8 @@ class Row:
     """One figure with its case and unit.
 
     ``baseline`` is the figure to compare ``value`` with, in the same unit and from the same run. It is None if there is
-    none, such as for the baseline's own row.
-    ``goal`` is the highest acceptable ratio. ``columns`` are further figures, and ``details`` appear only in JSON.
+    no such figure, as in the baseline's own row. ``goal`` is the highest acceptable ratio. ``columns`` are further
+    figures, and ``details`` appear only in JSON.
     """
 
     case: str

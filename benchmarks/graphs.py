@@ -2,7 +2,7 @@
 
 Each row is one program. Its baseline is four times the time of a program of the same kind with a quarter of the nodes.
 A ratio well above 1 therefore means that a stage grows faster than linearly. The programs are an LSTM, as a Python loop
-and as torch's layer, and programs that are meant to be slow: random ones, and one with fragmented memory.
+and as torch's layer, and programs that are meant to be slow: random programs, and a program with fragmented memory.
 """
 
 import random

@@ -43,7 +43,7 @@ NAME = "handover"
 SIZE = 2**30
 """Size of a state in bytes."""
 TENSOR = 2**24
-"""Size of one of its tensors in bytes: the consumer holds one of them in memory while it writes a result."""
+"""Size of one tensor of the state in bytes: the consumer holds one tensor in memory while it writes a result."""
 BOUND = 96 * 2**20
 """Maximum growth of a process in bytes, independent of the size."""
 _CHAIN = "assay-local-1"
@@ -57,7 +57,7 @@ _Client = Callable[[Key], ClusterClient]
 Way = Callable[[Path, _Client], _Grown | None] | str
 """A function that another party's process runs, or a command to the validator's process.
 
-The function returns seconds and growth if they are those of a child process.
+The function returns seconds and growth if a child process did the work.
 """
 
 

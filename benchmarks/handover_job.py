@@ -41,7 +41,7 @@ _KEY = ShareKey(order_id=bytes(32), leg=1, round=0, slot=0, issue=0)
 
 
 def write_jobs(folder: Path, size: int) -> int:
-    """Write a job with about ``size`` bytes of data and one with a single batch; return the bytes of the payload."""
+    """Write a job with about ``size`` bytes of data, and a job with a single batch; return the bytes of the payload."""
     for name, rows in ((LARGE, max(_BATCH, size // 4 // _ROW)), (SMALL, _BATCH)):
         (folder / name).mkdir()
         job = write_job(folder / name, _source(rows))
@@ -87,7 +87,7 @@ def payload(folder: Path, name: str) -> Iterator[t.PayloadFile]:
 
 
 def train_shares(jobs: Sequence[Path], folder: Path) -> tuple[float, int]:
-    """Train a share of each of two jobs as a provider; return the second one's seconds and additional memory (bytes).
+    """Train a share of each of two jobs as a provider; return the second job's seconds and added memory (bytes).
 
     The roots of the boundaries are written next to each job, for the replay.
     """
@@ -139,9 +139,9 @@ def _hear(messages: "SimpleQueue[dict[str, Any]]", _key: ShareKey, message: dict
 
 
 def replay_shares(jobs: Sequence[Path], trained: Sequence[Path]) -> tuple[float, int]:
-    """Replay the shares of two jobs in a pool; return the second one's seconds and the growth of the process (bytes).
+    """Replay the shares of two jobs in a pool; return the second job's seconds and the growth of the process (bytes).
 
-    ``trained`` are the folders in which the jobs were trained.
+    ``trained`` are the folders where the jobs were trained.
     """
     most = []
     with ReplayPool(1, reads=[*jobs, *trained]) as pool:

@@ -3,8 +3,8 @@
 The baseline is the best library for the plain operation.
 
 An operation is written once, in torch. Its eager run is the baseline; captured into primitives, it runs on the native
-executor. Only AdamW (fused in torch), random numbers and hashing are written twice. Times are processor time. Both
-sides alternate; rows have the median of the repeats and the range of their ratios.
+executor. Only AdamW (fused in torch), random numbers and hashing are written twice. Times are processor time. Runs of
+the kernel and of the library alternate; rows have the median of the repeats and the range of their ratios.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -51,7 +51,7 @@ def main(model: str, executor: str, folder: Path, threads: int) -> None:
         else:
             backend(executor)
         before = memory("VmRSS")
-        # The peak of the imports may be higher than that of the training.
+        # The peak of the imports may be higher than the peak of the training.
         reset_peak()
         work = eager(MODELS[model](steps), steps) if executor == EAGER else exact(load_job(folder), executor)
         for number in range(MEASURED_STEPS):

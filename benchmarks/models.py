@@ -39,7 +39,7 @@ NAME = "models"
 MODELS = CATALOGUE
 STEPS = 2
 TOLERANCE, LATER_TOLERANCE = 2e-2, 2e-1
-"""Products have 15 bits, those of FP32 have 24; batch norm on few rows amplifies the difference."""
+"""Products of a job have 15 bits, and products of FP32 have 24; batch norm on few rows amplifies the difference."""
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 All runs have the same initial weights, batches and learning rates. FP32 trains twice, the second time with the rows of
 each batch reversed, which changes only the rounding. The training loss is the mean of the last twentieth of the steps.
-Held-out metrics are always measured in FP32. Rows have the mean, minimum and maximum over the seeds, and the difference
-between the mean and that of FP32, divided by FP32's spread (maximum minus minimum) over the seeds.
+Held-out metrics are always measured in FP32. Rows have the mean, minimum and maximum over the seeds. They also have the
+difference between this mean and the mean of FP32, divided by FP32's spread (maximum minus minimum) over the seeds.
 """
 
 import math
@@ -55,7 +55,7 @@ PRECISIONS: Mapping[str, int | Mapping[str, int | Precision]] = MappingProxyType
 POINTS = 40
 """Maximum number of points of a curve; each point is the mean of the same number of steps."""
 LAST = 20
-"""The training loss is the mean of the last one of this many equal parts of the steps."""
+"""The steps are divided into this many equal parts, and the training loss is the mean of the last part."""
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 Validator and auditor load the job once per process, open the two initial states (read, decode and hash them), and
 replay the steps. A validator hashes the states at the end; an auditor hashes them after every step, and computes a
-digest of all resulting bytes. They use one thread and alternate; rows have the median of the CPU seconds and the range
-of the ratios.
+digest of all resulting bytes. Validator and auditor use one thread, and their runs alternate; rows have the median of
+the CPU seconds and the range of the ratios.
 
 A provider's share is one segment here. Its worker is a separate process, so its seconds are wall-clock time from the
 request to the last message. The first share starts the process and loads the job; later shares reuse both. For each
@@ -212,7 +212,7 @@ def _share(trainer: Trainer, messages: Said, place: ReplayCase, folder: Path, ro
 
 
 def measured(model: str, steps: int, work: Mapping[str, Task]) -> Iterator[Row]:
-    """Yield a row for each task, relative to the first task, and one for the time that an auditor spends on hashing."""
+    """Yield a row for each task, relative to the first task, and one for an auditor's time for hashing."""
     for task in work.values():
         # The first run compiles, and loads the job; the process keeps both.
         task()

@@ -2,8 +2,8 @@
 
 The job has 4 rows of 512 tokens per batch, and ten steps, each a segment, on all cores. Each stage has its own process,
 as in the market: the consumer builds the job, a provider trains it and hashes the state after every step, a validator
-replays a drawn segment, and an auditor recomputes one. A row has the seconds and the peak memory of the process. The
-baseline is plain FP32 training.
+replays a drawn segment, and an auditor recomputes a segment. A row has the seconds and the peak memory of the process.
+The baseline is plain FP32 training.
 """
 
 import json

@@ -1,10 +1,10 @@
 """Whole training steps with roots at the ends of segments, compared with eager FP32 in torch.
 
-A job has twenty segments, each of which takes some tenths of a second or more. Both sides alternate. With one thread,
-times are processor time, so that other load has little effect; with more threads, they are wall-clock time. Rows have
-the median of the segments and the range of the ratios. The native kernels are also compared with faster plain training:
-with a fused optimizer, and with ``torch.compile`` if it finds a compiler. Memory is measured separately, in one process
-per executor: :mod:`benchmarks.memory`.
+A job has twenty segments. Each segment takes some tenths of a second or more. Segments of the job and of eager FP32
+alternate. With one thread, times are processor time, so that other load has little effect; with more threads, they are
+wall-clock time. Rows have the median of the segments and the range of the ratios. The native kernels are also compared
+with faster plain training: with a fused optimizer, and with ``torch.compile`` if it finds a compiler. Memory is
+measured separately, in one process per executor: :mod:`benchmarks.memory`.
 """
 
 import tempfile

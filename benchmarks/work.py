@@ -1,10 +1,11 @@
 """The ratio of real time to the time predicted from declared work and measured speed.
 
 The cases are a sweep of primitives over shapes and values, and the parts of steps and rounds outside their programs, on
-one thread of each executor. The measured speed is the speed that a provider promises, which is that of the pieces of a
-probe (``pol/work/probe.py``). A ratio of 4 means that the case takes four times as long as the same number of FLOPs in
-a probe. A ratio below 1 means that the case is faster than its declared work. For each primitive the case with the
-highest ratio is shown, the highest first. The page ``docs/decisions/work-is-time.md`` explains the use of the numbers.
+one thread of each executor. The measured speed is the speed that a provider promises, which is the speed of computing
+the pieces of a probe (``pol/work/probe.py``). A ratio of 4 means that the case takes four times as long as the same
+number of FLOPs in a probe. A ratio below 1 means that the case is faster than its declared work. For each primitive the
+case with the highest ratio is shown, the highest first. The page ``docs/decisions/work-is-time.md`` explains the use of
+the numbers.
 """
 
 import json
@@ -47,7 +48,7 @@ ROOT = Path(__file__).parents[1]
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 LARGE = 2**20
 SMALL, COPIES = 1_000_000, 32
-"""Upper limit of a small case in FLOPs, and how often its node is copied, so that starting a program matters little."""
+"""Largest FLOPs of a small case, and number of copies of its node, so that starting a program matters little."""
 PIECES = 32
 """Number of probe pieces per run, so that their common preparation matters little."""
 SECONDS = 0.02
@@ -331,7 +332,7 @@ def _pace(executor: Backend, case: Case) -> float:
 
 
 def _worst(executor: Backend, cases: Sequence[Case]) -> tuple[float, str]:
-    """Return the seconds per FLOP and the name of the slowest case; it is measured again, in case of other load."""
+    """Return the seconds per FLOP and the name of the slowest case, measured again in case other load slowed it."""
     paces = {index: _pace(executor, case) for index, case in enumerate(cases)}
     for _ in range(2 * len(cases)):
         slowest = max(paces, key=lambda index: paces[index])
@@ -422,7 +423,7 @@ def _written(directory: Path, shapes: Sequence[Shape], rows: int, batch: int) ->
 
 
 def measure(name: str) -> list[tuple[str, float, str]]:
-    """Return an executor's rows: its speeds, the worst case of all, that of each primitive, and the parts of a job."""
+    """Return an executor's rows: its speeds, the worst case of all and of each primitive, and the parts of a job."""
     executor = backend(name)
     if name == "torch":
         import torch

@@ -130,6 +130,6 @@ def _sent(sent: Sent) -> dict[str, Any]:
 
 
 def _operator(snapshot: NodeSnapshot, proposer: bytes) -> str:
-    """Return the operator of the validator with the consensus address ``proposer``; empty if no current one has it."""
+    """Return the operator of the validator with the consensus address ``proposer``; empty if there is none now."""
     operators = {validator.cons_address: validator.operator for validator in snapshot.validators}
     return operators.get(proposer, "")

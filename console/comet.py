@@ -20,7 +20,10 @@ _TOKENS_MAX: Final = 2**18
 
 
 class Comet:
-    """A client of the CometBFT at a URL. If the URL is empty, every answer is None. One thread at a time may use it."""
+    """A client of the CometBFT at a URL. If the URL is empty, every answer is None.
+
+    Only one thread at a time may use the client.
+    """
 
     def __init__(self, url: str) -> None:
         """Create a client; an empty ``url`` means that CometBFT's address is not known."""
@@ -33,10 +36,10 @@ class Comet:
         self._session.close()
 
     def ask(self, path: str, *names: str, most: int = SHORT_BYTES) -> Any:
-        """Query ``path``, and return the value at which the nested ``names`` in the answer's result arrive.
+        """Query ``path``, and return the value that the nested ``names`` lead to in the answer's result.
 
-        Return None without a URL, if CometBFT does not answer in time, or if the answer is malformed or longer than
-        ``most`` bytes.
+        Return None if there is no URL, if CometBFT does not answer in time, or if the answer is malformed or longer
+        than ``most`` bytes.
         """
         if not self.url:
             return None

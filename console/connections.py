@@ -1,4 +1,7 @@
-"""Time limits of connections. Without them, clients that send no request or read no answer would block all others."""
+"""Time limits of connections.
+
+Without these limits, clients that send no request or read no answer would block all other clients.
+"""
 
 import asyncio
 from typing import Any, Final

@@ -11,7 +11,8 @@ from pol.rules.tiers.table import all_tiers, highest_floor
 def cost_of(terms: JobTerms, conditions: Conditions, price: int, price_limit: int, params: Params | None) -> int:
     """Return the cost of a whole job (uassay) at a price (uassay per PFLOP); 0 if the price is 0, which means unknown.
 
-    If ``price_limit`` is 0, the usual limit for the price is used. Without ``params`` the cost is that of the work.
+    If ``price_limit`` is 0, the usual limit for the price is used. If ``params`` is None, the cost is only the price of
+    the work.
     """
     if not price:
         return 0
@@ -26,7 +27,7 @@ def cost_of(terms: JobTerms, conditions: Conditions, price: int, price_limit: in
 
 
 def limit_of(terms: JobTerms, conditions: Conditions, pays: int, params: Params | None) -> int:
-    """Return the highest price limit (uassay per PFLOP) at which an order costs at most ``pays`` (uassay); 0 if none.
+    """Return the highest price limit (uassay per PFLOP) for which an order costs at most ``pays`` (uassay), or 0.
 
     Audit fees are rounded in each round, so a higher price may cost a few uassay less. The search allows for this with
     a tolerance of one uassay per round, plus one.

@@ -1,9 +1,9 @@
 """The follower of a node. It stores the node's events in the index, and queries data that is not in events.
 
-This data is the lists of validators, providers and bids, the parameters, and the times of blocks.
+The data that is not in events are the lists of validators, providers and bids, the parameters, and the times of blocks.
 
 One thread sends all queries, so the load on the node does not depend on the number of open pages. If the node stops
-answering, the follower waits for it, and pages keep showing the last known data with its age.
+answering, the follower waits until it answers again. Meanwhile, pages show the last known data and its age.
 """
 
 import logging
@@ -227,6 +227,6 @@ def _answers(endpoint: str) -> bool:
 
 
 def _fingerprint(client: ChainClient) -> str:
-    """Return the hash of the chain's first event, which differs between chains with one id; empty without events."""
+    """Return the hash of the chain's first event, which differs between chains of the same id; empty if it has none."""
     events = client.query(EventsRequest(1, 1)).events
     return sha256(encode(events[0])).hexdigest() if events else ""

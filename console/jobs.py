@@ -19,9 +19,10 @@ _BLOBS: Final = (Path("validator", "blobs", "complete"), Path("provider", "blobs
 
 
 def name_jobs(index: EventIndex, homes: Iterable[Path]) -> bool:
-    """Look in ``homes`` for documents of jobs without a known name; store the names, and return True if there are any.
+    """Look in ``homes`` for documents of jobs without a known name; store the names, and return True if any was found.
 
-    A consumer has the document in the directory of the job, a validator or provider among the files of its orders.
+    A consumer has the document in the directory of the job. A validator or provider has it among the files of its
+    orders.
     """
     names: dict[bytes, str] = {}
     directories = tuple(homes)

@@ -92,6 +92,6 @@ class NodeState:
             listener()
 
     def wait_until(self, condition: Callable[[NodeSnapshot], bool], seconds: float) -> bool:
-        """Wait until the snapshot satisfies a condition; return False after ``seconds`` without it."""
+        """Wait until the snapshot satisfies a condition; return False if it does not within ``seconds``."""
         with self._changed:
             return self._changed.wait_for(lambda: condition(self._snapshot), seconds)

@@ -109,7 +109,7 @@ def points(index: EventIndex, story: OrderStory) -> Points:
 
 
 def mean_of(story: OrderStory, by_slot: Points) -> list[tuple[int, float]]:
-    """Return the mean loss over all slots, at each step at which all slots have one."""
+    """Return the mean loss over all slots, at each step at which all slots have a loss."""
     steps = sorted({step for by_step in by_slot.values() for step in by_step})
     means = []
     for step in steps:

@@ -40,12 +40,12 @@ class Sent:
 
     @property
     def signer(self) -> str:
-        """The address that signed it; empty if it has no signer."""
+        """The address that signed the transaction; empty if it has no signer."""
         return signer_of(self.tx.messages[0]) if self.tx and self.tx.messages else ""
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of its messages; only ``beacon`` if it is a reveal of the beacon."""
+        """The kinds of the transaction's messages; only ``beacon`` if it is a reveal of the beacon."""
         if self.tx is not None:
             return tuple(type(message).__name__.removeprefix("Msg") for message in self.tx.messages)
         return ("beacon",) if self.is_reveal else ()
@@ -131,7 +131,7 @@ def _keep(cache: OrderedDict[Any, Any], key: object, value: object, most: int) -
 
 
 def read_sent(raw: bytes) -> Sent:
-    """Decode the bytes of a transaction. If they are not a valid one, ``tx`` of the result is None."""
+    """Decode the bytes of a transaction. If they are no valid transaction, ``tx`` of the result is None."""
     is_reveal = decode_reveal(raw) is not None
     tx = None
     if not is_reveal:

@@ -24,7 +24,7 @@ from pol.rules.tiers.table import tier_named
 ROUNDS_SHOWN: Final = 40
 EVENTS_SHOWN: Final = 30
 EVENTS_READ: Final = 400
-"""Number of newest events that are read, of which the most relevant are shown."""
+"""Number of newest events that are read. The most relevant of these events are shown."""
 SLOTS_DRAWN: Final = 16
 """Maximum number of slots with a line in the chart of losses."""
 _STEPS: Final = (
@@ -195,7 +195,7 @@ class OrderPage:
         return (ended - begun) / 1e9 / len(closed) * (current.length - len(closed))
 
     def _cost(self, story: OrderStory, deposit: FlowAccount) -> int:
-        """Return the expected cost of the whole order, as in a quote; if it is closed, return the sum that it paid."""
+        """Return the expected cost of the whole order, as in a quote; for a closed order, the sum that it paid."""
         if story.state is OrderState.CLOSED:
             return _paid(deposit)
         order = story.order
@@ -210,23 +210,23 @@ class OrderPage:
         current, terms = story.current, story.order.terms
         match story.state:
             case OrderState.OPEN if story.unmatched:
-                return "No current bid fits it; it stays in the book until a bid takes it or it expires."
+                return "No current bid fits the order; it stays in the book until a bid takes it or it expires."
             case OrderState.OPEN:
-                return "It is in the book and waits for the next auction."
+                return "The order is in the book and waits for the next auction."
             case OrderState.CLOSED:
                 return f"Closed: {words.close_reason(story.close_reason)}."
         if current is None:
             return ""
         name = self._name(current.validator)
         if story.state is OrderState.MATCHED:
-            return f"{name} won it, and receives the job's files and tries the job before it accepts."
+            return f"{name} won the order. It receives the job's files and tests the job before it accepts."
         waiting = current.closed - current.verified
         if story.state is OrderState.RUNNING:
             so_far = f"{current.closed} of {terms.rounds} rounds are closed"
             behind = f", {waiting} of them not verified yet" if waiting else ""
             return f"The providers of {name} train round {current.open_round}; {so_far}{behind}."
         if current.settles_at:
-            return "All rounds are verified; it settles once its consumer has had time to fetch the result."
+            return "All rounds are verified; the order settles once its consumer has had time to fetch the result."
         return f"All rounds are closed; {waiting} of {current.length} wait for auditors or the end of their window."
 
     def _grid(self, shown: LegStory, page: int) -> list[dict[str, Any]]:
@@ -410,8 +410,8 @@ def points_of(shown: LegStory, terms: JobTerms, traces: Mapping[ShareKey, ShareT
 def loss_of(shown: LegStory, terms: JobTerms, traces: Mapping[ShareKey, ShareTrace]) -> dict[str, Any] | None:
     """Return the losses of a leg by training step, for each slot and as the mean over all slots; None without losses.
 
-    The chain has the loss at the end of each share in a closed round. Losses in between, and those of the open round,
-    come from records of a validator or provider on this machine.
+    The chain has the loss at the end of each share in a closed round. Losses in between, and the losses of the open
+    round, come from records of a validator or provider on this machine.
     """
     slots = points_of(shown, terms, traces)
     known = _rounds_of(shown, traces)
@@ -437,7 +437,7 @@ def loss_of(shown: LegStory, terms: JobTerms, traces: Mapping[ShareKey, ShareTra
 
 
 def _standing(round: RoundStory, traces: Mapping[ShareKey, ShareTrace]) -> dict[int, int]:
-    """Return the issue that counts for each slot: the accepted one, otherwise the newest one that is not rejected."""
+    """Return the issue that counts for each slot: the accepted issue, or else the newest that is not rejected."""
     issues: dict[int, int] = {}
     for key in sorted(traces):
         share = round.shares.get((key.slot, key.issue))

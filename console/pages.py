@@ -94,7 +94,7 @@ class ConsolePages:
 
     @property
     def job(self) -> Job | None:
-        """The job whose programs are shown; None if there is none or it is not built yet."""
+        """The job whose programs are shown; None if the console has no job, or if the job is not built yet."""
         if self._job is None and self.job_at is not None and self.job_at.is_dir():
             try:
                 self._job = read_job(self.job_at)
@@ -265,7 +265,7 @@ class ConsolePages:
     def find_order(self, text: str) -> bytes:
         """Return the id of the order whose id begins with the hex digits ``text``.
 
-        Raise NotThere if there are fewer than 4 digits, or if no order or more than one order has such an id.
+        Raise NotThere if ``text`` has fewer than 4 digits, or if it does not begin exactly one order's id.
         """
         digits = text.lower()
         if not (4 <= len(digits) <= 64 and all(digit in "0123456789abcdef" for digit in digits)):
@@ -316,7 +316,8 @@ class ConsolePages:
     def book(self, query: PageQuery) -> dict[str, Any]:
         """Return the data of the order book's page: bids, free capacity by price, a quote, and open orders.
 
-        For each condition it also has the number of bids that failed on it in the auctions of open orders.
+        For each condition, the page also has the number of bids that failed this condition in the auctions of open
+        orders.
         """
         bids = sorted(self._known.snapshot.bids, key=lambda bid: (bid.offer.price, bid.id))
         depth: list[dict[str, int]] = []

@@ -35,7 +35,7 @@ class Layer:
 
     name: str
     operations: Counter[str] = field(default_factory=Counter)
-    # Layers whose results it takes, in the order of their first use.
+    # Layers whose results this layer takes, in the order of their first use.
     sources: list[str] = field(default_factory=list)
     shape: str = ""
     flops: int = 0
@@ -98,7 +98,10 @@ def layers(program: Program) -> list[Layer]:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A layer in the picture: the position of its box and the length of its bar, which shows its part of the work."""
+    """A layer in the picture: the position of its box, and the length of its bar.
+
+    The bar shows the layer's part of the work.
+    """
 
     name: str
     y: int
@@ -149,12 +152,13 @@ def draw(rows: list[Layer]) -> ProgramPicture | None:
     left = right = 0.0
     arcs = []
     for source, target in ends:
-        # Arcs are wider the farther apart their ends are; short arcs keep a visible width.
+        # The farther apart the ends of an arc are, the wider the arc; short arcs keep a visible width.
         wide = 16 + 84 * (abs(source - target) - 1) / max(1, reach - 1)
         back = source > target
         x, way = (BOX + BAR, 1) if back else (0, -1)
         left, right = (left, max(right, wide)) if back else (max(left, wide), right)
-        # An arc begins a little below the middle of its source's box, and ends a little above that of its target's.
+        # An arc begins a little below the middle of its source's box, and ends a little above the middle of its
+        # target's box.
         y1, y2 = boxes[source].y + 5, boxes[target].y - 5
         path = f"M{x} {y1}C{x + way * wide:.0f} {y1} {x + way * wide:.0f} {y2} {x} {y2}"
         arcs.append(Arc(source=rows[source].name, target=rows[target].name, path=path, back=back))

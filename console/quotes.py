@@ -102,7 +102,7 @@ def read_form(query: PageQuery, job: Job | None = None) -> dict[str, str]:
 
 
 def _of_job(job: Job) -> dict[str, int]:
-    """Return the numbers of a job that the form asks for; the page's script reads the same ones from a job.json."""
+    """Return the numbers of a job that the form asks for; the page's script reads the same numbers from a job.json."""
     document = job.document
     return {
         "rounds": document.rounds,

@@ -27,7 +27,10 @@ log = logging.getLogger(__name__)
 
 POLL_SECONDS: Final = 0.5
 PATIENCE: Final = 40
-"""Failed attempts to read a file before a warning is logged, once: a file that is being created is not readable yet."""
+"""Number of failed attempts to read a file after which a warning is logged, once.
+
+A file that is being created cannot be read yet.
+"""
 VALIDATOR: Final = Path("validator", "validator.db")
 PROVIDER: Final = Path("provider", "provider.db")
 """Paths of the records in a home."""
@@ -98,7 +101,7 @@ class RecordWatcher:
     ) -> ValidatorReader | ProviderReader | None:
         """Return the reader of a daemon's file; None if the file is missing or of another version of the program.
 
-        A file that is just being created has no version yet. A warning is therefore logged only if that lasts.
+        A file that is just being created has no version yet. A warning is therefore logged only if this state lasts.
         """
         if path in self._readers:
             return self._readers[path][0]
@@ -159,7 +162,7 @@ def _taken(before: ShareTrace, work: SlotWork) -> ShareTrace:
     )
     if work.packet is None:
         return after
-    # The boundaries that the provider handed in replace those that a provider of this machine recorded.
+    # The boundaries that the provider handed in replace the boundaries that a provider of this machine recorded.
     return replace(
         after,
         claimed=True,

@@ -72,7 +72,7 @@ def is_loud(event: LoggedEvent) -> bool:
 
 
 def order_row(index: EventIndex, row: OrderRow, params: Params | None) -> dict[str, Any]:
-    """Return an order as lists show it; its cost is expected, or the sum that it paid if it is closed."""
+    """Return an order as lists show it; the cost is the expected cost or, for a closed order, the sum that it paid."""
     cost = row.paid
     if row.state is not OrderState.CLOSED:
         order = index.submitted(row.order_id) if row.price else None
@@ -104,7 +104,7 @@ def order_row(index: EventIndex, row: OrderRow, params: Params | None) -> dict[s
 
 
 def condition_bars(failed: tuple[tuple[str, int], ...], bids: int) -> list[dict[str, Any]]:
-    """Return the number of bids that failed on each condition, with a remedy; the highest number comes first."""
+    """Return the number of bids that failed each condition, with a remedy; the highest number is first."""
     most = max([bids, *(count for _, count in failed)], default=0)
     bars = []
     for name, count in sorted(failed, key=lambda item: (-item[1], item[0])):

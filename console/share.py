@@ -29,19 +29,19 @@ class ShareView:
     leg: LegStory
     round: RoundStory | None
     story: ShareStory | None
-    # Its trace in records on this machine, and that of the share accepted in its place, if there is one.
+    # The share's trace in records on this machine, and the trace of the share accepted in its place, if there is one.
     trace: ShareTrace
     accepted: ShareTrace | None
     names: Mapping[str, str]
 
     @property
     def terms(self) -> JobTerms:
-        """The terms of its order."""
+        """The terms of the share's order."""
         return self.order.order.terms
 
     @property
     def segments(self) -> int:
-        """Number of its segments."""
+        """Number of the share's segments."""
         if self.story is not None and self.story.state is ShareState.ACCEPTED:
             return self.story.segments
         return len(self.trace.boundaries) if self.trace.claimed else share_segments(self.terms)
@@ -174,7 +174,7 @@ def curve(trace: ShareTrace) -> list[tuple[int, float]]:
 
 
 def _row(share: ShareView, segment: int) -> dict[str, Any]:
-    """Return the row of a segment. If ``segment`` is the number after the last one, return the row of the update."""
+    """Return the row of a segment; if ``segment`` is the number after the last segment, the row of the update."""
     is_end = segment == share.segments
     reached = share.trace.boundary(segment + 1)
     replayed = share.trace.replay(segment)
@@ -256,7 +256,7 @@ def describe_share(share: ShareStory, round: RoundStory) -> str:
     elif share.state is ShareState.WRONG:
         text += " Auditors got the result of the accepted share of this slot, from which it differs. It is not paid."
     elif share.state is ShareState.RIGHT:
-        text += " But auditors got the result that it was committed to, so it was right"
+        text += " But auditors got the same result as this share, so it was right"
         text += f", and its provider received {words.assay(share.paid)} for it." if share.paid else "."
     elif share.committed_at and not round.verified_height:
         text += " Auditors will check the rejection when they recompute the round."
@@ -281,7 +281,7 @@ def _describe_accepted(share: ShareStory, round: RoundStory) -> str:
 
 
 def describe_difference(share: ShareView) -> str:
-    """Return a text on where a share first differs from correct training; empty if it is not known to be wrong."""
+    """Return a text that describes where a share first differs from correct training; empty if no error is known."""
     story, trace = share.story, share.trace
     if story is None or story.skipped:
         return ""

@@ -155,7 +155,7 @@ class RoundStory:
     withheld: int = 0
     audit_fee: int = 0
     waits: bool = False
-    skipped: bool = False  # True if the draw gave it no panel
+    skipped: bool = False  # True if the draw gave the round no panel
     places: list[PlaceStory] = field(default_factory=list)
     stages: list[StageStory] = field(default_factory=list)
     seats: list[SeatStory] = field(default_factory=list)
@@ -216,7 +216,7 @@ class LegStory:
 
     @property
     def open_round(self) -> int:
-        """The number of the open round, or of the one after the last round if none is open."""
+        """The number of the open round; if no round is open, the number after the last round."""
         return self.first_round + self.closed
 
     @property
@@ -430,7 +430,7 @@ class OrderStory:
     def _(self, change: ShareSkipped) -> None:
         key = change.share
         shares = self.legs[key.leg].round(key.round).shares
-        # An existing share stays as it is, because only a second commitment to it was skipped.
+        # An existing share stays as it is, because only a second commitment to the same share was skipped.
         shares.setdefault(
             (key.slot, key.issue),
             ShareStory(

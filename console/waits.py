@@ -68,7 +68,7 @@ def _is_decided(round: RoundStory) -> bool:
 
 
 def _panel(round: RoundStory) -> tuple[str, int]:
-    """Return a text on a panel's current activity, and the latest time at which it ends (chain clock; 0: not known)."""
+    """Return a text on a panel's current activity, and the time by which it ends (chain clock; 0 if not known)."""
     if not round.stages:
         return (NO_ROOM if round.waits else tell_lots(1)), 0
     stage = round.stages[-1]

@@ -16,7 +16,7 @@ from matching_engine.conditions import CONDITIONS
 UASSAY: Final = 1_000_000
 """uassay in one ASSAY."""
 TEXT_MAX: Final = 48
-"""Maximum length of a text by others that is shown, in characters."""
+"""Maximum number of characters that are shown of a text that another user wrote."""
 _FLOPS: Final = ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP", "ZFLOP", "YFLOP")
 _BYTES: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
 

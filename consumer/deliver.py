@@ -32,7 +32,7 @@ Progress = Callable[[int, int], None]
 def payload(directory: Path, job: Job) -> dict[PayloadFile, Path]:
     """Return the files that a validator needs for the job, and the path of each file on this machine.
 
-    Raise ConsumerError if a file cannot be read or is not the one that the job names.
+    Raise ConsumerError if a file cannot be read, or is not the file that the job names.
     """
     files: dict[PayloadFile, Path] = {}
     for file in job.payload:
@@ -54,7 +54,7 @@ def payload(directory: Path, job: Job) -> dict[PayloadFile, Path]:
 
 
 def find_validator(client: ChainClient, operator: str) -> Validator:
-    """Return the chain's record of a validator; raise ConsumerError if there is none."""
+    """Return the chain's record of a validator; raise ConsumerError if the chain has no such record."""
     validators = client.query(ValidatorsRequest()).validators
     validator = next((v for v in validators if v.operator == operator), None)
     if validator is None:
@@ -86,8 +86,8 @@ def deliver(
 ) -> PayloadState:
     """Send the winning validator the files of the payload that it lacks, and return its record of the payload.
 
-    A file that an earlier try sent in part is continued. Raise ConsumerError if the order is not matched, or if a file
-    was changed; raise ClusterError if the connection fails.
+    If an earlier try sent a part of a file, only the rest of the file is sent. Raise ConsumerError if the order is not
+    matched, or if a file was changed; raise ClusterError if the connection fails.
     """
     order = client.query(OrderRequest(order_id)).order
     if order.state != OrderState.MATCHED:
@@ -112,6 +112,6 @@ def deliver(
 
 
 def _report(progress: Progress | None, before: int, total: int, done: int, _size: int) -> None:
-    """Report the bytes sent of the whole payload: ``before`` of earlier files, and ``done`` of the current file."""
+    """Report the bytes of the payload sent so far: ``before`` in earlier files, and ``done`` in the current file."""
     if progress:
         progress(before + done, total)

@@ -10,7 +10,7 @@ from pol.rules.schedule import first_step
 
 
 def losses_of(answer: OrderResponse) -> NDArray[np.float64]:
-    """Return an order's losses as an array: a row per round up to the last closed one, and a column per slot.
+    """Return an order's losses as an array: one row per round up to the last closed round, one column per slot.
 
     NaN means that the slot has no loss in that round.
     """

@@ -23,7 +23,7 @@ from pol.state.tensors import safetensors_pieces
 def read_job(directory: Path | str) -> Job:
     """Read the document ``job.json`` of a job directory, and check it. Do not check the job's data and states.
 
-    Raise JobError with the name of the wrong field.
+    Raise JobError, naming the field that is wrong.
 
     Example::
 
@@ -36,16 +36,16 @@ def read_job(directory: Path | str) -> Job:
 
 
 def check_ordered(job: Job, order: Order) -> None:
-    """Check that an order is for this job; raise ConsumerError if it is for another one."""
+    """Check that an order is for this job; raise ConsumerError if the order is for another job."""
     if job.id != order.terms.job_id:
         raise ConsumerError(
-            "this job is not the ordered one: it was changed or built again since",
+            "this job is not the ordered one: it was changed or built again after the order",
             "give the directory of the ordered job: --job DIR (in Python: job=)",
         )
 
 
 def save_result(result: HasTraining, path: Path) -> bytes:
-    """Write a result: the model to the file ``path``, and beside it a folder from which another job can continue.
+    """Write a result: the model to the file ``path``, and a folder beside it, from which another job can continue.
 
     Return the SHA-256 of the model's file.
     """
@@ -61,7 +61,7 @@ def save_result(result: HasTraining, path: Path) -> bytes:
 
 
 def write_result(state: State, path: Path) -> bytes:
-    """Write a state to a safetensors file in which tensors have the model's names; return the file's SHA-256."""
+    """Write a state to a safetensors file, with the model's names for tensors; return the file's SHA-256."""
     digest = sha256()
 
     def hashed() -> Iterator[memoryview]:
@@ -141,7 +141,7 @@ def job_name(home: Path, order_id: bytes) -> str:
 
 
 def recall(home: Path, order_id: bytes) -> OrderNote:
-    """Return the home's record of an order; raise ConsumerError if there is none."""
+    """Return the home's record of an order; raise ConsumerError if the home has no record of it."""
     path = home / "orders" / f"{order_id.hex()}.json"
     try:
         fields = json.loads(path.read_text())
@@ -154,5 +154,5 @@ def recall(home: Path, order_id: bytes) -> OrderNote:
         )
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         raise ConsumerError(
-            "this home does not know the order's job directory", "give it: --job DIR (in Python: job=)"
+            "this home does not know the order's job directory", "name it with --job DIR (in Python: job=)"
         ) from None

@@ -1,4 +1,4 @@
-"""Lists of all orders and bids, and lookup of one by the first digits of its id."""
+"""Lists of all orders and bids, and lookup of an order or a bid by the first digits of its id."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,8 +24,8 @@ Item = TypeVar("Item", bound=_HasId)
 def all_orders(client: ChainClient, consumer: str = "", validator: str = "") -> Iterator[Order]:
     """Yield the orders on the chain.
 
-    With ``consumer``, yield only the orders of this consumer. With ``validator``, yield only the orders that have a leg
-    of this validator.
+    If ``consumer`` is given, yield only the orders of this consumer. If ``validator`` is given, yield only the orders
+    that have a leg of this validator.
     """
 
     def page(after: bytes) -> Sequence[Order]:
@@ -43,7 +43,7 @@ def all_bids(client: ChainClient) -> Iterator[Bid]:
 
 @dataclass(frozen=True, slots=True)
 class BackedBid:
-    """A bid, and the most work (FLOPs) that its validator's free stake backs at the bid's price.
+    """A bid, and the work (FLOPs) that its validator's free stake backs at the bid's price.
 
     An order with more work does not match the bid.
     """
@@ -58,7 +58,7 @@ class BackedBid:
 
 
 def backed_bids(client: ChainClient, validator: str = "") -> Iterator[BackedBid]:
-    """Yield the bids in the book with the work that stake backs. With ``validator``, yield only its bids."""
+    """Yield each bid in the book with the work that stake backs; if ``validator`` is given, only its bids."""
 
     def page(after: bytes) -> Sequence[BackedBid]:
         answer = client.query(BidsRequest(validator, QUERY_LIMIT_MAX, after))
@@ -69,7 +69,7 @@ def backed_bids(client: ChainClient, validator: str = "") -> Iterator[BackedBid]
 
 
 def most_backed(client: ChainClient, needed: int) -> int:
-    """Return the most work (FLOPs) that stake backs, among the bids whose stake backs less than ``needed``.
+    """Return the largest work (FLOPs) that the stake of one bid backs, among the bids that back less than ``needed``.
 
     Return 0 if there is no such bid.
     """
@@ -93,14 +93,14 @@ def all_pages(page: Callable[[bytes], Sequence[Item]]) -> Iterator[Item]:
 def find_order(client: ChainClient, text: str) -> bytes:
     """Return the id of the order whose id begins with ``text``: at least 8 hex digits.
 
-    A whole id (64 digits) is not looked up. Raise InvalidId for other texts, and ConsumerError unless exactly one order
-    matches.
+    A whole id (64 digits) is returned without asking the chain. Raise InvalidId if ``text`` is not 8 to 64 hex digits,
+    and ConsumerError unless exactly one order matches.
     """
     return _find(text, "order", lambda: all_orders(client))
 
 
 def find_bid(client: ChainClient, text: str) -> bytes:
-    """Return the id of the bid whose id begins with ``text``, as :func:`find_order` does for orders."""
+    """Return the id of the bid whose id begins with ``text``; the same rules hold as in :func:`find_order`."""
     return _find(text, "bid", lambda: all_bids(client))
 
 

@@ -6,7 +6,10 @@ from pol.values import metric_values
 
 
 def closed_rounds(answer: OrderResponse) -> dict[int, Round]:
-    """Return the closed rounds by number, without void ones. If several legs closed a round, return the last leg's."""
+    """Return the closed rounds that are not void, by number.
+
+    If several legs closed the same round, return the round of the last of these legs.
+    """
     return {round.round: round for round in answer.rounds if not round.void}
 
 

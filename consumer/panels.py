@@ -1,4 +1,4 @@
-"""Descriptions of the panels about an order's rounds: their places, rulings and progress."""
+"""Descriptions of the panels about an order's rounds: the places that they recompute, their rulings and progress."""
 
 from chain.client.client import ChainClient
 from consumer.waiting import panel_stage
@@ -34,8 +34,8 @@ def read_seats(client: ChainClient, on_chain: OrderResponse) -> list[PanelSeat]:
 def panel_rows(on_chain: OrderResponse, seats: list[PanelSeat]) -> list[tuple[object, ...]]:
     """Return a row for each place that the order's panels recompute.
 
-    A row has the leg and the round, the place's number, name, ruling and stage, the number of seats that recompute the
-    place, and the number of their answers.
+    A row has the leg, the round, and the place's number, name, ruling and stage. The last two columns are the number of
+    seats that recompute the place, and the number of answers from these seats.
     """
     rows: list[tuple[object, ...]] = []
     for panel in on_chain.panels:

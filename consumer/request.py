@@ -40,7 +40,7 @@ _UNITS = {
 class Request(Readable):
     """A consumer's conditions, price limit (uassay per PFLOP) and durations (seconds of the chain's clock).
 
-    Without a price limit (0) an order gets the limit of its quote.
+    If the price limit is 0, the order gets the price limit of its quote.
 
     >>> Request(Conditions(tiers=("exact",), regions=("eu",)), deadline=3600).time_to_live
     600

@@ -71,7 +71,7 @@ class Result(Shown):
     def save(self, path: Path | str) -> bytes:
         """Write the same files as ``assay order result``, and return the SHA-256 of the model's file.
 
-        The model's file has the global state as safetensors. Another job can continue from the folder beside it.
+        The model's file has the global state as safetensors. Another job can continue from the folder beside that file.
         """
         return save_result(self, Path(path))
 
@@ -79,8 +79,8 @@ class Result(Shown):
 def handed_over(answer: OrderResponse, round: int | None = None) -> tuple[Leg, Round]:
     """Return the order's current leg, and the record of a round whose states the leg handed over.
 
-    ``round`` is the number of the round, by default the job's last one. Raise ConsumerError with the reason if that
-    round has no result.
+    ``round`` is the number of the round; the default is the job's last round. Raise ConsumerError with the reason if
+    that round has no result.
     """
     current = answer.current
     rounds = answer.order.terms.rounds
@@ -115,7 +115,7 @@ def handed_over(answer: OrderResponse, round: int | None = None) -> tuple[Leg, R
 
 
 def _state_entries(job: Job, answer: OrderResponse, closed: Round) -> list[StateEntry]:
-    """Return the tensors and the root of each state at a round's end: the global state, then the local ones by slot."""
+    """Return the tensors and the root of each state at a round's end: the global state, then the local states."""
     shares = (answer.share(key) for key in closed.share_keys)
     roots = (share.roots.local_out for share in shares if share is not None and share.roots)
     document = job.document
@@ -137,8 +137,8 @@ def fetch_result(
     """Fetch a result, decrypt its states, and check them against the chain.
 
     ``round`` is the hand-over round after which the states are fetched, by default the last round. The folder
-    ``scratch`` keeps the fetched data, so that a second try continues where the first one stopped. Raise HandoverError
-    with the chunk that is wrong, and ClusterError if the connection fails.
+    ``scratch`` keeps the fetched data, so that a second try continues where the first try stopped. Raise HandoverError
+    if the data does not match the chain, and ClusterError if the connection fails.
 
     Example::
 

@@ -51,7 +51,7 @@ PRICES_TRIED = 8
 SENDS_MAX = 5
 """Most tries to send an order. A try fails if another transaction of the same key takes its sequence number."""
 SEQUENCES_TRIED = 10_000
-"""Number of past sequence numbers that :func:`recover_secret` tries, to find that of an order's key."""
+"""Number of past sequence numbers that :func:`recover_secret` tries; the secret of an order depends on one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +84,14 @@ class Quote(Shown):
     terms: JobTerms
     match: SimulateMatchResponse
     params: Params
-    # The requested limit, or the default one if the request has none (uassay per PFLOP).
+    # The request's price limit, or the default limit if the request has none (uassay per PFLOP).
     price_limit: int = 0
-    # Price of the cheapest bid that would fit without a limit (uassay per PFLOP); 0 if there is none.
+    # Price of the cheapest bid that would fit without a limit (uassay per PFLOP); 0 if no bid would fit.
     cheapest: int = 0
     # The chain's terms at the price limit.
     checked: CheckedOrder | None = None
-    # Most work (FLOPs) that stake backs among the bids whose stake is too small for the job; 0 if there are none.
+    # Largest work (FLOPs) that the stake of one bid backs, among the bids with too little stake for the job; 0 if there
+    # are no such bids.
     backed: int = 0
 
     @property
@@ -132,8 +133,8 @@ class Quote(Shown):
     def audits(self) -> int:
         """Audit fees (uassay) that the consumer pays in addition to the price of the work.
 
-        A part of that price pays for audits. If it is less than the lowest audit fee at the order's price limit,
-        the consumer pays the difference.
+        A part of the price of the work pays for audits. If this part is less than the lowest audit fee at the order's
+        price limit, the consumer pays the difference.
         """
         if not self.price or not self.checked:
             return 0
@@ -167,8 +168,8 @@ def audits_beside(terms: JobTerms, price: int, floor: int, params: Params) -> in
 def quote(client: ChainClient, job: Job, request: Request) -> Quote:
     """Return a quote: the bids that would serve a job, with price, cost and time. Nothing is signed or paid.
 
-    If the request has no price limit, the quote tries twice the price of the cheapest bids, one after another, until
-    a bid fits at that limit. Raise Refusal if the chain would refuse the order.
+    If the request has no price limit, the quote tries the bids, the cheapest first: the limit is twice the bid's price,
+    and the first limit at which a bid fits is used. Raise Refusal if the chain would refuse the order.
 
     Example::
 
@@ -210,7 +211,7 @@ def quote(client: ChainClient, job: Job, request: Request) -> Quote:
 
 
 def _backed(client: ChainClient, terms: JobTerms, match: SimulateMatchResponse) -> int:
-    """Return the most work (FLOPs) that stake backs, among the bids whose stake is too small for the job.
+    """Return the largest work (FLOPs) that the stake of one bid backs, among the bids with too little stake.
 
     Return 0 if a bid fits, or if no bid fails because of its stake.
     """
@@ -219,7 +220,7 @@ def _backed(client: ChainClient, terms: JobTerms, match: SimulateMatchResponse) 
 
 
 def with_price_limit(offer: Quote, request: Request, asker: Asker = Asker.PYTHON) -> Request:
-    """Return the request with a price limit: its own if it has one, otherwise that of its quote ``offer``.
+    """Return the request with a price limit: the request's own limit, or else the limit of the quote ``offer``.
 
     Raise ConsumerError with a remedy if the request has no limit and no bid fits.
     """
@@ -240,7 +241,7 @@ def with_job_memory(job: Job, request: Request) -> Request:
 
 
 def check_request(client: ChainClient, terms: JobTerms, request: Request) -> CheckedOrder:
-    """Check an order with the chain's own function, and return the chain's terms for it; raise Refusal if it fails."""
+    """Check an order with the chain's own function; return the chain's terms, or raise Refusal if the check fails."""
     return _check(client, client.params(), terms, request)
 
 
@@ -291,7 +292,7 @@ def describe_active_orders(orders: Sequence[Order], asker: Asker = Asker.PYTHON)
     named = ", ".join(f"{o.id.hex()[:ID_SHOWN]} ({o.state.name.lower()})" for o in orders[:3])
     more = f" and {len(orders) - 3} more" if len(orders) > 3 else ""
     return (
-        f"you already have active orders of this job: {named}{more}; this one is separate, with its own deposit"
+        f"you already have active orders of this job: {named}{more}; this new order is separate and has its own deposit"
         f" (to follow an existing order: {asker.follow(orders[0].id)})"
     )
 
@@ -360,7 +361,7 @@ def submit(
         try:
             receipt = sender.send(message)
         except TxRefused as refused:
-            # The proof holds for one sequence number; another transaction of this key may have taken it meanwhile.
+            # The proof holds for one sequence number, and another transaction of this key may have used that number.
             if refused.code != BAD_PROOF or not tries_left:
                 raise
         else:
@@ -368,7 +369,8 @@ def submit(
     opened = next(changes_of(OrderOpened, receipt.events), None)
     if opened is None:
         raise ConsumerError(
-            "the transaction was accepted but opened no order", f"look at it: assay query tx {receipt.hash.hex()}"
+            "the transaction was accepted but opened no order",
+            f"look at the transaction: assay query tx {receipt.hash.hex()}",
         )
     return SubmittedOrder(order_id=opened.order, deposit=deposit, tx_hash=receipt.hash, height=receipt.height)
 
@@ -397,11 +399,11 @@ def place_order(
 ) -> Placement:
     """Submit an order for the job in a directory, and record the directory in ``home``.
 
-    A request without a price limit gets that of its quote. ``note`` is called with messages: about active orders of
-    the same job, and about an order that must wait for a bid. ``sending`` is called with the order's id before the
-    order is sent, as by :func:`submit`. ``asker`` selects the form of commands in messages.
+    A request without a price limit gets the price limit of its quote. ``note`` is called with messages: about active
+    orders of the same job, and about an order that must wait for a bid. ``sending`` is called with the order's id
+    before the order is sent, as in :func:`submit`. ``asker`` selects the form of commands in messages.
     """
-    # With a wrong clock the winner would refuse the consumer's requests, and the deposit would already be locked.
+    # If this machine's clock is wrong, the winner would refuse the consumer's requests after the deposit is locked.
     if wrong := find_wrong_clock(client.status):
         raise ConsumerError(wrong, REMEDY)
     others = active_orders(client, key.address, job)

@@ -38,7 +38,7 @@ class Waiting(Readable):
     helps: str
     since: int
     until: int
-    # Time at which the chain was asked.
+    # Time of the query to the chain.
     now: int
 
     def __str__(self) -> str:
@@ -60,9 +60,9 @@ def waiting(
     remedy: str = "",
     asker: Asker = Asker.PYTHON,
 ) -> Waiting | None:
-    """Return the event that an order waits for at ``now`` on the chain's clock; None if the order is closed.
+    """Return the event that an order waits for; None if it is closed. ``now`` is the time of the chain's clock.
 
-    For an open order ``reason`` and ``remedy`` explain why no bid takes it (:func:`consumer.words.explain`).
+    For an open order, ``reason`` and ``remedy`` explain why no bid takes the order (:func:`consumer.words.explain`).
     """
     order = answer.order
     leg = answer.current
@@ -92,8 +92,8 @@ def waiting(
 
 
 def for_bid(since: int, until: int, now: int, reason: str, remedy: str) -> Waiting:
-    """Return the wait of an open order for a bid. ``reason`` and ``remedy`` explain why no bid takes it."""
-    at_the_end = "if no bid takes it by then, it closes and its deposit is refunded"
+    """Return the wait of an open order for a bid. ``reason`` and ``remedy`` explain why no bid takes the order."""
+    at_the_end = "if no bid takes the order by then, it closes and its deposit is refunded"
     helps = f"{remedy}; {at_the_end}" if remedy else at_the_end
     detail = reason or "the next auction looks for a bid"
     return Waiting(what="a bid", detail=detail, helps=helps, since=since, until=until, now=now)
@@ -170,7 +170,7 @@ def for_panel(number: int, detail: str, since: int, until: int, now: int) -> Wai
 
 
 def panel_stage(panel: Panel) -> tuple[str, int]:
-    """Return a phrase about a panel's current stage, and the latest time at which the stage ends (0: not known)."""
+    """Return a phrase about a panel's current stage, and the time by which the stage ends (0 if it is not known)."""
     if not panel.is_open:
         if not panel.stage and not panel.load:
             return NO_ROOM, 0
@@ -199,7 +199,7 @@ def count_rounds(closed: int, verified: int, rounds: int) -> str:
 
 
 def _for_verification(answer: OrderResponse, unverified: Sequence[Round], now: int) -> Waiting:
-    """Return the wait for the first unverified round: for its panel, or for its window if no panel works on it."""
+    """Return the wait for the first unverified round: for its panel, or for its window if no panel is at work."""
     first = unverified[0]
     panel = answer.panel(first.leg, first.round)
     if panel is None or panel.is_settled or panel.is_decided:

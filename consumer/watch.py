@@ -43,11 +43,11 @@ class Summary(Shown):
     """
 
     state: OrderState
-    # Reason for which the order closed, as a word; empty while it is not closed.
+    # Reason why the order closed, as a word; empty while the order is not closed.
     reason: str
     leg: int
     validator: str
-    # Numbers of rounds: closed in the current leg, in the whole job, and verified in the current leg.
+    # Three numbers of rounds: closed in the current leg, in the whole job, and verified in the current leg.
     round: int
     rounds: int
     verified: int
@@ -60,7 +60,7 @@ class Summary(Shown):
     withheld: int
     refunded: int
     locked: int
-    # Mean loss over the slots at the end of the last closed round; None before that.
+    # Mean loss over the slots at the end of the last closed round; None if no round is closed yet.
     loss: float | None = None
 
     def summary(self) -> Iterable[tuple[str, object]]:
@@ -127,8 +127,9 @@ def follow(
 ) -> Iterator[OrderResponse]:
     """Yield the chain's answer about an order after each change, until the order is closed or ``stop`` is set.
 
-    A matched order is yielded at each poll, even without a change, so that the caller repeats a failed delivery. If the
-    node stops answering, wait for it, and call ``note`` with messages. Raise StillWaiting after ``seconds``.
+    For a matched order, yield the answer at each poll, even without a change, so that the caller can repeat a failed
+    delivery. If the node stops answering, wait until it answers again, and call ``note`` with messages. Raise
+    StillWaiting after ``seconds``.
     """
     ends = time.monotonic() + seconds
     last: OrderResponse | None = None
@@ -221,8 +222,8 @@ def wait_for(
 ) -> OrderResponse:
     """Wait until an order has reached the state ``wanted`` or is closed, and return the chain's answer about it.
 
-    ``delivery`` delivers the payload meanwhile, and ``seen`` is called with each answer. If the node stops answering,
-    wait for it. Raise StillWaiting after ``seconds``, or if ``stop`` is set.
+    While waiting, ``delivery`` delivers the payload, and ``seen`` is called with each answer. If the node stops
+    answering, wait until it answers again. Raise StillWaiting after ``seconds``, or if ``stop`` is set.
 
     Example::
 

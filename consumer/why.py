@@ -28,9 +28,9 @@ class Why(Readable):
     """
 
     state: OrderState
-    # Reason for which the order closed; None while it is not closed.
+    # Reason why the order closed; None while the order is not closed.
     closed: CloseReason | None
-    # Reason for the end of each ended leg, by the number of the leg.
+    # Reason why each ended leg ended, keyed by the number of the leg.
     legs: dict[int, LegEnd]
     # Number of bids that failed each condition in the last auction.
     unmatched: dict[str, int]
@@ -40,7 +40,7 @@ class Why(Readable):
     panels: tuple[str, ...]
     # The order's price limit (uassay per PFLOP).
     price_limit: int = 0
-    # Price of the cheapest bid that would fit without the limit (uassay per PFLOP); 0 if there is none.
+    # Price of the cheapest bid that would fit without the limit (uassay per PFLOP); 0 if no bid would fit.
     cheapest: int = 0
     # The event that the order waits for, with times and a remedy; None once the order is closed.
     waiting: Waiting | None = None
@@ -92,8 +92,8 @@ def why(
 ) -> Why:
     """Return the explanation from the chain's answer at time ``now`` of the chain's clock.
 
-    ``cheapest`` is the lowest price at which a bid would fit, 0 if there is none. ``backed`` is the most work (FLOPs)
-    that stake backs, among the bids whose stake is too small for the job.
+    ``cheapest`` is the lowest price at which a bid would fit; 0 means that no price would do. ``backed`` is the largest
+    work (FLOPs) that the stake of one bid backs, among the bids whose stake is too small for the job.
     """
     order = on_chain.order
     higher = cheapest if cheapest > order.price_limit else 0

@@ -87,10 +87,10 @@ def bids_fail(count: int, condition: str) -> str:
 
 
 def list_failures(unmatched: Histogram, backed: int = 0, needed: int = 0) -> str:
-    """Return the number of bids that fail each condition, as a sentence.
+    """Return a sentence with the number of bids that fail each condition.
 
-    For bids whose stake is too small, the sentence also has two amounts of work (FLOPs): ``backed`` is the most that
-    their stake backs, and ``needed`` is the work of the job.
+    For bids whose stake is too small, the sentence also has two amounts of work (FLOPs): ``backed`` is the largest work
+    that the stake of one of these bids backs, and ``needed`` is the work of the job.
     """
     return ", ".join(_failures(unmatched, backed, needed))
 
@@ -114,8 +114,9 @@ def explain(
 ) -> tuple[str, str]:
     """Return the reason why no bid takes an order, and a remedy.
 
-    ``cheapest`` is the lowest price limit at which a bid fits, 0 if there is none. ``needed`` is the work of the job
-    (FLOPs), and ``backed`` is the most work that stake backs, among the bids whose stake is too small.
+    ``cheapest`` is the lowest price limit at which a bid fits; 0 means that no limit would do. ``needed`` is the work
+    of the job (FLOPs). ``backed`` is the largest work that the stake of one bid backs, among the bids whose stake is
+    too small.
     """
     if not unmatched:
         limit = "--price-limit" if asker is Asker.SHELL else "price_limit="
@@ -130,7 +131,7 @@ def explain(
 def what_helps(unmatched: Histogram, cheapest: int, asker: Asker) -> str:
     """Return a remedy for an order that no bid takes.
 
-    If there is a price limit at which a bid fits, the remedy is the lowest one, ``cheapest``. If ``cheapest`` is 0, the
+    If a bid fits at a higher price limit, the remedy is the lowest such limit, ``cheapest``. If ``cheapest`` is 0, the
     remedy is for the condition that most bids fail.
     """
     if cheapest:

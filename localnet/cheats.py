@@ -1,4 +1,4 @@
-"""Providers that cheat, so that a local network can show that they are caught. They refuse to run on other chains.
+"""Providers that cheat, so that a local network can show that they are caught. They run only on local chains.
 
 A way to cheat is ``METHOD[@ROUND]``; the method ``slow`` is honest. The functions in ``_PRODUCERS`` change the training
 result, in the worker process. :class:`Cheat` changes messages and their timing, in the daemon. This module starts both
@@ -40,12 +40,12 @@ _HONEST_WORKER = "compute_provider.work.worker"
 
 
 class CheatError(Expected):
-    """An error for an unknown way to cheat, or for a chain on which cheating is not allowed."""
+    """An error for an unknown way to cheat, or for a chain that does not allow cheating."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cheat:
-    """A ``compute_provider.interfaces.Behaviour`` that cheats by one method, in one round (None: in each)."""
+    """A ``compute_provider.interfaces.Behaviour`` that cheats by one method, in one round or (None) in each."""
 
     method: str
     round: int | None
@@ -59,7 +59,8 @@ class Cheat:
     def claim(self, honest: ShareClaim) -> ShareClaim:
         """Return the claim that the provider sends for its share.
 
-        For ``copy_trace`` its commitment does not match the share, as if it was copied from another share.
+        For ``copy_trace``, the commitment in the claim does not match the share, as if the provider had copied the
+        commitment of another share.
         """
         if self.method != "copy_trace" or not self._in(honest.round):
             return honest
@@ -82,7 +83,7 @@ class Cheat:
 
 
 def parse(text: str, chain_id: str) -> Cheat:
-    """Return the cheat that ``METHOD[@ROUND]`` names; raise CheatError for other texts and on other chains."""
+    """Return the cheat that ``METHOD[@ROUND]`` names; raise CheatError if it names none or the chain is not local."""
     if not chain_id.startswith(LOCAL_PREFIX):
         raise CheatError(
             f"providers may cheat only on chains named {LOCAL_PREFIX}…, and this chain is {chain_id}",
@@ -201,7 +202,7 @@ def _scaled(state: "State", factor: float) -> "State":
 def _towards(start: "State", end: "State", times: float) -> "State":
     """Return ``start`` plus ``times`` the difference from ``start`` to ``end``.
 
-    For integers ``times`` is rounded. Values of other types are those of ``end``.
+    For integers ``times`` is rounded. Values of other types are taken from ``end``.
     """
     import numpy as np
 
@@ -247,7 +248,7 @@ METHODS = (*_PRODUCERS, "copy_trace", "late", "never_answer")
 
 
 def _provide(way: str, home: Path, node: str, validator: str, bond: int) -> None:
-    """Run a provider as ``assay provider join`` does, with the key in its home, but let it cheat as ``way`` says."""
+    """Run a provider as ``assay provider join`` does, with the key in its home, but let it cheat by ``way``."""
     from compute_provider.api import run_provider
     from compute_provider.interfaces import ProviderConfig
     from localnet.create import KEY, test_keyring

@@ -37,7 +37,7 @@ One core is faster than that. The window of a round is twenty times as long as a
 """
 _PORTS_EACH = 6
 PORTS = range(20_000, 28_000)
-"""Ports for networks, below those that operating systems use for outgoing connections."""
+"""Ports for networks, below the ports that operating systems use for outgoing connections."""
 
 
 def create(
@@ -165,7 +165,7 @@ def _write_config(home: Path, grpc: int, tables: dict[str, object]) -> None:
 
 
 def _free_block(count: int, ports: range) -> int:
-    """Return the first of ``count`` consecutive free ports on 127.0.0.1; raise NetworkError if there are none."""
+    """Return the first of ``count`` consecutive free ports on 127.0.0.1; raise NetworkError if none are free."""
     starts = list(ports[:-count:count])
     # The order is random, so that two networks that are created at once do not choose the same ports.
     random.shuffle(starts)

@@ -56,9 +56,9 @@ DEADLINE = 7_200
 MATCH_SECONDS = 600
 """The orders' time to live, in seconds of the chain's clock."""
 ACCEPT_BASE = 300
-"""Seconds of the chain's clock that a validator has for acceptance; a busy machine needs so long."""
+"""Seconds of the chain's clock that a validator has for acceptance; a busy machine needs this much time."""
 PROGRESS_BASE = 900
-"""Seconds of the chain's clock that a round may take; a busy machine needs so long."""
+"""Seconds of the chain's clock that a round may take; a busy machine needs this much time."""
 _EXAMPLES = next(
     filter(Path.is_dir, (Path(__file__).parents[1] / "examples", Path(sys.prefix) / "share" / "assay" / "examples")),
     Path("examples"),
@@ -83,7 +83,7 @@ class Moment:
 
     phase: str
     height: int
-    # The submitted orders: the first one, and the second one if there is one.
+    # The submitted orders: the first order, and the second order if the demo has one.
     orders: tuple[OrderResponse, ...] = ()
     # Loss of the first order at the end of its last closed round.
     loss: float | None = None
@@ -149,7 +149,8 @@ class Demo:
         self._show_phase("building the job")
         job_directory = self._directory / "job"
         build = _start_build(self._file, job_directory)
-        # Each new provider gets one slot at most, even if it is fast, so that the cheating provider surely gets one.
+        # Each new provider gets at most one slot, even if it is fast. This ensures that the cheating provider gets a
+        # slot.
         params = local_params().replace(
             newcomer_slots=1,
             accept_base=ACCEPT_BASE,
@@ -352,7 +353,7 @@ class Demo:
 
 
 def names_without(network: Network, down: tuple[str, ...]) -> list[str]:
-    """Return the names of a network's processes, without those of the validators ``down`` and of their providers."""
+    """Return the names of a network's processes, except those of validators in ``down`` and of their providers."""
     excluded = {f"{moniker}.{part}" for moniker in down for part in ("node", "validator")}
     excluded |= {spec.name for spec in network.layout.providers if spec.validator in down}
     return [name for name in network.names() if name not in excluded]

@@ -19,7 +19,7 @@ class NetworkError(Expected):
 
 
 class NetworkKind(StrEnum):
-    """The way in which a network makes its blocks."""
+    """The way a network makes its blocks."""
 
     COMETBFT = "cometbft"  # each validator has a node with CometBFT
     SOLO = "solo"  # one node makes all blocks in the name of each validator in turn; all daemons use this node
@@ -73,7 +73,7 @@ class Layout:
         return self.validators[:1] if self.kind is NetworkKind.SOLO else self.validators
 
     def validator(self, moniker: str) -> ValidatorSpec:
-        """Return a validator by its moniker; raise NetworkError if there is none."""
+        """Return a validator by its moniker; raise NetworkError if no validator has it."""
         for spec in self.validators:
             if spec.moniker == moniker:
                 return spec
@@ -81,7 +81,7 @@ class Layout:
         raise NetworkError(f"there is no validator {moniker}", f"choose one of {known}")
 
     def provider(self, name: str) -> ProviderSpec:
-        """Return a provider by its name; raise NetworkError if there is none."""
+        """Return a provider by its name; raise NetworkError if no provider has it."""
         for spec in self.providers:
             if spec.name == name:
                 return spec
@@ -96,7 +96,7 @@ def save_layout(layout: Layout) -> None:
 
 
 def load_layout(directory: Path) -> Layout:
-    """Read ``network.json``; raise NetworkError if there is none, or if another version wrote it."""
+    """Read ``network.json``; raise NetworkError if the file is missing, or if another version wrote it."""
     try:
         fields = json.loads((directory / FILE).read_text())
         fields["validators"] = tuple(ValidatorSpec(**item) for item in fields["validators"])

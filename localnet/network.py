@@ -27,7 +27,7 @@ from pol.executor.names import DEFAULT
 
 STATUS_FILE = "status.json"
 START_SECONDS = 300.0
-"""Longest wait for the network to start; only a very busy machine needs so long."""
+"""Longest wait for the network to start; only a very busy machine needs this much time."""
 PROVIDER_BOND = 10_000_000_000
 """Bond of each provider in uassay."""
 
@@ -70,7 +70,7 @@ class Network:
         providers = [name for name in chosen if name not in (*nodes, *validators)]
         for name in (*nodes, *validators):
             self.start_one(name)
-        # The nodes take longer to start than this measurement takes, so it delays nothing.
+        # The nodes take longer to start than this measurement takes, so the measurement delays nothing.
         self._measure_providers(providers)
         for name in providers:
             self.start_one(name)
@@ -83,7 +83,7 @@ class Network:
     def _measure_providers(self, names: Sequence[str]) -> None:
         """Measure the machine's speed once and store an equal part of it for each new provider.
 
-        If each provider measured by itself, the measurements would disturb each other.
+        If each provider measured its own speed, the measurements would disturb one another.
         """
         homes = [Path(p.home) / "provider" for p in self.layout.providers if p.name in names]
         new = [home for home in homes if not _is_measured(home)]

@@ -1,8 +1,8 @@
 """The supervisor, the one process that runs a local network, and requests to it from other processes.
 
-The supervisor locks a file in the network's directory; the file has the supervisor's process id (:mod:`host.lock`).
-A request is a file in a folder of the same directory. The answer is another file there. It is empty if the request was
-carried out; otherwise it has the reason.
+The supervisor locks a file in the network's directory; the file has the supervisor's process id (:mod:`host.lock`). A
+request is a file in a folder of the same directory. The answer is another file there. The answer is empty if the
+request was carried out. Otherwise it has the reason why it was not.
 """
 
 import json
@@ -26,7 +26,7 @@ _LOOK_SECONDS = 0.2
 
 
 class NetworkBusy(NetworkError):
-    """An error for a supervisor that has not answered yet. It may still carry out the request."""
+    """An error for a supervisor that has not answered yet. The supervisor may still carry out the request."""
 
     exit_code = Exit.TIMED_OUT
 
@@ -101,7 +101,7 @@ def ask_for_end(directory: Path, seconds: float = 60.0) -> None:
         if time.monotonic() > ends:
             raise NetworkBusy(
                 f"the network has not stopped within {seconds:.0f} s",
-                "see in a minute whether it has: assay localnet status",
+                "wait a minute, then see whether it has stopped: assay localnet status",
             )
         time.sleep(0.1)
 
@@ -109,7 +109,7 @@ def ask_for_end(directory: Path, seconds: float = 60.0) -> None:
 def ask_for_fault(directory: Path, what: str, name: str, seconds: float = 30.0) -> None:
     """Ask the supervisor to apply ``what``, one of ``FAULTS``, to the process ``name``, and wait for its answer.
 
-    Raise NetworkError if the supervisor cannot apply it, and NetworkBusy after ``seconds``.
+    Raise NetworkError if the supervisor cannot apply the fault, and NetworkBusy after ``seconds``.
     """
     _running(directory)
     folder = directory / _REQUESTS

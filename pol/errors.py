@@ -155,7 +155,7 @@ class NotFiniteStep(StepFailed):
 
 
 class Cancelled(ReplayError):
-    """The error with which a training ends after the caller cancelled it."""
+    """The error that ends a training after the caller cancelled it."""
 
     def __init__(self, reason: str = "training was cancelled") -> None:
         super().__init__(reason)

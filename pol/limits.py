@@ -34,11 +34,11 @@ class Limits(Readable):
 
     ``json_tokens`` limits the opening brackets, commas and colons of the document; a node has about eleven of them.
     ``nodes`` limits the nodes of a program, and of each body in it. ``unrolled_nodes`` limits the nodes of a program
-    after its repeats are written out. ``live_size`` limits the bytes that a program holds at once. For a step, it
-    includes the batch and the order of an epoch's samples, which takes memory for each of the ``rows``. ``tensors``
-    limits the tensors of a state, since each costs time at every step. A batch goes through the data at most
-    ``epochs_per_batch`` times, since each time needs an order of its own. The limits on rounds, slots, steps and
-    segments are the same on every machine (``pol.rules.schedule.check_terms``).
+    after its repeats are written out. ``live_size`` limits the bytes that a program holds at once. For a step, these
+    bytes include the batch and the order of an epoch's samples, which takes memory for each of the ``rows``.
+    ``tensors`` limits the tensors of a state, since each costs time at every step. A batch goes through the data at
+    most ``epochs_per_batch`` times, since each time needs another order of the rows. The limits on rounds, slots, steps
+    and segments are the same on every machine (``pol.rules.schedule.check_terms``).
 
     Example::
 

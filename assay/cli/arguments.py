@@ -1,6 +1,6 @@
 """The types of options and arguments.
 
-A value that its type does not accept is wrong usage; click adds the name of the option to the message.
+If a type does not accept a value, it raises click's usage error, and click adds the option's name to the message.
 """
 
 import re
@@ -46,11 +46,11 @@ class Bounded(click.ParamType[int]):
     high: int
 
     def read(self, text: str) -> int:
-        """Return the integer that ``text`` stands for; for other texts raise ValueError with the accepted form."""
+        """Return the integer that ``text`` stands for; raise ValueError, naming the accepted form, for another text."""
         raise NotImplementedError
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the integer that the value stands for; fail with wrong usage if it is not one in the range."""
+        """Return the integer that the value stands for; raise a usage error if the integer is not in the range."""
         try:
             number = self.read(value) if isinstance(value, str) else int(value)
         except ValueError as error:
@@ -61,7 +61,7 @@ class Bounded(click.ParamType[int]):
         return number
 
     def written(self, number: int) -> str:
-        """Return a bound of the range in the form in which users type it."""
+        """Return a bound of the range as users type it."""
         return str(number)
 
 
@@ -127,7 +127,7 @@ class Duration(Bounded):
 
 
 class ByteSize(Bounded):
-    """A number of bytes, written as digits or with a unit (512MiB, 8GiB); 0 means no requirement."""
+    """A number of bytes, written as digits or with a unit (512MiB, 8GiB); 0 means that no minimum is set."""
 
     name = "size"
     low = 0
@@ -172,7 +172,7 @@ class AddressParam(click.ParamType[str]):
     name = "address"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the address; fail with wrong usage if the value is not an address."""
+        """Return the address; raise a usage error if the value is not an address."""
         from wire.address import check_address
 
         try:
@@ -183,14 +183,14 @@ class AddressParam(click.ParamType[str]):
 
 
 class CheckedParam(click.ParamType[str]):
-    """A click type for a text that the kind of a setting checks."""
+    """A click type for a text; a kind of setting (``assay.settings.kinds``) checks the text."""
 
     def __init__(self, kind: Kind) -> None:
         """Store the kind; help pages show its name."""
         self.kind, self.name = kind, kind.name
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the text unchanged; fail with wrong usage if the kind does not accept it."""
+        """Return the text unchanged; raise a usage error if the kind of setting does not accept the text."""
         try:
             self.kind.check(str(value))
         except ValueError as error:
@@ -204,7 +204,7 @@ class BeaconKeyParam(click.ParamType[bytes]):
     name = "beacon_key"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bytes:
-        """Return the key's 33 bytes; fail with wrong usage if the value is not a beacon key."""
+        """Return the key's 33 bytes; raise a usage error if the value is not a beacon key."""
         if not _BEACON_KEY.fullmatch(value):
             self.fail(f"{value!r} is not a beacon key; a beacon key has 66 hex digits", param, ctx)
         return bytes.fromhex(value)

@@ -32,8 +32,9 @@ def command() -> None:
 
 @command.command(
     help="Place a standing bid; one bid serves many orders.\n\n"
-    "Without --slot-speed the bid follows the speeds that the chain certified for your providers. It offers the\n"
-    "number of slots with the largest total speed; each slot has the speed of the slowest provider used.\n\n"
+    "Without --slot-speed, the bid's slots and their speed come from the speeds that the chain has certified for your\n"
+    "providers. The bid offers the number of slots that gives the largest total speed. Each slot has the speed of the\n"
+    "slowest provider that the bid uses.\n\n"
     "Example: assay bid place --price 900000000000uassay --capacity 1000000000000000 --from op"
 )
 @offer_options
@@ -102,11 +103,11 @@ def backed_of(client: "ChainClient", validator: str, bid_id: bytes) -> int:
 def backing_line(backed: int, capacity: int) -> str:
     """Return a line that compares a bid's capacity with the work that its validator's stake backs, in FLOPs."""
     if backed >= capacity:
-        return f"your stake backs all of its {flops(capacity)}"
+        return f"your stake backs the bid's whole capacity of {flops(capacity)}"
     return (
-        f"your stake backs {flops(backed)} of its {flops(capacity)} at this price: larger orders do not match"
-        " (condition stake), and smaller ones match only until this much work runs; a lower price or more stake raises"
-        " the limit"
+        f"your stake backs {flops(backed)} of the bid's {flops(capacity)} at this price: a larger order does not match "
+        "(condition stake), and smaller orders match until their work adds up to this limit; a lower price or more "
+        "stake raises the limit"
     )
 
 
@@ -214,8 +215,8 @@ def withdraw(context: CommandContext, bid: str) -> None:
 def _certified(client: "ChainClient", validator: str, slots: int) -> tuple[int, int]:
     """Return the number of slots and their speed (FLOP/s) that the certified speeds of a validator's providers allow.
 
-    If ``slots`` is 0, choose the number with the largest total speed. Raise CliError if too few providers have a
-    certificate.
+    If ``slots`` is 0, return the number of slots that gives the largest total speed. Raise CliError if too few
+    providers have a certificate of their speed.
     """
     from domain.registry.queries import ProvidersRequest
     from validator.decide.offer import best_offer
@@ -224,8 +225,8 @@ def _certified(client: "ChainClient", validator: str, slots: int) -> tuple[int, 
     if not all(offer):
         few = f"fewer than {slots} of your providers have" if slots else "none of your providers has"
         raise CliError(
-            f"{few} a certificate of its speed yet",
-            "wait until your providers have joined, or give --slot-speed and --slots",
+            f"{few} a certified speed yet",
+            "wait until the chain has certified your providers, or give --slot-speed and --slots",
         )
     return offer
 

@@ -81,7 +81,7 @@ def offer_options(command: F) -> F:
 def read_offer(values: dict[str, Any], **others: Any) -> "Offer":
     """Return the offer that the options in ``values`` describe, and remove these options from ``values``.
 
-    ``others`` are the values of the offer's fields that are not conditions.
+    ``others`` gives the values of the offer's other fields, which are not conditions.
     """
     from domain.market.records import Offer
 
@@ -106,9 +106,9 @@ def _add(command: F, options: Iterable[Callable[[F], F]]) -> F:
 
 
 def _take(values: dict[str, Any], options: Iterable[Option]) -> dict[str, Any]:
-    """Remove the options from ``values``, and return those that have a value, by field name.
+    """Remove the options from ``values``; return the values of the options that are set, keyed by field name.
 
-    The record that is made from them has defaults for the others.
+    The record that is made from the result has defaults for the options that are not set.
     """
     given = {option.field: values.pop(option.field) for option in options}
     return {name: value for name, value in given.items() if value is not None}

@@ -13,7 +13,7 @@ def command() -> None:
 
 
 @command.command(
-    help="""Show the value of every key of config.toml, and where it comes from: option, environment, file or default.
+    help="""Show the value of every key of config.toml, and its source: option, environment, file or default.
 
     Example: assay config show
     """

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     default="",
     metavar="URL",
     callback=lambda _context, _option, value: _url(value),
-    help="URL of the node's CometBFT, to show waiting transactions and those of a block.  [that of the home]",
+    help="URL of the node's CometBFT, to show transactions, waiting or in a block.  [the home's own]",
 )
 @click.option(
     "--probe/--no-probe",
@@ -73,7 +73,7 @@ def command(
         context.output.line({"url": console.url}, f"console: {console.url} (end with Ctrl-C)")
         console.follow(context.node, rpc or _rpc_of(context), homes or _homes_of(context))
         if console.index.in_memory:
-            context.output.note("another console uses the index file of this home; this one keeps its index in memory")
+            context.output.note("another console uses this home's index file; this console keeps its index in memory")
         stop = Event()
 
         def end() -> None:
@@ -127,6 +127,6 @@ def _homes_of(context: CommandContext) -> tuple[Path, ...]:
 
 
 def _rpc_of(context: CommandContext) -> str:
-    """Return the URL of the home's own CometBFT, or an empty string if the home has no node or --node is given."""
+    """Return the URL of the home's own CometBFT, or an empty string if the home has no node or if --node is given."""
     has_node = (context.home / "node").is_dir() and not context.given["node_address"]
     return f"http://127.0.0.1:{context.setting('node.rpc_port').value}" if has_node else ""

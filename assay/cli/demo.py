@@ -40,7 +40,7 @@ _QUIET_BLOCKS = 25
     type=click.Path(path_type=Path),
     default=DEFAULT_DIRECTORY,
     show_default=True,
-    help="Folder for the demo's files; an earlier demo in it is deleted.",
+    help="Folder for the demo's files; an earlier demo in this folder is deleted.",
 )
 @click.option(
     "--job",
@@ -129,9 +129,10 @@ def _print(context: CommandContext, finished: "Finished", directory: Path) -> No
 class _Ticker:
     """The demo's progress on stderr: lines that stay on the screen, above a live line that changes.
 
-    The live line has the height of the chain, and the phase of the demo or the progress of the orders.
+    The live line shows the height of the chain. It also shows the phase of the demo or, once there are orders, their
+    progress.
 
-    Without a terminal the live line is printed every ``_QUIET_BLOCKS`` blocks.
+    If stderr is not a terminal, the live line is printed every ``_QUIET_BLOCKS`` blocks.
     """
 
     def __init__(self, hidden: bool) -> None:
@@ -157,7 +158,7 @@ class _Ticker:
         stderr.print(text, markup=False)
 
     def begin(self, layout: "Layout") -> None:
-        """Begin to follow the two orders, with the names of the network's validators and providers."""
+        """Begin to follow the two orders; ``layout`` gives the names of the network's validators and providers."""
         from assay.cli.story import OrderFollower
 
         names = names_of(layout)
@@ -185,7 +186,7 @@ class _Ticker:
 
 
 def _where(orders: Sequence["OrderResponse"]) -> str:
-    """Return a line of at most 80 columns with the orders' progress and the step that each waits for."""
+    """Return a line of at most 80 columns with each order's progress and the event that the order waits for."""
     from consumer.watch import summarise, waits_for
 
     states = [(summarise(on_chain), waits_for(on_chain)) for on_chain in orders]
@@ -295,7 +296,7 @@ def _print_summary(context: CommandContext, finished: "Finished", value: dict[st
 
 
 def _rival(finished: "Finished", second: dict[str, Any] | None, names: dict[str, str]) -> list[str]:
-    """Return a list with a line about the second order; it is empty if there was no second order.
+    """Return a list with one line about the second order, or an empty list if there was no second order.
 
     The cluster with the next cheapest bid trained that order.
     """

@@ -1,4 +1,4 @@
-"""The errors with which a command ends."""
+"""The errors that end a command."""
 
 from domain.errors import Exit, Expected
 
@@ -24,4 +24,4 @@ class NotSettled(CliError):
 
 
 class SystemFailed(CliError):
-    """The error of a command to which the operating system refused a file, a socket or a process."""
+    """The error of a command that did not get a file, a socket or a process from the operating system."""

@@ -20,7 +20,7 @@ class Finite(click.FloatRange):
     """A click type for a finite number in a range; click's own FloatRange also accepts NaN."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the number; fail with wrong usage if it is not finite or not in the range."""
+        """Return the number; raise a usage error if the number is not finite or not in the range."""
         number: float = super().convert(value, param, ctx)
         if not isfinite(number):
             self.fail(f"{value} is not a number", param, ctx)

@@ -1,4 +1,4 @@
-"""The genesis file of a new chain, and the command line's types for the validators and accounts in it."""
+"""The genesis file of a new chain, and the command line's types for validators and accounts in this file."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -18,8 +18,9 @@ FOUNDER_COINS = 1_000_000_000_000
 def found_chain(chain_id: str, validators: Sequence["GenesisValidator"], coins: Mapping[str, int]) -> bytes:
     """Return the genesis file of a new chain with these validators; raise HomeError if no chain could start from it.
 
-    ``coins`` has the amount (uassay) of each account by address. An operator that is not in it gets ``FOUNDER_COINS``,
-    enough for bonds and fees. A chain whose id begins with ``assay-local`` has the short windows of a local network.
+    ``coins`` maps the address of each account to its amount (uassay). An operator without an entry in ``coins`` gets
+    ``FOUNDER_COINS``, which is enough for bonds and fees. A chain whose id begins with ``assay-local`` has the short
+    windows of a local network.
     """
     from chain.app.homes import new_genesis
     from domain.genesis import DENOM, LOCAL_PREFIX, Genesis, GenesisAccount
@@ -46,7 +47,7 @@ class Founder(click.ParamType["GenesisValidator"]):
     name = "MONIKER,ADDRESS,KEY,BEACON_KEY,STAKE[,SPEED,RATE]"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> "GenesisValidator":
-        """Return the validator; fail with wrong usage if the text is not in this form."""
+        """Return the validator; raise a usage error if the text is not in this form."""
         from domain.genesis import GenesisValidator
 
         parts = value.split(",")
@@ -82,7 +83,7 @@ class FundedAccount(click.ParamType[tuple[str, int]]):
     name = "ADDRESS=AMOUNT"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
-        """Return the address and its coins in uassay; fail with wrong usage if the text is not in this form."""
+        """Return the address and its coins in uassay; raise a usage error if the text is not in this form."""
         address, _, coins = value.partition("=")
         return ADDRESS.convert(address, param, ctx), AMOUNT.convert(coins, param, ctx)
 

@@ -1,4 +1,4 @@
-"""The state of a home for its operator, and the problems in it that need attention."""
+"""The state of a home for its operator, and the home's problems that need attention."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from validator.decide.deadlines import OpenDuty
 LATE_SECONDS = 60
 """Largest age (seconds) of the last block of a chain that is not halted; blocks come every few seconds."""
 AHEAD_SECONDS = 10
-"""Seconds by which a block's time may be ahead of this machine's clock."""
+"""Largest difference (seconds) by which a block's time may be ahead of this machine's clock."""
 FREE_BYTES = 2 << 30
 _QUORUM = Fraction(2, 3)
 _SECOND = 10**9
@@ -56,8 +56,9 @@ class Problem:
 class ProviderSeen:
     """The provider of a home, from its daemon's status file and the chain.
 
-    ``note`` is the daemon's last error. ``on_chain`` is the chain's record, None if the chain was not asked or has
-    none. ``idle`` says why the provider has nothing to train, and since when. ``warning`` is a problem and its remedy.
+    ``note`` is the daemon's last error. ``on_chain`` is the chain's record of the provider; it is None if the chain was
+    not asked or has no such record. ``idle`` says why the provider has nothing to train, and since when. ``warning`` is
+    a problem and its remedy.
     """
 
     address: str
@@ -81,9 +82,10 @@ class Seen:
     - ``signed_twice``: a message if the home's node found another node that signs with the same key.
     - ``key_user``: process id of another process on this machine that uses the home's consensus key; 0 if the id
       cannot be seen, None if there is none.
-    - ``me``: the validator whose keys are in this home; ``bids`` are its bids, ``providers`` those of its cluster.
-    - ``listens``: the address of its daemon; ``answers``: whether the daemon answers there.
-    - ``disk``: bytes on disk by folder of the home; ``free``: free bytes of the disk.
+    - ``me``: the validator whose keys are in this home; ``bids`` are the validator's bids, and ``providers`` are the
+      providers of its cluster.
+    - ``listens``: the address of the validator's daemon; ``answers``: whether the daemon answers at this address.
+    - ``disk``: bytes on disk, keyed by the folder of the home; ``free``: free bytes on that disk.
     """
 
     now_ns: int
@@ -110,7 +112,7 @@ class Seen:
 
     @property
     def block_age(self) -> float | None:
-        """Seconds since the time of the newest block that the node or CometBFT reports; None without such a block."""
+        """Seconds since the time of the newest block that the node or CometBFT reports; None if neither has one."""
         known = [source.time_ns for source in (self.status, self.comet) if source is not None]
         return (self.now_ns - max(known)) / _SECOND if known else None
 
@@ -251,7 +253,7 @@ def _who_is_away(seen: Seen) -> str:
 def percent(power: Fraction) -> str:
     """Return a fraction of the voting power as a percentage, rounded down.
 
-    Rounded up, a power just below a quorum would look like a quorum.
+    If the percentage were rounded up, a power just below a quorum would look like a quorum.
     """
     return f"{power * 1000 // 1 / 10:g} %"
 

@@ -132,7 +132,8 @@ def _collect_warnings(note: Callable[[str], None], warnings: list[str]) -> Calla
 def _folder(to: Path) -> Iterator[None]:
     """Create the folder ``to`` before a build, and remove it if the build fails.
 
-    The build can take a minute, so an error about the folder has to come before it. A folder that held files stays.
+    A build can take a minute, so errors about the folder must come before the build. A folder that already held files
+    is not removed.
     """
     was_there = to.exists()
     is_new = not was_there or not any(to.iterdir())
@@ -151,8 +152,8 @@ def _folder(to: Path) -> Iterator[None]:
 @command.command(
     help="""Check a job directory; show what the job needs and how long a network would take.
 
-    No chain is asked. --params takes the output of `assay query params --output json`, and --slot-speed the speed
-    that bids offer.
+    The command does not ask a chain. For the times on a given chain, write the output of `assay query params
+    --output json` to a file and name the file with --params. Give the speed that bids offer with --slot-speed.
 
     Example: assay job inspect ./digits --slot-speed 5000000000 --slots-at-once 2
     """
@@ -169,7 +170,7 @@ def inspect(context: CommandContext, directory: Path, **network: Any) -> None:
 
 
 @command.command(
-    help="""Train a job on this machine and write the model and a trace; the result equals that of a network.
+    help="""Train a job on this machine and write the model and a trace. On a network, the job has the same result.
 
     Example: assay job run ./digits --rounds 1 -o ./digits/run
     """

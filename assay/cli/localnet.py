@@ -122,7 +122,7 @@ def _check_counts(layout: "Layout", asked: dict[str, int]) -> None:
 
 
 @command.command(
-    help=f"""Send coins of the network's consumer to an address; without COINS, {FAUCET}.
+    help=f"""Send coins from the network's consumer to an address. If COINS is left out, {FAUCET} are sent.
 
     Example: assay localnet faucet assay1… 5000ASSAY
     """
@@ -132,7 +132,7 @@ def _check_counts(layout: "Layout", asked: dict[str, int]) -> None:
 @directory_option
 @common_options
 def faucet(context: CommandContext, to: str, coins: int, directory: Path) -> None:
-    """Send coins of the network's consumer to an address; the network must be running."""
+    """Send coins from the network's consumer to an address; the network must be running."""
     from chain.client.client import ChainClient
     from chain.client.sender import TxSender
     from domain.genesis import DENOM
@@ -154,7 +154,7 @@ def faucet(context: CommandContext, to: str, coins: int, directory: Path) -> Non
 @directory_option
 @common_options
 def stop(context: CommandContext, directory: Path) -> None:
-    """Ask the network's supervisor to stop the network, and wait until it has."""
+    """Ask the network's supervisor to stop the network, and wait until the network has stopped."""
     from localnet.supervisor import ask_for_end
 
     directory = directory.expanduser().resolve()
@@ -179,7 +179,7 @@ def status(context: CommandContext, directory: Path) -> None:
     path = directory / STATUS_FILE
     states = json.loads(path.read_text()) if path.exists() else []
     running = bool(supervisor_of(directory))
-    # A killed supervisor leaves an old status file, but all its processes ended with it.
+    # A killed supervisor leaves an old status file, but all its processes ended when it was killed.
     pids = {state["name"]: state["pid"] for state in states if running and state["running"]}
     nodes: list[dict[str, Any]] = []
     for spec in layout.validators:

@@ -36,7 +36,7 @@ GROUPS = {
     "bid": "Place and change standing bids.",
     "provider": "Join a cluster as a compute provider.",
     "trace": "Show and verify Proof-of-Learning traces.",
-    "config": "Show the configuration of a home, and where each value comes from.",
+    "config": "Show the configuration of a home, with the source of each value.",
     "console": "Show the network in a browser, live and read-only.",
     "localnet": "Run a network of several validators on this machine.",
     "completion": "Print a script for shell completion of commands and options.",
@@ -139,15 +139,16 @@ def _terminated_as_interrupted() -> Iterator[None]:
 
 
 def mend_streams() -> None:
-    """Open the null device in place of closed standard streams, and let output replace some characters.
+    """Open the null device in place of closed standard streams, and replace characters that cannot be printed.
 
-    Output then has a question mark for each character that the stream's encoding lacks.
+    Output then has a question mark in place of each character that the stream's encoding lacks.
     """
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
-            # Otherwise the next file that is opened gets this number, and with it the output meant for the stream.
+            # Otherwise the next file that is opened would get this number, and the stream's output would go into that
+            # file.
             os.open(os.devnull, os.O_RDWR)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
@@ -157,8 +158,8 @@ def mend_streams() -> None:
 def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; print an error that the user can fix as one sentence on stderr.
 
-    With ``--output json`` a JSON object replaces the sentence:
-    ``{"error": {"kind", "field", "reason", "remedy", "exit_code"}}``. Any other exception is a bug, and is raised.
+    With ``--output json``, print a JSON object instead of the sentence: ``{"error": {"kind", "field", "reason",
+    "remedy", "exit_code"}}``. Any other exception is a bug and is raised again.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     as_json = "--output=json" in given or ("--output", "json") in pairwise(given)
@@ -180,7 +181,9 @@ def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
         if not system.strerror:
             raise
         where = str(system.filename or "")
-        remedy = _OS_REMEDIES.get(system.errno or 0, "the operating system reported this; fix it and try again")
+        remedy = _OS_REMEDIES.get(
+            system.errno or 0, "remove the cause that the operating system reported, and try again"
+        )
         error = SystemFailed(system.strerror, remedy, field=where)
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] != "torch":

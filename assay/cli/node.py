@@ -35,7 +35,7 @@ LOCAL = "127.0.0.1"
 GENESIS_BYTES_MAX = 64 << 20
 _ADDRESSES = ("host", "p2p_port", "rpc_port", "grpc_host", "grpc_port")
 UNAUDITED = (
-    "this chain has no audits, as its genesis says: a round is paid although only its own validator has recomputed it"
+    "this chain has no audits, as set in its genesis: a round is paid when only its own validator has recomputed it"
 )
 
 
@@ -45,11 +45,11 @@ def command() -> None:
 
 
 @command.command(
-    help="""Create the home of a node: its keys, and the genesis of a new chain or of the chain that it joins.
+    help="""Create a node's home: the keys, and the genesis file of a new chain or of the chain that the node joins.
 
-    Without --new-chain and --genesis it creates only the keys. Send its output to the person who creates the chain,
-    and run it again with --genesis when you have the file. In a home that has keys and genesis, the command changes
-    only the ports, addresses and peers that you give.
+    Without --new-chain and --genesis, the command creates only the keys. Send the output to the person who creates the
+    chain. When you have the genesis file, run the command again with --genesis. In a home that has keys and genesis,
+    the command changes only the ports, addresses and peers that you give.
 
     \b
     Examples:
@@ -183,7 +183,7 @@ def init(
     lines = [f"created {context.home}"]
     if not identity["genesis"]:
         founder = f"{moniker},{operator},{identity['key']},{identity['beacon_key']},STAKE"
-        lines += [f"for the person who creates the chain: --validator {founder}"]
+        lines += [f"give this to the person who creates the chain: --validator {founder}"]
     elif founders:
         lines += [f"the other validators join with {identity['genesis']} and --peers {identity['peer']}"]
     if identity["genesis"]:
@@ -191,7 +191,7 @@ def init(
         solo = "" if founders or data else " --solo (for development), or without --solo under CometBFT"
         lines += [f"start it: assay node start{home}{solo}"]
     if elsewhere:
-        context.output.note(f"commands of this home now ask the node in it, and no longer the one at {elsewhere}")
+        context.output.note(f"commands of this home now ask its own node, and no longer the node at {elsewhere}")
     context.output.result(identity, lines)
 
 
@@ -266,7 +266,7 @@ def start(
     "new-beacon-key",
     help="""Create a new beacon key and register it; it becomes valid after the chain's beacon_delay.
 
-    Until then the node uses the old key. It needs no restart. Back up node/config/beacon_keys.json.
+    Until then the node uses the old key. The node needs no restart. Back up node/config/beacon_keys.json.
 
     Example: assay node new-beacon-key --from op
     """,
@@ -299,7 +299,7 @@ def new_beacon_key(context: CommandContext) -> None:
 
 @command.command(
     "revoke-beacon-key",
-    help="""Revoke a beacon key that is lost or known to others; `assay status --output json` shows yours.
+    help="""Revoke a beacon key that is lost, or that other people know; `assay status --output json` shows yours.
 
     From the next block on, your proposals need no beacon key and do not count in drawing lots, until a new key is
     valid.
@@ -385,8 +385,8 @@ class _HomeAddresses:
     def choose(self, name: str, value: V) -> V:
         """Return the value to use for the option ``name``.
 
-        If the option is on the command line, that is ``value``. Otherwise ``value`` is the option's default, and the
-        home's value replaces it, if there is one.
+        If the option is on the command line, return ``value``. Otherwise return the home's value; if the home has none,
+        return ``value``, which is then the option's default.
         """
         if self.is_given(name):
             return value
@@ -395,16 +395,17 @@ class _HomeAddresses:
 
 
 def _write_addresses(home: Path, grpc_host: str, grpc_port: int) -> str:
-    """Write the node's gRPC address to config.toml, also as the node that commands of this home ask.
+    """Write the node's gRPC address to config.toml, and let commands of this home ask this node.
 
-    Return the address of the node that they asked before, or an empty string if it is the same or there was none.
+    Return the address of the node that these commands asked before. Return an empty string if that address has not
+    changed, or if there was none.
     """
     import tomli_w
 
     path = home / "config.toml"
     config = tomllib.loads(path.read_text())
     config["node"]["grpc_host"] = grpc_host
-    # A node that listens on all addresses is reached at the loopback address.
+    # Commands reach a node that listens on all addresses at the loopback address.
     before = config.get("node_address")
     address = str(HostPort(bare(grpc_host), grpc_port).reached)
     path.write_text(tomli_w.dumps(config | {"node_address": address}))

@@ -41,7 +41,7 @@ job_option = click.option(
     "--job",
     "directory",
     type=click.Path(path_type=Path),
-    help="The job directory.  [the one this home submitted]",
+    help="The job directory.  [from this home's record of the order]",
 )
 round_option = click.option("--round", type=ROUND, help="A hand-over round.  [the last]")
 
@@ -242,7 +242,7 @@ def list_(context: CommandContext, consumer: str, validator: str) -> None:
 
 
 def newest_first(orders: Iterable[Order]) -> list[Order]:
-    """Return orders sorted by the height at which they were last opened, the newest first."""
+    """Return orders, the newest first, sorted by the height of the block in which each order was last opened."""
     return sorted(orders, key=lambda order: (-order.opened_height, order.id))
 
 
@@ -375,13 +375,15 @@ def _shares_table(on_chain: OrderResponse) -> "Table":
 
 @command.command(
     help="Follow an order to its end; deliver the payload again if another validator takes the order.\n\n"
-    f"The exit code is {Exit.DONE.value} if the order was settled, {Exit.NOT_SETTLED.value} if it closed\n"
-    f"otherwise, and {Exit.TIMED_OUT.value} if --wait was over before.\n\n"
+    f"The exit code is {Exit.DONE.value} if the order was settled, {Exit.NOT_SETTLED.value} if it closed for another\n"
+    f"reason, and {Exit.TIMED_OUT.value} if it was still active at the end of --wait.\n\n"
     + ORDER_ID
     + "Example: assay order watch 1a2b… --from alice"
 )
 @click.argument("order")
-@click.option("--wait", "seconds", type=DURATION, default="1d", show_default=True, help="Longest time to follow it.")
+@click.option(
+    "--wait", "seconds", type=DURATION, default="1d", show_default=True, help="Longest time to follow the order."
+)
 @job_option
 @common_options
 def watch(context: CommandContext, order: str, seconds: int, directory: Path | None) -> None:
@@ -452,7 +454,7 @@ def why(context: CommandContext, order: str) -> None:
     """Print an explanation of an order's state.
 
     The explanation has the reasons why bids do not fit and why legs failed. It also has the faults that panels found,
-    or the steps that they wait for, and the reason why the order closed.
+    or the steps that the panels still wait for. For a closed order, it has the reason why the order closed.
     """
     from consumer.lookup import find_order
     from consumer.why import ask_why
@@ -493,8 +495,8 @@ def cancel(context: CommandContext, order: str) -> None:
 @command.command(
     help="Fetch, check and decrypt a result, and write it as safetensors.\n\n"
     "The folder model.training beside the file lets another job continue from it (assay job build --resume).\n\n"
-    "The result is the state after the last round. --round gives that of an earlier hand-over round as long as\n"
-    "the validator serves it: the newest verified hand-over round, and those since.\n\n"
+    "The result is the state after the last round. --round fetches the state after an earlier hand-over\n"
+    "round. The validator serves the newest verified hand-over round and all later ones.\n\n"
     + ORDER_ID
     + "Example: assay order result 1a2b… -o model.safetensors --from alice"
 )
@@ -539,7 +541,7 @@ def result(
         },
         [
             f"wrote {to} (SHA-256 {digest.hex()})",
-            f"its state root is that of round {outcome.round} on chain: {outcome.root.hex()}",
+            f"its state root equals the root of round {outcome.round} on the chain: {outcome.root.hex()}",
             load_line(to),
             resume_line(to),
         ],

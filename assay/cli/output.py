@@ -35,9 +35,9 @@ from domain.proof.records import Share
 ID_SHOWN = 12
 """Number of digits of an id that tables show."""
 PIPED_WIDTH = 160
-"""Width in characters of output that goes into a file or a pipe: wide enough that no id is wrapped."""
+"""Width, in characters, of output to a file or a pipe; no id is so long that it would be wrapped."""
 _WORD_SHOWN = 80
-# Words of this length are longer than any path or hash that a message names.
+# Words of at least this length are cut. No path or hash in a message is that long.
 _LONG_WORD = re.compile(r"\S{400,}")
 stdout = Console(
     highlight=False,
@@ -176,7 +176,7 @@ def price(uassay_per_pflop: int) -> str:
 
 
 def moment() -> str:
-    """Return the local time of day (HH:MM:SS), with which printed lines begin."""
+    """Return the local time of day (HH:MM:SS) for the beginning of a printed line."""
     return datetime.now().astimezone().strftime("%H:%M:%S")
 
 

@@ -40,7 +40,7 @@ def command() -> None:
 )
 @common_options
 def bench(context: CommandContext, backend: str, seconds: int) -> None:
-    """Measure this machine's speed; a node or a key is not needed."""
+    """Measure this machine's speed; the measurement needs neither a node nor a key."""
     from compute_provider import api
 
     speed = api.bench(backend, seconds)
@@ -173,7 +173,7 @@ def leave(context: CommandContext) -> None:
 
     config = ProviderConfig(home=context.home / "provider", node=asked_node(context), validator="", key=context.key())
     if pid := api.runs_as(config.home):
-        # A running daemon would register again as soon as the chain no longer has it in a cluster.
+        # A running daemon would register the provider again as soon as the chain no longer lists it in a cluster.
         raise CliError(f"the provider still runs, as process {pid}", f"stop it first: Ctrl-C there, or kill {pid}")
     api.leave(config)
     with context.client(config.node) as client:
@@ -251,7 +251,7 @@ def _headline(found: dict[str, Any]) -> str:
 
 
 def idle_line(idle: dict[str, Any]) -> str:
-    """Return a line with the time for which a provider has had nothing to train, and with the reason."""
+    """Return a line that says how long a provider has had nothing to train, and why."""
     since = duration(max(0, int(time.time()) - int(idle.get("since", 0))))
     return f"nothing to train for {since}: {idle.get('why', '')}"
 
@@ -259,7 +259,7 @@ def idle_line(idle: dict[str, Any]) -> str:
 def _standing(found: dict[str, Any]) -> str:
     """Return a line with the provider's standing in its cluster.
 
-    It shows if the provider is admitted, its measured speed, and if it is a newcomer.
+    The line shows whether the provider is admitted, its measured speed, and whether it is a newcomer.
     """
     speed = found["speed"]
     standing = "admitted" if found["admitted"] else "not admitted"
@@ -270,7 +270,7 @@ def _standing(found: dict[str, Any]) -> str:
 def asked_node(context: CommandContext) -> str:
     """Return the address of the node to ask about this home's provider.
 
-    It is the value of --node, or else the node that the provider's daemon uses, or else the node of the settings.
+    The address is the value of --node, else the node that the provider's daemon uses, else the node in the settings.
     """
     from compute_provider import api
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @condition_options
 @common_options
 def command(context: CommandContext, directory: Path, **values: Any) -> None:
-    """Print the bids that fit, cheapest first, and why other bids do not fit."""
+    """Print the bids that fit, the cheapest first, and the reasons why other bids do not fit."""
     from consumer.jobs import read_job
     from consumer.submit import quote
     from consumer.words import Asker, bids_fail
@@ -101,7 +101,7 @@ def _audit_line(checked: "CheckedOrder") -> str:
     if not checked.audit_ms:
         return "this chain has no audits"
     return (
-        f"{checked.eligible} validators can audit it; an audit takes {checked.audit_ms / 1000:.1f} s; a round is paid "
-        f"{checked.window:,} s after it closes; an order locks {money(checked.deposit)}, and the unused part is "
-        "refunded"
+        f"{checked.eligible} validators can audit this job; an audit takes {checked.audit_ms / 1000:.1f} s; a "
+        f"round is paid {checked.window:,} s after it closes; an order locks {money(checked.deposit)}, and the unused "
+        "part is refunded"
     )

@@ -16,7 +16,7 @@ def running_options(part: str) -> Callable[[F], F]:
     """Add --metrics-port and the log options to a command that runs until it is stopped.
 
     ``part`` names the command's table in ``config.toml``. The decorator sets up the log, then calls the command with
-    ``metrics_port``. It must be the innermost decorator, because it needs the command context.
+    ``metrics_port``. This decorator must be the innermost one, because it needs the command context.
     """
     options = (
         click.option(

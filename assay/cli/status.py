@@ -30,20 +30,20 @@ if TYPE_CHECKING:
 ANSWER_SECONDS = 3.0
 """Longest wait for an answer of a node or of a daemon of this home."""
 PARTS = ("node", "validator", "provider")
-"""Folders of a home in which a node or daemon keeps its files."""
+"""Folders of a home that hold the files of a node or a daemon."""
 _PAGE = 1_000
 _BLOCK = 512
-"""Bytes that ``st_blocks`` counts in."""
+"""Size of the blocks that ``st_blocks`` counts, in bytes."""
 
 
 @click.command(
     help=f"""Show the state of the chain, and the problems of this home that need attention.
 
-    For a home with a node, a validator or a provider it also shows peers, votes, stake, duties and disk use.
+    For a home with a node, a validator or a provider, the command also shows peers, votes, stake, duties and disk use.
 
-    The exit code is {Exit.NEEDS_CARE.value} if there is a problem: the node or a daemon does not answer, no new blocks
-    arrive, the validator is jailed, overdue or without coins, the disk is almost full. `--output json` lists them in
-    `problems`.
+    The exit code is {Exit.NEEDS_CARE.value} if there is a problem. Examples: the node or a daemon does not answer, no
+    new blocks arrive, the validator is jailed, has overdue duties or has no coins, or the disk is almost full.
+    `--output json` lists the problems in `problems`.
 
     \b
     Examples:
@@ -107,7 +107,7 @@ def command(click_context: click.Context, context: CommandContext) -> None:
 
 
 def _look(context: CommandContext) -> "Seen":
-    """Return the state of the chain and of the home, without parts that do not answer in ``ANSWER_SECONDS``."""
+    """Return the state of the chain and of the home; leave out parts that do not answer in ``ANSWER_SECONDS``."""
     from assay.cli.health import Seen
     from assay.cli.provider import asked_node
     from chain.client.client import ChainClient
@@ -258,8 +258,8 @@ def _of_provider(home: Path, client: "ChainClient | None") -> "ProviderSeen | No
 def find_daemon(configured: str, published: str) -> tuple[str, bool]:
     """Return the address at which a validator's daemon listens, and True if the daemon answers there.
 
-    ``configured`` is the address in config.toml, and ``published`` is the address on the chain. The daemon may have
-    been started with another address than the configured one, so try both.
+    ``configured`` is the address in config.toml, and ``published`` is the address on the chain. Try both addresses,
+    because the daemon may have been started with an address that is not in config.toml.
     """
     where = next((each for each in (configured, published) if each and _answers(each)), "")
     return where or configured, bool(where)
@@ -276,7 +276,7 @@ def _answers(endpoint: str) -> bool:
 
 
 def _size(folder: Path) -> int:
-    """Return the number of bytes on disk that all files in a folder take; files may disappear meanwhile."""
+    """Return the bytes on disk that all files in a folder take; a file may disappear during the count."""
     total = 0
     for path, _, names in os.walk(folder):
         for name in names:

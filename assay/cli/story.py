@@ -18,7 +18,7 @@ _PAID = ("provider", "auditor", "protocol")
 
 @dataclass
 class OrderFollower:
-    """A reporter of the events of one order; it returns a sentence per event, and each event once."""
+    """A reporter of one order's events: it returns one sentence per event, and reports each event once."""
 
     # Name that sentences use for the order.
     order: str
@@ -112,8 +112,8 @@ class OrderFollower:
 def cheat_sentence(cheat: Mapping[str, Any], names: Mapping[str, str], segment_steps: int, round_steps: int) -> str:
     """Return a sentence about the provider that cheats in the demo.
 
-    The sentence has the steps that the provider did not train, and how it was caught, or the reason why it was not.
-    ``names`` has the names of validators and providers by address.
+    The sentence names the steps that the provider did not train. It also says how the provider was caught, or why the
+    provider was not caught. ``names`` maps the addresses of validators and providers to their names.
     """
     cheater = names[cheat["meant"]]
     if not cheat["provider"]:

@@ -38,7 +38,7 @@ def show(context: CommandContext, file: Path) -> None:
                 share.round,
                 share.slot,
                 share.segments,
-                # The step of a boundary is the number of steps before it, so the last step of the share is one less.
+                # A boundary's number is the number of steps before the boundary, so the share's last step is one less.
                 f"{share.boundaries[0].step}-{share.boundaries[-1].step - 1}" if share.segments else "-",
                 f"{last[0]:.4f}" if last else "-",
                 short(share.trace_root),
@@ -77,9 +77,9 @@ class Segments(click.IntRange):
 @command.command(
     help="""Verify a trace: recompute its leaves and roots, replay segments of the job, and compare.
 
-    By default all segments are replayed from the job's initial state; the file gives only the values to compare with.
-    --segments N replays N drawn segments of each share, including its first and last. They begin from the states
-    that `assay job run --keep-states` has kept beside the trace.
+    By default, all segments are replayed from the job's initial state, and the results are compared with the file.
+    --segments N replays N drawn segments of each share, including its first and last. Each replay begins
+    from a state that `assay job run --keep-states` has kept beside the trace.
 
     Example: assay trace verify ./digits/run/trace.json --job ./digits --segments all
     """

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from wire.keys import Key
 
 SPEED_MARGIN = 4
-"""Divisor from the measured speed to the promised speed.
+"""Number by which the measured speed is divided to get the promised speed.
 
 The speed is measured with products; other operations of the same work may take four times as long.
 """
@@ -46,7 +46,7 @@ def command() -> None:
 @click.option(
     "--endpoint",
     type=ENDPOINT,
-    help="Address at which others reach the daemon; published on the chain.  [that of --listen]",
+    help="Address at which others reach the daemon; published on the chain.  [the address in --listen]",
 )
 @backend_option
 @click.option(
@@ -98,7 +98,7 @@ def run(
 
 
 def _check_reachable(endpoint: str) -> None:
-    """Raise WrongUsage if the endpoint, as 0.0.0.0 does, means all addresses: others cannot connect to it."""
+    """Raise WrongUsage if the endpoint means all addresses, as 0.0.0.0 does: others cannot connect to it."""
     host = HostPort.parse(endpoint).host
     address = ip_of(host)
     if address is not None and address.is_unspecified:
@@ -117,14 +117,14 @@ def _check_reachable(endpoint: str) -> None:
 @click.argument("address", type=ADDRESS)
 @common_options
 def admit(context: CommandContext, address: str) -> None:
-    """Record in the daemon's home that a provider may join, and admit it if it has applied."""
+    """Record in the daemon's home that a provider may join; admit the provider if it has applied."""
     _name(context, address, admit=True)
 
 
 @command.command(
     help="""Remove a provider from the cluster, or reject it when it applies.
 
-    Not possible while the provider has a committed share.
+    This is not possible while the provider has a committed share.
 
     Example: assay validator dismiss assay1… --from op
     """
@@ -132,7 +132,7 @@ def admit(context: CommandContext, address: str) -> None:
 @click.argument("address", type=ADDRESS)
 @common_options
 def dismiss(context: CommandContext, address: str) -> None:
-    """Record in the daemon's home that a provider may not join, and dismiss it if it is in the cluster or applied."""
+    """Record in the daemon's home that a provider may not join; dismiss the provider if it has joined or applied."""
     _name(context, address, admit=False)
 
 
@@ -165,10 +165,10 @@ def _name(context: CommandContext, address: str, *, admit: bool) -> None:
 
 
 @command.command(
-    help="""Promise the speeds at which this validator recomputes and downloads in panels; measured by default.
+    help="""Promise this validator's speed and download rate in panels; by default, both are measured.
 
     The time for an order's audits follows from these promises. A validator whose promise is too low for an order
-    never sits in its panels and earns nothing there. Each stage of a panel that it misses halves the promise.
+    never sits in its panels and earns nothing there. Each stage of a panel that it misses halves its promise.
 
     \b
     Examples:
@@ -208,7 +208,7 @@ def promise(context: CommandContext, speed: int | None, rate: int | None, backen
 def _measure_rate(client: "ChainClient", key: "Key") -> int:
     """Return the lowest of the download rates (bytes/s) from at most ``RATES_MEASURED`` other validators.
 
-    Validators that do not answer are left out. Raise CliError if none of them answers.
+    Validators that do not answer are left out. Raise CliError if no validator answers.
     """
     from compute_provider.work.bench import measure_bandwidth
     from domain.registry.queries import ValidatorsRequest
@@ -233,7 +233,7 @@ def _measure_rate(client: "ChainClient", key: "Key") -> int:
     if not rates:
         raise CliError(
             "no other validator answers, so the download rate cannot be measured",
-            "give your line's rate in bytes/s: --rate 20MiB",
+            "give the download rate of your connection in bytes/s: --rate 20MiB",
         )
     return min(rates)
 
@@ -308,8 +308,8 @@ def status(context: CommandContext) -> None:
             ],
         },
         [
-            f"{counted(len(orders), 'leg')}, {counted(len(audits), 'panel')} answered in, "
-            f"{sum(not agreed for *_, agreed in audits)} of them with another result than the chain's",
+            f"{counted(len(orders), 'leg')}, answers in {counted(len(audits), 'panel')}, "
+            f"{sum(not agreed for *_, agreed in audits)} of them different from the chain's result",
             *([f"computing with {computing}"] if computing else []),
             *(_seat_line(seat) for seat in seats),
             table("Verdicts on shares", columns, rows),

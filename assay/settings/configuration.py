@@ -34,7 +34,7 @@ _CLOSE = 0.5
 
 
 class Source(StrEnum):
-    """The place from which the value of a setting comes."""
+    """The source of a setting's value."""
 
     OPTION = "option"
     ENVIRONMENT = "environment"
@@ -46,9 +46,9 @@ class Source(StrEnum):
 class Setting:
     """A key of ``config.toml``, named ``table.key`` or ``key``.
 
-    A ``default`` of None means no default. ``option`` is the command-line option that sets the value, and ``variable``
-    the environment variable; an empty text means that there is none. The commands in ``commands`` accept the option, or
-    all commands if ``commands`` is empty.
+    A ``default`` of None means no default. The command-line option ``option`` or the environment variable ``variable``
+    sets the value; an empty text means that there is no such option or variable. ``commands`` names the commands that
+    accept the option; if it is empty, all commands accept the option.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Setting:
     def read(self, value: object, where: str) -> str | int:
         """Check a value of the setting, and return it.
 
-        Raise SettingsError if the value is wrong. ``where`` is the place of the value, which the error names.
+        Raise SettingsError if the value is wrong. The error names ``where``, the source of the value.
         """
         checked: str | int
         if (self.is_number and type(value) is int) or (not self.is_number and type(value) is str):
@@ -126,13 +126,13 @@ SETTINGS = (
         name="node.grpc_host",
         kind=Host(),
         default="127.0.0.1",
-        meaning="Address on which the node answers clients.",
+        meaning="Address on which the node listens for clients.",
     ),
     Setting(
         name="node.grpc_port",
         kind=PORT,
         default=9090,
-        meaning="Port on which the node answers clients.",
+        meaning="Port on which the node listens for clients.",
     ),
     Setting(
         name="node.rpc_port",
@@ -175,7 +175,7 @@ SETTINGS = (
         name="validator.endpoint",
         kind=Endpoint(),
         default=None,
-        meaning="Address at which others reach the daemon; published on the chain. Default: that of validator.listen.",
+        meaning="Address at which others reach the daemon; published on the chain. Default: validator.listen.",
         option="--endpoint",
         commands="validator run",
     ),
@@ -210,7 +210,7 @@ BY_NAME: Mapping[str, Setting] = {setting.name: setting for setting in SETTINGS}
 
 @dataclass(frozen=True, slots=True)
 class SettingValue:
-    """The value of a setting and its source; the value is None if neither a source nor a default gives one."""
+    """The value of a setting and its source; if no source and no default gives a value, it is None."""
 
     setting: Setting
     value: str | int | None
@@ -221,7 +221,7 @@ class Configuration:
     """The settings of a home."""
 
     def __init__(self, home: Path) -> None:
-        """Read the home's ``config.toml`` if there is one; raise SettingsError, with the key, if a value is wrong."""
+        """Read the home's ``config.toml``, if it exists; raise SettingsError, naming the key, if a value is wrong."""
         path = home / FILE
         self._file = dict(_read(path))
 
@@ -242,7 +242,9 @@ def _read(path: Path) -> Iterator[tuple[str, str | int]]:
     try:
         tables = tomllib.loads(path.read_text()) if path.exists() else {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"the file is not TOML ({error})", "correct this place in it", field=str(path)) from None
+        raise SettingsError(
+            f"the file is not TOML ({error})", "correct this place in the file", field=str(path)
+        ) from None
     for name, value in _flat(tables):
         setting = BY_NAME.get(name)
         if setting is None:
@@ -261,8 +263,8 @@ def _flat(tables: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, ob
 def _nearest(name: str) -> str:
     """Return a remedy for an unknown key.
 
-    If exactly one key of another table has the same last part, the remedy suggests that key. Otherwise it suggests a
-    similar key, if there is one.
+    If exactly one key of another table has the same last part, the remedy suggests that key. Otherwise the remedy
+    suggests a similar key, if the table has one.
     """
     close = get_close_matches(name, BY_NAME, 1, _CLOSE)
     last = name.rpartition(".")[2]

@@ -22,7 +22,7 @@ PASSPHRASE_VARIABLE = "ASSAY_PASSPHRASE"  # noqa: S105 — a name, not a secret
 
 
 def find_home(named: str | None) -> Path:
-    """Return the path of the home: ``named``, or else the variable ``ASSAY_HOME``, or else the default."""
+    """Return the path of the home: ``named`` if it is given, else the variable ``ASSAY_HOME``, else the default."""
     try:
         return Path(named or os.environ.get("ASSAY_HOME") or DEFAULT_HOME).expanduser()
     except RuntimeError:
@@ -49,8 +49,8 @@ def ask_passphrase(name: str) -> str:
 class Settings:
     """The settings of a home: the values in its ``config.toml``, and values that options or a program give instead.
 
-    ``given`` maps names of settings to the values given instead; None means not given. ``passphrase`` returns the
-    passphrase of the key with a given name.
+    ``given`` maps names of settings to the values that options or a program give; None means that no value is given.
+    ``passphrase`` returns the passphrase of the key with a given name.
     """
 
     home: Path
@@ -65,7 +65,7 @@ class Settings:
         return Configuration(self.home)
 
     def setting(self, name: str, option: str | int | None = None) -> "SettingValue":
-        """Return a setting's value and source; ``option`` is the value of the command's own option, if it has one."""
+        """Return a setting's value and source; ``option`` is the value of the command's own option, if any."""
         return self._configuration.get(name, self.given.get(name, option))
 
     @property

@@ -1,4 +1,4 @@
-"""The kinds of values that settings have, with one check for files, environment, programs and options."""
+"""The kinds of values that settings have; files, the environment, programs and options use the same checks."""
 
 import re
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The kind of a setting whose value is an IP address to serve on."""
+    """The kind of a setting whose value is an IP address to listen on."""
 
     name: ClassVar[str] = "address"
 

@@ -32,7 +32,7 @@ MAKE = "install it with `make packages`"
 
 
 class WithLoss(nn.Module):
-    """A module of a network and its loss, which may have weights of its own."""
+    """A module of a network and its loss; the loss may have its own weights."""
 
     def __init__(self, body: nn.Module, loss: nn.Module) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ def _pairs(make: Callable[[Any], nn.Module]) -> Make:
 
 
 def _over_all(name: str, **options: Any) -> Make:
-    """Return a function that makes the job of a pair loss: the mean over all pairs, also those with a loss of 0."""
+    """Return a function that makes the job of a pair loss: the mean over all pairs, even those of loss 0."""
 
     def make(losses: Any) -> nn.Module:
         mean = package("pytorch_metric_learning.reducers", MAKE).MeanReducer()

@@ -49,7 +49,8 @@ CREATE TABLE traces (
 ) WITHOUT ROWID;
 CREATE INDEX traces_by_change ON traces (change);
 """
-# Tables that are cleared when the node's chain is another one. Names of jobs stay: a job is the same on every chain.
+# Tables that are cleared when the node follows another chain than before. Names of jobs stay: a job is the same on
+# every chain.
 _TABLES: Final = (
     "meta",
     "events",
@@ -73,7 +74,7 @@ class Database:
     """A thread-safe database in a file. It is in memory if no path is given or another program uses the file."""
 
     def __init__(self, path: Path | None = None) -> None:
-        """Open the index. Replace it by an empty one if its table format is another one or it is not a database."""
+        """Open the index. If the file is not a database, or has another table format, replace it by an empty index."""
         self._lock = RLock()
         self._held: IO[bytes] | None = None
         self.in_memory = path is None or not self._hold(path)

@@ -68,7 +68,7 @@ class Readings(Database):
         return next((row for row in self.blocks(1, height) if row.height == height), None)
 
     def events_at(self, height: int) -> tuple[int, int]:
-        """Return the number of a block's first event, and the count of its events; (0, 0) if it has none.
+        """Return the number of a block's first event, and the count of its events; (0, 0) if it has no events.
 
         Events are numbered without gaps, so they are counted without being read.
         """

@@ -41,7 +41,8 @@ class OrderRow:
     rejected: int
     deadline: int
     height: int
-    # Number of bids that failed on each condition at the last auction, if the order waits or closed without a bid.
+    # Number of bids that failed each condition in the last auction, if the order waits for a bid or closed without a
+    # bid.
     unmatched: Counts
 
 

@@ -77,7 +77,7 @@ class EventIndex(Readings):
     """A thread-safe index in a file. It is in memory if no path is given or another program uses the file."""
 
     def add(self, events: Sequence[LoggedEvent]) -> None:
-        """Add events. If their numbers do not continue those of the index without a gap, raise Gap and add none."""
+        """Add events. If their numbers do not directly continue those in the index, raise Gap and add no event."""
         expected = self.next
         with self._writing():
             for event in events:
@@ -170,7 +170,7 @@ class EventIndex(Readings):
 
     @_take.register
     def _(self, change: OrderMatched, event: LoggedEvent) -> None:
-        # The counts of rounds are those of the current leg, so they begin again.
+        # The counts of rounds are for the current leg, so they begin again.
         self._order(
             change.order,
             state=int(OrderState.MATCHED),

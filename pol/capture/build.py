@@ -70,16 +70,16 @@ def build_job(
 ) -> Job:
     """Capture a job and write the job directory ``out``.
 
-    ``source`` is a JobSpec, a function that returns one, or a job file, whose function ``job()`` returns one. With
-    ``resume`` the job continues that result, as if the JobSpec named it.
+    ``source`` is a JobSpec, a function that returns a JobSpec, or a job file, whose function ``job()`` returns a
+    JobSpec. If ``resume`` is given, the job continues that result, as if the JobSpec named it.
 
-    The file is the consumer's own Python and runs with all rights of the caller. While the job is built, its folder is
-    first on the module path, as for a script; modules from that folder are forgotten afterwards.
+    The file is the consumer's own Python and runs with all rights of the caller. While the job is built, the file's
+    folder is first on the module path, as for a script; modules from that folder are forgotten afterwards.
 
-    One step of the job is compared with one of plain torch, unless ``check`` is False, here or in the JobSpec.
+    One step of the job is compared with one step of plain torch, unless ``check`` is False here or in the JobSpec.
 
     Raises JobError, which names the field, in these cases: the file has no ``job()``, ``job()`` returns no JobSpec, the
-    job cannot be captured, or its step differs from that of plain torch.
+    job cannot be captured, or its step differs from a step of plain torch.
 
     Example::
 
@@ -280,10 +280,10 @@ def _resumed_states(before: Checkpoint) -> tuple[dict[str, torch.Tensor], dict[s
 
 
 def _cut_alike(spec: JobSpec, before: Checkpoint) -> JobSpec:
-    """Return the job with rounds as long as those of the checkpoint, if it needs them to continue in the same way.
+    """Return the job with the checkpoint's round length, if the job needs this length to continue in the same way.
 
-    It needs them if the length affects the result and the job itself gives none. With one slot and a plain average, the
-    length has no effect.
+    The job needs it if the round length affects the result and the job gives no length itself. With one slot and a
+    plain average, the length has no effect.
     """
     alone = spec.slots == 1 and isinstance(spec.outer, Average)
     if alone or spec.round_steps is not None:
@@ -300,7 +300,7 @@ def _say_rounds(spec: JobSpec, asked: int, rounds: Rounds, tell: Progress) -> No
 def _say_rates(course: Sequence[float], tell: Progress) -> None:
     """Report the first, the last and the largest learning rate of the job.
 
-    These numbers let the person notice a schedule that counts other steps than the job does.
+    From these numbers, the author can notice that a schedule counts other steps than the job does.
     """
     if course:
         first, last, most = course[0], course[-1], max(course)
@@ -310,7 +310,7 @@ def _say_rates(course: Sequence[float], tell: Progress) -> None:
 def _say_modes(model: nn.Module, tell: Progress) -> None:
     """Report the parts of a model that stay in eval mode during training.
 
-    If the whole model came in eval mode, report instead that all of it trains in training mode.
+    If the whole model came in eval mode, report instead that the whole model trains in training mode.
     """
     if not any(part.training for part in model.modules()):
         tell("the whole model is in eval mode; it trains in training mode, as after model.train()")
@@ -351,7 +351,7 @@ def _check_columns(data: Mapping[str, Array], holdout: Mapping[str, Array], weig
     if weights not in holdout:
         kinds[0].pop(weights, None)
     if kinds[0] != kinds[1]:
-        remedy = "give both columns of the same names, types and shapes"
+        remedy = "give train and holdout columns of the same names, types and shapes"
         raise JobError("holdout", "its columns differ from those of train", remedy)
 
 
@@ -375,11 +375,11 @@ def _batch_of(example: Mapping[str, torch.Tensor], rows: int) -> dict[str, torch
 def _check_batch_norm(model: nn.Module) -> None:
     """Refuse a batch norm without a momentum.
 
-    It averages over all earlier batches, and the number of these batches cannot be averaged over slots.
+    Such a batch norm averages over all earlier batches, and the number of these batches cannot be averaged over slots.
     """
     for name, module in batch_norms(model):
         if module.momentum is None and module.track_running_stats:
-            reason = f"{type(module).__name__} averages over all earlier batches, whose number slots cannot share"
+            reason = f"{type(module).__name__} averages over all earlier batches, but slots cannot average a count"
             raise JobError(f"model.{name}", reason, "give it a momentum, such as 0.1")
 
 
@@ -441,7 +441,7 @@ def _check_names(state: Mapping[str, torch.Tensor], local: Mapping[str, torch.Te
 
 
 def _check_precisions(spec: JobSpec) -> None:
-    """Refuse a precision for a module that the model does not have, which would silently have no effect."""
+    """Refuse a precision for a module that the model does not have; it would silently have no effect."""
     known = [name for name, _ in spec.model.named_parameters()]
     for chosen in filter(None, spec.precisions):
         if not any(f"{name}.".startswith(f"{chosen}.") for name in known):
@@ -451,7 +451,7 @@ def _check_precisions(spec: JobSpec) -> None:
 
 
 def _without_unchanged(step: Program, model: nn.Module) -> Program:
-    """Return a step without the outputs of parameters that it does not change, such as frozen ones."""
+    """Return a step without outputs for parameters that the step does not change, such as frozen parameters."""
     changed = step.changed_outputs()
     names = (name for name, _ in model.named_parameters())
     unchanged = {f"global.{job_name(name)}" for name in names}.difference(changed)
@@ -500,15 +500,15 @@ def _try_loss(
 
     Return whether the loss casts anything to types that are narrower than FP32.
 
-    A captured program first sees the data when it trains, and there a label outside the classes would simply have no
-    loss. So the loss is computed here on the rows with the smallest and the largest integers of each column.
+    A captured program first sees the data in training. There, a label outside the classes would have no loss and cause
+    no error. So the loss is computed here on the rows with the smallest and the largest integers of each column.
 
     Raises JobError, with torch's own reason and the line, if torch cannot compute it.
     """
     # copies, because a forward pass may write to the tensors
     weights = {name: tensor.clone() for name, tensor in state.items()}
     narrow, trying = _NarrowTypes(), Trying()
-    # torch's warnings concern its own way of computing, not that of a job
+    # torch's warnings concern torch's way of computing, which differs from a job's
     quiet = warnings.catch_warnings(action="ignore")
     with quiet, evaluating(spec.model), narrow, trying:
         for columns, row in [
@@ -541,7 +541,7 @@ def _of_loss(error: Exception, data: Mapping[str, Array]) -> tuple[str, str]:
 
 
 class _NarrowTypes(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A mode that records the floating types other than FP32 in which a function computes."""
+    """A mode that records the floating types, other than FP32, that a function uses."""
 
     supports_higher_order_operators = True
 
@@ -558,12 +558,12 @@ class _NarrowTypes(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _tried(data: Columns, known: Columns | None = None) -> list[int]:
-    """Return the numbers of the rows on which the loss is tried.
+    """Return the numbers of the rows that the loss is tried with.
 
     These are the first row and, for each column of integers, the rows with the smallest and the largest integer.
 
-    With ``known`` columns, return only rows with an integer outside the range of the known column. Then the first row
-    is among them only if the two sets of columns have different names.
+    If ``known`` columns are given, return only rows with an integer outside the range of the known column. In this case
+    the first row is included only if the two sets of columns have different names.
     """
     rows = {0} if known is None or known.keys() != data.keys() else set()
     for name, column in data.items():

@@ -1,17 +1,19 @@
-"""The check of a job at its build: a comparison of one of its steps with a step of plain torch on the same objects.
+"""The check of a job when it is built: one of its steps is compared with a step of plain torch on the same objects.
 
-Both steps have the same batch of real rows, the same random numbers and the same weights. These are the weights of the
-job, with a small random change to each trained one (:func:`_perturb`). Without the change, many errors would not show
-in the first step: a tensor that follows another one still equals it, and a weight of 0 blocks the gradient behind it.
+Both steps have the same batch of real rows, the same random numbers and the same weights. The weights are those of the
+job, with a small random change to each trained weight (:func:`_perturb`). Without the change, many errors would not
+show in the first step: a tensor that follows another tensor still equals that tensor, and a weight of 0 blocks the
+gradient behind the weight.
 
 **Tolerance for rounding.** The job's step is computed with 22 bits in all products. It differs from plain FP32 by about
 10^-6, and by more after a subtraction of nearly equal numbers. The changes of a tensor must agree, as a whole, within a
-thousandth of the change (``_WITHIN``). That alone would be too strict. A gradient that is mathematically zero, such as
-that of a bias before a batch norm, is nothing but rounding, and Adam makes a whole step of it. So if a tensor differs,
-plain torch takes the step again, from weights that differ by 10^-5 and 10^-4. That is far more than 22 bits round, and
-far less than a real difference. Elements whose gradient then changes by a tenth are rounding, and their weights are not
+thousandth of the change (``_WITHIN``). This rule alone would be too strict. An example is a gradient that is
+mathematically zero, such as the gradient of a bias before a batch norm. It consists only of rounding errors, and Adam
+turns these into a step of full size. So if a tensor differs, plain torch takes the step again, from weights that differ
+by 10^-5 and 10^-4. These differences are far larger than the rounding of 22 bits, and far smaller than a real
+difference. If the gradient of an element then changes by a tenth, the gradient is only rounding, and the weight is not
 compared. All other elements may differ by a few times the difference between steps of plain torch. The state of an
-optimizer may also differ by a small part of the largest change of its kind in any parameter.
+optimizer may also differ by a small part of the largest change of the same kind of state in any parameter.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -50,14 +52,14 @@ SHARE = 0.2
 LEAST = 2.0
 """Limit of the time of the check: a share of the build time so far, but at least ``LEAST`` seconds."""
 _COSTS = (1e-10, 1e-4, 5e-8)
-"""Estimated seconds per FLOP of both steps, per node (a call of plain torch, in each turn), and per weight."""
+"""Estimated seconds of both steps: per FLOP, per node (a call of plain torch, in each turn), and per weight."""
 _APART = 0.02
 """Largest relative change of the weights before both steps."""
 _WITHIN = 1e-3
 _ROUNDING = 2.0**-22
 """Tolerance for two sums of FP32 numbers, relative to the larger one."""
 _SHAKES = (1e-5, 1e-5, 1e-4)
-"""Relative changes of the weights with which rounding is measured."""
+"""Relative changes of the weights that are used to measure rounding."""
 _TIMES = 4.0
 """Tolerance for the job's step, as a multiple of the difference between steps of plain torch."""
 _TENTH = 0.1
@@ -88,10 +90,10 @@ def check_step(
     """Refuse a job whose first step differs from a step of plain torch; warn if they cannot be compared.
 
     ``state`` and ``local`` are the job's initial states, at its step ``first``. ``since`` is the time when the build
-    began (``perf_counter``). ``is_wide`` says whether the loss casts to narrow types, which a job computes in FP32. The
-    step of plain torch is repeated up to ``again`` times, if there is time, because it must not depend on Python values
-    that earlier steps left. A job that resumes a result has its optimizer state from there, which the consumer's new
-    optimizer lacks. So the job's own rule then moves the weights on both sides.
+    began (``perf_counter``). ``is_wide`` is true if the loss casts to narrow types, which a job computes in FP32. If
+    there is time, the step of plain torch is repeated up to ``again`` times, because it must not depend on Python
+    values that earlier steps left. A job that resumes a result takes its optimizer state from that result, but the
+    consumer's new optimizer lacks this state. In this case the job's own update rule moves the weights on both sides.
 
     Raises JobError, which names the difference and its cause.
     """
@@ -142,7 +144,7 @@ class _Compared:
     def apart(self, among: Array | None = None) -> float:
         """Return the norm of ``ours`` minus ``plain``, or 0 if the difference may be rounding.
 
-        With a mask ``among``, only the elements at which it is true count.
+        If a mask ``among`` is given, only the elements where the mask is true are included.
         """
         if np.array_equal(self.ours, self.plain):
             return 0.0
@@ -209,7 +211,7 @@ class _Checker:
     def check(self) -> str | None:
         """Compare a step of the job with a step of plain torch.
 
-        Return None, or the reason why they cannot be compared. Raises JobError if they differ.
+        Return None if the steps agree, or the reason why they cannot be compared. Raises JobError if the steps differ.
         """
         batch = self._rows(0)
         try:
@@ -226,7 +228,7 @@ class _Checker:
             ours = self._ours(batch)
         except NotFinite as error:
             what = _in_words(error.field)
-            reason = f"{what} holds NaN or infinity after a step of the job, but numbers after one of plain torch"
+            reason = f"{what} holds NaN or infinity after a step of the job, but numbers after a step of plain torch"
             remedy = f"compute it without very large intermediate numbers, such as by torch.logsumexp; {_OR}"
             raise JobError("model", reason, remedy) from error
         except (OutOfRange, ExecutionError) as error:
@@ -235,7 +237,7 @@ class _Checker:
         return None
 
     def _is_finite(self, result: StepResult) -> bool:
-        """Return whether all results of a step are finite, apart from tensors that were not finite before it."""
+        """Return whether all results of a step are finite, except for tensors that were not finite before the step."""
         # a mask may contain infinity
         own = {n: t for n, t in result.state.items() if not self._was_infinite(n)}
         tensors = (
@@ -261,7 +263,7 @@ class _Checker:
         return {name: torch.from_numpy(np.array(column[rows])) for name, column in self._data.items()}
 
     def _ours(self, batch: Tensors) -> dict[str, Array]:
-        """Run the job's step; return its loss, and the values that all its inputs have after it.
+        """Run the job's step; return its loss, and the value that each of its inputs has after the step.
 
         An input that the step does not return keeps its value.
         """
@@ -297,7 +299,7 @@ class _Checker:
     def _check_repeatable(self, plain: StepResult, batch: Tensors) -> None:
         """Refuse a step that gives another result if plain torch repeats it from the same state.
 
-        A job computes every step in the way that it computed the first one.
+        A job computes every step in the way that it computed the first step.
         """
         end = perf_counter() + _AGAIN
         with closing(self._plain.takes(self._start, self._local, batch)) as takes:
@@ -373,7 +375,7 @@ class _Checker:
             yield {**self._start, **moved}
 
     def _is_real(self, name: str, pair: _Compared, plain: StepResult, is_trained: bool) -> bool:
-        """Return whether the two steps differ in a tensor by more than rounding."""
+        """Return whether the two steps differ in a tensor by more than rounding errors."""
         among = np.ones(pair.before.shape, np.bool_)
         if is_trained and name in plain.gradients:
             gradient = plain.gradients[name]
@@ -406,7 +408,7 @@ class _Checker:
             remedy = "change it in forward by operations of torch on the tensor itself, not in a hook or by NumPy"
         elif not pair.is_changed_by_plain:
             most = _largest(pair, "ours")
-            reason = f"the job's step changes it (by at most {most}), but one of plain torch does not"
+            reason = f"the job's step changes it (by at most {most}), but a step of plain torch does not"
             remedy = (
                 "leave its part in training mode, or write a train() of the model that keeps the part in eval mode"
                 if in_eval
@@ -456,7 +458,7 @@ class _Checker:
 
 
 def _first_difference(one: StepResult, other: StepResult, trained: Sequence[str]) -> str | None:
-    """Return the name of a result that differs between two runs of a step by more than rounding; else None."""
+    """Return the name of a result that differs between two runs of a step by more than rounding, or None."""
     if not abs(one.loss - other.loss) <= _SAME * max(abs(one.loss), abs(other.loss)):
         return _LOSS
     if one.gradients.keys() != other.gradients.keys():
@@ -497,10 +499,10 @@ def _largest_changes(state: Mapping[str, _Compared]) -> dict[str, float]:
 
 
 def _perturb(weights: Sequence[torch.Tensor]) -> None:
-    """Change trained weights a little, in place: towards 0, and zeros to small positive numbers.
+    """Change trained weights a little, in place: move them towards 0, and turn zeros into small positive numbers.
 
-    No other number changes its sign or grows in size, so roots and logarithms of weights stay valid. Tensors that no
-    optimizer moves stay as they are: one may be a mask that decided shapes during the capture.
+    A weight that is not 0 keeps its sign and does not grow, so roots and logarithms of weights stay valid. Tensors that
+    no optimizer moves stay as they are: such a tensor may be a mask that decided shapes during the capture.
     """
     generator = torch.Generator().manual_seed(0)
     for weight in weights:

@@ -1,7 +1,7 @@
 """Default division of a job: its steps into rounds, and its rounds into segments.
 
-Payment is per round, and a check recomputes a segment. With one slot, neither changes a bit of the result. With more, a
-round is the time that the slots train apart.
+Payment is per round, and a check recomputes a segment. With one slot, the division does not change a bit of the result.
+With several slots, each slot trains alone during a round, and the slots are averaged at its end.
 """
 
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ ROUNDS_LEAST = 4
 ROUNDS_SPREAD = 5
 """Ratio of the largest to the smallest sensible number of rounds."""
 APART_STEPS_MAX = 500
-"""Largest default number of steps that slots train apart, as in DiLoCo (arXiv 2311.08105)."""
+"""Largest default number of steps between two averages of the slots, as in DiLoCo (arXiv 2311.08105)."""
 
 OWN_SHARE = 20
 """Least ratio of a segment's work in steps to its overhead, so that the overhead is a few percent."""
 JOB_SEGMENTS_LEAST = 40
-"""Least number of segments of the whole job, so that those drawn for checks are a small part of it."""
+"""Least number of segments of the whole job, so that the segments drawn for checks are a small part of the job."""
 SHARE_SEGMENTS_ENOUGH = 256
-"""Largest useful number of segments per slot and round: more make the trace longer but the checks no better."""
+"""Largest useful number of segments per slot and round: more segments make the trace longer, not the checks better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +41,12 @@ class Rounds:
 
 
 def divide_rounds(spec: JobSpec, rows: int) -> Rounds:
-    """Return the rounds of a job with ``rows`` rows of data; together they have at least the steps that it asks for.
+    """Return the rounds of a job with ``rows`` rows of data; they have at least as many steps as the job asks for.
 
-    If the author does not choose the length of a round, there are 4 to 20 rounds. There are more only if slots would
-    otherwise train apart for more than ``APART_STEPS_MAX`` steps. The choice adds as few steps as possible. For a job
-    that gives epochs, up to a hundredth more steps count as none. Among equal choices, the number of steps per round
-    with the most divisors wins, because it allows the most lengths of segments.
+    If the author does not choose the length of a round, there are 4 to 20 rounds. There are more rounds only if slots
+    would otherwise train apart for more than ``APART_STEPS_MAX`` steps. The choice adds as few steps as possible. For a
+    job that gives epochs, an addition of up to 1 % of the steps counts as none. Among equal choices, the number of
+    steps per round with the most divisors is used, because it allows the most lengths of segments.
     """
     steps = spec.steps_for(rows)
     if spec.round_steps is not None:
@@ -80,7 +80,7 @@ def segment_own_work(boundary_size: int, rows: int, order: str = SHUFFLED) -> in
 def divide_segments(spec: JobSpec, rounds: Rounds, step_work: int, own_work: int) -> int:
     """Return the number of steps per segment, a divisor of the steps per round; work is in FLOPs.
 
-    If the author does not choose it, segments are as short as their overhead (``own_work``) and
+    If the author does not choose this number, segments are as short as their overhead (``own_work``) and
     ``SHARE_SEGMENTS_ENOUGH`` allow. They are shorter still if the job would otherwise have fewer than
     ``JOB_SEGMENTS_LEAST`` segments.
     """

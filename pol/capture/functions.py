@@ -30,7 +30,10 @@ Tensors = Mapping[str, torch.Tensor]
 _NO_GRAPH = "does not require grad and does not have a grad_fn"
 """Part of torch's message if a gradient is computed of a value without a graph."""
 _LOSS, _SUM, _PART = "metric.loss", "sum", "part"
-"""Names of values in the loop over the parts of a batch; the first is named as a metric, for its precision."""
+"""Names of values in the loop over the parts of a batch.
+
+The first has the name of a metric, because the precision of products depends on the name.
+"""
 
 
 def under(prefix: str, tensors: Tensors) -> dict[str, torch.Tensor]:
@@ -44,7 +47,7 @@ def named(prefix: str, tensors: Tensors) -> dict[str, torch.Tensor]:
 
 
 class MeasuredModule(Measuring):
-    """A module whose forward computes a loss or metric, so that the model in it can be given other weights."""
+    """A module whose forward computes a loss or metric, so that its model can be given other weights."""
 
     def __init__(self, model: nn.Module, measure: Measure, field: str) -> None:
         super().__init__(model)
@@ -100,7 +103,7 @@ def measured(model: nn.Module, measure: Measure, weights: Tensors, batch: Batch,
 
 
 def _called(part: MeasuredModule, weights: Tensors, batch: Batch) -> tuple[Any, dict[str, torch.Tensor]]:
-    """Call a measure with ``weights`` in place of the model's tensors; return its result and these tensors after it."""
+    """Call a measure with ``weights`` as the model's tensors; return its result, and the tensors after the call."""
     replaced = {name: weights[name] for name in own_tensors(part.model) if name in weights}
     with as_written(), refusing(), exchanged(part.model, replaced) as read:
         value = part(batch)
@@ -145,9 +148,9 @@ def training(model: nn.Module) -> Iterator[None]:
 
 
 def parts_in_eval(model: nn.Module) -> list[tuple[str, nn.Module]]:
-    """Return the parts that a training step leaves in eval mode, because ``job()`` has set them to it.
+    """Return the parts that a training step leaves in eval mode, because ``job()`` has set them to eval mode.
 
-    If the whole model is in eval mode, as ``from_pretrained`` returns it, there are none: a training loop begins with
+    If the whole model is in eval mode, as ``from_pretrained`` returns it, return no parts: a training loop begins with
     ``model.train()``.
     """
     parts = [(name, part) for name, part in model.named_modules() if not part.training]
@@ -441,7 +444,7 @@ class JobFunctions:
 
 @dataclass(slots=True)
 class _Passing:
-    """Values that an update of a step passes to the next: the model's tensors, local state and the next random site."""
+    """Values that an update passes to the next update: the model's tensors, local state and the next random site."""
 
     step: torch.Tensor
     number: torch.Tensor

@@ -1,6 +1,7 @@
 """One step of plain torch with the consumer's own objects, which are restored afterwards.
 
-The random numbers are those of the job, so that its step can be compared; everything else is torch's own.
+The random numbers are those of the job, so that the step can be compared with the job's step. Everything else is
+torch's own.
 """
 
 import random
@@ -50,8 +51,8 @@ _HOW = ("foreach", "fused", "capturable", "differentiable")
 class StepResult:
     """The result of a step: the loss, gradients, and all tensors of the model and of the optimizer, by name.
 
-    ``state`` has a tied tensor under each of its names, but a module with several names only under the first of them.
-    ``local`` has the names of a slot's local state.
+    ``state`` has a tied tensor under each of its names. If a module has several names, ``state`` uses only the first of
+    these names. ``local`` has the names of a slot's local state.
     """
 
     loss: float
@@ -61,7 +62,7 @@ class StepResult:
 
 
 class _PlainDraws(SeededDropout):
-    """A mode in which functions of torch draw the random numbers that the job draws.
+    """A mode that makes functions of torch draw the same random numbers as the job.
 
     If ``is_wide``, casts to types narrower than FP32 become casts to FP32.
     """
@@ -95,7 +96,7 @@ class _PlainDraws(SeededDropout):
 
 
 class _Wide(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A mode that replaces the narrow types of autocast by FP32, in which a job computes."""
+    """A mode that replaces the narrow types of autocast by FP32, which is the type that a job uses."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
         """Call one operation with FP32 instead of narrow types."""
@@ -155,7 +156,7 @@ class PlainStep:
     def takes(self, start: Tensors, local: Tensors, batch: Tensors) -> Generator[StepResult, None, None]:
         """Take the same step repeatedly, each time from ``start``, and yield the results.
 
-        Only Python attributes of modules keep their values from one time to the next.
+        Only Python attributes of modules keep their values from one step to the next.
         """
         with attributes_put_back(self._spec.model):
             while True:
@@ -190,7 +191,7 @@ class PlainStep:
         return replace(result, loss=sum(first) / len(first))
 
     def _passed(self, update: _Update) -> tuple[float, dict[str, torch.Tensor]]:
-        """Compute the loss of an update and its clipped gradients; set these in the parameters, and return both."""
+        """Compute an update's loss and clipped gradients, set the gradients in the parameters, and return both."""
         phase = update.phase
         loss = self._backward(update)
         weights = {name: self._parameters[name].detach().clone() for name in phase.trained}
@@ -292,7 +293,7 @@ class PlainStep:
     def _optimizers(self, phase: PhaseUpdates, local: Tensors) -> list[torch.optim.Optimizer] | None:
         """Return copies of a phase's optimizers, which move the model's own parameters.
 
-        Return None if torch cannot take the update. It has no Lion, and no optimizer with the state of a result that
+        Return None if torch cannot make the update: torch has no Lion, and no optimizer with the state of a result that
         the job resumes.
         """
         if self.first:
@@ -349,8 +350,9 @@ class PlainStep:
 def borrowed(model: nn.Module, start: Tensors) -> Iterator[None]:
     """Give a model's tensors copies of the values ``start`` within this context, and restore everything afterwards.
 
-    The tensors stay the same objects, with their hooks, because optimizers and closures refer to them. Restored are
-    their values, gradients and version counters, the attributes of modules, and the states of random generators.
+    The tensors stay the same objects, with their hooks, because optimizers and closures refer to them. The context
+    restores the values, gradients and version counters of the tensors, the attributes of modules, and the states of
+    random generators.
     """
     with attributes_put_back(model), values_borrowed(model, start):
         yield
@@ -396,7 +398,7 @@ def values_borrowed(model: nn.Module, start: Tensors) -> Iterator[None]:
 def copies_of(own: Tensors, start: Tensors) -> dict[str, torch.Tensor]:
     """Return copies of the tensors ``start``.
 
-    The copies share memory with each other wherever the ``own`` tensors do.
+    Two copies share memory if the two ``own`` tensors share memory.
     """
     copies: dict[str, torch.Tensor] = {}
     places: dict[int, torch.UntypedStorage] = {}

@@ -1,4 +1,4 @@
-"""Resuming from the result of another job, with checks that make both jobs equal to one longer job."""
+"""Resuming from the result of another job. The checks ensure that the two jobs together equal one longer job."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,8 +27,8 @@ _RESULT = "the result that the job resumes"
 def read_resume(spec: JobSpec) -> Checkpoint | None:
     """Return the checkpoint that a job resumes, if any; JobError if it does not fit the rest of the job.
 
-    Seed, slots and batch must be those of the job before, because they decide the position in the order of the rows.
-    Optimizers and schedulers must be new, because the checkpoint and the job count their steps.
+    Seed, slots and batch must be the same as in the job before, because they decide the position in the order of the
+    rows. Optimizers and schedulers must be new, because the checkpoint and the job count their steps.
     """
     source: Any = spec.resume
     if source is None:
@@ -44,8 +44,8 @@ def read_resume(spec: JobSpec) -> Checkpoint | None:
         count = schedule.last_epoch
         reason = f"the scheduler has already counted {count} steps"
         remedy = (
-            "give a new one, made as for the first job: it runs from step 0, and this job takes its rates from step"
-            f" {checkpoint.position.step} on"
+            "give a new scheduler, created as for the first job: it runs from step 0, and this job takes its rates from"
+            f" step {checkpoint.position.step} on"
         )
         raise JobError("schedule", reason, remedy)
     return checkpoint
@@ -54,7 +54,7 @@ def read_resume(spec: JobSpec) -> Checkpoint | None:
 def _has_steps(optimizer: object) -> bool:
     """Return whether an optimizer has taken steps.
 
-    The presence of a state does not show it, because Adagrad has a state from the start.
+    A state alone is no proof, because Adagrad has a state before its first step.
     """
     if isinstance(optimizer, UpdateRule | GradientAt):
         return optimizer.steps > 0
@@ -84,7 +84,7 @@ def _check_counts(spec: JobSpec, position: Position) -> None:
 
 
 def check_data(position: Position, columns: Mapping[str, Array], sampling: Sampling) -> None:
-    """Refuse data or an order of rows that differ from those of the checkpoint; JobError."""
+    """Refuse data, or an order of rows, that differ from the checkpoint's; JobError."""
     if sampling != position.sampling:
         reason = f"takes rows {sampling.words}, but {_RESULT} {position.sampling.words}"
         raise JobError("sampling", reason, f"give the same order of rows, {_ANEW}")
@@ -111,7 +111,7 @@ def check_tensors(checkpoint: Checkpoint, state: State, local: State) -> None:
 def _differences(here: State, there: State) -> list[tuple[str, str, str]]:
     """Return the tensors that differ between two states.
 
-    Each has its name, and its type in either state ("" if it is missing there).
+    Each entry has the tensor's name and its type in both states; the type is "" if the state lacks the tensor.
     """
     ours, theirs = ({s.name: str(s.type) for s in state_specs(state)} for state in (here, there))
     return [

@@ -1,6 +1,6 @@
-"""A program as a list of functions, some of which compute a whole chain of elementwise nodes at once.
+"""A program as a list of functions. Some of the functions compute a whole chain of elementwise nodes at once.
 
-It is for devices on which memory access and the start of a kernel take longer than the computation of a node.
+This form is for devices on which memory access and the start of a kernel take longer than the computation of a node.
 :mod:`pol.executor.fusion` groups nodes into chains; a chain that is too large for one kernel is split.
 """
 
@@ -36,7 +36,7 @@ class ChainStep:
 
 @dataclass(frozen=True, slots=True)
 class ElementwiseChain:
-    """A chain of elementwise nodes. All have the shape ``shape``, to which the operands broadcast.
+    """A chain of elementwise nodes. All nodes have the shape ``shape``, and the operands broadcast to this shape.
 
     ``results`` are indices of ``steps``. An operand that repeats one element has the type of a scalar.
     """
@@ -53,7 +53,7 @@ Maker = Callable[[ElementwiseChain], ChainFunction]
 
 
 class ChainPlan:
-    """A plan of the order in which the chains and the other nodes of a program run.
+    """A plan of the order of a program's chains and other nodes.
 
     A view comes just before its first reader.
     """
@@ -62,7 +62,7 @@ class ChainPlan:
         self.program = program
         self.groups: list[Group] = []
         self._placed = set(range(program.first_node))
-        # For each value, the value of which it is a broadcast, or its own number.
+        # For each value that is a broadcast, the number of the source value; for each other value, its own number.
         self._sources = list(range(len(program.types)))
         for number, node in enumerate(program.nodes, program.first_node):
             if node.op == "broadcast":
@@ -100,7 +100,7 @@ class ChainPlan:
         return list(sources)
 
     def seen(self, number: int) -> TensorType:
-        """Return the type with which a chain reads a value.
+        """Return the type that a chain uses to read a value.
 
         A ``full`` repeats one element, so it is read as a scalar.
         """
@@ -217,7 +217,7 @@ class ChainedLoop(Loop):
         return lambda *operands: (function(*operands),)
 
     def values(self, inputs: Sequence[Value], watch: Watch | None = None, place: Place = ()) -> dict[str, Value]:
-        """Return the outputs as ``Loop.values`` does. With ``watch``, nodes run one by one."""
+        """Return the outputs as ``Loop.values`` does. If ``watch`` is given, nodes run one by one."""
         if watch is not None:
             return super().values(inputs, watch, place)
         values = self.begun(inputs)

@@ -20,13 +20,13 @@ VIEWS = frozenset({"reshape", "permute", "broadcast", "slice", "full"})
 """Operations that show existing elements in another shape or order; ``full`` repeats its one element."""
 
 Group = Sequence[int]
-"""Value numbers of elementwise nodes of the same shape, in an order in which they can run, or of a single node."""
+"""Value numbers of a single node, or of elementwise nodes of the same shape, in an order that can run."""
 Grouping = Callable[[Program], Sequence[Group]]
 """A function that groups the nodes of a program: :func:`grouped` or :func:`singly`."""
 
 
 def grouped(program: Program) -> list[Group]:
-    """Return the groups of a program's nodes in the order in which they run.
+    """Return the groups of a program's nodes, in the order of execution.
 
     Elementwise nodes are in chains; views are left out.
     """

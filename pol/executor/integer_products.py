@@ -18,7 +18,7 @@ Multiply = Callable[[Tensor, Tensor, int], Tensor]
 _DIGIT = 7
 """Bits of a digit without its sign."""
 _MULTIPLE = 32
-"""Number of which rows, columns and summed dimension of a GPU's product are multiples, after padding.
+"""Number to whose multiples the rows, columns and summed dimension of a GPU's product are padded.
 
 GPUs require multiples of 8 and more than 16 rows, and are fastest if rows begin at multiples of 16 bytes.
 """

@@ -29,8 +29,8 @@ class Compiled(Protocol):
     ) -> dict[str, Array]:
         """Return the outputs in canonical form.
 
-        If outputs hold NaN or infinity, raise NotFinite for the first of them by name. See :func:`run` for ``donated``
-        and ``release``.
+        If outputs hold NaN or infinity, raise NotFinite for the first such output by name. See :func:`run` for
+        ``donated`` and ``release``.
         """
 
 
@@ -42,7 +42,7 @@ class Backend(Protocol):
         """Name of the back end that computes. It is one of :data:`pol.executor.names.BACKENDS`."""
 
     def compile(self, program: Program, seed: int) -> Compiled:
-        """Return the program, compiled for a seed. It is cached as long as the program exists."""
+        """Return the program, compiled for a seed. The result is cached as long as the program exists."""
 
 
 def run(
@@ -55,14 +55,15 @@ def run(
 ) -> dict[str, Array]:
     """Run a program and return its outputs in name order. FP32 outputs are finite, and their zeros are +0.0.
 
-    ``inputs`` holds at least the program's inputs by name (others are ignored), with their exact dtypes and shapes.
-    ``seed`` is the seed of the job, which is the key of every ``uniform`` node. The result is the same on every back
-    end.
+    ``inputs`` maps names to arrays. It has at least the program's inputs, with their exact dtypes and shapes; further
+    entries are ignored. ``seed`` is the seed of the job, which is the key of every ``uniform`` node. The result is the
+    same on every back end.
 
-    The memory of ``donated`` inputs may be reused for the output of the same name, so that memory holds a large state
-    only once. The caller may not use donated inputs afterwards, even if the run fails, and no two of them may share
-    memory. If another thread may still read them, ``release`` must wait for it: ``release`` is called before the first
-    of them is overwritten, if any is. An error that it raises ends the run.
+    The memory of ``donated`` inputs may be reused for the output of the same name, so that a large state is in memory
+    only once. The caller may not use donated inputs afterwards, even if the run fails, and no two donated inputs may
+    share memory. If another thread may still read donated inputs, ``release`` must wait for that thread. ``release`` is
+    called before the first donated input is overwritten. If none is overwritten, it is not called. An error that
+    ``release`` raises ends the run.
 
     Raises NotFinite if an FP32 output holds NaN or infinity, and OutOfRange if a ``take`` or ``add_rows`` uses a row
     number that does not exist. Raises ExecutionError if an input is missing or has another type.

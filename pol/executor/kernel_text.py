@@ -72,7 +72,10 @@ def _wide(bits: str) -> str:
 
 
 class _Value:
-    """An FP64 value or a condition in a kernel. Each operation on it adds a line, in Python's order of evaluation."""
+    """An FP64 value or a condition in a kernel.
+
+    Each operation on the value adds a line, in Python's order of evaluation.
+    """
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -123,14 +126,14 @@ class _Value:
 
 
 class _Namespace:
-    """The operations that ``pol/ops/functions.py`` needs besides the operators, as lines of a kernel."""
+    """The operations that ``pol/ops/functions.py`` needs in addition to the operators, as lines of a kernel."""
 
     def round_even(self, x: _Value) -> _Value:
         """Round a number far below 2^51 to the nearest integer, ties to even; zeros become +0."""
         return x + _ROUNDER - _ROUNDER
 
     def where(self, condition: _Value, x: Any, y: Any) -> _Value:
-        """Return ``x`` for the elements at which the condition is true, and ``y`` for the others."""
+        """Return ``x`` for the elements where the condition is true, and ``y`` for all other elements."""
         return condition.new(f"tl.where({condition.name}, {condition.of(x)}, {condition.of(y)})")
 
     def clamp(self, x: _Value, low: float, high: float) -> _Value:
@@ -195,7 +198,7 @@ _TYPES: Mapping[str, str] = MappingProxyType({"f32": "tl.float32", "i64": "tl.in
 def _computed(lines: _Lines, step: ChainStep, names: Sequence[str], dtypes: Sequence[str]) -> str:
     """Add the lines that compute one node, and return the name of its result.
 
-    ``names`` and ``dtypes`` are those of its operands.
+    ``names`` and ``dtypes`` are the names and dtypes of the node's operands.
     """
     if step.op in _FUNCTIONS:
         wide = _Value(lines, lines.new(f"{names[0]}.to(tl.float64)"))
@@ -241,7 +244,7 @@ def _cast(lines: _Lines, name: str, source: str, target: str) -> str:
 def _merged(shape: Shape, operands: Sequence[Shape]) -> tuple[list[int], list[list[bool]]]:
     """Return the sizes of the merged dimensions of a shape, and for each operand, which of these dimensions it has.
 
-    Adjacent dimensions are merged if each operand has both or repeats along both.
+    Two adjacent dimensions are merged if each operand either has both dimensions or repeats along both.
     """
     rank = len(shape)
     padded = [(1,) * (rank - len(operand)) + operand for operand in operands]

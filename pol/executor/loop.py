@@ -58,13 +58,14 @@ class LoopBackend(Remembering["Loop"]):
 
     @abstractmethod
     def session(self) -> AbstractContextManager[object]:
-        """Return the context in which functions are called. In it there are no warnings and no gradients."""
+        """Return the context in which functions are called: without warnings and without gradients."""
 
 
 def _may_stray(program: Program, number: int, node: Node) -> bool:
     """Return whether the library may return the result of a node in another order than C order.
 
-    It may if an operand repeats elements, or if there are several operands and none has the shape of the result.
+    The library may do so if an operand repeats elements, or if there are several operands and none has the shape of the
+    result.
     """
     shapes = [program.types[arg].shape for arg in node.args]
     is_broadcast = len(shapes) > 1 and program.types[number].shape not in shapes
@@ -83,7 +84,7 @@ def operands_of(args: Sequence[int]) -> Callable[[Sequence[Value]], Sequence[Val
 
 
 class _Step:
-    """A node as a function, with its operands, its result, and ``dead``: the values that are not needed after it."""
+    """A node as a function, with its operands, its result, and ``dead``: the values that no later node needs."""
 
     def __init__(self, function: Function, args: Sequence[int], result: int, dead: Sequence[int]) -> None:
         self.args, self.result, self.dead = args, result, dead
@@ -246,7 +247,7 @@ class Loop:
     ) -> dict[str, Array]:
         """Return the outputs in canonical form, in memory of their own.
 
-        Raises NotFinite if one of them holds NaN or infinity. No input is overwritten, so ``release`` is not called.
+        Raises NotFinite if an output holds NaN or infinity. No input is overwritten, so ``release`` is not called.
         """
         outputs = self.run(inputs)
         # They are converted one by one, so that only one output at a time has a second copy.

@@ -15,15 +15,15 @@ Place = Callable[[Strided], tuple[int, int]]
 class Moves:
     """The moving bases of one repeat.
 
-    ``bases`` holds each base, the value at which it begins, and the bytes by which it moves per turn. ``swapped`` holds
-    the pairs of bases that are swapped after each turn.
+    ``bases`` holds each base, the value where the base begins, and the number of bytes that it moves per turn.
+    ``swapped`` holds the pairs of bases that are swapped after each turn.
     """
 
     bases: list[tuple[int, Strided, int]] = field(default_factory=list)
     swapped: list[tuple[int, int]] = field(default_factory=list)
 
     def add(self, base: int, begins: Strided, step: int = 0) -> Strided:
-        """Add a base whose first address is that of the value ``begins``. Return the value that lies at this base.
+        """Add a base that begins at the address of the value ``begins``. Return the value that lies at this base.
 
         The base moves by ``step`` bytes per turn.
         """
@@ -58,7 +58,7 @@ class Moves:
 
 
 def parts_of(result: Strided, form: RepeatForm) -> Sequence[Strided]:
-    """Return the parts of which the result of a repeat consists."""
+    """Return the parts of the result of a repeat."""
     parts = []
     start = 0
     for _, value in form.parts:

@@ -24,7 +24,7 @@ from pol.state.arrays import NUMPY_DTYPES, Array
 log = logging.getLogger(__name__)
 
 GRAIN = 1_250_000
-"""Least number of operations per thread; they take some microseconds, as long as sharing an instruction does."""
+"""Least number of operations per thread. They take some microseconds, as does sharing an instruction."""
 
 
 class NativeBackend(Remembering[Compiled]):
@@ -36,7 +36,7 @@ class NativeBackend(Remembering[Compiled]):
     name = "native"
 
     def __init__(self, library: Library, threads: int = 0, grain: int = GRAIN) -> None:
-        """Use the given library with ``threads`` threads. If it is 0, :func:`cores` gives the number."""
+        """Use the given library with ``threads`` threads. If ``threads`` is 0, :func:`cores` gives the number."""
         super().__init__()
         self.library = library
         self.grain = grain
@@ -135,9 +135,9 @@ class Taped:
         donated: Collection[str] = (),
         release: Callable[[], None] = nothing_reads,
     ) -> dict[str, Array]:
-        """Return the outputs in canonical form. Raises NotFinite if one of them holds NaN or infinity.
+        """Return the outputs in canonical form. Raises NotFinite if an output holds NaN or infinity.
 
-        An output is written over the donated input of the same name if the program has read that input by then.
+        An output is written over the donated input of the same name if the program has already read that input.
         """
         replaced = self._tape.replacing & set(donated)
         outputs, not_finite = self._run(inputs, replaced, release, canonical=True)

@@ -5,10 +5,10 @@ nothing: a value is an address and strides (:mod:`pol.native.strided`), and it i
 in its layout. First, the instructions are written with a separate base for each value. Then the lifetime of each value
 is known, and the bases become places in one arena.
 
-A repeat consists of the instructions of its body between two others: ``TURNS``, which begins the first turn, and
-``AGAIN``, which begins the next one. A value whose address changes in each turn has a moving base: the part of a
-sequence, the part of a stack, and carried values. A carried value has two places, one to read and one to write, which
-are swapped after each turn.
+A repeat consists of the instructions of its body between two further instructions: ``TURNS``, which begins the first
+turn, and ``AGAIN``, which begins the next turn. A value whose address changes in each turn has a moving base: the part
+of a sequence, the part of a stack, and carried values. A carried value has two places, one to read and one to write,
+which are swapped after each turn.
 """
 
 from collections import Counter
@@ -89,7 +89,7 @@ _TYPES = {"f32": 0, "i64": 1, "bool": 2}
 _DIMENSIONS = 8
 _ALIGNED = 8
 _FEW = 256
-"""Largest number of rows or columns of the other operand for which packing a matrix only once is worthwhile."""
+"""Largest number of rows or columns of the other operand that makes it worthwhile to pack a matrix only once."""
 
 
 class InstructionKind(IntEnum):
@@ -125,8 +125,8 @@ class Instruction:
     """An instruction whose addresses are not yet set.
 
     It holds the values that it reads and writes, and a function for its words. ``body`` returns all words except the
-    first two. ``in_step`` holds the bases of operands of which the instruction reads each element before it writes the
-    element with the same index.
+    first two. ``in_step`` holds the bases of some operands: the instruction reads each element of these operands before
+    it writes the element with the same index.
     """
 
     kind: InstructionKind
@@ -157,8 +157,8 @@ class Tape:
 def write_tape(program: Program, seed: int, grouping: Grouping, *, is_packing: bool = True) -> Tape:
     """Return the tape of a program for a seed.
 
-    ``grouping`` is the function that groups the nodes of the program and of each body. With ``is_packing``, operands of
-    products that are the same in each turn of a repeat are packed only once, which needs more memory.
+    ``grouping`` is the function that groups the nodes of the program and of each body. If ``is_packing`` is true,
+    operands of products that are the same in each turn of a repeat are packed only once, which needs more memory.
     """
     written = _Written(FIRST_INPUT + len(program.inputs) + len(program.outputs), is_packing)
     inputs = [
@@ -186,8 +186,8 @@ def write_tape(program: Program, seed: int, grouping: Grouping, *, is_packing: b
 def _replacing(program: Program, instructions: Sequence[Instruction]) -> tuple[frozenset[str], int]:
     """Return the names of the outputs that may replace an input.
 
-    Also return the number of the first instruction that writes one of them. An output may replace the input of the same
-    name and type if that input is not read after the output's first write.
+    Also return the number of the first instruction that writes such an output. An output may replace the input of the
+    same name and type if that input is not read after the output's first write.
     """
     read: dict[int, int] = {}
     written: dict[int, int] = {}
@@ -213,11 +213,11 @@ def _replacing(program: Program, instructions: Sequence[Instruction]) -> tuple[f
 def _laid_out(
     instructions: Sequence[Instruction], sizes: Sequence[int], split: int
 ) -> tuple[tuple[NDArray[np.int64], NDArray[np.int64]], int]:
-    """Return the words before instruction ``split``, the words from it on, and the size of the arena in bytes.
+    """Return the words before instruction ``split``, the words from there on, and the size of the arena in bytes.
 
-    A value has a place from the instruction that writes it to the last one that reads it. The split is never inside a
-    repeat, since a body writes no output of the program. The index of a repeat's beginning in its words therefore
-    remains valid.
+    A value has a place from the instruction that writes it to the last instruction that reads it. The split is never
+    inside a repeat, since a body writes no output of the program. The index of a repeat's beginning in its words
+    therefore remains valid.
     """
     last: dict[int, int] = {}
     for at, instruction in enumerate(instructions):
@@ -315,7 +315,7 @@ _LEFT, _RIGHT = 1, 2
 def packed_size(lanes: int, summed: int) -> int:
     """Return the largest number of bytes that a packed operand takes on any instruction set.
 
-    They hold its scales and its integers.
+    These bytes hold the scales and the integers of the operand.
     """
     wide, blocks = -(-lanes // 64) * 64, -(-summed // 8) * 8
     return wide * (2 * blocks + 24) + 128
@@ -370,7 +370,7 @@ class _Writer:
         # The outputs of a program, which chains write in canonical form.
         self._numbers: dict[str, int] = {}
         self._names: dict[int, list[str]] = {}
-        # The outputs of a body, each with the place to which it must be written.
+        # The outputs of a body, each with the place where it must be written.
         self._wanted: dict[int, Strided] = {}
         self._readers: dict[int, list[int]] = {}
         for number, node in enumerate(program.nodes, program.first_node):
@@ -476,7 +476,7 @@ class _Writer:
         return self.program.types[number]
 
     def _place_of(self, number: int, value: TensorType) -> Strided:
-        """Return the place to which a value is to be written.
+        """Return the place where a value is to be written.
 
         For an output of a body it is given; other values get a new place.
         """
@@ -542,8 +542,8 @@ class _Writer:
     def _product(self, number: int, node: Node, value: TensorType) -> None:
         left, right = (self._readable(strided) for strided in self._operands(node))
         if self._is_only_transposed(number):
-            # The reader needs (A B)^T, which is B^T A^T. That product is computed instead, so that its result is in the
-            # order in which it is read.
+            # The reader needs (A B)^T, which is B^T A^T. That product is computed instead, so that its result is
+            # already in the reader's order.
             transposed = TensorType(value.dtype, (*value.shape[:-2], value.shape[-1], value.shape[-2]))
             result = self._new(transposed)
             self._values[number] = result.seen_as(result.view.swapaxes(-1, -2))
@@ -886,9 +886,10 @@ def _registers(
 ) -> tuple[dict[int, int], int]:
     """Return the register of each value of a chain, and the number of registers that are used only inside the chain.
 
-    ``links`` holds the operands and the result of each operation. A register is free after the step that uses its value
-    last, but not for the result of that step. The values ``wanted`` outside are targets of the chain. The values
-    ``leaving`` the program as outputs are read at the end, and have further targets after the wanted ones.
+    ``links`` holds the operands and the result of each operation. A register is free after the last step that uses its
+    value, but not for the result of that step. The chain writes the values in ``wanted``, which are used outside of it.
+    The values in ``leaving`` are outputs of the program. Outputs are read at the end, and their targets follow the
+    targets of the values in ``wanted``.
     """
     registers = {number: at for at, number in enumerate((*sources, *wanted))}
     fixed = len(registers)

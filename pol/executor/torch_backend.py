@@ -80,7 +80,10 @@ def _reaching(bits: int, device: torch.device) -> Tensor:
 
 
 _ROW_OF_ZEROS = 2.0**-300
-"""A number that is added to each row's largest element, so that rows of zeros have a scale; others round it away."""
+"""A number that is added to each row's largest element, so that rows of zeros have a scale.
+
+In all other rows, rounding removes it again.
+"""
 
 
 def scale_rows(x: Tensor, axis: int, bits: int) -> tuple[Tensor, Tensor]:
@@ -127,7 +130,7 @@ def _unscaled(total: Tensor, left: Tensor, right: Tensor) -> Tensor:
 def rows_at_once(left: TensorType, right: TensorType) -> int:
     """Return the number of rows of the left operand that a product processes at once.
 
-    For them it holds copies and sums in FP64.
+    The product holds FP64 copies and sums for these rows.
     """
     widest = prod(left.shape[:-2]) * max(left.shape[-1], right.shape[-1])
     return max(1, _ROWS_SIZE // max(1, widest))

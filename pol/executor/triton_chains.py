@@ -93,8 +93,8 @@ class Chains:
 def _laid_out(operand: Tensor, is_one: bool) -> Tensor:
     """Return an operand in the layout that a kernel reads.
 
-    It is contiguous, or only the one element that the operand repeats. Triton would compile a kernel again for other
-    alignments of its addresses, so all operands are aligned.
+    The returned operand is contiguous, or it is only the one element that the operand repeats. Triton would compile a
+    kernel again for other alignments of its addresses, so all operands are aligned.
     """
     tensor = operand.as_strided((1,), (1,)) if is_one else operand.contiguous()
     return tensor.clone() if tensor.data_ptr() % _ALIGNED else tensor

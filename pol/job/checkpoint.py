@@ -1,4 +1,4 @@
-"""Checkpoints: the states and the position of a training from which another job goes on, in memory or in files.
+"""Checkpoints: the states and the position of a training that another job continues, in memory or in files.
 
 The file ``model.safetensors`` holds the global state. The folder ``model.training`` beside it holds ``position.json``,
 and the local state of each slot as ``00000.safetensors`` and so on. The position contains the roots of all these
@@ -44,7 +44,7 @@ _Count = Annotated[int, Range(1, SAMPLES_MAX)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position(Readable):
-    """The position of a training: the values other than its states on which its next step depends.
+    """The position of a training: all values on which its next step depends, except its states.
 
     ``job`` is the id of the last job, and ``step`` the number of steps since the first job began. Seed, slots, batch,
     rows and sampling together determine which rows come next.
@@ -68,7 +68,7 @@ class Position(Readable):
 
 
 class HasTraining(Protocol):
-    """A training from which another job can go on: a fetched result, or the result of a local run.
+    """A training that another job can continue: a fetched result, or the result of a local run.
 
     Example::
 
@@ -158,7 +158,7 @@ def read_training(path: Path) -> Checkpoint:
     """Read a checkpoint. ``path`` is the model's file, or a folder that holds a ``model.safetensors``.
 
     Each local state is read and checked when it is first used. Raises JobError if a file is missing, was changed since
-    it was written, or has another root than the one in the position.
+    it was written, or does not have the root that the position holds.
     """
     model = path / MODEL_FILE if path.is_dir() else path
     folder = training_folder(model)
@@ -230,7 +230,7 @@ def _read_position(path: Path) -> Position:
 def _check_of(plain: Mapping[str, object]) -> str:
     """Return the checksum of a position.
 
-    The roots in a position protect the states, and the checksum protects its other fields.
+    The roots in a position protect the states, and the checksum protects the other fields of the position.
     """
     return sha256(dump_json(plain)).hexdigest()
 

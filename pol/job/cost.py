@@ -1,9 +1,10 @@
 """The cost of a job in FLOPs and in bytes, computed from its document alone.
 
 An order pays per unit of work, and work limits the time for training, replay and audits. Work must therefore match the
-time that a job takes, which is more than the time of its programs. Beside the nodes of its program (``pol/ops``), a
-step gathers the rows of its batch and computes the sample order of its epoch. It also brings the tensors that it
-changed into canonical form and hashes them. A round has boundaries and an aggregation. The total work of a job is
+time that a job takes, which is more than the time of its programs. In addition to the nodes of its program
+(``pol/ops``), a step gathers the rows of its batch and computes the sample order of its epoch. It also brings the
+tensors that it changed into canonical form and hashes them. A round has boundaries and an aggregation. The total work
+of a job is
 
     rounds x (slots x (round steps x step work + segments x boundary work) + outer work)
 
@@ -26,7 +27,7 @@ from pol.values import TensorSpec, TensorType
 ORDER_WORK = 5_000
 """FLOPs per row for the sample order of an epoch: drawing numbers and sorting them."""
 WEIGHT_WORK = 500
-"""FLOPs per row for reading and adding its weight, if rows are drawn by weight."""
+"""FLOPs per row for reading and adding the row's weight, if rows are drawn by weight."""
 DRAW_WORK = 2_000
 """FLOPs of drawing a number below the sum of all weights, and of each step of the binary search for its row."""
 PLACE_WORK = 200
@@ -48,8 +49,8 @@ MEAN_CALLS = 64
 ORDER_SIZES = MappingProxyType({SHUFFLED: 36, WEIGHTED: 8, IN_ORDER: 0})
 """Bytes per row of the data that the sample order needs.
 
-If rows are shuffled, they hold two cached orders, and while a new order is sorted its draws, the order itself and room
-to sort. If rows are drawn by weight, they hold the sum of the weights up to each row.
+If rows are shuffled, these bytes hold two cached orders. While a new order is sorted, they also hold its draws, the
+order itself and room to sort. If rows are drawn by weight, they hold the sum of the weights up to each row.
 """
 POSITION_SIZE = 36
 """Bytes per row of a batch while the row numbers are computed."""
@@ -58,7 +59,7 @@ BLOCKS_SIZE = 64 * 2**20
 
 
 class Costed(Protocol):
-    """The fields of a job document on which its cost depends."""
+    """The fields of a job document that decide the job's cost."""
 
     @property
     def batch(self) -> int:
@@ -66,7 +67,7 @@ class Costed(Protocol):
 
     @property
     def slots(self) -> int:
-        """Number of slots; they take batches from the stream of samples in turn."""
+        """Number of slots; they take batches from the stream of samples, one slot after another."""
 
     @property
     def segment_steps(self) -> int:
@@ -82,7 +83,7 @@ class Costed(Protocol):
 
     @property
     def sampling(self) -> Sampling:
-        """The order in which training takes the rows."""
+        """The order of the rows in training."""
 
     @property
     def global_tensors(self) -> Sequence[TensorSpec]:
@@ -108,7 +109,7 @@ class Costed(Protocol):
 def step_work(job: Costed) -> int:
     """Return the FLOPs of one training step.
 
-    They cover its program, its batch, its part of the sample order, and the hashing of its new state.
+    The work covers the step's program, its batch, its part of the sample order, and the hashing of its new state.
     """
     return job.step.work.flops + gather_work(job) + order_work(job) + state_work(job)
 
@@ -116,7 +117,7 @@ def step_work(job: Costed) -> int:
 def outer_work(job: Costed) -> int:
     """Return the FLOPs of one aggregation.
 
-    They cover the mean of the slots' updates, the program ``outer``, and the hashing of the next global state.
+    The work covers the mean of the slots' updates, the program ``outer``, and the hashing of the next global state.
     """
     updated = _updated(job)
     calls = job.slots * MEAN_CALLS * len(updated)
@@ -152,7 +153,7 @@ def update_size(job: Costed) -> int:
 def running_size(job: Costed) -> int:
     """Return the number of bytes that a step holds at once on any executor.
 
-    They hold the batch, the sample order, and the values of its program.
+    These bytes hold the batch, the sample order, and the values of the step's program.
     """
     batch = sum(value.size for value in batch_types(job.columns, job.batch).values())
     order = ORDER_SIZES[job.sampling.order] * job.rows + POSITION_SIZE * job.batch
@@ -162,7 +163,8 @@ def running_size(job: Costed) -> int:
 def aggregation_size(job: Costed) -> int:
     """Return the number of bytes that the end of a round holds at once; it does not depend on the number of slots.
 
-    They hold the sum of the updates in FP64, one update in its stored form, the mean, and the memory of ``outer``.
+    These bytes hold the sum of the updates in FP64, one update in its stored form, the mean, and the memory of
+    ``outer``.
     """
     updated = _updated(job)
     total = sum(8 * value.elements + 2 * value.size for value in updated)
@@ -174,7 +176,7 @@ def aggregation_size(job: Costed) -> int:
 def memory_size(job: Costed) -> int:
     """Return the number of bytes that a process needs to train, replay or aggregate a job, on any executor.
 
-    They hold both states twice (as loaded, and as a step's input), the largest additional memory of a step or an
+    These bytes hold both states twice (as loaded, and as a step's input), the largest additional memory of a step or an
     aggregation, and ``BLOCKS_SIZE``. The data stay on disk. The interpreter and its libraries are not counted. If each
     slot begins with its own state, the state of one slot is counted as well.
     """
@@ -244,7 +246,7 @@ def order_work(job: Costed) -> int:
 def state_work(job: Costed) -> int:
     """Return the FLOPs that a step spends on its states.
 
-    It reads their tensors, and checks and hashes the tensors that it writes.
+    A step reads the tensors of its states, and checks and hashes the tensors that it writes.
     """
     return _tensors_work(job.step, (*job.global_tensors, *job.local_tensors))
 
@@ -252,7 +254,7 @@ def state_work(job: Costed) -> int:
 def _tensors_work(program: Program, tensors: Sequence[TensorSpec]) -> int:
     """Return the FLOPs of reading a program's inputs, and of checking and hashing the tensors that it writes.
 
-    Every tensor of the state counts as read, since its spec is examined even if the program does not use it.
+    Every tensor of the state counts as read, since its spec is examined even if the program does not use the tensor.
     """
     outputs = program.output_types()
     calls = INPUT_CALLS * (len(program.inputs) + len(tensors)) + TENSOR_CALLS * len(outputs)

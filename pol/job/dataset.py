@@ -1,4 +1,4 @@
-"""The data of a job, which stay on disk, and the order in which training reads them.
+"""The data of a job, which stay on disk, and the order of the rows in training.
 
 The verified shards are mapped into memory one after another, and a batch copies its rows from there. The data may thus
 be larger than memory: the operating system caches the part that fits, once for all processes that read the same files.
@@ -27,7 +27,7 @@ from pol.values import TensorSpec
 _MAP_FIXED = 0x10
 _ZERO = np.float32(0.0)
 _WORDS = {1: "u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}
-"""Number of bytes of a row to the NumPy type that copies such a row in one operation."""
+"""NumPy types that copy a row in one operation, by the number of bytes of the row."""
 _PIECE = 2**16
 """Number of rows whose weights are read at once."""
 
@@ -35,8 +35,8 @@ _PIECE = 2**16
 class MappedFiles:
     """The bytes of several files one after another, read-only, without an open descriptor for each file.
 
-    The bytes remain those of the added files even if other files later get their names. The addresses are released when
-    nothing refers to the bytes any longer.
+    The bytes remain the bytes of the added files, even if other files later get the names of these files. The addresses
+    are released when nothing refers to the bytes any longer.
     """
 
     def __init__(self, sizes: Sequence[int], scattered: bool) -> None:
@@ -148,7 +148,7 @@ class Dataset:
         return column.take(rows, self._shards_of(rows))
 
     def weigh(self, name: str) -> None:
-        """Set the column ``name`` as the weights by which rows are drawn.
+        """Set the column ``name`` as the weights for drawing rows.
 
         Raises JobError if its values are not valid weights.
         """
@@ -156,7 +156,7 @@ class Dataset:
 
     @property
     def weight_ends(self) -> NDArray[np.int64]:
-        """Cumulative weights: for each row, the sum of its weight and those of all rows before it.
+        """Cumulative weights: for each row, the sum of its weight and the weights of all rows before it.
 
         Raises ValueError if rows have no weights.
         """
@@ -174,8 +174,8 @@ class Dataset:
 def weight_ends(data: Dataset, name: str) -> NDArray[np.int64]:
     """Return the cumulative weights in the column ``name``.
 
-    They are, for each row, the sum of its weight and those of all rows before it. Raises JobError if a weight is below
-    0, if all weights are 0, or if their sum does not fit into 63 bits.
+    The cumulative weight of a row is the sum of its weight and the weights of all rows before it. Raises JobError if a
+    weight is below 0, if all weights are 0, or if their sum does not fit into 63 bits.
     """
     ends, total = np.empty(data.rows, np.int64), 0
     for first in range(0, data.rows, _PIECE):
@@ -258,8 +258,8 @@ def _positions(
 def batch_at(dataset: Dataset, job: Job, number: int) -> dict[str, Array]:
     """Return batch ``number`` of the job's sample stream.
 
-    It has the positions from number x batch to number x batch + batch - 1. The result maps ``batch.<column>``, the name
-    of an input of the step, to an array of ``batch`` rows.
+    The batch has the positions from number x batch to number x batch + batch - 1. The result maps ``batch.<column>``,
+    the name of an input of the step, to an array of ``batch`` rows.
     """
     batch = job.document.batch
     rows = stream_rows(dataset, job, number * batch, batch)

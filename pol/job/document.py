@@ -46,7 +46,8 @@ CLOSING, DIFFERENCE = "closing", "difference"
 STEP, BATCH_NUMBER = "step", "batch_number"
 """Inputs of ``step``: the inner step i, for schedules, and the batch number g, for every random draw.
 
-Both count from ``Start.step``, so a job that goes on from another one continues its schedule and its data, too.
+Both count from ``Start.step``, so a job that goes on from another job continues the schedule and the data of that job,
+too.
 """
 
 _PROGRAMS = ("step", "outer", "eval")
@@ -96,11 +97,11 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Start(Readable):
-    """The position at which a job begins if it goes on from another job. Every other job begins at step 0.
+    """The position where a job begins if it continues another job. Every other job begins at step 0.
 
     ``step`` is the number of inner steps before this job. ``local_roots`` are the roots of the slots' initial local
     states, in slot order; they are empty if all slots begin with ``local.state``. Otherwise ``local.state`` is the
-    state of slot 0, and ``slots.state`` holds the states of the other slots one after another.
+    state of slot 0, and ``slots.state`` holds the states of all other slots, in slot order.
 
     Example::
 
@@ -240,7 +241,7 @@ class Job(Shown):
 
     @property
     def payload(self) -> tuple[JobFile, ...]:
-        """The files that a provider needs, in the order in which the consumer sends them."""
+        """The files that a provider needs, in the order of the consumer's upload."""
         return payload_files(self)
 
     @property
@@ -276,7 +277,7 @@ def payload_files(job: Job) -> tuple[JobFile, ...]:
 
 
 def updated_tensors(step: Program, tensors: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
-    """Return those of ``tensors`` that the program ``step`` changes, in name order.
+    """Return the members of ``tensors`` that the program ``step`` changes, in name order.
 
     ``tensors`` are the tensors of the global state.
     """
@@ -366,7 +367,7 @@ def _read_flops(value: object, field: str) -> int:
 
 
 def _check_work(document: JobDocument) -> None:
-    """Raise JobError if the FLOPs in the document differ from those that ``cost.py`` computes."""
+    """Raise JobError if the FLOPs in the document differ from the FLOPs that ``cost.py`` computes."""
     for field, expected in (
         ("step_flops", cost.step_work(document)),
         ("outer_flops", cost.outer_work(document)),
@@ -445,7 +446,7 @@ def _check_batch(document: JobDocument, limits: Limits) -> None:
 
 
 def _check_start(document: JobDocument, limits: Limits) -> None:
-    """Raise JobError if the position at which the job begins is not valid."""
+    """Raise JobError if the position where the job begins is not valid."""
     step, roots = document.start.step, document.start.local_roots
     samples = (step + document.steps) * document.slots * document.batch
     if step and samples > SAMPLES_MAX:
@@ -509,7 +510,8 @@ def _check_step(document: JobDocument) -> None:
 def _check_outer(document: JobDocument) -> None:
     """Raise JobError if ``outer`` is not valid.
 
-    It may fail only if a number is not finite; otherwise a round might never close.
+    The program may fail only because a number is not finite. If it could fail for another reason, a round might never
+    close.
     """
     for index, node in enumerate(document.outer.nodes):
         body = node.attrs.get("body")
@@ -578,8 +580,8 @@ def check_document(document: JobDocument, limits: Limits = LIMITS) -> None:
 def parse_job(data: bytes, limits: Limits = LIMITS) -> Job:
     """Parse the bytes of a ``job.json``, check the document, and return the job.
 
-    Raises JobError, which names the field, if the bytes are not a valid job within ``limits``, or if no order could
-    have the terms of the job.
+    Raises JobError, which names the field, if the bytes are not a valid job within ``limits``. Also raises it if no
+    order could have the terms of the job.
     """
     bounds = JsonLimits(limits.document_size, limits.json_tokens, limits.json_depth)
     value = parse_json(data, bounds, DOCUMENT)
@@ -596,7 +598,7 @@ def parse_job(data: bytes, limits: Limits = LIMITS) -> Job:
 
 
 def order_terms(job: Job) -> JobTerms:
-    """Return the terms that an order of ``job`` has. Their FLOPs are those that :func:`parse_job` verified."""
+    """Return the terms that an order of ``job`` has. Their FLOPs are the FLOPs that :func:`parse_job` verified."""
     document = job.document
     data_bytes = sum(shard.size for shard in document.shards)
     return JobTerms(

@@ -46,8 +46,8 @@ class LoadedJob(Readable):
     def slot_local(self, slot: int) -> State | None:
         """Return the slot's own initial local state, or None if the slot begins with ``local_state``.
 
-        Slots have initial states of their own if the job goes on from another one. An order has one local root for all
-        slots, so boundary 0 of the first round has that root, but the first step of the slot reads this state.
+        Slots have their own initial states if the job continues another job. An order has one local root for all slots,
+        so boundary 0 of the first round has that root. But the first step of the slot reads the slot's own state.
 
         Example::
 

@@ -1,7 +1,7 @@
 """Programs: flat lists of primitive operations with typed inputs, constants and named outputs.
 
 Values are numbered: inputs first, then constants, then one value per node. A :class:`Program` exists only in checked
-form. Making one infers the type of every value, so a program can be allocated and run without further checks.
+form. Making a Program infers the type of every value, so a program can be allocated and run without further checks.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -54,7 +54,8 @@ class Program:
 
     Values are numbered: the named and typed ``inputs`` from 0, then ``constants``, then ``nodes``. ``outputs`` maps
     names to value numbers, in name order. ``types`` holds the type of every value. Programs are equal only if they are
-    the same object, so that executors can cache by program; compare ``program_json`` for equality of content.
+    the same object, so that executors can cache by program. To compare the content of programs, compare their
+    ``program_json``.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -113,8 +114,7 @@ class Program:
     def memory_of(self) -> list[int]:
         """Return a list with an entry for each value: the number of the value whose memory it uses.
 
-        A value uses its own memory, except that a reshape uses that of its operand, unless the operand repeats
-        elements.
+        A value uses its own memory. A reshape uses the memory of its operand, unless the operand repeats elements.
         """
         owners = list(range(len(self.types)))
         for number, node in enumerate(self.nodes, self.first_node):
@@ -125,7 +125,7 @@ class Program:
     def works(self) -> Iterator[OpWork]:
         """Yield the work of each node, as the table of primitives defines it.
 
-        A reshape of a value that repeats elements writes them out, which is added.
+        A reshape of a value that repeats elements must write them out, and this work is added.
         """
         for number, node in enumerate(self.nodes, self.first_node):
             operands = [self.types[arg] for arg in node.args]
@@ -141,7 +141,7 @@ class Program:
 
     @cached_property
     def last_uses(self) -> tuple[tuple[int, ...], ...]:
-        """For each node, the numbers of the results that are not needed after it."""
+        """For each node, the numbers of the results that no later node needs."""
         outputs = set(self.outputs.values())
         last = {self.first_node + offset: offset for offset in range(len(self.nodes))}
         for offset, node in enumerate(self.nodes):
@@ -158,9 +158,9 @@ class Program:
     def peak_size(self) -> int:
         """Largest number of bytes that a run of the program holds at once, on any executor.
 
-        They hold the values that are alive and the scratch memory of the running node. Constants and inputs are always
-        alive, and inputs count twice, since an executor may copy them. At the end, each output in turn is copied into
-        canonical form. Blocks of a fixed size (``BLOCKS_SIZE``) are not counted.
+        These bytes hold the values that are alive and the scratch memory of the running node. Constants and inputs are
+        always alive, and inputs count twice, since an executor may copy them. At the end, each output in turn is copied
+        into canonical form. Blocks of a fixed size (``BLOCKS_SIZE``) are not counted.
         """
         inputs = sum(spec.type.size for spec in self.inputs)
         always = 2 * inputs + self.constants_size
@@ -180,7 +180,7 @@ class Program:
 
     @cached_property
     def _inner_sizes(self) -> tuple[int, int]:
-        """Numbers of bytes that a run holds without inputs and constants: the largest, and that at the run's end."""
+        """Bytes that a run holds without inputs and constants: the largest number, and the number at its end."""
         live = peak = 0
         # For each result of a node, the number of live values that use its memory.
         sharing = dict.fromkeys(range(self.first_node, len(self.types)), 0)

@@ -1,4 +1,4 @@
-"""The order in which the batches of a job take the rows of its data, as a field of its document."""
+"""The order of the data's rows in the batches of a job, as a field of the job's document."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -23,7 +23,7 @@ _Order = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Sampling(Readable):
-    """The order in which training takes rows.
+    """The order of the rows in training.
 
     ``weights`` is the name of the column of integer weights if ``order`` is ``weighted``; otherwise it is empty.
 

@@ -106,7 +106,7 @@ def _reserved(document: JobDocument) -> MappedFiles:
 def _verify(file: BinaryIO, shard: Shard, hashes: dict[str, _ColumnHash], limits: Limits) -> dict[str, int]:
     """Verify a shard's hash, and add its rows to the column hashes.
 
-    Return the offset at which each column begins in the file.
+    Return the offset in the file where each column begins.
     """
     digest = sha256()
     for piece in _pieces(file, shard.size):

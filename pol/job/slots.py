@@ -1,4 +1,4 @@
-"""The initial local states of the slots of a job that goes on from another one.
+"""The initial local states of the slots of a job that continues another job.
 
 They stay on disk until they are used.
 """

@@ -45,8 +45,8 @@ class JobSource:
     ``name`` is for display: letters, digits, spaces, dots, dashes and underscores. ``data`` maps column names to
     arrays, at least one, whose first dimension is the row. Shards have at most ``shard_rows`` rows, and fewer if the
     size limits require it. ``holdout`` is the consumer's own test set with the same columns; it is never uploaded. A
-    job that goes on from another one begins at ``first_step``. Its ``slot_states`` are the local states in which the
-    slots of the other job ended, in slot order; the first of them is ``local_state``.
+    job that continues another job begins at ``first_step``. Its ``slot_states`` are the local states in which the slots
+    of that other job ended, in slot order; the first of these states is ``local_state``.
     """
 
     name: str
@@ -120,7 +120,7 @@ def _write_shards(
 
 
 def _start(source: JobSource) -> Start:
-    """Return the position at which the job begins. The slots' roots are left out if all of them are equal."""
+    """Return the position where the job begins. The slots' roots are left out if they are all equal."""
     roots = tuple(state_tree(state).root for state in source.slot_states)
     return Start(source.first_step, roots if len(set(roots)) > 1 else ())
 
@@ -128,7 +128,8 @@ def _start(source: JobSource) -> Start:
 def write_job(directory: Path, source: JobSource, limits: Limits = LIMITS) -> Job:
     """Write a job directory and return the job. The job is checked as :func:`pol.job.document.parse_job` does.
 
-    Raises JobError if ``source`` is not a valid job within ``limits``; some files may have been written by then.
+    Raises JobError if ``source`` is not a valid job within ``limits``. Some files may already have been written before
+    the error.
     """
     try:
         columns, rows = _checked_columns(source)

@@ -106,8 +106,8 @@ def majority_baseline(columns: Mapping[str, Array]) -> float | None:
 def frequency_baseline(columns: Mapping[str, Array]) -> float | None:
     """Return the cross-entropy, in nats, of a model that predicts each token by its frequency.
 
-    Return None if there is no text. A text is a column whose rows are lists of integers. If there are several, the last
-    one by name is used, since it holds the targets.
+    Return None if there is no text. A text is a column whose rows are lists of integers. If several columns are texts,
+    the last by name is used, since it holds the targets.
     """
     texts = [columns[name] for name in sorted(columns) if columns[name].dtype == np.int64]
     texts = [text for text in texts if text.ndim == 2 and text.shape[1] > 1]

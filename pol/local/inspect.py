@@ -12,7 +12,7 @@ from pol.rules.outlook import Outlook, outlook
 from pol.rules.schedule import segment_work
 
 SLOT_SPEED = 1_000_000_000
-"""Default speed of a slot in FLOP/s: that of one or two cores."""
+"""Default speed of a slot in FLOP/s: the speed of one or two cores."""
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,8 @@ class JobSummary(Readable):
 
     - ``parameters``: the number of elements of the global tensors that training changes.
     - ``steps``: the inner steps of each slot in the whole job.
-    - ``first_step``: the number of steps of the jobs before this one, if it goes on from another one.
-    - ``sampling``: a description of the order in which training takes the rows.
+    - ``first_step``: the number of steps of all earlier jobs, if this job continues another job.
+    - ``sampling``: a description of the order of the rows in training.
     - ``segments``: the segments of all slots in all rounds.
     - ``segment_flops``: the work of a segment, with the boundary at its end.
     - ``flops_by_operation``: the work of one step by primitive, largest first.
@@ -122,9 +122,9 @@ def job_outlook(
 ) -> Outlook:
     """Return the times that a job would take on a network. They are computed without a network.
 
-    ``params`` are the parameters of a chain, such as ``Quote.params``; the default is those of a public network.
-    ``slots_at_once`` slots train at the same time (all slots of the job, if None), each at ``slot_speed`` FLOP/s. For
-    the times of the best bid on a network, see ``Quote.outlook``.
+    ``params`` are the parameters of a chain, such as ``Quote.params``; the default is the parameters of a public
+    network. ``slots_at_once`` slots train at the same time (all slots of the job, if None), each at ``slot_speed``
+    FLOP/s. For the times of the best bid on a network, see ``Quote.outlook``.
 
     Example::
 

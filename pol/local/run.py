@@ -57,7 +57,7 @@ class LocalRun(Shown):
     ``losses`` has one row per round and one column per slot, like ``order.losses()`` of the same job on a network.
     ``history`` has the loss at the end of each segment, as an array with the fields ``step``, ``slot`` and ``loss``.
 
-    Another job can go on from the result (``JobSpec(resume=…)``). For that, ``locals`` holds the local states of the
+    Another job can continue from the result (``JobSpec(resume=…)``). For that, ``locals`` holds the local states of the
     slots, and ``position`` holds the position of the training.
 
     Example::
@@ -92,9 +92,9 @@ def run_locally(
 
     The job is in ``directory``. ``rounds`` is the number of rounds to train (all, if None), and ``backend`` is
     ``native``, ``numpy`` or ``torch``. ``on_progress`` receives round, slot, step and loss after each step. If ``out``
-    is given, ``model.safetensors``, the folder ``model.training`` from which another job goes on, and ``trace.json``
-    are written there. With ``keep_states``, the states at all boundaries are written as well, so that a check can
-    replay single segments.
+    is given, three things are written there: ``model.safetensors``, the folder ``model.training``, which another job
+    can continue, and ``trace.json``. If ``keep_states`` is true, the states at all boundaries are written as well, so
+    that a check can replay single segments.
 
     Raises Stopped if a step, an update or a round has no result; on a network, the job stops at the same place.
 

@@ -12,14 +12,14 @@ _PAGE = 4_096
 class Arena:
     """An allocator of places in the arena.
 
-    It uses the smallest free place that is large enough, and the lowest of several.
+    It uses the smallest free place that is large enough; among places of equal size, it uses the lowest.
     """
 
     def __init__(self) -> None:
         self.size = 0
         """Size of the arena in bytes, which is the most that was needed so far."""
         # The free places below ``size``, in three forms: sizes by offset, offsets in order, and (size, offset) in
-        # order. No two of them are adjacent.
+        # order. No two free places are adjacent.
         self._free: dict[int, int] = {}
         self._offsets: list[int] = []
         self._sizes: list[tuple[int, int]] = []

@@ -143,10 +143,10 @@ class Library:
     ) -> tuple[int, int] | None:
         """Run the words of a tape (:mod:`pol.executor.tape`) on values at the addresses ``bases``.
 
-        Returns None. If an instruction uses a row number that its table does not have, it returns the index of the
-        instruction's first word, and the row number. With ``canonical``, zeros of outputs become +0.0, and outputs with
-        NaN or infinity are marked in ``not_finite``. Instructions of at least twice ``grain`` operations run in the
-        threads of ``crew``.
+        Returns None. If an instruction uses a row number that its table does not have, the method returns the index of
+        the instruction's first word, and the row number. If ``canonical`` is true, zeros of outputs become +0.0, and
+        outputs with NaN or infinity are marked in ``not_finite``. Instructions of at least twice ``grain`` operations
+        run in the threads of ``crew``.
         """
         end = (ctypes.c_int64 * 2)()
         status = self._functions.assay_run(
@@ -158,8 +158,8 @@ class Library:
     def start_crew(self, owner: object, threads: int) -> int | None:
         """Start a crew of threads for runs, which ends with its ``owner``.
 
-        Return None if a run needs no further thread, or none starts. A run uses only its own thread if the crew is
-        busy, or if the crew was started in another process.
+        Return None if a run needs no further thread, or if no thread starts. A run uses only its own thread if the crew
+        is busy, or if the crew was started in another process.
         """
         crew: int | None = self._functions.assay_crew_begin(threads)
         if crew is not None:
@@ -179,7 +179,7 @@ class Library:
 
 @dataclass(frozen=True, slots=True)
 class LibraryChoice:
-    """The native library to use. If it is None, ``reason`` explains in a few words why there is none."""
+    """The native library to use. If the library is None, ``reason`` explains in a few words why there is no library."""
 
     library: Library | None
     reason: str = ""
@@ -187,7 +187,7 @@ class LibraryChoice:
 
 @cache
 def choose_library() -> LibraryChoice:
-    """Return the native library to use. Faults of libraries that exist are logged.
+    """Return the native library to use. If a library exists but cannot be used, log the reason.
 
     Raises ExecutionError if the environment variable ``ASSAY_NATIVE`` has an unknown value.
     """
@@ -198,7 +198,7 @@ def choose_library() -> LibraryChoice:
         known = ", ".join((OFF, *INSTRUCTION_SETS))
         raise ExecutionError(SWITCH, f"{setting!r} is not a known value; use one of {known}")
     try:
-        # This library runs on every processor, and reports the instruction sets of this one.
+        # This library runs on every processor, and reports the instruction sets of this processor.
         available = Library(PORTABLE).processor()
     except OSError as error:
         exists = (FOLDER / f"{PORTABLE}.so").exists()
@@ -224,7 +224,7 @@ def choose_library() -> LibraryChoice:
 
 
 def load_library() -> Library | None:
-    """Return the native library that :func:`choose_library` chooses. Return None if there is none."""
+    """Return the native library that :func:`choose_library` chooses. Return None if there is no library."""
     return choose_library().library
 
 

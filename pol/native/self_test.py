@@ -39,7 +39,7 @@ class Kernels(Protocol):
 def answers(kernels: Kernels) -> str:
     """Return the SHA-256 of results that ``kernels`` compute.
 
-    They include products with the largest sums, and all kinds of numbers.
+    The results include products with the largest sums, and all kinds of numbers.
     """
     kernels.check_thread()
     digest = sha256()

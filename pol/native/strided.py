@@ -1,7 +1,7 @@
 """The addresses of a value's elements. They are given by a base and by a view of memory that is never read or written.
 
-The view is a NumPy array with one byte per element. It is used only to compute shapes and strides, so NumPy's rules
-determine which shapes, orders and parts of a value need no copy. Strides are in elements.
+The view is a NumPy array with one byte per element. The array is used only to compute shapes and strides, so NumPy's
+rules determine which shapes, orders and parts of a value need no copy. Strides are in elements.
 """
 
 from dataclasses import dataclass

@@ -42,7 +42,7 @@ _ZERO = np.float32(0.0)
 
 
 def broadcast_shapes(shapes: Sequence[Shape]) -> Shape | None:
-    """Return the common shape of operands under NumPy's broadcasting rule. Return None if they have none."""
+    """Return the common shape of operands under NumPy's broadcasting rule, or None if there is no common shape."""
     rank = max(len(shape) for shape in shapes)
     result: list[int] = []
     for padded in zip(*((1,) * (rank - len(shape)) + shape for shape in shapes), strict=True):
@@ -118,7 +118,7 @@ class NumpyNamespace:
         return np.rint(x)
 
     def where(self, condition: Any, x: Any, y: Any) -> Any:
-        """Return ``x`` for the elements at which the condition is true, and ``y`` for the others."""
+        """Return ``x`` for the elements where the condition is true, and ``y`` for all other elements."""
         return np.where(condition, x, y)
 
     def clamp(self, x: Any, low: float, high: float) -> Any:

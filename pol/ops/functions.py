@@ -71,17 +71,17 @@ ERFC_Q = (
 )
 
 Fp64 = Any
-"""An FP64 array of NumPy or torch; in both, the operators + - * / round once each."""
+"""An FP64 array of NumPy or torch. In both libraries, each of the operators + - * / rounds once."""
 
 
 class Namespace(Protocol):
-    """The operations that the sequences need besides the operators + - * /."""
+    """The operations that the sequences need in addition to the operators + - * /."""
 
     def round_even(self, x: Fp64) -> Fp64:
         """Round to the nearest integer, ties to even."""
 
     def where(self, condition: Any, x: Any, y: Any) -> Fp64:
-        """Return ``x`` for the elements at which the condition is true, and ``y`` for the others."""
+        """Return ``x`` for the elements where the condition is true, and ``y`` for all other elements."""
 
     def clamp(self, x: Fp64, low: float, high: float) -> Fp64:
         """Return x limited to [low, high]. NaN remains NaN."""

@@ -28,7 +28,7 @@ ROUNDS = 10
 _MASK = 0xFFFFFFFF
 _SHIFT = np.uint64(32)
 _PART = 2**14
-"""Number of blocks that are computed at once, so that a long stream needs little memory beside its own."""
+"""Number of blocks that are computed at once, so that a long stream needs little additional memory."""
 
 Words = NDArray[np.uint32]
 
@@ -97,7 +97,7 @@ def draws(seed: int, site: int, step: int, count: int) -> NDArray[np.uint64]:
 
 
 def permutation(seed: int, epoch: int, count: int) -> NDArray[np.int64]:
-    """Return the order in which an epoch takes the rows. It is the stable argsort of one 64-bit draw per row."""
+    """Return the order of the rows in an epoch. It is the stable argsort of one 64-bit draw per row."""
     order = np.argsort(draws(seed, SITE_ORDER, epoch, count), kind="stable")
     return order.astype(np.int64, copy=False)
 

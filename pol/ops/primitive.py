@@ -8,7 +8,7 @@ The work of a node has four parts, and a program's work is the sum over its node
 * ``products``: 2 x M x N x K x batch for a ``matmul``, the same count as torch's ``FlopCounterMode``, and three times
   that for 22 bits.
 * ``elements``: operations per element (the primitive's ``cost``) times the elements that are computed. Each run of
-  elements that a kernel processes in one inner loop adds ``FLOPS_PER_RUN``, since short rows cost more than long ones.
+  elements that a kernel processes in one inner loop adds ``FLOPS_PER_RUN``, since short rows cost more than long rows.
 * ``moved``: bytes read and written, each of which counts as ``FLOPS_PER_BYTE``.
 * ``calls``: calls of a library's kernels, each of which counts as ``FLOPS_PER_CALL``, even if it does little.
 
@@ -39,7 +39,7 @@ FLOPS_PER_RUN = 800
 AttributeValue = Any
 """An integer, a string, a bool, a tuple of integers, or (for ``repeat``) a program."""
 Attributes = Mapping[str, Any]
-"""Attributes in checked form: exactly those of the primitive, each an :data:`AttributeValue`."""
+"""Attributes in checked form: exactly the attributes of the primitive, each an :data:`AttributeValue`."""
 Operands = Sequence[TensorType]
 ShapeRule = Callable[[Operands, Attributes], TensorType]
 Function = Callable[..., Any]
@@ -146,16 +146,17 @@ class Primitive:
     ``attrs.dims``). ``reference`` makes the function that defines every bit of the result. It is None for ``repeat``,
     which executors run as a sequence of other primitives.
 
-    ``cost`` is the number of operations per computed element. Computed elements are those of the first operand if
-    ``counts_operand`` is set (for a reduction), otherwise those of the result. ``calls`` is the number of kernel calls.
-    ``more`` returns work that depends on shapes in another way.
+    ``cost`` is the number of operations per computed element. Computed elements are the elements of the first operand
+    if ``counts_operand`` is set (for a reduction), otherwise the elements of the result. ``calls`` is the number of
+    kernel calls. ``more`` returns work that depends on shapes in another way.
 
-    ``scratch`` is the number of bytes per operand element that a run needs beside operands and result;
+    ``scratch`` is the number of bytes per operand element that a run needs in addition to operands and result;
     ``scratch_result`` is the same per element of the result. They are upper bounds for all executors, without the
     blocks of ``BLOCKS_SIZE``. ``more_scratch`` returns bytes that depend on shapes in another way.
 
-    ``repeats`` means that elements of the result may share one address, so that a reshape of it must copy. ``in_order``
-    means that operands that repeat elements are copied first. ``may_fail`` means that a run can end in OutOfRange.
+    ``repeats`` means that elements of the result may share one address, so that a reshape of the result must copy.
+    ``in_order`` means that operands that repeat elements are copied first. ``may_fail`` means that a run can end in
+    OutOfRange.
     """
 
     name: str
@@ -201,11 +202,11 @@ class Primitive:
 
 
 def runs(shape: Sequence[int], kinds: Sequence[Sequence[object]]) -> int:
-    """Return the number of inner loops over ``shape``. It is the number of elements divided by that of one inner loop.
+    """Return the number of inner loops over ``shape``: all elements, divided by the elements of one inner loop.
 
-    ``kinds`` has a list per array with one entry per dimension: whether the array repeats it, or whether it is reduced.
-    One inner loop covers the last dimension and the dimensions before it, as long as the entries of each array stay
-    equal. Dimensions of size 1 do not count.
+    ``kinds`` has one list per array, with one entry per dimension: whether the array repeats the dimension, or whether
+    the dimension is reduced. One inner loop covers the last dimension and the dimensions before it, as long as the
+    entries of each array stay equal. Dimensions of size 1 do not count.
     """
     outer = [dim for dim, size in enumerate(shape) if size != 1]
     last = outer[-1] if outer else 0
@@ -287,7 +288,7 @@ def check_attributes(primitive: Primitive, values: Mapping[str, object]) -> dict
 
 
 def _checked_attribute(attribute: Attribute, value: object) -> AttributeValue:
-    """Return ``value`` in its checked form, in which lists become tuples.
+    """Return ``value`` in its checked form: lists become tuples.
 
     Raises JobError with an empty field if it is not valid.
     """

@@ -1,8 +1,9 @@
 """The product of matrices. Products of integers of 8, 15 or 22 bits are summed exactly, and the sums are rounded once.
 
 Operands are scaled along the summed dimension and rounded to integers of ``bits`` bits, which consist of one, two or
-three balanced digits of 7 bits. With 8 and 15 bits, the sum of all products stays below 2^53, so it is exact in any
-order and on any BLAS. With 22 bits, this holds for blocks of 2,048 products, whose sums are added one after another.
+three balanced digits of 7 bits. With 8 and 15 bits, the sum of all products stays below 2^53, so the sum is exact in
+any order and on any BLAS. With 22 bits, this holds for blocks of 2,048 products, whose sums are added one after
+another.
 """
 
 from math import prod
@@ -36,11 +37,11 @@ BLOCK = 2_048
 
 
 ELEMENTS_AT_ONCE = 2**24
-"""Number of elements of the left operand, and of the result, with FP64 copies at once, unless one row has more."""
+"""Elements of the left operand, and of the result, that have FP64 copies at once; one row may have more."""
 
 
 def largest_digit(bits: int) -> int:
-    """Return the largest integer to which an element may be scaled. All its balanced 7-bit digits are at most 127."""
+    """Return the largest integer that scaling may give an element. All its balanced 7-bit digits are at most 127."""
     return 127 << (bits - 8)
 
 
@@ -98,7 +99,8 @@ def integers(x: Array, shift: Array, inverse: Array) -> Array:
     is_finite = np.equal(inverse, inverse)
     if not np.logical_and.reduce(is_finite, axis=None):
         np.copyto(wide, 0.0, where=~is_finite)
-    # This is done in place, since a second copy would double the memory that a product needs beside its operands.
+    # This is done in place, since a second copy would double the memory that a product needs in addition to its
+    # operands.
     wide *= power_of_two(shift)
     return np.rint(wide, out=wide)
 
@@ -122,7 +124,7 @@ def sum_blocks(left: Array, right: Array) -> Array:
 def rows_at_once(left: TensorType, right: TensorType) -> int:
     """Return the number of rows of the left operand that a product processes at once.
 
-    For them it holds copies and sums in FP64.
+    The product holds FP64 copies and sums for these rows.
     """
     widest = prod(left.shape[:-2]) * max(left.shape[-1], right.shape[-1])
     return max(1, ELEMENTS_AT_ONCE // max(1, widest))

@@ -3,7 +3,7 @@
 It expresses recurrences, scans, and sums over many parts. Its meaning is defined by its unrolling
 (``pol/job/unroll.py``). In turn t, the body gets the carried values from the turn before, part t of each sequence, and
 constants, which are the same in every turn. Each output of the body is carried to the next turn, or stacked as the part
-of this turn. With ``reverse``, the turns take sequences and stacks from the last part to the first.
+of this turn. If ``reverse`` is true, the turns go through sequences and stacks from the last part to the first.
 
 The names in the body give the role of each value. Inputs are ``carry.0``, ``carry.1``, … then ``sequence.0``, … then
 ``constant.0``, …. Outputs are one ``carry.N`` per carried input, and ``stacked.0``, …. The result of the node is one

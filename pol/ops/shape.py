@@ -129,7 +129,7 @@ def _padded(operands: Operands, attributes: Attributes) -> TensorType:
 
 
 def inner(site: Site) -> tuple[slice, ...]:
-    """Return the index at which the result of a ``pad`` node holds the operand."""
+    """Return the index of the operand within the result of a ``pad`` node."""
     pairs = zip(site.attrs["low"], site.operands[0].shape, strict=True)
     return tuple(slice(low, low + size) for low, size in pairs)
 
@@ -186,7 +186,7 @@ def _parts_work(operands: Operands, attributes: Attributes, result: TensorType) 
 
 
 def _inner_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
-    """Return the work of copying row by row, either a part of a value or a value into a larger one."""
+    """Return the work of copying row by row, either a part of a value, or a value into a larger value."""
     whole = max(operands[0].shape, result.shape)
     part = min(operands[0].shape, result.shape)
     kinds = [size == other for size, other in zip(whole, part, strict=True)]

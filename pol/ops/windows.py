@@ -1,9 +1,9 @@
-"""The product of a matrix and the windows of a value. It computes a convolution, or the gradient of one by its weights.
+"""The product of a matrix and the windows of a value. It computes a convolution or its gradient by the weights.
 
-Windows slide over all dimensions of a value except the first, which holds the channels. The elements that they read
-form a matrix per group of channels, with a row per channel and position in a window, and a column per window. The
-result is, bit by bit, that of ``product.py`` with this matrix or its transpose. The whole matrix would be as many times
-larger than the value as a window has positions, so executors lay out only a few windows at a time.
+Windows slide over all dimensions of a value except the first, which holds the channels. The elements that the windows
+read form one matrix per group of channels, with a row per channel and position in a window, and a column per window.
+The result is, bit by bit, the result of ``product.py`` with this matrix or its transpose. The whole matrix would be as
+many times larger than the value as a window has positions, so executors lay out only a few windows at a time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,7 +41,7 @@ from pol.state.arrays import Array
 from pol.values import Shape, TensorType
 
 ELEMENTS_AT_ONCE = 2**20
-"""Number of elements of the matrix of windows, and of the result, laid out at once, unless one window has more."""
+"""Elements of the matrix of windows, and of the result, that are laid out at once; one window may have more."""
 
 _LISTS = ("starts", "strides", "counts", "kernel", "steps")
 
@@ -107,7 +107,7 @@ class _Columns:
     def parts(self) -> Iterator[slice]:
         """Yield the ranges of windows that are laid out at once.
 
-        None of them crosses the end of a block of 22-bit products.
+        No range crosses the end of a block of 22-bit products.
         """
         for start in range(0, self.count, self.at_once):
             yield slice(start, min(start + self.at_once, self.count))
@@ -152,7 +152,7 @@ def _windows_product(site: Site) -> Function:
             for end in (windows.max(-1), windows.min(-1)):
                 np.maximum(largest, np.abs(end), out=largest)
         shift, inverse = scales(largest[..., None], bits)
-        # The scales are those of the whole summed dimension, not of one part.
+        # The scales are computed over the whole summed dimension, not over one part.
         top = np.maximum(*(np.abs(end(axis=-1, keepdims=True)) for end in (a.max, a.min)))
         left_shift, left_inverse = scales(top, bits)
         total = np.zeros(site.result.shape)

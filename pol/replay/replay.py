@@ -41,7 +41,7 @@ def replay_segment(
     ``part`` is the share's round and slot, and ``opening`` and ``local`` are the global and the local state.
     ``on_step`` receives the states after each step and may keep them.
 
-    Raises RangeError if there is no such segment, StateError if a state does not have the job's tensors, and
+    Raises RangeError if the share has no such segment, StateError if a state does not have the job's tensors, and
     StepFailed if a step has no result. The job stops at such a step, so no honest trace contains it.
     """
     # This private copy may be overwritten by the replay.
@@ -58,9 +58,9 @@ def replay_from(
     on_step: Callable[[SlotState], None] | None = None,
     donate: bool = True,
 ) -> ReplayedSegment:
-    """Replay a segment as :func:`replay_segment` does. The states ``start`` were checked before.
+    """Replay a segment as :func:`replay_segment` does. The caller has checked the states ``start``.
 
-    With ``donate``, ``start`` is overwritten, and states passed to ``on_step`` are valid only during the call.
+    If ``donate`` is true, ``start`` is overwritten, and states passed to ``on_step`` are valid only during the call.
     """
     document = loaded.job.document
     check_part(document, part)
@@ -90,9 +90,10 @@ _KEEP = "run the job again and keep its states (--keep-states, or keep_states=Tr
 
 @dataclass(frozen=True)
 class Check(Readable):
-    """The result of checking one share, or the aggregation at the end of a round (``slot`` is -1).
+    """The result of checking one share, or of the aggregation at the end of a round (with ``slot`` -1).
 
-    ``checked`` of its ``segments`` were replayed. ``fault`` describes the first error, and is empty if there is none.
+    Of its ``segments`` segments, ``checked`` were replayed. ``fault`` describes the first error; it is empty if there
+    is no error.
 
     Example::
 
@@ -121,7 +122,7 @@ class _States(Protocol):
         ...
 
     def reached(self, boundary: Boundary, state: State, local: State) -> None:
-        """Take note of the states that the replay of a segment reached at ``boundary``."""
+        """Record the states that the replay of a segment reached at ``boundary``."""
         ...
 
 
@@ -136,7 +137,7 @@ class _Chained:
         return self._last
 
     def reached(self, boundary: Boundary, state: State, local: State) -> None:
-        """Keep the states, which are those at the start of the next segment."""
+        """Keep the states, which are the states at the start of the next segment."""
         self._last = (state, local)
 
 
@@ -204,10 +205,10 @@ def verify_trace(
 ) -> tuple[Check, ...]:
     """Check a trace by replay, on the back end ``native``, ``numpy`` or ``torch``. The job is in ``directory``.
 
-    Without ``segments``, everything is replayed from the beginning, and the check ends with the first round that has a
-    fault. With ``segments=N``, it replays N randomly drawn segments of each share, its first and last segment, and its
-    update. These replays start from the states that the run kept in the folder ``states``, which is ``run/states`` in
-    ``directory`` by default. ``on_progress`` is called after each segment.
+    If ``segments`` is not given, everything is replayed from the beginning, and the check ends with the first round
+    that has a fault. With ``segments=N``, the check replays N randomly drawn segments of each share, the share's first
+    and last segment, and its update. These replays start from the states that the run kept in the folder ``states``,
+    which is ``run/states`` in ``directory`` by default. ``on_progress`` is called after each segment.
 
     Raises JobError if the job does not load, the trace belongs to another job, or a kept state is missing.
 

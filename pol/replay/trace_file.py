@@ -55,7 +55,7 @@ class ShareRecord(Readable):
 
     @property
     def fault(self) -> str:
-        """The first contradiction between the share's own hashes; empty if there is none.
+        """The first contradiction between the share's own hashes; empty if they agree.
 
         It is found without replay.
         """

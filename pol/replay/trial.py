@@ -48,7 +48,7 @@ class TrialRequest:
 
 
 def try_payload(request: TrialRequest) -> Trial:
-    """Load a payload with every check, and time a trial if it is the ordered job.
+    """Load a payload with every check; if the payload is the ordered job, time a trial.
 
     Any failure of an untrusted job becomes a reason to decline. Only a fault of this machine raises an error.
     """
@@ -63,7 +63,7 @@ def try_payload(request: TrialRequest) -> Trial:
                 return Trial(terms=terms)
             needed = memory_size(loaded.job.document)
             if memory and needed > memory:
-                text = f"the job needs {needed} bytes of memory, a device of the bid has {memory}"
+                text = f"the job needs {needed} bytes of memory, but a device of the bid has {memory}"
                 return Trial(terms=terms, decline=LegEnd.DECLINED_BAD_JOB, text=text)
             return Trial(terms=terms, times=try_job(loaded, request.slot, engine))
     except JobError as error:
@@ -81,7 +81,8 @@ def try_payload(request: TrialRequest) -> Trial:
 def try_job(loaded: LoadedJob, slot: int, backend: Backend) -> TrialTimes:
     """Return the times of a trial: the first segment of ``slot`` in round 0, and an aggregation.
 
-    The aggregation takes the update of that segment for every slot. Raises Stopped if one of them has no result.
+    The aggregation takes the update of that segment for every slot. Raises Stopped if the segment or the aggregation
+    has no result.
     """
     document = loaded.job.document
     speed = core_speed(backend)

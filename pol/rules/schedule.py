@@ -31,9 +31,9 @@ class Served(Protocol):
 
 
 def served_terms(terms: JobTerms, part: Served) -> JobTerms:
-    """Return the terms of an order, with its numbers of rounds and slots replaced by those of one of its parts.
+    """Return the terms of an order, with the numbers of rounds and slots of one of its parts.
 
-    They are used for work, times and money. Batches and hand-over rounds depend on the whole order.
+    These terms are used to compute work, times and money. Batches and hand-over rounds depend on the whole order.
     """
     if (terms.rounds, terms.slots) == (part.rounds, part.slots):
         return terms

@@ -2,8 +2,8 @@
 
 Chunk 0 is the header (``layout.py``). The tensors follow in name order, little-endian and in C order, each starting a
 new chunk of 64 KiB. A tensor's last chunk may be short. There is no padding, so the canonical bytes are the chunks one
-after another. The tree is that of RFC 6962 over ``merkle_leaf("assay/state/chunk", chunk)``. The same root is used for
-replay, dispute and hand-over, and tensors that did not change are not hashed again.
+after another. The tree is built as in RFC 6962 over ``merkle_leaf("assay/state/chunk", chunk)``. The same root is used
+for replay, dispute and hand-over, and tensors that did not change are not hashed again.
 """
 
 import os
@@ -127,7 +127,7 @@ def read_next_state(file: BufferedReader, specs: Sequence[TensorSpec]) -> dict[s
 def check_values(array: Array, spec: TensorSpec) -> None:
     """Raise NotFinite if an array holds NaN or infinity, and StateError if it holds -0.0.
 
-    A canonical state has none of them.
+    A canonical state has none of these values.
     """
     if spec.dtype == "f32":
         if not np.isfinite(array).all():
@@ -207,9 +207,9 @@ def _leaves_of_part(part: Array, name: str) -> Iterator[bytes]:
 def state_tree(state: State, known: Mapping[str, Sequence[bytes]] = NOTHING_KNOWN) -> StateTree:
     """Return the Merkle tree of a state's canonical chunks.
 
-    ``known`` holds the leaves of some tensors, which are not hashed again. The caller guarantees that these are the
-    arrays that were hashed, and that they were not changed since. Raises NotFinite if another tensor holds NaN or
-    infinity.
+    ``known`` holds the leaves of some tensors, which are not hashed again. The caller guarantees that the arrays of
+    these tensors are the arrays that were hashed, and that they have not changed since then. Raises NotFinite if
+    another tensor holds NaN or infinity.
     """
     specs = state_specs(state)
     tensors = {spec.name: known.get(spec.name) or _tensor_leaves(state[spec.name], spec.name) for spec in specs}

@@ -2,8 +2,8 @@
 
 A file consists of the header's length in eight little-endian bytes, a JSON header (name to dtype, shape and byte
 range), and the elements. The usual library allows a header of 100 MB and any number of tensors, so this module has its
-own reader. It limits the header's size before it parses it, accepts only a few dtypes, and requires that the ranges
-cover the data one after another without holes. Nothing is ever unpickled.
+own reader. It limits the header's size before it parses the header, accepts only a few dtypes, and requires that the
+ranges cover the data one after another without holes. Nothing is ever unpickled.
 """
 
 import json

@@ -35,7 +35,7 @@ T = TypeVar("T")
 ANSWER_BYTES_MAX = 64 << 20
 """Largest answer of a worker in bytes: results are records, and states go through files."""
 _POLL_SECONDS = 0.1
-"""Interval at which threads check whether the pool was closed or a deadline has passed, in seconds."""
+"""Seconds between two checks by a thread whether the pool was closed or a deadline has passed."""
 
 
 class PoolError(Expected):
@@ -76,7 +76,7 @@ class _Task:
 
     @property
     def deadline(self) -> float | None:
-        """Deadline of the task on the monotonic clock, in seconds; None if it has none."""
+        """Deadline of the task on the monotonic clock, in seconds; None if the task has no deadline."""
         return None if self.ends == inf else self.ends
 
 
@@ -192,8 +192,8 @@ class ReplayPool:
         self._tasks: queue.PriorityQueue[_Task] = queue.PriorityQueue(queued)
         self._numbers = count()
         self._closed = threading.Event()
-        # Threads live as long as the pool. If the thread that started a child ended, the kernel would treat that as the
-        # end of the child's parent.
+        # Threads live as long as the pool. If the thread that started a child ended, the kernel would act as if the
+        # child's parent had ended.
         self._threads = [
             threading.Thread(target=self._serve, name=f"replay-{index}", daemon=True)
             for index in range(workers or os.cpu_count() or 1)

@@ -93,7 +93,8 @@ def work_pieces(seed: bytes, pieces: Iterable[int], backend: Backend) -> tuple[b
     weights = _signed(key, _WEIGHTS, _WIDTH * _WIDTH).reshape(_WIDTH, _WIDTH) / np.float32(16)
     digests = []
     for piece in pieces:
-        # The factors make the inputs of each piece differ at little cost; a product computed without them is of no use.
+        # The factors make the inputs of each piece differ at little cost; a product without these factors is useless
+        # for another piece.
         scale = uniform(key, _SCALE, piece, _WIDTH) + np.float32(0.5)
         inputs = {"batch.x": batch * scale, "global.w": weights}
         outputs = run(program(), inputs, 0, backend)

@@ -32,8 +32,9 @@ class Boundary:
     """The roots and the metrics of the states at a boundary, as training or replay computed them.
 
     ``index`` is 0 at the beginning of a share and n at its end. ``step`` is the number of the job's first inner step
-    after the boundary. ``metrics`` are FP32 bit patterns of each metric's mean over the segment before it, in name
-    order; boundary 0 has none. ``root`` is ``pol.rules.commitment.boundary_root`` of the two roots and the metrics.
+    after the boundary. ``metrics`` holds the mean of each metric over the segment before the boundary, as FP32 bit
+    patterns in name order. Boundary 0 has no metrics. ``root`` is ``pol.rules.commitment.boundary_root`` of the two
+    roots and the metrics.
     """
 
     index: Count

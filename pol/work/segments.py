@@ -165,9 +165,9 @@ def advance(
 
     ``step`` counts from 0 in every job; the program gets the number that counts from ``Start.step``.
 
-    With ``donate``, the step may overwrite ``before``, so the caller may not use it afterwards. Another thread may
-    still read ``before`` when the step begins. ``release`` waits for it; it is called before the first tensor is
-    overwritten, and again at the end of the step.
+    If ``donate`` is true, the step may overwrite ``before``, so the caller may not use ``before`` afterwards. Another
+    thread may still read ``before`` when the step begins. ``release`` waits for that thread. It is called before the
+    first tensor is overwritten, and again at the end of the step.
 
     Raises NotFiniteStep if a result is not finite, and StepFailed if the step uses a row number that does not exist.
     """
@@ -191,7 +191,7 @@ def advance(
 
 
 def merged(before: State, outputs: Mapping[str, Array], prefix: str) -> dict[str, Array]:
-    """Return a state in which the outputs of a program replaced tensors.
+    """Return a state with some tensors replaced by the outputs of a program.
 
     Tensors without an output stay the same objects.
 
@@ -236,10 +236,10 @@ def run_steps(
 
     Return the states at its end, and the means of the metrics over its steps. The metrics are FP32 bit patterns. The
     caller has checked that the job has this segment. If the job has an initial local state for the slot
-    (:meth:`LoadedJob.slot_local`), the slot's first step uses that one instead of the local state in ``state``.
-    ``on_step`` receives the step's number, its first metric and the state after it. With ``donate``, the steps
-    overwrite ``state``, which saves memory. The caller may not use ``state`` afterwards then, and the state passed to
-    ``on_step`` is valid only during that call. ``release`` is as in :func:`advance`.
+    (:meth:`LoadedJob.slot_local`), the slot's first step uses this state instead of the local state in ``state``.
+    ``on_step`` receives the step's number, its first metric and the state after it. If ``donate`` is true, the steps
+    overwrite ``state``, which saves memory. In that case the caller may not use ``state`` afterwards, and the state
+    passed to ``on_step`` is valid only during that call. ``release`` is as in :func:`advance`.
     """
     document = loaded.job.document
     if (part.round, index) == (0, 0) and (own := loaded.slot_local(part.slot)) is not None:

@@ -99,11 +99,11 @@ def train_segments(
     on_step: Callable[[int, float], None] | None = None,
     aside: Aside | None = None,
 ) -> SlotState:
-    """Train some segments of a share, one after another. Return the states at the end of the last of them.
+    """Train some segments of a share, one after another. Return the states at the end of the last segment.
 
-    ``start`` holds the states at the start of the first of these segments, so training can go on from the last boundary
-    of an interrupted try. Training overwrites ``start``; the caller may not use it afterwards. ``on_boundary`` receives
-    the boundary after each segment, with states that are valid only during the call. Raises the same errors as
+    ``start`` holds the states at the start of the first of these segments. Training can therefore go on from the last
+    boundary of an interrupted try. Training overwrites ``start``; the caller may not use it afterwards. ``on_boundary``
+    receives the boundary after each segment, with states that are valid only during the call. Raises the same errors as
     :func:`train_share`.
 
     The hashing of each boundary and the call of ``on_boundary`` run in ``aside``, while the next step only reads the
@@ -152,10 +152,10 @@ def _go_on(
 def share_update(loaded: LoadedJob, opening: State, end: SlotState) -> UpdateResult:
     """Return the update of a share and its root, and the root of the local state at the share's end.
 
-    The update holds the tensors that a step changes. Depending on the job's ``aggregation``, they are the tensors of
-    ``end``, which are not copied, or the differences ``opening`` - ``end`` (:func:`is_difference`). Known hashes of
-    ``end`` are reused. Raises StateError if a state does not have the job's tensors, and UpdateFailed if a difference
-    overflows.
+    The update holds the tensors that a step changes. Depending on the job's ``aggregation``, the update holds the
+    tensors of ``end``, which are not copied, or the differences ``opening`` - ``end`` (:func:`is_difference`). Known
+    hashes of ``end`` are reused. Raises StateError if a state does not have the job's tensors, and UpdateFailed if a
+    difference overflows.
     """
     document = loaded.job.document
     check_specs(opening, document.global_tensors, "opening state")
@@ -193,8 +193,8 @@ def mean(updates: Iterable[State], specs: Sequence[TensorSpec], slots: int) -> d
     """Return the mean of the updates.
 
     Each tensor is summed in FP64 in the order of the updates, divided, and rounded to FP32. The updates are read one by
-    one and none is kept, since those of many slots might not fit into memory together. Raises ReplayError if there are
-    not exactly ``slots`` updates, and StateError if one has other tensors than ``specs``.
+    one and none is kept, since the updates of many slots might not fit into memory together. Raises ReplayError if
+    there are not exactly ``slots`` updates, and StateError if an update has other tensors than ``specs``.
     """
     sums = {spec.name: np.zeros(spec.shape, np.float64) for spec in specs}
     count = 0
@@ -223,7 +223,7 @@ def tensor_roots(tree: StateTree) -> tuple[tuple[str, bytes], ...]:
 def aggregate(loaded: LoadedJob, opening: State, updates: Iterable[State], backend: Backend) -> AggregateResult:
     """Return the global state at the end of a round.
 
-    It is computed from the state at the round's beginning and the updates. ``updates`` are those of the accepted
+    It is computed from the state at the round's beginning and the updates. ``updates`` are the updates of the accepted
     shares, one per slot of the job, in slot order; the order affects the result. The iterable may compute or read each
     update on demand (see :func:`mean`). The job's ``outer`` runs on ``backend``.
 

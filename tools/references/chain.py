@@ -61,14 +61,14 @@ def tiers_page() -> str:
         "arithmetic",
         "recomputed",
         "two findings agree",
-        "loss of a seat without an answer or with another one",
+        "loss of a seat without an answer, or with an answer that differs from the ruling",
     )
     return page(
         "Tiers",
         "How the work of an order is verified. An order names the tiers that it allows, the preferred one first"
-        f" (`--tier`; by default {code(default_tier().name)}); a bid names those that it offers. The auction fixes the"
-        " tier of a leg: the first of the order's list that the bid offers. If the order names none, it is the first of"
-        " the bid.",
+        f" (`--tier`; by default {code(default_tier().name)}); a bid names the tiers that it offers. The"
+        " auction fixes the tier of a leg: the first tier in the order's list that the bid offers. If the order names"
+        " no tier, the tier of the leg is the first one that the bid names.",
         table(columns, rows),
         "[To add a tier](../architecture.md#to-add-a-tier) explains how a tier is made.",
         source="pol/rules/tiers/",
@@ -114,8 +114,8 @@ def events_page() -> str:
 def reasons_page() -> str:
     """Return the page of the reason codes."""
     parts = [
-        "A code shows the cause: 1 to 9,999 the consumer, 10,000 to 19,999 a validator or provider, from 20,000 on the"
-        " network or no one."
+        "A code shows the cause. Codes from 1 to 9,999 mean the consumer. Codes from 10,000 to 19,999 mean a validator"
+        " or a provider. Codes from 20,000 on mean the network, or no one."
     ]
     for cls in _words("reasons"):
         rows = [(line.value.replace("_", ""), code(line.name.lower()), line.comment) for line in cls.lines]

@@ -30,14 +30,16 @@ def gas_page() -> str:
         "## Weights",
         table(("name", "gas", "component", "meaning"), _weights()),
         "## Messages",
-        f"A message needs `MESSAGE_GAS`, which is {gas.MESSAGE_GAS:,}, beside the bytes of its transaction. These"
-        f" messages need more, because they declare items of `ITEM_GAS`, which is {gas.ITEM_GAS:,}:",
+        f"A message needs `MESSAGE_GAS`, which is {gas.MESSAGE_GAS:,}, in addition to the gas for the bytes of its"
+        " transaction. The messages in this table need more, because they declare items. An item needs `ITEM_GAS`,"
+        f" which is {gas.ITEM_GAS:,}:",
         table(("message", "gas", "gas per entry of a field"), _messages()),
         "Handlers whose work depends on the state add weights of the first table: `MsgStopOrder` adds `REJECT_GAS` per"
         " share that it drops, and `MsgCancelOrder` adds `BOND_GAS` per bond and `PAY_GAS` per depositor that it"
         " refunds.",
         "## Due work",
-        "Work that is due in a block has its own gas, the parameter `due_gas`. It uses no gas of transactions:",
+        "Work that is due in a block has its own gas, the parameter `due_gas`. Due work does not use the gas of"
+        " transactions:",
         table(("part", "of `due_gas`"), [(name, f"{percent} %") for name, percent in parts]),
         source="the gas.py of chain/state_machine/ and of its components",
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 
 def page(title: str, *parts: str, source: str) -> str:
-    """Return a page with a title and parts. A comment in it names ``source``, the code that it was written from."""
+    """Return a page with a title and parts. A comment names ``source``, the code that the page was written from."""
     head = f"# {title}\n\n<!-- Written by python -m tools.references from {source}. -->"
     return "\n\n".join([head, *(part.strip("\n") for part in parts if part.strip())]) + "\n"
 

@@ -22,8 +22,9 @@ def metrics_page() -> str:
     """Return the page of all metrics."""
     parts = [
         "Each process serves its metrics at `/metrics` of its own port on 127.0.0.1. `/healthz` reports whether the"
-        " process is alive, and `/readyz` whether it is ready for work: 200, or 503 with the reason. The port is off by"
-        " default; set it with `--metrics-port`, or with `metrics_port` in [config.toml](configuration.md).",
+        " process is alive, and `/readyz` whether it is ready for work: the status is 200, or 503 with the reason. The"
+        " port is off by default; set it with `--metrics-port`, or with `metrics_port` in"
+        " [config.toml](configuration.md).",
         "Units are whole seconds, bytes and uassay. A gauge with an unknown value is NaN. Every process also has the"
         " `process_` metrics of Prometheus (memory, CPU time, files), and CometBFT has its own metrics:"
         " `assay node start --comet-metrics-port 26660`. A [dashboard](../operate/grafana.json) shows most of them.",

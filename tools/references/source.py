@@ -49,7 +49,7 @@ def constants(path: str) -> Iterator[Line]:
 
 
 def class_of(path: str, name: str) -> Described:
-    """Return a class of a file by its name; raise LookupError if there is none."""
+    """Return a class of a file by its name; raise LookupError if the file has no such class."""
     for cls in classes(path):
         if cls.name == name:
             return cls
@@ -73,7 +73,7 @@ def definition(path: str, name: str) -> tuple[str, str]:
 def methods(path: str, name: str) -> Iterator[tuple[str, str]]:
     """Yield the signature and the docstring of each public method and property of a class.
 
-    Yield nothing if the name is that of a function.
+    Yield nothing if the name belongs to a function.
     """
     for node in ast.parse((ROOT / path).read_text()).body:
         if not (isinstance(node, ast.ClassDef) and node.name == name):
@@ -121,7 +121,7 @@ def _lines(body: Iterable[ast.stmt], comments: dict[int, str], rows: list[str]) 
 
 
 def _comment_of(line: ast.stmt, comments: dict[int, str], rows: list[str]) -> str:
-    """Return the comment on the lines of a field; if there is none, return the comment directly above the field."""
+    """Return the comment on the lines of a field; if they have none, return the comment directly above the field."""
     last = line.end_lineno or line.lineno
     within = [comments[number] for number in range(line.lineno, last + 1) if number in comments]
     if within:

@@ -16,11 +16,11 @@ class Word(NamedTuple):
 WORDS = (
     Word(
         "accept",
-        "A validator's message that it will serve an order that it won: the payload is there and a trial ran.",
+        "A validator's message that it will serve an order that it won. It has received the payload and run a trial.",
     ),
     Word(
         "aggregation",
-        "The mean of the updates of all slots, and the outer optimizer's step from it to the next global state.",
+        "The end of a round: the outer optimizer computes the next global state from the mean of the updates.",
     ),
     Word("audit", "The recomputation of places of a closed round by a panel."),
     Word(
@@ -34,7 +34,7 @@ WORDS = (
     Word("bid", "A validator's standing offer: price, capacity, speed, machines, regions, tiers."),
     Word("bond", "Coins that are locked as security: by a validator for a leg, by a provider for a share."),
     Word("book", "All bids and all open orders. It is the same at every validator."),
-    Word("boundary", "The state between two segments. Its hash is a leaf of the trace."),
+    Word("boundary", "The state between two segments. The hash of this state is a leaf of the trace."),
     Word("capture", "Recording a person's PyTorch functions as a program of primitives.", ("tracing", "traced")),
     Word("cluster", "A validator and the providers that it admitted."),
     Word("commitment", "One hash of a share. It is on chain before any part of the share is shown or drawn."),
@@ -45,10 +45,10 @@ WORDS = (
     ),
     Word("component", "One part of the state machine with its messages, records, events, parameters and rules."),
     Word("consumer", "The party that orders training and pays for it."),
-    Word("deposit", "The coins that an order locks. Verified rounds are paid from it."),
+    Word("deposit", "The coins that an order locks. Verified rounds are paid from these coins."),
     Word("device class", "A word in a bid that describes its machines. An order may ask for some classes."),
     Word("escrow", "The accounts that hold deposits and bonds."),
-    Word("exact", "The tier in which a result is right if its bits are equal to those of a recomputation."),
+    Word("exact", "The tier that accepts a result if its bits are equal to the bits of a recomputation."),
     Word(
         "executor",
         "A program that computes primitives: NumPy (the definition), native, or torch. All give the same bits.",
@@ -60,7 +60,7 @@ WORDS = (
         "A round whose state the consumer can fetch, encrypted; `assay order result --round`. The last round "
         "is always one.",
     ),
-    Word("hold", "A named reason to wait with the payment of an order or of a round."),
+    Word("hold", "A named reason why the payment of an order or of a round must wait."),
     Word("holdout", "A consumer's own test data, which never leave the consumer's machine."),
     Word("home", "A folder with one owner's keys, configuration and records: `~/.assay`, `ASSAY_HOME` or `--home`."),
     Word("issue", "One hand-out of a slot to a provider. A slot whose share was rejected is issued again."),
@@ -69,14 +69,14 @@ WORDS = (
     Word("lane", "A group of threads of a daemon that carries out one kind of action."),
     Word(
         "leg",
-        "The part of an order that one bid serves: some rounds, some or all slots, and the states it starts from.",
+        "The part of an order that one bid serves: some rounds, some or all slots, and the states at the start.",
     ),
     Word("look", "One reading that a daemon takes of the chain, its records and its machine, before it decides."),
     Word("lot", "A draw from the beacon: the segments to recompute, or the seats of a panel."),
     Word("moniker", "The name that a validator gives itself. Anyone may take any name, so the address decides."),
     Word("newcomer", "A provider without an accepted share. It gets few slots of an order at once."),
     Word("opening", "The states that a provider shows for the segments of its share that were drawn."),
-    Word("operator", "The owner of a validator, and the address that stands for it."),
+    Word("operator", "The owner of a validator, and the address that stands for this owner."),
     Word("order", "A job's hash, conditions and price limit, signed, with a deposit."),
     Word("panel", "The validators that recompute places of one closed round. None of them served the round."),
     Word(
@@ -105,13 +105,15 @@ WORDS = (
     Word("seat", "One validator's duty in a panel."),
     Word("segment", "A fixed number of steps between two boundaries; the smallest part that is replayed."),
     Word("share", "One slot of one round. A provider trains it and is paid for it."),
-    Word("slot", "One of a job's parallel trainings, each with its own batches. The job says how many there are."),
+    Word(
+        "slot", "One of a job's parallel trainings. Each slot has its own batches. The job gives the number of slots."
+    ),
     Word("solo", "A node that makes all blocks itself, without consensus, for development."),
     Word(
         "stage",
         "One turn of a panel: its seats commit answers, then reveal them. Too few answers open the next stage.",
     ),
-    Word("stake", "The coins that a validator can lose; its weight in the consensus."),
+    Word("stake", "The coins that a validator can lose. They are also its weight in the consensus."),
     Word("state root", "The hash of all weights, optimizer values and counters at a boundary."),
     Word(
         "tier",
@@ -126,12 +128,15 @@ WORDS = (
         "The difference that a share makes to its slot's state; the aggregation takes the mean of all slots' updates.",
     ),
     Word("validator", "The party that runs the chain, wins orders for its cluster, and recomputes for others."),
-    Word("verdict", "A validator's answer about a share that it checked: accepted, or rejected with a reason."),
+    Word(
+        "verdict",
+        "A validator's answer about a share that it checked: the share is accepted, or rejected with a reason.",
+    ),
     Word(
         "window",
         "The shortest time from the close of a round to its payment. The payment also waits for the panel's decision.",
     ),
-    Word("work", "Floating point operations that a job needs; prices are per PFLOP of it."),
+    Word("work", "The floating point operations that a job needs. Prices are per PFLOP of work."),
 )
 
 

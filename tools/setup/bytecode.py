@@ -1,7 +1,7 @@
 """The bytecode of the modules that the programs import, stored beside the modules.
 
-uv installs only sources. With PYTHONDONTWRITEBYTECODE in the environment, every process would compile its imports
-again: one second for a daemon, ten for building a job. A network on one machine starts about forty processes.
+uv installs only sources. If PYTHONDONTWRITEBYTECODE is set, every process would compile its imports again: one second
+for a daemon, and ten seconds for building a job. A network on one machine starts about forty processes.
 """
 
 import os

@@ -18,7 +18,7 @@ GO_LOCK = Path(__file__).parent / "requirements-go.lock"
 
 
 def is_installed() -> bool:
-    """Return whether the environment has the binary. The installation checks its version, so this does not."""
+    """Return whether the environment has the binary. Its version is not checked here, but when it is installed."""
     return BINARY.is_file()
 
 
@@ -60,7 +60,7 @@ def place(source: Path, target: Path) -> None:
 def build(uv: Path, target: Path) -> None:
     """Build CometBFT into ``target`` with the Go on PATH.
 
-    If PATH has no Go that is new enough, build with a fetched one that is deleted afterwards.
+    If PATH has no Go that is new enough, fetch Go, build with it, and delete it afterwards.
     """
     with tempfile.TemporaryDirectory(prefix="assay-cometbft-") as scratch:
         out = Path(scratch)

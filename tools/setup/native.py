@@ -1,7 +1,7 @@
 """The native kernels, built from ``pol/native`` with the machine's C compiler, and kept in the user's cache.
 
-Without a C compiler the set-up fetches the one in PyPI's ``ziglang``, and deletes it afterwards. If that fails too,
-NumPy computes.
+If the machine has no C compiler, the set-up fetches the compiler in PyPI's ``ziglang``, and deletes it afterwards. If
+that fails too, there are no native kernels, and NumPy computes.
 """
 
 import os
@@ -72,7 +72,7 @@ def sources() -> list[Path]:
 
 
 def instruction_sets() -> dict[str, Flags]:
-    """Return the flags of each instruction set for which the libraries are built on this machine."""
+    """Return the flags of each instruction set that this machine builds a library for."""
     return MACHINES.get(platform.machine(), {PORTABLE: Flags()})
 
 

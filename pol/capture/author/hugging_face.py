@@ -1,7 +1,7 @@
 """Fine-tuning of a Hugging Face model on a text, without a job file.
 
-The configuration, the weights and the tokenizer are files on this machine. Nothing is downloaded. The only model code
-that runs is that of the installed ``transformers``.
+The configuration, the weights and the tokenizer are files on this machine. Nothing is downloaded. No model code runs
+except the code of the installed ``transformers``.
 """
 
 import re
@@ -28,7 +28,7 @@ CONFIG, TOKENIZER = "config.json", "tokenizer.json"
 _CONFIG_MOST = 2**20
 _REFUSED = {
     "auto_map": (
-        "the model needs code of its own, which Assay does not run",
+        "the model needs its own code, which Assay does not run",
         "use a model that transformers contains, such as gpt2 or llama",
     ),
     "quantization_config": (
@@ -45,22 +45,23 @@ _OTHER_TOKENIZERS = (
     "vocab.txt",
     "merges.txt",
 )
-"""Files that hold a tokenizer in another form than ``tokenizer.json``, which is the only one that is read."""
-_AS_PUBLISHED = f"correct the {CONFIG}, or use the one that the model was published with"
+"""Files that hold a tokenizer in a form that is not read; only ``tokenizer.json`` is read."""
+_AS_PUBLISHED = f"correct the {CONFIG}, or use the {CONFIG} that the model was published with"
 _LOOKED_AT = 16
-"""Number of tokens in the test that a model does not look ahead."""
+"""Number of tokens in the test, which checks that a model does not look ahead."""
 _WARM_UP = 0.1
-"""Share of the steps in which the learning rate rises to its maximum; it then falls along a cosine."""
+"""Share of the steps in which the learning rate rises to its maximum. After them it falls along a cosine."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FineTuning(Readable):
     """A fine-tuning run: a model (a folder with ``config.json``, or that file), a text and the hyper-parameters.
 
-    ``weights`` is ``model.safetensors``, the index of its parts, or their folder. ``weights`` and ``tokenizer`` default
-    to the files beside the configuration. Without weights the model initialises itself at random. Without a tokenizer
-    each character is a token. ``rank`` is the rank of the LoRA matrices (arXiv 2106.09685); without it all weights are
-    trained. ``rate`` is the largest learning rate. Give ``steps`` or ``epochs``, not both; the default is one epoch.
+    ``weights`` is ``model.safetensors``, the index of its parts, or their folder. If ``weights`` or ``tokenizer`` is
+    not given, the file beside the configuration is used. Without weights the model initialises itself at random. If
+    there is no tokenizer, each character is a token. ``rank`` is the rank of the LoRA matrices (arXiv 2106.09685); if
+    it is None, all weights are trained. ``rate`` is the largest learning rate. Give ``steps`` or ``epochs``, not both;
+    the default is one epoch.
 
     Example::
 
@@ -230,7 +231,7 @@ def _model(library: Any, config: Any) -> nn.Module:
     except Exception as error:
         if "Unrecognized configuration class" in str(error):
             reason = f"{config.model_type} is not a causal language model"
-            remedy = "use one that is, such as gpt2, llama, qwen2 or mistral, or write a job file"
+            remedy = "use a causal language model, such as gpt2, llama, qwen2 or mistral, or write a job file"
             raise JobError("hf", reason, remedy) from error
         reason = f"transformers cannot create the model: {type(error).__name__}, {in_a_line(error)}"
         raise JobError("hf", reason, _AS_PUBLISHED) from error

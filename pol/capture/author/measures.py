@@ -22,9 +22,10 @@ def cross_entropy(
     """Return softmax cross-entropy of ``model(batch[features])`` against the classes in ``batch[labels]``.
 
     Classes are the second dimension of the outputs, or the last one, as in sequences. ``weight`` (one number per
-    class), ``ignore_index`` and ``label_smoothing`` are those of ``torch.nn.functional.cross_entropy``. ``row_weight``
-    is the name of a column with one number per row or per label, by which each loss is multiplied. It does not change
-    the divisor of the mean: without ``weight``, that is the number of labels.
+    class), ``ignore_index`` and ``label_smoothing`` have the same meaning as in ``torch.nn.functional.cross_entropy``.
+    ``row_weight`` is the name of a column with one number per row or per label. Each loss is multiplied by its number.
+    ``row_weight`` does not change the divisor of the mean. If ``weight`` is not given, the divisor is the number of
+    labels.
 
     Example::
 
@@ -105,7 +106,7 @@ def accuracy(features: str = "x", labels: str = "y", *, ignore_index: int | None
 
 
 def _class_dim(outputs: "torch.Tensor", labels: "torch.Tensor") -> int:
-    """Return the dimension of ``outputs`` that holds the classes: the one that ``labels`` lack.
+    """Return the dimension of ``outputs`` that holds the classes, which is the dimension that ``labels`` lack.
 
     If none fits, return torch's own choice, so that torch raises its own error.
     """

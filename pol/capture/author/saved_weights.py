@@ -19,7 +19,7 @@ _REMEDY = f"save the model with model.save_pretrained(folder), which writes {WEI
 
 
 def load_saved(model: nn.Module, given: Path | None, folder: Path, tell: Callable[[str], None]) -> None:
-    """Load saved weights into a model: those of ``given`` or, if it is None, those in ``folder``, if there are any.
+    """Load saved weights into a model: those of ``given``, or if ``given`` is None, those in ``folder``, if any.
 
     ``given`` is a file, an index of parts, or a folder. A file has tied weights once, and may leave out the prefix of
     the whole model. Raises JobError if a tensor of the model is missing.
@@ -36,7 +36,7 @@ def load_saved(model: nn.Module, given: Path | None, folder: Path, tell: Callabl
 
 
 def _in_folder(folder: Path) -> Path | None:
-    """Return the path of the weights in a folder; None if there are none.
+    """Return the path of the weights in a folder; None if it has no weights.
 
     Raises JobError if the folder has weights only in a format that is not read.
     """

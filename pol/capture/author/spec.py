@@ -167,7 +167,7 @@ class Precision(Readable):
     """Bits (8, 15 or 22) of the integers that are multiplied in matrix products, for each kind of product.
 
     ``forward`` is for the products that the loss and the metrics depend on. ``weight_gradient`` is for products whose
-    results are gradients of parameters, and ``input_gradient`` for those that pass the gradient further back.
+    results are gradients of parameters, and ``input_gradient`` is for products that pass the gradient further back.
 
     >>> Precision(forward=22).weight_gradient
     15
@@ -189,21 +189,22 @@ def _everywhere(bits: int) -> Precision:
 
 
 def _of_phases(model: "torch.nn.Module", batch: Batch) -> "torch.Tensor":
-    """Serve as the default of ``loss``, which shows that a job has no loss of its own, such as a job with phases."""
+    """Mark a job without its own loss, such as a job with phases; this function is the default of ``loss``."""
     raise AssertionError("a job with phases has no loss of its own")
 
 
 _DEFAULT_OPTIMIZER = AdamW()
-"""The optimizer of a job that does not give one."""
+"""The optimizer of a job that does not name an optimizer."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Phase(Readable):
     """A part of a step with its own loss and optimizer, such as one network of a GAN.
 
-    ``optimizer`` is one of ``torch.optim`` or an ``assay.update_rule``, made of the parameters that the phase moves, or
-    a list of such optimizers. The phase does not move other parameters, though gradients flow through them. The other
-    fields are those of a :class:`JobSpec`. ``repeat`` is the number of updates per step, each with its own rows.
+    ``optimizer`` is an optimizer of ``torch.optim``, an ``assay.update_rule``, or a list of such optimizers; it is
+    created from the parameters that the phase moves. The phase does not move other parameters, but gradients flow
+    through them. The other fields are as in a :class:`JobSpec`. ``repeat`` is the number of updates per step, each with
+    its own rows.
 
     Example::
 
@@ -230,7 +231,7 @@ class Phase(Readable):
 
 
 _OF_A_PHASE = ("loss", "optimizer", "schedule", "schedule_every", "clip_norm", "clip_value")
-"""Fields that each phase of a job has, and then the job itself has not."""
+"""Fields that each phase has in a job with phases, and that such a job does not have itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,42 +241,46 @@ class JobSpec(Readable):
     ``model`` is any module whose operations are supported. Its parameters and buffers are the global state.
     ``weights="seed"`` initialises all weights from the seed, and ``"keep"`` keeps them as they are. By default, weights
     that still have their layers' default initialisation are drawn anew, and all others are kept. ``loss`` is a function
-    ``(model, batch) -> scalar``, such as ``assay.cross_entropy()``.
+    ``(model, batch) -> scalar``, for example ``assay.cross_entropy()``.
 
-    ``train`` is a file, a data set, or column name to tensor, array or file, whose first dimension is the row.
-    ``holdout`` has the same columns and stays on this machine. It is evaluated by ``loss`` and by further ``metrics``,
-    such as ``assay.accuracy()``.
+    ``train`` is a file, a data set, or a dictionary that maps names of columns to tensors, arrays or files, whose first
+    dimension is the row. ``holdout`` has the same columns and stays on this machine. The holdout is evaluated by
+    ``loss`` and by further ``metrics``, such as ``assay.accuracy()``.
 
-    The length of the job is ``steps``, with ``batch`` rows per slot and step, or ``epochs``, the number of passes
-    through the data. With one of the ``slots`` a job is ordinary training. With several, each slot trains on its own
-    batches. After every ``round_steps`` steps the slots are averaged, and ``outer`` applies the average to the weights.
-    A trace has a boundary state after every ``segment_steps`` steps. Both have suitable defaults (``division.py``), and
-    the number of steps is rounded up to whole rounds.
+    The length of the job is the number of ``steps``, or the number of ``epochs`` (passes through the data). Each slot
+    takes ``batch`` rows per step. With ``slots=1``, a job is ordinary training. With several slots, each slot trains on
+    its own batches. After every ``round_steps`` steps, the slots are averaged, and ``outer`` applies the average to the
+    weights. A trace has a boundary state after every ``segment_steps`` steps. ``round_steps`` and ``segment_steps``
+    have suitable defaults (``division.py``). The number of steps is rounded up to whole rounds.
 
-    ``optimizer`` is :class:`SGD`, :class:`AdamW` or :class:`Lion`, or made of the model's parameters: an optimizer of
-    ``torch.optim``, an ``assay.update_rule``, ``assay.SAM``, or a list of optimizers that divide the parameters.
-    ``schedule`` is a learning rate, a function of the step (0 to steps - 1), or a scheduler of torch, made of the
-    optimizer. A scheduler moves on after every ``schedule_every`` steps, or after each "epoch". The job holds the rates
-    as a table, the same for all slots. The default is the optimizer's own learning rate.
+    ``optimizer`` is :class:`SGD`, :class:`AdamW` or :class:`Lion`, or an optimizer that is created from the model's
+    parameters. That is an optimizer of ``torch.optim``, an ``assay.update_rule``, ``assay.SAM``, or a list of
+    optimizers that divide the parameters. ``schedule`` is a learning rate, a function from the step (0 to steps - 1) to
+    the learning rate, or a scheduler of torch that is created from the optimizer. A scheduler takes a step after every
+    ``schedule_every`` steps of the job, or after each epoch if ``schedule_every`` is "epoch". The job holds the
+    learning rates as a table, the same for all slots. The default of ``schedule`` is the optimizer's own learning rate.
 
-    A job with several losses gives ``phases``, name to :class:`Phase`, instead of loss, optimizer, schedule and
-    clipping. Each step takes the phases in their order, and each sees the weights that the earlier ones have moved.
-    ``clip_value`` is the largest element of the gradient, and ``clip_norm`` the largest norm of the whole after that.
-    With ``accumulate``, a step divides its batch into as many equal parts and uses the mean of their gradients.
-    ``ema`` keeps a moving average of the weights; it is the share of the average that remains after a step.
+    A job with several losses gives ``phases``, which maps names to :class:`Phase`, instead of loss, optimizer, schedule
+    and clipping. Each step takes the phases in their order, and each phase sees the weights that the earlier phases
+    have moved. ``clip_value`` is the largest size of an element of the gradient. After this limit, ``clip_norm`` is the
+    largest norm of the whole gradient. With ``accumulate=n``, a step divides its batch into n equal parts and uses the
+    mean of their gradients. ``ema`` keeps a moving average of the weights; it is the share of the average that remains
+    after a step.
 
-    When a job is built, one step of it is compared with one of plain torch, unless ``check`` is False.
+    When a job is built, one step of the job is compared with one step of plain torch, unless ``check`` is False.
 
     ``resume`` is the result that the job continues: the path of its ``model.safetensors``, or the value of
-    ``order.result()`` or ``run_locally(…)``. It gives the weights, the optimizer state of each slot, the number of the
-    step and the position in the data; ``weights`` then has no effect. ``steps`` are the steps that this job adds. The
-    schedule covers all jobs together, by the number of the step since the first one began.
+    ``order.result()`` or ``run_locally(…)``. The result gives the weights, the optimizer state of each slot, the number
+    of the step and the position in the data; ``weights`` then has no effect. ``steps`` are the steps that this job
+    adds. The schedule covers all these jobs together: steps are counted from the start of the first job.
 
     All random numbers come from ``seed``. ``precision`` is 8, 15 or 22 bits for all products, or a :class:`Precision`.
-    It may also map names of modules to either of them, for products of their parameters; "" is the whole model.
+    ``precision`` may also map names of modules to bits or to a :class:`Precision`, for the products of their
+    parameters; the name "" is the whole model.
 
-    Each epoch takes every row once, in an order of its own. ``sampling`` is another order: :class:`WeightedRows` or
-    :class:`RowsInOrder`. If ``train`` is a ``DataLoader``, batch and order default to those of the loader.
+    Each epoch takes every row once, in a new random order. ``sampling`` selects another order: :class:`WeightedRows` or
+    :class:`RowsInOrder`. If ``train`` is a ``DataLoader``, the default of batch and order is the loader's batch and
+    order.
 
     Example::
 
@@ -328,11 +333,15 @@ class JobSpec(Readable):
             raise JobError("metrics", "loss is always measured", "leave loss out of metrics")
         self._check_choices()
         if type(self.seed) is not int or not 0 <= self.seed <= MAX_INTEGER:
-            raise JobError("seed", f"{self.seed!r} is not an integer in 0..2^63-1", "give such an integer, as 0")
+            raise JobError(
+                "seed", f"{self.seed!r} is not an integer in 0..2^63-1", "give an integer in this range, such as 0"
+            )
         for name in ("clip_norm", "clip_value"):
             value = getattr(self, name)
             if value is not None and not 0.0 < _number(value) < float("inf"):
-                raise JobError(name, f"{value!r} is not a positive number", "give one, such as 1.0, or None")
+                raise JobError(
+                    name, f"{value!r} is not a positive number", "give a number above 0, such as 1.0, or None"
+                )
         if self.ema is not None and not 0.0 < _number(self.ema) < 1.0:
             remedy = "give the share of the average that remains after a step, such as 0.999"
             raise JobError("ema", f"{self.ema!r} is not a number between 0 and 1", remedy)
@@ -355,7 +364,7 @@ class JobSpec(Readable):
             raise JobError("batch", reason, "give batch=32, or a DataLoader with a batch_size")
         if size is not None and self.batch not in (0, size):
             reason = f"is {self.batch}, but the DataLoader of train has batch_size={size}"
-            raise JobError("batch", reason, "leave batch out, or give both the same number")
+            raise JobError("batch", reason, "leave batch out, or give the loader's batch_size")
         if not self.batch:
             object.__setattr__(self, "batch", size)
 
@@ -371,9 +380,13 @@ class JobSpec(Readable):
             raise JobError("slots", f"{self.slots} is too many", f"give at most {SLOTS_MAX}")
         if (self.steps is None) == (self.epochs is None):
             count = "neither is given" if self.steps is None else "both are given"
-            raise JobError("steps", f"a job has steps or epochs, and {count}", "give one of them, such as steps=100")
+            raise JobError(
+                "steps", f"a job has steps or epochs, and {count}", "give only one, such as steps=100 or epochs=2"
+            )
         if self.epochs is not None and not 0.0 < _number(self.epochs) < float("inf"):
-            raise JobError("epochs", f"{self.epochs!r} is not a positive number", "give one, such as 2 or 0.5")
+            raise JobError(
+                "epochs", f"{self.epochs!r} is not a positive number", "give a number above 0, such as 2 or 0.5"
+            )
         every: object = self.schedule_every
         if every != "epoch" and (type(every) is not int or every < 1):
             reason = f"{every!r} is not a number of steps"

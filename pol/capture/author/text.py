@@ -1,4 +1,4 @@
-"""Text as rows of numbers, one per character or per token of a saved tokenizer."""
+"""Text as rows of numbers; each number stands for a character, or for a token of a saved tokenizer."""
 
 import sys
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from pol.errors import JobError
 from pol.state.arrays import Array
 
 HELD_OUT = 10
-"""One row of this many is held out."""
+"""One row in this many is held out."""
 
 
 @dataclass(frozen=True)
 class TextRows(Readable):
-    """Rows of a text as numbers, in the columns ``x`` and ``y``, i64 [rows, length].
+    """Rows of a text as numbers, in the columns ``x`` and ``y``, both i64 [rows, length].
 
     ``y`` has the number that follows each number of ``x`` in the text.
 
@@ -45,10 +45,11 @@ def text_rows(
 ) -> TextRows:
     """Read a UTF-8 text as rows of numbers.
 
-    Each number is a token of the ``tokenizer``, a ``tokenizer.json``. Without one, each different character has a
-    number, in the order of code points.
+    Each number is a token of ``tokenizer``, the path of a ``tokenizer.json``. Without a tokenizer, each different
+    character has a number, in the order of code points.
 
-    Raises JobError if a file cannot be read, the text has fewer than two rows, or the tokenizer has another hash.
+    Raises JobError if a file cannot be read, if the text has fewer than two rows, or if the tokenizer's hash is not
+    ``tokenizer_sha256``.
 
     Example::
 

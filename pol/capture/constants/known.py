@@ -2,11 +2,11 @@
 
 The capture computes the value of each tensor that depends only on constants, on shapes, and on tensors of the model
 that no step changes. :attr:`KnownValues.relied_on` names the model's tensors on whose values the captured program
-depends. A selection by a known mask becomes a selection by indices, so that all shapes are plain numbers, also in the
-gradient.
+depends. A selection by a known mask becomes a selection by indices, so that all shapes are plain numbers; this also
+holds for the gradient.
 
-A mask made of labels, as by ``F.one_hot``, selects one element of each row, whatever the labels are. Its indices are
-computed from the labels (:class:`_Choice`), and so are those of its opposite.
+A mask made from labels, for example by ``F.one_hot``, selects one element of each row, whatever the labels are. The
+indices of the mask and of its opposite are computed from the labels (:class:`_Choice`).
 """
 
 import re
@@ -58,7 +58,7 @@ _ALIKE = (
     _aten.alias.default,
     _aten.expand.default,
 )
-"""Operations, beside elementwise ones, that preserve a choice per row."""
+"""Operations that preserve a choice per row, in addition to elementwise operations."""
 _BY_VALUE = (torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output)
 _SYMBOL = re.compile(r"\b[uz]u?f?\d+\b")
 COUNTS: Mapping[Any, tuple[str, str]] = {
@@ -100,17 +100,17 @@ class _Choice:
     on: Tensor
     off: Tensor
     may_be_negative: bool
-    """A flag: labels may be negative and count from the end, as in x[rows, labels]."""
+    """True if labels may be negative and count from the end, as in x[rows, labels]."""
     writes: tuple[int, int] = (0, 0)
     """Numbers of earlier writes to the tensor and to the labels."""
 
 
 class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A mode that computes, beside the capture, the values that are known.
+    """A mode that computes the known values during a capture.
 
     These are constants, inputs with given ``values``, and results that depend only on them.
 
-    The contents of ``own`` tensors are not known, because a function reads them as inputs or not at all.
+    The contents of ``own`` tensors are not known, because a function may read these tensors only as inputs.
     """
 
     supports_higher_order_operators = True
@@ -134,7 +134,7 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._lost[_address(tensor)] = tensor.untyped_storage()
 
     def stand_in(self, inputs: Mapping[str, Tensor]) -> None:
-        """Register the tensors that stand for a function's inputs during its capture, with their known values."""
+        """Register the tensors that replace a function's inputs during its capture, with their known values."""
         for name in self._given.keys() & inputs.keys():
             value = self._given[name]
             self._values[inputs[name]] = value
@@ -250,7 +250,8 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _choice_by(self, x: Tensor, labels: Tensor, values: Tensor | float, *, may_be_negative: bool) -> _Choice | None:
         """Return the ``_Choice`` for a write of the number ``values`` at ``labels`` into the constant tensor ``x``.
 
-        Return None if ``x`` or ``values`` has several or unknown numbers, or if both have the same one.
+        Return None if the elements of ``x`` or ``values`` are not known or not all equal, or if both have the same
+        number.
         """
         off, on = self._number(x), self._number(values)
         if off is None or on is None:
@@ -324,7 +325,7 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     self._counts.setdefault(str(size), refusal)
 
     def _follow(self, func: Any, args: Any, options: Any, result: Any) -> None:
-        """Compute and store the value of an operation's result, and of the operands to which it writes."""
+        """Compute and store the value of an operation's result, and of the operands that the operation changes."""
         written = list(_written(func, args, options))
         for each in written:
             self._writes[_address(each)] = self._writes.get(_address(each), 0) + 1
@@ -356,7 +357,7 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
         with plainly():
             try:
                 value = func(*known, **named)
-                # the result is a new constant, to which the function may write
+                # the result is a new constant, which the function may change
                 return value.clone() if func in _LIFTS else value, names
             # a value that torch cannot compute is simply not known
             except Exception:  # noqa: BLE001
@@ -378,7 +379,7 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _chosen(mask: Tensor, choice: _Choice) -> Tensor | None:
-    """Return the flat indices, in C order, of the true elements of a mask made of labels.
+    """Return the flat indices, in C order, of the true elements of a mask made from labels.
 
     Return None if all elements of the mask are equal.
     """

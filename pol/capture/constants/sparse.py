@@ -26,7 +26,7 @@ _FRAMES = 30
 
 def is_sparse(value: object) -> bool:
     """Return whether a value is a tensor with a sparse layout."""
-    # tensors that stand for others during a capture have a type of their own
+    # a tensor that replaces another tensor during a capture has its own type
     if not isinstance(value, Tensor) or type(value) not in (Tensor, nn.Parameter):
         return False
     with torch._C.DisableTorchFunction():
@@ -102,13 +102,13 @@ _DENSE: dict[Any, Callable[..., Any]] = {
 def _by_itself(value: Any) -> Any:
     """Return a copy of a dense tensor, and any other value as it is.
 
-    Without the copy, the tensor could be a view of a sparse one, which the capture cannot read.
+    Without the copy, the tensor could be a view of a sparse tensor, which the capture cannot read.
     """
     return value if not isinstance(value, Tensor) or is_sparse(value) else value.clone()
 
 
 def _holds_sparse(given: Any) -> bool:
-    """Return whether arguments contain a sparse tensor; this runs for every captured function, so it is fast."""
+    """Return whether arguments contain a sparse tensor; this check runs for every captured function, so it is fast."""
     if isinstance(given, list | tuple):
         return any(_holds_sparse(part) for part in given)
     if isinstance(given, dict):
@@ -141,7 +141,7 @@ class Dense(TorchFunctionMode):
         return _DENSE.get(function, function)(*given, **named)
 
     def _computed(self, function: Callable[..., Any], args: Any, options: Any) -> Any:
-        """Compute a function if all its tensors are constants; return None if one of them is not."""
+        """Compute a function if all its tensors are constants; return None if a tensor is not constant."""
         values = {}
         for leaf in tree_leaves((args, options)):
             if isinstance(leaf, Tensor):

@@ -1,4 +1,4 @@
-"""Columns of a job while it is built: conversion of dtypes, in memory or, for large columns, in files."""
+"""Columns of a job while it is built: their dtypes are converted in memory or, for large columns, in files."""
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -75,7 +75,7 @@ class Scratch:
 
     @staticmethod
     def _check_room(folder: Path, size: int) -> None:
-        """Refuse a column for which the disk has no room: a full disk would kill the process without a message."""
+        """Refuse a column if the disk has no room for it: a full disk would kill the process without a message."""
         free = shutil.disk_usage(folder).free
         if size > free:
             reason = f"a column has {size:,} bytes, and only {free:,} are free in {folder.parent}"
@@ -83,7 +83,7 @@ class Scratch:
 
 
 def array_of(value: object, where: str) -> Array:
-    """Return a value as a NumPy array, or the value itself if it is one; JobError if it cannot be one array."""
+    """Return a value as a NumPy array, or the value itself if it is an array; JobError if it cannot be one array."""
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         reason = "has masked elements, and a job needs a number for each element"
         raise JobError(where, reason, "replace them by a number: array.filled(0)")
@@ -155,7 +155,7 @@ def too_large(where: str) -> JobError:
 
 
 def slices(rows: int, row_size: int) -> Iterator[slice]:
-    """Return slices that divide ``rows`` rows into parts of some MiB, each of which is converted at once.
+    """Return slices that divide ``rows`` rows into parts of some MiB; each part is converted at once.
 
     ``row_size`` is the size of a row in bytes.
     """

@@ -1,4 +1,4 @@
-"""Errors for columns that do not hold numbers, each with what to write instead."""
+"""Errors for columns that do not hold numbers, each with a remedy."""
 
 import math
 import re
@@ -64,7 +64,7 @@ def unlike_rows(rows: Sequence[Any], where: str) -> JobError | None:
 
 
 def is_missing(value: object) -> bool:
-    """Return whether a value marks a missing one: None, NaN, or NA and NaT of pandas."""
+    """Return whether a value stands for a missing one: None, NaN, or NA and NaT of pandas."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return True
     return type(value).__name__ in ("NAType", "NaTType")

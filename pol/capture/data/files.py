@@ -66,11 +66,11 @@ _WRITERS = {
 _READ_BYTES = 2**20
 _MEMBER = ".npy"
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-"""Functions that read the header, by format version; NumPy uses a later one for non-Latin field names."""
+"""Functions that read the header, by format version; NumPy uses a later version for non-Latin field names."""
 
 
 def read_file(path: Path, field: str, scratch: Scratch, tell: Progress) -> Mapping[str, Any]:
-    """Return the columns of a file or a folder; JobError if it is of another kind, or damaged."""
+    """Return the columns of a file or a folder; JobError if its kind is not supported, or if it is damaged."""
     if path.is_dir() and path.suffix not in _WRITERS:
         return read_images(path, field, scratch, tell)
     if path.suffix not in _WRITERS:

@@ -40,8 +40,8 @@ _NO_COLLATE = (
 def open_loader(loader: "DataLoader[Any]", field: str, tell: Progress) -> tuple[Any, WeightedRows | RowsInOrder | None]:
     """Return the rows of a loader and their order, and report both by ``tell``.
 
-    The order None stands for shuffled rows. The order of a holdout has no effect, because each of its rows is evaluated
-    once. Raises JobError if a job cannot do what the loader does.
+    An order of None means that the rows are shuffled. The order of a holdout has no effect, because each of its rows is
+    evaluated once. Raises JobError if a job cannot do what the loader does.
     """
     if isinstance(loader.dataset, IterableDataset):
         raise JobError(field, *STREAM)

@@ -1,6 +1,6 @@
 """Files that other libraries read: tables as text, tensors of ``torch.save``, folders of images.
 
-Code in a file never runs: of files of ``torch.save`` only tensors are read, and pickles are refused.
+Code in a file never runs: only the tensors in a file of ``torch.save`` are read, and pickles are refused.
 """
 
 import os
@@ -22,7 +22,7 @@ from pol.state.arrays import Array
 TABLES = (".csv", ".tsv", ".json", ".jsonl")
 SAVED = (".pt", ".pth")
 _INDEX = "Unnamed: 0"
-"""Name that pandas gives to the unnamed column in which ``to_csv`` writes the index."""
+"""Name that pandas gives to the unnamed column that ``to_csv`` writes for the index."""
 _IMAGES = frozenset((".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"))
 """Endings of image files, as in torchvision's ``ImageFolder``."""
 _SAVE = 'write only tensors: torch.save({"x": x, "y": y}, path)'
@@ -93,7 +93,7 @@ def _check_size(path: Path, field: str) -> None:
 
 
 def read_saved(path: Path, field: str) -> Any:
-    """Return the tensors that ``torch.save`` wrote, by name; a single tensor is x, a pair of them x and y."""
+    """Return the tensors that ``torch.save`` wrote, by name; a single tensor gets the name x, two get x and y."""
     content = _loaded(path, field)
     if isinstance(content, torch.Tensor):
         return {"x": content}

@@ -1,4 +1,4 @@
-"""Conversion of a job file's order of rows into that of the job: weights become a column of integers."""
+"""Conversion of a job file's order of rows into the order of the job: weights become a column of integers."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -78,7 +78,9 @@ def _check_classes(train: object, holdout: object) -> None:
     if names[0] != names[1]:
         first, second = (", ".join(each) or "none" for each in names)
         reason = f"its classes are {second}, those of train {first}"
-        raise JobError("holdout", reason, "give both the same class folders, which number the classes")
+        raise JobError(
+            "holdout", reason, "give train and holdout the same class folders, because the folders number the classes"
+        )
 
 
 def _opened(source: object, field: str, tell: Progress) -> tuple[object, WeightedRows | RowsInOrder | None]:
@@ -91,7 +93,8 @@ def _opened(source: object, field: str, tell: Progress) -> tuple[object, Weighte
 def read_columns(source: object, field: str, scratch: Scratch, tell: Progress) -> Columns:
     """Return the columns of ``train`` or ``holdout``, with floats as FP32 and integers in 64 bits.
 
-    ``source`` maps names of columns to arrays, tensors, lists or files, or is a file, or a data set with a length.
+    ``source`` is a file, a data set with a length, or a mapping from names of columns to arrays, tensors, lists or
+    files.
 
     Raises JobError, which names the column, if a column is not one array of numbers with a row per sample.
     """

@@ -1,8 +1,8 @@
 """Activation checkpointing (``torch.utils.checkpoint``): a part that runs again draws the same random numbers.
 
-A checkpointed part runs again when the backward pass needs it. Its nodes are marked, so that they are not merged with
-those of the forward pass, whose values can be freed in between. In the body of a repeat they are merged, and no values
-are freed.
+A checkpointed part runs again when the backward pass needs it. The nodes of the second run are marked, so that they are
+not merged with nodes of the forward pass. The values of the forward pass can then be freed before the second run. In
+the body of a repeat, the nodes are merged, and no values are freed.
 """
 
 from collections.abc import Callable, Iterator
@@ -55,7 +55,7 @@ def _again(function: Callable[..., Any], draws: SeededDropout, first: int, rerun
 
     def run(*arguments: Any, **options: Any) -> Any:
         # In a turn of a repeat, the values that the backward pass reads are stacked. So the nodes of a rerun are not
-        # marked, and are merged with those of the forward pass.
+        # marked, and are merged with the nodes of the forward pass.
         marked = nullcontext() if within.is_any else marked_as(next(reruns))
         # torch computes gradients after it has left these modes, so they are entered again.
         with CallSites(), draws, within.again(), draws.sites.again_from(first), marked:

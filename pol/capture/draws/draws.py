@@ -1,8 +1,8 @@
 """Torch's functions that draw random numbers, computed from the job's seed, the batch's number and the site.
 
-All of them use uniform numbers u of 24 bits in [0, 1). Normal numbers use the method of Box and Muller,
-sqrt(-2 ln(1 - u)) cos(2 pi v), and are at most 5.77 in size. An integer is u times the number of integers, rounded
-down, so the range has at most 2^24. A permutation is the order of n numbers u.
+All of them use uniform numbers u of 24 bits in [0, 1). Normal numbers use the method of Box and Muller, sqrt(-2 ln(1 -
+u)) cos(2 pi v), and their absolute value is at most 5.77. A random integer is u times the number of integers in the
+range, rounded down, so a range has at most 2^24 integers. A permutation is the order of n numbers u.
 """
 
 from collections.abc import Callable, Sequence

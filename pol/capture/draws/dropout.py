@@ -51,11 +51,10 @@ _FEATURE_DROPOUTS = {
 
 
 class SeededDropout(TorchFunctionMode):
-    """A mode in which each call of dropout, or of another function that draws, uses ``assay::uniform`` and a new site.
+    """A mode that makes each call of dropout, or of another function that draws, use ``assay::uniform`` and a new site.
 
     Sites are numbered in the order of the calls, which is the order of the model's forward pass. In a turn of a repeat,
-    a number of the turn replaces the batch's number: the batch's number times the count of turns, plus the turn's
-    number.
+    the batch's number is replaced by the batch's number times the count of turns, plus the turn's number.
     """
 
     def __init__(self, number: torch.Tensor, first_site: int = 0) -> None:
@@ -190,7 +189,7 @@ class SeededDropout(TorchFunctionMode):
         inplace: bool = False,
         channel: int = 0,
     ) -> torch.Tensor:
-        """Drop elements or, if ``channel`` is not 0, whole channels; it is the number of dimensions of a channel."""
+        """Drop elements or whole channels: ``channel`` is a channel's number of dimensions, or 0 to drop elements."""
         del inplace
         if not training or p == 0:
             return x

@@ -137,14 +137,14 @@ def capture_program(
 ) -> Program:
     """Capture ``function`` in one call and return it as a program whose products have the bits of ``precisions``.
 
-    ``function`` maps a dictionary (name to tensor) to another one, and may call ``torch.autograd.grad``. The program
-    names its inputs and outputs by :func:`input_name`. Only dtypes and shapes of the example ``inputs`` matter.
+    ``function`` maps a dictionary (name to tensor) to another dictionary, and may call ``torch.autograd.grad``. The
+    program names its inputs and outputs by :func:`input_name`. Only dtypes and shapes of the example ``inputs`` matter.
 
-    ``own`` holds the tensors of the model that are inputs. The capture refuses a function that reads one of them other
-    than through its inputs, because the program would hold its initial value as a constant.
+    ``own`` holds the tensors of the model that are inputs. The capture refuses a function that reads such a tensor
+    other than through its inputs, because the program would hold the tensor's initial value as a constant.
 
-    ``values`` holds known values of inputs; shapes may depend on them. An input keeps its value if the function
-    returns it unchanged. With ``kept``, the caller guarantees that nothing else changes it.
+    ``values`` holds known values of inputs; shapes may depend on them. An input keeps its value if the function returns
+    it unchanged. If ``kept`` is true, the caller guarantees that nothing else changes the input.
 
     Raises JobError if an operation has no form in primitives; the error names the operation and its call site.
     """
@@ -170,7 +170,7 @@ def _captured(
     own: Tensors,
     values: Tensors,
 ) -> tuple[Program, set[str]]:
-    """Return the program, and the names of those ``values`` on which it depends."""
+    """Return the program, and the names of the ``values`` on which it depends."""
     known = KnownValues(values, own)
     # make_fx distinguishes inputs by identity: without clones, a tensor with two names would become one input.
     apart = {name: tensor.clone() for name, tensor in inputs.items()}

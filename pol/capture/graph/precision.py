@@ -5,21 +5,24 @@ gradient of each parameter with :func:`gradient`; outputs called ``metric.…`` 
 
 * A product is **forward** if a metric depends on it, or if no gradient does (for example, if only a buffer needs it).
 * Otherwise it is a **weight gradient** if only gradients of parameters depend on it, and only by simple operations.
-  These move its elements, sum them, add other values, or combine them with values that do not depend on the batch.
-* Otherwise it is an **input gradient**, because other products or the batch come between.
+  These operations move the product's elements, sum them, add other values, or combine them with values that do not
+  depend on the batch.
+* Otherwise it is an **input gradient**, because other products or the batch come between the product and the gradients
+  of parameters.
 * A product that depends on gradients belongs to an optimizer, which decides the weights: it is a **weight gradient**.
 
 A product belongs to a parameter if one of its factors is computed from the parameter without the batch. A weight
 gradient also belongs to the parameters whose gradients it computes. A job may choose a precision for each parameter,
 by the names of modules.
 
-All products in the body of a repeat have one kind, that of the repeat as a whole. If that is a weight gradient, they
-get the larger number of bits of both kinds of gradients, because the body also has products for input gradients.
+All products in the body of a repeat have the same kind, the kind of the repeat as a whole. If this kind is a weight
+gradient, the products get the larger number of bits of the two kinds of gradients, because the body also has products
+for input gradients.
 
 A forward product that is computed again for the backward pass is the same node as before (see ``Emitter.product``).
 
-If a step takes several gradients, one after another, :func:`later_weight` marks the weights with which the next pass
-begins. They count as inputs of that pass: nodes on which they depend are not part of its forward pass.
+If a step takes several gradients, one after another, :func:`later_weight` marks the weights at the start of the next
+pass. These weights count as inputs of that pass: the nodes on which they depend are not part of its forward pass.
 :func:`inner_loss` marks a loss that is not a metric.
 """
 
@@ -143,7 +146,7 @@ def bits_of_products(
 def _nearest(parameter: str, precisions: Mapping[str, Precision]) -> str:
     """Return the name in ``precisions`` that holds for a parameter.
 
-    It is the parameter's own name, or that of the innermost module around it.
+    It is the parameter's own name, or the name of the innermost module around the parameter.
     """
     name = parameter
     while name and name not in precisions:
@@ -206,7 +209,8 @@ def _makes(nodes: list[Node], of_weights: set[Node]) -> dict[Node, frozenset[str
 def _keeps(user: Node, value: Node, of_batch: set[Node]) -> bool:
     """Return whether ``value`` stays a weight gradient after the operation ``user``.
 
-    It does not if ``user`` is a product. It may be combined with values of the batch only by adding or joining.
+    It does not if ``user`` is a product. If ``user`` combines it with values of the batch, ``user`` must only add or
+    join.
     """
     if user.target in PRODUCTS:
         return False

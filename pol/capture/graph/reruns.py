@@ -15,6 +15,6 @@ def marked_as(rerun: int) -> AbstractContextManager[object]:
 
 
 def rerun_of(node: Node) -> int:
-    """Return the number, from 1, of the rerun of a checkpointed part to which a node belongs; 0 if it is in none."""
+    """Return the number, from 1, of the rerun of a checkpointed part to which a node belongs, or 0."""
     rerun: int = node.meta.get("custom", {}).get(_MARK, 0)
     return rerun

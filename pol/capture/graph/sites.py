@@ -1,4 +1,7 @@
-"""Sites of random numbers: each call in a step that draws has its own site, numbered in the order of the calls."""
+"""Sites of random numbers.
+
+Each call in a step that draws has its own site. Sites are numbered in the order of the calls.
+"""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext

@@ -55,7 +55,7 @@ def _of_value(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _tensor_split(x: Tensor, sections: Any, dim: int = 0) -> Any:
-    """Split a tensor, with known indices as a list, because torch would read the memory of a tensor of indices."""
+    """Split a tensor; pass known indices as a list, because torch would read the memory of an index tensor."""
     places = known_value(sections) if isinstance(sections, Tensor) else None
     if isinstance(sections, Tensor) and places is not None:
         with plainly():

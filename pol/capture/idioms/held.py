@@ -31,7 +31,7 @@ _NAMESPACES = (SimpleNamespace, Namespace)
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A Python value at the time of the search, with functions that read the current value and, if possible, set it."""
+    """A Python value at the time of the search, with functions that read and, if possible, set the current value."""
 
     name: str
     value: object
@@ -39,7 +39,7 @@ class Held:
     write: Callable[[object], None] | None = None
     is_generator: bool = False
     is_item: bool = False
-    """A flag: the value is an item of a list, which may grow without being a change."""
+    """True if the value is an item of a list; a list may grow without counting as changed."""
 
 
 Key = tuple[int, str]
@@ -74,7 +74,7 @@ class HeldValues:
 
 
 def _shown(path: str, holder: object, name: str) -> str:
-    """Return the name of a value as it would stand in the consumer's code."""
+    """Return the name of a value as the consumer's code would write it."""
     if isinstance(holder, list | deque | tuple):
         return f"{path}[{name}]"
     if isinstance(holder, dict) and not (path.startswith("__") or path == ""):

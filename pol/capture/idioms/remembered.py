@@ -2,7 +2,8 @@
 
 Plain values that the model and the losses hold (:mod:`pol.capture.idioms.held`), and the random generators of Python
 and NumPy, are compared before and after a capture. If a value has changed, the function is captured again, and once
-more with the numbers that the values would have at the end of the job. If the program differs, the step depends on it.
+more with the numbers that the values would have at the end of the job. If the program differs, the step depends on the
+value.
 """
 
 import random
@@ -66,7 +67,7 @@ class Remembered:
                 other = program_json(capture())
             except JobError as error:
                 names = ", ".join(sorted({one.name for one in changed}))
-                warn(f"a job repeats its first step; with the value of {names} at its end, a step fails: {error}")
+                warn(f"a job repeats its first step; with the value of {names} at the job's end, a step fails: {error}")
                 return
         if other != first:
             raise _refused(changed, capture)

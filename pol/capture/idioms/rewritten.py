@@ -141,7 +141,7 @@ def take(x: Tensor, index: Tensor) -> Tensor:
 def getitem(x: Tensor, key: Any) -> Tensor:
     """Return ``x[key]``.
 
-    An index that is a tensor of one integer selects a row, and its value is not read, as in torch.
+    An index that is a tensor of one integer selects a row. As in torch, the value of this index is not read.
     """
     keys = list(key) if isinstance(key, tuple) else [key]
     if not any(map(_is_number, keys)):
@@ -192,7 +192,8 @@ def grouped_mm(
 ) -> Tensor:
     """Return matrix products by group; ``offs`` are the ends of the groups along the grouped dimension.
 
-    Each group multiplies all rows or columns, with zeros for those of other groups: one full product per group.
+    Each group multiplies all rows or columns, where the rows or columns of other groups are zeros: one full product per
+    group.
     """
     del out_dtype
     if offs is None:

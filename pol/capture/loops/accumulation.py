@@ -1,6 +1,7 @@
 """Gradient accumulation: one part of a batch is the body of a ``repeat``, which sums losses and gradients.
 
-A part is captured like a step, with names for its values, so that each of its products has the bits of its own pass.
+A part is captured like a step, with names for its values, so that each product has the bits of the pass that it belongs
+to.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +20,7 @@ from pol.ops.repeat import CARRY, CONSTANT, SEQUENCE
 
 Tensors = Mapping[str, Tensor]
 Part = Callable[[Tensors], Tensors]
-"""Function from the named values of one part to the carried values, by the same names; a missing one is unchanged."""
+"""Function from the named values of one part to the carried values, by the same names; a missing value is unchanged."""
 
 
 def accumulated(

@@ -2,7 +2,7 @@
 
 Values that do not depend on the previous state use one product for all steps: the inputs' part of the gates, and the
 gradients of all weights. The body has the product of state and weights, the gates, and the projection of an LSTM, if
-there is one.
+the LSTM has one.
 """
 
 from collections.abc import Callable, Mapping
@@ -81,7 +81,7 @@ class _Form:
     def turn(self, carried: Values, parts: Values, weights: Values) -> tuple[Values, Values]:
         """Compute one step; return the next carried values, and the values to stack.
 
-        The state is stacked. With a projection, the state before the projection is stacked, too.
+        The state is stacked. If there is a projection, the state before the projection is also stacked.
         """
         own = weights[:-1] if self.is_projected else weights
         ends = self.cell(parts[0], functional.linear(carried[0], *own), carried)
@@ -100,8 +100,9 @@ class _Form:
 def _passes(form: _Form) -> Passes:
     """Return the forward and the backward pass of a turn.
 
-    The backward pass stacks the gradients with respect to the inputs' and the state's part of the gates. It computes
-    none with respect to the weights; :func:`_finish` does, for all steps at once.
+    The backward pass stacks the gradients with respect to the inputs' and the state's part of the gates. The backward
+    pass does not compute the gradients with respect to the weights; :func:`_finish` computes them for all steps at
+    once.
     """
     carried, by_input, own = form.zeros()
 

@@ -42,14 +42,16 @@ def repeat(
     """Call ``function(carry, part)`` for one turn after another; return the last carry, and all outputs stacked.
 
     ``function`` returns ``(carry, output)``. The carry is for the next turn, and has the same form as the argument. The
-    output is stacked along a new first dimension, or None. ``carry``, ``sequence`` and the output are tensors, or
-    tuples, lists and dicts of tensors. ``function`` may read weights and other tensors from its surroundings.
+    outputs of all turns are stacked along a new first dimension; an output may also be None. ``carry``, ``sequence``
+    and the output are tensors, or tuples, lists and dicts of tensors. ``function`` may read weights and other tensors
+    from its surroundings.
 
     The part of a turn has the elements of the sequence's tensors at one index of their first dimension. Turns go from
-    the first index to the last, or from the last to the first with ``reverse``; each output is at the index of its
-    part. Without a sequence, the part is None, and there are ``count`` turns.
+    the first index to the last. With ``reverse=True``, they go from the last index to the first. Each output is at the
+    index of its part. If there is no sequence, the part is None, and there are ``count`` turns.
 
-    In a job, the loop is one operation with any number of turns, and so is its gradient. Elsewhere it is a loop.
+    In a job, the whole loop is one operation with any number of turns, and its gradient is another operation. Outside
+    of a job, it is an ordinary loop.
 
     Raises TypeError or ValueError if the function, its values or the number of turns are not accepted.
 
@@ -93,7 +95,7 @@ def repeat(
 
 
 def _tensors(value: Any, what: str) -> tuple[list[Tensor], Put, object]:
-    """Return the tensors of a value, a function that puts others in their places, and the form of the value."""
+    """Return the tensors of a value, a function that replaces them by other tensors, and the form of the value."""
     leaves, spec = tree_flatten(value)
     is_tensor = [leaf is not None for leaf in leaves]
     for leaf in leaves:
@@ -127,7 +129,7 @@ def _kind(value: Tensor) -> str:
 def _captured(turn: Turn, operands: Operands) -> tuple[list[Tensor], list[Tensor]]:
     """Add a repeat of ``turn`` to the program; return its last carried values and its stacked outputs.
 
-    All its values have one dtype. If there are both numbers and bool values, the bool values become numbers.
+    All values of a repeat have one dtype. If there are both numbers and bool values, the bool values become numbers.
     """
     sites = active_sites()
     first = sites.next

@@ -1,7 +1,7 @@
 """Repeats: a function that is called once per turn is captured once, as ``repeat`` in the program, with its gradient.
 
-The body is captured separately from the surrounding function; separate tensors replace those that it reads from there.
-Gradients of constants are summed from the last turn to the first one.
+The body is captured separately from the surrounding function. Separate tensors replace the tensors that the body reads
+from that function. Gradients of constants are summed from the last turn to the first one.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ class TurnNumber:
     count: int
     """Count of all turns."""
     is_used: bool = False
-    """True if a site in the turn has drawn with the number."""
+    """True if a site in the turn has used the turn's number to draw."""
 
 
 _turns: ContextVar[tuple[TurnNumber, ...]] = ContextVar("turns", default=())
@@ -62,7 +62,7 @@ def depth() -> int:
 
 
 def numbered_within(number: Tensor, outside: int) -> Tensor:
-    """Return a number that combines ``number`` with the numbers of the present turns, and is unique to them.
+    """Return a number that combines ``number`` with the numbers of the present turns; each combination is unique.
 
     Only turns that are nested deeper than ``outside`` count.
     """
@@ -201,7 +201,7 @@ class Swapping(TorchFunctionMode):
 class _Finding(Swapping):
     """A mode that finds the tensors which a body reads from the function around it, and replaces them with zeros.
 
-    Raises NotInAJob if the body writes to one of them.
+    Raises NotInAJob if the body writes to such a tensor.
     """
 
     def __torch_function__(
@@ -306,7 +306,7 @@ def captured_turn(turn: Turn, operands: Operands) -> Program:
 def captured_gradient(turn: Turn, operands: Operands, wanted: Sequence[bool]) -> Passes:
     """Capture one turn together with its gradients, as a forward and a backward pass.
 
-    The gradients are those with respect to the carried values, and to the ``wanted`` sequences and constants.
+    The gradients are taken with respect to the carried values, and to the ``wanted`` sequences and constants.
     """
     shown = operands.carried, operands.parts, operands.constants
     first = len(operands.carried)

@@ -1,8 +1,9 @@
 """Bodies of repeats: one turn of a function and its gradient, captured as one program and split into two passes.
 
 The nodes that depend on no gradient are the forward pass. Their values that the backward pass reads are stacked, turn
-by turn, unless it is cheaper to compute them again. These are views, bool values and integers, and the results of a
-few cheap operations on one value. Products are never computed again, so that each has the bits of its own pass.
+by turn, unless it is cheaper to compute them again. Cheaper to compute again are views, bool values, integers, and the
+results of a few cheap operations on one value. Products are never computed again, so that each product has the bits of
+the pass that it belongs to.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -12,8 +13,8 @@ from pol.job.program import Program, ProgramBuilder
 from pol.ops.repeat import CARRY, CONSTANT, SEQUENCE, STACKED
 
 END, GIVEN, TOTAL, BEGIN, SLOPE = "end", "given", "total", "begin", "slope"
-"""Kinds of gradients: by the next carried values, by stacked values, sums by constants so far, by the carried values
-with which the turn began, and by sequences."""
+"""Kinds of gradients: with respect to the next carried values, stacked values, constants (the sums so far), the carried
+values at the start of the turn, and sequences."""
 
 _VIEWS = frozenset({"reshape", "permute", "broadcast", "slice", "full", "concat", "pad"})
 _CHEAP = frozenset({"add", "sub", "mul", "neg", "abs", "maximum", "minimum", "where", "cast", "logical_not"})
@@ -28,8 +29,8 @@ class Passes:
     """Two bodies: the forward pass, which also stacks the values that the backward pass needs, and the backward pass.
 
     ``stacks`` has the positions, in the stacks of the forward pass, of the values that the function itself stacks.
-    ``operands`` are those of the backward pass. ``slopes`` maps the number of each gradient to its position in the
-    stacks of the backward pass.
+    ``operands`` are the operands of the backward pass. ``slopes`` maps the number of each gradient to its position in
+    the stacks of the backward pass.
     """
 
     forward: Program

@@ -22,7 +22,7 @@ def slots_of(model: nn.Module) -> list[tuple[str, Slots]]:
 
 @contextmanager
 def exchanged(model: nn.Module, tensors: Tensors) -> Iterator[Callable[[], dict[str, torch.Tensor]]]:
-    """Replace tensors of a model within this context; ``tensors`` has the new ones, by the first of their names.
+    """Replace tensors of a model within this context; ``tensors`` maps first names to the new ones.
 
     Yield a function that returns the tensors that are in the model at the time of its call.
 
@@ -53,7 +53,7 @@ def exchanged(model: nn.Module, tensors: Tensors) -> Iterator[Callable[[], dict[
 
 
 class _Redirected(TorchFunctionMode):
-    """A mode in which functions of torch that are called with an original tensor get its replacement."""
+    """A mode that gives functions of torch, when they are called with an original tensor, its replacement."""
 
     def __init__(self, places: Mapping[int, tuple[Slots, str]]) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ def _by_name(places: list[tuple[str, Slots]]) -> dict[str, Slots]:
 
 
 def _names_by_identity(places: list[tuple[str, Slots]]) -> dict[int, list[str]]:
-    """Return all names of each tensor; the first is that of ``named_parameters`` and ``named_buffers``."""
+    """Return all names of each tensor; the first is the name in ``named_parameters`` or ``named_buffers``."""
     found: dict[int, list[str]] = {}
     for name, slots in _by_name(places).items():
         tensor = slots[_key(name)]

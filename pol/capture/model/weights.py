@@ -79,7 +79,8 @@ _MOST_APART = 3.3
 class InitialWeights:
     """Initial values of all parameters.
 
-    ``drawn`` lists the names of those drawn from the seed; ``kept`` maps each reason to the names kept for it.
+    ``drawn`` lists the names of the parameters that were drawn from the seed. ``kept`` maps each reason to the names of
+    the parameters that were kept for this reason.
     """
 
     values: dict[str, torch.Tensor]
@@ -105,8 +106,9 @@ def initial_weights(model: nn.Module, seed: int, trained: Collection[str], choic
     """Return the initial weights of a job; ``choice`` is its option ``weights``.
 
     With "keep", all weights are those of the model. With "seed", all ``trained`` and not constant parameters are drawn.
-    With None, only those are drawn that have not changed since their layers drew them (:func:`_changed_by`). These are
-    random numbers in any case, and those of the seed are the same on every machine. In doubt, a tensor is kept.
+    With None, only those weights are drawn that have not changed since their layers drew them (:func:`_changed_by`).
+    Such weights are random numbers anyway, and numbers from the seed are the same on every machine. In doubt, a tensor
+    is kept.
 
     Raises JobError if a parameter must be drawn but the law of its layer is unknown.
     """
@@ -136,7 +138,8 @@ def _reasons_to_keep(model: nn.Module, names: Sequence[str]) -> dict[str, str]:
     for name in names:
         if reason := _changed_by(parameters[name], places[id(parameters[name])]):
             reasons[name] = reason
-    # If one parameter was changed in a way that torch does not count (as by .data), others may have been, too.
+    # If one parameter was changed in a way that torch does not count (as by .data), other parameters may have been
+    # changed in this way, too.
     if _SET in reasons.values():
         reasons |= {name: _SET for name in names if name not in reasons}
     return reasons
@@ -146,8 +149,8 @@ def _changed_by(parameter: nn.Parameter, places: Sequence[_Place]) -> str | None
     """Return the evidence that a parameter does not have the values that its layer drew, or None.
 
     Evidence is: several layers share the parameter; its layer has no law; its values cannot come from the law, one by
-    one or as a whole; or torch's count of changes in place is not that of the layer alone. An optimizer,
-    ``load_state_dict`` and ``apply(init)`` increase this count, and a copy restarts it.
+    one or as a whole; or torch's count of changes in place is not the count that the layer itself makes. An optimizer,
+    ``load_state_dict`` and ``apply(init)`` increase this count, and a copy starts it again.
     """
     if len(places) > 1:
         return "shared by several layers"
@@ -163,7 +166,7 @@ def _changed_by(parameter: nn.Parameter, places: Sequence[_Place]) -> str | None
 
 
 def _made_by_changes(module: nn.Module) -> int:
-    """Return how often a layer itself changes a parameter in place: once to draw, once to clear a row of padding."""
+    """Return how often a layer itself changes a parameter in place: once to draw it, once to clear a padding row."""
     return 1 if _padding(module) is None else 2
 
 
@@ -210,9 +213,9 @@ def _is_constant(parameter: torch.Tensor) -> bool:
 def seeded_parameters(model: nn.Module, seed: int, trained: Collection[str] | None = None) -> dict[str, torch.Tensor]:
     """Return a value for each parameter, drawn from ``seed``; a parameter whose elements are all equal is kept.
 
-    A parameter that is not in ``trained`` (None for all) is kept, too, because the author froze it with its weights.
-    The padding row of an embedding is 0. The n-th parameter in the order of names draws from the stream
-    (seed, ``SITE_WEIGHTS``, n).
+    A parameter that is not in ``trained`` is also kept, because the author froze it together with its weights. If
+    ``trained`` is None, all parameters are trained. The padding row of an embedding is 0. The n-th parameter in the
+    order of names draws from the stream (seed, ``SITE_WEIGHTS``, n).
 
     Raises JobError if a parameter must be drawn but the law of its layer is unknown.
     """

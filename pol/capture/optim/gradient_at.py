@@ -12,16 +12,17 @@ from pol.capture.reports.origin import place_of_function
 from pol.errors import JobError
 
 Point = Callable[[list[Tensor], list[Tensor], RuleStep], list[Tensor]]
-"""Function from all parameters, their gradients and the step to the weights at which the second gradient is taken."""
+"""Function from all parameters, their gradients and the step to the weights for the second gradient."""
 
 
 class GradientAt(Optimizer):
     """An optimizer that moves the weights by the gradient at other weights, which a function computes.
 
     Each step computes the loss and its gradients twice on the same rows. The first time is at the current weights. The
-    second is at the weights that ``point(parameters, gradients, step)`` returns; it gets lists of all parameters that
-    have a gradient. ``base``, an optimizer of torch or an ``assay.update_rule``, then moves the current weights by the
-    second gradient. ``step`` has the learning rate of the first group. The reported loss is the first one.
+    second time is at the weights that ``point(parameters, gradients, step)`` returns. ``point`` gets lists of all
+    parameters that have a gradient, and of their gradients. ``base``, an optimizer of torch or an
+    ``assay.update_rule``, then moves the current weights by the second gradient. ``step`` has the learning rate of the
+    first group. The reported loss is the loss of the first time.
 
     Example::
 
@@ -80,7 +81,7 @@ class GradientAt(Optimizer):
 
 
 def elsewhere(optimizer: GradientAt, parameters: list[Tensor], gradients: list[Tensor], step: RuleStep) -> list[Tensor]:
-    """Return the weights at which the second gradient is taken."""
+    """Return the weights for the second gradient."""
     shapes = [parameter.shape for parameter in parameters]
     field = "optimizer, point"
     copies = [value.clone() for value in parameters], [value.clone() for value in gradients]
@@ -97,7 +98,7 @@ def elsewhere(optimizer: GradientAt, parameters: list[Tensor], gradients: list[T
 class SAM(GradientAt):
     """Sharpness-aware minimization (arXiv 2010.01412): the gradient at the highest loss within the distance ``rho``.
 
-    With ``adaptive`` the distance is measured relative to each weight (ASAM, arXiv 2102.11600).
+    If ``adaptive`` is true, the distance is measured relative to each weight (ASAM, arXiv 2102.11600).
 
     Example::
 

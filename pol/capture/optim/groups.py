@@ -256,7 +256,7 @@ def _unknown(optimizer: object) -> JobError:
 
 
 def _within(optimizer: object) -> tuple[str, _Optimizer] | None:
-    """Return the optimizer that an object wraps, and the name of the attribute that holds it."""
+    """Return the optimizer that an object wraps, and the name of the attribute that holds the optimizer."""
     for name in ("optimizer", "base_optimizer", "_optimizer", "optim"):
         inner = getattr(optimizer, name, None)
         if isinstance(inner, _Optimizer) and inner is not optimizer:
@@ -317,7 +317,7 @@ def _of_torch(optimizer: _Optimizer, known: Mapping[int, str]) -> Iterator[_Part
 
 
 def _has_own_step(optimizer: _Optimizer) -> bool:
-    """Return whether an optimizer's ``step`` is that of its class, perhaps wrapped by a scheduler to count calls."""
+    """Return whether an optimizer's ``step`` is its class's own, perhaps wrapped by a scheduler to count calls."""
     replacement = vars(optimizer).get("step")
     if replacement is None:
         return True
@@ -326,7 +326,7 @@ def _has_own_step(optimizer: _Optimizer) -> bool:
 
 
 def _options(kind: type[Rule], group: Mapping[str, Any]) -> dict[str, Any]:
-    """Return, as plain numbers, the options of a group that its rule uses; the others do not change the formula."""
+    """Return, as plain numbers, the options of a group that its rule uses; other options do not change the formula."""
     known = {f.name for f in fields(kind)}  # type: ignore[arg-type]
     return {name: _plain(value) for name, value in group.items() if name in known}
 

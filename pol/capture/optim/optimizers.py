@@ -24,14 +24,14 @@ class InnerOptimizer:
     def __init__(self, groups: Sequence[Group], elsewhere: GradientAt | None = None) -> None:
         """Create an optimizer that moves each group by its rule.
 
-        If ``elsewhere`` is given, it chooses the weights at which the gradients are taken.
+        If ``elsewhere`` is given, it chooses the weights for the gradients.
         """
         self._groups = groups
         self._elsewhere = elsewhere
 
     @property
     def draws(self) -> bool:
-        """True if a rule is a custom one, which may draw random numbers."""
+        """True if any rule is a custom rule, which may draw random numbers."""
         return any(isinstance(group.rule, OwnRule) for group in self._groups)
 
     def initial(self, parameters: Tensors) -> dict[str, torch.Tensor]:
@@ -95,7 +95,7 @@ class InnerOptimizer:
         return states
 
     def point(self, parameters: Tensors, gradients: Tensors, step: torch.Tensor) -> dict[str, torch.Tensor] | None:
-        """Return the weights at which a second gradient is taken, or None if there is no second gradient."""
+        """Return the weights for a second gradient, or None if the optimizer has no second gradient."""
         if self._elsewhere is None:
             return None
         group = self._groups[0]

@@ -1,4 +1,4 @@
-"""Schedules: the learning rate of each group of parameters in each step, and its momentum if that cycles."""
+"""Schedules: the learning rate of each group of parameters in each step, and the momentum if it cycles, too."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ _CYCLES = ("SGD", "RMSprop", "Adam", "AdamW", "Muon", "UpdateRule")
 class Course:
     """Learning rates of a group, and the other options of its rule that vary by step.
 
-    ``lr`` has one number per step, or a single one for all steps.
+    ``lr`` has one number per step, or a single number for all steps.
     """
 
     lr: Array
@@ -56,10 +56,10 @@ def courses(
     first: int = 0,
     repeat: int = 1,
 ) -> list[Course]:
-    """Return the course of each group; a group without ``lr`` gets that of the schedule.
+    """Return the course of each group; a group without ``lr`` gets the learning rate of the schedule.
 
     The courses cover the steps ``first`` to ``steps`` - 1 of a schedule that began at step 0. If a step makes
-    ``repeat`` updates, all with the same rate, a course has an entry for each update.
+    ``repeat`` updates, they all have the same rate, and a course has one entry per update.
 
     Raises JobError if the schedule has no value for a step, or depends on something other than the step.
     """

@@ -59,9 +59,9 @@ class StepTable:
 def share_tables(columns: Sequence[Array], first: int = 0) -> list[StepTable]:
     """Return a table for each column, for the steps from ``first`` on; tables may share numbers.
 
-    A table uses the numbers of another one, times a constant factor, if the products are exactly the numbers of its
-    column. Then the number of a step does not depend on how many steps the job has. Tables share numbers with rounded
-    products only if they would not fit into the job otherwise.
+    A table uses the numbers of another table, times a constant factor, if the products are exactly the numbers of its
+    own column. Then the number of a step does not depend on how many steps the job has. Tables share numbers by rounded
+    products only if the tables would otherwise not fit into the job.
     """
     tables = _shared(columns, first, _exact_factor)
     if sum(len(table.values) for table, is_own in tables if is_own) > MOST_STEPS // 2:
@@ -72,7 +72,7 @@ def share_tables(columns: Sequence[Array], first: int = 0) -> list[StepTable]:
 def _shared(
     columns: Sequence[Array], first: int, factor_of: Callable[[Array, Array], float | None]
 ) -> list[tuple[StepTable, bool]]:
-    """Return a table for each column, with a flag that is False if the table uses the numbers of another one."""
+    """Return a table for each column, with a flag: False if the table uses another table's numbers."""
     tables: list[tuple[StepTable, bool]] = []
     for column in columns:
         factors = ((t, factor_of(column, t.values)) for t, is_own in tables if is_own)

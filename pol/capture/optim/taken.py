@@ -1,6 +1,6 @@
 """Existing state of an optimizer of torch, as the initial local state of the slots of a job.
 
-Each tensor of the state is one that a rule keeps for a parameter, under nearly the same name. In a job, torch's counts
+A rule of a job keeps the same tensors for a parameter as torch, under nearly the same names. In a job, torch's counts
 of steps become numbers of a group (1 - beta^n), and offsets of the number of the step. Parameters with different counts
 of steps go into different groups.
 """
@@ -72,7 +72,7 @@ def optimizer_state(
 ) -> tuple[dict[str, torch.Tensor], dict[str, float]]:
     """Return the tensors and numbers that an optimizer keeps for the parameters ``names``.
 
-    It must have made the same number of steps for all of them.
+    The optimizer must have made the same number of steps for all of these parameters.
     """
     (_, taken), *_ = taken_by_steps(model, optimizer, names, rule)
     return dict(taken.tensors), dict(taken.numbers)
@@ -93,7 +93,7 @@ def describe_state(taken: Sequence[Taken]) -> str | None:
 def steps_of(state: Mapping[str, Any]) -> int:
     """Return the number of steps that an optimizer has made for a parameter.
 
-    SGD keeps no count: for it, the number is 1 if the state has a momentum, and 0 otherwise.
+    SGD keeps no count. For SGD, the number is 1 if the state has a momentum, and 0 otherwise.
     """
     if "step" in state:
         return int(state["step"])

@@ -157,7 +157,7 @@ class UpdateRule(Optimizer):
         return self.first_state(name, parameter.detach())
 
     def _kept(self, name: str, otherwise: Any) -> Any:
-        """Return the entry ``name`` of ``self.state``, or ``otherwise`` if there is none.
+        """Return the entry ``name`` of ``self.state``, or ``otherwise`` if there is no such entry.
 
         ``step()`` keeps such entries there, so that ``state_dict()`` contains them, too.
         """
@@ -215,13 +215,13 @@ def update_rule(
     step gets. ``step`` is a :class:`RuleStep`: the number of the step, its learning rate, and ``options``. ``params``
     are parameters, or parameter groups with their own learning rates and options, as in ``torch.optim``.
 
-    ``state`` maps each name in a parameter's state to its value before the first step. The value is a number, which
-    fills a tensor of the parameter's shape; a tensor; or a function of the parameter that returns either. If the states
-    of parameters have different names, ``state`` is a function of the parameter that returns such a mapping.
+    ``state`` maps each name in a parameter's state to its value before the first step. The value is a number, a tensor,
+    or a function of the parameter that returns a number or a tensor. A number fills a tensor of the parameter's shape.
+    If the states of parameters have different names, ``state`` is a function from the parameter to such a mapping.
 
     ``numbers`` are shared by all parameters of a group, and have their values before the first step. In each step,
-    ``begin(parameters, gradients, states, step)`` is called before ``function``. It gets lists of all parameters of
-    the group that have a gradient, and returns the new numbers, which ``function`` reads from ``step.numbers``.
+    ``begin(parameters, gradients, states, step)`` is called before ``function``. ``begin`` gets lists of all parameters
+    of the group that have a gradient. It returns the new numbers, which ``function`` reads from ``step.numbers``.
 
     Python runs once, when a job is built. So each value that changes between steps must be a tensor in ``state`` or
     ``numbers``. A choice that depends on the step needs ``torch.where(step.number % 5 == 0, …, …)``.

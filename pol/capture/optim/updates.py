@@ -1,8 +1,8 @@
 """Formulas of ``torch.optim`` for moving one parameter, as plain tensor functions.
 
-A rule belongs to one group of parameters. ``begin`` computes the values that all of them share in a step (corrections,
-the size of the step), and ``update`` moves each. A step computes no powers: the local state holds 1 - beta^n after n
-steps, and the next value is beta times that plus (1 - beta).
+A rule belongs to one group of parameters. ``begin`` computes the values that all parameters of the group share in a
+step (corrections, the size of the step), and ``update`` moves each parameter. A step computes no powers: the local
+state holds 1 - beta^n after n steps, and the next value is beta times the held value, plus (1 - beta).
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ class ParameterState:
 class Now:
     """One step, as a rule gets it: its number from 0, the learning rate, and the options that vary by step.
 
-    ``parameters`` are those of the group that have a gradient.
+    ``parameters`` are the group's parameters that have a gradient.
     """
 
     step: torch.Tensor
@@ -49,7 +49,7 @@ class Rule(Protocol):
     def shapes(self, shape: torch.Size) -> dict[str, torch.Size]:
         """Return the shape of each tensor in the state of a parameter of this shape.
 
-        The result is empty if the parameter's shape alone does not decide them.
+        The result is empty if the parameter's shape alone does not decide these shapes.
         """
 
     def initial(self, name: str, value: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -189,7 +189,7 @@ class Adam(_Decoupled):
     amsgrad: bool = False
 
     def fills(self) -> dict[str, float]:
-        """Return the entries of a parameter's state: both means and, with ``amsgrad``, the largest mean square."""
+        """Return the entries of a parameter's state: two means and, for ``amsgrad``, the largest mean square."""
         largest = {"max_exp_avg_sq": 0.0} if self.amsgrad else {}
         return {"exp_avg": 0.0, "exp_avg_sq": 0.0, **largest}
 
@@ -198,7 +198,7 @@ class Adam(_Decoupled):
         return {"correction1": 0.0, "correction2": 0.0}
 
     def begin(self, numbers: Tensors, now: Now) -> tuple[dict[str, torch.Tensor], Tensors]:
-        """Return the next bias corrections, and the values with which a step applies them."""
+        """Return the next bias corrections, and the values that a step uses to apply them."""
         corrections = {
             name: _next_correction(numbers[name], beta)
             for name, beta in zip(("correction1", "correction2"), self.betas, strict=True)
@@ -472,8 +472,8 @@ class Adafactor(_Plain):
     def fills(self) -> dict[str, float]:
         """Return the entries of a parameter's state: mean squares of rows, of columns, and of elements.
 
-        A parameter with fewer than two dimensions has only the last, and any other only the first two (see
-        :meth:`shapes`).
+        A parameter with fewer than two dimensions has only the mean squares of elements; any other parameter has only
+        the mean squares of rows and of columns (see :meth:`shapes`).
         """
         return {"row_var": 0.0, "col_var": 0.0, "variance": 0.0}
 
@@ -544,7 +544,7 @@ class LionRule(_Decoupled):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Muon(_Plain):
-    """``torch.optim.Muon``, which moves singular values of the momentum near 1; in FP32, not in torch's bfloat16."""
+    """``torch.optim.Muon``, which moves singular values of the momentum near 1; it uses FP32, not torch's bfloat16."""
 
     weight_decay: float = 0.1
     momentum: float = 0.95

@@ -3,8 +3,8 @@
 The handlers of torch's operations (``rules/``) write primitives only with these functions. So views, casts and
 broadcasts that cancel each other never reach a job.
 
-Nodes that a checkpointed part computes again are not merged with those that it computed first. So the first values
-need not stay in memory until the backward pass: see :attr:`Emitter.rerun`.
+Nodes that a checkpointed part computes again are not merged with the nodes of its first run. So the values of the first
+run need not stay in memory until the backward pass: see :attr:`Emitter.rerun`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -94,7 +94,7 @@ class Emitter:
         return value in self._scalars and self._scalars[value] == number
 
     def emit(self, op: str, *args: int, **attrs: object) -> int:
-        """Add a node, or return the value of an equal one."""
+        """Add a node, or return the value of an equal node."""
         if op in _BROADCASTING:
             args = self._without_broadcasts(args)
         rest = tuple(sorted(attrs.items()))
@@ -143,7 +143,7 @@ class Emitter:
         return self._product("matmul", left, right, bits)
 
     def windows_product(self, left: int, right: int, bits: int, **form: object) -> int:
-        """Return the product of a value with the windows of another one; the bits are chosen as in :meth:`product`."""
+        """Return the product of a value with the windows of another value; :meth:`product` explains the bits."""
         return self._product("matmul_windows", left, right, bits, **form)
 
     def _product(self, op: str, left: int, right: int, bits: int, **form: object) -> int:

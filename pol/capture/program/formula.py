@@ -11,7 +11,7 @@ Operand = Union["Expression", float]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expression:
-    """A value of a program; a number that is combined with it is rounded to its dtype."""
+    """A value of a program; a number that is combined with the value is rounded to the value's dtype."""
 
     emitter: Emitter
     handle: int
@@ -77,11 +77,11 @@ class Expression:
         return self._of("logical_not", self)
 
     def is_equal(self, other: Operand) -> "Expression":
-        """Return the bool value that is true where both are equal."""
+        """Return the bool value that is true where the two values are equal."""
         return self._of("eq", self, other)
 
     def is_other(self, other: Operand) -> "Expression":
-        """Return the bool value that is true where both differ; NaN differs from itself."""
+        """Return the bool value that is true where the two values differ; NaN differs from itself."""
         return self._of("ne", self, other)
 
     def floor_divide(self, other: Operand) -> "Expression":
@@ -89,11 +89,11 @@ class Expression:
         return self._of("floor_divide", self, other)
 
     def maximum(self, other: Operand) -> "Expression":
-        """Return the larger of both, element by element."""
+        """Return the larger of the two values, element by element."""
         return self._of("maximum", self, other)
 
     def minimum(self, other: Operand) -> "Expression":
-        """Return the smaller of both, element by element."""
+        """Return the smaller of the two values, element by element."""
         return self._of("minimum", self, other)
 
     def function(self, op: str) -> "Expression":

@@ -86,7 +86,7 @@ def trunc(x: Expression) -> Expression:
 def _quarters(x: Expression) -> tuple[Expression, Expression]:
     """Return the number of quarter turns nearest to the angle x, and the remaining angle in -pi/4..pi/4.
 
-    For an x too large to have a precise remainder, the angle is 1/2, so that sines stay between -1 and 1.
+    If x is too large to have a precise remainder, the angle is 1/2, so that sines stay between -1 and 1.
     """
     turns = round_even(x * (2 / math.pi))
     rest = x
@@ -133,7 +133,7 @@ def tan(x: Expression) -> Expression:
 def atan(x: Expression) -> Expression:
     """Return the arc tangent.
 
-    Beyond tan(pi/8) it uses the arc tangent of (x - 1) / (x + 1), and beyond tan(3 pi/8) that of -1 / x.
+    Beyond tan(pi/8) it uses the arc tangent of (x - 1) / (x + 1), and beyond tan(3 pi/8) the arc tangent of -1 / x.
     """
     size = abs(x)
     is_far, is_middle = size > math.tan(3 * math.pi / 8), size > math.tan(math.pi / 8)

@@ -1,4 +1,4 @@
-"""Notes for the person who builds a job, each of them once."""
+"""Notes for the person who builds a job; each note is reported once."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

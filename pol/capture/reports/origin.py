@@ -117,8 +117,8 @@ class CallSites(TorchFunctionMode):
         with fx_traceback.annotate({_MARK: place}):
             result = function(*args, **(kwargs or {}))
         if not torch.is_grad_enabled():
-            # without gradients there is no grad_fn to record, and torch refuses to read that of a view that was written
-            # to
+            # without gradients there is no grad_fn to record, and torch refuses to read the grad_fn of a view that was
+            # written to
             return result
         for part in result if isinstance(result, tuple) else (result,):
             step = part.grad_fn if isinstance(part, torch.Tensor) else None

@@ -11,7 +11,7 @@ from domain.errors import Expected
 
 
 class NotInAJob(Expected):
-    """Code of the consumer that a step cannot contain: the reason, and what to write instead."""
+    """An error for the consumer's code that a step cannot contain, with the reason and a remedy."""
 
 
 CONTROL_FLOW = (

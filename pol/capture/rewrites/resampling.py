@@ -23,7 +23,7 @@ Numbers = NDArray[np.float64]
 
 
 def _row(numbers: Numbers, size: int) -> Tensor:
-    """Return row numbers as integers, limited to a dimension of ``size``; outside, the row at the edge counts."""
+    """Return row numbers as integers; a number outside a dimension of ``size`` becomes the row at the edge."""
     return torch.tensor(np.clip(numbers, 0, size - 1).astype(np.int64).tolist())
 
 

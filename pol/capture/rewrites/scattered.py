@@ -67,20 +67,20 @@ def _of_lines(x: Tensor, axis: int, index: Tensor, source: Tensor, reduce: str, 
 def _opposite(x: Tensor) -> Tensor:
     """Return numbers whose order is the opposite: -x or, for integers, -1 - x.
 
-    The negative of the smallest integer does not exist.
+    Integers do not use -x, because the smallest integer has no negative.
     """
     return -x if x.is_floating_point() else -1 - x
 
 
 def _ascending(axis: int, index: Tensor, source: Tensor) -> Tensor:
-    """Return the source sorted by the places to which elements go, and by their values within a place."""
+    """Return the source sorted by the elements' target places, and by the values within each place."""
     values, order = source.sort(dim=axis, stable=True)
     _, by_place = index.gather(axis, order).sort(dim=axis, stable=True)
     return values.gather(axis, by_place)
 
 
 def _products(axis: int, index: Tensor, source: Tensor) -> Tensor:
-    """Return the source sorted by the places to which elements go, with running products within a place."""
+    """Return the source sorted by the elements' target places, with running products within each place."""
     places, order = index.sort(dim=axis, stable=True)
     values = source.gather(axis, order)
     count = index.shape[axis]

@@ -1,7 +1,7 @@
 """Operations by index and their gradients: rows of tables, gathering, scattering, one index or several.
 
-An index outside its dimension names no element, and reading by it stops the job. If a place is written twice, the last
-write stays; sums add in the order of the index.
+An index outside its dimension names no element, and a job that reads by such an index stops. If a place is written
+twice, the last write stays; sums add in the order of the index.
 """
 
 from collections.abc import Sequence
@@ -233,8 +233,8 @@ def _to_end(rank: int, axis: int) -> list[int]:
 def _numbers(emitter: Emitter, shape: Sequence[int], axis: int, index: int) -> int:
     """Return the number of the element that each element of ``index`` names, in a value with ``axis`` moved to the end.
 
-    ``shape`` is that of the value. The place of an element of ``index`` gives its line; ``index`` may have fewer lines
-    than the value. The number is -1 if the index is outside of the line.
+    ``shape`` is the shape of the value. The place of an element of ``index`` gives its line; ``index`` may have fewer
+    lines than the value. The number is -1 if the index is outside of the line.
     """
     moved = emitter.permute(index, _to_end(len(shape), axis))
     others = [size for dim, size in enumerate(shape) if dim != axis]
@@ -260,7 +260,7 @@ def _is_in(emitter: Emitter, index: int, count: int) -> int:
 
 
 def _written(site: CaptureSite, rows: int, numbers: int, values: int, *, may_repeat: bool) -> int:
-    """Return ``rows`` after ``values`` are written to the rows that ``numbers``, of shape [K], names.
+    """Return ``rows`` after ``values`` are written to the rows with the ``numbers``, of shape [K].
 
     If a row is written several times, the last write stays. This cannot happen unless ``may_repeat`` is true.
     """
@@ -290,7 +290,7 @@ def _written(site: CaptureSite, rows: int, numbers: int, values: int, *, may_rep
 
 
 def _named(emitter: Emitter, numbers: int, weights: int, rows: int) -> int:
-    """Return a bool mask of all ``rows`` rows, true for those that ``numbers`` names with a weight above 0."""
+    """Return a bool mask of all ``rows`` rows, true for rows that are in ``numbers`` with a weight above 0."""
     total = emitter.emit("add_rows", numbers, weights, rows=rows)
     return emitter.emit("gt", total, emitter.scalar(0, "f32"))
 
@@ -298,7 +298,7 @@ def _named(emitter: Emitter, numbers: int, weights: int, rows: int) -> int:
 def _chosen_rows(site: CaptureSite, rows: int, numbers: int, values: int, weights: int) -> int:
     """Write rows of integers, which FP32 cannot hold, by taking each row from one of two places.
 
-    A row comes from ``values`` if a number with a weight above 0 names it, and otherwise from ``rows``.
+    A row comes from ``values`` if its number is in ``numbers`` with a weight above 0, and otherwise from ``rows``.
     """
     emitter = site.emitter
     count, size = emitter.shape(numbers)[0], emitter.shape(rows)[0]
@@ -357,7 +357,7 @@ def _index_put(site: CaptureSite, x: Ref, indices: Sequence[Ref | None], values:
 
 
 def _masked_put(site: CaptureSite, x: Ref, indices: Sequence[Ref | None], values: Ref, accumulate: bool) -> int:
-    """Write one number to all places at which a mask is true."""
+    """Write one number to all places where a mask is true."""
     emitter = site.emitter
     (mask, *others), before = [index for index in indices if index is not None], 0
     while indices[before] is None:

@@ -80,7 +80,8 @@ def _ranked(
 ) -> tuple[int, ...]:
     """Return the element along ``dim`` with a given rank in ascending order, and its position.
 
-    ``rank`` returns the rank for a size. With ``spreads``, the element is NaN if any element is NaN.
+    ``rank`` is a function from the size of the dimension to the rank. If ``spreads`` is true, the result is NaN if any
+    element is NaN.
     """
     emitter, value = site.emitter, _sortable(site, x)
     axis = dim % len(emitter.shape(value))
@@ -128,7 +129,7 @@ def _searchsorted(
     side: str | None = None,
     sorter: Ref | None = None,
 ) -> int:
-    """Return the number of edges below each element; with ``right``, of edges below or equal to it."""
+    """Return the number of edges below each element or, if ``right`` is true, below or equal to it."""
     del out_int32
     emitter = site.emitter
     if sorter is not None:
@@ -157,7 +158,8 @@ def _bucketize(site: CaptureSite, x: Any, edges: Ref, out_int32: bool = False, r
 def _running(emitter: Emitter, x: int, axis: int, start: float, step: Callable[[int, int], int]) -> int:
     """Return running results of the operation ``step`` along ``axis``, such as running sums.
 
-    Each element is combined with the one 1, 2, 4, ... places before it. ``start`` stands before the first element.
+    Each element is combined with the element that is 1, 2, 4, ... places before it. ``start`` is the value before the
+    first element.
     """
     shape, dtype = emitter.shape(x), emitter.type(x).dtype
     distance = 1
@@ -206,7 +208,7 @@ def _logcumsumexp(site: CaptureSite, x: Ref, dim: int) -> int:
 
 def _running_extreme(op: str) -> Any:
     def handler(site: CaptureSite, x: Ref, dim: int) -> tuple[int, ...]:
-        """Return the running extremes and their positions; the position is that of the last of equal elements."""
+        """Return the running extremes and their positions; of equal elements, the position is that of the last."""
         emitter, value = site.emitter, _sortable(site, x)
         if emitter.type(x).dtype == "bool":
             raise Unsupported("running extremes of bool values are not supported; use mask.long()")

@@ -138,7 +138,7 @@ def _ordered(emitter: Emitter, x: int) -> int:
 def opposite(emitter: Emitter, x: int) -> int:
     """Return numbers whose order is the opposite: -x or, for integers, -1 - x.
 
-    The negative of the smallest integer does not exist.
+    Integers do not use -x, because the smallest integer has no negative.
     """
     if emitter.type(x).dtype == "i64":
         return emitter.emit("sub", emitter.scalar(-1, "i64"), x)

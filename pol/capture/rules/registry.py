@@ -1,7 +1,8 @@
 """Registry of torch operations, which maps the name of an overload to the handler that writes it in primitives.
 
 A handler takes a :class:`CaptureSite` and the arguments of the node. Tensors are already handles (``Ref``), and all
-other arguments are those of torch. It returns one handle, or a tuple of handles if the operation has several results.
+other arguments are as torch gives them. It returns one handle, or a tuple of handles if the operation has several
+results.
 """
 
 from collections.abc import Callable
@@ -27,7 +28,7 @@ DTYPES = {
     torch.uint8: "i64",
     torch.bool: "bool",
 }
-"""Dtype in which a job computes, for each dtype of torch."""
+"""Dtype that a job uses, for each dtype of torch."""
 
 
 class Unsupported(Expected):
@@ -91,7 +92,7 @@ def rule(*names: str) -> Callable[[_H], _H]:
 
 
 def dtype_of(dtype: torch.dtype) -> str:
-    """Return the dtype in which a job computes for a dtype of torch; raise Unsupported if there is none."""
+    """Return the dtype in which a job computes for a dtype of torch; raise Unsupported for any other dtype."""
     if dtype not in DTYPES:
         name = str(dtype).removeprefix("torch.")
         reason = f"a value has the dtype {name}, and a job has only float32, int64 and bool"

@@ -1,4 +1,4 @@
-"""The operation of torch that stands for a ``repeat`` during a capture: its body is in the graph as text."""
+"""The operation of torch that represents a ``repeat`` during a capture: its body is in the graph as text."""
 
 import json
 from functools import lru_cache

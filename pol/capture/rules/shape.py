@@ -72,7 +72,7 @@ def _broadcast_in_dim(site: CaptureSite, x: Ref, shape: Sequence[int], dims: Seq
 
 
 def cut(site: CaptureSite, x: int, dim: int, start: int, stop: int, step: int = 1) -> int:
-    """Return a slice of a value along one dimension, or the value itself if the slice is all of it."""
+    """Return a slice of a value along one dimension, or the value itself if the slice has all its elements."""
     shape = site.emitter.shape(x)
     starts, stops, steps = [0] * len(shape), list(shape), [1] * len(shape)
     starts[dim], stops[dim], steps[dim] = start, stop, step
@@ -130,7 +130,7 @@ def _unbind(site: CaptureSite, x: Ref, dim: int = 0) -> tuple[int, ...]:
 
 @rule("aten.cat.default", "prims.cat.default")
 def _cat(site: CaptureSite, parts: Sequence[Ref], dim: int = 0) -> int:
-    # torch ignores tensors of shape [0], also if the others have another rank.
+    # torch ignores tensors of shape [0], even if the other tensors have another rank.
     present = [part for part in parts if site.emitter.shape(part) != (0,)] or parts[:1]
     values = [site.operand(part, site.dtype) for part in present]
     axis = dim % len(site.shape)
@@ -210,7 +210,7 @@ def _select_scatter(site: CaptureSite, x: Ref, source: Ref, dim: int, index: int
 
 @rule("aten.arange.start_step", "prims.iota.default", "aten.arange.default", "aten.arange.start")
 def _arange(site: CaptureSite, *arguments: Any, **options: Any) -> int:
-    """Return the numbers start, start + step, …; torch's overloads differ in which of the arguments they have."""
+    """Return the numbers start, start + step, …; torch's overloads have different arguments."""
     emitter = site.emitter
     size = site.shape[0]
     start, step = 0, 1

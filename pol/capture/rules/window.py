@@ -34,8 +34,8 @@ def convolution_weight_gradient(
 ) -> torch.Tensor:
     """Return the gradient of a convolution with respect to its weights.
 
-    Torch never runs this operation: it only stands in captured graphs. With ``is_kept``, ``x`` comes from the forward
-    pass, which has already padded it.
+    Torch never runs this operation: it only stands in captured graphs. If ``is_kept`` is true, ``x`` comes from the
+    forward pass, which has already padded it.
     """
     raise NotImplementedError("only the executor computes this operation")
 
@@ -143,7 +143,7 @@ def _slices(
     count: Sequence[int],
     step: Sequence[int],
 ) -> list[int]:
-    """Return one slice of ``x`` for each of ``starts``, at which it begins."""
+    """Return one slice of ``x`` for each position in ``starts``, where the slice begins."""
     return [_read(emitter, x, start, count, step) for start in starts]
 
 
@@ -171,9 +171,9 @@ def _windows_product(
     steps: Sequence[int],
     transposed: bool = False,
 ) -> int:
-    """Multiply [groups, M, K] with the elements that windows read of ``x``, [channels, rows, sizes].
+    """Multiply [groups, M, K] with the elements that windows read from ``x``, [channels, rows, sizes].
 
-    The result has the shape [groups, M, windows]. With ``transposed``, the product sums over the windows instead.
+    The result has the shape [groups, M, windows]. If ``transposed`` is true, the product sums over the windows instead.
     ``counts`` includes the rows, and so does ``starts`` if the windows do not begin with the first row.
     """
     emitter = site.emitter
@@ -293,7 +293,7 @@ def _transposed(site: CaptureSite, x: int, weight: int, windows: Windows, groups
 def _read_back(
     emitter: Emitter, values: Sequence[int], windows: Windows
 ) -> Callable[[Sequence[WindowOffset]], list[list[int]]]:
-    """Return a function from the places of a phase to the slices that these places read of each value."""
+    """Return a function from the places of a phase to the slices that these places read from each value."""
     low, high = windows.reach()
     padded = [_padded(emitter, value, low, high) for value in values]
     ones = (1,) * len(windows.kernel)
@@ -308,7 +308,7 @@ def _read_back(
 def _from_phases(
     emitter: Emitter, rest: Sequence[int], windows: Windows, phase: Callable[[Sequence[WindowOffset]], int]
 ) -> int:
-    """Return a value of shape [rest, inputs] from its phases; ``phase`` returns the elements of one, [rest, turns]."""
+    """Return a value of shape [rest, inputs] from its phases; ``phase`` returns one phase's elements, [rest, turns]."""
     rank = len(windows.kernel)
     turns = windows.turns()
     ones = (1,) * rank
@@ -343,7 +343,7 @@ def _weight_gradient(
     windows = Windows.of(kernel, stride, padding, dilation, sizes, places)
     rows, out = emitter.shape(x)[0], site.shape[0]
     channels = _channels_first(emitter, x)
-    # The input is padded again: the padded one of the forward pass is larger, and would stay in memory until now.
+    # The input is padded again, because the forward pass's padded input is larger and would stay in memory until now.
     with emitter.anew() if is_kept else nullcontext():
         padded = _padded(emitter, channels, windows.padding, windows.padding_after())
     gradients = _channels_first(emitter, gradient)
@@ -496,7 +496,7 @@ def _sizes(emitter: Emitter, bounds: Sequence[tuple[int, int]], dim: int, rank: 
 
 
 def _parts_sum(emitter: Emitter, x: int, dim: int, bounds: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """Return the sums of parts along ``dim``, joined along it, and the size of each part."""
+    """Return the sums of parts along ``dim``, joined along ``dim``, and the size of each part."""
     shape = emitter.shape(x)
     sums = []
     for low, high in bounds:
@@ -672,7 +672,7 @@ def _whole_times(large: Sequence[int], small: Sequence[int]) -> list[int]:
 
 
 def _apart(shape: Sequence[int], times: Sequence[int]) -> list[int]:
-    """Return ``shape`` with a new dimension after each of the last ones; ``times`` has the sizes of the new ones."""
+    """Return ``shape`` with new dimensions of the sizes ``times``, one after each of the last dimensions."""
     rank = len(times)
     pairs = zip(shape[-rank:], times, strict=True)
     return [*shape[:-rank], *[size for pair in pairs for size in pair]]

@@ -1,8 +1,9 @@
 """Windows that slide over the last dimensions of a value, as slices, and their gradients.
 
 A place of a window reads every ``stride``-th element from its own position on, which is a slice, so no gathering is
-needed. The gradient needs, for each element, the places of the windows that read it. For the elements of one *phase*
-(those with the same remainder by the stride) these are the same places, so that they are slices, too.
+needed. The gradient needs, for each element, the places of the windows that read it. The elements of one *phase* are
+the elements with the same remainder by the stride. Windows read all elements of a phase at the same places, so the
+gradient needs only slices, too.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,8 +27,8 @@ class WindowOffset:
 class Windows:
     """Windows that slide over the last dimensions of a value.
 
-    ``kernel`` has their sizes, ``stride`` the steps between them, ``padding`` the zeros around the value, and
-    ``dilation`` the steps within one window.
+    ``kernel`` has the sizes of a window, ``stride`` the steps between windows, ``padding`` the zeros around the value,
+    and ``dilation`` the steps within a window.
 
     ``inputs`` are the sizes over which they slide, and ``outputs`` the numbers of windows. Each field has one number
     for each dimension.

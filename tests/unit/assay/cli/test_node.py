@@ -182,7 +182,7 @@ def test_a_home_that_asked_another_node_is_told_so(tmp_path: Path) -> None:
     assert key
     (tmp_path / "config.toml").write_text('node_address = "far:9090"\n')
     ran = run(tmp_path, "node", "init", "a", "--new-chain", "assay-local-1")
-    assert "no longer the one at far:9090" in ran.err
+    assert "no longer the node at far:9090" in ran.err
     assert "start it: assay node start --solo" in ran.out
     other = tmp_path / "other"
     words = ("node", "init", "a", "--genesis", tmp_path / "node/config/genesis.json")

@@ -163,8 +163,8 @@ def test_a_bid_says_how_long_it_stands_and_what_is_left_of_it(clock: int, left: 
 @pytest.mark.parametrize(
     ("backed", "told"),
     [
-        (2 * 10**15, "your stake backs all of its 1 PFLOP"),
-        (10**14, "your stake backs 100 TFLOP of its 1 PFLOP at this price: larger orders do not"),
+        (2 * 10**15, "your stake backs the bid's whole capacity of 1 PFLOP"),
+        (10**14, "your stake backs 100 TFLOP of the bid's 1 PFLOP at this price: a larger order does not"),
     ],
 )
 def test_a_bid_that_is_placed_says_what_its_stake_backs(backed: int, told: str) -> None:
@@ -182,7 +182,7 @@ def test_an_order_says_once_who_takes_it_and_why_it_waits() -> None:
     assert len(said) == 2
     assert said[0] == (
         "the order waits for a bid, for another 60 s at most: 3 bids ask more; --price-limit 900000ASSAY would match"
-        " a bid; if no bid takes it by then, it closes and its deposit is refunded"
+        "  a bid; if no bid takes the order by then, it closes and its deposit is refunded"
     )
     assert said[1].startswith("matched: ")
     assert "takes it at 1,000,000 ASSAY per PFLOP" in said[1]

@@ -178,7 +178,7 @@ def test_a_later_step_that_fails_is_said(tmp_path: Path) -> None:
     model = nn.Linear(8, 2)
     build(replace(spec_of(model, loss), steps=2_000), tmp_path, told.append)
     (line,) = (line for line in told if line.startswith("warning: a job repeats its first step"))
-    assert "with the value of calls[0] at its end, a step fails: model (test_held.py:" in line
+    assert "with the value of calls[0] at the job's end, a step fails: model (test_held.py:" in line
     # what was tried is put back
     assert calls[0] < 1_000
 
