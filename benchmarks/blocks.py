@@ -23,7 +23,6 @@ from assay.pol.v1.tx_pb2 import MsgCloseRound as CloseRoundProto
 from benchmarks.figures import Figures, Row
 from chain.app.application import AppConfig, Application
 from chain.app.beacon_keys import BeaconKeys
-from chain.app.comet_files import BLOCK_BYTES_MAX
 from chain.app.storage import Storage
 from chain.state_machine.gas import gas_of
 from chain.state_machine.ledger.queries import get_account
@@ -40,6 +39,7 @@ from domain.ledger.records import Coin
 from domain.legs.messages import MsgAcceptOrder, MsgStopOrder
 from domain.limits import (
     BIDS_PER_VALIDATOR_MAX,
+    BLOCK_BYTES_MAX,
     GAS_MAX,
     SHARES_PER_MESSAGE_MAX,
     SLOTS_MAX,

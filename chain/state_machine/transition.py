@@ -25,6 +25,7 @@ from chain.state_machine.due import apply_due
 from chain.state_machine.gas import check_gas, use_gas
 from chain.state_machine.genesis import check_genesis
 from chain.state_machine.invariants import check_block
+from chain.state_machine.lane import Lane
 from chain.state_machine.rules import RULEBOOK, Rulebook, Rules
 from chain.state_machine.steps import BEGIN, END, POWERS, REVEAL
 from chain.state_machine.store import Overlay
@@ -82,12 +83,14 @@ def apply_block(
     A ``memory`` of earlier blocks saves reads and changes nothing else.
     """
     rules, are_new = rulebook.enter(overlay, block.height)
+    lane = Lane(overlay, rules)
+    in_lane = [not isinstance(tx, Refusal) and lane.take(tx, lane.find(tx)) for tx in block.txs]
     ctx = advance_clock(overlay, block, crypto, memory or NodeMemory(), rules)
     if are_new:
         ctx.emit(RulesChanged(rules.version))
     results = [result for result in REVEAL(ctx, block) if result is not None]
     begin_block(ctx, rules)
-    results += [apply_tx(ctx, rules, tx) for tx in block.txs]
+    results += [apply_tx(ctx, rules, tx, lane, is_in) for tx, is_in in zip(block.txs, in_lane, strict=True)]
     updates = end_block(ctx, rules)
     return BlockResult(tuple(results), tuple(ctx.events), updates)
 
@@ -143,8 +146,11 @@ def begin_block(ctx: Context, rules: Rules) -> None:
 # --- each transaction ----------------------------------------------------------------------------
 
 
-def apply_tx(ctx: Context, rules: Rules, tx: Tx | Refusal) -> TxResult:
-    """Apply a transaction: run the ante, then apply all messages or none."""
+def apply_tx(ctx: Context, rules: Rules, tx: Tx | Refusal, lane: Lane, in_lane: bool) -> TxResult:
+    """Apply a transaction: run the ante, then apply all messages or none.
+
+    The gas price depends on whether the transaction is in the lane of the block.
+    """
     if isinstance(tx, Refusal):  # the transaction could not be decoded
         return refused(tx, 0, 0, ())
     try:
@@ -156,7 +162,8 @@ def apply_tx(ctx: Context, rules: Rules, tx: Tx | Refusal) -> TxResult:
     ctx.events = []
     try:
         check_stateless(rules, tx)
-        sender = rules.ante(ctx, tx, min_gas_price_millionths=0)
+        sender = rules.ante(ctx, tx, price_millionths=lane.price(in_lane))
+        ctx.open_gas += 0 if in_lane else tx.gas_limit
         paid_events = ctx.events
         first_event = ctx.next_event
         ctx.gas_limit, ctx.gas_used = tx.gas_limit, sender.gas
@@ -192,12 +199,12 @@ def check_stateless(rules: Rules, tx: Tx) -> None:
         rules.get_handler(message).check_stateless(message, tx.is_bounded)
 
 
-def check_proposed(tx: Tx, rules: Rules) -> None:
+def check_proposed(tx: Tx, rules: Rules, params: NodeParams) -> None:
     """Refuse a transaction that must not be in a proposal, whatever the state is.
 
     CheckTx refuses it too. So no honest proposer includes it, and no honest validator votes for a proposal with it.
     """
-    check_gas(tx)
+    check_gas(tx, params)
     check_stateless(rules, tx)
 
 

@@ -9,7 +9,7 @@ from domain.bounds import Address, Count, Hash, Length, MaybeHash, Signature, Si
 from domain.errors import LIMIT_REACHED
 from domain.keys import ShareRef
 from domain.limits import ANSWERS_MAX, SALT_BYTES, SLOTS_MAX
-from domain.messages import AT_ONCE, Message
+from domain.messages import AT_ONCE, LaneHalf, Message
 from domain.proof.records import AuditPlace, SeatAnswer, ShareClaim, ShareRoots, ShownLeaf
 
 
@@ -38,6 +38,7 @@ class MsgCommitTraces(Message):
 
     URL: ClassVar[str] = "/assay.pol.v1.MsgCommitTraces"
     SIGNER: ClassVar[str] = "validator"
+    LANE: ClassVar[LaneHalf | None] = LaneHalf.LEGS
     GAS_ITEMS: ClassVar[Mapping[str, int]] = MappingProxyType({"shares": 5, "rejections": 6})
     validator: Address
     order_id: Hash
@@ -68,6 +69,7 @@ class MsgCloseRound(Message):
 
     URL: ClassVar[str] = "/assay.pol.v1.MsgCloseRound"
     SIGNER: ClassVar[str] = "validator"
+    LANE: ClassVar[LaneHalf | None] = LaneHalf.LEGS
     GAS_ITEMS: ClassVar[Mapping[str, int]] = MappingProxyType({"shares": 4})
     validator: Address
     order_id: Hash
@@ -87,6 +89,7 @@ class MsgCommitAnswer(Message):
 
     URL: ClassVar[str] = "/assay.pol.v1.MsgCommitAnswer"
     SIGNER: ClassVar[str] = "auditor"
+    LANE: ClassVar[LaneHalf | None] = LaneHalf.SEATS
     auditor: Address
     order_id: Hash
     leg: Count
@@ -104,6 +107,7 @@ class MsgRevealAnswer(Message):
 
     URL: ClassVar[str] = "/assay.pol.v1.MsgRevealAnswer"
     SIGNER: ClassVar[str] = "auditor"
+    LANE: ClassVar[LaneHalf | None] = LaneHalf.SEATS
     GAS_ITEMS: ClassVar[Mapping[str, int]] = MappingProxyType({"answers": 1, "leaves": 2})
     auditor: Address
     order_id: Hash

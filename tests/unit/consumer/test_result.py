@@ -138,7 +138,7 @@ class Node(ChainClient):
             case ValidatorsRequest():
                 answer = ValidatorsResponse((self.market.validator(),) if self.market.known else ())
             case StatusRequest():
-                answer = StatusResponse(CHAIN, 1, 0, 1_000, 1, b"", False)
+                answer = StatusResponse(CHAIN, 1, 0, 1_000, 1, b"", False, 1_000)
             case OrderRequest(order_id):
                 assert order_id == ORDER
                 answer = self.market.order()

@@ -43,7 +43,7 @@ def test_included_with_gas_fee_and_events(client: ChainClient, node: SoloNode) -
     assert (receipt.code, receipt.log) == (0, "")
     assert receipt.gas_used <= receipt.gas_wanted <= 2 * receipt.gas_used
     assert client.account(BOB.address).balance == RICH + 11
-    fee = -(-receipt.gas_wanted * 1_000 // 10**6)
+    fee = -(-receipt.gas_wanted * 1_250 // 10**6)  # a quarter more than the gas price
     assert client.account(ALICE.address).balance == RICH - 11 - fee
     paid = [event.get("amount") for event in receipt.events if event.type == "transfer"]
     assert paid[1:] == ["5uassay", "6uassay"]

@@ -6,6 +6,7 @@ import pytest
 
 from chain.state_machine import transition
 from chain.state_machine.context import Context
+from chain.state_machine.lane import Lane
 from chain.state_machine.rules import Rules
 from domain.beacon import possession_sign_bytes
 from domain.block import TxResult
@@ -50,9 +51,9 @@ def test_a_transaction_pays_for_each_check_that_it_causes(monkeypatch: pytest.Mo
     checked: dict[str, int] = {}
     real = transition.apply_tx
 
-    def watched(ctx: Context, rules: Rules, tx: Tx | Any) -> TxResult:
+    def watched(ctx: Context, rules: Rules, tx: Tx | Any, lane: Lane, in_lane: bool) -> TxResult:
         before = counting.gas
-        result = real(ctx, rules, tx)
+        result = real(ctx, rules, tx, lane, in_lane)
         used = counting.gas - before
         assert result.gas_used >= used, tx
         checked[type(tx.messages[0]).__name__] = used // WEIGHTS["signature"]
