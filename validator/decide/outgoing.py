@@ -128,8 +128,8 @@ def _items(message: Message) -> int:
 
 def half_of(action: Outgo) -> LaneHalf | None:
     """Return the half of a block's lane in which an action's messages are duties, or None if they are none."""
-    halves = {message.LANE for message in action.messages}
-    return halves.pop() if len(halves) == 1 else None
+    half = action.messages[0].LANE
+    return half if all(message.LANE is half for message in action.messages) else None
 
 
 def in_lane(state: Outgoing) -> bool:

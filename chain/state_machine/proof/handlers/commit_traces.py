@@ -103,7 +103,14 @@ def apply(ctx: Context, message: MsgCommitTraces, checked: CheckedCommit) -> Non
             committed = True
         else:
             fee = _charge_skip(ctx, message.validator)
-            ctx.emit(ShareSkipped(signed.claim.key, signed.claim.provider, int(problem), fee))
+            ctx.emit(
+                ShareSkipped(
+                    share=signed.claim.key,
+                    provider=signed.claim.provider,
+                    reason=int(problem),
+                    fee=fee,
+                )
+            )
     if committed:
         subject = SharesSubject(leg.open_round, ctx.height)
         open_lot(ctx, subject, get_parties(ctx, order, leg.validator), order.params.lot_wait)

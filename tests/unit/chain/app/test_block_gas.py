@@ -16,7 +16,7 @@ from domain.genesis import DENOM
 from domain.ledger.messages import MsgSend
 from domain.ledger.records import Coin
 from domain.limits import BLOCK_BYTES_MAX, TX_BYTES_MAX
-from domain.node.params import NodeParams, tx_gas_max
+from domain.node.params import NodeParams
 from domain.params import local_params
 from tests.support.small_chain import (
     CHAIN_ID,
@@ -30,7 +30,7 @@ from tests.support.small_chain import (
 from wire.tx import build_tx
 
 BLOCK_GAS = local_params().of(NodeParams).block_gas
-TX_GAS = tx_gas_max(local_params().of(NodeParams))
+TX_GAS = BLOCK_GAS // 10
 ROOM = 4 * 2**20
 TRANSFER = 100_000
 PROPOSER = cons_address(0)
@@ -128,7 +128,7 @@ def test_what_declares_less_than_it_needs_whatever_happens_is_not_voted_for(
     app: Application,
 ) -> None:
     """Else what a block costs would not be what its transactions declare."""
-    lie = transfer(0, 1)
+    lie = transfer(0, 1, price=10**9)
     assert not votes(app, lie)
     assert proposed(app, lie)[1:] == []
 
