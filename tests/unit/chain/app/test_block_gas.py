@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from functools import cache
 
 import pytest
+from cosmpy.protos.cosmos.base.node.v1beta1.query_pb2 import ConfigResponse
 from cosmpy.protos.cosmos.consensus.v1.query_pb2 import QueryParamsResponse
 
 from chain.app.application import AppConfig, Application
@@ -148,3 +149,16 @@ def test_what_shows_alone_to_be_wrong_is_not_voted_for_and_costs_nothing(app: Ap
 def test_wallets_learn_the_gas_of_a_block(app: Application) -> None:
     answer = node_handlers(app)["/cosmos.consensus.v1.Query/Params"](b"")
     assert QueryParamsResponse.FromString(answer).params.block.max_gas == BLOCK_GAS
+    assert QueryParamsResponse.FromString(answer).params.block.max_bytes == BLOCK_BYTES_MAX
+
+
+def test_wallets_learn_the_gas_price_of_the_next_block(app: Application) -> None:
+    def price() -> str:
+        answer = node_handlers(app)["/cosmos.base.node.v1beta1.Service/Config"](b"")
+        return str(ConfigResponse.FromString(answer).minimum_gas_price)
+
+    assert price() == "0.001000uassay"
+    block = proposed(app, *[transfer(sequence, TX_GAS) for sequence in range(10)])
+    app.finalize_block(1, GENESIS_TIME_NS + 1, bytes(32), PROPOSER, block)
+    app.commit()
+    assert price() == "0.001125uassay"

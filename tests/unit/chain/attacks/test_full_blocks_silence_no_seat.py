@@ -288,5 +288,5 @@ def test_what_no_longer_pays_the_price_leaves_the_mempool() -> None:
 
 
 def test_every_message_with_a_lane_has_a_lookup() -> None:
-    for cls, handler in RULES.handlers.items():
-        assert (cls.LANE is None) == (handler.duty is None), cls
+    for handler in RULES.handlers.values():
+        assert (handler.message.LANE is None) == (handler.duty is None), handler.message
