@@ -5,7 +5,7 @@ exception is a bug and stops the block. The steps at the beginning and the end o
 stores nothing: the changes stay in the overlay until the caller commits them.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from chain.state_machine.context import (
@@ -90,7 +90,8 @@ def apply_block(
         ctx.emit(RulesChanged(rules.version))
     results = [result for result in REVEAL(ctx, block) if result is not None]
     begin_block(ctx, rules)
-    results += [apply_tx(ctx, rules, tx, lane, is_in) for tx, is_in in zip(block.txs, in_lane, strict=True)]
+    paid = [pay_tx(ctx, rules, tx, lane, is_in) for tx, is_in in zip(block.txs, in_lane, strict=True)]
+    results += [apply_tx(ctx, rules, each) for each in paid]
     updates = end_block(ctx, rules)
     return BlockResult(tuple(results), tuple(ctx.events), updates)
 
@@ -146,10 +147,21 @@ def begin_block(ctx: Context, rules: Rules) -> None:
 # --- each transaction ----------------------------------------------------------------------------
 
 
-def apply_tx(ctx: Context, rules: Rules, tx: Tx | Refusal, lane: Lane, in_lane: bool) -> TxResult:
-    """Apply a transaction: run the ante, then apply all messages or none.
+@dataclass(frozen=True, slots=True)
+class PaidTx:
+    """A transaction whose fee is paid and whose sequence is used, with its sender and the events of the payment."""
 
-    The gas price depends on whether the transaction is in the lane of the block.
+    tx: Tx
+    origin: TxOrigin
+    events: tuple[Event, ...]
+
+
+def pay_tx(ctx: Context, rules: Rules, tx: Tx | Refusal, lane: Lane, in_lane: bool) -> PaidTx | TxResult:
+    """Run the ante of a transaction; return its result if it is refused.
+
+    The gas price depends on whether the transaction is in the lane of the block. All transactions of a block pay before
+    the messages of any of them. Otherwise one could take away the coins with which the next ones are to pay, and these
+    would take the block's room for nothing.
     """
     if isinstance(tx, Refusal):  # the transaction could not be decoded
         return refused(tx, 0, 0, ())
@@ -158,34 +170,43 @@ def apply_tx(ctx: Context, rules: Rules, tx: Tx | Refusal, lane: Lane, in_lane: 
             rules.get_handler(message)
     except Refusal as refusal:  # the result on nodes without the newer rules, which cannot decode it
         return refused(refusal, 0, 0, ())
-    block_store, block_events = ctx.store, ctx.events
+    block_events = ctx.events
     ctx.events = []
     try:
         check_stateless(rules, tx)
-        sender = rules.ante(ctx, tx, price_millionths=lane.price(in_lane))
+        origin = rules.ante(ctx, tx, price_millionths=lane.price(in_lane))
         ctx.open_gas += 0 if in_lane else tx.gas_limit
-        paid_events = ctx.events
-        first_event = ctx.next_event
-        ctx.gas_limit, ctx.gas_used = tx.gas_limit, sender.gas
-        ctx.store, ctx.events, ctx.responses = Overlay(block_store), [], []
-        try:
-            apply_messages(ctx, rules, tx, sender)
-        except Refusal as refusal:  # the fee stays paid and the sequence stays used
-            ctx.next_event = first_event
-            return refused(refusal, tx.gas_limit, ctx.gas_used, tuple(paid_events))
+        return PaidTx(tx, origin, tuple(ctx.events))
+    except Refusal as refusal:  # refused by a stateless check or the ante: nothing was written
+        return refused(refusal, tx.gas_limit, 0, ())
+    finally:
+        ctx.events = block_events
+
+
+def apply_tx(ctx: Context, rules: Rules, paid: PaidTx | TxResult) -> TxResult:
+    """Apply all messages of a transaction or none; a transaction that did not pay keeps its result."""
+    if isinstance(paid, TxResult):
+        return paid
+    tx = paid.tx
+    block_store, block_events = ctx.store, ctx.events
+    first_event = ctx.next_event
+    ctx.gas_limit, ctx.gas_used = tx.gas_limit, paid.origin.gas
+    ctx.store, ctx.events, ctx.responses = Overlay(block_store), [], []
+    try:
+        apply_messages(ctx, rules, tx, paid.origin)
         ctx.store.merge_into_parent()
-        events = (*paid_events, *ctx.events)
         return TxResult(
             code=0,
             codespace="",
             log="",
             gas_wanted=tx.gas_limit,
             gas_used=ctx.gas_used,
-            events=events,
+            events=(*paid.events, *ctx.events),
             responses=tuple(ctx.responses),
         )
-    except Refusal as refusal:  # refused by a stateless check or the ante: nothing was written
-        return refused(refusal, tx.gas_limit, 0, ())
+    except Refusal as refusal:  # the fee stays paid and the sequence stays used
+        ctx.next_event = first_event
+        return refused(refusal, tx.gas_limit, ctx.gas_used, paid.events)
     finally:
         ctx.store, ctx.events, ctx.message_index = block_store, block_events, -1
 

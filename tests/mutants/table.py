@@ -233,9 +233,9 @@ MUTANTS = (
         "what contradicts itself pays its fee in a block",
         "chain/state_machine/transition.py",
         """        check_stateless(rules, tx)
-        sender = rules.ante(ctx, tx, price_millionths=lane.price(in_lane))
+        origin = rules.ante(ctx, tx, price_millionths=lane.price(in_lane))
 """,
-        """        sender = rules.ante(ctx, tx, price_millionths=lane.price(in_lane))
+        """        origin = rules.ante(ctx, tx, price_millionths=lane.price(in_lane))
         check_stateless(rules, tx)
 """,
         (f"{_BLOCK_GAS}::test_what_shows_alone_to_be_wrong_is_not_voted_for_and_costs_nothing",),
@@ -287,6 +287,18 @@ MUTANTS = (
         "        ctx.open_gas += 0 if in_lane else tx.gas_limit\n",
         "",
         (f"{_FULL}::test_a_full_block_makes_the_next_one_dearer_and_an_empty_one_cheaper",),
+    ),
+    Mutant(
+        "pay-later",
+        "transactions may move away the coins that later ones have to pay with",
+        "chain/state_machine/transition.py",
+        """    paid = [pay_tx(ctx, rules, tx, lane, is_in) for tx, is_in in zip(block.txs, in_lane, strict=True)]
+    results += [apply_tx(ctx, rules, each) for each in paid]
+""",
+        """    for tx, is_in in zip(block.txs, in_lane, strict=True):
+        results.append(apply_tx(ctx, rules, pay_tx(ctx, rules, tx, lane, is_in)))
+""",
+        (f"{_FULL}::test_coins_that_a_block_moves_away_have_paid_for_it",),
     ),
     Mutant(
         "full-mempool",

@@ -207,6 +207,23 @@ def test_filling_the_blocks_of_a_window_costs_a_fortune() -> None:
     assert cost > 30_000 * 10**6, "it was 9 ASSAY"
 
 
+def test_coins_that_a_block_moves_away_have_paid_for_it() -> None:
+    """Else one transfer of everything would make all later transactions of its sender free, and still in the way."""
+    market = Market(consumers=(CONSUMER, OUTSIDER))
+    chain = market.chain
+    everything = MsgSend(OUTSIDER, CONSUMER, (Coin(DENOM, chain.balance(OUTSIDER) - 53),))
+    first = chain.tx(everything, sequence=0)
+    assert first.fee[0].amount == 53
+    others = [transfer(chain, number, fee=None) for number in range(1, 10)]
+    mempool = chain.mempool()
+    assert [chain.check(tx, mempool).code for tx in (first, *others)] == [0] * 10
+    before = chain.balance(OUTSIDER)
+    results = chain.block(first, *others).tx_results
+    assert [result.code == 0 for result in results] == [False] + [True] * 9
+    assert before - chain.balance(OUTSIDER) == 53 + 9 * LARGE // 1_000 + 9
+    assert get_gas_price(chain.overlay()) > FLOOR
+
+
 def test_the_price_moves_by_its_bounds_and_stays_above_its_floor() -> None:
     params = Params()
     target = NODE.block_gas * OPEN_PERCENT // 200
