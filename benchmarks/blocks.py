@@ -6,9 +6,9 @@ process time, so that other load on the machine has little effect. The best of t
 Each kind fills either the gas of transactions (``block_gas``) or the gas of due work (``due_gas``). The ratio of a
 block is the part of a second that it takes; the goal is at most 1 s per block. The ratio of gas is the time that a
 block pays for, at 5 ns per gas, divided by the time that it takes. The cost is the sender's fees for a block and for
-all preparations since the previous row, at the lowest gas price. Then come proposals from a full mempool, the delay of
-a seat and a leg while an outsider fills blocks, and the cost of filling them at the price that follows demand. The last
-rows are queries to a node, which cost nothing.
+all preparations since the previous row, at the lowest gas price. Then come the
+delay of a seat while an outsider fills blocks, the cost of filling them at the price that follows demand, and a
+proposal from a full mempool. The last rows are queries to a node, which cost nothing.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

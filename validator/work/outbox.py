@@ -17,7 +17,7 @@ from validator.decide.outgoing import Outgo, Outgoing, Sifted, messages_of
 
 _log = logging.getLogger("assay.validator.outbox")
 
-OTHER_TIMEOUT_BLOCKS = 4
+OTHER_TIMEOUT_BLOCKS = 6
 """Number of blocks after which a transaction that is no duty expires."""
 Sent = Callable[[Outgo, TxReceipt], None]
 """The function that is called with an action and its receipt when its messages are in a block."""
