@@ -45,7 +45,6 @@ from domain.limits import (
     BIDS_PER_VALIDATOR_MAX,
     BLOCK_BYTES_MAX,
     GAS_MAX,
-    MEMPOOL_TXS_MAX,
     SHARES_PER_MESSAGE_MAX,
     SLOTS_MAX,
     TX_BYTES_MAX,
@@ -742,43 +741,52 @@ def _answers_of(seats: Mapping[str, tuple[bytes, Panel]]) -> tuple[list[Message]
 
 
 def filled() -> list[Row]:
-    """Measure the delay of a seat while an outsider fills blocks, and the cost of filling them."""
+    """Measure the delay of a seat while an outsider fills blocks and the mempool, and the cost of filling blocks."""
     net, orders = _panels(price_change=NodeParams().gas_price_change_bps)
+    node = net.params.of(NodeParams)
     (commit, *_), _ = _seat_duties(net, orders)
     message = MsgSend(key("carol").address, key("p1").address, (Coin(DENOM, 1),))
-    gas = tx_gas_max(net.params.of(NodeParams))
-    paid, took = 0, 0
-    for number in range(FILLED_BLOCKS):
+    paid = 0
+    for _ in range(FILLED_BLOCKS):
         price = get_gas_price(Overlay(net.app.view().reader))
-        spam = [net.raw(message, gas=gas, price=price) for _ in range(20)]
-        late = [net.raw(commit)] if number == FILLED_BLOCKS - 1 else []
-        chosen = net.app.prepare_proposal([*spam, *late], BLOCK_BYTES_MAX, *net.turn)
-        paid += sum(map(_fee, net.make(chosen)))
-        took = 1 if late and late[0] in chosen else 0
-    if not took:
-        raise RuntimeError("the commitment is not in the next block")
+        spam = [net.raw(message, gas=tx_gas_max(node), price=price) for _ in range(10)]
+        paid += sum(map(_fee, net.make(net.app.prepare_proposal(spam, BLOCK_BYTES_MAX, *net.turn))))
+    flood = _flood(net)
+    duty = net.raw(commit)
+    accepted = net.app.check_tx(duty)
+    waited = 0
+    while duty not in (chosen := net.app.prepare_proposal([*flood, duty], BLOCK_BYTES_MAX, *net.turn)):
+        net.make(chosen)
+        flood = _flood(net)
+        waited += 1
+    if accepted.code:
+        raise RuntimeError(accepted.log)
     price, cost = net.lowest_price, 0
     for _ in range(WINDOW_BLOCKS):
-        cost += net.params.of(NodeParams).block_gas * price // 10**6
-        price = compute_gas_price(price, net.params.of(NodeParams).block_gas, net.params)
+        cost += node.block_gas * price // 10**6
+        price = compute_gas_price(price, node.block_gas, net.params)
+
+    def propose() -> None:
+        chosen = net.app.prepare_proposal(flood, BLOCK_BYTES_MAX, *net.turn)
+        if len(chosen) < 1_000:
+            raise RuntimeError("the proposal is not full")
+
     return [
-        Row("a seat's commitment, with full blocks", took, "blocks", baseline=1),
+        Row("a seat's commitment, behind a full mempool: full blocks before it", waited, "blocks", baseline=1),
         Row(f"  {FILLED_BLOCKS} full blocks: cost their sender", paid, "uassay"),
         Row(f"  {WINDOW_BLOCKS} full blocks: would cost", cost, "uassay"),
-        _proposal(net),
+        _best_of(f"a proposal from {len(flood):,} transfers", propose),
     ]
 
 
-def _proposal(net: Net) -> Row:
-    """Measure the choice of a block from a full mempool; CheckTx has decoded its transactions."""
-    node = net.app
-    sender, price = key("p2").address, 10 * get_gas_price(Overlay(node.view().reader))
-    message = MsgSend(sender, key("p1").address, (Coin(DENOM, 1),))
-    waiting = [net.raw(message, price=price) for _ in range(MEMPOOL_TXS_MAX)]
-    node.prepare_proposal(waiting, BLOCK_BYTES_MAX, *net.turn)
-    return _best_of(
-        "a proposal from 20,000 transfers", lambda: node.prepare_proposal(waiting, BLOCK_BYTES_MAX, *net.turn)
-    )
+def _flood(net: Net) -> list[bytes]:
+    """Return transfers of an outsider at ten times the gas price, as many as the mempool accepts."""
+    price = 10 * get_gas_price(Overlay(net.app.view().reader))
+    message = MsgSend(key("p2").address, key("p1").address, (Coin(DENOM, 1),))
+    flood: list[bytes] = []
+    while net.app.check_tx(raw := net.raw(message, price=price)).code == 0:
+        flood.append(raw)
+    return flood
 
 
 def answers() -> list[Row]:

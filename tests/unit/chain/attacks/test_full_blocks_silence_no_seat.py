@@ -1,5 +1,6 @@
 """Whoever fills blocks silences nobody: duties have a lane of their own, and a full block makes the next one dearer."""
 
+import random
 from dataclasses import replace
 
 import pytest
@@ -35,6 +36,10 @@ DEAR = 10**9
 
 @pytest.fixture(scope="module")
 def market() -> Market:
+    return make_market()
+
+
+def make_market() -> Market:
     """Return a market where the seats of a panel have to commit, and another order is to be accepted."""
     market = Market(validators=5, consumers=(CONSUMER, OUTSIDER), bidders=(), checked=False)
     market.chain.ok(bid("v0", slots=8))
@@ -268,6 +273,39 @@ def test_at_a_high_price_a_duty_pays_the_lowest_and_nothing_else_does() -> None:
     assert chain.check(poor, mempool).code == INSUFFICIENT_FEE.number
     (_, other, *_) = commits(market)
     assert chain.check(cheapest(chain, other), mempool).code == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_one_node_proposes_others_vote_for(seed: int) -> None:
+    """A proposer takes in the same walk as the others check."""
+    market, dice = make_market(), random.Random(seed)
+    chain = market.chain
+    set_price(market, dice.choice([FLOOR, 3 * FLOOR]))
+    waiting: list[Tx] = []
+    for sender in (OUTSIDER, CONSUMER, *market.validators):
+        first = chain.sequence(sender)
+        duties = [commit for commit in commits(market) if commit.auditor == sender]
+        for number in range(dice.randint(0, 12)):
+            if duties and dice.random() < 0.4:
+                waiting.append(cheapest(chain, *duties, sequence=first + number))
+            else:
+                gas = dice.choice([60_000, LARGE // 2, LARGE])
+                fee = gas * dice.choice([FLOOR // 2, FLOOR, 3 * FLOOR, 9 * FLOOR]) // 10**6
+                waiting.append(transfer(chain, first + number, gas=gas, fee=fee, sender=sender))
+    dice.shuffle(waiting)
+    room = dice.choice([200, 600, 10**6])
+    chosen = proposed(chain, *waiting, room=room)
+    others = BlockRoom(chain.overlay(), RULES, room)
+    for tx in chosen:
+        assert others.find_problem(tx.hash, tx) == ""
+        others.take(tx.hash, tx)
+    by_sender: dict[str, list[int]] = {}
+    for tx in chosen:
+        (signer,) = tx.signers
+        by_sender.setdefault(signer.address, []).append(signer.sequence)
+    for sender, sequences in by_sender.items():
+        start = chain.sequence(sender)
+        assert sequences == list(range(start, start + len(sequences)))
 
 
 # The mempool
