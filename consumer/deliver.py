@@ -26,11 +26,11 @@ from pol.job.document import Job
 from wire.keys import Key
 
 Progress = Callable[[int, int], None]
-"""Called with (bytes sent, bytes in all)."""
+"""A function that is called with the bytes sent so far and the bytes of the whole payload."""
 
 
 def payload(directory: Path, job: Job) -> dict[PayloadFile, Path]:
-    """Return the files that a validator needs, with their paths.
+    """Return the files that a validator needs for the job, and the path of each file on this machine.
 
     Raise ConsumerError if a file cannot be read or is not the one that the job names.
     """
@@ -66,7 +66,10 @@ def find_validator(client: ChainClient, operator: str) -> Validator:
 
 
 def winner(client: ChainClient, order_id: bytes) -> Validator:
-    """Return the validator of the order's current leg; raise ConsumerError if it has none."""
+    """Return the validator of the order's current leg.
+
+    Raise ConsumerError if the order is not matched yet, or if the validator is no longer registered.
+    """
     current = client.query(OrderRequest(order_id)).current
     if current is None:
         raise ConsumerError("the order is not matched yet", "wait for a match: assay order watch")
@@ -81,7 +84,11 @@ def deliver(
     job: Job,
     progress: Progress | None = None,
 ) -> PayloadState:
-    """Send the files that the winner lacks, continuing an earlier try; raise ClusterError if the connection fails."""
+    """Send the winning validator the files of the payload that it lacks, and return its record of the payload.
+
+    A file that an earlier try sent in part is continued. Raise ConsumerError if the order is not matched, or if a file
+    was changed; raise ClusterError if the connection fails.
+    """
     order = client.query(OrderRequest(order_id)).order
     if order.state != OrderState.MATCHED:
         raise ConsumerError(
@@ -105,6 +112,6 @@ def deliver(
 
 
 def _report(progress: Progress | None, before: int, total: int, done: int, _size: int) -> None:
-    """Report the progress of one file as progress of the whole payload."""
+    """Report the bytes sent of the whole payload: ``before`` of earlier files, and ``done`` of the current file."""
     if progress:
         progress(before + done, total)

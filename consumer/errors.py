@@ -4,7 +4,7 @@ from domain.errors import Exit, Expected
 
 
 class ConsumerError(Expected):
-    """A request of the consumer cannot be done; the error has a reason and a remedy.
+    """An error for a consumer's request that cannot be carried out. It has a reason and a remedy.
 
     Example::
 
@@ -16,13 +16,13 @@ class ConsumerError(Expected):
 
 
 class InvalidId(ConsumerError):
-    """A text is not the id of an order or a bid."""
+    """An error for a text that is not the id of an order or of a bid."""
 
     exit_code = Exit.USAGE
 
 
 class StillWaiting(ConsumerError):
-    """The caller's time limit passed first; calling the same method again continues to wait.
+    """An error for a wait that reached the caller's time limit. To continue waiting, call the same method again.
 
     Example::
 

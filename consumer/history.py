@@ -10,7 +10,10 @@ from pol.rules.schedule import first_step
 
 
 def losses_of(answer: OrderResponse) -> NDArray[np.float64]:
-    """Return the loss at the end of each closed round (rows) in each slot (columns)."""
+    """Return an order's losses as an array: a row per round up to the last closed one, and a column per slot.
+
+    NaN means that the slot has no loss in that round.
+    """
     rounds = closed_rounds(answer)
     numbers = range(max(rounds, default=-1) + 1)
     losses = [round_losses(answer, rounds[n]) if n in rounds else {} for n in numbers]
@@ -18,7 +21,7 @@ def losses_of(answer: OrderResponse) -> NDArray[np.float64]:
 
 
 def history_of(answer: OrderResponse) -> History:
-    """Return the loss of each slot at the end of each closed round, with the number of steps done by then."""
+    """Return the loss of each slot at the end of each closed round, with the number of steps since the job began."""
     terms = answer.order.terms
     rounds = closed_rounds(answer)
     return make_history(

@@ -21,7 +21,9 @@ from pol.state.tensors import safetensors_pieces
 
 
 def read_job(directory: Path | str) -> Job:
-    """Read and check ``job.json``; raise JobError with the field that is wrong. Do not check data and states.
+    """Read the document ``job.json`` of a job directory, and check it. Do not check the job's data and states.
+
+    Raise JobError with the name of the wrong field.
 
     Example::
 
@@ -34,7 +36,7 @@ def read_job(directory: Path | str) -> Job:
 
 
 def check_ordered(job: Job, order: Order) -> None:
-    """Raise ConsumerError if the job is not the one that was ordered."""
+    """Check that an order is for this job; raise ConsumerError if it is for another one."""
     if job.id != order.terms.job_id:
         raise ConsumerError(
             "this job is not the ordered one: it was changed or built again since",
@@ -43,7 +45,7 @@ def check_ordered(job: Job, order: Order) -> None:
 
 
 def save_result(result: HasTraining, path: Path) -> bytes:
-    """Write a result: the model to ``path``, and beside it the folder from which another job can continue.
+    """Write a result: the model to the file ``path``, and beside it a folder from which another job can continue.
 
     Return the SHA-256 of the model's file.
     """
@@ -59,7 +61,7 @@ def save_result(result: HasTraining, path: Path) -> bytes:
 
 
 def write_result(state: State, path: Path) -> bytes:
-    """Write a state as safetensors, with the model's names, and return the file's SHA-256."""
+    """Write a state to a safetensors file in which tensors have the model's names; return the file's SHA-256."""
     digest = sha256()
 
     def hashed() -> Iterator[memoryview]:
@@ -92,21 +94,21 @@ def _may_be_replaced(path: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class OrderNote:
-    """The record of an order in the consumer's home."""
+    """The record of an order that is stored in the consumer's home."""
 
     order_id: bytes
     # The job directory.
     job: Path
-    # Address that ordered.
+    # Address of the account that submitted the order.
     key: str
     # Number of the first event that may concern the order.
     since: int = 1
-    # Name of the job; the chain does not have it.
+    # Name of the job, which is not on the chain.
     name: str = ""
 
 
 def remember(home: Path, note: OrderNote) -> None:
-    """Write the record of an order to the home; raise ConsumerError if it cannot be written."""
+    """Write the record of an order to the folder ``home``; raise ConsumerError if it cannot be written."""
     folder = home / "orders"
     text = json.dumps(
         {
@@ -127,7 +129,10 @@ def remember(home: Path, note: OrderNote) -> None:
 
 
 def job_name(home: Path, order_id: bytes) -> str:
-    """Return the name of an order's job, or of its directory; an empty text if this home has no record of the order."""
+    """Return the name of an order's job, or the name of the job's directory if the job has none.
+
+    Return an empty text if this home has no record of the order.
+    """
     try:
         note = recall(home, order_id)
     except ConsumerError:

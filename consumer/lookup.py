@@ -22,7 +22,11 @@ Item = TypeVar("Item", bound=_HasId)
 
 
 def all_orders(client: ChainClient, consumer: str = "", validator: str = "") -> Iterator[Order]:
-    """Yield the orders on the chain: all, those of a consumer, or those with a leg of a validator."""
+    """Yield the orders on the chain.
+
+    With ``consumer``, yield only the orders of this consumer. With ``validator``, yield only the orders that have a leg
+    of this validator.
+    """
 
     def page(after: bytes) -> Sequence[Order]:
         return client.query(
@@ -39,7 +43,10 @@ def all_bids(client: ChainClient) -> Iterator[Bid]:
 
 @dataclass(frozen=True, slots=True)
 class BackedBid:
-    """A bid, and the work (FLOPs) that its validator's free stake backs at its price; larger orders do not match."""
+    """A bid, and the most work (FLOPs) that its validator's free stake backs at the bid's price.
+
+    An order with more work does not match the bid.
+    """
 
     bid: Bid
     backed: int
@@ -51,7 +58,7 @@ class BackedBid:
 
 
 def backed_bids(client: ChainClient, validator: str = "") -> Iterator[BackedBid]:
-    """Yield the bids in the book, or those of one validator, with the work that stake backs."""
+    """Yield the bids in the book with the work that stake backs. With ``validator``, yield only its bids."""
 
     def page(after: bytes) -> Sequence[BackedBid]:
         answer = client.query(BidsRequest(validator, QUERY_LIMIT_MAX, after))
@@ -62,12 +69,18 @@ def backed_bids(client: ChainClient, validator: str = "") -> Iterator[BackedBid]
 
 
 def most_backed(client: ChainClient, needed: int) -> int:
-    """Return the largest backed work below ``needed`` (FLOPs) among all bids; 0 if no bid's is below."""
+    """Return the most work (FLOPs) that stake backs, among the bids whose stake backs less than ``needed``.
+
+    Return 0 if there is no such bid.
+    """
     return max((b.backed for b in backed_bids(client) if b.backed < needed), default=0)
 
 
 def all_pages(page: Callable[[bytes], Sequence[Item]]) -> Iterator[Item]:
-    """Yield the items of all pages; ``page`` is called with the last id of the previous page."""
+    """Yield the items of all pages of a query.
+
+    ``page`` returns the page after the item with the given id; an empty id stands for the first page.
+    """
     after = b""
     while True:
         items = page(after)
@@ -78,12 +91,16 @@ def all_pages(page: Callable[[bytes], Sequence[Item]]) -> Iterator[Item]:
 
 
 def find_order(client: ChainClient, text: str) -> bytes:
-    """Return the id of the order that ``text`` names: all 64 hex digits, or the first ones (at least 8)."""
+    """Return the id of the order whose id begins with ``text``: at least 8 hex digits.
+
+    A whole id (64 digits) is not looked up. Raise InvalidId for other texts, and ConsumerError unless exactly one order
+    matches.
+    """
     return _find(text, "order", lambda: all_orders(client))
 
 
 def find_bid(client: ChainClient, text: str) -> bytes:
-    """Return the id of the bid that ``text`` names, as :func:`find_order`."""
+    """Return the id of the bid whose id begins with ``text``, as :func:`find_order` does for orders."""
     return _find(text, "bid", lambda: all_bids(client))
 
 

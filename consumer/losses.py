@@ -6,12 +6,12 @@ from pol.values import metric_values
 
 
 def closed_rounds(answer: OrderResponse) -> dict[int, Round]:
-    """Return the closed rounds by number. If several legs closed a round, return that of the last leg."""
+    """Return the closed rounds by number, without void ones. If several legs closed a round, return the last leg's."""
     return {round.round: round for round in answer.rounds if not round.void}
 
 
 def round_losses(answer: OrderResponse, round: Round) -> dict[int, float]:
-    """Return the loss by slot at the end of a closed round, without slots whose share has no loss."""
+    """Return the training loss at the end of a closed round, by slot. Leave out a slot if its share has no loss."""
     shares = answer.shares_of(round.leg, round.round)
     roots = {ref.slot: shares[ref.slot, ref.issue].roots for ref in round.shares}
     return {slot: metric_values(r.metrics)[0] for slot, r in roots.items() if r and r.metrics}

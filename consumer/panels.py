@@ -1,4 +1,4 @@
-"""The results of panels about an order's rounds, as text."""
+"""Descriptions of the panels about an order's rounds: their places, rulings and progress."""
 
 from chain.client.client import ChainClient
 from consumer.waiting import panel_stage
@@ -15,7 +15,7 @@ _RULINGS = {
 
 
 def read_seats(client: ChainClient, on_chain: OrderResponse) -> list[PanelSeat]:
-    """Return the seats of all panels about an order."""
+    """Return the seats of all panels about an order's rounds, which the chain returns in pages."""
     seats: list[PanelSeat] = []
     for panel in on_chain.panels:
         panel_seats: list[PanelSeat] = []
@@ -32,7 +32,11 @@ def read_seats(client: ChainClient, on_chain: OrderResponse) -> list[PanelSeat]:
 
 
 def panel_rows(on_chain: OrderResponse, seats: list[PanelSeat]) -> list[tuple[object, ...]]:
-    """Return a row per place: its name, ruling and stage, the number of seats for it, and the number of answers."""
+    """Return a row for each place that the order's panels recompute.
+
+    A row has the leg and the round, the place's number, name, ruling and stage, the number of seats that recompute the
+    place, and the number of their answers.
+    """
     rows: list[tuple[object, ...]] = []
     for panel in on_chain.panels:
         sitting = [seat for seat in seats if seat.key == panel.key]
@@ -56,7 +60,7 @@ def panel_rows(on_chain: OrderResponse, seats: list[PanelSeat]) -> list[tuple[ob
 
 
 def name_place(place: AuditPlace) -> str:
-    """Return a place in words."""
+    """Return the name of an audited place, for example ``segment 3 of slot 0``."""
     match place.kind:
         case AuditKind.AGGREGATION:
             return "aggregation"
@@ -73,7 +77,10 @@ def _describe_ruling(place: PanelPlace) -> str:
 
 
 def stopped_round(on_chain: OrderResponse) -> Round | None:
-    """Return the current leg's round in which the job stopped; None if it did not, or a panel refuted the stop."""
+    """Return the round of the current leg in which the job stopped.
+
+    Return None if the job did not stop, or if a panel did not confirm the stop.
+    """
     rounds = on_chain.rounds_of(on_chain.order.legs)
     return next((round for round in rounds if round.stopped is not None and not round.void), None)
 
@@ -89,7 +96,7 @@ def describe_stop(on_chain: OrderResponse) -> str:
         return f"{claim}, because the {place} has no result; auditors recompute that"
     panel = on_chain.panel(closed.leg, closed.round)
     result = panel.places[0].finding if panel is not None and panel.places else None
-    # Updates and aggregations have no step.
+    # Only segments consist of steps.
     step = f" (step {result.step})" if closed.stopped.kind is AuditKind.SEGMENT and result is not None else ""
     return (
         f"the job stops in round {closed.round}, because the {place} has no result{step}: a value is NaN or infinite, "
@@ -98,9 +105,10 @@ def describe_stop(on_chain: OrderResponse) -> str:
 
 
 def describe_panel(panel: Panel, now: int) -> list[str]:
-    """Return lines about what a panel waits for and what it found wrong; none if it found everything right.
+    """Return lines about a panel: one per place that is wrong or undecided, and one about its current stage.
 
-    ``now`` is the time of the chain's clock.
+    A panel that has decided has no current stage, so a panel that found every place right has no lines. ``now`` is the
+    time of the chain's clock.
     """
     where = f"round {panel.round} of leg {panel.leg}"
     lines = [

@@ -11,7 +11,7 @@ from pol.rules.tiers.table import DEFAULT_TIERS
 
 
 class OrderOptions(TypedDict, total=False):
-    """The keywords of a quote and of an order, the same as the options of `assay order submit`.
+    """The keyword arguments of a quote and of an order; they match the options of `assay order submit`.
 
     Example::
 
@@ -19,10 +19,10 @@ class OrderOptions(TypedDict, total=False):
     """
 
     price_limit: int  # uassay per PFLOP; default 0, which means no limit
-    device_class: str  # default: any
-    memory: int  # bytes that a device must have; default: what the job needs
-    regions: Sequence[str]  # default: all
-    tiers: Sequence[str]  # in order of preference; default: the default tier
+    device_class: str  # class of the devices that train the job; default: any
+    memory: int  # bytes of memory that a device must have; default: what the job needs
+    regions: Sequence[str]  # regions in which the job may be trained; default: all
+    tiers: Sequence[str]  # tiers that the order allows, the preferred one first; default: the default tier
     time_to_live: int  # seconds to wait for a match; default 600
     deadline: int  # seconds until the whole order must be done; default 86,400
     rematch: bool  # whether another validator may try after a failed leg; default True
@@ -54,7 +54,9 @@ class Request(Readable):
 
 
 def request_of(**options: Unpack[OrderOptions]) -> Request:
-    """Return the request that keywords describe; raise ConsumerError with the keyword if a value has the wrong type.
+    """Return the request that the keyword arguments describe.
+
+    Raise ConsumerError with the name of the argument if a value has the wrong type.
 
     >>> request_of(deadline=3600, regions=["us", "eu"]).conditions.regions
     ('eu', 'us')

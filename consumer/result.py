@@ -1,4 +1,8 @@
-"""Fetching a result: check the encrypted chunks against the ciphertext root, and the states against the round's."""
+"""Fetching of results.
+
+The encrypted chunks of a result are checked against the ciphertext root on the chain, and the decrypted states against
+the roots that the chain has for the round.
+"""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -53,7 +57,7 @@ StateEntry = tuple[Sequence[TensorSpec], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Result(Shown):
-    """The states at the end of a hand-over round, decrypted and checked: the global one, and a local one per slot.
+    """The decrypted and checked states at the end of a hand-over round: the global state, and a local state per slot.
 
     The tensors stay on disk until they are used. Another job can continue from a result: ``JobSpec(resume=result)``.
 
@@ -84,17 +88,18 @@ class Result(Shown):
         )
 
     def save(self, path: Path | str) -> bytes:
-        """Write the result as ``assay order result`` does, and return the SHA-256 of the model's file.
+        """Write the same files as ``assay order result``, and return the SHA-256 of the model's file.
 
-        The model's file has the global state as safetensors. The folder beside it lets another job continue.
+        The model's file has the global state as safetensors. Another job can continue from the folder beside it.
         """
         return save_result(self, Path(path))
 
 
 def handed_over(answer: OrderResponse, round: int | None = None) -> tuple[Leg, Round]:
-    """Return the current leg and the round whose states it handed over: ``round``, or the last one.
+    """Return the order's current leg, and the record of a round whose states the leg handed over.
 
-    Raise ConsumerError if there is no such round, or if it is not closed yet.
+    ``round`` is the number of the round, by default the job's last one. Raise ConsumerError with the reason if that
+    round has no result.
     """
     current = answer.current
     rounds = answer.order.terms.rounds
@@ -129,7 +134,7 @@ def handed_over(answer: OrderResponse, round: int | None = None) -> tuple[Leg, R
 
 
 def _state_entries(job: Job, answer: OrderResponse, closed: Round) -> list[StateEntry]:
-    """Return tensors and roots of the states at a round's end: first the global one, then the local ones by slot."""
+    """Return the tensors and the root of each state at a round's end: the global state, then the local ones by slot."""
     shares = (answer.share(key) for key in closed.share_keys)
     roots = (share.roots.local_out for share in shares if share is not None and share.roots)
     document = job.document
@@ -148,10 +153,11 @@ def fetch_result(
     progress: Callable[[int, int], None] | None = None,
     round: int | None = None,
 ) -> Result:
-    """Fetch and decrypt the states after the last round, or another hand-over round; check them against the chain.
+    """Fetch a result, decrypt its states, and check them against the chain.
 
-    The folder ``scratch`` keeps the fetched data, so that a second try continues where the first one stopped. Raise
-    HandoverError with the chunk that is wrong, and ClusterError if the connection fails.
+    ``round`` is the hand-over round after which the states are fetched, by default the last round. The folder
+    ``scratch`` keeps the fetched data, so that a second try continues where the first one stopped. Raise HandoverError
+    with the chunk that is wrong, and ClusterError if the connection fails.
 
     Example::
 
@@ -194,7 +200,10 @@ def fetch_result(
 
 
 def _manifest(link: ClusterClient, order_id: bytes, round: int, count: int) -> ResultManifest:
-    """Return the validator's manifest of a result; retry while it does not know yet that the round is closed."""
+    """Return the validator's manifest of a result.
+
+    Ask again for up to ``LATE_SECONDS`` if the validator has not seen yet that the round is closed.
+    """
     ends = time.monotonic() + LATE_SECONDS
     while True:
         try:
@@ -213,9 +222,11 @@ def open_states(
     secret: bytes,
     entries: Sequence[StateEntry],
 ) -> tuple[State, ...]:
-    """Decrypt a fetched result into its states, which are kept in unnamed files in the same folder.
+    """Decrypt a fetched result, and return its states, which stay in unnamed files in the folder of the ciphertext.
 
-    ``root`` is the root of the ciphertext. Raise HandoverError if a root differs or a chunk cannot be decrypted.
+    ``parts`` has the point and the length of each chunk, and ``root`` is the root of the ciphertext. ``entries`` has
+    the tensors and the root that each state must have. Raise HandoverError if a root differs, or if a chunk cannot be
+    decrypted.
     """
     with ciphertext.open("rb") as file:
         if ciphertext_root(handover, split_ciphertext(file, parts, _CHUNK_MAX)) != root:
@@ -227,9 +238,9 @@ def open_states(
 
 
 def _read_state(number: int, entry: StateEntry, chunks: Iterator[bytes], folder: Path) -> StoredState:
-    """Return a state from the next chunks; raise HandoverError if it does not have the entry's root."""
+    """Read the next state from the chunks, and return it; raise HandoverError if its root is not that of ``entry``."""
     specs, root = entry
-    # An unnamed file, so that no other program can read it; its bytes are deleted with the last use of the state.
+    # The file has no name, so no other program can open it, and the system deletes it after the state's last use.
     file = cast(BinaryIO, TemporaryFile(dir=folder))  # noqa: SIM115
     try:
         file.writelines(islice(chunks, chunk_count(specs)))
@@ -254,7 +265,7 @@ def _fetch_blob(
     scratch: Path,
     progress: Callable[[int, int], None] | None,
 ) -> Path:
-    """Return the file of a blob in ``scratch``; fetch the bytes that are missing."""
+    """Fetch the bytes of a blob that the folder ``scratch`` lacks, and return the path of the blob's file there."""
     path = scratch / blob.sha256.hex()
     with _on_disk(scratch):
         # An earlier try may have fetched the whole file.
@@ -269,7 +280,7 @@ def _fetch_blob(
 
 @contextmanager
 def _on_disk(scratch: Path) -> Iterator[None]:
-    """Raise an OSError as a ConsumerError that names the folder for results."""
+    """Turn an OSError of the block into a ConsumerError that names the folder ``scratch``."""
     try:
         yield
     except OSError as error:

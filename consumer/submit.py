@@ -49,7 +49,7 @@ LIMIT_FACTOR = 2
 PRICES_TRIED = 8
 """Number of prices that a quote without a limit tries, the cheapest first."""
 SENDS_MAX = 5
-"""Largest number of tries to send an order; another transaction of the same key may take its sequence number."""
+"""Most tries to send an order. A try fails if another transaction of the same key takes its sequence number."""
 SEQUENCES_TRIED = 10_000
 """Number of past sequence numbers that :func:`recover_secret` tries, to find that of an order's key."""
 
@@ -65,15 +65,15 @@ class CheckedOrder(Readable):
     """
 
     deposit: int  # uassay
-    audit_ms: int  # time to audit a round; 0 if the chain has no audits
+    audit_ms: int  # milliseconds for the places that a panel always recomputes; 0 without audits
     window: int  # seconds from the close of a round to its payment
-    eligible: int  # number of validators that may sit in its panels, including the winner
+    eligible: int  # number of validators that are fast enough for its panels, including the winner
     audit_floor: int  # lowest audit fee of a round, in uassay
 
 
 @dataclass(frozen=True, slots=True)
 class Quote(Shown):
-    """The current offer for an order: its work, the best bid's price, cost and time, and why other bids do not fit.
+    """A quote for an order: its work, the best bid's price, cost and time, and the reasons why other bids do not fit.
 
     Example::
 
@@ -90,7 +90,7 @@ class Quote(Shown):
     cheapest: int = 0
     # The chain's terms at the price limit.
     checked: CheckedOrder | None = None
-    # If bids fail because of stake: the most work (FLOPs) that any too small stake backs.
+    # Most work (FLOPs) that stake backs among the bids whose stake is too small for the job; 0 if there are none.
     backed: int = 0
 
     @property
@@ -100,12 +100,12 @@ class Quote(Shown):
 
     @property
     def price(self) -> int:
-        """Price of the cheapest bid that fits (uassay per PFLOP), 0 if none does."""
+        """Price of the cheapest bid that fits (uassay per PFLOP); 0 if no bid fits."""
         return self.match.bids[0].offer.price if self.match.bids else 0
 
     @property
     def cost(self) -> int:
-        """Cost of the whole job at that price (uassay): its work, rounded up, plus extra audit fees."""
+        """Cost of the job with the cheapest bid that fits (uassay): the work's price, rounded up, plus ``audits``."""
         return price_ceil(self.work, self.price) + self.audits
 
     def summary(self) -> Iterable[tuple[str, object]]:
@@ -119,7 +119,7 @@ class Quote(Shown):
         return [*rows, ("bids", len(self.match.bids))]
 
     def explain(self, asker: Asker = Asker.PYTHON) -> tuple[str, str]:
-        """Return why no bid fits, and a remedy in the form that ``asker`` can type."""
+        """Return the reason why no bid fits, and a remedy. ``asker`` selects the form of commands in the remedy."""
         return explain(
             self.match.unmatched,
             self.cheapest,
@@ -130,14 +130,18 @@ class Quote(Shown):
 
     @property
     def audits(self) -> int:
-        """Audit fees beyond the part of the work's price that pays audits (uassay), at the order's limit."""
+        """Audit fees (uassay) that the consumer pays in addition to the price of the work.
+
+        A part of that price pays for audits. If it is less than the lowest audit fee at the order's price limit,
+        the consumer pays the difference.
+        """
         if not self.price or not self.checked:
             return 0
         return audits_beside(self.terms, self.price, self.checked.audit_floor, self.params)
 
     @property
     def seconds(self) -> int:
-        """Expected time of all rounds with the best bid, in seconds without windows; 0 if no bid fits."""
+        """Expected seconds that all rounds take with the best bid, without their windows; 0 if no bid fits."""
         return self.outlook.job if self.outlook else 0
 
     @property
@@ -151,18 +155,20 @@ class Quote(Shown):
 
 
 def audits_beside(terms: JobTerms, price: int, floor: int, params: Params) -> int:
-    """Return the audit fees of all rounds beyond the part of the work's price that pays audits (uassay).
+    """Return the audit fees (uassay) that the consumer pays in addition to the price of the work.
 
-    ``price`` is in uassay per PFLOP, ``floor`` the lowest audit fee of a round in uassay.
+    A part of the price of each round pays for its audits. If that part is less than ``floor``, the lowest audit fee of
+    a round (uassay), the consumer pays the difference. ``price`` is in uassay per PFLOP.
     """
     part = audit_fee(round_work(terms), price, params.of(ProofParams).audit_bps)
     return terms.rounds * max(0, floor - part)
 
 
 def quote(client: ChainClient, job: Job, request: Request) -> Quote:
-    """Return the bids that would serve a job, with price, cost and time; nothing is signed or paid.
+    """Return a quote: the bids that would serve a job, with price, cost and time. Nothing is signed or paid.
 
-    Without a price limit the quote tries the cheapest prices first. Raise Refusal if the chain would refuse the order.
+    If the request has no price limit, the quote tries twice the price of the cheapest bids, one after another, until
+    a bid fits at that limit. Raise Refusal if the chain would refuse the order.
 
     Example::
 
@@ -204,13 +210,19 @@ def quote(client: ChainClient, job: Job, request: Request) -> Quote:
 
 
 def _backed(client: ChainClient, terms: JobTerms, match: SimulateMatchResponse) -> int:
-    """Return the most work (FLOPs) that any too small stake backs; 0 if no bid fails because of stake."""
+    """Return the most work (FLOPs) that stake backs, among the bids whose stake is too small for the job.
+
+    Return 0 if a bid fits, or if no bid fails because of its stake.
+    """
     fails = not match.bids and any(name == STAKE for name, _ in match.unmatched)
     return most_backed(client, total_work(terms)) if fails else 0
 
 
 def with_price_limit(offer: Quote, request: Request, asker: Asker = Asker.PYTHON) -> Request:
-    """Return the request with its own price limit, or with that of its quote; raise ConsumerError without both."""
+    """Return the request with a price limit: its own if it has one, otherwise that of its quote ``offer``.
+
+    Raise ConsumerError with a remedy if the request has no limit and no bid fits.
+    """
     if request.price_limit:
         return request
     if not offer.match.bids:
@@ -228,7 +240,7 @@ def with_job_memory(job: Job, request: Request) -> Request:
 
 
 def check_request(client: ChainClient, terms: JobTerms, request: Request) -> CheckedOrder:
-    """Check an order with the chain's own function, and return the chain's terms for it; raise Refusal."""
+    """Check an order with the chain's own function, and return the chain's terms for it; raise Refusal if it fails."""
     return _check(client, client.params(), terms, request)
 
 
@@ -267,7 +279,7 @@ def _check(client: ChainClient, params: Params, terms: JobTerms, request: Reques
 
 
 def active_orders(client: ChainClient, consumer: str, job: Job) -> list[Order]:
-    """Return the consumer's active orders of a job, among the orders in one page of the node's answer."""
+    """Return the consumer's orders of a job that are not closed. Read only one page of the node's answer."""
     orders = client.query(
         OrdersRequest(consumer=consumer, validator="", state=0, limit=QUERY_LIMIT_MAX, after=b"")
     ).orders
@@ -420,7 +432,7 @@ def place_order(
 
 
 def recover_secret(client: ChainClient, key: Key, order: Order) -> bytes:
-    """Derive an order's secret again from the account key; raise ConsumerError if another key ordered it."""
+    """Derive an order's secret again from the account key; raise ConsumerError if another key submitted the order."""
     chain_id = client.status().chain_id
     newest = client.query(AccountRequest(key.address)).account.sequence
     for sequence in range(newest, max(-1, newest - SEQUENCES_TRIED), -1):

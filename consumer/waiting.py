@@ -1,7 +1,7 @@
-"""The event that an order waits for, with its times and a remedy: one sentence for all places that show it.
+"""The sentence about the event that an order waits for, with its times and a remedy.
 
-Commands and the library call :func:`waiting` with the chain's answer. The console knows an order by its events and
-calls the functions for single states.
+Commands and the library call :func:`waiting` with the chain's answer. The console has only the events of an order, so
+it calls the functions for single states.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ class Waiting(Readable):
     what: str
     # The progress so far.
     detail: str
-    # A remedy, or what happens when the time is over.
+    # A remedy, or a phrase about the event at the end of the time.
     helps: str
     since: int
     until: int
@@ -42,7 +42,7 @@ class Waiting(Readable):
     now: int
 
     def __str__(self) -> str:
-        """Return the sentence."""
+        """Return the event, its times, the progress and the remedy as one sentence."""
         line = f"waits for {self.what}"
         if self.since and self.now > self.since:
             line += f" for {duration(self.now - self.since)}"
@@ -60,7 +60,7 @@ def waiting(
     remedy: str = "",
     asker: Asker = Asker.PYTHON,
 ) -> Waiting | None:
-    """Return the event that an order waits for at ``now`` on the chain's clock; None if it is closed.
+    """Return the event that an order waits for at ``now`` on the chain's clock; None if the order is closed.
 
     For an open order ``reason`` and ``remedy`` explain why no bid takes it (:func:`consumer.words.explain`).
     """
@@ -92,7 +92,7 @@ def waiting(
 
 
 def for_bid(since: int, until: int, now: int, reason: str, remedy: str) -> Waiting:
-    """Return the wait of an order in the book: for a bid."""
+    """Return the wait of an open order for a bid. ``reason`` and ``remedy`` explain why no bid takes it."""
     at_the_end = "if no bid takes it by then, it closes and its deposit is refunded"
     helps = f"{remedy}; {at_the_end}" if remedy else at_the_end
     detail = reason or "the next auction looks for a bid"
@@ -100,7 +100,10 @@ def for_bid(since: int, until: int, now: int, reason: str, remedy: str) -> Waiti
 
 
 def for_acceptance(validator: str, since: int, until: int, now: int, follow: str) -> Waiting:
-    """Return the wait of a matched order: for acceptance; ``follow`` is the command that delivers its files."""
+    """Return the wait of a matched order for acceptance by its validator.
+
+    ``follow`` is the command that delivers the job's files.
+    """
     return Waiting(
         what="its validator to accept it",
         detail=f"{validator} receives the job's files from its consumer, and tests the job",
@@ -112,7 +115,11 @@ def for_acceptance(validator: str, since: int, until: int, now: int, follow: str
 
 
 def for_round(number: int, handed_in: int, slots: int, since: int, until: int, now: int, progress: str) -> Waiting:
-    """Return the wait of an order in training: for round ``number`` to close. Rounds count from 0."""
+    """Return the wait of an order in training for its round ``number`` to close. Rounds count from 0.
+
+    ``handed_in`` is the number of the round's ``slots`` with a committed share. ``progress`` is a phrase about all
+    rounds.
+    """
     return Waiting(
         what=f"round {number} to close",
         detail=f"{handed_in} of {slots} slots have committed their shares; {progress}",
@@ -124,7 +131,10 @@ def for_round(number: int, handed_in: int, slots: int, since: int, until: int, n
 
 
 def for_settlement(until: int, now: int, fetch: str) -> Waiting:
-    """Return the wait of an order with all rounds verified: for settlement; ``fetch`` fetches its result."""
+    """Return the wait for settlement of an order whose rounds are all verified.
+
+    ``fetch`` is the command that fetches the result.
+    """
     return Waiting(
         what="its settlement",
         detail="all rounds are verified, and its consumer can fetch the result until then",
@@ -136,7 +146,7 @@ def for_settlement(until: int, now: int, fetch: str) -> Waiting:
 
 
 def for_window(number: int, since: int, until: int, now: int) -> Waiting:
-    """Return the wait of a closed round that needs no panel, or whose panel has decided: for its window to end."""
+    """Return the wait for the end of a closed round's window. The round needs no panel, or its panel has decided."""
     return Waiting(
         what=f"the window of round {number}",
         detail="the round is paid when the window ends",
@@ -148,7 +158,7 @@ def for_window(number: int, since: int, until: int, now: int) -> Waiting:
 
 
 def for_panel(number: int, detail: str, since: int, until: int, now: int) -> Waiting:
-    """Return the wait of a closed round whose panel still recomputes parts of it."""
+    """Return the wait for the panel of a closed round, which still recomputes parts of the round."""
     return Waiting(
         what=f"the panel of round {number}",
         detail=detail,
@@ -160,7 +170,7 @@ def for_panel(number: int, detail: str, since: int, until: int, now: int) -> Wai
 
 
 def panel_stage(panel: Panel) -> tuple[str, int]:
-    """Return the stage of a panel as text, and the time at which it ends at the latest (0: not known)."""
+    """Return a phrase about a panel's current stage, and the latest time at which the stage ends (0: not known)."""
     if not panel.is_open:
         if not panel.stage and not panel.load:
             return NO_ROOM, 0
@@ -177,19 +187,19 @@ def tell_lots(stage: int) -> str:
 
 
 def tell_stage(stage: int, seats: int, committed: int, revealed: int) -> str:
-    """Return a phrase for the progress of a stage of a panel."""
+    """Return a phrase for the number of auditors that have committed, or revealed, their answers in a stage."""
     if committed < seats and not revealed:
         return f"{committed} of {seats} auditors of stage {stage} have committed"
     return f"{revealed} of {committed} auditors of stage {stage} have revealed their answers"
 
 
 def count_rounds(closed: int, verified: int, rounds: int) -> str:
-    """Return a phrase for the progress of an order's rounds."""
+    """Return a phrase for the numbers of closed and verified rounds of an order."""
     return f"{closed} of {rounds} rounds are closed, {verified} verified"
 
 
 def _for_verification(answer: OrderResponse, unverified: Sequence[Round], now: int) -> Waiting:
-    """Return the wait of the first unverified round."""
+    """Return the wait for the first unverified round: for its panel, or for its window if no panel works on it."""
     first = unverified[0]
     panel = answer.panel(first.leg, first.round)
     if panel is None or panel.is_settled or panel.is_decided:
@@ -199,7 +209,7 @@ def _for_verification(answer: OrderResponse, unverified: Sequence[Round], now: i
 
 
 def _handed_in(answer: OrderResponse, leg: Leg) -> int:
-    """Return the number of slots of the open round that have a committed share."""
+    """Return the number of slots that have a committed share in the leg's open round."""
     return len(
         {
             share.claim.slot

@@ -43,11 +43,11 @@ class Summary(Shown):
     """
 
     state: OrderState
-    # Why the order closed, as a word; empty until then.
+    # Reason for which the order closed, as a word; empty while it is not closed.
     reason: str
     leg: int
     validator: str
-    # Rounds that the current leg closed, rounds of the job, and rounds that the current leg has verified.
+    # Numbers of rounds: closed in the current leg, in the whole job, and verified in the current leg.
     round: int
     rounds: int
     verified: int
@@ -113,7 +113,7 @@ def summarise(answer: OrderResponse) -> Summary:
 
 
 def waits_for(answer: OrderResponse) -> str:
-    """Return in a few words what an order waits for; :class:`consumer.waiting.Waiting` has the full sentence."""
+    """Return a phrase for the event that an order waits for; :class:`consumer.waiting.Waiting` has a sentence."""
     wait = waiting(answer, 0)
     return f"waits for {wait.what}" if wait else "is over"
 
@@ -125,17 +125,17 @@ def follow(
     seconds: float,
     note: Callable[[str], None] = lambda text: None,
 ) -> Iterator[OrderResponse]:
-    """Yield the order after each change until it is closed or ``stop`` is set; raise StillWaiting after ``seconds``.
+    """Yield the chain's answer about an order after each change, until the order is closed or ``stop`` is set.
 
-    A matched order is yielded at each poll even without a change, so that a failed delivery is repeated. If the node
-    stops answering, wait for it.
+    A matched order is yielded at each poll, even without a change, so that the caller repeats a failed delivery. If the
+    node stops answering, wait for it, and call ``note`` with messages. Raise StillWaiting after ``seconds``.
     """
     ends = time.monotonic() + seconds
     last: OrderResponse | None = None
     node = WatchedNode(client.address, stop, note)
     while not stop.is_set():
         request = partial(client.query, OrderRequest(order_id))
-        # Wait only for a node that has answered before.
+        # Wait for the node only if it has answered before; otherwise raise its first error.
         answer = node.ask(request) if last else request()
         if answer is not None:
             if answer != last or answer.order.state == OrderState.MATCHED:
@@ -179,13 +179,16 @@ class Delivery(Readable):
     note: Callable[[str], None] = lambda text: None
     # Number of the leg whose validator has the whole payload.
     _delivered: int = 0
-    # The last error.
+    # Message about the last failed delivery.
     _trouble: str = ""
-    # The last error that was reported; an error is reported once, when it occurs the second time in a row.
+    # The last message that was reported. A failure is reported once, when it occurs for the second time in a row.
     _reported: str = ""
 
     def step(self, answer: OrderResponse) -> None:
-        """Deliver the payload if the order is matched and its leg lacks it; the next call repeats a failed delivery."""
+        """Deliver the payload if the order is matched and its validator does not have the whole payload yet.
+
+        If the delivery fails, the next call tries again.
+        """
         order = answer.order
         if order.state != OrderState.MATCHED or order.legs == self._delivered:
             return
@@ -216,9 +219,10 @@ def wait_for(
     seconds: float,
     seen: Callable[[OrderResponse], None] = lambda answer: None,
 ) -> OrderResponse:
-    """Wait until the order has reached the state ``wanted`` or is closed; deliver its payload with ``delivery``.
+    """Wait until an order has reached the state ``wanted`` or is closed, and return the chain's answer about it.
 
-    If the node stops answering, wait for it. Raise StillWaiting after ``seconds``. ``seen`` is called with each answer.
+    ``delivery`` delivers the payload meanwhile, and ``seen`` is called with each answer. If the node stops answering,
+    wait for it. Raise StillWaiting after ``seconds``, or if ``stop`` is set.
 
     Example::
 

@@ -18,7 +18,7 @@ from pol.rules.schedule import total_work
 
 @dataclass(frozen=True, slots=True)
 class Why(Readable):
-    """The reasons for an order's state; as text, one reason per line.
+    """The reasons for an order's state. Its text has one reason per line.
 
     Example::
 
@@ -28,15 +28,15 @@ class Why(Readable):
     """
 
     state: OrderState
-    # None until the order is closed.
+    # Reason for which the order closed; None while it is not closed.
     closed: CloseReason | None
-    # Reasons of the legs that ended, by number of the leg.
+    # Reason for the end of each ended leg, by the number of the leg.
     legs: dict[int, LegEnd]
     # Number of bids that failed each condition in the last auction.
     unmatched: dict[str, int]
     # A sentence about the place where the job stops; empty if it does not stop.
     stopped: str
-    # Sentences about panels: what they wait for, and what they found wrong.
+    # Sentences about the current stages of panels, and about places that are wrong or undecided.
     panels: tuple[str, ...]
     # The order's price limit (uassay per PFLOP).
     price_limit: int = 0
@@ -56,9 +56,9 @@ class Why(Readable):
 
 
 def ask_why(client: ChainClient, order_id: bytes, asker: Asker = Asker.PYTHON) -> Why:
-    """Return the explanation of an order's state.
+    """Query the chain about an order, and return the explanation of its state.
 
-    For an open order also look for the price at which a bid would fit.
+    For an open order, also query the lowest price at which a bid would fit.
     """
     on_chain = client.query(OrderRequest(order_id))
     order, now = on_chain.order, client.status().clock
@@ -92,8 +92,8 @@ def why(
 ) -> Why:
     """Return the explanation from the chain's answer at time ``now`` of the chain's clock.
 
-    ``cheapest`` is the price at which a bid would fit, 0 if there is none. ``backed`` is the most work (FLOPs) that
-    any too small stake backs.
+    ``cheapest`` is the lowest price at which a bid would fit, 0 if there is none. ``backed`` is the most work (FLOPs)
+    that stake backs, among the bids whose stake is too small for the job.
     """
     order = on_chain.order
     higher = cheapest if cheapest > order.price_limit else 0

@@ -48,7 +48,7 @@ STAKE: Final = "stake"
 
 
 class Asker(Enum):
-    """The place where the user reads a sentence; commands in the sentence have the form to type there.
+    """The place where the user reads a sentence: a shell or Python. It decides the form of commands in the sentence.
 
     Example::
 
@@ -80,7 +80,7 @@ class Asker(Enum):
 
 
 def bids_fail(count: int, condition: str) -> str:
-    """Return a phrase with the number of bids that fail a condition: 4 bids ask more."""
+    """Return a phrase with the number of bids that fail a condition, for example ``4 bids ask more``."""
     one, several = _FAILS.get(condition, (f"fails on {condition}", f"fail on {condition}"))
     return f"1 bid {one}" if count == 1 else f"{count:,} bids {several}"
 
@@ -88,7 +88,8 @@ def bids_fail(count: int, condition: str) -> str:
 def list_failures(unmatched: Histogram, backed: int = 0, needed: int = 0) -> str:
     """Return the number of bids that fail each condition, as a sentence.
 
-    ``backed`` and ``needed`` are FLOPs, shown for bids whose stake is too small.
+    For bids whose stake is too small, the sentence also has two amounts of work (FLOPs): ``backed`` is the most that
+    their stake backs, and ``needed`` is the work of the job.
     """
     return ", ".join(_failures(unmatched, backed, needed))
 
@@ -112,8 +113,8 @@ def explain(
 ) -> tuple[str, str]:
     """Return the reason why no bid takes an order, and a remedy.
 
-    ``cheapest`` is the lowest price limit at which a bid fits, 0 if there is none. ``backed`` is the most work (FLOPs)
-    that any too small stake backs, and ``needed`` the work of the job.
+    ``cheapest`` is the lowest price limit at which a bid fits, 0 if there is none. ``needed`` is the work of the job
+    (FLOPs), and ``backed`` is the most work that stake backs, among the bids whose stake is too small.
     """
     if not unmatched:
         limit = "--price-limit" if asker is Asker.SHELL else "price_limit="
@@ -126,9 +127,10 @@ def explain(
 
 
 def what_helps(unmatched: Histogram, cheapest: int, asker: Asker) -> str:
-    """Return a remedy for the condition that most bids fail.
+    """Return a remedy for an order that no bid takes.
 
-    ``cheapest`` is the lowest price limit at which a bid fits, 0 if there is none.
+    If there is a price limit at which a bid fits, the remedy is the lowest one, ``cheapest``. If ``cheapest`` is 0, the
+    remedy is for the condition that most bids fail.
     """
     if cheapest:
         return f"{asker.price_limit(cheapest)} would match a bid"

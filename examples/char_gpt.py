@@ -20,7 +20,7 @@ CONTEXT, WIDTH, HEADS = 16, 32, 2
 
 
 class Block(nn.Module):
-    """Attention to the earlier characters, then a small network per character."""
+    """A block of the network: attention to the earlier characters, then a small network for each character."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Block(nn.Module):
 
 
 class CharGPT(nn.Module):
-    """A network that maps the numbers of characters to a score for each possible next character."""
+    """A network that maps characters, given as numbers, to a score for each possible next character."""
 
     def __init__(self, characters: int) -> None:
         super().__init__()

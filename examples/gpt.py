@@ -44,13 +44,13 @@ def loss(called: nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
 
 
 def rows(text: str) -> dict[str, np.ndarray]:
-    """Return the ASCII characters of a text in rows."""
+    """Return the ASCII characters of a text as numbers, in rows of ``LENGTH`` characters."""
     numbers = np.frombuffer(text.encode("ascii", "ignore"), np.uint8).astype(np.int64)
     return {"x": numbers[: len(numbers) // LENGTH * LENGTH].reshape(-1, LENGTH)}
 
 
 def source() -> str:
-    """Return the text of all Python files of the package."""
+    """Return the text of all Python files of ``PACKAGE``."""
     paths = [path for path in metadata.files(PACKAGE) or () if path.suffix == ".py"]
     return "".join(path.read_text() for path in sorted(paths, key=str))
 

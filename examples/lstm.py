@@ -16,7 +16,7 @@ ROWS, COLUMNS, WIDTH, CLASSES = 8, 8, 32, 10
 
 
 class LSTM(nn.Module):
-    """A cell that is applied to each row of the image, and a score per class from the last hidden state."""
+    """A cell that is applied to each row of the image, and a layer that scores the classes from the last state."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -24,7 +24,7 @@ class LSTM(nn.Module):
         self.score = nn.Linear(WIDTH, CLASSES)
 
     def cell(self, x: torch.Tensor, hidden: torch.Tensor, memory: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return hidden state and memory after one more row."""
+        """Return the hidden state and the memory after one more row ``x`` of the image."""
         keep, write, show, new = self.gates(torch.cat([x, hidden], dim=1)).chunk(4, dim=1)
         memory = keep.sigmoid() * memory + write.sigmoid() * new.tanh()
         return show.sigmoid() * memory.tanh(), memory

@@ -48,7 +48,7 @@ def adamw(parameter: Tensor, gradient: Tensor, state: State, step: assay.RuleSte
 
 
 def lamb(parameter: Tensor, gradient: Tensor, state: State, step: assay.RuleStep) -> tuple[Tensor, State]:
-    """Apply LAMB (arXiv 1904.00962): Adam's step scaled to the parameter's norm. Arguments as for AdamW.
+    """Apply LAMB (arXiv 1904.00962): Adam's step, scaled to the parameter's norm. Its arguments are those of AdamW.
 
     This is algorithm 2 of the paper's last version. Both means are corrected for their start at 0, weight decay is part
     of the scaled step, and the parameter's norm has no bounds. timm's Lamb(..., max_grad_norm=None, always_adapt=True)
@@ -66,7 +66,7 @@ def lamb(parameter: Tensor, gradient: Tensor, state: State, step: assay.RuleStep
 
 
 def adafactor_state(parameter: Tensor) -> State:
-    """Return Adafactor's initial state: for a matrix, the mean squares of its rows and of its columns."""
+    """Return Adafactor's initial state, which is zero: for a matrix, mean squares per row and per column."""
     if parameter.dim() < 2:
         return {"square": torch.zeros_like(parameter)}
     return {
@@ -76,7 +76,7 @@ def adafactor_state(parameter: Tensor) -> State:
 
 
 def adafactor(parameter: Tensor, gradient: Tensor, state: State, step: assay.RuleStep) -> tuple[Tensor, State]:
-    """Apply Adafactor (arXiv 1804.04235) as in transformers, optionally with its own learning rate.
+    """Apply Adafactor (arXiv 1804.04235) as in transformers; with ``relative_step`` it has its own learning rate.
 
     Arguments: state=adafactor_state, relative_step=.
     """
@@ -102,7 +102,7 @@ def adafactor(parameter: Tensor, gradient: Tensor, state: State, step: assay.Rul
 
 
 def lookahead(rule: Rule, k: int = 5, alpha: float = 0.5) -> Rule:
-    """Return another rule with Lookahead (arXiv 1907.08610); add "slow": lambda p: p to the rule's state."""
+    """Return ``rule`` with Lookahead (arXiv 1907.08610). Its state also needs the entry "slow": lambda p: p."""
 
     def update(parameter: Tensor, gradient: Tensor, state: State, step: assay.RuleStep) -> tuple[Tensor, State]:
         own = {name: value for name, value in state.items() if name != "slow"}

@@ -27,7 +27,7 @@ class HostPort:
 
     @classmethod
     def parse(cls, text: str, *, any_port: bool = False) -> Self:
-        """Return the address in ``text``; the ValueError says what is wrong and how to write it.
+        """Parse an address; the ValueError says what is wrong with ``text`` and how to write it.
 
         With ``any_port`` the port may be 0, which lets the system choose one.
         """
@@ -44,7 +44,10 @@ class HostPort:
 
     @property
     def reached(self) -> "HostPort":
-        """The address at which programs on this machine reach a server that listens here, even on all addresses."""
+        """The address at which programs on this machine reach a server that listens here.
+
+        It is a loopback address if the server listens on all addresses.
+        """
         address = ip_of(self.host)
         if address is None or not address.is_unspecified:
             return self
@@ -57,7 +60,7 @@ def bare(host: str) -> str:
 
 
 def bracketed(host: str) -> str:
-    """Return a host in the form for use before a port: an IPv6 address is in brackets."""
+    """Return a host as it is written before a port: an IPv6 address is in brackets."""
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 

@@ -19,10 +19,11 @@ _NO_LIMIT: Final = 1 << 60
 
 @dataclass(frozen=True, slots=True)
 class Confines:
-    """The machine's ``processors``, those that are ``allowed``, and the CPU time in processors (None: no limit).
+    """The limits of this process.
 
-    ``threads`` is the number in the environment, 0 if it is not set. ``memory`` is the limit in bytes, or the machine's
-    memory.
+    ``processors`` is the number of the machine's processors, and ``allowed`` the number that this process may use.
+    ``cpu_time`` is the limit of CPU time in processors (None: no limit). ``threads`` is the number in the environment,
+    0 if it is not set. ``memory`` is the limit in bytes, or the machine's memory.
     """
 
     processors: int
@@ -66,7 +67,7 @@ def read_confines(groups: Path = _GROUPS, own: Path = _OWN) -> Confines:
 
 
 def _folders(groups: Path, own: Path, controller: str) -> Iterator[Path]:
-    """Yield the folder of this process's group and its parents, for both versions of cgroups."""
+    """Yield the folders of this process's cgroup and of its parents, for both versions of cgroups."""
     try:
         lines = own.read_text().splitlines()
     except OSError:
@@ -85,7 +86,7 @@ def _folders(groups: Path, own: Path, controller: str) -> Iterator[Path]:
 
 
 def _cpu_time(folder: Path) -> float | None:
-    """Return the CPU time of a group in processors, or None if it has no limit."""
+    """Return the CPU time that a cgroup may use, in processors, or None if it has no limit."""
     words = _words(folder / "cpu.max")
     if not words:
         words = _words(folder / "cpu.cfs_quota_us") + _words(folder / "cpu.cfs_period_us")

@@ -65,7 +65,7 @@ _log_handlers: list[logging.Handler] = []
 
 
 def begin_log(level: str = "info", form: LogFormat = LogFormat.TEXT, path: Path | None = None) -> None:
-    """Send the process's log from ``level`` on to stderr, or to the file ``path``, which is rotated.
+    """Send the process's log to stderr, or to the file ``path``, which is rotated; lines below ``level`` are left out.
 
     It replaces the log of an earlier call. A bounded number of old files is kept.
     """
@@ -101,7 +101,10 @@ class _BoundedFile(RotatingFileHandler):
             super().close()
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
-        """Drop the line: a full disk stops only the log; parts that need the disk report it themselves."""
+        """Drop the line, and report the first failure on stderr.
+
+        A full disk stops only the log; parts that need the disk report it themselves.
+        """
         if not self._failed:
             self._failed = True
             sys.stderr.write(f"{self.baseFilename} cannot be written: {sys.exc_info()[1]}\n")

@@ -24,7 +24,7 @@ def write_durably(path: Path, data: Bytes | Iterable[Bytes], mode: int = 0o600) 
 
 
 def write_bytes_durably(path: Path, data: Bytes | Iterable[Bytes], mode: int = 0o600) -> None:
-    """Write a whole file or none for :func:`move_durably`, which then gives it a durable name."""
+    """Write a whole file or none. Its bytes survive a power cut; its name does so after :func:`move_durably`."""
     _write(path, data, mode, durably=True)
 
 
@@ -68,7 +68,7 @@ def plain_pieces(path: Path) -> Iterator[bytes]:
 
 
 def write_whole(path: Path, data: bytes | str) -> None:
-    """Write a whole file or none, for readers that may open it at any moment; it may be lost in a power cut."""
+    """Write a whole file or none, so that readers never see a part of it; it may be lost in a power cut."""
     _write(path, data.encode() if isinstance(data, str) else data, 0o666, durably=False)
 
 
@@ -85,7 +85,8 @@ def link_whole(source: Path, target: Path) -> None:
             shutil.copyfile(source, partial)
         partial.replace(target)
     finally:
-        # It is left after a failure, and if both were links to one file already: then ``replace`` does nothing.
+        # The partial file is left after a failure. It is also left if both names were links to one file already,
+        # because ``replace`` then does nothing.
         partial.unlink(missing_ok=True)
 
 

@@ -22,7 +22,7 @@ FORGET_SECONDS = 300.0
 
 Lane = TypeVar("Lane", bound=Hashable)
 Task = Callable[[], float | None]
-"""The function of an action. It may return the seconds after which asking for the action again makes sense."""
+"""The function of an action. It may return the number of seconds in which the action is not started again."""
 
 
 class RunState(StrEnum):
@@ -114,12 +114,12 @@ class Lanes(Generic[Lane]):
         return counts
 
     def failures(self) -> dict[Lane, int]:
-        """Return, per lane, the longest current row of failures of one of its actions."""
+        """Return, per lane, the largest number of failures in a row that one of its actions has now."""
         now = self._now()
         worst = dict.fromkeys(self._threads, 0)
         with self._lock:
             for run in self._runs.values():
-                # No look has asked for it again.
+                # The action does not count, because no look has asked for it again.
                 if not run.busy and now - run.ended > FORGET_SECONDS:
                     continue
                 worst[run.lane] = max(worst[run.lane], run.failures)

@@ -26,11 +26,11 @@ from threading import Thread
 from typing import IO
 
 _WAIT_SECONDS = 0.2
-"""Longest wait for a process that only reads the file, and holds it for a moment."""
+"""Longest wait for a process that locks the file only for a moment, to read it."""
 
 
 def holder_of(path: Path) -> int:
-    """Return the id of the process that holds ``path``; 0 if no process does."""
+    """Return the id of the process that holds the lock file ``path``; 0 if no process does."""
     try:
         with path.open() as file:
             return 0 if _lock(file, fcntl.LOCK_SH) else int(file.read())
@@ -40,9 +40,10 @@ def holder_of(path: Path) -> int:
 
 @contextmanager
 def held(path: Path, refused: Callable[[int], Exception]) -> Iterator[None]:
-    """Hold ``path`` until the end of the block or of this process; else raise ``refused(id)`` with the holder's id.
+    """Hold the lock file ``path`` until the end of the block or of this process.
 
-    The id is 0 if the holder has just begun or ended.
+    If another process holds it, raise ``refused(id)`` with that process's id. The id is 0 if the holder has just begun
+    or ended.
     """
     ends = time.monotonic() + _WAIT_SECONDS
     while (file := _claim(path)) is None:
@@ -114,7 +115,10 @@ def secret_held(
 
 
 def secret_holder(secret: bytes, purpose: str) -> int | None:
-    """Return the id of the process that uses ``secret`` for ``purpose``: 0 if it cannot be seen, None if none."""
+    """Return the id of the process that uses ``secret`` for ``purpose``; None if no process does.
+
+    The id is 0 if this process cannot see it.
+    """
     if sys.platform != "linux":
         return None
     with socket.socket(socket.AF_UNIX) as caller:

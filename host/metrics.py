@@ -67,7 +67,7 @@ class Meters:
         ProcessCollector(registry=self._registry)
 
     def count(self, metric: Metric, *labels: str, by: float = 1.0) -> None:
-        """Add to a counter."""
+        """Add ``by`` to the counter ``metric``."""
         self._child(metric, labels).inc(by)
 
     def observe(self, metric: Metric, value: float, *labels: str) -> None:
@@ -79,7 +79,7 @@ class Meters:
         self._metrics[metric.name].set(value)
 
     def show_all(self, metric: Metric, values: Mapping[tuple[str, ...], float]) -> None:
-        """Set a gauge with labels to these values, and drop its other values."""
+        """Set the gauge ``metric`` to one value per combination of labels, and drop its earlier values."""
         collector = self._metrics[metric.name]
         with self._scraping:
             collector.clear()
@@ -87,7 +87,7 @@ class Meters:
                 collector.labels(*labels).set(value)
 
     def timed(self, metric: Metric, function: Callable[P, T], *labels: str) -> Callable[P, T]:
-        """Return ``function`` with its run time observed in a histogram in seconds, even if it raises."""
+        """Return ``function``, wrapped so that its run time in seconds goes into a histogram, even if it raises."""
         observe = self._child(metric, labels).observe
 
         @wraps(function)

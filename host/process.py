@@ -36,9 +36,10 @@ def start_child(
     directory: Path | None = None,
     pass_fds: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start ``command`` in a session of its own.
+    """Start ``command`` as a child in a session of its own.
 
-    Its output is appended to ``log_path``, or goes into its ``stdout`` if ``piped``, or goes where the parent's does.
+    The child's output is appended to ``log_path``. Without a ``log_path``, it goes into the pipe ``stdout`` of the
+    child if ``piped``, and otherwise where the parent's output goes.
     """
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError("children are started from the main thread only")

@@ -23,7 +23,7 @@ _BUSY_SECONDS = 30.0
 
 
 class Unusable(Exception):
-    """A file without records that this program can use; the text has the reason and the remedy."""
+    """An error about a file whose records this program cannot use; the text has the reason and the remedy."""
 
 
 class Codec(Protocol):
@@ -34,7 +34,7 @@ class Codec(Protocol):
         ...
 
     def decode(self, cls: type[T], data: bytes, /) -> T:
-        """Return the record of a class from its bytes."""
+        """Return the record of the class ``cls`` that ``data`` encodes."""
         ...
 
 
@@ -73,7 +73,7 @@ class Records:
         *,
         read_only: bool = False,
     ) -> None:
-        """Open the file, or make it with these tables; Unusable if it is not such a file, or has another ``form``.
+        """Open the file, or make it; Unusable if it does not hold such records, or has another ``form``.
 
         ``form`` (1 or more) changes whenever older records could no longer be read. A ``read_only`` file must exist,
         and is never written.
@@ -150,7 +150,7 @@ class Records:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Write everything inside the block, or nothing if it raises; other writers wait meanwhile."""
+        """Make all writes inside the block, or none if it raises; other writers wait meanwhile."""
         with self._lock:
             self._depth += 1
             try:

@@ -27,10 +27,10 @@ _LANDLOCK_CREATE_RULESET = 444
 _LANDLOCK_ADD_RULE = 445
 _LANDLOCK_RESTRICT_SELF = 446
 _RULE_PATH_BENEATH = 1
-# ABI 1: execute, write file, remove and make of every kind; not: read file, read directory.
+# The rights of ABI 1 to execute, to write files, and to remove and make files of every kind; not those to read.
 _WRITES = 0b1_1111_1111_0011
 _WRITE_FILE = 1 << 1
-# Before that ABI, a readable file can also be emptied.
+# Before ABI 3, a process can also empty a file that it may only read.
 _TRUNCATE = 1 << 14
 _TRUNCATE_ABI = 3
 # A flag that asks for the ABI.
@@ -137,7 +137,7 @@ def _write_only_to(libc: ctypes.CDLL, folder: Path) -> bool:
 
 
 def _allow(libc: ctypes.CDLL, ruleset: int, path: Path, rights: int) -> bool:
-    """Keep these rights for a file, or for everything beneath a folder; return whether that worked."""
+    """Allow ``rights`` for a file, or for everything beneath a folder; return whether that worked."""
     beneath = os.open(path, os.O_PATH)
     try:
         rule = struct.pack("=Qi", rights, beneath)

@@ -42,11 +42,14 @@ class BlobStore:
         self.owner_quota = quota if owner_quota is None else owner_quota
         self._locks = [RLock() for _ in range(_LOCKS)]
         self._database_lock = Lock()
-        # Taken before the locks of names: a blob gets no new hold between the check for holds and its deletion.
+        # This lock is taken before the locks of names. It prevents a new hold on a blob between the check for holds and
+        # the blob's deletion.
         self._hold_lock = Lock()
-        # Owner and received bytes of each incomplete blob, by name; guarded by the database's lock, as is the next one.
+        # Owner and number of received bytes of each incomplete blob, by name. The database's lock guards this attribute
+        # and the next one.
         self._arrived: dict[str, tuple[str, int]] = {}
-        # Bytes of whole blobs by owner. The key None counts each blob once. None if the bytes must be counted again.
+        # Total size of the whole blobs per owner. Under the key None, each blob counts once. The attribute is None if
+        # the sizes must be counted again.
         self._whole: Counter[str | None] | None = None
         self._database = sqlite3.connect(directory / "blobs.db", check_same_thread=False, isolation_level=None)
         self._database.executescript(
@@ -69,7 +72,7 @@ class BlobStore:
     # Reading
 
     def has(self, digest: bytes) -> bool:
-        """Return whether the whole blob is here."""
+        """Return whether the store has the whole blob with this SHA-256."""
         return self.path(digest).exists()
 
     def path(self, digest: bytes) -> Path:
@@ -98,14 +101,14 @@ class BlobStore:
             return file.read(length)
 
     def sent(self, blob: BlobRef, owner: str = "") -> bool:
-        """Return whether the whole blob is here with that size and was sent by ``owner`` (""; by any owner)."""
+        """Return whether the store has the whole blob with this size, sent by ``owner`` ("": by any owner)."""
         if not self.has(blob.sha256) or self.size(blob.sha256) != blob.size:
             return False
         name = _partial_name(blob, owner)
         return not owner or bool(self._sql("SELECT 1 FROM blobs WHERE name = ? AND complete", name))
 
     def status(self, blob: BlobRef, owner: str = "") -> BlobStatus:
-        """Return how many bytes of the blob its owner has sent, which is the offset at which it continues."""
+        """Return how many bytes of the blob ``owner`` has sent; the owner continues at that offset."""
         name = _partial_name(blob, owner)
         with self._locks[hash(name) % _LOCKS]:  # not while another thread checks its last byte
             if self.sent(blob, owner):
@@ -120,7 +123,7 @@ class BlobStore:
                 return BlobStatus(0, False)
 
     def total(self, owner: str | None = None) -> int:
-        """Return the stored bytes of all blobs, whole or not, or of those of one owner."""
+        """Return the number of stored bytes of one owner, or of all if it is None; incomplete blobs count too."""
         with self._database_lock:
             return self._used(owner)
 
@@ -130,7 +133,7 @@ class BlobStore:
             return max(0, min(self._free(owner), self.owner_quota - self._used(owner)))
 
     def unclaimed(self, owner: str, besides: BlobRef) -> tuple[int, int]:
-        """Return the count of an owner's blobs without a hold, and their announced bytes, leaving out one blob."""
+        """Return the number of an owner's blobs without a hold, and their declared bytes, without ``besides``."""
         ((count, size),) = self._sql(
             "SELECT COUNT(*), COALESCE(SUM(size), 0) FROM blobs WHERE owner = ? AND name != ? AND NOT EXISTS"
             " (SELECT 1 FROM holds WHERE holds.sha256 = blobs.sha256)",
@@ -142,9 +145,10 @@ class BlobStore:
     # Writing
 
     def put(self, blob: BlobRef, offset: int, data: bytes, owner: str = "") -> BlobStatus:
-        """Store bytes from ``offset`` on. Bytes that are already here are skipped; a gap is refused.
+        """Store bytes of a blob from ``offset`` on, and return how many of its bytes are here.
 
-        The blob is hashed after its last byte. Then it is whole, or it is deleted and the call raises WRONG_CONTENT.
+        Bytes that are already here are skipped. A call that would leave a gap raises WRONG_STATE. The blob is hashed
+        after its last byte. Then it is whole, or it is deleted and the call raises WRONG_CONTENT.
         """
         if offset + len(data) > blob.size:
             raise ClusterError(
@@ -189,8 +193,11 @@ class BlobStore:
         return blob
 
     def gather(self, pieces: Iterable[bytes]) -> BlobRef:
-        """Store a whole blob that is made here piece by piece, so that it is never in memory as a whole."""
-        # Its name is not a blob's name, so it is deleted at the next start after a crash.
+        """Store a whole blob that is made here piece by piece, and return its reference.
+
+        The blob is never in memory as a whole.
+        """
+        # This file does not have a blob's name. So after a crash, the next start deletes it.
         scratch = self._partial / token_hex(16)
         scratch.touch(mode=0o600)
         try:
@@ -213,7 +220,7 @@ class BlobStore:
     # Holding
 
     def hold(self, digest: bytes, holder: str) -> None:
-        """Keep the blob, even if it is still to come, until ``holder`` releases it."""
+        """Keep the blob until ``holder`` releases it; the blob need not have arrived yet."""
         _name_of(digest)
         with self._hold_lock:
             self._sql("INSERT OR IGNORE INTO holds VALUES (?, ?)", digest, holder)
@@ -226,7 +233,7 @@ class BlobStore:
             self._delete_unless_held(digest)
 
     def keep_only(self, holder: str, digests: Collection[bytes]) -> None:
-        """End the holds of ``holder`` on all other blobs, and delete those that no other holder holds."""
+        """End the holds of ``holder`` on all blobs but ``digests``, and delete those that no other holder holds."""
         for (digest,) in self._sql("SELECT sha256 FROM holds WHERE holder = ?", holder):
             if digest not in digests:
                 self._sql("DELETE FROM holds WHERE sha256 = ? AND holder = ?", digest, holder)
@@ -295,7 +302,10 @@ class BlobStore:
         return BlobStatus(blob.size, True)
 
     def _reserve(self, name: str, blob: BlobRef, owner: str, received: int, more: int) -> None:
-        """Reserve room for ``more`` bytes of a blob with ``received`` bytes before they are written; OVER_QUOTA."""
+        """Reserve room for ``more`` bytes of a blob before they are written; OVER_QUOTA if there is no room.
+
+        ``received`` bytes of the blob are here already.
+        """
         with self._database_lock:
             if more > self._free(owner):
                 raise ClusterError(
@@ -331,7 +341,10 @@ class BlobStore:
             self._whole = None
 
     def _used(self, owner: str | None) -> int:
-        """Return the stored bytes of one owner, or of all if it is None; the caller holds the database's lock."""
+        """Return the number of stored bytes of one owner, or of all if ``owner`` is None.
+
+        The caller holds the database's lock.
+        """
         if self._whole is None:
             by_owner = "SELECT owner, SUM(size) FROM blobs WHERE complete GROUP BY owner"
             self._whole = Counter(dict(self._database.execute(by_owner)))
@@ -343,7 +356,10 @@ class BlobStore:
         return self._whole[owner] + coming
 
     def _free(self, owner: str) -> int:
-        """Return the bytes that are free for an owner, without its own quota; the caller holds the database's lock."""
+        """Return the number of bytes that are free for an owner, apart from its own quota.
+
+        The caller holds the database's lock.
+        """
         reserved = max(0, self._kept_free - self._used("")) if owner else 0
         return self._quota - reserved - self._used(None)
 

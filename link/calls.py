@@ -29,9 +29,10 @@ _METHODS = pb.DESCRIPTOR.services_by_name["Cluster"].methods_by_name
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[Q, R]):
-    """A call with its name in the protobuf service; callers with one of ``roles`` may make it (none: any signer).
+    """A call, under its name in the protobuf service.
 
-    A request of more than ``size`` bytes is refused before it is parsed.
+    Callers with one of ``roles`` may make it; if ``roles`` is empty, any signer may. A request of more than ``size``
+    bytes is refused before it is parsed.
     """
 
     name: str
@@ -55,20 +56,23 @@ class Call(Generic[Q, R]):
 
 
 def encode(value: object) -> bytes:
-    """Return the bytes of a value of the link. A value out of its bounds is a bug and raises a Refusal."""
+    """Return the protobuf bytes of a value. A value out of its bounds is a bug and raises a Refusal."""
     cls: Any = type(value)
     data: bytes = writer(cls, _proto(cls).DESCRIPTOR)(value).SerializeToString()
     return data
 
 
 def decode(cls: type[T], data: bytes) -> T:
-    """Return the ``cls`` in ``data``; ClusterError(BAD_REQUEST) names the field at fault, including unknown ones."""
+    """Return the ``cls`` value that ``data`` encodes.
+
+    ClusterError BAD_REQUEST names the field at fault, even if the field is unknown.
+    """
     value: T = _read(cls, lambda: parse(_proto(cls), data, ""))
     return value
 
 
 def decode_newer(cls: type[T], data: bytes) -> T:
-    """Return the ``cls`` in ``data`` as :func:`decode` does, but ignore unknown fields: the sender may be newer."""
+    """Return the ``cls`` value that ``data`` encodes; unknown fields are ignored, because the sender may be newer."""
     value: T = _read(cls, lambda: _proto(cls).FromString(data))
     return value
 

@@ -47,7 +47,10 @@ class ClusterClient:
         *,
         tries: int = 4,
     ) -> None:
-        """Trust only ``certificate_der``, the certificate on chain."""
+        """Connect to ``endpoint``, and trust only the certificate on chain, ``certificate_der``.
+
+        ``timeout`` is the deadline of each try in seconds, and ``tries`` the largest number of tries per call.
+        """
         self._key = key
         self._chain_id = chain_id
         self._timeout = timeout
@@ -116,9 +119,10 @@ class ClusterClient:
     # Results
 
     def whole_result(self, order_id: bytes, round: int, count: int | None = None) -> t.ResultManifest:
-        """Return the manifest of a round with the leaves of all pages; BAD_REPLY if their number is not ``count``.
+        """Return the manifest of a round's result, with the leaves of all pages joined.
 
-        A caller that knows the number passes it, because a hostile validator may claim any number.
+        If the number of leaves is not ``count``, raise BAD_REPLY. A caller that knows the number passes it, because a
+        hostile validator may claim any number.
         """
         manifest = self.call(
             t.GET_RESULT,
@@ -163,7 +167,10 @@ class ClusterClient:
         return blob
 
     def get_blob(self, blob: t.BlobRef, path: Path, progress: Progress | None = None) -> None:
-        """Fetch a blob into ``path``, continuing an earlier try; it is verified and then renamed."""
+        """Fetch a blob into the file ``path``, and continue an earlier try if there was one.
+
+        The bytes are collected in another file, which gets the name ``path`` after they are verified.
+        """
         partial = path.with_name(path.name + ".part")
         with partial.open("ab") as file:
             while (received := file.tell()) < blob.size:
@@ -261,7 +268,10 @@ class Connections:
         self._closed = False
 
     def client(self, validator: Validator, chain_id: str) -> ClusterClient:
-        """Return the cached client, or a new one; ClusterError if no endpoint is published or all is closed."""
+        """Return the cached client of a validator, or a new one if its endpoint or certificate has changed.
+
+        ClusterError if the validator has published no endpoint, or after :meth:`close`.
+        """
         address = (validator.endpoint, validator.certificate)
         with self._lock:
             if self._closed:

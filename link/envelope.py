@@ -24,7 +24,7 @@ from wire.keys import verify
 
 TIME_TOLERANCE = 60  # seconds of difference in either direction
 NONCE_SIZE = 16
-# Seconds for which a nonce is remembered: as long as its envelope could be repeated and pass the check of its time.
+# Seconds for which a nonce is remembered. For that long, a copy of its envelope could still pass the check of the time.
 _REMEMBER = 2 * TIME_TOLERANCE + 1
 _TAG = "assay/cluster/request"
 
@@ -39,7 +39,7 @@ class Signer(Protocol):
 
     @property
     def pub_key(self) -> bytes:
-        """33 bytes, compressed."""
+        """The public key: 33 bytes, compressed."""
         ...
 
     def sign(self, message: bytes) -> bytes:
@@ -120,7 +120,10 @@ def seal(
 
 
 class NonceMemory:
-    """The recently used nonces, bounded in total and per caller; none is forgotten too early."""
+    """The nonces that were used recently; their number is bounded in total and per caller.
+
+    A nonce is forgotten only when its envelope is too old to be accepted.
+    """
 
     def __init__(self, capacity: int, per_caller: int) -> None:
         """Remember at most ``capacity`` nonces, at most ``per_caller`` of one caller."""
@@ -132,7 +135,7 @@ class NonceMemory:
         self._lock = Lock()
 
     def use(self, caller: str, nonce: bytes, now: int) -> None:
-        """Use a nonce; ClusterError REPLAYED if it was used before, BUSY if there is no room for it."""
+        """Record a caller's nonce as used; ClusterError REPLAYED if it was used before, BUSY if there is no room."""
         with self._lock:
             self._forget(now)
             if (caller, nonce) in self._used:
@@ -181,7 +184,10 @@ class Gate:
         self._strangers = NonceMemory(capacity=4_096, per_caller=1_024)
 
     def check(self, envelope: Envelope, method: str, body: bytes) -> Caller:
-        """Return the signer; the ClusterError has a kind for each check that fails."""
+        """Check the envelope of a request, and return the caller that signed it.
+
+        If a check fails, the ClusterError has the kind STALE for the time, and BAD_SIGNATURE for any other field.
+        """
         if envelope.chain_id != self._chain_id:
             raise _refused("chain_id", "is of another chain", f"sign for {self._chain_id}")
         if envelope.audience != self._audience:
@@ -203,7 +209,7 @@ class Gate:
         return Caller(envelope.caller, envelope.pub_key)
 
     def use_nonce(self, envelope: Envelope, known: bool) -> None:
-        """Use the nonce of a checked envelope; ``known`` is true if the caller has a role here."""
+        """Record the nonce of a checked envelope as used; ``known`` is true if the caller has a role here."""
         memory = self._known if known else self._strangers
         memory.use(envelope.caller, envelope.nonce, int(self._clock()))
 

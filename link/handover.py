@@ -51,7 +51,7 @@ class HandoverError(Expected):
 
 @dataclass(frozen=True, slots=True)
 class HandoverId:
-    """The fields that bind a result's keys and leaves: chain, order, leg and round."""
+    """The identity of a hand-over: chain, order, leg and round. The keys and leaves of a result depend on it."""
 
     chain_id: str
     order_id: bytes
@@ -59,11 +59,11 @@ class HandoverId:
     round: int
 
     def fields(self, index: int) -> tuple[bytes | str, ...]:
-        """Return the fields that bind chunk ``index``, with the chain's id."""
+        """Return the fields that the key of chunk ``index`` depends on: the chain's id and the fields of its leaf."""
         return (self.chain_id, *self.chunk_fields(index))
 
     def chunk_fields(self, index: int) -> tuple[bytes, ...]:
-        """Return the fields that bind chunk ``index``, without the chain's id."""
+        """Return the fields that the leaf of chunk ``index`` depends on, without the chain's id."""
         return (self.order_id, u32(self.leg), u32(self.round), u32(index))
 
 
@@ -76,7 +76,10 @@ class Sealed:
 
 
 def derive_scalar(secret: bytes, tag: str, *fields: bytes | str) -> bytes:
-    """Return a secret scalar in 1..n-1 (32 bytes) by HMAC-SHA-256, which is the same after a restart."""
+    """Return a scalar in 1..n-1 (32 bytes), derived from ``secret``, ``tag`` and ``fields`` by HMAC-SHA-256.
+
+    The same arguments give the same scalar, even after a restart.
+    """
     message = encode_fields(tag, *fields)
     for counter in range(256):  # a digest is outside the group's order once in 2^127
         digest = hmac.new(secret, message + u32(counter), sha256).digest()
@@ -146,7 +149,10 @@ def seal_result(
 
 
 def split_ciphertext(file: BinaryIO, parts: Sequence[tuple[bytes, int]], chunk_size_max: int) -> Iterator[Sealed]:
-    """Yield chunks from concatenated ciphertexts by (point, length), in order; HandoverError if they do not fit."""
+    """Yield the encrypted chunks of a file that has their ciphertexts one after the other.
+
+    ``parts`` has each chunk's point and length. HandoverError if they do not fit the file.
+    """
     for index, (point, length) in enumerate(parts):
         if len(point) != POINT_SIZE:
             raise HandoverError(index, f"has a point of {len(point)} bytes instead of {POINT_SIZE}")

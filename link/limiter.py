@@ -26,7 +26,7 @@ class ConnectionLimiter:
     """A thread that checks the connections to a port periodically, from :meth:`start` to :meth:`stop`."""
 
     def __init__(self, port: int, peers: KnownPeers, limits: ServerLimits) -> None:
-        """Treat connections as strangers' unless ``peers`` knows their callers."""
+        """Check the connections to ``port``; those whose callers ``peers`` does not know are strangers'."""
         self._port = port
         self._peers = peers
         self._limits = limits
@@ -73,7 +73,7 @@ class ConnectionLimiter:
 
 
 def too_many(held: Sequence[tuple[T, str]], count: int, share: int) -> list[T]:
-    """Return the items of ``held`` that must go; ``held`` has items with their groups, the oldest first.
+    """Return the items of ``held`` that exceed the limits; ``held`` has items with their groups, the oldest first.
 
     No group keeps more than ``share`` items. If more than ``count`` are left, the largest groups lose their oldest.
     """
@@ -90,7 +90,7 @@ def too_many(held: Sequence[tuple[T, str]], count: int, share: int) -> list[T]:
 
 
 def connected(port: int) -> dict[str, Path]:
-    """Return the sockets of this process that are connected to ``port``, by grpc's names of the remote ends."""
+    """Return the descriptors of this process's connections to ``port``, by grpc's names of the remote ends."""
     sockets: dict[str, Path] = {}
     for descriptor in _DESCRIPTORS.iterdir():
         with _socket(descriptor) as one:
@@ -102,7 +102,10 @@ def connected(port: int) -> dict[str, Path]:
 
 @contextmanager
 def _socket(descriptor: Path) -> Iterator[socket.socket | None]:
-    """Give the socket of a descriptor, if it is one, under a copied descriptor: the original may be closed any time."""
+    """Give the socket of a descriptor to the block, or None if it is not a socket.
+
+    The descriptor is copied, because the original may be closed at any time.
+    """
     with ExitStack() as stack:
         one = None
         with suppress(OSError):  # the socket has ended, or the descriptor is something else by now

@@ -59,7 +59,7 @@ class Buckets:
         self._lock = Lock()
 
     def take(self, caller: str, amount: float, what: str) -> None:
-        """Take ``amount`` tokens; ClusterError BUSY says after how many seconds there will be enough."""
+        """Take ``amount`` tokens from a caller's bucket; if it has too few, ClusterError BUSY says how long to wait."""
         with self._lock:
             now = self._clock()
             tokens, at = self._left.pop(caller, (self._rate.burst, now))

@@ -18,7 +18,7 @@ class Receiver:
     """The receiver of the one message of each call. Thread-safe."""
 
     def __init__(self, limits: ServerLimits) -> None:
-        """Keep server slots for callers that have proven who they are apart from those for strangers."""
+        """Make two sets of server slots: for callers that have proven their identity, and for strangers."""
         self._seconds = limits.receive_seconds
         self.peers = KnownPeers(limits.idle_seconds)
         self.known = ServerSlots(limits.concurrent, limits.concurrent_per_caller, limits.threads)
@@ -26,7 +26,7 @@ class Receiver:
 
     @contextmanager
     def call(self, messages: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[tuple[bytes, ServerSlot]]:
-        """Give the message and the server slot that the call keeps until it is answered.
+        """Receive a call's message, and give it to the block with the slot that the call keeps until it is answered.
 
         ClusterError if there is no message or no free slot; grpc.RpcError if the call has ended or took too long.
         """

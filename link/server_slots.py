@@ -21,7 +21,7 @@ class ServerSlot:
     """The slot of one call; the call loses it if a group with fewer slots needs it."""
 
     def __init__(self, slots: "ServerSlots", group: str, cancel: Callable[[], object]) -> None:
-        """Count for ``group``; ``cancel`` ends the call if its message has not arrived."""
+        """Make a slot that counts for ``group``; ``cancel`` ends the call if its message has not arrived."""
         self.group = group
         self.cancel = cancel
         self.arrived = self.worked_on = self.lost = False
@@ -60,7 +60,10 @@ class ServerSlots:
 
     @contextmanager
     def take(self, group: str, cancel: Callable[[], object]) -> Iterator[ServerSlot]:
-        """Hold a slot for a call of ``group``; ClusterError BUSY if all slots it could get are being processed."""
+        """Hold a slot for a call of ``group`` during the block; another call may lose its slot for it.
+
+        ClusterError BUSY if every call that could lose its slot is already being processed.
+        """
         slot = ServerSlot(self, group, cancel)
         with self._changed:
             loser = self._loser(group)
@@ -97,7 +100,7 @@ class ServerSlots:
         return sum(slot.worked_on for slot in self._held)
 
     def _loser(self, group: str) -> ServerSlot | None:
-        """Return the slot that must make room for a call of ``group``; None if there is room."""
+        """Return the slot that its call must lose to make room for a call of ``group``; None if there is room."""
         counts = Counter(slot.group for slot in self._held)
         if counts[group] < self._share and len(self._held) < self._count:
             return None
@@ -123,7 +126,7 @@ class KnownPeers:
         self._lock = Lock()
 
     def prove(self, peer: str, address: str) -> None:
-        """Record the address that signs on a connection."""
+        """Record ``address`` as the caller that signs on the connection ``peer``."""
         with self._lock:
             self._callers[peer] = (address, self._clock() + self._seconds)
             self._callers.move_to_end(peer)
@@ -138,7 +141,7 @@ class KnownPeers:
 
 
 def network_of(peer: str) -> str:
-    """Return the network of a connection, given grpc's name of it; one owner commonly has all addresses of a network.
+    """Return the network of a connection's remote end, given its name in grpc; one owner commonly has a whole network.
 
     ``ipv4:10.1.2.3:5000`` is in 10.1.2.0/24. An IPv6 address is in its /64, unless it maps an IPv4 address.
     """

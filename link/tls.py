@@ -26,7 +26,10 @@ class Certificate:
 
 
 def make_certificate(directory: Path) -> Certificate:
-    """Return the certificate in ``directory``, after making one if there is none; only its owner can read the files."""
+    """Return the certificate in ``directory``, and make one first if there is none.
+
+    Only the owner of the files can read them.
+    """
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import Encoding
 

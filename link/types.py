@@ -88,7 +88,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class BlobRef:
-    """A blob, named by SHA-256 of its bytes."""
+    """A reference to a blob: its name, which is the SHA-256 of its bytes, and its size."""
 
     sha256: Hash
     size: Annotated[int, Range(1, PAYLOAD_BYTES_MAX)]
@@ -96,7 +96,7 @@ class BlobRef:
 
 @dataclass(frozen=True, slots=True)
 class StateRef:
-    """A canonical state: its Merkle root, and the blob of its bytes."""
+    """A reference to a canonical state: its Merkle root, and the blob with its bytes."""
 
     root: Hash
     blob: BlobRef
@@ -104,7 +104,7 @@ class StateRef:
 
 @dataclass(frozen=True, slots=True)
 class PayloadFile:
-    """A file of the job's folder."""
+    """A file of a job's folder: its path in the folder, and the blob with its bytes."""
 
     path: Path
     blob: BlobRef
@@ -122,7 +122,7 @@ class StatBlobRequest:
 
 @dataclass(frozen=True, slots=True)
 class PutChunkRequest:
-    """Bytes of a blob to store at an offset; a repetition changes nothing."""
+    """A request to store bytes of a blob from an offset on; repeating it changes nothing."""
 
     blob: BlobRef
     offset: Amount
@@ -131,7 +131,7 @@ class PutChunkRequest:
 
 @dataclass(frozen=True, slots=True)
 class GetChunkRequest:
-    """A request for bytes of a blob from an offset on."""
+    """A request for up to ``length`` bytes of a blob, from ``offset`` on."""
 
     sha256: Hash
     offset: Amount
@@ -140,7 +140,7 @@ class GetChunkRequest:
 
 @dataclass(frozen=True, slots=True)
 class BlobStatus:
-    """The state of a blob: ``held`` bytes from its start have arrived, so the sender continues there."""
+    """The state of a blob's transfer: its first ``held`` bytes have arrived, so the sender continues there."""
 
     held: Amount
     complete: bool
@@ -212,7 +212,7 @@ class JoinReply:
 
 @dataclass(frozen=True, slots=True)
 class ProbeRequest:
-    """The result of the last task of a measurement; an empty one begins a measurement."""
+    """A provider's result of the last task of a measurement; a request without digests begins a measurement."""
 
     digests: Annotated[tuple[Hash, ...], Length(0, PROBE_PIECES_MAX)]
 
@@ -247,7 +247,10 @@ class Phase(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Doing:
-    """The progress of a share; ``loss`` is FP32 bits (:data:`NAN_BITS` before the first step)."""
+    """The progress of a provider's work on a share.
+
+    ``loss`` is the bit pattern of an FP32 number (:data:`NAN_BITS` before the first step).
+    """
 
     key: ShareKey
     phase: Phase
@@ -271,7 +274,7 @@ class PollRequest:
 
 @dataclass(frozen=True, slots=True)
 class TrainTask:
-    """A task to train the share ``key`` from these two states; the local one is its slot's."""
+    """A task to train the share ``key`` from a global state and from the local state of the share's slot."""
 
     key: ShareKey
     global_in: StateRef
@@ -282,7 +285,7 @@ class TrainTask:
 
 @dataclass(frozen=True, slots=True)
 class OpenTask:
-    """A task to upload the states at these boundaries."""
+    """A task to upload the states of the share ``key`` at the boundaries ``indices``."""
 
     key: ShareKey
     indices: Annotated[tuple[Segment, ...], Length(1, INDICES_MAX)]
@@ -314,7 +317,7 @@ class ShareSubmission:
 
 @dataclass(frozen=True, slots=True)
 class TraceBoundary:
-    """Boundary 1..n of a trace; its root covers ``metrics``, which are FP32 bit patterns."""
+    """One of the boundaries 1 to n of a trace; its root covers ``metrics``, which are FP32 bit patterns."""
 
     step: Number
     boundary_root: Hash
@@ -323,9 +326,9 @@ class TraceBoundary:
 
 @dataclass(frozen=True, slots=True)
 class ShareDelivery:
-    """The roots that a share's commitment hides, all its boundaries, and the blobs of update and local state.
+    """The roots that a share's commitment hides, all its boundaries, and the blobs of its update and local state.
 
-    Both are None if the share ends where the job stopped.
+    Both blobs are None if the share ends where the job stopped.
     """
 
     key: ShareKey
@@ -336,13 +339,13 @@ class ShareDelivery:
 
     @property
     def blobs(self) -> tuple[BlobRef, ...]:
-        """The blobs that were put before."""
+        """The blobs of this delivery, which the provider has sent before."""
         return tuple(blob for blob in (self.update, self.local_out) if blob is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class OpeningSubmission:
-    """The states at one boundary, as blobs that were put before."""
+    """The states of a share at one boundary, as blobs that the provider has sent before."""
 
     key: ShareKey
     index: Segment
@@ -352,7 +355,7 @@ class OpeningSubmission:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A verdict: accepted, or rejected with a ``ShareReason`` number and a sentence."""
+    """The verdict on a submission: accepted, or rejected with a ``ShareReason`` number and a sentence."""
 
     accepted: bool
     reason: Annotated[int, Range(0, 2**31 - 1)] = 0
@@ -386,7 +389,7 @@ class PayloadStatusRequest:
 
 @dataclass(frozen=True, slots=True)
 class PayloadState:
-    """The state of a payload: all blobs have arrived, the job loads, or the reason why it does not."""
+    """The state of a payload: whether all blobs have arrived, whether the job loads, and why it does not."""
 
     complete: bool
     loaded: bool
@@ -395,7 +398,7 @@ class PayloadState:
 
 @dataclass(frozen=True, slots=True)
 class ResultRequest:
-    """A request for leaves of the states after a hand-over round, from ``first`` on."""
+    """A request for up to ``limit`` leaves of the result of a hand-over round, from leaf ``first`` on."""
 
     order_id: Hash
     round: Bits
@@ -405,7 +408,7 @@ class ResultRequest:
 
 @dataclass(frozen=True, slots=True)
 class ResultLeaf:
-    """One encrypted chunk: its point R_i, and the length and hash of its ciphertext."""
+    """One encrypted chunk of a result: its point R_i, and the length and hash of its ciphertext."""
 
     point: Point
     length: Bits
@@ -414,7 +417,7 @@ class ResultLeaf:
 
 @dataclass(frozen=True, slots=True)
 class ResultManifest:
-    """The data to fetch, check and decrypt a result; it has ``count`` leaves in all."""
+    """The data with which a consumer fetches, checks and decrypts a result of ``count`` leaves in all."""
 
     order_id: Hash
     leg: Bits
@@ -429,7 +432,7 @@ class ResultManifest:
 
 @dataclass(frozen=True, slots=True)
 class OpeningRequest:
-    """A request for the values that the recomputation of a panel's place needs (``place_index``: its number)."""
+    """A seat's request for the values to recompute an audit place; ``place_index`` is its number in the panel."""
 
     order_id: Hash
     leg: Bits
@@ -439,7 +442,7 @@ class OpeningRequest:
 
 @dataclass(frozen=True, slots=True)
 class OpenedState:
-    """The two states at a boundary, with the boundary's metrics (none at boundary 0)."""
+    """The global and the local state at a boundary, with the boundary's metrics (none at boundary 0)."""
 
     index: Segment
     global_state: BlobRef
@@ -449,7 +452,7 @@ class OpenedState:
 
 @dataclass(frozen=True, slots=True)
 class UpdateRef:
-    """An accepted update, for the recomputation of an aggregation."""
+    """The accepted update of a slot, with which a seat recomputes an aggregation."""
 
     slot: Slot
     update: StateRef
@@ -474,7 +477,7 @@ class AuditOpening:
 
 
 def not_ready(retry_after_ms: int) -> AuditOpening:
-    """Return the answer "ask again later"."""
+    """Return the answer that makes a seat ask again after ``retry_after_ms`` milliseconds."""
     return AuditOpening(
         ready=False,
         retry_after_ms=retry_after_ms,
@@ -502,11 +505,11 @@ class Handlers(Protocol):
         ...
 
     def stat_blob(self, caller: Caller, request: StatBlobRequest) -> BlobStatus:
-        """Return how many bytes of the caller's blob have arrived."""
+        """Return the number of bytes of the caller's blob that have arrived."""
         ...
 
     def put_chunk(self, caller: Caller, request: PutChunkRequest) -> BlobStatus:
-        """Store bytes of a blob."""
+        """Store bytes of a blob, and return how many of its bytes have arrived."""
         ...
 
     def get_chunk(self, caller: Caller, request: GetChunkRequest) -> Chunk:
@@ -514,11 +517,11 @@ class Handlers(Protocol):
         ...
 
     def join(self, caller: Caller, request: JoinRequest) -> JoinReply:
-        """Accept a provider for work, or return what that waits for."""
+        """Accept a provider for work, or return the reason why it has to wait."""
         ...
 
     def probe(self, caller: Caller, request: ProbeRequest) -> ProbeTask:
-        """Return the next task of a measurement."""
+        """Take the result of the last task of a measurement, and return the next task."""
         ...
 
     def poll(self, caller: Caller, request: PollRequest) -> PollReply:
@@ -526,19 +529,19 @@ class Handlers(Protocol):
         ...
 
     def submit_share(self, caller: Caller, request: ShareSubmission) -> Verdict:
-        """Accept a signed commitment to a share."""
+        """Accept or reject a signed commitment to a share."""
         ...
 
     def deliver_share(self, caller: Caller, request: ShareDelivery) -> Verdict:
-        """Accept the roots that a commitment hides."""
+        """Accept or reject the roots that a share's commitment hides."""
         ...
 
     def submit_opening(self, caller: Caller, request: OpeningSubmission) -> Verdict:
-        """Accept the states at a boundary."""
+        """Accept or reject the states of a share at a boundary."""
         ...
 
     def offer_payload(self, caller: Caller, request: PayloadOffer) -> PayloadWanted:
-        """Return the files that the validator still lacks."""
+        """Return the blobs of the job's files that the validator still lacks."""
         ...
 
     def payload_status(self, caller: Caller, request: PayloadStatusRequest) -> PayloadState:
@@ -546,7 +549,7 @@ class Handlers(Protocol):
         ...
 
     def get_opening(self, caller: Caller, request: OpeningRequest) -> AuditOpening:
-        """Return the values that a seat needs to recompute a place."""
+        """Return the values that a seat needs to recompute an audit place."""
         ...
 
     def get_result(self, caller: Caller, request: ResultRequest) -> ResultManifest:

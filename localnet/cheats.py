@@ -28,7 +28,7 @@ from host.daemon import on_stop_signal
 from link.types import TrainTask
 from pol.rules.commitment import boundary_root
 
-# The worker must enter its sandbox before it imports NumPy.
+# The worker must enter its sandbox before it imports NumPy, so only type checkers import these modules here.
 if TYPE_CHECKING:
     from compute_provider.work.worker import Produced, Producer, Task
     from pol.state.arrays import State
@@ -40,7 +40,7 @@ _HONEST_WORKER = "compute_provider.work.worker"
 
 
 class CheatError(Expected):
-    """An unknown way to cheat, or a chain on which cheating is not allowed."""
+    """An error for an unknown way to cheat, or for a chain on which cheating is not allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +57,19 @@ class Cheat:
         return (_HONEST_WORKER,)
 
     def claim(self, honest: ShareClaim) -> ShareClaim:
-        """Return a claim with a commitment that does not match the provider's share, as if copied from another one."""
+        """Return the claim that the provider sends for its share.
+
+        For ``copy_trace`` its commitment does not match the share, as if it was copied from another share.
+        """
         if self.method != "copy_trace" or not self._in(honest.round):
             return honest
         return replace(honest, commitment=sha256(honest.commitment).digest())
 
     def delay(self, task: TrainTask) -> float | None:
-        """Return the seconds to wait before answering: 0, more than the deadline (``late``), or None (never answer)."""
+        """Return the seconds to wait before the provider answers a task; None means that it never answers.
+
+        For ``late`` the wait ends after the task's deadline; an honest provider does not wait.
+        """
         if self._in(task.key.round):
             if self.method == "late":
                 return task.seconds_left + 1.0
@@ -119,7 +125,7 @@ def _wrong_trace(task: "Task", _index: int, _start: "SlotState") -> "Produced":
         other = _scaled(state, 1.0 + 2.0**-10)
         return _rooted(boundary, other, local), other, local
 
-    # Begin with segment 0: the changed boundaries of an earlier try cannot be continued.
+    # Always begin with segment 0, because the changed boundaries of an earlier try cannot be continued.
     return honest(replace(task, bend=bend), 0, task.opening())
 
 
@@ -141,7 +147,7 @@ def _skip_training(task: "Task", _index: int, _start: "SlotState") -> "Produced"
     from pol.work.train import opening_boundary
 
     count, opening = task.segments, task.opening()
-    # With fewer than three segments there are none to invent.
+    # With fewer than three segments, no segment lies between the first and the last one.
     if count < 3:
         return honest(task, 0, opening)
     ends: list[Boundary] = []
@@ -193,7 +199,10 @@ def _scaled(state: "State", factor: float) -> "State":
 
 
 def _towards(start: "State", end: "State", times: float) -> "State":
-    """Return ``start`` moved ``times`` the distance to ``end``; integers move by whole multiples."""
+    """Return ``start`` plus ``times`` the difference from ``start`` to ``end``.
+
+    For integers ``times`` is rounded. Values of other types are those of ``end``.
+    """
     import numpy as np
 
     moved = {}
@@ -229,7 +238,8 @@ _PRODUCERS: "dict[str, Producer]" = {
     # The result is right, but slow.
     "slow": _slow,
 }
-# Methods of the daemon: the commitment is that of another share; the share comes after its deadline, or never.
+# The last three methods change messages of the daemon: the commitment does not match the share, the share comes after
+# its deadline, or it never comes.
 METHODS = (*_PRODUCERS, "copy_trace", "late", "never_answer")
 
 
@@ -237,7 +247,7 @@ METHODS = (*_PRODUCERS, "copy_trace", "late", "never_answer")
 
 
 def _provide(way: str, home: Path, node: str, validator: str, bond: int) -> None:
-    """Run a provider like ``assay provider join``, with the key of a local network's home, and cheat."""
+    """Run a provider as ``assay provider join`` does, with the key in its home, but let it cheat as ``way`` says."""
     from compute_provider.api import run_provider
     from compute_provider.interfaces import ProviderConfig
     from localnet.create import KEY, test_keyring

@@ -50,10 +50,12 @@ def create(
     backends: dict[str, str] | None = None,
     ports: range = PORTS,
 ) -> Layout:
-    """Create a network of ``validators`` with ``providers`` in each cluster (one number, or one per cluster).
+    """Create the files of a local network in ``directory``, and return the network's layout.
 
-    ``misbehave`` maps names of providers (``prov0`` …) to a method of ``localnet.cheats``. ``backends`` maps names of
-    providers to backends other than NumPy; a provider that misbehaves always uses NumPy.
+    ``validators`` is the number of validators. ``providers`` is the number of providers of each validator: one number
+    for all of them, or one per validator. ``misbehave`` maps names of providers (``prov0`` …) to a method of
+    ``localnet.cheats``. ``backends`` maps names of providers to backends other than NumPy; a provider that misbehaves
+    always uses NumPy.
     """
     directory = directory.resolve()
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -98,7 +100,7 @@ def create(
         params or local_params().for_founders(validators),
         timing=LOCAL_TIMING,
     )
-    if kind is NetworkKind.SOLO:  # The one node proposes blocks for all validators, so it needs their beacon keys.
+    if kind is NetworkKind.SOLO:  # The only node proposes blocks for all validators, so it needs their beacon keys.
         for spec in specs[1:]:
             others = read_beacon_keys(beacon_keys_path(Path(spec.home)))
             add_beacon_keys(beacon_keys_path(Path(specs[0].home)), *others)
@@ -117,7 +119,7 @@ def _validator(directory: Path, index: int, base: int, kind: NetworkKind) -> Val
     first = base + index * _PORTS_EACH
     p2p, rpc, grpc, cluster, of_node, of_daemon = range(first, first + _PORTS_EACH)
     if kind is NetworkKind.SOLO:
-        grpc = base + 2  # The port of the first validator's node, the only node.
+        grpc = base + 2  # The port of the first validator's node, which is the only node.
     address = f"127.0.0.1:{cluster}"
     daemon = {"listen": address, "endpoint": address, "metrics_port": of_daemon}
     _write_config(home, grpc, {"node": {"metrics_port": of_node}, "validator": daemon})
@@ -165,7 +167,7 @@ def _write_config(home: Path, grpc: int, tables: dict[str, object]) -> None:
 def _free_block(count: int, ports: range) -> int:
     """Return the first of ``count`` consecutive free ports on 127.0.0.1; raise NetworkError if there are none."""
     starts = list(ports[:-count:count])
-    # Random, so that two networks that are created at once do not choose the same ports.
+    # The order is random, so that two networks that are created at once do not choose the same ports.
     random.shuffle(starts)
     for start in starts:
         if all(_is_free(port) for port in range(start, start + count)):

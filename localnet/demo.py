@@ -136,17 +136,20 @@ class Demo:
         self._twice = job == TWICE and RIVAL not in down
         self._file = FOUR_SLOTS if self._twice else JOBS[job]
         self._seconds: dict[str, float] = {}
-        self._curve: dict[float, float] = {}  # Kept here, because validators delete their records of old rounds.
+        self._curve: dict[float, float] = {}  # Stored here, because validators delete their records of old rounds.
         self._started = time.monotonic()
         self._height = 0
         self._looked = 0.0
 
     def run(self) -> Finished:
-        """Run the demo and stop the network; raise NetworkError, ConsumerError or ChainError if it fails."""
+        """Run the demo, stop its network, and return the results.
+
+        Raise NetworkError, ConsumerError or ChainError if the demo fails.
+        """
         self._show_phase("building the job")
         job_directory = self._directory / "job"
         build = _start_build(self._file, job_directory)
-        # One slot per newcomer, however fast it was measured, so that the cheating provider surely gets one.
+        # Each new provider gets one slot at most, even if it is fast, so that the cheating provider surely gets one.
         params = local_params().replace(
             newcomer_slots=1,
             accept_base=ACCEPT_BASE,
@@ -286,7 +289,10 @@ class Demo:
         state: OrderState,
         seen: Callable[[OrderResponse], None],
     ) -> OrderResponse:
-        """Wait until an order reaches a state; raise NetworkError if nothing about it changes for ``PATIENCE``."""
+        """Wait until an order reaches a state, and return the chain's answer about the order.
+
+        Raise NetworkError if nothing about the order changes for ``PATIENCE`` seconds.
+        """
         last: list[OrderResponse | None] = [None]
 
         def look(on_chain: OrderResponse) -> None:
@@ -346,7 +352,7 @@ class Demo:
 
 
 def names_without(network: Network, down: tuple[str, ...]) -> list[str]:
-    """Return a network's process names without those of the validators ``down`` and of their providers."""
+    """Return the names of a network's processes, without those of the validators ``down`` and of their providers."""
     excluded = {f"{moniker}.{part}" for moniker in down for part in ("node", "validator")}
     excluded |= {spec.name for spec in network.layout.providers if spec.validator in down}
     return [name for name in network.names() if name not in excluded]
@@ -359,7 +365,7 @@ def _start_build(file: Path, directory: Path) -> "Popen[bytes]":
 
 
 def _deposited(client: ChainClient, order_id: bytes) -> int:
-    """Return an order's deposit (uassay) from the chain's event."""
+    """Return an order's deposit (uassay), which is in the event that opened the order."""
     since = 1
     while True:
         page = client.query(EventsRequest(since, 1000))
@@ -372,7 +378,7 @@ def _deposited(client: ChainClient, order_id: bytes) -> int:
 
 
 def verdicts_of(network: Network, order_id: bytes) -> list[VerdictRow]:
-    """Return all validators' verdicts on the order's shares."""
+    """Return the verdicts on the order's shares from the databases of all validators."""
     rows: list[VerdictRow] = []
     for spec in network.layout.validators:
         path = Path(spec.home) / "validator" / "validator.db"
@@ -384,10 +390,11 @@ def verdicts_of(network: Network, order_id: bytes) -> list[VerdictRow]:
 
 
 def loss_curve(network: Network, on_chain: OrderResponse) -> dict[float, float]:
-    """Return the mean loss over all slots by rounds trained, at the boundaries of closed rounds' shares.
+    """Return the mean loss over all slots after each segment of the closed rounds, by the number of rounds trained.
 
-    Rounds that are not closed are left out, because their shares may be a cheat's. The values come from the winning
-    validator's records on this machine, which hold the rounds whose windows are open; the chain has only hashes.
+    Rounds that are not closed are left out, because a cheating provider may have made their shares. The values
+    come from the winning validator's records on this machine, which hold the rounds whose windows are open; the chain
+    has only hashes.
     """
     order = on_chain.order
     closed = {round.round for round in on_chain.rounds_of(order.legs)}
@@ -411,7 +418,10 @@ def loss_curve(network: Network, on_chain: OrderResponse) -> dict[float, float]:
 
 
 def _second(finished: Finished) -> dict[str, object] | None:
-    """Return the outcome of the second order, and whether both orders have the same model; None without one."""
+    """Return the outcome of the second order; None if there is no second order.
+
+    ``same_model`` is true if both orders produced the same model.
+    """
     second = finished.second
     if second is None:
         return None
@@ -426,7 +436,10 @@ def _second(finished: Finished) -> dict[str, object] | None:
 
 
 def summary(finished: Finished, quality: dict[str, object]) -> dict[str, object]:
-    """Return the demo's JSON object; all amounts of money come from the chain."""
+    """Return the results of the demo as a JSON object, with ``quality`` as its description of the model.
+
+    All amounts of money come from the chain.
+    """
     on_chain = finished.on_chain
     layout = finished.network.layout
     names = {spec.address: spec.name for spec in layout.providers}

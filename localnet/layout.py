@@ -12,7 +12,10 @@ FILE = "network.json"
 
 
 class NetworkError(Expected):
-    """A local network is missing, wrong or failed; the text names the process and its log."""
+    """An error for a local network that is missing, wrong or failed.
+
+    If a process failed, the text names the process and its log.
+    """
 
 
 class NetworkKind(StrEnum):
@@ -49,7 +52,7 @@ class ProviderSpec:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A whole local network."""
+    """A whole local network: its directory, its chain, and the homes and addresses of its members."""
 
     directory: str
     chain_id: str

@@ -76,7 +76,7 @@ def open_market(
 def wait_for_clusters(
     network: Network, seconds: float = START_SECONDS, look: Callable[[], None] = lambda: None
 ) -> None:
-    """Wait until the running validators have certified all running providers, and the providers have seen it.
+    """Wait until all running providers are certified, and have seen their certificates.
 
     A provider that has not seen its certificate yet gets no work.
     """

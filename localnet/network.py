@@ -1,7 +1,7 @@
 """A running local network: starting and stopping its processes, their state, and faults for tests.
 
-All processes are children of the process that made this object (through :mod:`host.process`), and end when it ends,
-even if it is killed. Therefore use it from the main thread only.
+All processes of a :class:`Network` are children of the process that made it (through :mod:`host.process`). They end
+when that process ends, even if it is killed. Therefore use a network from the main thread only.
 """
 
 import json
@@ -34,7 +34,7 @@ PROVIDER_BOND = 10_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class ProcessState:
-    """One process of the network."""
+    """The state of one process of the network."""
 
     name: str
     pid: int
@@ -44,7 +44,7 @@ class ProcessState:
 
 
 class Network:
-    """The processes of a network. Names: ``val0.node``, ``val0.validator``, ``prov0``."""
+    """The processes of a network. Their names are ``val0.node``, ``val0.validator``, ``prov0`` and so on."""
 
     def __init__(self, layout: Layout) -> None:
         """Store the layout; :meth:`start` starts the processes."""
@@ -60,7 +60,7 @@ class Network:
         return [*nodes, *daemons, *(spec.name for spec in self.layout.providers)]
 
     def start(self, names: Sequence[str] | None = None, note: Callable[[str], None] = lambda text: None) -> None:
-        """Start the processes (all by default) and wait for the first blocks; ``note`` gets messages.
+        """Start the processes ``names`` (all by default), and wait for the first blocks; call ``note`` with messages.
 
         Nodes and validators start at once, since validators wait for their node; providers start last.
         """
@@ -70,7 +70,7 @@ class Network:
         providers = [name for name in chosen if name not in (*nodes, *validators)]
         for name in (*nodes, *validators):
             self.start_one(name)
-        # The nodes take longer to start than this measurement.
+        # The nodes take longer to start than this measurement takes, so it delays nothing.
         self._measure_providers(providers)
         for name in providers:
             self.start_one(name)
@@ -183,7 +183,7 @@ class Network:
         ]
 
     def check_alive(self) -> None:
-        """Raise NetworkError if a process ended by itself."""
+        """Raise NetworkError if a process ended with an error; a process that was killed with SIGKILL is ignored."""
         for state in self.states():
             if not state.running and state.exit_code not in (None, -signal.SIGKILL, 0):
                 tail = _tail(Path(state.log))
@@ -219,7 +219,10 @@ class Network:
                 )
 
     def wait_until(self, condition: Callable[[], bool], what: str, seconds: float = START_SECONDS) -> None:
-        """Wait until a condition holds; raise NetworkError after ``seconds``, or if a process ends by itself."""
+        """Wait until a condition holds; raise NetworkError after ``seconds``, or if a process ends with an error.
+
+        ``what`` describes the condition in the text of the error.
+        """
         ends = time.monotonic() + seconds
         while not condition():
             self.check_alive()
@@ -228,7 +231,7 @@ class Network:
             time.sleep(0.1)
 
     def last_log_lines(self) -> str:
-        """Return the last line of each process's log, which helps to find the slow process."""
+        """Return a text with the last line of each process's log, which helps to find the slow process."""
         logs = [f"{state.name}: {_tail(Path(state.log))}" for state in self.states()]
         return "\n".join([f"last lines of {self.layout.path}/logs:", *logs])
 

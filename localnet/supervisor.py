@@ -1,7 +1,8 @@
 """The supervisor, the one process that runs a local network, and requests to it from other processes.
 
-The supervisor locks a file in the network's directory that has its process id (:mod:`host.lock`). A request is a file
-in the same directory. Its answer is another file: empty if the request was carried out, otherwise the reason.
+The supervisor locks a file in the network's directory; the file has the supervisor's process id (:mod:`host.lock`).
+A request is a file in a folder of the same directory. The answer is another file there. It is empty if the request was
+carried out; otherwise it has the reason.
 """
 
 import json
@@ -25,7 +26,7 @@ _LOOK_SECONDS = 0.2
 
 
 class NetworkBusy(NetworkError):
-    """The supervisor has not answered yet; it may still carry out the request."""
+    """An error for a supervisor that has not answered yet. It may still carry out the request."""
 
     exit_code = Exit.TIMED_OUT
 
@@ -36,10 +37,10 @@ def supervisor_of(directory: Path) -> int:
 
 
 def supervise(network: Network, note: Callable[[str], None], prepare: Callable[[], None], up: str) -> None:
-    """Run a network until SIGTERM or Ctrl-C, and carry out requests.
+    """Run a network until SIGTERM or Ctrl-C, and carry out requests from other processes meanwhile.
 
     Start the network, call ``prepare``, pass the text ``up`` to ``note``, and at the end stop all processes. Call this
-    from the main thread of a process that does nothing else.
+    function from the main thread of a process that does nothing else.
     """
     directory = network.layout.path
     stopped: list[int] = []
@@ -64,7 +65,10 @@ def supervise(network: Network, note: Callable[[str], None], prepare: Callable[[
 
 
 def _ended_processes(before: Sequence[ProcessState], now: Sequence[ProcessState], directory: Path) -> Iterator[str]:
-    """Yield a line per process that has ended, with the command that restarts it: the supervisor does not."""
+    """Yield a line per process that has ended, with the command that starts it again.
+
+    The supervisor itself does not start ended processes again.
+    """
     ran = {state.name for state in before if state.running}
     for state in now:
         if state.name in ran and not state.running:
@@ -87,7 +91,10 @@ def held(directory: Path) -> Iterator[None]:
 
 
 def ask_for_end(directory: Path, seconds: float = 60.0) -> None:
-    """Ask the supervisor to stop its network, and wait until it has; raise NetworkBusy after ``seconds``."""
+    """Ask the supervisor to stop its network, and wait until the network has stopped.
+
+    Raise NetworkBusy after ``seconds``.
+    """
     os.kill(_running(directory), signal.SIGTERM)
     ends = time.monotonic() + seconds
     while supervisor_of(directory):
@@ -100,9 +107,9 @@ def ask_for_end(directory: Path, seconds: float = 60.0) -> None:
 
 
 def ask_for_fault(directory: Path, what: str, name: str, seconds: float = 30.0) -> None:
-    """Ask the supervisor for one of ``FAULTS`` on a process, and wait for its answer.
+    """Ask the supervisor to apply ``what``, one of ``FAULTS``, to the process ``name``, and wait for its answer.
 
-    Raise NetworkError if the supervisor cannot do it, and NetworkBusy after ``seconds``.
+    Raise NetworkError if the supervisor cannot apply it, and NetworkBusy after ``seconds``.
     """
     _running(directory)
     folder = directory / _REQUESTS

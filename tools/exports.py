@@ -22,7 +22,7 @@ def origins() -> dict[str, str]:
 
 
 def stub(table: dict[str, str]) -> str:
-    """Return the text of the stub for a table of names."""
+    """Return the text of a stub that imports each public name of ``table`` from its module."""
     lines = ["# Written by python -m tools.exports from the table in __init__.py."]
     for name, origin in table.items():
         module, _, attribute = origin.partition(":")

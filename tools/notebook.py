@@ -14,7 +14,7 @@ NOTEBOOK = SCRIPT.with_suffix(".ipynb")
 
 
 def notebook(script: str) -> str:
-    """Return the notebook of a script: a cell for its docstring, then a cell per part."""
+    """Return the notebook of a script as JSON: its docstring, the code up to the first part, then a cell per part."""
     head, *parts = script.split("\n# %%")
     first = ast.parse(head).body[0]
     text = ast.get_docstring(ast.parse(head)) or ""

@@ -1,6 +1,7 @@
 """Addresses: bech32 of RIPEMD-160(SHA-256(public key)) with the prefix ``assay``, as on every Cosmos chain.
 
-bech32 in Python costs as much as verifying a signature, so bounded caches remember both directions.
+Computing bech32 in Python takes as long as verifying a signature. So bounded caches remember the addresses of keys, and
+the texts that were checked.
 """
 
 from functools import lru_cache
@@ -13,13 +14,13 @@ from domain.errors import INVALID_ADDRESS, INVALID_PUBKEY, Refusal
 
 PREFIX = "assay"
 ADDRESS_BYTES = 20
-ADDRESS_TEXT = 44  # characters of an address: prefix, "1", 32 of data, 6 of checksum
+ADDRESS_TEXT = 44  # characters of an address: the prefix, "1", 32 characters of data, and 6 of checksum
 PUB_KEY_BYTES = 33
 _REMEMBERED = 65_536
 
 
 def to_bech32(data: bytes) -> str:
-    """Return the address of 20 bytes."""
+    """Return the bech32 address of these 20 bytes; ValueError if ``data`` has another length."""
     if len(data) != ADDRESS_BYTES:
         raise ValueError(f"an address has {ADDRESS_BYTES} bytes, not {len(data)}")
     words = convertbits(data, 8, 5)
@@ -29,7 +30,7 @@ def to_bech32(data: bytes) -> str:
 
 @lru_cache(maxsize=_REMEMBERED)
 def address_of(pub_key: bytes) -> str:
-    """Return the address of a compressed secp256k1 key; a Refusal if the bytes are not such a key."""
+    """Return the address of a compressed secp256k1 public key; a Refusal if the bytes are not such a key."""
     if len(pub_key) != PUB_KEY_BYTES or pub_key[0] not in (2, 3):
         raise Refusal(
             INVALID_PUBKEY,
@@ -42,7 +43,7 @@ def address_of(pub_key: bytes) -> str:
 
 def check_address(text: str, field: str) -> None:
     """Raise a Refusal that names ``field`` if ``text`` is not an address of this chain."""
-    # The length is checked first, so that no long text gets into the cache.
+    # The length is checked before the cached function is called, so that the cache does not hold long texts.
     if len(text) != ADDRESS_TEXT or not _is_address(text):
         raise Refusal(INVALID_ADDRESS, field, *_why_not(text))
 

@@ -2,7 +2,8 @@
 
 The rule is that of ADR-027, applied everywhere: fields in ascending order, shortest varints, no defaults, no field
 twice, no unknown field. The check needs no parser of its own: it parses the bytes, drops unknown fields, encodes the
-message again, and compares. So equal transactions have equal bytes, and no data travels that the application ignores.
+message again, and compares. So equal transactions have equal bytes, and a transaction cannot carry data that the
+application ignores.
 """
 
 from typing import Any
@@ -21,17 +22,17 @@ is not UTF-8.
 IMPLEMENTATION = "upb"
 """The implementation of protobuf that every node uses, because its limits and speed must be the same."""
 
-_LOOKED_AT_MAX = 256  # items of a list that are searched for an unknown field
+_LOOKED_AT_MAX = 256  # number of items per list that are searched for an unknown field
 
 
 def implementation() -> str:
-    """Return the protobuf implementation of this process; a node needs :data:`IMPLEMENTATION`."""
+    """Return the name of the protobuf implementation that this process uses; a node needs :data:`IMPLEMENTATION`."""
     name: str = api_implementation.Type()
     return name
 
 
 def read(cls: Any, raw: bytes) -> Any | None:
-    """Return the message with the canonical encoding ``raw``, or None if ``raw`` is not canonical."""
+    """Return the ``cls`` message whose canonical encoding is ``raw``, or None if ``raw`` is not canonical."""
     try:
         message = cls.FromString(raw)
     except UNREADABLE:
@@ -41,7 +42,10 @@ def read(cls: Any, raw: bytes) -> Any | None:
 
 
 def parse(cls: Any, raw: bytes, field: str) -> Any:
-    """Return the message with the canonical encoding ``raw``; a Refusal names ``field`` or a field inside it."""
+    """Return the ``cls`` message whose canonical encoding is ``raw``.
+
+    If ``raw`` is not a canonical encoding, raise a Refusal that names ``field`` or a field inside it.
+    """
     message = read(cls, raw)
     if message is None:
         raise _why_not(cls, raw, field)
@@ -49,7 +53,7 @@ def parse(cls: Any, raw: bytes, field: str) -> Any:
 
 
 def _why_not(cls: Any, raw: bytes, field: str) -> Refusal:
-    """Return a Refusal that explains why bytes are not canonical."""
+    """Return a Refusal that explains why ``raw`` is not the canonical encoding of a ``cls`` message."""
     try:
         unknown = _find_unknown(cls.FromString(raw))
     except UNREADABLE:
@@ -67,7 +71,10 @@ def _why_not(cls: Any, raw: bytes, field: str) -> Refusal:
 
 
 def _find_unknown(message: Any) -> tuple[str, int] | None:
-    """Return the path and number of the first unknown field, depth first; long lists are searched only in part."""
+    """Return the path and the number of the first unknown field in a message; None if there is none.
+
+    The search is depth-first. In a long list, it looks only at the first items.
+    """
     for unknown in UnknownFieldSet(message):
         return "", unknown.field_number
     for descriptor, value in message.ListFields():

@@ -1,9 +1,11 @@
 """The converter between protobuf messages and domain dataclasses, for the chain and for the link between owners.
 
-It is compiled once per type, from the protobuf descriptor and the annotated types of the dataclass
-(:mod:`domain.bounds`), into a function with one line per field. So every value that is read is within its bounds; any
-other value is a Refusal that names its path. A Mismatch is raised at compile time for a field that only one side has,
-whose kinds do not fit, or that has no bound. It never occurs at run time.
+For each type, a converter is compiled once into a function with one line per field. The sources are the protobuf
+descriptor and the annotated types of the dataclass (:mod:`domain.bounds`). So every value that is read is within its
+bounds; any other value is a Refusal that names its path.
+
+Mismatch is raised at compile time for a field that only one side has, or whose kinds on the two sides do not fit. It is
+also raised for a field without a bound. It never occurs at run time.
 """
 
 from collections.abc import Callable, Sequence
@@ -51,7 +53,10 @@ _PLAIN = {
 
 @cache
 def reader(cls: type, descriptor: Descriptor) -> Convert:
-    """Return the function from a protobuf message to a ``cls``; the function raises a Refusal that names the field."""
+    """Return the function that converts a protobuf message to a ``cls``.
+
+    If a value is out of its bounds, the function raises a Refusal that names the field.
+    """
     _check_depth(descriptor)
     known: dict[str, Any] = {}
     values = []
@@ -65,7 +70,9 @@ def reader(cls: type, descriptor: Descriptor) -> Convert:
 
 
 def maker(cls: type[T]) -> Callable[..., T]:
-    """Return a function that makes a frozen dataclass from all its values, three times as fast as its constructor.
+    """Return a function that makes an instance of the frozen dataclass ``cls`` from the values of all its fields.
+
+    The function is three times as fast as the constructor.
 
     Raises Mismatch for a class whose constructor does more than set fields, and TypeError for a class that has other
     attributes than its fields.
@@ -77,10 +84,13 @@ def maker(cls: type[T]) -> Callable[..., T]:
 
 
 def _making(cls: type, values: Sequence[str], known: dict[str, Any]) -> list[str]:
-    """Return the lines that make a ``cls`` from expressions for its values; objects they use are added to ``known``.
+    """Return the lines of code that make a ``cls`` from expressions for the values of its fields.
 
-    The constructor of a frozen dataclass calls ``object.__setattr__`` for each field. These lines make a twin with the
-    same slots that is not frozen, and then change its class to ``cls``, after which it is immutable.
+    Objects that the lines use are added to ``known``.
+
+    The constructor of a frozen dataclass calls ``object.__setattr__`` for each field, which is slow. These lines make
+    an instance of a twin class, which has the same slots and is not frozen. Then they change the instance's class to
+    ``cls``, after which it is immutable.
     """
     if hasattr(cls, "__post_init__"):
         raise Mismatch(f"the constructor of {cls.__name__} does more than set its fields")
@@ -89,7 +99,8 @@ def _making(cls: type, values: Sequence[str], known: dict[str, Any]) -> list[str
     slots = vars(cls).get("__slots__")
     own = {} if slots is None else {"__slots__": [name for name in names if name in slots]}
     twin: Any = type(cls.__name__, cls.__bases__, own)
-    # Assign the class once now, so that an error shows at compile time and not with the first transaction.
+    # The class of a twin is changed once here, so that an error appears at compile time, not with the first
+    # transaction.
     twin().__class__ = record
     known.update(Twin=twin, Record=record)
     return [
@@ -101,10 +112,10 @@ def _making(cls: type, values: Sequence[str], known: dict[str, Any]) -> list[str
 
 
 def _function(arguments: Sequence[str], lines: Sequence[str], known: dict[str, Any]) -> Callable[..., Any]:
-    """Return the function with these lines as its body, compiled as ``dataclass`` compiles constructors.
+    """Return the function with these arguments and these lines of code as its body.
 
-    A line per field avoids the loops and calls of generic code, which take most of its time. The lines contain only
-    names of fields and names in ``known``.
+    It is compiled as ``dataclass`` compiles constructors. With a line per field it needs no loops and calls, in which
+    generic code spends most of its time. The lines contain only names of fields and names in ``known``.
     """
     source = "\n    ".join([f"def convert({', '.join(arguments)}):", *lines])
     exec(source, known)  # noqa: S102  # it contains no text from outside
@@ -114,8 +125,8 @@ def _function(arguments: Sequence[str], lines: Sequence[str], known: dict[str, A
 
 @cache
 def writer(cls: type, descriptor: Descriptor) -> Convert:
-    """Return the function from a ``cls`` to a protobuf message; the function refuses a value out of its bounds."""
-    # The reader is compiled for its Mismatch: a type that cannot be read cannot be written either.
+    """Return the function that converts a ``cls`` to a protobuf message; it refuses a value out of its bounds."""
+    # Compiling the reader raises Mismatch for a type that cannot be read. Such a type cannot be written either.
     reader(cls, descriptor)
     write = _writer(cls, descriptor)
 
@@ -127,7 +138,7 @@ def writer(cls: type, descriptor: Descriptor) -> Convert:
 
 
 def _pairs(cls: Any, descriptor: Descriptor) -> list[tuple[Any, FieldDescriptor]]:
-    """Return pairs of type and protobuf field, in the order of the dataclass (or of the tuple)."""
+    """Return the type and the protobuf field of each field of ``cls``, in the order of the dataclass (or tuple)."""
     if get_origin(cls) is tuple:
         hints = get_args(cls)
         if len(hints) != len(descriptor.fields):
@@ -141,7 +152,10 @@ def _pairs(cls: Any, descriptor: Descriptor) -> list[tuple[Any, FieldDescriptor]
 
 
 def _check_depth(descriptor: Descriptor, depth: int = 3) -> None:
-    """Raise Mismatch for a type nested too deep; TxRaw, TxBody and Any around every message count as three levels."""
+    """Raise Mismatch for a type that is nested deeper than DECODE_DEPTH_MAX.
+
+    ``depth`` is the level of ``descriptor``. It starts at 3, because TxRaw, TxBody and Any are around every message.
+    """
     if depth > DECODE_DEPTH_MAX:
         raise Mismatch(f"{descriptor.full_name} is nested deeper than {DECODE_DEPTH_MAX}")
     for field in descriptor.fields:
@@ -157,10 +171,10 @@ def _mismatch(hint: Any, field: FieldDescriptor) -> NoReturn:
 
 
 def _field_reader(hint: Any, field: FieldDescriptor) -> tuple[Convert | None, str]:
-    """Return the function to the domain value of ``field`` and the expression for its argument.
+    """Return the function that converts the value of ``field``, and the expression for the function's argument.
 
-    The function is None if the expression already is the value. Nested messages are read from the enclosing message,
-    because they may be missing. Any other field always has a value, if only a default.
+    The function is None if the expression itself gives the domain value. A nested message may be missing, so the
+    function for it takes the enclosing message. Any other field always has a value, even if it is only the default.
     """
     value = f"message.{field.name}"
     if field.label == FieldDescriptor.LABEL_REPEATED:
@@ -223,7 +237,10 @@ def _list_reader(hint: Any, field: FieldDescriptor) -> Convert:
 
 
 def _value_reader(hint: Any, field: FieldDescriptor, name: str) -> Convert | None:
-    """Return the function from one protobuf value to its domain value; None if every value is valid unchanged."""
+    """Return the function that converts one protobuf value to its domain value.
+
+    Return None if every protobuf value is a valid domain value as it is.
+    """
     kind, marks = split(hint)
     if isinstance(kind, type) and issubclass(kind, IntEnum):
         return _enum_reader({int(case): case for case in kind}, field, name)
@@ -270,7 +287,7 @@ def _int_reader(hint: Any, field: FieldDescriptor, name: str) -> Convert | None:
 
 
 def _decimal_reader(low: int, high: int, fits: Convert, name: str) -> Convert:
-    """Return the function from plain decimal digits to an integer; it refuses any other text."""
+    """Return the function that converts plain decimal digits to an integer; it refuses any other text."""
 
     def read_decimal(text: str) -> int:
         # The length is checked before int(), which is slow for many digits and raises ValueError for thousands.
@@ -300,7 +317,10 @@ def _address_reader(blank: bool, name: str) -> Convert:
 
 
 def _enum_reader(cases: dict[int, Any], field: FieldDescriptor, name: str) -> Convert:
-    """Return the reader of an enum; its wire type is an enum with the same numbers, or an integer of four bytes."""
+    """Return the function that converts the number of an enum to its value in ``cases``.
+
+    In protobuf, the field is an enum with the same numbers, or an integer of four bytes.
+    """
     if field.enum_type is not None:
         if {value.number for value in field.enum_type.values} - {0} != set(cases) - {0}:
             raise Mismatch(f"{sorted(cases)} are not the numbers of {field.full_name}")
@@ -322,7 +342,7 @@ def _enum_reader(cases: dict[int, Any], field: FieldDescriptor, name: str) -> Co
 
 @cache
 def _writer(cls: type, descriptor: Descriptor) -> Convert:
-    """Return the function from a value within its bounds to a protobuf message."""
+    """Return the function that converts a ``cls`` value, which is within its bounds, to a protobuf message."""
     message_class = GetMessageClass(descriptor)
     pairs = _pairs(cls, descriptor)
     names = tuple(field.name for _, field in pairs)
@@ -343,7 +363,7 @@ def _writer(cls: type, descriptor: Descriptor) -> Convert:
 
 
 def _values_of(names: Sequence[str]) -> Callable[[Any], Sequence[Any]]:
-    """Return a function that returns the attributes with these names."""
+    """Return the function that returns the values of an object's attributes with these names."""
     if not names:
         return lambda value: ()
     if len(names) == 1:
@@ -353,7 +373,10 @@ def _values_of(names: Sequence[str]) -> Callable[[Any], Sequence[Any]]:
 
 
 def _field_writer(hint: Any, field: FieldDescriptor) -> Convert | None:
-    """Return the function from a domain value to an argument of protobuf's constructor; None if it is the value."""
+    """Return the function that converts a domain value to the argument of protobuf's constructor for ``field``.
+
+    Return None if the domain value itself is the argument.
+    """
     kind, _ = split(without_none(hint)[0])
     if field.label == FieldDescriptor.LABEL_REPEATED:
         write = _item_writer(item_of(kind), field)

@@ -1,9 +1,12 @@
 """The parts of a transaction around its messages, as a view of ``cosmos.tx.v1beta1.Tx``.
 
-The view has only the fields that this chain uses. It leaves the parts that most transactions of an account share (key,
-sign mode, fee) as bytes, which can be looked up instead of parsed again. Protobuf encodes a part and its bytes alike.
-So bytes are canonical as a ``Tx`` if they are canonical as an :data:`Envelope` and the parts left as bytes are
-canonical. Any other field of a ``Tx`` is an unknown field of the view.
+The view has only the fields that this chain uses. Some parts are the same in most transactions of an account: the key,
+the sign mode and the fee. The view leaves these parts as bytes, so that they can be looked up in a cache instead of
+parsed again.
+
+In protobuf, a nested message and a field with the message's bytes have the same encoding. So bytes are canonical as a
+``Tx`` if they are canonical as an :data:`Envelope` and the parts left as bytes are canonical. Any other field of a
+``Tx`` is an unknown field of the view.
 """
 
 from typing import Any, Final
@@ -30,14 +33,18 @@ def _envelope() -> Any:
     _add(file, SignerInfo, public_key=_AS_BYTES, mode_info=_AS_BYTES, sequence=_UNCHANGED)
     _add(file, AuthInfo, signer_infos="SignerInfo", fee=_AS_BYTES)
     _add(file, Tx, body="TxBody", auth_info="AuthInfo", signatures=_UNCHANGED)
-    # A pool of its own keeps the view apart from the classes of Cosmos.
+    # The view has a descriptor pool of its own, which keeps it apart from the classes of Cosmos.
     pool: Any = DescriptorPool()
     pool.AddSerializedFile(file.SerializeToString())
     return GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.Tx"))
 
 
 def _add(file: Any, cls: Any, **fields: str) -> None:
-    """Add the view of a message: ``fields`` names each field to keep, with its form or the name of its view."""
+    """Add to ``file`` a view of the message ``cls`` that has only ``fields``.
+
+    Each of ``fields`` has as its value the form in which it is kept (unchanged or as bytes), or the name of the view
+    for its message.
+    """
     whole = DescriptorProto()
     cls.DESCRIPTOR.CopyToProto(whole)
     view = file.message_type.add(name=whole.name)

@@ -1,7 +1,7 @@
 """secp256k1 keys and signatures: signing for clients, and verification for nodes, which remember valid signatures.
 
-Signatures are 64 bytes, r then s, with s in the lower half of the group's order. A high s is refused, because anyone
-can make such a second signature from the first.
+Signatures are 64 bytes, r then s, with s in the lower half of the group's order. A signature with a high s is refused,
+because anyone can make it from the signature with the low s.
 
 coincurve's public functions cannot verify a signature of 64 bytes and cannot keep a parsed key. So this file, and no
 other, uses coincurve's bindings of libsecp256k1; a test lists the names that it relies on.
@@ -27,14 +27,14 @@ DIGEST_BYTES = 32
 CASE_BYTES = SIGNATURE_BYTES + PUB_KEY_BYTES + DIGEST_BYTES
 
 Steps = Generator[list[bytes], bool, None]
-"""A generator of lists of valid cases; the first list comes after all cases were taken.
+"""A generator that yields lists of valid cases. It takes all cases before it yields the first list.
 
-The caller sends True if there is time to verify more cases here and now. After False, only results from elsewhere are
-yielded.
+After each list, the caller sends True or False. True means that the caller has time, so the generator may verify more
+cases in this thread. After False, the generator only collects results from elsewhere, for example another process.
 """
 
 VerifyCases = Callable[[Iterable[bytes]], Steps]
-"""A function from cases (see :func:`case_of`) to the valid ones."""
+"""A function that takes cases (see :func:`case_of`) and yields the valid ones in steps."""
 
 _ENTROPY_BYTES = 32
 _CONTEXT = GLOBAL_CONTEXT.ctx
@@ -63,7 +63,7 @@ class Key:
         while True:
             try:
                 return cls(secrets.token_bytes(SECRET_BYTES))
-            except ValueError:  # zero or above the group's order: one in 2^128
+            except ValueError:  # the bytes are zero or above the group's order: one in 2^128
                 continue
 
     @property
@@ -83,16 +83,17 @@ class Key:
 
 
 class HedgedKey(Key):
-    """A key that signs with RFC 6979 and additional random data, so that each sending gives a transaction its own hash.
+    """A key that signs with additional random data, so that a transaction has another hash each time it is signed.
 
-    Without the random data, two programs that send the same messages with the same key at the same time would make the
-    same bytes: one transaction, which each would take for its own.
+    The signatures follow RFC 6979 with additional data. Without that data, two programs that send the same messages
+    with the same key at the same time would make the same bytes. That would be one transaction, and each program would
+    take it for its own.
     """
 
     def sign(self, message: bytes) -> bytes:
         """Return a signature of SHA-256(message): 64 bytes, low s, different each time."""
         entropy = ffi.new("unsigned char[]", secrets.token_bytes(_ENTROPY_BYTES))
-        # libsecp256k1's default nonce function, with these bytes as additional data.
+        # NULL stands for libsecp256k1's default nonce function, which takes these bytes as additional data.
         nonce = (ffi.NULL, entropy)
         signature: bytes = self._private.sign_recoverable(message, custom_nonce=nonce)
         return signature[:SIGNATURE_BYTES]
@@ -100,20 +101,26 @@ class HedgedKey(Key):
 
 @lru_cache(maxsize=_PUBLIC_KEYS_REMEMBERED)
 def _parse_public_key(pub_key: bytes) -> Any:
-    """Return libsecp256k1's form of a key, or None if it is not a point of the curve."""
+    """Return the key as libsecp256k1 parses it, or None if the bytes are not a point of the curve."""
     parsed = ffi.new("secp256k1_pubkey *")
     ok = lib.secp256k1_ec_pubkey_parse(_CONTEXT, parsed, pub_key, len(pub_key))
     return parsed if ok == 1 else None
 
 
 def verify(pub_key: bytes, message: bytes, signature: bytes) -> bool:
-    """Return whether ``signature`` is ``pub_key``'s signature of SHA-256(message); arguments of any size are safe."""
+    """Return whether ``signature`` is ``pub_key``'s signature of SHA-256(message).
+
+    The arguments may have any size. A key or signature of a wrong size gives False.
+    """
     case = case_of(pub_key, message, signature)
     return case is not None and verify_case(case)
 
 
 def case_of(pub_key: bytes, message: bytes, signature: bytes) -> bytes | None:
-    """Return the CASE_BYTES that decide whether a signature is valid; None if signature or key has a wrong length."""
+    """Return the case of a signature: signature, public key and the message's SHA-256, joined to CASE_BYTES bytes.
+
+    The case alone decides whether the signature is valid. Return None if the signature or the key has a wrong length.
+    """
     if len(signature) != SIGNATURE_BYTES or len(pub_key) != PUB_KEY_BYTES:
         return None
     # Each part has a fixed length, so joining them is unambiguous.
@@ -121,7 +128,7 @@ def case_of(pub_key: bytes, message: bytes, signature: bytes) -> bytes | None:
 
 
 def verify_case(case: bytes) -> bool:
-    """Return whether the signature of a case is valid."""
+    """Return whether the signature in a case (see :func:`case_of`) is valid."""
     public = _parse_public_key(case[SIGNATURE_BYTES:-DIGEST_BYTES])
     if public is None:
         return False
@@ -133,12 +140,12 @@ def verify_case(case: bytes) -> bool:
 
 
 def verify_at_once(cases: Iterable[bytes]) -> Steps:
-    """Yield the valid cases in one step."""
+    """Verify all cases here, and yield the list of the valid ones in one step."""
     yield list(filter(verify_case, cases))
 
 
 def all_of(steps: Steps) -> Iterator[bytes]:
-    """Run all steps, and yield the valid cases."""
+    """Run all steps of a verification, and yield each valid case."""
     with suppress(StopIteration):
         yield from next(steps)
         while True:
@@ -146,16 +153,17 @@ def all_of(steps: Steps) -> Iterator[bytes]:
 
 
 class SignatureVerifier:
-    """``verify`` with a memory of valid signatures, so that a transaction is verified once on its way into a block.
+    """A verifier that remembers valid signatures, so that a node verifies a transaction once on its way into a block.
 
-    The memory's key is the whole case, not the transaction, and it holds valid cases only. Any thread may call.
+    The memory holds whole cases (see :func:`case_of`), not transactions, and only valid ones. Any thread may call the
+    verifier.
     """
 
     def __init__(self, capacity: int = 200_000, verify_cases: VerifyCases = verify_at_once) -> None:
         """Remember at most ``capacity`` signatures (about 250 bytes each); ``verify_cases`` verifies many at once."""
         self._valid: RecentValues[bytes, bool] = RecentValues(capacity)
         self._verify_cases = verify_cases
-        self.verified = 0  # number of signatures that were verified, not remembered
+        self.verified = 0  # number of signatures that were verified, because the memory did not have them
 
     def __call__(self, pub_key: bytes, message: bytes, signature: bytes) -> bool:
         """Return whether the signature is valid."""
@@ -173,11 +181,17 @@ class SignatureVerifier:
     verify = __call__
 
     def verify_all(self, cases: Iterable[bytes]) -> set[bytes]:
-        """Return the valid cases. A case is made when it is asked for, while others are already being verified."""
+        """Return the set of the valid cases among ``cases``.
+
+        A case is taken from ``cases`` only when it is needed, while earlier cases are already being verified.
+        """
         return set(all_of(self.verify_in_steps(cases)))
 
     def verify_in_steps(self, cases: Iterable[bytes]) -> Steps:
-        """Verify as :meth:`verify_all` does, step by step, so that the caller can do other things in between."""
+        """Yield the valid cases step by step, so that the caller can do other things between the steps.
+
+        Otherwise it verifies as :meth:`verify_all` does.
+        """
         known: list[bytes] = []
         with closing(self._verify_cases(self._unknown(cases, known))) as steps:
             valid = next(steps)
@@ -190,7 +204,7 @@ class SignatureVerifier:
                     has_time = yield valid
 
     def _unknown(self, cases: Iterable[bytes], known: list[bytes]) -> Iterator[bytes]:
-        """Yield once each case that must be verified; put the other valid cases into ``known``."""
+        """Yield each case that must be verified, once. Add the cases that are known to be valid to ``known``."""
         asked: set[bytes] = set()
         for case in cases:
             if self._valid.get(case):

@@ -11,8 +11,9 @@ V = TypeVar("V")
 class RecentValues(Generic[K, V]):
     """The newest values by key, up to a total size; any thread may read and write.
 
-    The memory has two halves. When the young half is full it becomes the old one, and the values of the old half are
-    forgotten. So the newest values, up to half the total size, are always there, and no order has to be kept.
+    The memory has two halves. When the young half is full, it becomes the old half, and the values of the previous old
+    half are forgotten. So the newest values, up to half the total size, are always there. The memory need not record
+    the order of its values.
     """
 
     def __init__(self, room: int) -> None:
@@ -26,19 +27,19 @@ class RecentValues(Generic[K, V]):
         self._lock = Lock()
 
     def get(self, key: K) -> V | None:
-        """Return a value, or None if it was never there or is forgotten."""
+        """Return the value of ``key``, or None if it was never there or is forgotten."""
         value = self._young.get(key)
         return value if value is not None else self._old.get(key)
 
     def put(self, key: K, value: V, size: int = 1) -> None:
-        """Remember a value; a value larger than a half is not remembered."""
+        """Remember ``value`` under ``key``; a value larger than half of the memory is not remembered."""
         if size > self._half:
             return
         with self._lock:
             self._put(key, value, size)
 
     def put_all(self, keys: Iterable[K], value: V) -> None:
-        """Remember one value for many keys."""
+        """Remember the same value under each of ``keys``."""
         with self._lock:
             for key in keys:
                 self._put(key, value, 1)

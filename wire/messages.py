@@ -38,7 +38,10 @@ def type_url(message: Message) -> str:
 
 
 def from_bytes(url: str, value: bytes, field: str = "value") -> Message:
-    """Return the domain message of a type url and its bytes; a Refusal names the field."""
+    """Return the domain message that ``value`` encodes, given its type url.
+
+    A Refusal names the field at fault, as a path that starts with ``field``.
+    """
     entry = _READERS.get(url)
     if entry is None:
         if url == REVEAL_URL:
@@ -59,12 +62,12 @@ def from_bytes(url: str, value: bytes, field: str = "value") -> Message:
 
 
 def to_proto(message: Message) -> AnyProto:
-    """Return the Any of a domain message."""
+    """Return a domain message as a protobuf ``Any``: its type url and its encoding."""
     return AnyProto(type_url=type_url(message), value=_WRITERS[type(message)](message).SerializeToString())
 
 
 def response_class(message: Message) -> Any:
-    """Return the protobuf class of the answer to ``message``: its name is the message's name and ``Response``."""
+    """Return the protobuf class of the answer to ``message``. Its name is the message's name plus ``Response``."""
     proto, _ = TYPE_URLS[type_url(message)]
     descriptor = proto.DESCRIPTOR
     return GetMessageClass(descriptor.file.message_types_by_name[descriptor.name + "Response"])

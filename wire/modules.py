@@ -6,6 +6,6 @@ from typing import Any
 
 
 def descriptors(module: str, packages: Iterable[tuple[str, ...]]) -> list[Any]:
-    """Return the file descriptors of ``module`` in all packages, each once, in order."""
+    """Return the file descriptor of the module ``module`` in each of the packages, in order and without duplicates."""
     names = dict.fromkeys(name for names in packages for name in names)
     return [import_module(f"{name}.{module}").DESCRIPTOR for name in names]

@@ -19,7 +19,7 @@ from wire.modules import descriptors
 
 @dataclass(frozen=True, slots=True)
 class QueryMethod:
-    """One query with its classes on both sides of the wire."""
+    """One query: its gRPC path, its protobuf and domain classes, and the functions that convert between them."""
 
     path: str
     request_proto: Any
@@ -58,29 +58,32 @@ _BY_REQUEST: dict[type, QueryMethod] = {method.request: method for method in MET
 
 
 def method_of(request: Query[Any]) -> QueryMethod:
-    """Return the query that ``request`` belongs to."""
+    """Return the entry of :data:`METHODS` for the query with this request."""
     return _BY_REQUEST[type(request)]
 
 
 def decode_request(method: QueryMethod, data: bytes) -> Query[Any]:
-    """Return the request in ``data``; a Refusal names the field at fault, including unknown ones."""
+    """Return the domain request that ``data`` encodes. A Refusal names the field at fault, even if it is unknown."""
     return method.read_request(parse(method.request_proto, data, "request"))
 
 
 def encode_request(request: Query[Any]) -> bytes:
-    """Return the bytes of a request."""
+    """Return the protobuf bytes of a domain request."""
     data: bytes = method_of(request).write_request(request).SerializeToString()
     return data
 
 
 def encode_response(method: QueryMethod, response: object) -> bytes:
-    """Return the bytes of a response."""
+    """Return the protobuf bytes of a domain response to the query ``method``."""
     data: bytes = method.write_response(response).SerializeToString()
     return data
 
 
 def decode_response(method: QueryMethod, data: bytes) -> Any:
-    """Return the response in ``data``. Unknown fields are ignored, because the node may be newer."""
+    """Return the domain response that ``data`` encodes.
+
+    Unknown fields are ignored, because the node may be newer than this program.
+    """
     try:
         message = method.response_proto.FromString(data)
     except UNREADABLE:

@@ -1,6 +1,6 @@
 """Results of transactions in the forms that Cosmos clients read: ``TxMsgData``, ``TxResponse``, events of ABCI.
 
-Also the code of a refusal in the metadata of a gRPC status.
+The module also writes and reads the code of a refusal in the metadata of a gRPC status.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,7 +25,7 @@ _CODESPACE_KEY = "assay-codespace"
 def tx_data(messages: Sequence[Message], result: TxResult) -> bytes:
     """Return the ``data`` of a transaction's result: one response per message, with the id that the message created.
 
-    It is empty for a failed transaction. The ids are in the result in the order of the messages.
+    The data is empty for a failed transaction. ``result`` has the ids in the order of the messages.
     """
     if result.code:
         return b""
@@ -84,12 +84,12 @@ def timestamp(time_ns: int) -> str:
 
 
 def code_metadata(code: Code) -> tuple[tuple[str, str], ...]:
-    """Return the metadata of a gRPC status for a refusal; :func:`read_code` reads them."""
+    """Return the gRPC metadata that carries a refusal's code; :func:`read_code` reads it."""
     return (_CODESPACE_KEY, code.space), (_CODE_KEY, str(code.number))
 
 
 def read_code(metadata: Iterable[tuple[str, str | bytes]]) -> tuple[str, int] | None:
-    """Return the codespace and number of the refusal in the metadata of a gRPC status, or None if there is none."""
+    """Return the codespace and number of the refusal in gRPC metadata, or None if the metadata has no refusal."""
     entries = dict(metadata)
     number = str(entries.get(_CODE_KEY, ""))
     if not (number.isascii() and number.isdigit()):

@@ -1,6 +1,6 @@
-"""A proposer's reveal as bytes: a ``TxRaw`` with one message, without a signature and with an empty fee.
+"""The encoding of a proposer's reveal: a ``TxRaw`` with one message, without a signature and with an empty fee.
 
-Explorers and indexers can read it like any transaction of a block. A proof has exactly one encoding.
+Explorers and indexers can read a reveal like any transaction of a block. Each proof has exactly one encoding.
 """
 
 from hashlib import sha256
@@ -15,7 +15,7 @@ REVEAL_URL = "/assay.registry.v1.MsgReveal"
 
 
 def encode_reveal(proof: bytes) -> bytes:
-    """Return the bytes of the first item of a proposal."""
+    """Return the encoded reveal with this proof; it is the first item of a block proposal."""
     message = AnyProto(type_url=REVEAL_URL, value=MsgReveal(proof=proof).SerializeToString())
     raw: bytes = TxRaw(
         body_bytes=TxBody(messages=[message]).SerializeToString(),
@@ -30,7 +30,7 @@ _HEAD, _TAIL = _BLANK[:_AT], _BLANK[_AT + REVEAL_BYTES :]
 
 
 def decode_reveal(raw: bytes) -> Reveal | None:
-    """Return the reveal in ``raw``, or None if ``raw`` is not a reveal."""
+    """Return the reveal that ``raw`` encodes, or None if ``raw`` is not a reveal."""
     if len(raw) != len(_BLANK) or not (raw.startswith(_HEAD) and raw.endswith(_TAIL)):
         return None
     return Reveal(sha256(raw).digest(), raw[_AT : _AT + REVEAL_BYTES])

@@ -55,7 +55,7 @@ _UNSPECIFIED = (b"", ModeInfo(single=ModeInfo.Single()).SerializeToString())
 _MESSAGE_FIELDS = tuple(f"body.messages[{index}]" for index in range(MESSAGES_MAX))
 _FEES_REMEMBERED = 4096
 _KEYS_REMEMBERED = 65_536
-_MODES_MAX = 16  # sign modes nested in each other, or next to each other
+_MODES_MAX = 16  # largest number of sign modes inside each other, or next to each other
 _make_tx = maker(Tx)
 _make_signer = maker(Signer)
 _read_coin = reader(Coin, CoinProto.DESCRIPTOR)
@@ -68,17 +68,20 @@ _PUB_KEY_HEAD: bytes = AnyProto(
 
 
 def decode_tx(raw: bytes) -> Tx:
-    """Return the transaction in ``raw``, or raise a Refusal that names the field and the remedy."""
+    """Return the transaction that ``raw`` encodes, or raise a Refusal that names the field and the remedy."""
     return _decode(raw, simulated=False)
 
 
 def decode_simulated_tx(raw: bytes) -> Tx:
-    """Return a transaction for simulation; its signature may be empty and its sign mode unspecified."""
+    """Return the transaction that ``raw`` encodes, for simulation.
+
+    Its signature may be empty, and its sign mode may be unspecified.
+    """
     return _decode(raw, simulated=True)
 
 
 def raw_of(tx: Any) -> bytes:
-    """Return the bytes of a ``cosmos.tx.v1beta1.Tx``, which older clients still send to simulate."""
+    """Return the ``TxRaw`` bytes of a ``cosmos.tx.v1beta1.Tx``, which older clients still send to simulate."""
     raw: bytes = TxRaw(
         body_bytes=tx.body.SerializeToString(),
         auth_info_bytes=tx.auth_info.SerializeToString(),
@@ -88,7 +91,10 @@ def raw_of(tx: Any) -> bytes:
 
 
 def tx_proto(raw: bytes) -> Any:
-    """Return the ``cosmos.tx.v1beta1.Tx`` of bytes that were decoded before, for answers to queries."""
+    """Return a transaction's bytes as a ``cosmos.tx.v1beta1.Tx``, for answers to queries.
+
+    The bytes must be those of a transaction that was decoded before.
+    """
     parts = TxRaw.FromString(raw)
     return TxProto(
         body=TxBody.FromString(parts.body_bytes),
@@ -114,7 +120,7 @@ def _decode(raw: bytes, simulated: bool) -> Tx:
     return _make_tx(
         sha256(raw).digest(),
         size,
-        # These are the signed bytes: ``read`` encoded the whole again and found it equal to ``raw``.
+        # These are the signed bytes: ``read`` has checked that encoding the whole again gives ``raw``.
         body.SerializeToString(),
         auth.SerializeToString(),
         messages,
@@ -124,12 +130,15 @@ def _decode(raw: bytes, simulated: bool) -> Tx:
         fee,
         gas_limit,
         payer,
-        True,  # is_bounded: from_bytes checks that
+        True,  # is_bounded: from_bytes has checked the bounds
     )
 
 
 def _why_not(raw: bytes) -> Refusal:
-    """Return why bytes are not a transaction with readable parts, or not one with the required signature."""
+    """Return a Refusal that explains why ``raw`` cannot be read as a transaction of this chain.
+
+    The reason is an unreadable or unsupported part, or the number of signers and signatures, or the sign mode.
+    """
     try:
         parts = parse(TxRaw, raw, "tx")
         body = parse(TxBody, parts.body_bytes, "body")
@@ -167,9 +176,10 @@ def _read_body(body: Any) -> tuple[tuple[Message, ...], str]:
 
 
 def _check_nesting(infos: Any) -> None:
-    """Raise a Refusal if sign modes are nested too deep or are too many, as for bytes that cannot be decoded.
+    """Raise a Refusal if sign modes are nested too deep or are too many.
 
-    Protobuf libraries differ in the depth that they refuse (100 messages or more), but nodes must agree on the code.
+    The Refusal has the same code as for bytes that cannot be decoded. Protobuf libraries differ in the depth that they
+    refuse (100 messages or more), but all nodes must return the same code.
     """
     if len(infos) == 1 and not infos[0].mode_info.HasField("multi"):
         return
@@ -212,7 +222,7 @@ def _read_signer(raw: bytes, infos: Any, signatures: Any, simulated: bool) -> Si
 
 @lru_cache(maxsize=_KEYS_REMEMBERED)
 def _read_pub_key(packed: bytes) -> tuple[bytes, str]:
-    """Return a public key and its address."""
+    """Return the public key in the encoded ``Any`` ``packed``, and its address."""
     if packed[:-PUB_KEY_BYTES] != _PUB_KEY_HEAD:
         parse(AnyProto, packed, "auth_info.signer_infos[0].public_key")
         raise Refusal(
@@ -227,7 +237,10 @@ def _read_pub_key(packed: bytes) -> tuple[bytes, str]:
 
 @lru_cache(maxsize=_FEES_REMEMBERED)
 def _read_fee(encoded: bytes) -> tuple[tuple[Coin, ...], int, str]:
-    """Return amount, gas limit and payer. The cache helps because most transactions pay one of a few fees."""
+    """Return the amount, the gas limit and the payer of an encoded fee.
+
+    The cache helps because most transactions pay one of a few fees.
+    """
     fee = parse(Fee, encoded, "auth_info.fee")
     if fee.granter:
         raise _not_supported("auth_info.fee.granter", "fee grants")
@@ -278,7 +291,7 @@ def build_tx(
 
 
 def build_unsigned_tx(messages: Sequence[Message], pub_key: bytes, *, sequence: int, memo: str = "") -> bytes:
-    """Return the bytes of a transaction to simulate: no fee, and an empty signature."""
+    """Return the bytes of a transaction for simulation. It has no fee, and its signature is empty."""
     return _raw(_body(messages, memo, 0), _auth(pub_key, sequence, (), 0), b"")
 
 
@@ -316,11 +329,12 @@ _OVERHEAD = 512
 
 
 class TxDecoder:
-    """``decode_tx`` with a memory of its results; any thread may call.
+    """A decoder of transactions that remembers its results; any thread may call it.
 
-    Small transactions, large transactions and refused bytes have a memory each. Its size is counted in raw bytes plus
-    an overhead per entry. So large transactions and refused bytes cannot displace small transactions. A sender of many
-    small ones (19,000 transfers fill half of their memory) only makes a node decode some transactions again.
+    Small transactions, large transactions and refused bytes have a memory each. An entry's size is that of its raw
+    bytes plus an overhead. Large transactions and refused bytes therefore cannot displace small transactions. 19,000
+    transfers fill half of the memory for small transactions. So a sender of many of them only makes a node decode some
+    transactions again.
     """
 
     def __init__(self) -> None:
@@ -331,7 +345,7 @@ class TxDecoder:
         self.decoded = 0
 
     def __call__(self, raw: bytes) -> Tx | Refusal:
-        """Return the transaction in ``raw``, or the Refusal of it."""
+        """Return the transaction that ``raw`` encodes, or the Refusal if the bytes are refused."""
         accepted = self._small if len(raw) <= SMALL_BYTES else self._large
         known = accepted.get(raw) or self._refused.get(raw)
         if known is not None:
@@ -340,8 +354,8 @@ class TxDecoder:
         try:
             tx = decode_tx(raw)
         except Refusal as refusal:
-            # The remembered refusal must not keep other objects alive. So its traceback is dropped, whose frames hold
-            # the transactions around it, and its context, which is the refusal that it was made from.
+            # The remembered refusal must not keep other objects alive. So its traceback is dropped, because its frames
+            # hold other transactions. Its context is dropped too: it is the refusal that this one was made from.
             bare = refusal.with_traceback(None)
             bare.__context__ = None
             if len(raw) <= TX_BYTES_MAX:

@@ -1,8 +1,9 @@
 """A unique signature with a proof: a key and a message have exactly one value, and anyone can check it.
 
-The value is Γ = x·H on secp256k1, where H is the message hashed to the curve. The proof (c, s) shows that
-log_G X = log_H Γ, after the verifiable random function ECVRF of RFC 9381. The owner of x cannot choose Γ, and no one
-else can compute it. The proof's nonce comes from key and message, so the same message always gives the same bytes.
+The value is Γ = x·H on secp256k1, where x is the secret and H is the message hashed to the curve. The proof (c, s)
+shows that log_G X = log_H Γ for the public key X, as in the verifiable random function ECVRF of RFC 9381. The owner of
+x cannot choose Γ, and no one else can compute it. The proof's nonce is derived from key and message, so the same
+message always gives the same bytes.
 
 The code uses coincurve's public functions only. The time of ``prove`` depends on the secret. This is safe, because a
 node proves only once per proposal and never at the request of another party that could measure it.
@@ -16,13 +17,14 @@ POINT_BYTES = 33
 SCALAR_BYTES = 32
 PROOF_BYTES = POINT_BYTES + 2 * SCALAR_BYTES
 GROUP_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
-_TRIES = 256  # each finds a point with a chance of one half
+_TRIES = 256  # number of tries; each finds a point with a chance of one half
 
 
 def prove(secret: bytes, message: bytes) -> bytes:
-    """Return Γ, c and s for ``message``: 33 + 32 + 32 bytes, always the same.
+    """Return the proof for ``message``: Γ, c and s, joined to 33 + 32 + 32 bytes.
 
-    ``secret`` is the 32 bytes of a private key; ValueError if it is not one.
+    The same arguments always give the same proof. ``secret`` is the 32 bytes of a private key; ValueError if it is not
+    one.
     """
     key = PrivateKey(secret)
     x = int.from_bytes(secret, "big")
@@ -37,9 +39,10 @@ def prove(secret: bytes, message: bytes) -> bytes:
 
 
 def verify(pub_key: bytes, message: bytes, proof: bytes) -> bool:
-    """Return whether ``proof`` proves the value of ``message`` under a compressed key; any bytes are safe as arguments.
+    """Return whether ``proof`` is valid for ``message`` and the compressed public key ``pub_key``.
 
-    Each point and scalar has one encoding: points are compressed, and scalars are from 1 to the group's order - 1.
+    The arguments may be any bytes, even of a wrong length. Each point and scalar has one encoding: points are
+    compressed, and scalars are from 1 to the group's order - 1.
     """
     if len(pub_key) != POINT_BYTES or len(proof) != PROOF_BYTES:
         return False
@@ -55,12 +58,12 @@ def verify(pub_key: bytes, message: bytes, proof: bytes) -> bool:
 
 
 def value_of(proof: bytes) -> bytes:
-    """Return Γ (33 bytes) of a valid proof."""
+    """Return the value that a valid proof proves: the point Γ (33 bytes)."""
     return proof[:POINT_BYTES]
 
 
 def is_point(encoded: bytes) -> bool:
-    """Return whether bytes are a compressed point of the curve, and so a public key."""
+    """Return whether ``encoded`` is a compressed point of the curve; every such point is a public key."""
     try:
         return len(encoded) == POINT_BYTES and PublicKey(encoded).format() == encoded
     except ValueError:
@@ -68,9 +71,10 @@ def is_point(encoded: bytes) -> bool:
 
 
 def hash_to_curve(message: bytes) -> PublicKey:
-    """Return the point with an even y whose x is the first hash of the message that lies on the curve.
+    """Return the point that belongs to a message: its y is even, and its x is a hash of the message.
 
-    The time depends on the message, which is public.
+    Each try hashes the message with a counter. The first hash that lies on the curve is x. The running time depends on
+    the message, which is public.
     """
     for number in range(_TRIES):
         x = hash_fields("assay/vrf/point", message, u32(number))
@@ -86,7 +90,7 @@ def _challenge(*points: bytes) -> bytes:
 
 
 def _scalar(digest: bytes) -> bytes:
-    """Return a digest as a number below the group's order; its bias is 2^-127."""
+    """Return a digest modulo the group's order, as 32 bytes; its bias is 2^-127."""
     return (int.from_bytes(digest, "big") % GROUP_ORDER).to_bytes(SCALAR_BYTES, "big")
 
 

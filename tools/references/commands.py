@@ -9,11 +9,11 @@ import click
 from assay.cli.main import assay
 from tools.references.markdown import code, page, table
 
-_COMMON_IN = 0.6  # An option of more than this fraction of the commands is listed once, at the top.
+_COMMON_IN = 0.6  # An option that more than this fraction of the commands have is listed once, at the top.
 
 
 def commands_page() -> str:
-    """Return the page."""
+    """Return the reference page of all commands."""
     commands = list(_leaves(assay, ("assay",)))
     counts = Counter(name for _, command in commands for name in _common_names(command))
     common = {name for name, count in counts.items() if count > _COMMON_IN * len(commands)}

@@ -18,7 +18,7 @@ _LANES = (
 
 
 def gas_page() -> str:
-    """Return the page."""
+    """Return the reference page on gas."""
     parts = [*zip(_LANES, gas.LANE_PERCENT, strict=True)]
     parts += [(f"steps of the {c.name}", c.due_percent) for c in COMPONENTS if c.due_percent]
     checks = ", ".join(f"{code(name)} {weight:,}" for name, weight in WEIGHTS.items())

@@ -24,7 +24,7 @@ def library_page(origins: dict[str, str]) -> str:
 
 
 def _wrapped(call: str) -> str:
-    """Return a call; a long one has a line per parameter."""
+    """Return the text of a call. A long call is split into one line per parameter, without private parameters."""
     head, bracket, rest = call.partition("(")
     if len(call) <= 88 or not bracket:
         return call

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 
 
 def page(title: str, *parts: str, source: str) -> str:
-    """Return a page; ``source`` names the code that it was written from."""
+    """Return a page with a title and parts. A comment in it names ``source``, the code that it was written from."""
     head = f"# {title}\n\n<!-- Written by python -m tools.references from {source}. -->"
     return "\n\n".join([head, *(part.strip("\n") for part in parts if part.strip())]) + "\n"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table; bars and line breaks in cells are escaped."""
+    """Return a markdown table. In its cells, bars are escaped and line breaks become spaces."""
     lines = [_row(head), _row(["---"] * len(head)), *map(_row, rows)]
     return "\n".join(lines)
 
@@ -23,14 +23,17 @@ def code(text: str) -> str:
 
 
 def prose(docstring: str) -> str:
-    """Return a docstring as markdown: with single backticks, and with the last name of each reference."""
+    """Return a docstring as markdown.
+
+    Double backticks become single ones. A reference to a function or class becomes its last name, as code.
+    """
     text = inspect.cleandoc(docstring)
     text = re.sub(r":\w+:`~?([^`]+)`", lambda reference: f"`{reference.group(1).split('.')[-1]}`", text)
     return text.replace("``", "`").replace("::\n", ":\n")
 
 
 def first_sentence(docstring: str) -> str:
-    """Return the first paragraph of a docstring on one line."""
+    """Return the first paragraph of a docstring as one line of markdown."""
     return prose(docstring).split("\n\n")[0].replace("\n", " ")
 
 

@@ -31,7 +31,7 @@ class Described:
 
 
 def classes(path: str) -> Iterator[Described]:
-    """Yield the top-level classes of a file of the project, in their order."""
+    """Yield the top-level classes of a file of the project, in the order of the file."""
     text = (ROOT / path).read_text()
     comments = _comments(text)
     rows = text.splitlines()
@@ -43,7 +43,7 @@ def classes(path: str) -> Iterator[Described]:
 
 
 def constants(path: str) -> Iterator[Line]:
-    """Yield the top-level constants of a file of the project, in their order."""
+    """Yield the top-level constants of a file of the project, in the order of the file."""
     text = (ROOT / path).read_text()
     yield from _lines(ast.parse(text).body, _comments(text), text.splitlines())
 
@@ -57,7 +57,10 @@ def class_of(path: str, name: str) -> Described:
 
 
 def definition(path: str, name: str) -> tuple[str, str]:
-    """Return the call of a top-level function or class of a file, and its docstring; raise LookupError without one."""
+    """Return the signature and the docstring of a top-level function or class of a file.
+
+    Raise LookupError if the file has no function or class of this name.
+    """
     for node in ast.parse((ROOT / path).read_text()).body:
         if isinstance(node, ast.FunctionDef) and node.name == name:
             returns = "" if node.returns is None else f" -> {ast.unparse(node.returns)}"
@@ -68,7 +71,10 @@ def definition(path: str, name: str) -> tuple[str, str]:
 
 
 def methods(path: str, name: str) -> Iterator[tuple[str, str]]:
-    """Yield the calls and docstrings of a class's public methods and properties; nothing for a function."""
+    """Yield the signature and the docstring of each public method and property of a class.
+
+    Yield nothing if the name is that of a function.
+    """
     for node in ast.parse((ROOT / path).read_text()).body:
         if not (isinstance(node, ast.ClassDef) and node.name == name):
             continue
@@ -115,7 +121,7 @@ def _lines(body: Iterable[ast.stmt], comments: dict[int, str], rows: list[str]) 
 
 
 def _comment_of(line: ast.stmt, comments: dict[int, str], rows: list[str]) -> str:
-    """Return the comment on the lines of a field, or else the one directly above it."""
+    """Return the comment on the lines of a field; if there is none, return the comment directly above the field."""
     last = line.end_lineno or line.lineno
     within = [comments[number] for number in range(line.lineno, last + 1) if number in comments]
     if within:

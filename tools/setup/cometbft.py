@@ -18,12 +18,12 @@ GO_LOCK = Path(__file__).parent / "requirements-go.lock"
 
 
 def is_installed() -> bool:
-    """Return whether the environment has the binary; its version was checked at installation."""
+    """Return whether the environment has the binary. The installation checks its version, so this does not."""
     return BINARY.is_file()
 
 
 def install(uv: Path) -> None:
-    """Put the binary into the environment, from the cache or built."""
+    """Copy the binary from the cache into the environment; build it first if the cache does not have it."""
     cached = cache_path()
     if version_of(cached) != VERSION:
         build(uv, cached)
@@ -58,7 +58,10 @@ def place(source: Path, target: Path) -> None:
 
 
 def build(uv: Path, target: Path) -> None:
-    """Build with the Go on PATH if it is new enough, otherwise with a fetched one that is deleted afterwards."""
+    """Build CometBFT into ``target`` with the Go on PATH.
+
+    If PATH has no Go that is new enough, build with a fetched one that is deleted afterwards.
+    """
     with tempfile.TemporaryDirectory(prefix="assay-cometbft-") as scratch:
         out = Path(scratch)
         env = {

@@ -26,11 +26,11 @@ UV = BIN / "uv"
 
 
 def main() -> None:
-    """Bring the environment up to date, or end with one sentence."""
+    """Bring the environment up to date; if that fails, exit with one sentence about the reason."""
     parser = argparse.ArgumentParser(prog="python -m tools.setup", description=__doc__)
     parser.add_argument("--node", action="store_true", help="install only what a node needs: no torch, no tests")
     lock = NODE_LOCK if parser.parse_args().node else FULL_LOCK
-    os.environ.setdefault("UV_SYSTEM_CERTS", "true")  # as pip and Go: also behind a company's proxy
+    os.environ.setdefault("UV_SYSTEM_CERTS", "true")  # as in pip and Go; a company's proxy needs it
     try:
         with only_one_at_a_time():
             set_up(lock)
@@ -97,7 +97,7 @@ def make_venv(lock: Path) -> None:
 
 
 def check_disk(lock: Path) -> None:
-    """Raise Stop if the disk has too little space, which would end the set-up half-way."""
+    """Raise Stop if the disk has too little space, because the set-up would fail half-way."""
     has_torch = any(VENV.glob("lib/python*/site-packages/torch"))
     needed = FREE_GB_WHEN_TORCH_IS_THERE if has_torch else FREE_GB[lock]
     free = shutil.disk_usage(ROOT).free // 10**9
@@ -108,7 +108,7 @@ def check_disk(lock: Path) -> None:
 
 
 def locked(name: str, lock: Path) -> str:
-    """Return the lines of a package in the lock: its version and its hashes."""
+    """Return the lines of the lock about the package ``name``: its version and its hashes."""
     lines = re.search(rf"^{re.escape(name)}==.*(?:\n[ ]+--hash=.*)+", lock.read_text(), re.M)
     if lines is None:
         raise Stop(f"{lock.name} does not name {name}: run `make lock`.")
@@ -142,6 +142,6 @@ def install_project() -> None:
         "--no-deps",
         "--no-build-isolation",
     ]
-    # `compat` writes the checkout's path instead of a list of today's packages.
+    # `compat` records the checkout's path instead of a list of the packages that the checkout has now.
     editable: Command = ["--config-setting", "editable_mode=compat", "--editable", ROOT]
     run([*install, "--reinstall-package", "assay", *editable], "installing the project")

@@ -41,13 +41,13 @@ PRODUCTS = ("narrow_product.c", "wide_product.c", "windows.c")
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """The compiler's flags for an instruction set: those for all files, and more for files of products."""
+    """The compiler's flags for an instruction set: for all source files, and additional ones for ``PRODUCTS``."""
 
     all: tuple[str, ...] = ()
     products: tuple[str, ...] = ()
 
     def of(self, source: Path) -> tuple[str, ...]:
-        """Return the flags for a file."""
+        """Return the flags for a source file."""
         return self.all + self.products if source.name in PRODUCTS else self.all
 
 
@@ -72,12 +72,12 @@ def sources() -> list[Path]:
 
 
 def instruction_sets() -> dict[str, Flags]:
-    """Return the instruction sets to build for."""
+    """Return the flags of each instruction set for which the libraries are built on this machine."""
     return MACHINES.get(platform.machine(), {PORTABLE: Flags()})
 
 
 def are_built() -> bool:
-    """Return whether each library is in place, or was left out."""
+    """Return whether the checkout has each library, or a record that it was left out."""
     return are_in(BUILT)
 
 
@@ -95,7 +95,10 @@ def key() -> str:
 
 
 def install(uv: Path) -> None:
-    """Put the libraries beside their sources, from the cache or built; print a message if neither is possible."""
+    """Copy the libraries from the cache into the checkout; build them first if the cache does not have them.
+
+    Print a message if they cannot be built.
+    """
     cache = cache_path()
     try:
         if not are_in(cache):
@@ -116,7 +119,7 @@ def cache_path() -> Path:
 
 
 def build(uv: Path, target: Path) -> None:
-    """Compile the libraries with the machine's compiler, or with a fetched one that is deleted afterwards.
+    """Compile the libraries into ``target`` with the machine's compiler, or with a fetched one that is deleted again.
 
     Compile for all instruction sets, not only this processor's, because several machines may share a home directory.
     """
@@ -149,7 +152,7 @@ def build(uv: Path, target: Path) -> None:
 
 
 def compiling(compiler: Command, sets: Mapping[str, Flags], out: Path, *, products: bool) -> list[Command]:
-    """Return the commands that compile the files of products (``products``), or all other files."""
+    """Return the commands that compile the files in ``PRODUCTS`` if ``products`` is true, else all other files."""
     return [
         [*compiler, *FLAGS, *flags, "-c", "-o", compiled, source]
         for compiled, (source, flags) in _objects(sets, out).items()
@@ -166,7 +169,10 @@ def linking(compiler: Command, sets: Mapping[str, Flags], out: Path) -> list[Com
 
 
 def _objects(sets: Mapping[str, Flags], out: Path) -> dict[Path, tuple[Path, tuple[str, ...]]]:
-    """Return source and flags of each object file; instruction sets with the same flags share an object file."""
+    """Return the source file and the flags of each object file.
+
+    Instruction sets with the same flags for a source file share its object file.
+    """
     objects = {}
     for source in sources():
         if source.suffix == ".c":
@@ -177,7 +183,7 @@ def _objects(sets: Mapping[str, Flags], out: Path) -> dict[Path, tuple[Path, tup
 
 
 def find_compiler() -> list[str | Path] | None:
-    """Return the command of a working C compiler, or None."""
+    """Return the command of a working C compiler, or None if there is none."""
     named = os.environ.get("CC")
     for candidate in (named, "cc", "gcc", "clang"):
         path = shutil.which(candidate) if candidate else None
@@ -218,7 +224,10 @@ def fetch_compiler(uv: Path, target: Path, machine: str = platform.machine()) ->
 
 
 def for_zig(sets: Mapping[str, Flags]) -> dict[str, Flags]:
-    """Return the flags for zig, which has its own names for processors."""
+    """Return the instruction sets with the flags in the form that zig accepts.
+
+    Zig has its own names for processors.
+    """
     names = {"-march=armv8.2-a+dotprod": "-mcpu=generic+dotprod"}
     return {
         name: Flags(flags.all, tuple(names.get(flag, flag) for flag in flags.products)) for name, flags in sets.items()

@@ -49,7 +49,7 @@ def generate() -> None:
 
 
 def finish(part: Path) -> None:
-    """Make a generated folder a package that git ignores."""
+    """Make the folder ``part`` of generated modules a package, and let git ignore it."""
     (part / ".gitignore").write_text("*\n")
     for package in (part, part / "v1"):
         (package / "__init__.py").write_text('"""Generated from proto/; never edited."""\n')

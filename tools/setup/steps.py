@@ -35,11 +35,11 @@ DISK_SIGNS = ("no space left on device",)
 
 
 class Stop(Exception):
-    """The set-up cannot continue; the message has the reason and the remedy."""
+    """An error for a set-up that cannot continue. Its message has the reason and the remedy."""
 
 
 def digest(parts: Iterable[Path | str]) -> str:
-    """Return the SHA-256 of the contents of files and of strings; it is the key of a stamp."""
+    """Return one SHA-256 of strings and of the contents of files. It is the key of a stamp."""
     total = hashlib.sha256()
     for part in parts:
         data = part.read_bytes() if isinstance(part, Path) else part.encode()
@@ -48,7 +48,7 @@ def digest(parts: Iterable[Path | str]) -> str:
 
 
 def step(name: str, key: str, done: Callable[[], bool], action: Callable[[], None]) -> None:
-    """Run `action` and print its duration, unless its stamp has `key` and `done()` is true."""
+    """Run `action` and print its duration. Skip it if its stamp has this `key` and `done()` is true."""
     stamp = STAMPS / name.replace(" ", "-")
     if stamp.is_file() and stamp.read_text() == key and done():
         return
@@ -66,7 +66,7 @@ def run(command: Command, what: str, env: Mapping[str, str] | None = None) -> No
 
 
 def run_all(commands: Sequence[Command], what: str, env: Mapping[str, str] | None = None) -> None:
-    """Run children like :func:`run`, as many at once as there are processors."""
+    """Run child processes as :func:`run` does, as many at once as there are processors."""
     log = ROOT / ".assay-setup.log"
     start = time.monotonic()
     waiting = list(reversed(commands))

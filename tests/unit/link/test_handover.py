@@ -166,7 +166,7 @@ def test_what_follows_the_last_chunk_is_refused() -> None:
 
 @pytest.mark.parametrize("length", [0, TAG - 1, CHUNK_MAX + TAG + 1, 1 << 40, -1])
 def test_lengths_are_bounded_before_they_are_used(length: int) -> None:
-    with pytest.raises(h.HandoverError, match="out of range"):
+    with pytest.raises(h.HandoverError, match="out of bounds"):
         split(b"x" * 2000, [(KEY, length)], CHUNK_MAX)
 
 

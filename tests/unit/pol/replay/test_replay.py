@@ -134,7 +134,7 @@ def test_whoever_has_let_go_of_the_initial_states_has_none(loaded: LoadedJob) ->
     other = loaded.without_initial()
     states = loaded.global_state, loaded.local_state
     assert train_share(other, SHARE, *states, backend=NUMPY).update
-    with pytest.raises(ValueError, match="let go"):
+    with pytest.raises(ValueError, match="dropped from memory"):
         _ = other.global_state
 
 
