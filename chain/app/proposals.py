@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
 from chain.state_machine.context import PARAMS
-from chain.state_machine.lane import Lane, LaneDuty
+from chain.state_machine.gas import OPEN_PERCENT
+from chain.state_machine.lane import Lane
 from chain.state_machine.ledger.queries import get_account
 from chain.state_machine.rules import Rules
 from chain.state_machine.store import Overlay
@@ -35,6 +36,28 @@ class Candidate:
     raw: bytes
     tx: Tx
     place: int
+
+
+@dataclass(slots=True)
+class Along:
+    """The room for transactions that go along with duties; it leaves the lane to the duties of others.
+
+    ``each`` is the most gas before one duty, ``gas`` and ``size`` are what is left before all of them.
+    """
+
+    each: int
+    gas: int
+    size: int
+
+    def take(self, candidates: Sequence[Candidate]) -> bool:
+        """Take the room for the transactions before a duty, and return whether there was enough."""
+        gas = sum(each.tx.gas_limit for each in candidates)
+        size = sum(encoded_size(each.raw) for each in candidates)
+        if gas > min(self.each, self.gas) or size > self.size:
+            return False
+        self.gas -= gas
+        self.size -= size
+        return True
 
 
 class BlockRoom:
@@ -87,8 +110,13 @@ def choose(raws: Sequence[bytes], decode: Decode, store: Overlay, rules: Rules, 
     """Return the transactions of a proposal with at most ``room`` bytes, from those that wait in the mempool."""
     block = BlockRoom(store, rules, room)
     queues = _get_queues(raws, decode, store)
-    chosen = _choose_duties(block, queues, tx_gas_max(PARAMS.get(store).of(NodeParams)))
-    return chosen + _choose_others(block, queues)
+    params = PARAMS.get(store).of(NodeParams)
+    along = Along(
+        each=tx_gas_max(params),
+        gas=params.block_gas * OPEN_PERCENT // 100,
+        size=room * OPEN_PERCENT // 100,
+    )
+    return _choose_duties(block, queues, along) + _choose_others(block, queues)
 
 
 def _get_queues(raws: Sequence[bytes], decode: Decode, store: Overlay) -> dict[str, list[Candidate]]:
@@ -111,7 +139,7 @@ def _get_queues(raws: Sequence[bytes], decode: Decode, store: Overlay) -> dict[s
     return queues
 
 
-def _choose_duties(block: BlockRoom, queues: dict[str, list[Candidate]], gas_max: int) -> list[bytes]:
+def _choose_duties(block: BlockRoom, queues: dict[str, list[Candidate]], along: Along) -> list[bytes]:
     """Take duties into the block and out of their queues, the nearest deadline of each half first."""
     duties: list[tuple[LaneHalf, int, int, str, int]] = []
     for sender, queue in queues.items():
@@ -129,9 +157,10 @@ def _choose_duties(block: BlockRoom, queues: dict[str, list[Candidate]], gas_max
         if at < first:
             continue  # it went along with a later one
         bundle = queue[first : at + 1]
-        if sum(each.tx.gas_limit for each in bundle[:-1]) > gas_max or not block.fits(bundle):
+        last = bundle[-1].tx
+        if not block.fits(bundle) or not block.lane.has_room(last, block.lane.find(last)):
             continue
-        if not _lane_has_room(block.lane, bundle[-1]):
+        if not along.take(bundle[:-1]):
             continue
         for candidate in bundle:
             if block.find_problem(candidate.raw, candidate.tx):
@@ -147,11 +176,6 @@ def _choose_duties(block: BlockRoom, queues: dict[str, list[Candidate]], gas_max
 def _by_deadline(duty: tuple[LaneHalf, int, int, str, int]) -> tuple[bool, int, int]:
     half, deadline, place, _sender, _at = duty
     return half is LaneHalf.LEGS, deadline, place
-
-
-def _lane_has_room(lane: Lane, candidate: Candidate) -> bool:
-    duty: LaneDuty | None = lane.find(candidate.tx)
-    return lane.has_room(candidate.tx, duty)
 
 
 def _choose_others(block: BlockRoom, queues: dict[str, list[Candidate]]) -> list[bytes]:

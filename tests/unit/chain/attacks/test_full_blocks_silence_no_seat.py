@@ -1,4 +1,4 @@
-"""Whoever fills blocks silences nobody: duties have a lane of their own, and a full block makes the next one dearer."""
+"""An outsider that fills blocks silences no seat: duties have a lane, and a full block makes the next one dearer."""
 
 import random
 from dataclasses import replace
@@ -91,7 +91,7 @@ def test_a_seats_commitment_is_in_the_next_block_however_much_an_outsider_pays(m
     chosen = proposed(chain, *filling(chain), *duties)
     assert chosen[: len(duties)] == duties
     assert sum(tx.gas_limit for tx in chosen) <= NODE.block_gas
-    assert len(chosen) == len(duties) + 9, "the rest is for whoever pays most"
+    assert len(chosen) == len(duties) + 9, "the rest is for the highest price"
 
 
 def test_legs_have_a_half_of_their_own(market: Market) -> None:
@@ -130,7 +130,7 @@ def test_only_what_the_state_expects_of_its_signer_is_a_duty(market: Market) -> 
 
 
 def test_a_duty_declares_little_and_answers_each_panel_once(market: Market) -> None:
-    """Else one seat could fill the lane with gas that it never needs."""
+    """Otherwise one seat could fill the lane with gas that it never needs."""
     chain, lane = market.chain, Lane(market.chain.overlay(), RULES)
     (commit, *_) = commits(market)
     needed = gas_of(chain.tx(commit))
@@ -173,7 +173,7 @@ def test_a_senders_earlier_transactions_go_along(market: Market) -> None:
 
 
 def test_a_long_or_heavy_queue_before_a_duty_waits_like_everyone(market: Market) -> None:
-    """Else a seat could take others' place for anything that it sends before."""
+    """Otherwise a seat could take others' place for anything that it sends before."""
     chain = market.chain
     (commit, *_) = commits(market)
     first = chain.sequence(commit.auditor)
@@ -182,6 +182,29 @@ def test_a_long_or_heavy_queue_before_a_duty_waits_like_everyone(market: Market)
         duty = cheapest(chain, commit, sequence=first + count)
         chosen = proposed(chain, *filling(chain), *earlier, duty)
         assert chosen == filling(chain)[:10]
+
+
+def test_what_goes_along_with_duties_leaves_the_lane_to_others() -> None:
+    """Otherwise a few validators with heavy queues would keep the duties of all others out of a block."""
+    names = tuple(f"v{number}" for number in range(12))
+    market = Market(validators=12, bidders=(), checked=False)
+    market.chain.ok(*[bid(name, capacity=2 * 10**8) for name in names])  # enough for one order
+    orders = [market.submit() for _ in names]
+    market.chain.pass_time(2)
+    legs = [market.leg(order_id) for order_id in orders]
+    assert {leg.validator for leg in legs} == set(names)
+    chain = market.chain
+    waiting: list[Tx] = []
+    duties = []
+    for leg in legs:
+        first = chain.sequence(leg.validator)
+        is_last = leg is legs[-1]
+        earlier = [] if is_last else [transfer(chain, first, fee=DEAR, sender=leg.validator)]
+        accept = MsgAcceptOrder(leg.validator, leg.order_id, leg.number)
+        duties.append(cheapest(chain, accept, sequence=first + len(earlier)))
+        waiting += [*earlier, duties[-1]]
+    chosen = proposed(chain, *waiting)
+    assert chosen.index(duties[-1]) == 2 * OPEN_PERCENT // 10, "its deadline is the last"
 
 
 # The price for everyone
@@ -213,7 +236,7 @@ def test_filling_the_blocks_of_a_window_costs_a_fortune() -> None:
 
 
 def test_coins_that_a_block_moves_away_have_paid_for_it() -> None:
-    """Else one transfer of everything would make all later transactions of its sender free, and still in the way."""
+    """Otherwise one transfer of everything would make all later transactions of its sender free, and still in the way."""
     market = Market(consumers=(CONSUMER, OUTSIDER))
     chain = market.chain
     everything = MsgSend(OUTSIDER, CONSUMER, (Coin(DENOM, chain.balance(OUTSIDER) - 53),))
@@ -264,7 +287,7 @@ def test_at_a_high_price_a_duty_pays_the_lowest_and_nothing_else_does() -> None:
     assert proposed(chain, duty, poor) == [duty]
     room = BlockRoom(chain.overlay(), RULES, BLOCK_BYTES_MAX)
     assert room.find_problem(duty.hash, duty) == ""
-    assert "gas price" in room.find_problem(poor.hash, poor), "nobody votes for it"
+    assert "gas price" in room.find_problem(poor.hash, poor), "it gets no votes"
     before = chain.balance(OUTSIDER)
     results = chain.block(duty, poor).tx_results
     assert [result.code for result in results] == [0, INSUFFICIENT_FEE.number]
@@ -333,7 +356,7 @@ def test_bytes_fill_a_mempool_too(market: Market) -> None:
 
 
 def test_what_no_longer_pays_the_price_leaves_the_mempool() -> None:
-    """Else cheap transactions would take the place of those that pay, for as long as the price is high."""
+    """Otherwise cheap transactions would take the place of those that pay, for as long as the price is high."""
     market = Market(consumers=(CONSUMER, OUTSIDER), checked=False)
     chain = market.chain
     waiting = transfer(chain, 0, gas=60_000, fee=60)

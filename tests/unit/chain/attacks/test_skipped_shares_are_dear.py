@@ -1,4 +1,4 @@
-"""Shares that change nothing cost their validator five times their weight, and fail nobody else's."""
+"""Shares that change nothing cost their validator five times their weight, and do not make other shares fail."""
 
 from dataclasses import replace
 
