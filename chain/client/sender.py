@@ -109,8 +109,9 @@ class TxSender:
     ) -> TxReceipt:
         """Return the receipt of a transaction with these messages once it is in a block.
 
-        A transaction that is ``in_lane`` consists of duties and offers the chain's lowest price. ``timeout_blocks`` is
-        the number of blocks after which it expires, if it is not the sender's own.
+        A transaction that is ``in_lane`` consists of duties and offers the chain's lowest price. With
+        ``timeout_blocks`` it expires after so many blocks for good. Otherwise it is signed again if it expires because
+        the gas price rose.
 
         TxRefused if the chain refuses it (``height`` 0: it cost nothing), TxExpired if no block included it, ChainError
         if the node cannot be reached.
@@ -125,7 +126,7 @@ class TxSender:
                 )
         with self._lock:
             try:
-                receipt = self._send(messages, memo, in_lane, timeout_blocks or self._timeout_blocks)
+                receipt = self._send(messages, memo, in_lane, timeout_blocks)
             except BaseException:
                 self._account = None  # the known sequence may be wrong, so it is read again
                 raise
@@ -142,14 +143,14 @@ class TxSender:
             self._account = account = self._account or self._read_account()
             self._estimate(messages, "", account)
 
-    def _send(self, messages: tuple[Message, ...], memo: str, in_lane: bool, timeout_blocks: int) -> TxReceipt:
+    def _send(self, messages: tuple[Message, ...], memo: str, in_lane: bool, timeout_blocks: int | None) -> TxReceipt:
         ends = time.monotonic() + self._patience
         account = self._account or self._read_account()
         while True:
             self._account = account
             gas = self._estimate(messages, memo, account)
             status = self._client.status()
-            timeout_height = status.height + timeout_blocks
+            timeout_height = status.height + (timeout_blocks or self._timeout_blocks)
             price = account.lowest_price_millionths if in_lane else self._offer_price(status.gas_price_millionths)
             raw = build_tx(
                 messages,
@@ -162,7 +163,15 @@ class TxSender:
                 memo=memo,
                 timeout_height=timeout_height,
             )
-            receipt = self._deliver(raw, account.sequence, timeout_height)
+            try:
+                receipt = self._deliver(raw, account.sequence, timeout_height)
+            except TxExpired:
+                # Full blocks made the price rise above the offer. The transaction can no longer be included.
+                is_dearer = self._client.status().gas_price_millionths > price
+                is_fixed = in_lane or timeout_blocks is not None or self._gas_price is not None
+                if is_fixed or not is_dearer or time.monotonic() >= ends:
+                    raise
+                continue
             if receipt is not None:
                 return receipt
             if time.monotonic() >= ends:

@@ -236,7 +236,7 @@ def test_filling_the_blocks_of_a_window_costs_a_fortune() -> None:
 
 
 def test_coins_that_a_block_moves_away_have_paid_for_it() -> None:
-    """Otherwise one transfer of everything would make all later transactions of its sender free, and still in the way."""
+    """Otherwise one transfer of everything would make all later transactions of its sender free."""
     market = Market(consumers=(CONSUMER, OUTSIDER))
     chain = market.chain
     everything = MsgSend(OUTSIDER, CONSUMER, (Coin(DENOM, chain.balance(OUTSIDER) - 53),))
