@@ -6,10 +6,12 @@ process time, so that other load on the machine has little effect. The best of t
 Each kind fills either the gas of transactions (``block_gas``) or the gas of due work (``due_gas``). The ratio of a
 block is the part of a second that it takes; the goal is at most 1 s per block. The ratio of gas is the time that a
 block pays for, at 5 ns per gas, divided by the time that it takes. The cost is the sender's fees for a block and for
-all preparations since the previous row. The last rows are queries to a node, which cost nothing.
+all preparations since the previous row, at the lowest gas price. Then come the
+delay of a seat while an outsider fills blocks, the cost of filling them at the price that follows demand, and a
+proposal from a full mempool. The last rows are queries to a node, which cost nothing.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from time import process_time
@@ -23,12 +25,13 @@ from assay.pol.v1.tx_pb2 import MsgCloseRound as CloseRoundProto
 from benchmarks.figures import Figures, Row
 from chain.app.application import AppConfig, Application
 from chain.app.beacon_keys import BeaconKeys
-from chain.app.comet_files import BLOCK_BYTES_MAX
 from chain.app.storage import Storage
 from chain.state_machine.gas import gas_of
+from chain.state_machine.gas_price import compute_gas_price, get_gas_price
 from chain.state_machine.ledger.queries import get_account
 from chain.state_machine.queries import answer
 from chain.state_machine.rules import RULES
+from chain.state_machine.store import Overlay
 from domain.block import TxResult
 from domain.errors import Refusal
 from domain.genesis import DENOM, Genesis, GenesisAccount, GenesisValidator
@@ -40,6 +43,7 @@ from domain.ledger.records import Coin
 from domain.legs.messages import MsgAcceptOrder, MsgStopOrder
 from domain.limits import (
     BIDS_PER_VALIDATOR_MAX,
+    BLOCK_BYTES_MAX,
     GAS_MAX,
     SHARES_PER_MESSAGE_MAX,
     SLOTS_MAX,
@@ -49,6 +53,7 @@ from domain.limits import (
 from domain.market.messages import MsgChangeBid, MsgPlaceBid, MsgSubmitOrder
 from domain.market.records import Conditions, JobTerms, Offer
 from domain.messages import Message, signer_of
+from domain.node.params import NodeParams, tx_gas_max
 from domain.params import local_params
 from domain.proof.messages import (
     AcceptedShare,
@@ -61,7 +66,7 @@ from domain.proof.messages import (
 )
 from domain.proof.queries import OrderRequest, OrderResponse, SeatsRequest
 from domain.proof.reasons import ShareReason
-from domain.proof.records import AnswerKind, SeatAnswer, ShareClaim, ShareRoots
+from domain.proof.records import AnswerKind, Panel, SeatAnswer, ShareClaim, ShareRoots
 from domain.registry.messages import MsgAdmitProvider, MsgRegisterProvider
 from pol.rules.commitment import possession_sign_bytes, share_commitment, share_sign_bytes
 from pol.rules.schedule import is_handover, share_segments
@@ -78,6 +83,12 @@ START_NS = 1_700_000_000 * 10**9
 COINS = 10**14
 PRICE = 10**12
 _NO_ROOT = bytes(32)
+CLOSED_SLOTS = 200
+STOPPED_SLOTS = 100
+"""Slots of a round that is closed or stopped by one transaction, which declares at most a tenth of a block."""
+FILLED_BLOCKS = 20
+WINDOW_BLOCKS = 90
+"""Blocks of a second in which the seats of a window of 300 s commit."""
 _EVERY = tuple(ShareRef(slot, 1) for slot in range(SLOTS_MAX))
 
 
@@ -117,13 +128,15 @@ class Net:
     auditors: int = 0
     people: int = 40
     progress_base: int = 10_000
+    validators: int = 4
+    price_change: int = 0
     storage: Storage = field(default_factory=Storage.temporary)
     sequences: dict[str, int] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     paid: int = 0
 
     def __post_init__(self) -> None:
-        validators = [f"v{number}" for number in range(4)]
+        validators = [f"v{number}" for number in range(self.validators)]
         names = [*validators, "carol", *(f"p{number}" for number in range(self.people))]
         self.numbers = {name: number for number, name in enumerate(names)}
         self.names = {key(name).address: name for name in names}
@@ -133,6 +146,7 @@ class Net:
             round_window=30,
             rounds_ahead=256,
             progress_base=self.progress_base,
+            gas_price_change_bps=self.price_change,
         )
         self.app = self._node()
         self.time_ns = START_NS
@@ -168,15 +182,18 @@ class Net:
 
     # --- transactions and blocks ---
 
-    def raw(self, *messages: Message, gas: int | None = None) -> bytes:
-        """Return the next transaction of the messages' signer; without ``gas``, its gas limit is calculated."""
+    def raw(self, *messages: Message, gas: int | None = None, price: int | None = None) -> bytes:
+        """Return the next transaction of the messages' signer; without ``gas``, its gas limit is calculated.
+
+        Without ``price`` (millionths of uassay per gas), it pays the chain's lowest.
+        """
         name = self.names[signer_of(messages[0])]
         sequence = self.sequences.get(name, 0)
         self.sequences[name] = sequence + 1
         proven = tuple(_prove(message, sequence, at) for at, message in enumerate(messages))
 
         def built(gas: int) -> bytes:
-            fee = (Coin(DENOM, -(-gas * self.params.of(LedgerParams).min_gas_price_millionths // 10**6)),)
+            fee = (Coin(DENOM, -(-gas * (price or self.lowest_price) // 10**6)),)
             return build_tx(
                 proven,
                 key(name),
@@ -190,7 +207,12 @@ class Net:
         if gas is not None:
             return built(gas)
         # The fee may be longer with a higher gas limit, and a longer transaction needs more gas.
-        return built(gas_of(decode_tx(built(GAS_MAX))) + 100)
+        return built(gas_of(decode_tx(built(GAS_MAX // 10))) + 100)
+
+    @property
+    def lowest_price(self) -> int:
+        """The chain's lowest gas price, in millionths of uassay."""
+        return self.params.of(LedgerParams).min_gas_price_millionths
 
     def estimated(self, *messages: Message) -> bytes:
         """Return the next transaction of the messages' signer, with gas estimated by simulation."""
@@ -206,12 +228,13 @@ class Net:
         raws = [self.estimated(m) if _finds(m) else self.raw(m) for m in messages]
         results: list[TxResult] = []
         while raws or not results:
-            chosen = self.app.prepare_proposal(raws, BLOCK_BYTES_MAX, *self._turn)
+            chosen = self.app.prepare_proposal(raws, BLOCK_BYTES_MAX, *self.turn)
             done = self._finalize(self.app, chosen, seconds)
             self.app.commit()
             self.time_ns += seconds * 10**9
             results += done
-            raws, seconds = raws[len(chosen) - 1 :], 0
+            taken = set(chosen)
+            raws, seconds = [raw for raw in raws if raw not in taken], 0
             if len(chosen) == 1:
                 break
         for result in results:
@@ -220,14 +243,22 @@ class Net:
             self.paid += _fee(result)
         return results
 
+    def make(self, chosen: Sequence[bytes], seconds: int = 1) -> list[TxResult]:
+        """Make and commit a block of ``chosen``, and return the results of its transactions."""
+        done = self._finalize(self.app, chosen, seconds)
+        self.app.commit()
+        self.time_ns += seconds * 10**9
+        self.sequences = {name: self._sequence(name) for name in self.sequences}
+        return done
+
     def measured(self, case: str, raws: Sequence[bytes], *, seconds: int = 1) -> list[Row]:
         """Return the rows of a block that has as many of ``raws`` as fit, measured on nodes with cold caches."""
-        chosen = self.app.prepare_proposal(list(raws), BLOCK_BYTES_MAX, *self._turn)
+        chosen = self.app.prepare_proposal(list(raws), BLOCK_BYTES_MAX, *self.turn)
         best = float("inf")
         for _ in range(REPEATS):
             node = self._node()
             start = process_time()
-            if not node.process_proposal(chosen, *self._turn):
+            if not node.process_proposal(chosen, *self.turn):
                 raise RuntimeError("the node refuses its own proposal")
             results = self._finalize(node, chosen, seconds)
             best = min(best, process_time() - start)
@@ -251,11 +282,11 @@ class Net:
 
     def _node(self) -> Application:
         """Return a node with cold caches that makes the blocks of all validators."""
-        keys = BeaconKeys([_beacon_key(f"v{number}") for number in range(4)])
+        keys = BeaconKeys([_beacon_key(f"v{number}") for number in range(self.validators)])
         return Application(self.storage, AppConfig(), beacon_keys=keys)
 
     @property
-    def _turn(self) -> tuple[int, bytes]:
+    def turn(self) -> tuple[int, bytes]:
         """The next height and the consensus address of its proposer."""
         height = self.app.head.block.height + 1
         return height, sha256(self.cons[height % len(self.cons)]).digest()[:20]
@@ -265,7 +296,7 @@ class Net:
         return 0 if account is None else account.sequence
 
     def _finalize(self, node: Application, raws: Sequence[bytes], seconds: int) -> list[TxResult]:
-        height, proposer = self._turn
+        height, proposer = self.turn
         block_hash = sha256(b"block %d" % height).digest()
         time_ns = self.time_ns + seconds * 10**9
         done = node.finalize_block(height, time_ns, block_hash, proposer, list(raws))
@@ -434,7 +465,8 @@ def _finds(message: Message) -> bool:
 
 
 def _fee(result: TxResult) -> int:
-    fees = [event.get("fee") for event in result.events if event.type == "tx" and event.get("fee")]
+    paid = ("tx", "share.skipped")
+    fees = [event.get("fee") for event in result.events if event.type in paid and event.get("fee")]
     return sum(int(fee.removesuffix(DENOM)) for fee in fees)
 
 
@@ -462,34 +494,28 @@ def rounds_of_an_order() -> list[Row]:
     net, rows = Net(), []
     net.place_bid()
     orders = net.run_orders(4)
-    first = orders[0]
     net.paid = 0
     wrong = [net.raw(m) for o in orders for m in net.commits(o, net.shares(o, right=False))]
     rows += net.measured("CommitTraces, bad signatures", wrong)
     good = [net.raw(m) for o in orders for m in net.commits(o, net.shares(o))]
     rows += net.measured("CommitTraces, 128 shares", good)
-    for order_id in orders:
-        net.block(*_missing(net, order_id))
-    for _ in range(40):
-        net.block(seconds=0)
+    net = Net()
+    net.place_bid()
+    orders = net.run_orders(12, slots=CLOSED_SLOTS)
+    net.commit_all(orders)
     net.paid = 0
-    right = net.close(first)
+    right = net.close(orders[0], CLOSED_SLOTS)
     last = replace(right.shares[-1], issue=2)
     bad = replace(right, shares=(*right.shares[:-1], last))
     rows += net.measured("CloseRound, refused", [net.raw(bad) for _ in range(20)])
-    rows += net.measured("CloseRound, 1,024 shares", [net.estimated(net.close(o)) for o in orders])
+    closes = [net.estimated(net.close(o, CLOSED_SLOTS)) for o in orders]
+    rows += net.measured(f"CloseRound, {CLOSED_SLOTS} shares", closes)
     still = [o for o in orders if net.order(o).legs[-1].round == 0]
-    net.block(*[net.close(o) for o in still], seconds=0)
-    rows += net.measured("windows due, 1,024 shares each", [], seconds=60)
+    net.block(*[net.close(o, CLOSED_SLOTS) for o in still], seconds=0)
+    rows += net.measured(f"windows due, {CLOSED_SLOTS} shares each", [], seconds=60)
     rows += net.measured("windows due, the block after", [], seconds=0)
     rows += net.measured("bonds that return, in steps", [], seconds=0)
     return rows
-
-
-def _missing(net: Net, order_id: bytes) -> list[MsgCommitTraces]:
-    there = {share.claim.slot for share in net.order(order_id).shares}
-    missing = [s for s in net.shares(order_id) if s.claim.slot not in there]
-    return list(net.commits(order_id, missing)) if missing else []
 
 
 def rounds_that_are_dropped() -> list[Row]:
@@ -516,8 +542,11 @@ def rounds_that_are_dropped() -> list[Row]:
         for at in range(0, SLOTS_MAX, SHARES_PER_MESSAGE_MAX)
     ]
     rows += net.measured("CommitTraces, 128 rejections", [net.raw(m) for m in rejections])
-    stop = MsgStopOrder(key("v0").address, orders[1], 1)
-    rows += net.measured("StopOrder, 1,024 shares stand", [net.estimated(stop)])
+    (small,) = net.run_orders(1, slots=STOPPED_SLOTS)
+    net.block(*net.commits(small, net.shares(small)), seconds=0)
+    net.paid = 0
+    stop = MsgStopOrder(key("v0").address, small, 1)
+    rows += net.measured(f"StopOrder, {STOPPED_SLOTS} shares stand", [net.estimated(stop)])
     net.block(seconds=60)  # the deadline of the order whose shares were all rejected
     rows += net.measured("progress deadlines, 1,024 shares each", [], seconds=0)
     return rows
@@ -536,30 +565,8 @@ def cascade() -> list[Row]:
         if panel.is_open:
             break
         net.block(seconds=0)
-    answers = tuple(
-        SeatAnswer(place=number, kind=AnswerKind.UNAVAILABLE, root=b"", digest=b"", step=0)
-        for number in panel.undecided
-    )
-    salt = bytes(32)
-    commits: list[Message] = []
-    reveals: list[Message] = []
-    for seat in answer(net.app.view().reader, SeatsRequest(order_id, 1, 0)).seats:
-        digest = answer_commitment(CHAIN_ID, panel.key, 1, seat.validator, salt, answers)
-        commits.append(
-            MsgCommitAnswer(auditor=seat.validator, order_id=order_id, leg=1, round=0, stage=1, commitment=digest)
-        )
-        reveals.append(
-            MsgRevealAnswer(
-                auditor=seat.validator,
-                order_id=order_id,
-                leg=1,
-                round=0,
-                stage=1,
-                salt=salt,
-                answers=answers,
-                leaves=(),
-            )
-        )
+    seats = answer(net.app.view().reader, SeatsRequest(order_id, 1, 0)).seats
+    commits, reveals = _answers_of({seat.validator: (order_id, panel) for seat in seats})
     net.block(*commits, seconds=0)
     rows = net.measured("a round voided with 99 behind it", [net.raw(m) for m in reveals])
     return rows + net.measured("rounds that become void, the block after", [])
@@ -626,7 +633,7 @@ def decoding() -> list[Row]:
         order_id=bytes(32),
         leg=1,
         round=0,
-        shares=_every(bytes(32)),
+        shares=_every(bytes(32), slots=CLOSED_SLOTS),
         next_root=_NO_ROOT,
         ciphertext_root=_NO_ROOT,
     )
@@ -655,20 +662,148 @@ def _too_long(number: int) -> bytes:
     return bytes(parts.SerializeToString())
 
 
+def refused_orders() -> list[Row]:
+    """Measure orders that auditors cannot keep up with, on a chain with many validators."""
+    net = Net(auditors=3, validators=100)
+    net.paid = 0
+    steps = 2**31
+    order = net.submission(rounds=1, slots=1)
+    terms = replace(order.terms, round_steps=steps, segment_steps=steps, batch=1, step_work=10**17)
+    return net.measured("orders refused, 100 validators", [net.raw(replace(order, terms=terms)) for _ in range(600)])
+
+
+def lane() -> list[Row]:
+    """Measure blocks with the duties of many seats and a leg in the lane, and transfers in the rest."""
+    net, orders = _panels()
+    (busy,) = net.run_orders(1)
+    traces = next(net.commits(busy, net.shares(busy)))
+    net.paid = 0
+    message = MsgSend(key("carol").address, key("p1").address, (Coin(DENOM, 1),))
+    commits, reveals = _seat_duties(net, orders)
+    others = [net.raw(message) for _ in range(2_000)]
+    rows = net.measured("commitments, traces, transfers", [net.raw(m) for m in (traces, *commits)] + others)
+    for _ in range(3):
+        net.block(seconds=30)
+    others = [net.raw(message) for _ in range(2_000)]
+    return rows + net.measured("answers and transfers", [net.raw(m) for m in reveals] + others)
+
+
+def _panels(price_change: int = 0) -> tuple[Net, list[bytes]]:
+    """Return a chain on which the seats of 20 panels have to commit, and the panels' orders."""
+    net = Net(auditors=3, validators=20, price_change=price_change)
+    net.place_bid(3)
+    orders = net.run_orders(20, slots=1)
+    net.commit_all(orders)
+    net.block(*[net.close(order_id, 1) for order_id in orders], seconds=0)
+    for _ in range(60):
+        if all(net.order(order_id).panels[0].is_open for order_id in orders):
+            return net, orders
+        net.block(seconds=0)
+    raise RuntimeError("panels do not open")
+
+
+def _seat_duties(net: Net, orders: Sequence[bytes]) -> tuple[list[Message], list[Message]]:
+    """Return the commitments of the seats of open panels and the messages that reveal them, one seat per validator."""
+    seats: dict[str, tuple[bytes, Panel]] = {}
+    for order_id in orders:
+        for seat in answer(net.app.view().reader, SeatsRequest(order_id, 1, 0)).seats:
+            seats.setdefault(seat.validator, (order_id, net.order(order_id).panels[0]))
+    return _answers_of(seats)
+
+
+def _answers_of(seats: Mapping[str, tuple[bytes, Panel]]) -> tuple[list[Message], list[Message]]:
+    """Return the messages that commit and reveal ``unavailable`` for every place, by the validators of seats."""
+    salt = bytes(32)
+    commits: list[Message] = []
+    reveals: list[Message] = []
+    for validator, (order_id, panel) in seats.items():
+        answers = tuple(
+            SeatAnswer(place=number, kind=AnswerKind.UNAVAILABLE, root=b"", digest=b"", step=0)
+            for number in panel.undecided
+        )
+        digest = answer_commitment(CHAIN_ID, panel.key, 1, validator, salt, answers)
+        commits.append(
+            MsgCommitAnswer(auditor=validator, order_id=order_id, leg=1, round=0, stage=1, commitment=digest)
+        )
+        reveals.append(
+            MsgRevealAnswer(
+                auditor=validator,
+                order_id=order_id,
+                leg=1,
+                round=0,
+                stage=1,
+                salt=salt,
+                answers=answers,
+                leaves=(),
+            )
+        )
+    return commits, reveals
+
+
+def filled() -> list[Row]:
+    """Measure the delay of a seat while an outsider fills blocks and the mempool, and the cost of filling blocks."""
+    net, orders = _panels(price_change=NodeParams().gas_price_change_bps)
+    node = net.params.of(NodeParams)
+    (commit, *_), _ = _seat_duties(net, orders)
+    message = MsgSend(key("carol").address, key("p1").address, (Coin(DENOM, 1),))
+    paid = 0
+    for _ in range(FILLED_BLOCKS):
+        price = get_gas_price(Overlay(net.app.view().reader))
+        spam = [net.raw(message, gas=tx_gas_max(node), price=price) for _ in range(10)]
+        paid += sum(map(_fee, net.make(net.app.prepare_proposal(spam, BLOCK_BYTES_MAX, *net.turn))))
+    flood = _flood(net)
+    duty = net.raw(commit)
+    accepted = net.app.check_tx(duty)
+    waited = 0
+    while duty not in (chosen := net.app.prepare_proposal([*flood, duty], BLOCK_BYTES_MAX, *net.turn)):
+        net.make(chosen)
+        flood = _flood(net)
+        waited += 1
+    if accepted.code:
+        raise RuntimeError(accepted.log)
+    price, cost = net.lowest_price, 0
+    for _ in range(WINDOW_BLOCKS):
+        cost += node.block_gas * price // 10**6
+        price = compute_gas_price(price, node.block_gas, net.params)
+
+    def propose() -> None:
+        chosen = net.app.prepare_proposal(flood, BLOCK_BYTES_MAX, *net.turn)
+        if len(chosen) < 1_000:
+            raise RuntimeError("the proposal is not full")
+
+    return [
+        Row("a seat's commitment, behind a full mempool: full blocks before it", waited, "blocks", baseline=1),
+        Row(f"  {FILLED_BLOCKS} full blocks: cost their sender", paid, "uassay"),
+        Row(f"  {WINDOW_BLOCKS} full blocks: would cost", cost, "uassay"),
+        _best_of(f"a proposal from {len(flood):,} transfers", propose),
+    ]
+
+
+def _flood(net: Net) -> list[bytes]:
+    """Return transfers of an outsider at ten times the gas price, as many as the mempool accepts."""
+    price = 10 * get_gas_price(Overlay(net.app.view().reader))
+    message = MsgSend(key("p2").address, key("p1").address, (Coin(DENOM, 1),))
+    flood: list[bytes] = []
+    while net.app.check_tx(raw := net.raw(message, price=price)).code == 0:
+        flood.append(raw)
+    return flood
+
+
 def answers() -> list[Row]:
     """Measure queries that anyone may send to a node, with 1,000 items each."""
     net = Net()
     net.place_bid()
     orders = net.run_orders(1)
-    net.commit_all(orders)
+    (small,) = net.run_orders(1, slots=CLOSED_SLOTS)
+    net.commit_all([*orders, small])
 
-    close = net.close(orders[0])
+    close = net.close(small, CLOSED_SLOTS)
     unsigned = build_unsigned_tx([close], key("v0").pub_key, sequence=0)
     simulated = decode_simulated_tx(unsigned)
     return [
         _best_of("query: 1,000 events", lambda: net.app.events(1, 1_000)),
         _best_of("query: an order with 1,024 shares", lambda: net.order(orders[0])),
-        _best_of("simulate: CloseRound, 1,024 shares", lambda: net.app.simulate(simulated)),
+        _best_of(f"simulate: CloseRound, {CLOSED_SLOTS} shares", lambda: net.app.simulate(simulated)),
     ]
 
 
@@ -688,8 +823,11 @@ KINDS: tuple[Callable[[], list[Row]], ...] = (
     rounds_that_are_dropped,
     cascade,
     junk,
+    refused_orders,
     matches,
     withdrawals,
     decoding,
+    lane,
+    filled,
     answers,
 )

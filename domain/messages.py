@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Mapping
+from enum import StrEnum
 from types import MappingProxyType
 from typing import ClassVar
 
@@ -14,12 +15,21 @@ from domain.limits import SHARES_PER_MESSAGE_MAX
 AT_ONCE = Length(0, SHARES_PER_MESSAGE_MAX, LIMIT_REACHED)
 
 
+class LaneHalf(StrEnum):
+    """The halves of the lane: the part of a block that is reserved for duties."""
+
+    # Commitments and answers of seats.
+    SEATS = "seats"
+    # Messages of validators about their legs.
+    LEGS = "legs"
+
+
 class Message:
     """The base class of all messages.
 
     ``URL`` is the type url on the wire, and ``SIGNER`` the field with the account that must sign. Gas is counted in
     items; an item costs about as much as another signature. A message has ``GAS_EXTRA`` items. In addition, each entry
-    of a field in ``GAS_ITEMS`` counts as the number of items given there.
+    of a field in ``GAS_ITEMS`` counts as the number of items given there. ``LANE`` is set if the message can be a duty.
     """
 
     __slots__ = ()
@@ -27,6 +37,7 @@ class Message:
     SIGNER: ClassVar[str]
     GAS_EXTRA: ClassVar[int] = 0
     GAS_ITEMS: ClassVar[Mapping[str, int]] = MappingProxyType({})
+    LANE: ClassVar[LaneHalf | None] = None
 
 
 def signer_of(message: Message) -> str:

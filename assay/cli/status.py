@@ -295,7 +295,7 @@ def _headline(seen: "Seen") -> str:
     line = f"chain {status.chain_id}  height {status.height}"
     if age is not None:
         line += f"  last block {duration(max(0, round(age)))} ago"
-    line += f"  chain clock {status.clock} s"
+    line += f"  chain clock {status.clock} s  gas price {status.gas_price_millionths:,} uassay per million"
     return line + ("  (solo: for development)" if status.solo else "")
 
 

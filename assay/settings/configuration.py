@@ -145,7 +145,7 @@ SETTINGS = (
         kind=Whole(0),
         default=0,
         meaning="Lowest gas price that the node accepts into its mempool, in uassay per million gas; the "
-        "chain's own lowest price applies, too.",
+        "chain's own gas price applies, too. Duties are exempt.",
     ),
     Setting(
         name="node.metrics_port",

@@ -18,24 +18,24 @@ from chain.app.ahead import Ahead
 from chain.app.beacon_keys import BeaconKeys
 from chain.app.homes import check_names
 from chain.app.interfaces import BlockWatcher, CommittedBlock, CommittedState, StoredTx
+from chain.app.proposals import BlockRoom, choose, encoded_size
 from chain.app.storage import ChainHead, Storage, StoreSnapshot
 from chain.app.turns import TurnQueue
-from chain.state_machine.context import PARAMS, NodeMemory
+from chain.state_machine.context import NodeMemory
 from chain.state_machine.market.book import LivingBook, book_step, version_of
 from chain.state_machine.market.queries import simulate_match
 from chain.state_machine.mempool import Mempool, simulate_tx
 from chain.state_machine.registry.beacon import RevealDuty, get_reveal_duty
 from chain.state_machine.rules import RULEBOOK, Rulebook, Rules
 from chain.state_machine.store import Overlay, Reader
-from chain.state_machine.transition import apply_block, check_proposed, init_chain
+from chain.state_machine.transition import apply_block, init_chain
 from domain.beacon import Reveal
 from domain.block import Block, BlockResult, TxResult, ValidatorUpdate
 from domain.errors import Refusal
 from domain.events import Event
 from domain.genesis import Genesis
-from domain.limits import EVENTS_LIMIT_MAX
+from domain.limits import BLOCK_BYTES_MAX, EVENTS_LIMIT_MAX
 from domain.market.queries import SimulateMatchRequest, SimulateMatchResponse
-from domain.node.params import NodeParams
 from domain.node.queries import EventsResponse
 from domain.tx import Tx
 from wire.crypto import WireCrypto
@@ -45,7 +45,6 @@ from wire.tx import TxDecoder
 
 log = logging.getLogger(__name__)
 
-BLOCK_TXS_MAX = 20_000
 INTERNAL = ("undefined", 1)  # codespace and code by which Cosmos clients recognize a bug
 
 
@@ -187,16 +186,14 @@ class Application:
         return duty is None or self._beacon_keys.holds(duty.pub_key)
 
     def prepare_proposal(self, raws: Sequence[bytes], max_bytes: int, height: int, proposer: bytes) -> list[bytes]:
-        """Return a proposal: its proposer's reveal, then transactions in the mempool's order.
+        """Return a proposal: its proposer's reveal, then transactions in the order of :mod:`chain.app.proposals`.
 
-        It has as many transactions as bytes and gas allow. If no valid proposal is possible, it is empty, and the log
-        has the reason.
+        If no valid proposal is possible, it is empty, and the log has the reason.
         """
         if height != self.head.block.height + 1:
             log.error("no proposal for block %d: the last block is %d", height, self.head.block.height)
             return []
-        bytes_left = max_bytes
-        gas_left = self._block_gas()
+        bytes_left = min(max_bytes, BLOCK_BYTES_MAX)
         first: list[bytes] = []
         duty = self._reveal_duty(proposer)
         if duty is not None:
@@ -210,51 +207,40 @@ class Application:
                 )
                 return []
             first = [encode_reveal(proof)]
-            bytes_left -= _encoded_size(first[0])
-            if bytes_left < 0:
-                log.error("no proposal: its reveal does not fit into %d bytes", max_bytes)
+            if encoded_size(first[0]) > bytes_left:
+                log.error("no proposal: its reveal does not fit into %d bytes", bytes_left)
                 return []
-        included: dict[bytes, None] = {}
-        for raw in raws[:BLOCK_TXS_MAX]:
-            tx = self._proposed(raw)
-            if raw in included or isinstance(tx, Refusal):
-                continue
-            bytes_left -= _encoded_size(raw)
-            gas_left -= tx.gas_limit
-            if bytes_left < 0 or gas_left < 0:
-                break  # a later transaction might need the sequence of this one
-            included[raw] = None
-        return [*first, *included]
+            bytes_left -= encoded_size(first[0])
+        upcoming = self._next()
+        return [*first, *choose(raws, self._decode, upcoming.store, upcoming.rules, bytes_left)]
 
     def process_proposal(self, raws: Sequence[bytes], height: int, proposer: bytes) -> bool:
         """Return whether to vote for a proposal, and verify its signatures now, so that its block need not.
 
         Nothing is executed. The cost of a block is bounded by the gas that its transactions declare. The check ends at
-        the first transaction above the bound.
+        the first transaction that the block must not have; the order of transactions is the proposer's choice.
         """
         if height != self.head.block.height + 1:
             log.warning("proposal for block %d refused: the last block is %d", height, self.head.block.height)
             return False
         duty = self._reveal_duty(proposer)
+        bytes_left = BLOCK_BYTES_MAX
         if duty is not None:
             reveal = decode_reveal(raws[0]) if raws else None
             if reveal is None or not self._crypto.reveal(duty.pub_key, duty.message, reveal.proof):
                 log.warning("proposal refused: it does not begin with the reveal of %s", duty.operator)
                 return False
+            bytes_left -= encoded_size(raws[0])
             raws = raws[1:]
-        if len(raws) > BLOCK_TXS_MAX:
-            log.warning("proposal refused: it has %d transactions", len(raws))
-            return False
-        gas_left = self._block_gas()
+        upcoming = self._next()
+        room = BlockRoom(upcoming.store, upcoming.rules, bytes_left)
         for index, raw in enumerate(raws):
-            tx = self._proposed(raw)
-            if isinstance(tx, Refusal):
-                log.warning("proposal refused: transaction %d: %s", index, tx)
+            tx = self._decode(raw)
+            problem = str(tx) if isinstance(tx, Refusal) else room.find_problem(raw, tx)
+            if isinstance(tx, Refusal) or problem:
+                log.warning("proposal refused: transaction %d: %s", index, problem)
                 return False
-            gas_left -= tx.gas_limit
-            if gas_left < 0:
-                log.warning("proposal refused: transaction %d exceeds the gas of a block", index)
-                return False
+            room.take(raw, tx)
         base = self._base
         self._ahead.verify_all(base.reader, base.head.chain_id, raws)
         return True
@@ -268,23 +254,6 @@ class Application:
         if upcoming is None:
             raise RuntimeError("no block before InitChain")
         return upcoming
-
-    def _proposed(self, raw: bytes) -> Tx | Refusal:
-        """Return a decoded transaction if a proposal may include it, else the Refusal with the reason."""
-        tx = self._decode(raw)
-        if not isinstance(tx, Refusal):
-            try:
-                check_proposed(tx, self._next().rules)
-            except Refusal as refusal:
-                return refusal
-        return tx
-
-    def _block_gas(self) -> int:
-        """Return the gas limit of a block.
-
-        It is read from the last commit, so that all proposers and voters use the same limit.
-        """
-        return PARAMS.get(self._next().store).of(NodeParams).block_gas
 
     def finalize_block(
         self, height: int, time_ns: int, block_hash: bytes, proposer: bytes, raws: Sequence[bytes]
@@ -405,7 +374,8 @@ class Application:
                 return self._mempool.check_tx(
                     tx,
                     min_gas_price_millionths=self._config.min_gas_price_millionths,
-                    recheck=recheck or known is not None,
+                    recheck=recheck,
+                    check_signature=known is None,
                 )
         except Exception:
             log.exception("bug in CheckTx")
@@ -499,11 +469,6 @@ def _internal_error() -> TxResult:
         gas_used=0,
         events=(),
     )
-
-
-def _encoded_size(raw: bytes) -> int:
-    """Return the number of bytes that a transaction adds to a block: tag, length as a varint, and its own bytes."""
-    return 1 + max(1, (len(raw).bit_length() + 6) // 7) + len(raw)
 
 
 def _numbered(result: BlockResult, first: int) -> tuple[Event, ...]:

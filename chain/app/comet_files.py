@@ -19,13 +19,13 @@ from nacl.signing import SigningKey
 from domain import codec
 from domain.errors import Expected, Refusal
 from domain.genesis import GENESIS, Genesis
-from domain.limits import TX_BYTES_MAX
-from domain.node.params import NodeParams
+from domain.limits import MEMPOOL_BYTES_MAX, MEMPOOL_TXS_MAX, TX_BYTES_MAX
 from domain.plain import read
 from host.addresses import HostPort, bare, is_loopback
 
-BLOCK_BYTES_MAX = 4 * 1024 * 1024
-MEMPOOL_TXS_MAX = 20_000
+COMET_BLOCK_BYTES_MAX = MEMPOOL_BYTES_MAX + 4 * 1024 * 1024
+"""CometBFT's bound on a block. It is larger than a mempool, so that the application sees all waiting transactions when
+it proposes; the application itself bounds blocks to ``BLOCK_BYTES_MAX``."""
 _LINK_BYTES_PER_SECOND = 20_000_000
 
 
@@ -188,6 +188,7 @@ def write_config(
         "mempool": {
             "type": "flood",
             "size": MEMPOOL_TXS_MAX,
+            "max_txs_bytes": MEMPOOL_BYTES_MAX,
             "cache_size": 2 * MEMPOOL_TXS_MAX,
             "max_tx_bytes": TX_BYTES_MAX,
             "recheck": True,
@@ -266,8 +267,9 @@ def genesis_document(genesis: Genesis, time_ns: int, app_version: int) -> bytes:
         "initial_height": "1",
         "consensus_params": {
             "block": {
-                "max_bytes": str(BLOCK_BYTES_MAX),
-                "max_gas": str(genesis.params.of(NodeParams).block_gas),
+                # The application bounds a block's bytes and gas: duties have a lane.
+                "max_bytes": str(COMET_BLOCK_BYTES_MAX),
+                "max_gas": "-1",
             },
             "evidence": {
                 "max_age_num_blocks": "100000",

@@ -7,6 +7,7 @@ from cosmpy.protos.cosmos.auth.v1beta1 import query_pb2 as auth
 from cosmpy.protos.cosmos.auth.v1beta1.auth_pb2 import BaseAccount
 from cosmpy.protos.cosmos.bank.v1beta1 import query_pb2 as bank
 from cosmpy.protos.cosmos.base.abci.v1beta1.abci_pb2 import GasInfo, Result, TxResponse
+from cosmpy.protos.cosmos.base.node.v1beta1 import query_pb2 as node_config
 from cosmpy.protos.cosmos.base.query.v1beta1.pagination_pb2 import PageResponse
 from cosmpy.protos.cosmos.base.tendermint.v1beta1 import query_pb2 as base
 from cosmpy.protos.cosmos.base.tendermint.v1beta1.types_pb2 import Block as SdkBlock
@@ -35,7 +36,8 @@ from chain.app.interfaces import (
     CommittedBlock,
     QueryPort,
 )
-from chain.state_machine.context import PARAMS
+from chain.state_machine.context import HEAD, PARAMS
+from chain.state_machine.gas_price import get_gas_price
 from chain.state_machine.ledger.queries import (
     get_account,
     get_balance,
@@ -45,7 +47,7 @@ from chain.state_machine.ledger.queries import (
 from chain.state_machine.store import Overlay
 from domain.bounds import Denom, own_checker
 from domain.errors import INVALID_REQUEST, NOT_FOUND, TX_DECODE, Code, Refusal
-from domain.limits import TX_BYTES_MAX
+from domain.limits import BLOCK_BYTES_MAX, TX_BYTES_MAX
 from domain.node.params import NodeParams
 from wire.address import check_address
 from wire.canonical import UNREADABLE
@@ -232,6 +234,7 @@ def node_handlers(app: QueryPort) -> dict[str, Handler]:
         ),
         service + "GetNodeInfo": typed(base.GetNodeInfoRequest, lambda _: _node_info(app)),
         service + "GetSyncing": typed(base.GetSyncingRequest, lambda _: base.GetSyncingResponse(syncing=False)),
+        "/cosmos.base.node.v1beta1.Service/Config": typed(node_config.ConfigRequest, lambda _: _node_config(app)),
         "/cosmos.consensus.v1.Query/Params": typed(consensus.QueryParamsRequest, lambda _: _consensus_params(app)),
     }
 
@@ -275,11 +278,18 @@ def _node_info(app: QueryPort) -> Any:
     )
 
 
+def _node_config(app: QueryPort) -> Any:
+    """Return the gas price that wallets have to pay in the next block, as an exact decimal number."""
+    store = Overlay(app.view().reader)
+    whole, millionths = divmod(get_gas_price(store), 10**6)
+    return node_config.ConfigResponse(minimum_gas_price=f"{whole}.{millionths:06}{HEAD.must(store).denom}")
+
+
 def _consensus_params(app: QueryPort) -> Any:
     gas = PARAMS.get(Overlay(app.view().reader)).of(NodeParams).block_gas
     return consensus.QueryParamsResponse(
         params=ConsensusParams(
-            block=BlockParams(max_bytes=-1, max_gas=gas),
+            block=BlockParams(max_bytes=BLOCK_BYTES_MAX, max_gas=gas),
             validator=ValidatorParams(pub_key_types=["ed25519"]),
         )
     )

@@ -14,6 +14,7 @@ from chain.app.application import Application
 from chain.app.comet_rpc import CometStanding, CometView
 from chain.app.interfaces import BlockWatcher, CommittedBlock
 from chain.app.storage import Storage, StoreSnapshot
+from chain.state_machine.gas_price import get_gas_price
 from chain.state_machine.ledger.tables import POTS
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.registry.tables import VALIDATORS
@@ -70,6 +71,11 @@ DATABASE = Metric(
     help="Approximate size on disk of the database's parts: state, its tree, and blocks, transactions and events.",
     labels=("part",),
 )
+GAS_PRICE = Metric(
+    "assay_node_gas_price_uassay",
+    MetricKind.GAUGE,
+    "Price of a unit of gas in the next block; duties pay less.",
+)
 STATE_KEYS = Metric("assay_node_state_keys", MetricKind.GAUGE, "Keys of the state, counted at most every ten minutes.")
 DISK_FREE = Metric("assay_node_disk_free_bytes", MetricKind.GAUGE, "Free bytes on the disk of the home.")
 SUPPLY = Metric(
@@ -100,6 +106,7 @@ METRICS = (
     COMET_STARTS,
     DATABASE,
     STATE_KEYS,
+    GAS_PRICE,
     DISK_FREE,
     SUPPLY,
     ORDERS_BY_STATE,
@@ -208,6 +215,7 @@ class NodeLook:
         sizes = self._storage.sizes()
         self._meters.show_all(DATABASE, {(part,): size for part, size in sizes.items()})
         state = Overlay(self._app.view().reader)
+        show(GAS_PRICE, get_gas_price(state) / 10**6)
         self._meters.show_all(SUPPLY, {(name,): POTS.get(state, name) for name in ALL_POTS})
         standing = Counter("jailed" if validator.jailed else "active" for validator in VALIDATORS.scan(state))
         self._meters.show_all(VALIDATORS_BY_STANDING, {(name,): standing[name] for name in ("active", "jailed")})

@@ -11,12 +11,12 @@ from hashlib import sha256
 from threading import Condition, Event, Lock, Thread
 
 from chain.app.application import Application, Finalized
-from chain.app.comet_files import BLOCK_BYTES_MAX, MEMPOOL_TXS_MAX
 from chain.state_machine.queries import answer
 from domain.block import BroadcastResult
 from domain.errors import MEMPOOL_FULL, TX_IN_CACHE, Code
 from domain.genesis import Genesis
 from domain.hashing import hash_fields, u64
+from domain.limits import BLOCK_BYTES_MAX, MEMPOOL_TXS_MAX
 from domain.registry.queries import ValidatorsRequest, ValidatorsResponse
 
 log = logging.getLogger(__name__)

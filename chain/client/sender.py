@@ -28,12 +28,15 @@ from domain.errors import UNAUTHORIZED, Refusal
 from domain.genesis import DENOM
 from domain.ledger.params import LedgerParams
 from domain.ledger.records import Coin
-from domain.limits import GAS_MAX
 from domain.messages import Message, signer_of
+from domain.node.params import NodeParams, tx_gas_max
 from wire.keys import HedgedKey, Key
 from wire.tx import build_tx, build_unsigned_tx
 
 GAS_MARGIN = (13, 10)  # times the simulated gas, because other transactions may come first
+PRICE_MARGIN = (5, 4)
+"""Times the gas price of the next block, because the transaction may be in a later one: two full blocks raise the price
+by as much."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5
 _BLOCKS_BEFORE_OFFERING_AGAIN = 3
 _LONG_SECONDS = 10.0
@@ -45,12 +48,13 @@ _SEQUENCE_CODES = frozenset({errors.WRONG_SEQUENCE, errors.INVALID_SEQUENCE})
 
 @dataclass(slots=True)
 class _Account:
-    """The sender's copy of its account number and sequence, the chain's id, and the gas price to pay."""
+    """The sender's copy of its account number and sequence, the chain's id, and of the chain's bounds on gas."""
 
     chain_id: str
     number: int
     sequence: int
-    gas_price_millionths: int
+    lowest_price_millionths: int
+    gas_max: int
 
 
 class TxSender:
@@ -75,7 +79,9 @@ class TxSender:
         patience: float = 120.0,
         note: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """Send with the gas price ``gas_price_millionths``; None stands for the chain's minimum.
+        """Send with the gas price ``gas_price_millionths``.
+
+        With None, a transaction offers a quarter more than the chain's gas price when it is signed.
 
         A wait ends after ``patience`` seconds without a new block, or after other programs with the same key have come
         first for that time. ``note`` is called with the reason if a wait takes long.
@@ -98,8 +104,14 @@ class TxSender:
         """The address of the account that signs and pays."""
         return self._key.address
 
-    def send(self, *messages: Message, memo: str = "") -> TxReceipt:
+    def send(
+        self, *messages: Message, memo: str = "", in_lane: bool = False, timeout_blocks: int | None = None
+    ) -> TxReceipt:
         """Return the receipt of a transaction with these messages once it is in a block.
+
+        A transaction that is ``in_lane`` consists of duties and offers the chain's lowest price. With
+        ``timeout_blocks`` it expires after so many blocks for good. Otherwise it is signed again if it expires because
+        the gas price rose.
 
         TxRefused if the chain refuses it (``height`` 0: it cost nothing), TxExpired if no block included it, ChainError
         if the node cannot be reached.
@@ -114,7 +126,7 @@ class TxSender:
                 )
         with self._lock:
             try:
-                receipt = self._send(messages, memo)
+                receipt = self._send(messages, memo, in_lane, timeout_blocks)
             except BaseException:
                 self._account = None  # the known sequence may be wrong, so it is read again
                 raise
@@ -131,25 +143,35 @@ class TxSender:
             self._account = account = self._account or self._read_account()
             self._estimate(messages, "", account)
 
-    def _send(self, messages: tuple[Message, ...], memo: str) -> TxReceipt:
+    def _send(self, messages: tuple[Message, ...], memo: str, in_lane: bool, timeout_blocks: int | None) -> TxReceipt:
         ends = time.monotonic() + self._patience
         account = self._account or self._read_account()
         while True:
             self._account = account
             gas = self._estimate(messages, memo, account)
-            timeout_height = self._client.status().height + self._timeout_blocks
+            status = self._client.status()
+            timeout_height = status.height + (timeout_blocks or self._timeout_blocks)
+            price = account.lowest_price_millionths if in_lane else self._offer_price(status.gas_price_millionths)
             raw = build_tx(
                 messages,
                 self._key,
                 chain_id=account.chain_id,
                 account_number=account.number,
                 sequence=account.sequence,
-                fee=self._fee(gas, account),
+                fee=self._fee(gas, price),
                 gas_limit=gas,
                 memo=memo,
                 timeout_height=timeout_height,
             )
-            receipt = self._deliver(raw, account.sequence, timeout_height)
+            try:
+                receipt = self._deliver(raw, account.sequence, timeout_height)
+            except TxExpired:
+                # Full blocks made the price rise above the offer. The transaction can no longer be included.
+                is_dearer = self._client.status().gas_price_millionths > price
+                is_fixed = in_lane or timeout_blocks is not None or self._gas_price is not None
+                if is_fixed or not is_dearer or time.monotonic() >= ends:
+                    raise
+                continue
             if receipt is not None:
                 return receipt
             if time.monotonic() >= ends:
@@ -160,9 +182,7 @@ class TxSender:
             account = self._read_account()
 
     def _read_account(self) -> _Account:
-        price = self._gas_price
-        if price is None:
-            price = self._client.params().of(LedgerParams).min_gas_price_millionths
+        params = self._client.params()
         chain_id = self._client.status().chain_id
         try:
             account = self._client.account(self.address).account
@@ -174,7 +194,8 @@ class TxSender:
             chain_id=chain_id,
             number=account.number,
             sequence=account.sequence,
-            gas_price_millionths=price,
+            lowest_price_millionths=params.of(LedgerParams).min_gas_price_millionths,
+            gas_max=tx_gas_max(params.of(NodeParams)),
         )
 
     def _estimate(self, messages: tuple[Message, ...], memo: str, account: _Account) -> int:
@@ -189,10 +210,15 @@ class TxSender:
             if error.code is not None and error.code not in _SEQUENCE_CODES:
                 raise TxRefused(error.code, error.reason) from None
             raise
-        return min(-(-used * GAS_MARGIN[0] // GAS_MARGIN[1]), GAS_MAX)
+        return min(-(-used * GAS_MARGIN[0] // GAS_MARGIN[1]), account.gas_max)
 
-    def _fee(self, gas: int, account: _Account) -> tuple[Coin, ...]:
-        amount = -(-gas * account.gas_price_millionths // 10**6)
+    def _offer_price(self, gas_price: int) -> int:
+        if self._gas_price is not None:
+            return self._gas_price
+        return -(-gas_price * PRICE_MARGIN[0] // PRICE_MARGIN[1])
+
+    def _fee(self, gas: int, price: int) -> tuple[Coin, ...]:
+        amount = -(-gas * price // 10**6)
         return (Coin(self._denom, amount),) if amount else ()
 
     def _deliver(self, raw: bytes, sequence: int, timeout_height: int) -> TxReceipt | None:

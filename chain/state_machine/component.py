@@ -29,7 +29,7 @@ class Ante(Protocol):
         ctx: Context,
         tx: Tx,
         *,
-        min_gas_price_millionths: int,
+        price_millionths: int,
         check_signature: bool = True,
         simulate: bool = False,
     ) -> TxOrigin:

@@ -168,6 +168,8 @@ class Context:
     # Gas limit and used gas of the transaction that is being applied.
     gas_limit: int = 0
     gas_used: int = 0
+    # Gas that transactions outside the lane of duties declared in this block, and paid for.
+    open_gas: int = 0
     # Gas that due work has used in this block, by lane of the queue or name of a component.
     due_gas: dict[str, int] = field(default_factory=dict)
     responses: list[tuple[str, bytes]] = field(default_factory=list)

@@ -9,9 +9,8 @@ has its own budget (:mod:`chain.state_machine.due`). So the sum of the declared 
 from chain.state_machine.context import Context
 from domain.crypto import WEIGHTS
 from domain.errors import BAD_FIELD, OUT_OF_GAS, Refusal
-from domain.limits import GAS_MAX
 from domain.messages import Message
-from domain.node.params import NodeParams
+from domain.node.params import NodeParams, tx_gas_max
 from domain.tx import Tx
 
 # The weights. Those of a component are in its own gas.py. docs/reference/gas.md shows each with its comment.
@@ -26,6 +25,9 @@ MESSAGE_GAS = 20_000
 ITEM_GAS = WEIGHTS["signature"]
 # An entry of the queue. It covers a few records and events, and the tree's nodes of their keys.
 DUE_GAS = 30_000
+DUTIES_PERCENT = 40
+"""Percent of ``block_gas`` that is reserved for duties: half of it for seats, half for legs."""
+OPEN_PERCENT = 100 - DUTIES_PERCENT
 LANE_PERCENT = (35, 20, 10)
 """Percent of ``due_gas`` for each lane of the queue; steps of components have the rest (``Component.due_percent``)."""
 
@@ -43,13 +45,14 @@ def message_gas(message: Message) -> int:
     return MESSAGE_GAS + items * ITEM_GAS
 
 
-def check_gas(tx: Tx) -> int:
+def check_gas(tx: Tx, params: NodeParams) -> int:
     """Return the gas that a transaction needs at least.
 
-    Refuse it if its gas limit is lower than that, or above ``GAS_MAX``.
+    Refuse it if its gas limit is lower than that, or above a tenth of a block's gas.
     """
-    if not 0 <= tx.gas_limit <= GAS_MAX:
-        raise Refusal(BAD_FIELD, "fee.gas_limit", f"{tx.gas_limit} is too much", f"set it to at most {GAS_MAX}")
+    most = tx_gas_max(params)
+    if not 0 <= tx.gas_limit <= most:
+        raise Refusal(BAD_FIELD, "fee.gas_limit", f"{tx.gas_limit} is too much", f"set it to at most {most}")
     gas = gas_of(tx)
     if gas > tx.gas_limit:
         raise out_of_gas("ante", tx.gas_limit, gas)

@@ -4,7 +4,9 @@
 decoder did, and then calls ``check_fields``, if there is one, for rules about several fields together. ``check_state``
 checks the message against the state, and returns the records that it read. ``weight`` returns the gas that ``apply``
 needs because of these records, beyond the gas of the message itself (:mod:`chain.state_machine.gas`); it is taken
-before ``apply``. ``apply`` changes the state and emits events; it cannot refuse.
+before ``apply``. ``apply`` changes the state and emits events; it cannot refuse. A message with a ``LANE`` also has
+``duty``, which looks up in the state before the block whether the message is a duty of its signer
+(:mod:`chain.state_machine.lane`).
 
 A stateless check also runs before a transaction enters the mempool. So it must not depend on anything that may change
 before the block. Each component lists its handlers in ``HANDLERS`` of its ``handlers``, a file or a folder by subject.
@@ -12,13 +14,22 @@ before the block. Each component lists its handlers in ``HANDLERS`` of its ``han
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from chain.state_machine.context import Context
+from chain.state_machine.store import Overlay
 from domain.bounds import check
+from domain.keys import RoundKey
 
 M = TypeVar("M")
 F = TypeVar("F")
+
+
+class Duty(NamedTuple):
+    """A duty of a message's signer: its deadline (chain seconds), and the panel if it is the duty of a seat."""
+
+    deadline: int
+    panel: RoundKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +41,8 @@ class Handler(Generic[M, F]):
     apply: Callable[[Context, M, F], None]
     check_fields: Callable[[M], None] | None = None
     weight: Callable[[Context, M, F], int] | None = None
+    # Return None if the message is no duty of its signer.
+    duty: Callable[[Overlay, M], Duty | None] | None = None
 
     def check_stateless(self, message: M, is_bounded: bool) -> None:
         """Refuse a message with a field out of bounds, or with fields that contradict each other.

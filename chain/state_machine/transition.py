@@ -5,7 +5,7 @@ exception is a bug and stops the block. The steps at the beginning and the end o
 stores nothing: the changes stay in the overlay until the caller commits them.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from chain.state_machine.context import (
@@ -25,6 +25,7 @@ from chain.state_machine.due import apply_due
 from chain.state_machine.gas import check_gas, use_gas
 from chain.state_machine.genesis import check_genesis
 from chain.state_machine.invariants import check_block
+from chain.state_machine.lane import Lane
 from chain.state_machine.rules import RULEBOOK, Rulebook, Rules
 from chain.state_machine.steps import BEGIN, END, POWERS, REVEAL
 from chain.state_machine.store import Overlay
@@ -82,12 +83,15 @@ def apply_block(
     A ``memory`` of earlier blocks saves reads and changes nothing else.
     """
     rules, are_new = rulebook.enter(overlay, block.height)
+    lane = Lane(overlay, rules)
+    in_lane = [not isinstance(tx, Refusal) and lane.take(tx, lane.find(tx)) for tx in block.txs]
     ctx = advance_clock(overlay, block, crypto, memory or NodeMemory(), rules)
     if are_new:
         ctx.emit(RulesChanged(rules.version))
     results = [result for result in REVEAL(ctx, block) if result is not None]
     begin_block(ctx, rules)
-    results += [apply_tx(ctx, rules, tx) for tx in block.txs]
+    paid = [pay_tx(ctx, rules, tx, lane, is_in) for tx, is_in in zip(block.txs, in_lane, strict=True)]
+    results += [apply_tx(ctx, rules, each) for each in paid]
     updates = end_block(ctx, rules)
     return BlockResult(tuple(results), tuple(ctx.events), updates)
 
@@ -143,8 +147,22 @@ def begin_block(ctx: Context, rules: Rules) -> None:
 # --- each transaction ----------------------------------------------------------------------------
 
 
-def apply_tx(ctx: Context, rules: Rules, tx: Tx | Refusal) -> TxResult:
-    """Apply a transaction: run the ante, then apply all messages or none."""
+@dataclass(frozen=True, slots=True)
+class PaidTx:
+    """A transaction whose fee is paid and whose sequence is used, with its sender and the events of the payment."""
+
+    tx: Tx
+    origin: TxOrigin
+    events: tuple[Event, ...]
+
+
+def pay_tx(ctx: Context, rules: Rules, tx: Tx | Refusal, lane: Lane, in_lane: bool) -> PaidTx | TxResult:
+    """Run the ante of a transaction; return its result if it is refused.
+
+    The gas price depends on whether the transaction is in the lane of the block. All transactions of a block pay before
+    the messages of any of them. Otherwise one could take away the coins with which the next ones are to pay, and these
+    would take the block's room for nothing.
+    """
     if isinstance(tx, Refusal):  # the transaction could not be decoded
         return refused(tx, 0, 0, ())
     try:
@@ -152,33 +170,43 @@ def apply_tx(ctx: Context, rules: Rules, tx: Tx | Refusal) -> TxResult:
             rules.get_handler(message)
     except Refusal as refusal:  # the result on nodes without the newer rules, which cannot decode it
         return refused(refusal, 0, 0, ())
-    block_store, block_events = ctx.store, ctx.events
+    block_events = ctx.events
     ctx.events = []
     try:
         check_stateless(rules, tx)
-        sender = rules.ante(ctx, tx, min_gas_price_millionths=0)
-        paid_events = ctx.events
-        first_event = ctx.next_event
-        ctx.gas_limit, ctx.gas_used = tx.gas_limit, sender.gas
-        ctx.store, ctx.events, ctx.responses = Overlay(block_store), [], []
-        try:
-            apply_messages(ctx, rules, tx, sender)
-        except Refusal as refusal:  # the fee stays paid and the sequence stays used
-            ctx.next_event = first_event
-            return refused(refusal, tx.gas_limit, ctx.gas_used, tuple(paid_events))
+        origin = rules.ante(ctx, tx, price_millionths=lane.price(in_lane))
+        ctx.open_gas += 0 if in_lane else tx.gas_limit
+        return PaidTx(tx, origin, tuple(ctx.events))
+    except Refusal as refusal:  # refused by a stateless check or the ante: nothing was written
+        return refused(refusal, tx.gas_limit, 0, ())
+    finally:
+        ctx.events = block_events
+
+
+def apply_tx(ctx: Context, rules: Rules, paid: PaidTx | TxResult) -> TxResult:
+    """Apply all messages of a transaction or none; a transaction that did not pay keeps its result."""
+    if isinstance(paid, TxResult):
+        return paid
+    tx = paid.tx
+    block_store, block_events = ctx.store, ctx.events
+    first_event = ctx.next_event
+    ctx.gas_limit, ctx.gas_used = tx.gas_limit, paid.origin.gas
+    ctx.store, ctx.events, ctx.responses = Overlay(block_store), [], []
+    try:
+        apply_messages(ctx, rules, tx, paid.origin)
         ctx.store.merge_into_parent()
-        events = (*paid_events, *ctx.events)
         return TxResult(
             code=0,
             codespace="",
             log="",
             gas_wanted=tx.gas_limit,
             gas_used=ctx.gas_used,
-            events=events,
+            events=(*paid.events, *ctx.events),
             responses=tuple(ctx.responses),
         )
-    except Refusal as refusal:  # refused by a stateless check or the ante: nothing was written
-        return refused(refusal, tx.gas_limit, 0, ())
+    except Refusal as refusal:  # the fee stays paid and the sequence stays used
+        ctx.next_event = first_event
+        return refused(refusal, tx.gas_limit, ctx.gas_used, paid.events)
     finally:
         ctx.store, ctx.events, ctx.message_index = block_store, block_events, -1
 
@@ -192,12 +220,12 @@ def check_stateless(rules: Rules, tx: Tx) -> None:
         rules.get_handler(message).check_stateless(message, tx.is_bounded)
 
 
-def check_proposed(tx: Tx, rules: Rules) -> None:
+def check_proposed(tx: Tx, rules: Rules, params: NodeParams) -> None:
     """Refuse a transaction that must not be in a proposal, whatever the state is.
 
     CheckTx refuses it too. So no honest proposer includes it, and no honest validator votes for a proposal with it.
     """
-    check_gas(tx)
+    check_gas(tx, params)
     check_stateless(rules, tx)
 
 

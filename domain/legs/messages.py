@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from domain.bounds import Address, Count, Hash
-from domain.messages import Message
+from domain.messages import LaneHalf, Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +13,7 @@ class MsgAcceptOrder(Message):
 
     URL: ClassVar[str] = "/assay.market.v1.MsgAcceptOrder"
     SIGNER: ClassVar[str] = "validator"
+    LANE: ClassVar[LaneHalf | None] = LaneHalf.LEGS
     validator: Address
     order_id: Hash
     leg: Count
@@ -24,6 +25,7 @@ class MsgDeclineOrder(Message):
 
     URL: ClassVar[str] = "/assay.market.v1.MsgDeclineOrder"
     SIGNER: ClassVar[str] = "validator"
+    LANE: ClassVar[LaneHalf | None] = LaneHalf.LEGS
     validator: Address
     order_id: Hash
     leg: Count
@@ -36,6 +38,7 @@ class MsgStopOrder(Message):
 
     URL: ClassVar[str] = "/assay.market.v1.MsgStopOrder"
     SIGNER: ClassVar[str] = "validator"
+    LANE: ClassVar[LaneHalf | None] = LaneHalf.LEGS
     validator: Address
     order_id: Hash
     leg: Count

@@ -12,3 +12,11 @@ class RulesChanged(Change):
 
     KIND: ClassVar[str] = "rules.changed"
     version: int
+
+
+@dataclass(frozen=True, slots=True)
+class GasPriceChanged(Change):
+    """Transactions that are no duties pay at least this price (millionths of uassay per gas) from the next block on."""
+
+    KIND: ClassVar[str] = "gas.price_changed"
+    price_millionths: int

@@ -27,6 +27,13 @@ class NodeParams(Readable):
     block_gas: BlockGas = 100_000_000
     # Gas for the scheduled work of a block, in addition to the gas of its transactions.
     due_gas: DueGas = 50_000_000
+    # Largest change of the gas price from one block to the next (bps).
+    gas_price_change_bps: Annotated[int, Range(0, 5_000)] = 1_250
+
+
+def tx_gas_max(params: NodeParams) -> int:
+    """Return the most gas that a transaction may declare: a tenth of a block's gas."""
+    return params.block_gas // 10
 
 
 LOCAL = NodeParams(clock_step_max=2)

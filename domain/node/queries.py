@@ -14,7 +14,8 @@ AttributeValue = Annotated[str, Visible(), Size(0, 2**16)]
 class StatusResponse(Readable):
     """The status of the chain.
 
-    ``clock`` is the chain clock in seconds, and ``next_event`` the number of the next event.
+    ``clock`` is the chain clock in seconds, and ``next_event`` the number of the next event. In the next block,
+    transactions pay at least ``gas_price_millionths``, in millionths of uassay per gas.
 
     Example::
 
@@ -28,6 +29,7 @@ class StatusResponse(Readable):
     next_event: Number
     app_hash: MaybeHash
     solo: bool
+    gas_price_millionths: Number
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,12 +47,16 @@ class ShareCommitted(Change):
 
 @dataclass(frozen=True, slots=True)
 class ShareSkipped(Change):
-    """A share could not be committed, for the ``ShareReason`` in ``reason``."""
+    """A share could not be committed, for the ``ShareReason`` in ``reason``.
+
+    Its validator paid ``fee`` (uassay) for it, in addition to the fee of the transaction.
+    """
 
     KIND: ClassVar[str] = "share.skipped"
     share: ShareKey
     provider: str
     reason: int
+    fee: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from domain.bounds import Address, Bits, Count, Hash, Length, MaybeHash, Signatu
 from domain.errors import LIMIT_REACHED
 from domain.keys import ShareRef
 from domain.limits import ANSWERS_MAX, PATH_MAX, SALT_BYTES, SLOTS_MAX
-from domain.messages import AT_ONCE, Message
+from domain.messages import AT_ONCE, LaneHalf, Message
 from domain.proof.records import (
     AuditPlace,
     OpenedChunk,
@@ -46,6 +46,7 @@ class MsgCommitTraces(Message):
 
     URL: ClassVar[str] = "/assay.pol.v1.MsgCommitTraces"
     SIGNER: ClassVar[str] = "validator"
+    LANE: ClassVar[LaneHalf | None] = LaneHalf.LEGS
     GAS_ITEMS: ClassVar[Mapping[str, int]] = MappingProxyType({"shares": 5, "rejections": 6})
     validator: Address
     order_id: Hash
@@ -76,6 +77,7 @@ class MsgCloseRound(Message):
 
     URL: ClassVar[str] = "/assay.pol.v1.MsgCloseRound"
     SIGNER: ClassVar[str] = "validator"
+    LANE: ClassVar[LaneHalf | None] = LaneHalf.LEGS
     GAS_ITEMS: ClassVar[Mapping[str, int]] = MappingProxyType({"shares": 4})
     validator: Address
     order_id: Hash
@@ -95,6 +97,7 @@ class MsgCommitAnswer(Message):
 
     URL: ClassVar[str] = "/assay.pol.v1.MsgCommitAnswer"
     SIGNER: ClassVar[str] = "auditor"
+    LANE: ClassVar[LaneHalf | None] = LaneHalf.SEATS
     auditor: Address
     order_id: Hash
     leg: Count
@@ -112,6 +115,7 @@ class MsgRevealAnswer(Message):
 
     URL: ClassVar[str] = "/assay.pol.v1.MsgRevealAnswer"
     SIGNER: ClassVar[str] = "auditor"
+    LANE: ClassVar[LaneHalf | None] = LaneHalf.SEATS
     GAS_ITEMS: ClassVar[Mapping[str, int]] = MappingProxyType({"answers": 1, "leaves": 2})
     auditor: Address
     order_id: Hash
@@ -135,6 +139,7 @@ class MsgComplain(Message):
     URL: ClassVar[str] = "/assay.pol.v1.MsgComplain"
     SIGNER: ClassVar[str] = "consumer"
     GAS_EXTRA: ClassVar[int] = 20
+    LANE: ClassVar[LaneHalf | None] = LaneHalf.LEGS
     consumer: Address
     order_id: Hash
     leg: Count

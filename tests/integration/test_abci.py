@@ -14,11 +14,12 @@ from cosmpy.protos.tendermint.abci import types_pb2 as abci
 from chain.app.abci_methods import Methods
 from chain.app.abci_query import STORE_PATH, AbciQueries
 from chain.app.abci_server import AbciServer
-from chain.app.application import BLOCK_TXS_MAX, AppConfig, Application
+from chain.app.application import AppConfig, Application
 from chain.app.beacon_keys import BeaconKeys
 from chain.app.services import route
 from chain.app.storage import Storage
 from domain.genesis import GenesisAccount
+from domain.limits import BLOCK_TXS_MAX
 from tests.support import abci_client as script
 from tests.support.abci_client import AbciConnection, BlockScript, handshake
 from tests.support.small_chain import (

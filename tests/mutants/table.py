@@ -34,6 +34,8 @@ _RECEIVING = "tests/unit/link/test_receiving.py"
 _SETTLEMENT = "tests/unit/chain/state_machine/proof/test_settlement.py"
 _GAS = "tests/unit/chain/state_machine/test_gas.py"
 _BLOCK_GAS = "tests/unit/chain/app/test_block_gas.py"
+_FULL = "tests/unit/chain/attacks/test_full_blocks_silence_no_seat.py"
+_SKIPPED = "tests/unit/chain/attacks/test_skipped_shares_are_dear.py"
 _AHEAD = "tests/unit/chain/app/test_ahead.py"
 _CANONICAL = "tests/unit/wire/test_canonical.py"
 _TX = "tests/unit/wire/test_tx.py"
@@ -220,18 +222,16 @@ MUTANTS = (
     Mutant(
         "proposal-gas",
         "a proposal may declare any sum of gas",
-        "chain/app/application.py",
-        """            if gas_left < 0:
-                log.warning""",
-        """            if gas_left < -(10**30):
-                log.warning""",
+        "chain/app/proposals.py",
+        "        if tx.gas_limit > self._gas_left:\n",
+        "        if tx.gas_limit > 10**30 + self._gas_left:\n",
         (f"{_BLOCK_GAS}::test_a_proposal_declares_no_more_gas_than_a_block_has",),
     ),
     Mutant(
         "declared-gas",
         "a proposal may hold what declares less than it needs",
         "chain/state_machine/transition.py",
-        "    check_gas(tx)\n    check_stateless(rules, tx)\n",
+        "    check_gas(tx, params)\n    check_stateless(rules, tx)\n",
         "    check_stateless(rules, tx)\n",
         (f"{_BLOCK_GAS}::test_what_declares_less_than_it_needs_whatever_happens_is_not_voted_for",),
     ),
@@ -240,12 +240,128 @@ MUTANTS = (
         "what contradicts itself pays its fee in a block",
         "chain/state_machine/transition.py",
         """        check_stateless(rules, tx)
-        sender = rules.ante(ctx, tx, min_gas_price_millionths=0)
+        origin = rules.ante(ctx, tx, price_millionths=lane.price(in_lane))
 """,
-        """        sender = rules.ante(ctx, tx, min_gas_price_millionths=0)
+        """        origin = rules.ante(ctx, tx, price_millionths=lane.price(in_lane))
         check_stateless(rules, tx)
 """,
         (f"{_BLOCK_GAS}::test_what_shows_alone_to_be_wrong_is_not_voted_for_and_costs_nothing",),
+    ),
+    Mutant(
+        "no-lane",
+        "a block has no lane for duties",
+        "chain/state_machine/lane.py",
+        "        return LaneDuty(signer, half, min(duty.deadline for duty in found))\n",
+        "        return None\n",
+        (f"{_FULL}::test_a_seats_commitment_is_in_the_next_block_however_much_an_outsider_pays",),
+    ),
+    Mutant(
+        "whole-block-tx",
+        "a transaction may declare the gas of a whole block",
+        "domain/node/params.py",
+        "    return params.block_gas // 10\n",
+        "    return params.block_gas\n",
+        (f"{_BLOCK_GAS}::test_a_transaction_declares_at_most_a_tenth_of_a_block",),
+    ),
+    Mutant(
+        "padded-duty",
+        "a duty may declare gas that it never needs",
+        "chain/state_machine/lane.py",
+        "        if is_known and tx.gas_limit > DUTY_GAS_FACTOR * gas_of(tx):\n",
+        "        if is_known and tx.gas_limit > 10**6 * gas_of(tx):\n",
+        (f"{_FULL}::test_a_duty_declares_little_and_answers_each_panel_once",),
+    ),
+    Mutant(
+        "lane-again",
+        "a signer may fill the lane with one duty again and again",
+        "chain/state_machine/lane.py",
+        "        if duty is None or duty.signer in self._signers[duty.half]:\n",
+        "        if duty is None:\n",
+        (f"{_FULL}::test_a_signer_has_one_transaction_in_each_half",),
+    ),
+    Mutant(
+        "endless-lane",
+        "the lane is as large as the block",
+        "chain/state_machine/lane.py",
+        "        return self._left is None or tx.gas_limit <= self._left[duty.half]\n",
+        "        return True\n",
+        (f"{_FULL}::test_the_lane_has_no_more_than_its_gas",),
+    ),
+    Mutant(
+        "one-price",
+        "a full block does not make the next one dearer",
+        "chain/state_machine/transition.py",
+        "        ctx.open_gas += 0 if in_lane else tx.gas_limit\n",
+        "",
+        (f"{_FULL}::test_a_full_block_makes_the_next_one_dearer_and_an_empty_one_cheaper",),
+    ),
+    Mutant(
+        "pay-later",
+        "transactions may move away the coins that later ones have to pay with",
+        "chain/state_machine/transition.py",
+        """    paid = [pay_tx(ctx, rules, tx, lane, is_in) for tx, is_in in zip(block.txs, in_lane, strict=True)]
+    results += [apply_tx(ctx, rules, each) for each in paid]
+""",
+        """    for tx, is_in in zip(block.txs, in_lane, strict=True):
+        results.append(apply_tx(ctx, rules, pay_tx(ctx, rules, tx, lane, is_in)))
+""",
+        (f"{_FULL}::test_coins_that_a_block_moves_away_have_paid_for_it",),
+    ),
+    Mutant(
+        "full-mempool",
+        "an outsider may take all places of a mempool",
+        "chain/state_machine/mempool.py",
+        "            if not in_lane and not recheck:\n                self._check_room(tx)\n",
+        "",
+        (f"{_FULL}::test_half_of_a_mempool_is_for_duties",),
+    ),
+    Mutant(
+        "long-queue",
+        "a duty takes along anything that its sender sent before",
+        "chain/app/proposals.py",
+        "        if gas > min(self.each, self.gas) or size > self.size:\n",
+        "        if gas > self.gas or size > self.size:\n",
+        (f"{_FULL}::test_a_long_or_heavy_queue_before_a_duty_waits_like_everyone",),
+    ),
+    Mutant(
+        "lane-carried-away",
+        "what goes along with duties may fill the lane",
+        "chain/app/proposals.py",
+        "        if gas > min(self.each, self.gas) or size > self.size:\n",
+        "        if gas > self.each:\n",
+        (f"{_FULL}::test_what_goes_along_with_duties_leaves_the_lane_to_others",),
+    ),
+    Mutant(
+        "no-room-no-more",
+        "a transaction that does not fit holds up those of others",
+        "chain/app/proposals.py",
+        "            continue  # the sender's later",
+        "            break  # the sender's later",
+        (f"{_BLOCK_GAS}::test_what_does_not_fit_holds_up_nobody_else",),
+    ),
+    Mutant(
+        "unpaid-proposal",
+        "a proposal may hold what does not pay the price of its place",
+        "chain/app/proposals.py",
+        '        return "" if self._lane.pays(tx, in_lane) else',
+        '        return "" if self._lane.pays(tx, True) else',
+        (f"{_FULL}::test_at_a_high_price_a_duty_pays_the_lowest_and_nothing_else_does",),
+    ),
+    Mutant(
+        "cheap-skip",
+        "shares that change nothing cost what others cost",
+        "chain/state_machine/proof/handlers/commit_traces.py",
+        "    fee = min(SKIP_GAS * price // 1_000_000, BALANCES",
+        "    fee = min(0, BALANCES",
+        (f"{_SKIPPED}::test_a_skipped_share_pays_five_times_its_weight",),
+    ),
+    Mutant(
+        "duty-in-company",
+        "a daemon sends other messages with its duties",
+        "validator/decide/outgoing.py",
+        "        if half_of(action) is not half:\n            continue\n",
+        "",
+        ("tests/unit/validator/test_outgoing.py::test_nothing_goes_with_a_duty_or_before_it",),
     ),
     Mutant(
         "found-gas",
@@ -259,8 +375,8 @@ MUTANTS = (
         "simulation-gas",
         "a simulation may be heavier than any transaction",
         "chain/state_machine/mempool.py",
-        "        if ctx.gas_used > GAS_MAX:\n",
-        "        if ctx.gas_used > GAS_MAX * GAS_MAX:\n",
+        "        if ctx.gas_used > ctx.gas_limit:\n",
+        "        if ctx.gas_used > ctx.gas_limit**2:\n",
         (f"{_GAS}::test_a_simulation_runs_nothing_that_no_transaction_may",),
     ),
     Mutant(
@@ -2190,8 +2306,8 @@ MUTANTS = (
         "auditor",
         "an auditor can be any text",
         "domain/proof/messages.py",
-        'SIGNER: ClassVar[str] = "auditor"\n    auditor: Address\n',
-        'SIGNER: ClassVar[str] = "auditor"\n    auditor: Annotated[str, Visible(), Size(0, TEXT_MAX)]\n',
+        "LANE: ClassVar[LaneHalf | None] = LaneHalf.SEATS\n    auditor: Address\n",
+        "LANE: ClassVar[LaneHalf | None] = LaneHalf.SEATS\n    auditor: Annotated[str, Visible(), Size(0, TEXT_MAX)]\n",
         (ADDRESS_FIELDS,),
     ),
     Mutant(

@@ -123,6 +123,20 @@ def test_who_waits_for_a_winner_that_serves_nothing_is_never_late(seed: int) -> 
     assert not list(changes_of(SeatSilent, world.chain.events))
 
 
+@pytest.mark.parametrize("seed", [2, 5])
+def test_an_outsider_that_fills_every_block_makes_nobody_late(seed: int) -> None:
+    """Duties have a lane, and it pays ever more for the rest; what others send takes the place that it leaves."""
+    setup = make_setup(seed, Kind.HONEST, Shape(orders=12, spread=30))
+    world = World(replace(setup, spam=12))
+    world.run()
+    chain = world.chain
+    assert max(int(event.get("price_millionths")) for event in chain.seen("gas.price_changed")) > 100_000
+    assert not list(changes_of(SeatSilent, chain.events))
+    reasons = [world.order(o.order_id).order.close_reason for o in world.orders if o.order_id]
+    assert CloseReason.SETTLED in reasons
+    assert set(reasons) <= {CloseReason.SETTLED, CloseReason.EXPIRED, CloseReason.CANCELLED}
+
+
 @pytest.mark.parametrize("name", COALITIONS)
 def test_a_coalition_breaks_nothing(name: str) -> None:
     coalition = COALITIONS[name]

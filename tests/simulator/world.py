@@ -10,23 +10,30 @@ from hashlib import sha256
 from random import Random
 from typing import Any
 
+from chain.app.proposals import choose
 from chain.state_machine.context import HEAD, NS
+from chain.state_machine.gas_price import get_gas_price
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.proof.tables import get_drawn_rounds
 from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
 from chain.state_machine.rules import RULEBOOK, Rulebook
 from chain.state_machine.store import Overlay
 from domain.block import TxResult
+from domain.genesis import DENOM
 from domain.keys import RoundKey
-from domain.ledger.messages import MsgDepositBond
+from domain.ledger.messages import MsgDepositBond, MsgSend
+from domain.ledger.params import LedgerParams
 from domain.ledger.queries import AccountRequest
+from domain.ledger.records import Coin
+from domain.limits import BLOCK_BYTES_MAX
 from domain.market.messages import MsgPlaceBid
 from domain.messages import Message
-from domain.node.params import NodeParams
+from domain.node.params import NodeParams, tx_gas_max
 from domain.params import Params
 from domain.proof.queries import OrderRequest, OrderResponse
 from domain.proof.records import ShareClaim
 from domain.registry.messages import MsgAdmitProvider, MsgCertifyProvider, MsgRegisterProvider
+from domain.tx import Tx
 from link.handover import Sealed
 from link.types import StateRef
 from tests.simulator.actors.consumer import OrderActor, OrderPlan
@@ -38,11 +45,13 @@ from tests.simulator.clock import Clock
 from tests.simulator.network import Network
 from tests.simulator.training import Job
 from tests.simulator.watch import Watch
-from tests.support.chain_harness import GENESIS_TIME, enough_gas, make_genesis
+from tests.support.chain_harness import GENESIS_TIME, make_genesis
 from validator.decide.upkeep import CERTIFY_SECONDS
 
 BOND = 10**9
 """What everybody has in its bond account at first."""
+OUTSIDER = "mallory"
+SPAM_GAS = tx_gas_max(NodeParams())
 PROPOSE_MS = 1_000
 """How long a block is waited for that does not come."""
 
@@ -89,6 +98,7 @@ class Setup:
     failing: int = 2  # of a hundred proposals
     checked: bool = True
     rules: Rulebook = RULEBOOK
+    spam: int = 0  # transactions of an outsider before each block, each a tenth of it
     held: tuple[StateRef, ...] = ()  # states of earlier legs that every validator has
 
 
@@ -99,6 +109,8 @@ class Pending:
     messages: tuple[Message, ...]
     result: Callable[[TxResult], None]
     surely: bool = False
+    in_lane: bool = False
+    is_spam: bool = False
 
 
 class Unending(AssertionError):
@@ -116,7 +128,10 @@ class World:
         names = tuple(plan.name for plan in setup.validators)
         consumers = sorted({plan.message.consumer for plan in setup.orders})
         members = tuple(plan.address for plan in setup.providers)
-        genesis = make_genesis((*consumers, *members), names, setup.params, coins=setup.coins, stake=setup.stake)
+        others = (OUTSIDER,) if setup.spam else ()
+        genesis = make_genesis(
+            (*consumers, *members, *others), names, setup.params, coins=setup.coins, stake=setup.stake
+        )
         self.chain = LiveChain(genesis, checked=setup.checked, rulebook=setup.rules)
         self.jobs: dict[bytes, Job] = {}
         self.crashes = self.refusals = 0
@@ -225,9 +240,10 @@ class World:
         result: Callable[[TxResult], None],
         *,
         surely: bool = False,
+        in_lane: bool = False,
     ) -> None:
         """Send a transaction to a node, which has it in the next block; its result comes back, or is lost."""
-        pending = Pending(messages, result, surely)
+        pending = Pending(messages, result, surely, in_lane)
         self.clock.after(self.network.delay(), lambda: self._pool.append(pending))
 
     def _next_block(self) -> None:
@@ -260,20 +276,20 @@ class World:
         self._next_block()
 
     def _block(self, pool: list[Pending], proposer: str) -> list[TxResult]:
+        """Make a block of what its proposer chooses, as a real node does; the rest waits."""
+        waiting: dict[bytes, tuple[Tx, Pending]] = {}
         used: dict[str, int] = {}
-        gas, txs, taken = 0, [], []
-        for pending in pool:
-            message = pending.messages[0]
-            address = _signer(message)
+        for pending in (*pool, *self._spam()):
+            address = _signer(pending.messages[0])
             sequence = used.get(address, self.chain.sequence(address))
-            tx = self.chain.tx(*pending.messages, sequence=sequence)
-            if gas + enough_gas(tx) > self.setup.params.of(NodeParams).block_gas:
-                self._pool.append(pending)
-                continue
-            gas += enough_gas(tx)
             used[address] = sequence + 1
-            txs.append(tx)
-            taken.append(pending)
+            tx = self._sign(pending, sequence)
+            waiting[tx.hash] = (tx, pending)
+        overlay = Overlay(self.chain.store)
+        rules, _ = self.setup.rules.enter(overlay, self.chain.height + 1)
+        chosen = choose(list(waiting), lambda raw: waiting[raw][0], overlay, rules, BLOCK_BYTES_MAX)
+        txs, taken = [waiting[raw][0] for raw in chosen], [waiting.pop(raw)[1] for raw in chosen]
+        self._pool = [pending for _, pending in waiting.values() if not pending.is_spam] + self._pool
         self.chain.time_ns = GENESIS_TIME + self.clock.now * (NS // 1000)
         value = b"\x02" + sha256(f"{self.setup.seed} {proposer} {self.chain.beacon.hex()}".encode()).digest()
         result = self.chain.block(*txs, seconds=0, proposer=proposer, value=value)
@@ -287,6 +303,28 @@ class World:
                 self._tell(pending, outcome)
         self.watch.after_block(result)
         return list(result.tx_results)
+
+    def _spam(self) -> list[Pending]:
+        """Return what an outsider sends to fill the next block, as long as it can pay."""
+        cost = SPAM_GAS * 2 * self.gas_price // 10**6
+        count = min(self.setup.spam, self.chain.balance(OUTSIDER) // cost) if self.setup.spam else 0
+        message = MsgSend(OUTSIDER, self.setup.validators[0].name, (Coin(DENOM, 1),))
+        return [Pending((message,), lambda _: None, is_spam=True)] * count
+
+    def _sign(self, pending: Pending, sequence: int) -> Tx:
+        """Return a transaction: duties offer the lowest price, others a quarter more, spam twice the gas price."""
+        tx = self.chain.tx(*pending.messages, sequence=sequence)
+        gas, price = tx.gas_limit, self.gas_price * 5 // 4
+        if pending.is_spam:
+            gas, price = SPAM_GAS, 2 * self.gas_price
+        elif pending.in_lane:
+            price = self.setup.params.of(LedgerParams).min_gas_price_millionths
+        return self.chain.tx(*pending.messages, sequence=sequence, gas_limit=gas, fee=-(-gas * price // 10**6))
+
+    @property
+    def gas_price(self) -> int:
+        """The gas price of the next block."""
+        return get_gas_price(Overlay(self.chain.store))
 
     def _tell(self, pending: Pending, outcome: TxResult) -> None:
         self.clock.after(self.network.delay(), lambda: pending.result(outcome))

@@ -38,7 +38,6 @@ from domain.errors import Code, Refusal
 from domain.events import Event
 from domain.genesis import DENOM, Genesis, GenesisAccount, GenesisValidator
 from domain.hashing import message_id
-from domain.ledger.params import LedgerParams
 from domain.ledger.queries import AccountRequest
 from domain.ledger.records import Account, Coin
 from domain.market.messages import MsgSubmitOrder
@@ -258,7 +257,7 @@ class Chain:
             fee_payer="",
         )
         gas = enough_gas(tx) if gas_limit is None else gas_limit
-        price = self.genesis.params.of(LedgerParams).min_gas_price_millionths
+        price = self.ask(StatusRequest()).gas_price_millionths
         amount = ceil_div(gas * price, 1_000_000) if fee is None else fee
         return replace(tx, gas_limit=gas, fee=(Coin(DENOM, amount),) if amount else ())
 
@@ -355,6 +354,9 @@ class Chain:
             if event.type == "tx" and event.get("fee"):
                 payer = event.get("fee_payer")
                 self.fees[payer] = self.fees.get(payer, 0) + int(event.get("fee").removesuffix(DENOM))
+            elif event.type == "share.skipped":
+                (sender,) = [other.get("sender") for other in result.events if other.type == "message"][:1]
+                self.fees[sender] = self.fees.get(sender, 0) + int(event.get("fee"))
 
     def worth(self, address: str) -> int:
         """Return the balance as it would be without transaction fees."""

@@ -11,6 +11,7 @@ from hashlib import sha256
 from types import MappingProxyType
 from typing import Any
 
+from chain.state_machine.gas_price import GAS_PRICE
 from chain.state_machine.ledger.tables import BOND_ACCOUNTS, BOND_ROWS, ESCROWS, PAYMENTS, POTS
 from chain.state_machine.legs.tables import LEGS, SLOT_STARTS
 from chain.state_machine.market.tables import BIDS, ORDERS
@@ -60,7 +61,7 @@ from domain.market.events import (
 )
 from domain.market.reasons import CloseReason
 from domain.market.records import Bid, Order, OrderState
-from domain.node.events import RulesChanged
+from domain.node.events import GasPriceChanged, RulesChanged
 from domain.proof.events import (
     AnswerCommitted,
     AnswerRevealed,
@@ -158,6 +159,7 @@ class Rebuilt:
 
     def __init__(self, genesis: Genesis) -> None:
         self.rules = genesis.rules[0].version
+        self.gas_prices: dict[Parts, int] = {}
         self.validators = {
             v.operator: Validator(
                 operator=v.operator,
@@ -222,6 +224,10 @@ class Rebuilt:
     @take.register
     def _(self, change: RulesChanged) -> None:
         self.rules = change.version
+
+    @take.register
+    def _(self, change: GasPriceChanged) -> None:
+        self.gas_prices[()] = change.price_millionths
 
     # Members
 
@@ -590,7 +596,7 @@ class Rebuilt:
 
     @take.register
     def _(self, change: ShareSkipped) -> None:
-        """Nothing changed."""
+        self.fees += change.fee
 
     @take.register
     def _(self, change: ShareDrawn) -> None:
@@ -935,6 +941,7 @@ BOOKS: Mapping[Space, tuple[str, type, Callable[[Parts], Any]]] = MappingProxyTy
         BOND_ROWS: ("bond_rows", BondRow, _bond),
         PAYMENTS: ("payments", Payment, _numbered),
         PANEL_POTS: ("pots", int, _round),
+        GAS_PRICE: ("gas_prices", int, tuple),
     }
 )
 """Tables of the state: the book that has the same, of what it is, and how its keys are made of the parts of theirs."""

@@ -14,16 +14,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from domain.limits import MESSAGES_MAX
-from domain.messages import Message
+from domain.messages import LaneHalf, Message
 from validator.decide.actions import SendAnswer, SendNotice, SendTx
 
 Outgo = SendTx | SendAnswer | SendNotice
 """An action that sends messages."""
 Sifted = tuple[tuple[Outgo, ...], tuple[Outgo, ...]]
 """The actions that the chain accepts together, and those that it refuses even alone."""
-ITEMS_MAX = 256
-"""Most shares, rejections, answers and leaves in a transaction of several messages. Each has at most half a kilobyte,
-so that the transaction stays far below its limits of bytes and gas."""
+ITEMS_MAX = 640
+"""Most items that the lists of a transaction of several messages may cost, as ``Message.GAS_ITEMS`` weighs them: as
+many as 128 shares. So the transaction stays below a tenth of a block's gas, with the margin of an estimate."""
 PAUSE_MS = 200
 """Pause before an action that was sent may be sent again."""
 RETRY_MS, RETRY_MS_MAX = 2_000, 8_000
@@ -38,6 +38,10 @@ class Past:
     ended: int
     again_at: int
     failures: int
+
+
+NEW = Past(-1, 0, 0)
+"""The past of an action that was never sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +86,7 @@ def waiting(state: Outgoing, now: int) -> tuple[Outgo, ...]:
     free: list[tuple[int, int, str, Outgo]] = []
     for item in state.wanted:
         action = item.action
-        was = state.past.get(action.key, Past(-1, 0, 0))
+        was = state.past.get(action.key, NEW)
         if now >= was.again_at and item.seen > was.ended and action.key not in going:
             free.append((action.by, was.ended, action.key, action))
     return tuple(action for *_, action in sorted(free, key=lambda each: each[:3]))
@@ -96,10 +100,16 @@ def take(state: Outgoing, now: int) -> Outgoing:
 
 
 def bundle(actions: Sequence[Outgo], most: int = MESSAGES_MAX) -> tuple[Outgo, ...]:
-    """Return the first of these actions, and the next ones that may share its transaction."""
+    """Return the first of these actions, and the next ones that may share its transaction.
+
+    If any of them is a duty, only duties of one half of the lane go, because other messages would put them out of it.
+    """
     first: list[Outgo] = []
     messages = items = 0
+    half = next(filter(None, map(half_of, actions)), None)
     for action in actions:
+        if half_of(action) is not half:
+            continue
         messages += len(action.messages)
         items += sum(map(_items, action.messages))
         alone = isinstance(action, SendNotice)
@@ -112,8 +122,24 @@ def bundle(actions: Sequence[Outgo], most: int = MESSAGES_MAX) -> tuple[Outgo, .
 
 
 def _items(message: Message) -> int:
-    """Return the number of entries in those lists of a message that cost gas per entry."""
-    return sum(len(getattr(message, name)) for name in message.GAS_ITEMS)
+    """Return the number of items that the lists of a message cost."""
+    return sum(weight * len(getattr(message, name)) for name, weight in message.GAS_ITEMS.items())
+
+
+def half_of(action: Outgo) -> LaneHalf | None:
+    """Return the half of a block's lane in which an action's messages are duties, or None if they are none."""
+    half = action.messages[0].LANE
+    return half if all(message.LANE is half for message in action.messages) else None
+
+
+def in_lane(state: Outgoing) -> bool:
+    """Return whether the transaction under way offers only the lowest price, as duties may.
+
+    A duty that failed before offers the price for everyone, so that it also has a place if the lane has none for it.
+    """
+    return all(
+        half_of(action) is not None and state.past.get(action.key, NEW).failures == 0 for action in state.under_way
+    )
 
 
 def messages_of(actions: Iterable[Outgo]) -> tuple[Message, ...]:

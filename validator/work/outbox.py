@@ -17,6 +17,8 @@ from validator.decide.outgoing import Outgo, Outgoing, Sifted, messages_of
 
 _log = logging.getLogger("assay.validator.outbox")
 
+OTHER_TIMEOUT_BLOCKS = 6
+"""Number of blocks after which a transaction that is no duty expires."""
 Sent = Callable[[Outgo, TxReceipt], None]
 """The function that is called with an action and its receipt when its messages are in a block."""
 
@@ -90,17 +92,20 @@ class Outbox:
                 if self._closed:
                     return
                 going = self._state.under_way
-            end = self._send(going)
+                in_lane = outgoing.in_lane(self._state)
+            end = self._send(going, in_lane)
             with self._changed:
                 self._state = end(self._state)
             self._wake.set()
 
-    def _send(self, going: Sequence[Outgo]) -> Callable[[Outgoing], Outgoing]:
+    def _send(self, going: Sequence[Outgo], in_lane: bool) -> Callable[[Outgoing], Outgoing]:
         """Send a transaction, and return the change of the state that follows from its outcome."""
         keys = [action.key for action in going]
         try:
             try:
-                receipt = self._sender.send(*messages_of(going))
+                # Duties must not wait long for other transactions, because only one is under way at a time.
+                blocks = None if all(map(outgoing.half_of, going)) else OTHER_TIMEOUT_BLOCKS
+                receipt = self._sender.send(*messages_of(going), in_lane=in_lane, timeout_blocks=blocks)
             except TxRefused as refusal:
                 self._ended(TxOutcome.REFUSED)
                 passing, bad = self._sift(going, refusal)

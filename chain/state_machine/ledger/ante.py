@@ -25,10 +25,10 @@ from domain.errors import (
     WRONG_SEQUENCE,
     Refusal,
 )
-from domain.ledger.params import LedgerParams
 from domain.ledger.records import Account
 from domain.limits import MEMO_BYTES_MAX, MESSAGES_MAX, TX_BYTES_MAX
 from domain.messages import signer_of
+from domain.node.params import NodeParams
 from domain.tx import SignerInfo, Tx, sign_doc
 
 MILLION = 1_000_000
@@ -39,18 +39,18 @@ def apply_ante(
     ctx: Context,
     tx: Tx,
     *,
-    min_gas_price_millionths: int,
+    price_millionths: int,
     check_signature: bool = True,
     simulate: bool = False,
 ) -> TxOrigin:
     """Check a transaction, take its fee and advance the sequence; return its sender.
 
-    ``check_signature`` is False if the same bytes were checked before (a recheck). A simulation has no fee, gas limit
-    or valid signature, and its sequence may be 0.
+    The fee must pay the gas limit at ``price_millionths``. ``check_signature`` is False if the same bytes were checked
+    before. A simulation has no fee, gas limit or valid signature, and its sequence may be 0.
     """
     gas = check_form(ctx, tx, simulate)
     signer = check_signer(tx)
-    fee = 0 if simulate else check_fee(ctx, tx, min_gas_price_millionths)
+    fee = 0 if simulate else check_fee(ctx, tx, price_millionths)
     account = check_account(ctx, tx, signer, simulate)
     balance = BALANCES.get(ctx.store, account.address, ctx.block.denom) if fee else 0
     if balance < fee:
@@ -89,7 +89,7 @@ def check_form(ctx: Context, tx: Tx, simulate: bool) -> int:
         raise Refusal(
             TX_TIMEOUT, "body.timeout_height", reason, "sign the transaction again with a later timeout height"
         )
-    return gas_of(tx) if simulate else check_gas(tx)
+    return gas_of(tx) if simulate else check_gas(tx, ctx.block.params.of(NodeParams))
 
 
 def check_signer(tx: Tx) -> SignerInfo:
@@ -113,15 +113,13 @@ def check_signer(tx: Tx) -> SignerInfo:
     return signer
 
 
-def check_fee(ctx: Context, tx: Tx, min_gas_price_millionths: int) -> int:
-    """Return the fee; refuse it if it does not pay the gas limit at the gas price of the chain and of this node."""
+def check_fee(ctx: Context, tx: Tx, price_millionths: int) -> int:
+    """Return the fee; refuse it if it does not pay the gas limit at a price (millionths of uassay per gas)."""
     denom = ctx.block.denom
     if tx.fee and (len(tx.fee) > 1 or tx.fee[0].denom != denom or tx.fee[0].amount < 0):
         raise Refusal(INVALID_COINS, "fee.amount", "is not one amount of " + denom, "pay the fee in " + denom)
     fee = tx.fee[0].amount if tx.fee else 0
-    consensus = ctx.block.params.of(LedgerParams).min_gas_price_millionths
-    price = max(min_gas_price_millionths, consensus)
-    required = ceil_div(tx.gas_limit * price, MILLION)
+    required = ceil_div(tx.gas_limit * price_millionths, MILLION)
     if fee < required:
         reason = f"insufficient fees; got: {fee}{denom} required: {required}{denom}: insufficient fee"
         raise Refusal(INSUFFICIENT_FEE, "fee.amount", reason, "pay a higher fee, or set a lower gas limit")

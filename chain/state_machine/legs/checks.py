@@ -1,10 +1,12 @@
 """Checks of messages about legs: the leg's number, validator, state and deadlines."""
 
 from chain.state_machine.context import Context
+from chain.state_machine.handler import Duty
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.holds import get_held_seconds
 from chain.state_machine.market.orders import check_before, get_waited, is_ending
 from chain.state_machine.market.tables import ORDERS
+from chain.state_machine.store import Overlay
 from domain.errors import NOT_YOURS, WRONG_STATE, Refusal
 from domain.legs.records import Leg, LegState
 from domain.market.records import Order
@@ -37,6 +39,28 @@ def get_assigned(ctx: Context, order_id: bytes, number: int, validator: str, sta
     )
     check_before(ctx, "order's deadline", order.deadline + get_waited(ctx, order))
     return order, leg
+
+
+def find_duty(store: Overlay, order_id: bytes, number: int, validator: str, state: LegState) -> Duty | None:
+    """Return the validator's duty in a leg, with the leg's accept or progress deadline.
+
+    The result is None if the leg is not in ``state``, or if another validator serves it.
+    """
+    leg = LEGS.get(store, order_id, number)
+    if leg is None or leg.validator != validator or leg.state is not state:
+        return None
+    return Duty(leg.accept_deadline if state is LegState.MATCHED else leg.progress_deadline)
+
+
+def find_round_duty(store: Overlay, order_id: bytes, number: int, round: int, validator: str) -> Duty | None:
+    """Return the validator's duty in the open round of a leg, with the leg's progress deadline.
+
+    The result is None if the leg is not running, another validator serves it, or ``round`` is not its open round.
+    """
+    leg = LEGS.get(store, order_id, number)
+    if leg is None or leg.round != round:
+        return None
+    return find_duty(store, order_id, number, validator, LegState.RUNNING)
 
 
 def check_open_round(leg: Leg, round: int) -> None:

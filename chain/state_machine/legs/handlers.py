@@ -1,14 +1,15 @@
 """Handlers of legs: a validator accepts, declines or stops an order that it won."""
 
 from chain.state_machine.context import Context
-from chain.state_machine.handler import Handler
-from chain.state_machine.legs.checks import get_assigned
+from chain.state_machine.handler import Duty, Handler
+from chain.state_machine.legs.checks import find_duty, get_assigned
 from chain.state_machine.legs.ends import BLAMES_JOB, decline_leg, fail_leg, weigh_failure
 from chain.state_machine.legs.progress import restart_progress
 from chain.state_machine.legs.tables import ACCEPT_DUE
 from chain.state_machine.market.holds import check_not_held
 from chain.state_machine.market.tables import ORDER_PARTIES, ORDERS
 from chain.state_machine.queue import cancel
+from chain.state_machine.store import Overlay
 from domain.errors import BAD_FIELD, Refusal
 from domain.legs.events import OrderAccepted
 from domain.legs.messages import MsgAcceptOrder, MsgDeclineOrder, MsgStopOrder
@@ -87,13 +88,24 @@ def weigh_stop_order(ctx: Context, _: MsgStopOrder, assigned: tuple[Order, Leg])
     return weigh_failure(ctx, leg)
 
 
+def find_matched_duty(store: Overlay, message: MsgAcceptOrder | MsgDeclineOrder) -> Duty | None:
+    """Return the duty to accept or decline, or None if the signer has no such leg that is matched."""
+    return find_duty(store, message.order_id, message.leg, message.validator, LegState.MATCHED)
+
+
+def find_stop_duty(store: Overlay, message: MsgStopOrder) -> Duty | None:
+    """Return the duty to go on or to stop, or None if the signer has no such leg that is running."""
+    return find_duty(store, message.order_id, message.leg, message.validator, LegState.RUNNING)
+
+
 HANDLERS = (
-    Handler(MsgAcceptOrder, check_accept_order, apply_accept_order),
+    Handler(MsgAcceptOrder, check_accept_order, apply_accept_order, duty=find_matched_duty),
     Handler(
         message=MsgDeclineOrder,
         check_state=check_decline_order,
         apply=apply_decline_order,
         check_fields=check_decline_order_fields,
+        duty=find_matched_duty,
     ),
-    Handler(MsgStopOrder, check_stop_order, apply_stop_order, weight=weigh_stop_order),
+    Handler(MsgStopOrder, check_stop_order, apply_stop_order, weight=weigh_stop_order, duty=find_stop_duty),
 )

@@ -5,6 +5,7 @@ from types import MappingProxyType
 
 from chain.state_machine.component import Answer
 from chain.state_machine.context import HEAD, NEXT_EVENT, NS, PARAMS
+from chain.state_machine.gas_price import get_gas_price
 from chain.state_machine.store import Overlay
 from domain.node.queries import ParamsRequest, ParamsResponse, StatusRequest, StatusResponse
 from domain.params import params_response
@@ -21,6 +22,7 @@ def _status(store: Overlay, _: StatusRequest) -> StatusResponse:
         next_event=NEXT_EVENT.get(store),
         app_hash=b"",
         solo=False,
+        gas_price_millionths=get_gas_price(store),
     )
 
 

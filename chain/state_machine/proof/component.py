@@ -114,5 +114,6 @@ COMPONENT = Component(
         "VALIDATOR_GAS": gas.VALIDATOR_GAS,
         "SEAT_GAS": gas.SEAT_GAS,
         "VOTE_GAS": gas.VOTE_GAS,
+        "SKIP_GAS": gas.SKIP_GAS,
     },
 )

@@ -13,5 +13,9 @@ SEAT_GAS = 20_000
 # Read of one answer of a seat at the end of a stage.
 VOTE_GAS = 1_000
 
+# Skip of a share that cannot be committed. Its validator pays it as an additional fee at the chain's lowest gas price.
+# So the share costs five times its weight, and shares that change nothing cannot fill blocks cheaply.
+SKIP_GAS = 200_000
+
 LOTS_PERCENT = 20
 """Percent of ``due_gas`` for the draws of complete lots."""

@@ -46,6 +46,7 @@ class Sender:
             world.submit(
                 messages_of(going),
                 lambda result: self._sent(going, result) if life == daemon.life else None,
+                in_lane=outgoing.in_lane(self._state),
             )
 
     def _sent(self, going: tuple[Outgo, ...], result: TxResult | None) -> None:

@@ -81,7 +81,7 @@ class Node(ChainClient):
                 self.asked.append(since)
                 return EventsResponse(tuple(self.log[since - 1 :][:2]), len(self.log) + 1)
             case StatusRequest():
-                return StatusResponse("assay-test", 1, 0, 50, 1, b"", False)
+                return StatusResponse("assay-test", 1, 0, 50, 1, b"", False, 1_000)
             case OrderRequest():
                 state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
                 matched = s.with_leg(s.order(), state=LegState.RUNNING, number=1)

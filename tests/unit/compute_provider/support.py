@@ -167,7 +167,7 @@ class FolderChain:
         partial.replace(self.folder / name)
 
     def status(self) -> StatusResponse:
-        return StatusResponse(CHAIN, 1, 0, 1_000, 1, b"", False)
+        return StatusResponse(CHAIN, 1, 0, 1_000, 1, b"", False, 1_000)
 
     def order(self, order_id: bytes) -> OrderResponse:
         known = codec.decode(OrderResponse, (self.folder / "order.json").read_bytes())

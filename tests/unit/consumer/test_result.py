@@ -145,7 +145,7 @@ class Node(ChainClient):
             case ValidatorsRequest():
                 answer = ValidatorsResponse((self.market.validator(),) if self.market.known else ())
             case StatusRequest():
-                answer = StatusResponse(CHAIN, 1, 0, 1_000, 1, b"", False)
+                answer = StatusResponse(CHAIN, 1, 0, 1_000, 1, b"", False, 1_000)
             case OrderRequest(order_id):
                 assert order_id == ORDER
                 answer = self.market.order()
@@ -298,8 +298,10 @@ class Sender(TxSender):
         super().__init__(ChainClient("127.0.0.1:1"), KEY)
         self.sent: list[Message] = []
 
-    def send(self, *messages: Message, memo: str = "") -> TxReceipt:
-        del memo
+    def send(
+        self, *messages: Message, memo: str = "", in_lane: bool = False, timeout_blocks: int | None = None
+    ) -> TxReceipt:
+        del memo, in_lane, timeout_blocks
         self.sent += messages
         return TxReceipt(b"\x0c" * 32, 7, 0, "", "", 1, 1, ())
 

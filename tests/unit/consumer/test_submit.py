@@ -80,7 +80,7 @@ class Node(ChainClient):
                 account = Account(address, 1, self.sequence, KEY.pub_key)
                 answer = AccountResponse(account, 0, BondAccount(address, 0, ()))
             case StatusRequest():
-                answer = StatusResponse(CHAIN_ID, 1, 0, 1_000, 1, b"", False)
+                answer = StatusResponse(CHAIN_ID, 1, 0, 1_000, 1, b"", False, 1_000)
             case SimulateMatchRequest():
                 self.simulated.append(asked)
                 standing = [bid for bid in self.bids if bid.offer.price <= (asked.price_limit or MONEY_MAX)]
@@ -102,7 +102,9 @@ class Sender(TxSender):
         self.changes = tuple(changes)
         self.sent: list[Message] = []
 
-    def send(self, *messages: Message, memo: str = "") -> TxReceipt:
+    def send(
+        self, *messages: Message, memo: str = "", in_lane: bool = False, timeout_blocks: int | None = None
+    ) -> TxReceipt:
         self.sent += messages
         events: tuple[Event, ...] = tuple(to_event(change, number) for number, change in enumerate(self.changes))
         return TxReceipt(b"\x0c" * 32, 7, 0, "", "", 1, 1, events)
@@ -312,7 +314,9 @@ class Overtaken(Sender):
         super().__init__(node, [opened(s.ORDER_ID)])
         self.node, self.times = node, times
 
-    def send(self, *messages: Message, memo: str = "") -> TxReceipt:
+    def send(
+        self, *messages: Message, memo: str = "", in_lane: bool = False, timeout_blocks: int | None = None
+    ) -> TxReceipt:
         if len(self.sent) < self.times:
             self.sent += messages
             self.node.sequence += 1

@@ -40,7 +40,7 @@ class Node(ChainClient):
                 answer = self.answer
             case StatusRequest():
                 clock = self.answer.order.deadline - 60
-                answer = StatusResponse("assay-test", 1, 0, clock, 1, b"", False)
+                answer = StatusResponse("assay-test", 1, 0, clock, 1, b"", False, 1_000)
             case SimulateMatchRequest():
                 self.simulated.append(asked)
                 offer = Offer(price=self.asks, slot_speed=1, slots=1)

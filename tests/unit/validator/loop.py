@@ -134,7 +134,7 @@ class Node:
     def close(self) -> None:
         self.down = True
 
-    def send(self, *messages: Message) -> TxReceipt:
+    def send(self, *messages: Message, in_lane: bool = False, timeout_blocks: int | None = None) -> TxReceipt:
         """Put a transaction in a block of its own; ``refuse`` and ``lose`` say what goes wrong with it."""
         if self.down:
             raise ChainError(ErrorKind.UNAVAILABLE, "no node answers at the market", "")

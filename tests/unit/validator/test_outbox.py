@@ -110,10 +110,10 @@ def test_what_nobody_can_explain_goes_in_smaller_transactions(
 ) -> None:
     real = sending.sender.send
 
-    def send(*messages: Message, memo: str = "") -> TxReceipt:
+    def send(*messages: Message, in_lane: bool = False, timeout_blocks: int | None = None) -> TxReceipt:
         if len(messages) > 3:
             raise TxRefused(OUT_OF_GAS, "so says this block")
-        return real(*messages, memo=memo)
+        return real(*messages, in_lane=in_lane, timeout_blocks=timeout_blocks)
 
     monkeypatch.setattr(sending.sender, "send", send)
     sending.want(*map(pay, range(1, 9)))

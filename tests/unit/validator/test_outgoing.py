@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from domain.ledger.messages import MsgDepositBond
 from domain.legs.messages import MsgAcceptOrder
 from domain.limits import MESSAGES_MAX
 from domain.messages import Message
-from domain.proof.messages import MsgCloseRound, MsgCommitAnswer, MsgRevealAnswer
+from domain.proof.messages import MsgCommitAnswer, MsgRevealAnswer
 from domain.proof.records import AnswerKind, SeatAnswer
 from domain.registry.messages import MsgCertifyProvider
 from tests.support.chain_market import digest
@@ -25,6 +26,7 @@ from validator.decide.outgoing import (
     arrived,
     bundle,
     failed,
+    in_lane,
     messages_of,
     refused,
     sift,
@@ -61,11 +63,30 @@ def wanted(*actions: Outgo, seen: int = 1) -> Outgoing:
 # One transaction
 
 
-def test_all_that_is_due_goes_together_and_what_ends_first_is_first() -> None:
+def test_all_that_is_due_of_one_half_goes_together_and_what_ends_first_is_first() -> None:
     seats = [answer(number, by=50 + number) for number in range(12)]
     orders = [accept(1, by=49), accept(2, by=70)]
-    going = take(wanted(*reversed(seats), *orders), 2).under_way
-    assert keys(going) == [orders[0].key, *keys(seats), orders[1].key]
+    state = take(wanted(*reversed(seats), *orders), 2)
+    assert keys(state.under_way) == keys(orders)
+    state = want(arrived(state, 3), seats, 4, whole=True)
+    assert keys(take(state, 5).under_way) == keys(seats)
+
+
+def test_nothing_goes_with_a_duty_or_before_it() -> None:
+    """Other messages would put it out of the lane, and one under way would keep it waiting."""
+    bond = SendTx("bond", (MsgDepositBond(ME, 1),), by=1)
+    state = take(wanted(bond, answer(1, by=50)), 2)
+    assert keys(state.under_way) == ["seat 001"]
+    assert keys(take(arrived(state, 3), 4).under_way) == ["bond"]
+
+
+def test_a_duty_offers_the_lowest_price_until_it_has_failed() -> None:
+    state = take(wanted(answer(1)), 2)
+    assert in_lane(state)
+    state = take(want(failed(state, ["seat 001"], 3), (answer(1),), 4, whole=True), RETRY_MS + 10)
+    assert keys(state.under_way) == ["seat 001"]
+    assert not in_lane(state)
+    assert not in_lane(take(wanted(notice(1)), 2))
 
 
 def test_more_than_a_transaction_holds_goes_by_deadline() -> None:
@@ -85,7 +106,7 @@ def test_what_strangers_can_make_fail_takes_nothing_with_it() -> None:
 
 
 def test_long_lists_do_not_come_together() -> None:
-    answers = tuple(SeatAnswer(i, AnswerKind.FINISHED, bytes(32), bytes(32), 0) for i in range(150))
+    answers = tuple(SeatAnswer(i, AnswerKind.FINISHED, bytes(32), bytes(32), 0) for i in range(400))
     shown = [
         SendAnswer(
             f"{number}",
@@ -96,8 +117,8 @@ def test_long_lists_do_not_come_together() -> None:
         for number in range(3)
     ]
     assert [len(bundle(shown[at:])) for at in range(3)] == [1, 1, 1]
-    close = SendTx("close", (MsgCloseRound(ME, bytes(32), 1, 0, (), bytes(32), b""),), 9)
-    assert keys(bundle([*shown[:1], close])) == ["0", "close"]
+    small = answer(1)
+    assert keys(bundle([*shown[:1], small])) == ["0", small.key]
 
 
 def test_one_is_under_way_at_a_time() -> None:

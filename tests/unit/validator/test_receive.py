@@ -71,7 +71,7 @@ def test_a_job_that_does_not_load_or_differs_is_declined_with_its_reason() -> No
 def test_a_commitment_that_went_out_twice_does_not_end_what_stands() -> None:
     local, work = planned()
     packet = signed_of(local, work)
-    taken = ShareSkipped(packet.claim.key, packet.claim.provider, int(ShareReason.SLOT_TAKEN))
+    taken = ShareSkipped(packet.claim.key, packet.claim.provider, int(ShareReason.SLOT_TAKEN), 0)
     assert share_skipped(local, chain(shares=(share_of(packet),)), taken) == local
     ended = next(works(share_skipped(local, chain(), taken)))
     assert (ended.verdict, ended.settled) == (ShareReason.SLOT_TAKEN, True)

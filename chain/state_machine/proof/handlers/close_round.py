@@ -8,8 +8,8 @@ stop instead of a next root. Shares may end at that place, and no round follows.
 from dataclasses import dataclass
 
 from chain.state_machine.context import Context
-from chain.state_machine.handler import Handler
-from chain.state_machine.legs.checks import check_open_round, get_assigned, is_far_ahead
+from chain.state_machine.handler import Duty, Handler
+from chain.state_machine.legs.checks import check_open_round, find_round_duty, get_assigned, is_far_ahead
 from chain.state_machine.legs.progress import open_next_round
 from chain.state_machine.legs.slots import put_local_root
 from chain.state_machine.market.tables import ORDERS
@@ -23,6 +23,7 @@ from chain.state_machine.proof.shares import (
 )
 from chain.state_machine.proof.tables import ROUNDS, SHARES, WINDOW_DUE
 from chain.state_machine.queue import schedule
+from chain.state_machine.store import Overlay
 from domain.errors import BAD_FIELD, BAD_PROOF, NOT_FOUND, NOT_YET, SLOT_MISSING, Refusal
 from domain.keys import RoundKey
 from domain.legs.records import Leg, LegState
@@ -228,10 +229,16 @@ def weigh(ctx: Context, _: MsgCloseRound, __: CheckedClose) -> int:
     return weigh_ask(ctx)
 
 
+def find_duty(store: Overlay, message: MsgCloseRound) -> Duty | None:
+    """Return the duty to make progress, or None if the round is not an open round of the signer."""
+    return find_round_duty(store, message.order_id, message.leg, message.round, message.validator)
+
+
 HANDLER = Handler(
     message=MsgCloseRound,
     check_state=check_state,
     apply=apply,
     check_fields=check_stateless,
     weight=weigh,
+    duty=find_duty,
 )

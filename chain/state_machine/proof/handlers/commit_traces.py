@@ -8,12 +8,14 @@ bad share is skipped with a reason, and the other shares are committed.
 from dataclasses import dataclass
 
 from chain.state_machine.context import Context
-from chain.state_machine.handler import Handler
+from chain.state_machine.handler import Duty, Handler
+from chain.state_machine.ledger.balances import apply_transfer
 from chain.state_machine.ledger.order_money import lock_bond
-from chain.state_machine.ledger.tables import get_bond_account
-from chain.state_machine.legs.checks import check_open_round, get_assigned
+from chain.state_machine.ledger.tables import BALANCES, get_bond_account
+from chain.state_machine.legs.checks import check_open_round, find_round_duty, get_assigned
 from chain.state_machine.legs.slots import get_local_root
 from chain.state_machine.market.orders import get_parties
+from chain.state_machine.proof.gas import SKIP_GAS
 from chain.state_machine.proof.lots import open_lot
 from chain.state_machine.proof.shares import (
     get_last_issue,
@@ -24,10 +26,14 @@ from chain.state_machine.proof.shares import (
 )
 from chain.state_machine.proof.tables import SHARES, SharesSubject
 from chain.state_machine.registry.tables import PROVIDERS
+from chain.state_machine.store import Overlay
 from domain.errors import BAD_FIELD, WRONG_STATE, Refusal
+from domain.ledger.moves import FEE
+from domain.ledger.params import LedgerParams
 from domain.ledger.records import BondKind, BondRow
 from domain.legs.records import Leg, LegState
 from domain.market.records import Order
+from domain.moves import Transfer
 from domain.proof.events import ShareCommitted, ShareSkipped
 from domain.proof.messages import MsgCommitTraces, SignedShare
 from domain.proof.reasons import MISMATCHES, SILENCES, ShareReason
@@ -96,10 +102,30 @@ def apply(ctx: Context, message: MsgCommitTraces, checked: CheckedCommit) -> Non
             commit_share(ctx, order, leg, signed)
             committed = True
         else:
-            ctx.emit(ShareSkipped(signed.claim.key, signed.claim.provider, int(problem)))
+            fee = _charge_skip(ctx, message.validator)
+            ctx.emit(
+                ShareSkipped(
+                    share=signed.claim.key,
+                    provider=signed.claim.provider,
+                    reason=int(problem),
+                    fee=fee,
+                )
+            )
     if committed:
         subject = SharesSubject(leg.open_round, ctx.height)
         open_lot(ctx, subject, get_parties(ctx, order, leg.validator), order.params.lot_wait)
+
+
+def _charge_skip(ctx: Context, validator: str) -> int:
+    """Take the fee for a skipped share, or all that the account has; return the amount.
+
+    It is no gas: otherwise a provider could make the commitments of others fail, by a share that is skipped only in the
+    block.
+    """
+    price = ctx.block.params.of(LedgerParams).min_gas_price_millionths
+    fee = min(SKIP_GAS * price // 1_000_000, BALANCES.get(ctx.store, validator, ctx.block.denom))
+    apply_transfer(ctx, Transfer(move=FEE, source=validator, target="", amount=fee))
+    return fee
 
 
 def find_problem(ctx: Context, order: Order, leg: Leg, signed: SignedShare) -> ShareReason:
@@ -175,4 +201,15 @@ def commit_share(ctx: Context, order: Order, leg: Leg, signed: SignedShare) -> N
     )
 
 
-HANDLER = Handler(message=MsgCommitTraces, check_state=check_state, apply=apply, check_fields=check_stateless)
+def find_duty(store: Overlay, message: MsgCommitTraces) -> Duty | None:
+    """Return the duty to make progress, or None if the round is not an open round of the signer."""
+    return find_round_duty(store, message.order_id, message.leg, message.round, message.validator)
+
+
+HANDLER = Handler(
+    message=MsgCommitTraces,
+    check_state=check_state,
+    apply=apply,
+    check_fields=check_stateless,
+    duty=find_duty,
+)

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from chain.state_machine.context import Context
-from chain.state_machine.handler import Handler
+from chain.state_machine.handler import Duty, Handler
 from chain.state_machine.legs.ends import void_leg, weigh_failure
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.orders import is_ending
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.tables import ROUNDS, SHARES, WRONG_HANDOVERS
+from chain.state_machine.store import Overlay
 from domain.errors import ALREADY_EXISTS, BAD_PROOF, NOT_FOUND, NOT_YOURS, WRONG_STATE, Refusal
 from domain.hashing import verify_path
 from domain.legs.reasons import LegEnd
@@ -138,9 +139,22 @@ def weigh(ctx: Context, _: MsgComplain, checked: CheckedComplaint) -> int:
     return weigh_failure(ctx, checked.leg)
 
 
+def find_duty(store: Overlay, message: MsgComplain) -> Duty | None:
+    """Return the right to complain before the order settles, or None if the signer has no such round."""
+    order = ORDERS.get(store, message.order_id)
+    closed = ROUNDS.get(store, message.order_id, message.leg, message.round)
+    if order is None or closed is None or order.consumer != message.consumer or message.leg != order.legs:
+        return None
+    if order.state not in (OrderState.RUNNING, OrderState.PROVEN) or not closed.ciphertext_root or closed.void:
+        return None
+    leg = LEGS.must(store, order.id, message.leg)
+    return Duty(leg.settles_at or order.deadline)
+
+
 HANDLER = Handler(
     message=MsgComplain,
     check_state=check_state,
     apply=apply,
     weight=weigh,
+    duty=find_duty,
 )

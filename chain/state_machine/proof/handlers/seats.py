@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 
 from chain.state_machine.context import Context
-from chain.state_machine.handler import Handler
+from chain.state_machine.handler import Duty, Handler
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.orders import check_before
 from chain.state_machine.proof.seats import apply_commit, apply_reveal
 from chain.state_machine.proof.tables import PANEL_DUTIES, PANELS, SEATS, SHARES
+from chain.state_machine.store import Overlay
 from domain.errors import (
     ALREADY_EXISTS,
     BAD_FIELD,
@@ -163,12 +164,46 @@ def apply_reveal_answer(ctx: Context, message: MsgRevealAnswer, checked: Checked
     apply_reveal(ctx, checked.panel, checked.seat, message.answers, checked.shown)
 
 
+# --- the duty of a seat --------------------------------------------------------------------------
+
+
+def find_commit_duty(store: Overlay, message: MsgCommitAnswer) -> Duty | None:
+    """Return the duty to commit, or None if the signer has no seat in the open stage or has committed."""
+    found = _find_seat(store, message)
+    if found is None or found[1].commitment:
+        return None
+    return Duty(found[0].commits_end, found[0].key)
+
+
+def find_reveal_duty(store: Overlay, message: MsgRevealAnswer) -> Duty | None:
+    """Return the duty to reveal, or None if the signer has no seat with a commitment in the open stage.
+
+    A message with more answers than the seat has places is no duty, so that its gas is bounded by the seat's work.
+    """
+    found = _find_seat(store, message)
+    if found is None or not found[1].commitment:
+        return None
+    panel, seat = found
+    fits = len(message.answers) <= len(seat.places) and len(message.leaves) <= len(panel.places)
+    return Duty(panel.reveals_end, panel.key) if fits else None
+
+
+def _find_seat(store: Overlay, message: MsgCommitAnswer | MsgRevealAnswer) -> tuple[Panel, PanelSeat] | None:
+    key = RoundKey(message.order_id, message.leg, message.round)
+    number = PANEL_DUTIES.get(store, message.auditor, *key)
+    panel = PANELS.get(store, *key) if number else None
+    if panel is None or not panel.is_open or message.stage != panel.stage:
+        return None
+    return panel, SEATS.must(store, *key, number - 1)
+
+
 HANDLERS = (
-    Handler(MsgCommitAnswer, check_commit_answer, apply_commit_answer),
+    Handler(MsgCommitAnswer, check_commit_answer, apply_commit_answer, duty=find_commit_duty),
     Handler(
         message=MsgRevealAnswer,
         check_state=check_reveal_answer,
         apply=apply_reveal_answer,
         check_fields=check_reveal_answer_fields,
+        duty=find_reveal_duty,
     ),
 )

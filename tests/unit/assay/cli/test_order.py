@@ -48,7 +48,7 @@ class Node(ChainClient):
             case OrdersRequest():
                 return OrdersResponse(self.orders)
             case StatusRequest():
-                return StatusResponse("assay-test", 1, 0, 50, 1, b"", False)
+                return StatusResponse("assay-test", 1, 0, 50, 1, b"", False, 1_000)
             case OrderRequest():
                 self.looks += 1
                 if self.looks > 1 and self.closed:

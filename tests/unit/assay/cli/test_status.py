@@ -40,7 +40,7 @@ from validator.decide.deadlines import DutyKind, OpenDuty
 
 SECOND = 10**9
 NOW = 1_800_000_000 * SECOND
-CHAIN = StatusResponse("assay-test", 9, NOW - 2 * SECOND, 20, 1, bytes(32), solo=False)
+CHAIN = StatusResponse("assay-test", 9, NOW - 2 * SECOND, 20, 1, bytes(32), solo=False, gas_price_millionths=1_000)
 COMET = CometStanding("ab" * 20, 9, NOW - 2 * SECOND, False, ("val1",), 0, 0)
 ME, OTHER = (
     Validator(f"assay1{name}", name, bytes(32), bytes([n]) * 20, 5, False, "h:1", b"", 0, 0, 0, 0)

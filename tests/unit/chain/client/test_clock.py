@@ -28,7 +28,9 @@ class World:
 
     def status(self) -> StatusResponse:
         time_ns = int((CHAIN + self.passed - self.behind) * 1e9)
-        return StatusResponse("assay-test", self.height, time_ns, 20, 1, bytes(32), solo=False)
+        return StatusResponse(
+            "assay-test", self.height, time_ns, 20, 1, bytes(32), solo=False, gas_price_millionths=1_000
+        )
 
     def look(self, seconds: float = 1.0) -> str:
         """Let blocks come for some seconds, and look."""

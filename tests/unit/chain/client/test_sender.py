@@ -43,7 +43,7 @@ def test_included_with_gas_fee_and_events(client: ChainClient, node: SoloNode) -
     assert (receipt.code, receipt.log) == (0, "")
     assert receipt.gas_used <= receipt.gas_wanted <= 2 * receipt.gas_used
     assert client.account(BOB.address).balance == RICH + 11
-    fee = -(-receipt.gas_wanted * 1_000 // 10**6)
+    fee = -(-receipt.gas_wanted * 1_250 // 10**6)  # a quarter more than the gas price
     assert client.account(ALICE.address).balance == RICH - 11 - fee
     paid = [event.get("amount") for event in receipt.events if event.type == "transfer"]
     assert paid[1:] == ["5uassay", "6uassay"]
@@ -419,3 +419,61 @@ def test_the_chain_goes_on_without_the_client(node: SoloNode) -> None:
         gas_limit=200_000,
     )
     assert node.engine.broadcast_sync(raw).code == 0
+
+
+def test_duties_offer_the_lowest_price_and_others_more_than_the_price_of_the_block(
+    client: ChainClient, node: SoloNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offered: list[int] = []
+    real = client.broadcast
+
+    def broadcast(raw: bytes) -> BroadcastResult:
+        tx = decode_tx(raw)
+        offered.append(tx.fee[0].amount * 10**6 // tx.gas_limit)
+        return real(raw)
+
+    monkeypatch.setattr(client, "broadcast", broadcast)
+    status = client.status()
+    monkeypatch.setattr(client, "status", lambda: replace(status, gas_price_millionths=80_000, height=client_height()))
+
+    def client_height() -> int:
+        return node.app.head.block.height
+
+    sender = TxSender(client, ALICE)
+    with making_blocks(node.engine):
+        sender.send(send_to_bob(1))
+        sender.send(send_to_bob(1), in_lane=True)
+    assert [price // 1_000 for price in offered] == [100, 1]
+
+
+def test_a_transaction_may_expire_sooner_than_others(client: ChainClient, node: SoloNode) -> None:
+    height = node.app.head.block.height
+    with making_blocks(node.engine):
+        receipt = TxSender(client, ALICE).send(send_to_bob(1), timeout_blocks=4)
+    stored = node.app.tx_by_hash(receipt.hash)
+    assert stored is not None
+    assert height + 4 <= decode_tx(stored.raw).timeout_height < height + 20
+
+
+def test_what_expires_because_the_price_rose_is_signed_again(
+    client: ChainClient, node: SoloNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sender = TxSender(client, ALICE)
+    real, status, fees = sender._deliver, client.status, list[int]()
+
+    def deliver(raw: bytes, sequence: int, timeout_height: int) -> TxReceipt | None:
+        fees.append(decode_tx(raw).fee[0].amount)
+        if len(fees) == 1:
+            dear = replace(status(), gas_price_millionths=2_000)
+            monkeypatch.setattr(client, "status", lambda: replace(dear, height=status().height))
+            raise TxExpired(bytes(32), timeout_height)
+        return real(raw, sequence, timeout_height)
+
+    monkeypatch.setattr(sender, "_deliver", deliver)
+    with making_blocks(node.engine):
+        assert sender.send(send_to_bob(1)).code == 0
+    assert fees[1] == 2 * fees[0]
+    monkeypatch.setattr(client, "status", status)
+    fees.clear()
+    with making_blocks(node.engine), pytest.raises(TxExpired):
+        sender.send(send_to_bob(1), in_lane=True)

@@ -27,7 +27,8 @@ from domain.errors import (
 from domain.genesis import DENOM
 from domain.ledger.messages import MsgDepositBond, MsgSend
 from domain.ledger.records import Coin
-from domain.limits import GAS_MAX, MEMO_BYTES_MAX, MESSAGES_MAX, TX_BYTES_MAX
+from domain.limits import MEMO_BYTES_MAX, MESSAGES_MAX, TX_BYTES_MAX
+from domain.node.params import NodeParams, tx_gas_max
 from domain.tx import Tx
 from tests.support.chain_harness import COINS, Chain, make_genesis, pub_key
 
@@ -152,8 +153,9 @@ def test_a_node_may_ask_for_more_than_the_chain(chain: Chain) -> None:
 
 def test_gas(chain: Chain) -> None:
     refused(chain, OUT_OF_GAS, chain.tx(SEND, gas_limit=52_999), "gasWanted: 52999, gasUsed: 53000")
-    refused(chain, BAD_FIELD, chain.tx(SEND, gas_limit=GAS_MAX + 1))
-    chain.ok(chain.tx(SEND, gas_limit=GAS_MAX))
+    most = tx_gas_max(NodeParams())
+    refused(chain, BAD_FIELD, chain.tx(SEND, gas_limit=most + 1))
+    chain.ok(chain.tx(SEND, gas_limit=most))
 
 
 def test_sizes(chain: Chain) -> None:

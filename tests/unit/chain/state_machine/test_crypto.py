@@ -6,7 +6,9 @@ import pytest
 
 from chain.state_machine import transition
 from chain.state_machine.context import Context
+from chain.state_machine.lane import Lane
 from chain.state_machine.rules import Rules
+from chain.state_machine.transition import PaidTx
 from domain.beacon import possession_sign_bytes
 from domain.block import TxResult
 from domain.crypto import WEIGHTS, Crypto
@@ -48,17 +50,24 @@ def test_a_transaction_pays_for_each_check_that_it_causes(monkeypatch: pytest.Mo
     counting = Counting()
     monkeypatch.setattr(chain_harness, "CRYPTO", counting)
     checked: dict[str, int] = {}
-    real = transition.apply_tx
+    pay, apply = transition.pay_tx, transition.apply_tx
 
-    def watched(ctx: Context, rules: Rules, tx: Tx | Any) -> TxResult:
+    def paying(ctx: Context, rules: Rules, tx: Tx | Any, lane: Lane, in_lane: bool) -> PaidTx | TxResult:
         before = counting.gas
-        result = real(ctx, rules, tx)
-        used = counting.gas - before
-        assert result.gas_used >= used, tx
-        checked[type(tx.messages[0]).__name__] = used // WEIGHTS["signature"]
+        paid = pay(ctx, rules, tx, lane, in_lane)
+        assert counting.gas - before == WEIGHTS["signature"]
+        return paid
+
+    def applying(ctx: Context, rules: Rules, paid: PaidTx | Any) -> TxResult:
+        before = counting.gas
+        result = apply(ctx, rules, paid)
+        used = counting.gas - before + WEIGHTS["signature"]
+        assert result.gas_used >= used, paid.tx
+        checked[type(paid.tx.messages[0]).__name__] = used // WEIGHTS["signature"]
         return result
 
-    monkeypatch.setattr(transition, "apply_tx", watched)
+    monkeypatch.setattr(transition, "pay_tx", paying)
+    monkeypatch.setattr(transition, "apply_tx", applying)
     market = Market(providers=4)
     terms = make_terms(slots=4)
     market.settle(market.run(submit(terms=terms, deposit=10**9)))

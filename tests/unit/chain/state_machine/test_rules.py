@@ -18,6 +18,7 @@ from domain.genesis import Genesis, RulesFrom
 from domain.ledger.messages import MsgDepositBond
 from domain.legs.params import LegsParams
 from domain.market.params import MarketParams
+from domain.node.params import NodeParams
 from domain.registry.messages import MsgSetEndpoint
 from tests.support.chain_harness import CRYPTO, GENESIS_TIME, Chain, make_genesis
 from tests.support.second_rules import (
@@ -87,8 +88,8 @@ def test_what_waits_for_the_first_block_of_a_version_is_checked_by_it() -> None:
     deposit = chain.tx(MsgDepositBond("alice", 5))
     assert chain.check(deposit).code == chain.simulate(deposit).code == 0
     with pytest.raises(Refusal):
-        check_proposed(deposit, BOTH.at(chain.overlay(), HEIGHT - 1))
-    check_proposed(deposit, BOTH.at(chain.overlay(), HEIGHT))
+        check_proposed(deposit, BOTH.at(chain.overlay(), HEIGHT - 1), NodeParams())
+    check_proposed(deposit, BOTH.at(chain.overlay(), HEIGHT), NodeParams())
     assert LENGTHS.get(chain.overlay(), "v1") == 0, "only the block itself writes"
     chain.ok(deposit)
 

@@ -19,6 +19,7 @@ S = "chain.state_machine"
 OWNERS = (
     "context",
     "queue",
+    "gas_price",
     "ledger.tables",
     "registry.tables",
     "market.tables",
@@ -37,7 +38,7 @@ def test_every_table_is_in_the_value_of_its_component() -> None:
     spaces = {
         value for owner in OWNERS for value in vars(import_module(f"{S}.{owner}")).values() if isinstance(value, Space)
     }
-    assert len(spaces) == 56
+    assert len(spaces) == 57
     assert set(RULES.tables.values()) == spaces
 
 
