@@ -29,6 +29,9 @@ from pol.rules.tiers.table import check_names, highest_floor
 LEAST_ELIGIBLE = 2
 """Least number of validators that could audit an order; the one that wins the order cannot audit it."""
 
+TOO_SLOW_FIELD = "terms.segment_steps"
+"""The field that a refusal names if the window of an order would be too long."""
+
 HANDOVER_SLACK = 4
 """Longest time for fetching a result, as a multiple of the time that it takes at ``accept_rate``."""
 
@@ -54,8 +57,9 @@ class Auditable:
 def check_auditable(terms: JobTerms, params: Params, validators: Sequence[Promised]) -> Auditable:
     """Check that auditors can audit the order in time, and return its audit time and window.
 
-    ``validators`` are the validators of the set, with the speeds that they promise as auditors. Refusal says what to
-    change if the window would be too long, or if too few validators could audit the order.
+    ``validators`` are the validators of the set, with the speeds that they promise as auditors. Raise Refusal if the
+    window would be too long, or if too few validators could audit the order. A block runs this function, so its time
+    must not depend on the remedy: clients search for the remedy (:func:`name_largest_segment`).
     """
     order_params = params.for_order()
     audit_ms = compute_audit_ms(terms, order_params, validators)
@@ -64,16 +68,27 @@ def check_auditable(terms: JobTerms, params: Params, validators: Sequence[Promis
         return Auditable(audit_ms, window)
     if window > order_params.window_max:
         reason = f"auditors need a window of {window} s, but the longest is {order_params.window_max} s"
-        steps = largest_segment(terms, order_params, validators)
-        remedy = "use a smaller model or batch, fewer slots, or less data"
-        if steps:
-            remedy = f"use at most {steps} steps per segment"
-        raise Refusal(TOO_SLOW_TO_AUDIT, "terms.segment_steps", reason, remedy)
+        remedy = "use fewer steps per segment; `assay quote` names the largest number"
+        raise Refusal(TOO_SLOW_TO_AUDIT, TOO_SLOW_FIELD, reason, remedy)
     eligible = [each for each in validators if is_eligible(terms, order_params, audit_ms, each.speed, each.rate)]
     if len(eligible) < LEAST_ELIGIBLE:
         reason = f"{len(eligible)} of the validators could audit the order, but {LEAST_ELIGIBLE} are needed"
         raise Refusal(TOO_SLOW_TO_AUDIT, "terms", reason, "wait until the chain has more validators")
     return Auditable(audit_ms, window)
+
+
+def name_largest_segment(refusal: Refusal, terms: JobTerms, params: Params, validators: Sequence[Promised]) -> Refusal:
+    """Return the refusal with the largest number of steps per segment as its remedy, if its window is too long.
+
+    Only clients call this function, because it computes the audit time about 30 times.
+    """
+    if (refusal.code, refusal.field) != (TOO_SLOW_TO_AUDIT, TOO_SLOW_FIELD):
+        return refusal
+    steps = largest_segment(terms, params.for_order(), validators)
+    remedy = "use a smaller model or batch, fewer slots, or less data"
+    if steps:
+        remedy = f"use at most {steps} steps per segment"
+    return Refusal(refusal.code, refusal.field, refusal.reason, remedy)
 
 
 def handover_seconds(terms: JobTerms, params: OrderParams, window: int) -> int:

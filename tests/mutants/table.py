@@ -55,6 +55,7 @@ _DATA = "tests/unit/pol/capture/test_data.py"
 _BUILD = "tests/unit/pol/capture/test_build.py"
 _GOING_ON = "tests/unit/pol/local/test_going_on.py"
 _RESUMING = "tests/unit/pol/capture/test_resuming.py"
+_ATTACKS = "tests/unit/chain/attacks"
 ADDRESS_FIELDS = "tests/unit/wire/test_address_fields.py::test_what_is_no_address_is_refused"
 
 
@@ -395,6 +396,14 @@ MUTANTS = (
         (f"{_CANONICAL}::test_a_list_over_its_cap_is_refused_before_its_items_are_read",),
     ),
     # --- the market ---
+    Mutant(
+        "refusal-searches",
+        "a block searches for the remedy of an order that it refuses",
+        "pol/rules/orders.py",
+        'remedy = "use fewer steps per segment; `assay quote` names the largest number"',
+        'remedy = f"use at most {largest_segment(terms, order_params, validators)} steps per segment"',
+        (f"{_ATTACKS}/test_a_refused_order_costs_no_more_than_its_gas.py",),
+    ),
     Mutant(
         "equal-prices",
         "among equal prices the validator is not drawn for each order anew",
