@@ -53,3 +53,4 @@ class OrderParams:
     handover_every: Rounds
     newcomer_slots: NewcomerSlots
     stage_base: StageBase
+    decline_stake_bps: Bps

@@ -116,6 +116,7 @@ class Params(Readable):
             handover_every=proof.handover_every,
             newcomer_slots=legs.newcomer_slots,
             stage_base=proof.stage_base,
+            decline_stake_bps=legs.decline_stake_bps,
         )
 
 

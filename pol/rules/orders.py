@@ -1,9 +1,9 @@
 """The check of an order. The chain applies it, and a consumer applies it before it signs anything."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from domain.amount import ceil_div, price_ceil
+from domain.amount import BPS, ceil_div, price_ceil
 from domain.errors import (
     BAD_FIELD,
     INSUFFICIENT_DEPOSIT,
@@ -98,6 +98,18 @@ def handover_seconds(terms: JobTerms, params: OrderParams, window: int) -> int:
     """
     fetch = ceil_div(HANDOVER_SLACK * terms.result_bytes, params.accept_rate)
     return max(window, fetch)
+
+
+def is_blamed_enough(blaming: Sequence[str], stakes: Mapping[str, int], params: OrderParams) -> bool:
+    """Return whether declines that blame the job close an order.
+
+    ``blaming`` are the validators that declined so, and ``stakes`` the stakes of the validators in the set. At least
+    ``max_attempts`` validators must blame the job, and hold ``decline_stake_bps`` of the stake together. A few
+    validators with little stake therefore cannot close the orders of a consumer.
+    """
+    stake = sum(stakes.get(validator, 0) for validator in blaming)
+    enough = stake * BPS >= params.decline_stake_bps * sum(stakes.values())
+    return len(blaming) >= params.max_attempts and enough
 
 
 def least_deposit(terms: JobTerms, price_limit: int, params: Params, tiers: Sequence[str] = ()) -> int:

@@ -397,6 +397,22 @@ MUTANTS = (
     ),
     # --- the market ---
     Mutant(
+        "decline-stake",
+        "three validators with little stake close any order",
+        "pol/rules/orders.py",
+        "return len(blaming) >= params.max_attempts and enough",
+        "return len(blaming) >= params.max_attempts",
+        (f"{_ATTACKS}/test_cheap_validators_cannot_close_an_order.py",),
+    ),
+    Mutant(
+        "decline-burns-all",
+        "each further validator that blames the job burns a part of the deposit",
+        "chain/state_machine/legs/ends.py",
+        "if len(_get_blaming(ctx, order)) <= order.params.max_attempts:",
+        "if order.params.max_attempts:",
+        (f"{_ATTACKS}/test_cheap_validators_cannot_close_an_order.py",),
+    ),
+    Mutant(
         "refusal-searches",
         "a block searches for the remedy of an order that it refuses",
         "pol/rules/orders.py",
@@ -584,9 +600,8 @@ MUTANTS = (
         "blame-for-ever",
         "an order that is never delivered goes round all validators",
         "chain/state_machine/legs/ends.py",
-        "        order = ORDERS.update(ctx.store, order.id, failures=order.failures + 1)\n"
-        "        fee = order.params.payload_fee\n",
-        "        fee = order.params.payload_fee\n",
+        "    return is_blamed_enough(blaming, stakes, order.params)\n",
+        "    return False\n",
         (f"{_MATCHED}::test_an_order_that_is_blamed_often_closes",),
     ),
     Mutant(
