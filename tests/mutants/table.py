@@ -397,6 +397,15 @@ MUTANTS = (
     ),
     # --- the market ---
     Mutant(
+        "stake-released-early",
+        "a failed leg frees the stake behind it while its closed rounds can still be found wrong",
+        "chain/state_machine/legs/ends.py",
+        "    release_capacity(ctx, leg.bid_id, leg.validator, leg.work)\n",
+        "    release_capacity(ctx, leg.bid_id, leg.validator, leg.work)\n"
+        "    release_stake(ctx, leg.validator, leg.work, leg.price)\n",
+        (f"{_ATTACKS}/test_stake_does_not_back_two_legs.py",),
+    ),
+    Mutant(
         "decline-stake",
         "three validators with little stake close any order",
         "pol/rules/orders.py",
@@ -864,8 +873,8 @@ MUTANTS = (
         "part-kept",
         "what was withheld is the validator's also where the leg has failed",
         "chain/state_machine/legs/ends.py",
-        "    lose_part(ctx, order, leg)\n    end_order",
-        "    pay_part(ctx, order.id, leg.validator)\n    end_order",
+        "    lose_part(ctx, order, leg)\n    release_stake",
+        "    pay_part(ctx, order.id, leg.validator)\n    release_stake",
         (f"{_SETTLEMENT}::test_who_stops_before_the_end_is_not_paid_for_a_model_that_nobody_has",),
     ),
     Mutant(

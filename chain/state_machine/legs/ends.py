@@ -8,7 +8,7 @@ from chain.state_machine.legs.hooks import ROUND_DROPPED, ROUND_LEFT, WEIGH_ROUN
 from chain.state_machine.legs.money import clear_leg, compensate, cut_job_bond, lose_part
 from chain.state_machine.legs.progress import restart_progress
 from chain.state_machine.legs.tables import ACCEPT_DUE, LEGS, LIVE_LEGS, PROGRESS_DUE
-from chain.state_machine.market.book import close_bid, release
+from chain.state_machine.market.book import close_bid, release_capacity, release_stake
 from chain.state_machine.market.holds import is_paused
 from chain.state_machine.market.orders import end_order, exclude, open_order
 from chain.state_machine.market.tables import BIDS, ORDERS
@@ -39,7 +39,10 @@ BLAMES_JOB = frozenset(
 
 
 def end_leg(ctx: Context, leg: Leg, state: LegState, reason: int) -> Leg:
-    """End a leg and release its capacity; a leg that has already ended does not change."""
+    """End a leg and release its capacity; a leg that has already ended does not change.
+
+    The stake behind the leg stays reserved while its closed rounds can still be found wrong.
+    """
     if not leg.is_live:
         return leg
     cancel(ctx, leg.accept_deadline, ACCEPT_DUE, leg.order_id, leg.number)
@@ -47,7 +50,7 @@ def end_leg(ctx: Context, leg: Leg, state: LegState, reason: int) -> Leg:
     key = (leg.order_id, leg.number)
     ended = LEGS.update(ctx.store, *key, state=state, end_reason=reason)
     LIVE_LEGS.delete(ctx.store, leg.validator, *key)
-    release(ctx, leg.bid_id, leg.validator, leg.work, leg.price)
+    release_capacity(ctx, leg.bid_id, leg.validator, leg.work)
     return ended
 
 
@@ -59,12 +62,14 @@ def settle_leg(ctx: Context, order: Order, leg: Leg, reason: CloseReason) -> Non
     ctx.emit(OrderSettled(order=order.id, leg=leg.number, validator=leg.validator, reason=end))
     pay_part(ctx, order.id, leg.validator)
     end_leg(ctx, leg, LegState.DONE, end)
+    release_stake(ctx, leg.validator, leg.work, leg.price)
     end_order(ctx, order, reason)
 
 
 def end_with_leg(ctx: Context, order: Order, leg: Leg, reason: CloseReason) -> None:
     """End an order whose leg has failed; the withheld part returns to the deposit."""
     lose_part(ctx, order, leg)
+    release_stake(ctx, leg.validator, leg.work, leg.price)
     end_order(ctx, order, reason)
 
 
@@ -84,6 +89,7 @@ def reopen_or_end(ctx: Context, order: Order, leg: Leg) -> None:
     elif ctx.clock >= order.deadline:
         end_with_leg(ctx, order, leg, failed if started else CloseReason.DEADLINE)
     elif clear_leg(ctx, order, leg):
+        release_stake(ctx, leg.validator, leg.work, leg.price)
         open_order(ctx, order)
     else:
         # Some bonds are left. The component of proof schedules the next step, which calls this function again.
