@@ -100,6 +100,8 @@ class ProviderConfig:
     device_class: str = "cpu"
     # Least amount to keep in the bond account (uassay).
     bond: int = 0
+    # An invitation to the validator's cluster; empty if there is none.
+    invitation: bytes = b""
     # Deposit the missing bond of each share when its task arrives.
     auto_bond: bool = True
     memory_bytes: int = field(default_factory=lambda: usable_memory() * 3 // 4)

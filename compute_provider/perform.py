@@ -216,6 +216,7 @@ class Performer:
             machine=Machine(self._config.device_class, measured.memory),
             features=FEATURES,
             session=self._session,
+            invitation=self._config.invitation,
         )
         reply = client.call(JOIN, request)
         if reply.probe:

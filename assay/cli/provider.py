@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from assay.cli.arguments import AMOUNT
+from assay.cli.arguments import AMOUNT, INVITATION
 from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError
 from assay.cli.job import backend_option
@@ -74,6 +74,7 @@ def bench(context: CommandContext, backend: str, seconds: int) -> None:
 @click.argument("validator")
 @click.option("--dry-run", is_flag=True, help="Measure and show the expected income, without joining.")
 @click.option("--bond", type=AMOUNT, help="Keep this amount in the bond account, for example 50ASSAY.")
+@click.option("--invitation", type=INVITATION, help="The invitation that the validator's operator gave you.")
 @backend_option
 @common_options
 @running_options("provider")
@@ -82,6 +83,7 @@ def join(
     validator: str,
     dry_run: bool,
     bond: int | None,
+    invitation: bytes | None,
     backend: str,
     metrics_port: int,
 ) -> None:
@@ -99,6 +101,7 @@ def join(
         key=context.key(),
         backend=backend,
         bond=bond or 0,
+        invitation=invitation or b"",
         metrics_port=metrics_port,
     )
     if dry_run:

@@ -182,9 +182,9 @@ SETTINGS = (
     Setting(
         name="validator.admit",
         kind=WordChoice(tuple(policy.value for policy in Policy)),
-        default="open",
-        meaning="Which providers may join after passing a probe: any (open), those named with assay validator admit "
-        "(listed), or none (closed).",
+        default=Policy.INVITED.value,
+        meaning="Which providers may join after passing a probe: those named with assay validator admit or given an "
+        "invitation (invited), any (open), or none (closed).",
         option="--admit",
         commands="validator run",
     ),

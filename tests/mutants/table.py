@@ -406,6 +406,22 @@ MUTANTS = (
         (f"{_ATTACKS}/test_stake_does_not_back_two_legs.py",),
     ),
     Mutant(
+        "operator-admitted",
+        "operators of rivals join a cluster, so that no stranger is left to audit its orders",
+        "validator/decide/admission.py",
+        "if address in self.operators:",
+        "if False:",
+        (f"{_ATTACKS}/test_a_rivals_operator_does_not_join_a_cluster.py",),
+    ),
+    Mutant(
+        "admission-open",
+        "a cluster admits any provider unless its operator says otherwise",
+        "validator/daemon.py",
+        "admit: Policy = Policy.INVITED",
+        "admit: Policy = Policy.OPEN",
+        (f"{_ATTACKS}/test_a_rivals_operator_does_not_join_a_cluster.py",),
+    ),
+    Mutant(
         "decline-stake",
         "three validators with little stake close any order",
         "pol/rules/orders.py",
