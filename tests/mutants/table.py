@@ -397,6 +397,22 @@ MUTANTS = (
     ),
     # --- the market ---
     Mutant(
+        "income-unchecked",
+        "a provider trains for a leg that pays its providers nothing",
+        "compute_provider/decide/claims.py",
+        "    if paid >= least:\n",
+        "    if least >= 0:\n",
+        (f"{_ATTACKS}/test_nobody_trains_for_nothing.py",),
+    ),
+    Mutant(
+        "exposure-one-order",
+        "a provider counts only shares that are not committed yet",
+        "compute_provider/decide/claims.py",
+        "if (bond.kind, bond.owner) == (BondKind.SHARE, provider)",
+        "if (bond.kind, bond.owner) == (BondKind.JOB, provider)",
+        (f"{_ATTACKS}/test_nobody_trains_for_nothing.py",),
+    ),
+    Mutant(
         "stake-released-early",
         "a failed leg frees the stake behind it while its closed rounds can still be found wrong",
         "chain/state_machine/legs/ends.py",
