@@ -100,6 +100,12 @@ class ProviderConfig:
     device_class: str = "cpu"
     # Least amount to keep in the bond account (uassay).
     bond: int = 0
+    # Least income per PFLOP for which the provider trains (uassay); 0 means any.
+    least_income: int = 0
+    # Largest value of shares that are promised or committed and not paid (uassay); 0 means any.
+    max_exposure: int = 0
+    # An invitation to the validator's cluster; empty if there is none.
+    invitation: bytes = b""
     # Deposit the missing bond of each share when its task arrives.
     auto_bond: bool = True
     memory_bytes: int = field(default_factory=lambda: usable_memory() * 3 // 4)

@@ -216,6 +216,7 @@ class Performer:
             machine=Machine(self._config.device_class, measured.memory),
             features=FEATURES,
             session=self._session,
+            invitation=self._config.invitation,
         )
         reply = client.call(JOIN, request)
         if reply.probe:
@@ -336,6 +337,7 @@ class Performer:
         """Return why the provider cannot take the task; empty if it can."""
         order = self._chain.order(task.key.order_id)
         problem = claims.problem(task, order, self._config.validator)
+        problem = problem or claims.income_problem(task, order, self._config.least_income)
         return problem or self._lacks_room(claims.trace_bytes(task, order), task.key)
 
     def _bond_task(self, task: TrainTask) -> str:
@@ -359,6 +361,9 @@ class Performer:
             self._promised = claims.still_promised(self._promised, key, order)
             self._promised[key] = bond
             needed = sum(self._promised.values())
+            if problem := self._exposure_problem(order, needed):
+                del self._promised[key]
+                return problem
             account = self._chain.account(me)
             lacking = needed - account.bond.free
             if lacking <= 0:
@@ -371,6 +376,24 @@ class Performer:
                 )
             self._sender.send(MsgDepositBond(me, lacking))
             return ""
+
+    def _exposure_problem(self, order: OrderResponse, promised: int) -> str:
+        """Return why the shares that are not paid would be worth more than the owner allows; empty if they would not.
+
+        ``promised`` is the value of all shares that are not committed yet (uassay).
+        """
+        most = self._config.max_exposure
+        if not most:
+            return ""
+        known = {work.key.order_id for work in self._shares().works} - {order.order.id}
+        orders = [order, *(self._chain.order(order_id) for order_id in sorted(known))]
+        unpaid = claims.exposure(orders, self._config.key.address) + promised
+        if unpaid <= most:
+            return ""
+        return (
+            f"shares worth {in_assay(unpaid)} would be unpaid, and --max-exposure is {in_assay(most)};"
+            " it continues when earlier shares are paid"
+        )
 
     def _fetch(self, task: TrainTask) -> None:
         """Fetch the payload and the initial states; delete them again if the share was dropped meanwhile."""

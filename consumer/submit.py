@@ -16,7 +16,7 @@ from consumer.request import Request
 from consumer.watch import ID_SHOWN
 from consumer.words import STAKE, Asker, explain
 from domain.amount import MONEY_MAX, price_ceil
-from domain.errors import BAD_PROOF
+from domain.errors import BAD_PROOF, Refusal
 from domain.genesis import POWER_REDUCTION
 from domain.hashing import message_id
 from domain.ledger.queries import AccountRequest
@@ -37,7 +37,7 @@ from link.handover import order_secret, public_point
 from pol.job.cost import memory_size
 from pol.job.document import Job, order_terms
 from pol.rules.commitment import possession_sign_bytes
-from pol.rules.orders import check_order, least_deposit
+from pol.rules.orders import check_order, least_deposit, name_largest_segment
 from pol.rules.outlook import Outlook, outlook
 from pol.rules.panels import Promised, is_eligible
 from pol.rules.schedule import round_work, total_work
@@ -259,15 +259,18 @@ def _check(client: ChainClient, params: Params, terms: JobTerms, request: Reques
         for validator in client.query(ValidatorsRequest()).validators
         if not validator.jailed and validator.stake >= POWER_REDUCTION
     ]
-    auditable = check_order(
-        terms,
-        request.conditions,
-        request.price_limit,
-        deposit,
-        request.time_to_live,
-        params,
-        validators,
-    )
+    try:
+        auditable = check_order(
+            terms,
+            request.conditions,
+            request.price_limit,
+            deposit,
+            request.time_to_live,
+            params,
+            validators,
+        )
+    except Refusal as refusal:
+        raise name_largest_segment(refusal, terms, params, validators) from refusal
     eligible = sum(is_eligible(terms, order_params, auditable.audit_ms, each.speed, each.rate) for each in validators)
     floor = highest_floor(tiers, terms, request.price_limit, order_params)
     return CheckedOrder(

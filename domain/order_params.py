@@ -55,3 +55,4 @@ class OrderParams:
     stage_base: StageBase
     audit_price_min: Money
     seat_cut_max_bps: Bps
+    decline_stake_bps: Bps

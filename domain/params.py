@@ -118,6 +118,7 @@ class Params(Readable):
             stage_base=proof.stage_base,
             audit_price_min=proof.audit_price_min,
             seat_cut_max_bps=proof.seat_cut_max_bps,
+            decline_stake_bps=legs.decline_stake_bps,
         )
 
 

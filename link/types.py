@@ -54,6 +54,8 @@ SENTENCE_MAX = 512
 Sentence = Annotated[str, Size(0, SENTENCE_MAX)]
 Session = Annotated[bytes, Size(0, 16)]
 """A random id per process of a provider, which tells apart two processes with one key."""
+Invitation = Annotated[bytes, Size(0, 128)]
+"""An invitation of a validator's operator to its cluster; empty if the provider has none."""
 Millis = Annotated[int, Range(0, 3_600_000)]
 Metrics = Annotated[tuple[Bits, ...], Length(0, METRICS_MAX)]
 # Plain names, at most two folders deep, and none of them hidden: no path can leave the job's folder.
@@ -186,6 +188,7 @@ class JoinRequest:
     machine: Machine
     features: Annotated[tuple[Name, ...], Length(0, 32)]
     session: Session = b""
+    invitation: Invitation = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,7 +121,7 @@ def _validator(directory: Path, index: int, base: int, kind: NetworkKind) -> Val
     if kind is NetworkKind.SOLO:
         grpc = base + 2  # The port of the first validator's node, which is the only node.
     address = f"127.0.0.1:{cluster}"
-    daemon = {"listen": address, "endpoint": address, "metrics_port": of_daemon}
+    daemon = {"listen": address, "endpoint": address, "metrics_port": of_daemon, "admit": "open"}
     _write_config(home, grpc, {"node": {"metrics_port": of_node}, "validator": daemon})
     return ValidatorSpec(
         moniker=f"val{index}",

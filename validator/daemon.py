@@ -77,7 +77,7 @@ class ValidatorConfig:
     processes: int = 1
     blob_quota: int = 1 << 36
     owner_quota: int = 1 << 34
-    admit: Policy = Policy.OPEN
+    admit: Policy = Policy.INVITED
     # Port on 127.0.0.1 that serves metrics and health; 0 means no port.
     metrics_port: int = 0
 
@@ -113,6 +113,7 @@ class ValidatorDaemon:
         self._config = config
         self._stop = stop
         self._me = key.address
+        self._pub_key = key.pub_key
         self._wake = Event()
         # Locked before the records are opened, because opening them moves damaged ones away.
         self._locks = ExitStack()
@@ -217,7 +218,8 @@ class ValidatorDaemon:
     def _connect(self) -> None:
         self._chain_id = self._check_chain()
         verify = self._counts.verifying(SignatureVerifier())
-        self._service = Service(self._me, self._chain_id, self._ledger, verify, self._wake)
+        self._service = Service(self._me, self._chain_id, self._ledger, verify, self._wake, self._pub_key)
+        self._service.admission = Admission(self._config.admit, self._store.named())
         self._health.service = self._service
         self._certificate = make_certificate(self._config.home)
         self._table = self._make_table()
@@ -336,7 +338,8 @@ class ValidatorDaemon:
         if self._since is None:
             self._since = view.clock
         if view.whole:
-            service.admission = Admission(self._config.admit, self._store.named())
+            operators = frozenset(view.validators) - {self._me}
+            service.admission = Admission(self._config.admit, self._store.named(), operators)
             self._watch_endpoint(view)
         service.see(view, asking)
 

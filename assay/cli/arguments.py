@@ -18,6 +18,7 @@ _DIGITS = re.compile("[0-9]{1,40}")
 _DECIMALS = len(str(ASSAY)) - 1
 _ASSAY = re.compile(rf"([0-9]{{1,30}})(?:\.([0-9]{{1,{_DECIMALS}}}))?ASSAY")
 _BEACON_KEY = re.compile("0[23][0-9a-fA-F]{64}")
+_INVITATION = re.compile("[0-9a-f]{144}")
 ORDER_ID = "ORDER is the id of an order, or its first digits: 8 or more.\n\n"
 BID_ID = "BID is the id of a bid, or its first digits: 8 or more.\n\n"
 NOTES = "assay.notes"
@@ -210,7 +211,20 @@ class BeaconKeyParam(click.ParamType[bytes]):
         return bytes.fromhex(value)
 
 
+class InvitationParam(click.ParamType[bytes]):
+    """An invitation to a cluster, as `assay validator invite` prints it."""
+
+    name = "invitation"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bytes:
+        """Return the invitation's bytes; fail with wrong usage if the value is not an invitation."""
+        if not _INVITATION.fullmatch(value):
+            self.fail(f"{value!r} is not an invitation; an invitation has 144 hex digits", param, ctx)
+        return bytes.fromhex(value)
+
+
 ADDRESS = AddressParam()
+INVITATION = InvitationParam()
 BEACON_KEY = BeaconKeyParam()
 ENDPOINT = click_type(Endpoint())
 HOST = click_type(Host())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from assay.cli.arguments import AMOUNT
+from assay.cli.arguments import AMOUNT, INVITATION
 from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError
 from assay.cli.job import backend_option
@@ -76,6 +76,9 @@ def bench(context: CommandContext, backend: str, seconds: int) -> None:
 @click.argument("validator")
 @click.option("--dry-run", is_flag=True, help="Measure and show the expected income, without joining.")
 @click.option("--bond", type=AMOUNT, help="Keep this amount in the bond account, for example 50ASSAY.")
+@click.option("--least-income", type=AMOUNT, help="Least income per PFLOP for which to train.  [any]")
+@click.option("--max-exposure", type=AMOUNT, help="Largest value of shares that are not paid yet.  [any]")
+@click.option("--invitation", type=INVITATION, help="The invitation that the validator's operator gave you.")
 @backend_option
 @common_options
 @running_options("provider")
@@ -84,6 +87,9 @@ def join(
     validator: str,
     dry_run: bool,
     bond: int | None,
+    least_income: int | None,
+    max_exposure: int | None,
+    invitation: bytes | None,
     backend: str,
     metrics_port: int,
 ) -> None:
@@ -101,6 +107,9 @@ def join(
         key=context.key(),
         backend=backend,
         bond=bond or 0,
+        least_income=int(str(context.setting("provider.least_income", least_income).value)),
+        max_exposure=int(str(context.setting("provider.max_exposure", max_exposure).value)),
+        invitation=invitation or b"",
         metrics_port=metrics_port,
     )
     if dry_run:

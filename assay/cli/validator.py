@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assay.cli.arguments import ADDRESS, ENDPOINT, FLOPS, SIZE
+from assay.cli.arguments import ADDRESS, DURATION, ENDPOINT, FLOPS, SIZE
 from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError, WrongUsage
 from assay.cli.job import backend_option
@@ -59,8 +59,8 @@ def command() -> None:
 @click.option(
     "--admit",
     type=click.Choice([policy.value for policy in Policy]),
-    help="Which providers may join after passing a probe: any (open), those named with assay validator admit (listed),"
-    " or none (closed).  [open]",
+    help="Which providers may join after passing a probe: those that you named or gave an invitation (invited), any"
+    " (open), or none (closed).  [invited]",
 )
 @common_options
 @running_options("validator")
@@ -136,14 +136,42 @@ def dismiss(context: CommandContext, address: str) -> None:
     _name(context, address, admit=False)
 
 
+@command.command(
+    help="""Print an invitation to this validator's cluster, for `assay provider join --invitation`.
+
+    Every provider that knows the invitation may use it until it ends.
+
+    Example: assay validator invite --valid 7d --from op
+    """
+)
+@click.option("--valid", type=DURATION, default=7 * 86_400, help="Time for which the invitation is valid.  [7d]")
+@common_options
+def invite(context: CommandContext, valid: int) -> None:
+    """Sign an invitation that ends after ``valid`` seconds of the chain clock."""
+    from chain.client.client import ChainClient
+    from domain.node.queries import StatusRequest
+    from validator.decide.admission import make_invitation
+
+    key = context.key()
+    with ChainClient(context.node) as client:
+        now = client.query(StatusRequest())
+    until = now.clock + valid
+    invitation = make_invitation(now.chain_id, key.address, until, key.sign).hex()
+    context.output.result({"invitation": invitation, "until": until}, [invitation])
+
+
 def _name(context: CommandContext, address: str, *, admit: bool) -> None:
     from chain.client.client import ChainClient
     from chain.client.sender import TxSender
     from domain.registry.messages import MsgAdmitProvider, MsgDismissProvider
-    from domain.registry.queries import ProviderRequest
+    from domain.registry.queries import ProviderRequest, ValidatorsRequest
     from validator.store import ValidatorStore
 
     key = context.key()
+    with ChainClient(context.node) as client:
+        operators = {validator.operator for validator in client.query(ValidatorsRequest()).validators}
+    if admit and address in operators - {key.address}:
+        raise CliError(f"{address} is the operator of a validator", "admit another account of this provider")
     store = ValidatorStore(context.home / "validator" / "validator.db")
     try:
         store.name(address, admit)

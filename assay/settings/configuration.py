@@ -27,6 +27,7 @@ from assay.settings.kinds import (
     Whole,
     WordChoice,
 )
+from domain.amount import MONEY_MAX
 from validator.decide.admission import Policy
 
 FILE = "config.toml"
@@ -182,9 +183,9 @@ SETTINGS = (
     Setting(
         name="validator.admit",
         kind=WordChoice(tuple(policy.value for policy in Policy)),
-        default="open",
-        meaning="Which providers may join after passing a probe: any (open), those named with assay validator admit "
-        "(listed), or none (closed).",
+        default=Policy.INVITED.value,
+        meaning="Which providers may join after passing a probe: those named with assay validator admit or given an "
+        "invitation (invited), any (open), or none (closed).",
         option="--admit",
         commands="validator run",
     ),
@@ -195,6 +196,22 @@ SETTINGS = (
         meaning="Port on 127.0.0.1 for metrics and health of the validator's daemon; 0: none.",
         option="--metrics-port",
         commands="validator run",
+    ),
+    Setting(
+        name="provider.least_income",
+        kind=Whole(0, MONEY_MAX),
+        default=0,
+        meaning="Least income in uassay per PFLOP for which a provider trains; 0: any.",
+        option="--least-income",
+        commands="provider join",
+    ),
+    Setting(
+        name="provider.max_exposure",
+        kind=Whole(0, MONEY_MAX),
+        default=0,
+        meaning="Largest value in uassay of a provider's shares that are promised or committed and not paid; 0: any.",
+        option="--max-exposure",
+        commands="provider join",
     ),
     Setting(
         name="provider.metrics_port",

@@ -5,13 +5,17 @@ and round, for its own validator. The initial states must be those on the chain,
 share's price.
 """
 
-from domain.amount import price_ceil
+from collections.abc import Iterable
+
+from domain.amount import PFLOP, in_assay, price_ceil
 from domain.keys import ShareKey
+from domain.ledger.records import BondKind
 from domain.legs.records import Leg, LegState
 from domain.limits import EXECUTOR_VERSION
 from domain.market.records import JobTerms, OrderState
 from domain.proof.queries import OrderResponse
 from domain.proof.records import ShareClaim, ShareState
+from escrow.settle import settle_round
 from link.types import TrainTask
 from pol.rules.schedule import share_segments, share_work
 
@@ -47,6 +51,42 @@ def problem(task: TrainTask, order: OrderResponse, validator: str) -> str:
 def price(terms: JobTerms, leg: Leg) -> int:
     """Return the price of a share (uassay), which is also its bond."""
     return price_ceil(share_work(terms), leg.price)
+
+
+def income(order: OrderResponse, leg: Leg) -> int:
+    """Return what a leg pays its providers per PFLOP of their work (uassay), after protocol and audit fee."""
+    params = order.order.params
+    earnings = settle_round(
+        PFLOP,
+        leg.price,
+        protocol_bps=params.protocol_bps,
+        audit_bps=params.audit_bps,
+        providers_bps=leg.providers_bps,
+        shares=(("", PFLOP),),
+    )
+    return sum(amount for _, amount in earnings.providers)
+
+
+def income_problem(task: TrainTask, order: OrderResponse, least: int) -> str:
+    """Return why the task pays less than the ``least`` income per PFLOP (uassay); empty if it pays enough."""
+    leg = order.leg(task.key.leg)
+    paid = income(order, leg) if leg else 0
+    if paid >= least:
+        return ""
+    return f"the leg pays its providers {in_assay(paid)} per PFLOP, and --least-income is {in_assay(least)}"
+
+
+def exposure(orders: Iterable[OrderResponse], provider: str) -> int:
+    """Return the value (uassay) of the provider's committed shares that these orders have not paid.
+
+    It is the sum of their bonds, because a share's bond is its price and stays locked until the share is paid or void.
+    """
+    return sum(
+        bond.amount
+        for order in orders
+        for bond in order.escrow.bonds
+        if (bond.kind, bond.owner) == (BondKind.SHARE, provider)
+    )
 
 
 def bond_of(task: TrainTask, order: OrderResponse) -> int:

@@ -26,6 +26,7 @@ class MsgDeclineOrder(Message):
     URL: ClassVar[str] = "/assay.market.v1.MsgDeclineOrder"
     SIGNER: ClassVar[str] = "validator"
     LANE: ClassVar[LaneHalf | None] = LaneHalf.LEGS
+    GAS_EXTRA: ClassVar[int] = 14  # the handler reads the order's legs and the stakes of all validators
     validator: Address
     order_id: Hash
     leg: Count

@@ -33,6 +33,8 @@ class LegsParams(Readable):
     decline_fee_bps: Bps = 1_000
     # Amount burnt from both sides if a validator declines and blames the job, because no one can tell who is at fault.
     payload_fee: Money = 50_000
+    # Part of the stake (bps) that validators must hold together so that the order closes when they blame its job.
+    decline_stake_bps: Bps = 1_000
     # Number of rounds of a leg that may be closed and not yet verified.
     rounds_ahead: RoundsAhead = 16
     # Slots that a provider may serve at once before its first share is accepted.

@@ -15,11 +15,11 @@ class MarketParams(Readable):
         print(assay.Params().of(assay.MarketParams).ttl_max)
     """
 
-    # Smallest deposit of an order.
-    order_min: Money = 200_000
+    # Smallest deposit of an order: at least ten times `payload_fee`.
+    order_min: Money = 500_000
     # Longest time that an order may stay in the book without a match.
     ttl_max: Duration = 7 * 86_400
 
 
-LOCAL = MarketParams(order_min=2_000)
+LOCAL = MarketParams(order_min=5_000)
 """The values of a local network."""

@@ -1,9 +1,9 @@
 """The check of an order. The chain applies it, and a consumer applies it before it signs anything."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from domain.amount import ceil_div, price_ceil
+from domain.amount import BPS, ceil_div, price_ceil
 from domain.errors import (
     BAD_FIELD,
     INSUFFICIENT_DEPOSIT,
@@ -25,6 +25,9 @@ from pol.rules.panels import (
 )
 from pol.rules.schedule import check_terms, total_work
 from pol.rules.tiers.table import check_names, highest_floor
+
+TOO_SLOW_FIELD = "terms.segment_steps"
+"""The field that a refusal names if the window of an order would be too long."""
 
 HANDOVER_SLACK = 4
 """Longest time for fetching a result, as a multiple of the time that it takes at ``accept_rate``."""
@@ -52,8 +55,9 @@ class Auditable:
 def check_auditable(terms: JobTerms, params: Params, validators: Sequence[Promised]) -> Auditable:
     """Check that auditors can audit the order in time, and return its audit time and window.
 
-    ``validators`` are the validators of the set, with the speeds that they promise as auditors. Refusal says what to
-    change if the window would be too long, or if too few validators could audit the order.
+    ``validators`` are the validators of the set, with the speeds that they promise as auditors. Raise Refusal if the
+    window would be too long, or if too few validators could audit the order. A block runs this function, so its time
+    must not depend on the remedy: clients search for the remedy (:func:`name_largest_segment`).
     """
     order_params = params.for_order()
     audit_ms = compute_audit_ms(terms, order_params, validators)
@@ -62,11 +66,8 @@ def check_auditable(terms: JobTerms, params: Params, validators: Sequence[Promis
         return Auditable(audit_ms, window)
     if window > order_params.window_max:
         reason = f"auditors need a window of {window} s, but the longest is {order_params.window_max} s"
-        steps = largest_segment(terms, order_params, validators)
-        remedy = "use a smaller model or batch, fewer slots, or less data"
-        if steps:
-            remedy = f"use at most {steps} steps per segment"
-        raise Refusal(TOO_SLOW_TO_AUDIT, "terms.segment_steps", reason, remedy)
+        remedy = "use fewer steps per segment; `assay quote` names the largest number"
+        raise Refusal(TOO_SLOW_TO_AUDIT, TOO_SLOW_FIELD, reason, remedy)
     eligible = [each for each in validators if is_eligible(terms, order_params, audit_ms, each.speed, each.rate)]
     # The validator that wins the order cannot audit it.
     needed = order_params.auditors + 1
@@ -76,6 +77,20 @@ def check_auditable(terms: JobTerms, params: Params, validators: Sequence[Promis
     return Auditable(audit_ms, window, tuple(each.operator for each in eligible))
 
 
+def name_largest_segment(refusal: Refusal, terms: JobTerms, params: Params, validators: Sequence[Promised]) -> Refusal:
+    """Return the refusal with the largest number of steps per segment as its remedy, if its window is too long.
+
+    Only clients call this function, because it computes the audit time about 30 times.
+    """
+    if (refusal.code, refusal.field) != (TOO_SLOW_TO_AUDIT, TOO_SLOW_FIELD):
+        return refusal
+    steps = largest_segment(terms, params.for_order(), validators)
+    remedy = "use a smaller model or batch, fewer slots, or less data"
+    if steps:
+        remedy = f"use at most {steps} steps per segment"
+    return Refusal(refusal.code, refusal.field, refusal.reason, remedy)
+
+
 def handover_seconds(terms: JobTerms, params: OrderParams, window: int) -> int:
     """Return the seconds between the verification of the last round and settlement.
 
@@ -83,6 +98,18 @@ def handover_seconds(terms: JobTerms, params: OrderParams, window: int) -> int:
     """
     fetch = ceil_div(HANDOVER_SLACK * terms.result_bytes, params.accept_rate)
     return max(window, fetch)
+
+
+def is_blamed_enough(blaming: Sequence[str], stakes: Mapping[str, int], params: OrderParams) -> bool:
+    """Return whether declines that blame the job close an order.
+
+    ``blaming`` are the validators that declined so, and ``stakes`` the stakes of the validators in the set. At least
+    ``max_attempts`` validators must blame the job, and hold ``decline_stake_bps`` of the stake together. A few
+    validators with little stake therefore cannot close the orders of a consumer.
+    """
+    stake = sum(stakes.get(validator, 0) for validator in blaming)
+    enough = stake * BPS >= params.decline_stake_bps * sum(stakes.values())
+    return len(blaming) >= params.max_attempts and enough
 
 
 def least_deposit(terms: JobTerms, price_limit: int, params: Params, tiers: Sequence[str] = ()) -> int:

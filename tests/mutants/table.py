@@ -64,6 +64,7 @@ _COMPLAIN = "tests/unit/chain/state_machine/proof/handlers/test_complain.py"
 _NOISE = "tests/unit/chain/attacks/test_noise_is_not_paid_as_a_result.py"
 _DLEQ = "tests/unit/wire/test_dleq.py"
 _UNSEALING = "tests/unit/consumer/test_unsealing.py"
+_ATTACKS = "tests/unit/chain/attacks"
 ADDRESS_FIELDS = "tests/unit/wire/test_address_fields.py::test_what_is_no_address_is_refused"
 
 
@@ -519,6 +520,71 @@ MUTANTS = (
     ),
     # --- the market ---
     Mutant(
+        "income-unchecked",
+        "a provider trains for a leg that pays its providers nothing",
+        "compute_provider/decide/claims.py",
+        "    if paid >= least:\n",
+        "    if least >= 0:\n",
+        (f"{_ATTACKS}/test_nobody_trains_for_nothing.py",),
+    ),
+    Mutant(
+        "exposure-one-order",
+        "a provider counts only shares that are not committed yet",
+        "compute_provider/decide/claims.py",
+        "if (bond.kind, bond.owner) == (BondKind.SHARE, provider)",
+        "if (bond.kind, bond.owner) == (BondKind.JOB, provider)",
+        (f"{_ATTACKS}/test_nobody_trains_for_nothing.py",),
+    ),
+    Mutant(
+        "stake-released-early",
+        "a failed leg frees the stake behind it while its closed rounds can still be found wrong",
+        "chain/state_machine/legs/ends.py",
+        "    release_capacity(ctx, leg.bid_id, leg.validator, leg.work)\n",
+        "    release_capacity(ctx, leg.bid_id, leg.validator, leg.work)\n"
+        "    release_stake(ctx, leg.validator, leg.work, leg.price)\n",
+        (f"{_ATTACKS}/test_stake_does_not_back_two_legs.py",),
+    ),
+    Mutant(
+        "operator-admitted",
+        "operators of rivals join a cluster, so that no stranger is left to audit its orders",
+        "validator/decide/admission.py",
+        "if address in self.operators:",
+        "if False:",
+        (f"{_ATTACKS}/test_a_rivals_operator_does_not_join_a_cluster.py",),
+    ),
+    Mutant(
+        "admission-open",
+        "a cluster admits any provider unless its operator says otherwise",
+        "validator/daemon.py",
+        "admit: Policy = Policy.INVITED",
+        "admit: Policy = Policy.OPEN",
+        (f"{_ATTACKS}/test_a_rivals_operator_does_not_join_a_cluster.py",),
+    ),
+    Mutant(
+        "decline-stake",
+        "three validators with little stake close any order",
+        "pol/rules/orders.py",
+        "return len(blaming) >= params.max_attempts and enough",
+        "return len(blaming) >= params.max_attempts",
+        (f"{_ATTACKS}/test_cheap_validators_cannot_close_an_order.py",),
+    ),
+    Mutant(
+        "decline-burns-all",
+        "each further validator that blames the job burns a part of the deposit",
+        "chain/state_machine/legs/ends.py",
+        "if len(_get_blaming(ctx, order)) <= order.params.max_attempts:",
+        "if order.params.max_attempts:",
+        (f"{_ATTACKS}/test_cheap_validators_cannot_close_an_order.py",),
+    ),
+    Mutant(
+        "refusal-searches",
+        "a block searches for the remedy of an order that it refuses",
+        "pol/rules/orders.py",
+        'remedy = "use fewer steps per segment; `assay quote` names the largest number"',
+        'remedy = f"use at most {largest_segment(terms, order_params, validators)} steps per segment"',
+        (f"{_ATTACKS}/test_a_refused_order_costs_no_more_than_its_gas.py",),
+    ),
+    Mutant(
         "equal-prices",
         "among equal prices the validator is not drawn for each order anew",
         "matching_engine/match.py",
@@ -698,9 +764,8 @@ MUTANTS = (
         "blame-for-ever",
         "an order that is never delivered goes round all validators",
         "chain/state_machine/legs/ends.py",
-        "        order = ORDERS.update(ctx.store, order.id, failures=order.failures + 1)\n"
-        "        fee = order.params.payload_fee\n",
-        "        fee = order.params.payload_fee\n",
+        "    return is_blamed_enough(blaming, stakes, order.params)\n",
+        "    return False\n",
         (f"{_MATCHED}::test_an_order_that_is_blamed_often_closes",),
     ),
     Mutant(
@@ -987,8 +1052,8 @@ MUTANTS = (
         "part-kept",
         "what was withheld is the validator's also where the leg has failed",
         "chain/state_machine/legs/ends.py",
-        "    lose_part(ctx, order, leg)\n    end_order",
-        "    pay_part(ctx, order.id, leg.validator)\n    end_order",
+        "    lose_part(ctx, order, leg)\n    release_stake",
+        "    pay_part(ctx, order.id, leg.validator)\n    release_stake",
         (f"{_SETTLEMENT}::test_who_stops_before_the_end_is_not_paid_for_a_model_that_nobody_has",),
     ),
     Mutant(

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
+from functools import partial
 from threading import Event
 
 from domain.keys import RoundKey
@@ -13,7 +14,7 @@ from domain.proof.reasons import ShareReason
 from link import types as t
 from link.errors import ClusterError, ClusterErrorKind
 from pol.rules.commitment import share_sign_bytes
-from validator.decide.admission import Admission
+from validator.decide.admission import Admission, is_invitation
 from validator.decide.idle import why_idle
 from validator.decide.pace import doubted
 from validator.decide.plan import FreeProvider
@@ -63,8 +64,14 @@ class Service:
         ledger: Ledger,
         verify: Callable[[bytes, bytes, bytes], bool],
         wake: Event,
+        pub_key: bytes = b"",
     ) -> None:
-        """Serve from ``ledger``; set ``wake`` when something arrives that the loop should handle."""
+        """Serve from ``ledger``; set ``wake`` when something arrives that the loop should handle.
+
+        ``pub_key`` is the validator's public key, for invitations.
+        """
+        self._pub_key = pub_key
+        self._invited: set[str] = set()
         self.me = me
         self.chain_id = chain_id
         self.ledger = ledger
@@ -92,7 +99,8 @@ class Service:
         self.view = view
         self.asking.drop(name for name in asked if name not in view.applicants)
         due = {name for name, member in view.providers.items() if member.due}
-        allowed = {name for name in view.applicants if not self.admission.problem(name)}
+        self._invited &= view.applicants
+        allowed = {name for name in view.applicants if not self._admission_problem(name)}
         self.doubted = frozenset(
             name
             for local, on_chain in self._records()
@@ -216,7 +224,9 @@ class Service:
             if self.presence.join(address, request.machine):
                 self._wake.set()
             return t.JoinReply(True, "", t.JoinLimits(SLOTS_GRANTED, POLL_MS))
-        if problem := self.admission.problem(address):
+        if request.invitation and self._is_invitation(request.invitation):
+            self._invited.add(address)
+        if problem := self._admission_problem(address):
             return _waits(problem, REFUSED_MS)
         if failures := self.prober.failing(address):
             return _waits(f"the probe failed: {failures.reason}", POLL_MS * 10)
@@ -231,6 +241,14 @@ class Service:
             return replace(_waits("being measured", POLL_MS), probe=True)
         measured = any(result.provider == address for result in self.prober.measured())
         return _waits("measured; the admission is on its way" if measured else reason, POLL_MS)
+
+    def _admission_problem(self, address: str) -> str:
+        return self.admission.problem(address, invited=address in self._invited)
+
+    def _is_invitation(self, invitation: bytes) -> bool:
+        """Return whether an invitation is this validator's and has not ended."""
+        verify = partial(self._verify, self._pub_key)
+        return is_invitation(invitation, self.chain_id, self.me, self.view.clock, verify)
 
     def probe(self, caller: t.Caller, request: t.ProbeRequest) -> t.ProbeTask:
         """Take an answer to a probe and return the next task; end the probe if the caller has a share to train."""

@@ -8,11 +8,12 @@ from chain.state_machine.legs.hooks import ROUND_DROPPED, ROUND_LEFT, WEIGH_ROUN
 from chain.state_machine.legs.money import clear_leg, compensate, cut_job_bond, lose_part
 from chain.state_machine.legs.progress import restart_progress
 from chain.state_machine.legs.tables import ACCEPT_DUE, LEGS, LIVE_LEGS, PROGRESS_DUE
-from chain.state_machine.market.book import close_bid, release
+from chain.state_machine.market.book import close_bid, release_capacity, release_stake
 from chain.state_machine.market.holds import is_paused
 from chain.state_machine.market.orders import end_order, exclude, open_order
 from chain.state_machine.market.tables import BIDS, ORDERS
 from chain.state_machine.queue import QueueEntry, cancel
+from chain.state_machine.registry.members import is_active
 from chain.state_machine.registry.tables import VALIDATORS
 from domain.legs.events import LegFailed, OrderDeclined, OrderSettled
 from domain.legs.moves import BURN, DECLINE_FEE, DEPOSIT_BURN
@@ -23,6 +24,7 @@ from domain.market.records import Order, OrderState
 from domain.moves import Transfer
 from escrow.deposits import locked
 from escrow.settle import decline_fee, job_bond_cut
+from pol.rules.orders import is_blamed_enough
 
 BLAMES_JOB = frozenset(
     {
@@ -37,7 +39,10 @@ BLAMES_JOB = frozenset(
 
 
 def end_leg(ctx: Context, leg: Leg, state: LegState, reason: int) -> Leg:
-    """End a leg and release its capacity; a leg that has already ended does not change."""
+    """End a leg and release its capacity; a leg that has already ended does not change.
+
+    The stake behind the leg stays reserved while its closed rounds can still be found wrong.
+    """
     if not leg.is_live:
         return leg
     cancel(ctx, leg.accept_deadline, ACCEPT_DUE, leg.order_id, leg.number)
@@ -45,7 +50,7 @@ def end_leg(ctx: Context, leg: Leg, state: LegState, reason: int) -> Leg:
     key = (leg.order_id, leg.number)
     ended = LEGS.update(ctx.store, *key, state=state, end_reason=reason)
     LIVE_LEGS.delete(ctx.store, leg.validator, *key)
-    release(ctx, leg.bid_id, leg.validator, leg.work, leg.price)
+    release_capacity(ctx, leg.bid_id, leg.validator, leg.work)
     return ended
 
 
@@ -57,12 +62,14 @@ def settle_leg(ctx: Context, order: Order, leg: Leg, reason: CloseReason) -> Non
     ctx.emit(OrderSettled(order=order.id, leg=leg.number, validator=leg.validator, reason=end))
     pay_part(ctx, order.id, leg.validator)
     end_leg(ctx, leg, LegState.DONE, end)
+    release_stake(ctx, leg.validator, leg.work, leg.price)
     end_order(ctx, order, reason)
 
 
 def end_with_leg(ctx: Context, order: Order, leg: Leg, reason: CloseReason) -> None:
     """End an order whose leg has failed; the withheld part returns to the deposit."""
     lose_part(ctx, order, leg)
+    release_stake(ctx, leg.validator, leg.work, leg.price)
     end_order(ctx, order, reason)
 
 
@@ -70,18 +77,19 @@ def reopen_or_end(ctx: Context, order: Order, leg: Leg) -> None:
     """Open an order again after a failed leg without verified rounds, or end the order.
 
     A match that was declined or not accepted did not start the work. So its order opens again, unless the deadline has
-    passed or the order has had ``max_attempts`` failures.
+    passed, the order has had ``max_attempts`` failures, or enough validators have blamed the job.
     """
     started = order.state is not OrderState.MATCHED
     undecided = leg.end_reason == LegEnd.UNDECIDED
     failed = CloseReason.UNVERIFIED if undecided else CloseReason.FAILED
-    if order.failures >= order.params.max_attempts and leg.verified == 0:
+    if leg.verified == 0 and _is_unserved(ctx, order):
         end_with_leg(ctx, order, leg, CloseReason.UNSERVED)
     elif started and (leg.verified or not order.rematch):
         end_with_leg(ctx, order, leg, failed)
     elif ctx.clock >= order.deadline:
         end_with_leg(ctx, order, leg, failed if started else CloseReason.DEADLINE)
     elif clear_leg(ctx, order, leg):
+        release_stake(ctx, leg.validator, leg.work, leg.price)
         open_order(ctx, order)
     else:
         # Some bonds are left. The component of proof schedules the next step, which calls this function again.
@@ -91,9 +99,9 @@ def reopen_or_end(ctx: Context, order: Order, leg: Leg) -> None:
 def decline_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
     """End a match that the validator declined, and exclude the validator from the order.
 
-    If the reason blames the job, no one can prove who is right. So both sides lose the same amount, no one gains, and
-    it counts as a failure of the order. For any other reason the validator pays a fee. Its bid stays, unless the reason
-    is that it has no capacity.
+    If the reason blames the job, no one can prove who is right. So both sides lose the same amount, and no one gains.
+    The deposit loses it at most ``max_attempts`` times, however many validators blame the job. For any other reason the
+    validator pays a fee. Its bid stays, unless the reason is that it has no capacity.
     """
     ended = end_leg(ctx, leg, LegState.FAILED, int(reason))
     order = exclude(ctx, order, leg.validator)
@@ -107,12 +115,13 @@ def decline_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
             ended,
             Transfer(move=BURN, source=source, target="", amount=min(fee, ended.job_bond)),
         )
-        burnt = min(fee, locked(ESCROWS.must(ctx.store, order.id)))
-        pay_from_deposits(
-            ctx,
-            order.id,
-            (Transfer(move=DEPOSIT_BURN, source=source, target="", amount=burnt),),
-        )
+        if len(_get_blaming(ctx, order)) <= order.params.max_attempts:
+            burnt = min(fee, locked(ESCROWS.must(ctx.store, order.id)))
+            pay_from_deposits(
+                ctx,
+                order.id,
+                (Transfer(move=DEPOSIT_BURN, source=source, target="", amount=burnt),),
+            )
     else:
         fee = decline_fee(leg.job_bond, order.params.decline_fee_bps)
         cut_job_bond(ctx, ended, Transfer(move=DECLINE_FEE, source=source, target="", amount=fee))
@@ -208,6 +217,28 @@ def weigh_overdue(ctx: Context, order: Order) -> int:
 def weigh_failure(ctx: Context, leg: Leg) -> int:
     """Return the gas of dropping the open round of a leg; 0 if the leg is not running."""
     return sum(WEIGH_ROUND(ctx, leg.open_round)) if leg.state is LegState.RUNNING else 0
+
+
+def _is_unserved(ctx: Context, order: Order) -> bool:
+    """Return whether an order without verified rounds has failed too often to open again.
+
+    Declines that blame the job count apart from other failures: they close the order if enough validators blame it, or
+    if every other validator of the set is excluded too.
+    """
+    blaming = _get_blaming(ctx, order)
+    if order.failures - len(blaming) >= order.params.max_attempts:
+        return True
+    if not blaming:
+        return False
+    stakes = {validator.operator: validator.stake for validator in VALIDATORS.scan(ctx.store) if is_active(validator)}
+    if all(operator in order.excluded for operator in stakes):
+        return True
+    return is_blamed_enough(blaming, stakes, order.params)
+
+
+def _get_blaming(ctx: Context, order: Order) -> list[str]:
+    """Return the validators that declined the order and blamed its job. Each one declined once, and is excluded."""
+    return [leg.validator for leg in LEGS.scan(ctx.store, order.id) if leg.end_reason in BLAMES_JOB]
 
 
 def _count_failure(ctx: Context, order: Order, leg: Leg) -> Order:

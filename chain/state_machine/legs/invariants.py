@@ -8,6 +8,7 @@ from chain.state_machine.market.tables import BIDS, LOADS, ORDERS
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import number_of
 from domain.amount import price_ceil
+from domain.legs.records import Leg
 from domain.market.records import Order, OrderState
 from pol.rules.schedule import served_terms, total_work
 
@@ -53,25 +54,37 @@ def check_state(store: Overlay, order: Order) -> None:
 
 
 def check_capacity(store: Overlay, _: Running) -> None:
-    """Check that the reserved capacity of each validator and each bid is the sum over its live legs."""
+    """Check the reserved capacity of each validator and each bid, and the reserved stake of each validator.
+
+    The capacity is the sum over live legs. The stake also backs a failed leg while its order is neither open nor over.
+    """
     work: dict[str, int] = {}
     value: dict[str, int] = {}
     sold: dict[bytes, int] = {}
     for leg in LEGS.scan(store):
         if leg.is_live:
-            name = leg.validator
-            work[name] = work.get(name, 0) + leg.work
-            worth = price_ceil(leg.work, leg.price)
-            value[name] = value.get(name, 0) + worth
+            work[leg.validator] = work.get(leg.validator, 0) + leg.work
             sold[leg.bid_id] = sold.get(leg.bid_id, 0) + leg.work
+        if _is_backed(store, leg):
+            value[leg.validator] = value.get(leg.validator, 0) + price_ceil(leg.work, leg.price)
     for load in LOADS.scan(store):
         ensure(load.work == work.pop(load.validator, 0), f"{load.validator} reserves a wrong amount")
         same = load.value == value.pop(load.validator, 0)
         ensure(same, f"{load.validator} reserves a wrong value")
     ensure(not work, "a live leg reserves no capacity")
+    ensure(not value, "no stake backs a leg")
     for bid in BIDS.scan(store):
         same = bid.reserved == sold.get(bid.id, 0)
         ensure(same, f"bid {bid.id.hex()} reserves a wrong amount")
+
+
+def _is_backed(store: Overlay, leg: Leg) -> bool:
+    """Return whether the stake of a leg's validator is still reserved for it."""
+    if leg.is_live:
+        return True
+    order = ORDERS.must(store, leg.order_id)
+    waits = order.state not in (OrderState.OPEN, OrderState.CLOSED) and order.legs == leg.number
+    return waits and not TALLIES.must(store, order.id).ending
 
 
 def check_live(store: Overlay, _: Running) -> None:

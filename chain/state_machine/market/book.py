@@ -264,12 +264,18 @@ def reserve(ctx: Context, bid_id: bytes, validator: str, work: int, price: int) 
     _add_load(ctx, validator, work, price_ceil(work, price))
 
 
-def release(ctx: Context, bid_id: bytes, validator: str, work: int, price: int) -> None:
-    """Release reserved capacity; its bid may no longer be in the book."""
-    _add_load(ctx, validator, -work, -price_ceil(work, price))
+def release_capacity(ctx: Context, bid_id: bytes, validator: str, work: int) -> None:
+    """Release reserved capacity; its bid may no longer be in the book. The stake stays reserved."""
+    _add_load(ctx, validator, -work, 0)
     bid = BIDS.get(ctx.store, bid_id)
     if bid is not None:
         BIDS.update(ctx.store, bid.id, reserved=bid.reserved - work)
+    mark_if_bidder(ctx, validator)
+
+
+def release_stake(ctx: Context, validator: str, work: int, price: int) -> None:
+    """Release the stake that was reserved for ``work`` (FLOPs) sold at ``price``."""
+    _add_load(ctx, validator, 0, -price_ceil(work, price))
     mark_if_bidder(ctx, validator)
 
 

@@ -11,12 +11,12 @@ from domain.market.records import Bid, Order
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The capacity that a validator's live legs use, and the height at which it last withdrew or worsened a bid."""
+    """The capacity and stake that a validator's legs use, and the height of its last withdrawn or worsened bid."""
 
     validator: str
-    # Reserved work in FLOPs.
+    # Work of live legs in FLOPs.
     work: int
-    # Price of the reserved work in uassay.
+    # Price in uassay of the work of legs that the validator's stake backs.
     value: int
     worsened_height: int
 

@@ -11,11 +11,13 @@ from typing import Any, Self
 import pytest
 
 from compute_provider.decide import actions as do
+from compute_provider.decide import claims
 from compute_provider.decide.records import Shares, ShareWork, Stage
 from compute_provider.interfaces import Honest
 from compute_provider.perform import Performer
 from compute_provider.store import Store
 from domain.ledger.messages import MsgDepositBond
+from domain.ledger.records import BondKind, BondRow
 from tests.unit.compute_provider import support as s
 
 BOUNDARIES = 6  # of the tiny task
@@ -69,6 +71,26 @@ def test_what_is_there_already_needs_no_room(
 def test_what_the_owner_allows_is_the_bound(performer: Performer) -> None:
     performer._config = replace(performer._config, disk_bytes=needed() - 1)
     assert "the share's trace needs" in problem(performer)
+
+
+def test_a_leg_that_pays_less_than_the_owner_wants_is_not_trained_for(performer: Performer) -> None:
+    paid = claims.income(s.order(), s.order().legs[0])
+    for least in (paid, paid + 1):
+        performer._config = replace(performer._config, least_income=least)
+        assert ("--least-income" in problem(performer)) is (least > paid)
+
+
+def test_shares_that_are_not_paid_are_worth_no_more_than_the_owner_allows(performer: Performer) -> None:
+    key, bond = s.task().key, claims.bond_of(s.task(), s.order())
+    for most in (0, bond):
+        performer._config = replace(performer._config, max_exposure=most)
+        assert performer._ensure_bond(key, bond, s.order()) == ""
+    performer._config = replace(performer._config, max_exposure=bond - 1)
+    assert "--max-exposure" in performer._ensure_bond(key, bond, s.order())
+    row = BondRow(BondKind.SHARE, performer._config.key.address, 1, 0, 1, 1, 7)
+    order = replace(s.order(), escrow=replace(s.order().escrow, bonds=(row,)))
+    performer._config = replace(performer._config, max_exposure=bond + 6)
+    assert "--max-exposure" in performer._ensure_bond(key, bond, order)
 
 
 def test_a_bond_is_seen_to_only_in_the_cluster(tmp_path: Path) -> None:

@@ -153,6 +153,16 @@ def test_an_order_locks_its_price_and_proves_its_key(job: Job) -> None:
     assert verify(message.order_key, signed, message.key_proof)
 
 
+def test_an_order_that_is_too_slow_to_audit_is_refused_with_the_largest_segment(job: Job) -> None:
+    """The chain does not search for it, and the client does."""
+    node = Node(sequence=0)
+    node.validators = tuple(replace(validator(name), audit_speed=1, audit_rate=10**6) for name in ("v0", "v1", "v2"))
+    node.parameters = node.parameters.replace(window_max=node.parameters.of(ProofParams).round_window)
+    with pytest.raises(Refusal, match="use a smaller model or batch") as caught:
+        quote(node, job, request())
+    assert caught.value.field == "terms.segment_steps"
+
+
 def test_a_deposit_that_the_chain_cannot_count_is_refused_before_it_is_signed(job: Job) -> None:
     node = Node(sequence=5)
     sender = Sender(node, ())

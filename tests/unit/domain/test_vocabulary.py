@@ -94,6 +94,8 @@ def test_defaults_are_those_of_the_protocol() -> None:
     assert (params["round_window"], local["round_window"]) == (300, 10)
     assert (params["stage_base"], local["stage_base"]) == (300, 60)
     assert (params["max_attempts"], local["max_attempts"]) == (3, 3)
+    assert (params["order_min"], local["order_min"]) == (10 * params["payload_fee"], 10 * local["payload_fee"])
+    assert params["decline_stake_bps"] == local["decline_stake_bps"] == 1_000
     assert (params["auditors"], params["audit_places_max"]) == (3, 16)
     assert (local["auditors"], local["audit_places_max"]) == (2, 6)
     assert (params["segments_drawn"], local["segments_drawn"]) == (4, 2)

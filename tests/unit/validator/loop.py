@@ -43,6 +43,7 @@ from tests.support.chain_market import Market, digest, make_terms, submit
 from tests.support.waiting import wait_until
 from validator.daemon import ValidatorConfig, ValidatorDaemon
 from validator.decide import outgoing
+from validator.decide.admission import Policy
 from validator.decide.duties import Upkeep
 from validator.decide.records import LocalOrder, LocalUpkeep, ReplayOutcome
 from validator.decide.traces import leaves_of
@@ -233,7 +234,7 @@ class Loop:
 
     def start(self) -> None:
         """Start a daemon in the home: the first one, or one that goes on after a kill."""
-        config = ValidatorConfig(self.home, "127.0.0.1:1", "127.0.0.1:0", "here:1")
+        config = ValidatorConfig(self.home, "127.0.0.1:1", "127.0.0.1:0", "here:1", admit=Policy.OPEN)
         self.daemon = ValidatorDaemon(config, FakeKey(ME), Event())  # type: ignore[arg-type]
         self.daemon._pool.close()
         self.daemon._trials.close()

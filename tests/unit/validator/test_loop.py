@@ -23,7 +23,7 @@ from link import types as t
 from link.errors import ClusterError, ClusterErrorKind
 from link.handover import open_chunk
 from pol.rules.handover import HandoverId
-from tests.support.chain_harness import CHAIN_ID
+from tests.support.chain_harness import CHAIN_ID, pub_key, sign
 from tests.support.chain_market import BOND, bid, digest
 from tests.support.sealed import split
 from tests.support.waiting import wait_until
@@ -40,7 +40,7 @@ from tests.unit.validator.loop import (
     work_of,
 )
 from validator.decide import orders, outgoing
-from validator.decide.admission import Policy
+from validator.decide.admission import Policy, make_invitation
 from validator.decide.records import accepted_works
 
 DUTIES = ["AcceptOrder", "CommitTraces", "CloseRound", "CommitTraces", "CloseRound"]
@@ -353,7 +353,7 @@ def test_who_asks_is_measured_then_admitted(tmp_path: Path, monkeypatch: pytest.
         assert worker.speed > 0
 
 
-@pytest.mark.parametrize("policy", ["listed", "closed"])
+@pytest.mark.parametrize("policy", ["invited", "closed"])
 def test_nobody_is_measured_who_is_not_to_be_admitted(loop: Loop, policy: str) -> None:
     loop.daemon._config = replace(loop.daemon._config, admit=Policy(policy))
     loop.market.chain.ok(MsgRegisterProvider("v1p0", "v0"), MsgRegisterProvider("v1p1", "v0"))
@@ -369,8 +369,27 @@ def test_nobody_is_measured_who_is_not_to_be_admitted(loop: Loop, policy: str) -
     assert "dismissed" in loop.ask("v1p0").reason
     assert ("does not admit providers" in loop.ask("v1p1").reason) == (policy == "closed")
     loop.turn()
-    assert loop.ask("v1p1").probe == (policy == "listed")
+    assert loop.ask("v1p1").probe == (policy == "invited")
     assert len(loop.node.sent) == before
+
+
+def test_who_shows_an_invitation_is_measured(loop: Loop) -> None:
+    loop.daemon._config = replace(loop.daemon._config, admit=Policy.INVITED)
+    loop.market.chain.ok(MsgRegisterProvider("v1p0", "v0"), MsgRegisterProvider("v1", "v0"))
+    loop.turn()
+
+    def ask(name: str, validator: str) -> t.JoinReply:
+        until = loop.service.view.clock + 1_000
+        invitation = make_invitation(CHAIN_ID, validator, until, lambda message: sign(pub_key(validator), message))
+        request = t.JoinRequest("1", MACHINE, (), invitation=invitation)
+        reply: t.JoinReply = loop.service.join(caller(name), request)
+        return reply
+
+    assert "invited providers" in ask("v1p0", "v1").reason
+    assert "operators" in ask("v1", "v0").reason
+    ask("v1p0", "v0")
+    loop.turn()
+    assert ask("v1p0", "v0").probe
 
 
 def test_a_wrong_answer_to_a_probe_admits_nobody(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:

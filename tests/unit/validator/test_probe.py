@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 
 import pytest
@@ -9,8 +10,9 @@ import pytest
 from domain.limits import PROBE_PIECES_MAX
 from link.types import ProbeTask
 from pol.rules.probe import PIECE_WORK
+from tests.support.chain_harness import CHAIN_ID, CRYPTO, pub_key, sign
 from tests.support.chain_market import digest
-from validator.decide.admission import Admission, Policy
+from validator.decide.admission import Admission, Policy, is_invitation, make_invitation
 from validator.decide.probe import SAMPLED, TARGET_NS, TASK_NS, TRIES, WAY_BYTES, ProbeResult
 from validator.serve.callers import ASKING_MAX, ASKING_SECONDS, Asking
 from validator.serve.prober import ACTIVE_MAX, DOUBLINGS_MAX, PAUSE_NS, Prober
@@ -239,11 +241,29 @@ def test_a_bounded_number_asks_and_gives_its_place_up() -> None:
     [
         (Policy.OPEN, {}, True),
         (Policy.OPEN, {"p": False}, False),
-        (Policy.LISTED, {}, False),
-        (Policy.LISTED, {"q": True}, False),
-        (Policy.LISTED, {"p": True}, True),
+        (Policy.INVITED, {}, False),
+        (Policy.INVITED, {"q": True}, False),
+        (Policy.INVITED, {"p": True}, True),
         (Policy.CLOSED, {"p": True}, False),
     ],
 )
 def test_who_is_admitted(policy: Policy, named: dict[str, bool], admits: bool) -> None:
     assert (not Admission(policy, named).problem("p")) == admits
+
+
+def test_an_invitation_admits_until_it_ends() -> None:
+    invitation = make_invitation(CHAIN_ID, "v0", 100, lambda message: sign(pub_key("v0"), message))
+
+    def holds(given: bytes, *, clock: int = 99, validator: str = "v0", chain_id: str = CHAIN_ID) -> bool:
+        verify = partial(CRYPTO.signature, pub_key(validator))
+        return is_invitation(given, chain_id, validator, clock, verify)
+
+    assert holds(invitation)
+    assert not holds(invitation, clock=100)
+    assert not holds(invitation, validator="v1")
+    assert not holds(invitation, chain_id="another")
+    assert not holds((101).to_bytes(8, "big") + invitation[8:])
+    assert not holds(invitation[:-1])
+    assert not Admission().problem("p", invited=True)
+    assert "now" in Admission(Policy.CLOSED).problem("p", invited=True)
+    assert "dismissed" in Admission(named={"p": False}).problem("p", invited=True)

@@ -183,6 +183,7 @@ def test_where_nobody_can_tell_whose_fault_it_was_both_lose_and_nobody_gains(
 
 
 def test_an_order_that_is_blamed_often_closes() -> None:
+    """Three of four equal validators hold more than a tenth of the stake."""
     market = Market(bidders=("v0", "v1", "v2", "v3"))
     order_id = market.submit()
     for number in (1, 2, 3):

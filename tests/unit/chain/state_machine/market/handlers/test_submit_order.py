@@ -163,20 +163,19 @@ def test_an_order_does_not_wait_for_ever() -> None:
 
 
 @pytest.mark.parametrize(
-    ("terms", "remedy"),
+    "terms",
     [
         # 10^10 FLOP/s and 10^9 bytes/s are promised, and a window of 600 s leaves 30 s for an audit.
-        (make_terms(step_work=10**11), "at most 1 steps"),
-        (make_terms(round_steps=3_000, segment_steps=1_500, step_work=10**9), "at most 149 steps"),
-        (make_terms(step_work=10**12), "a smaller model"),
-        (make_terms(data_bytes=31 * 10**9), "less data"),
-        (make_terms(outer_work=301 * 10**9), "fewer slots"),
+        make_terms(round_steps=3_000, segment_steps=1_500, step_work=10**9),
+        make_terms(step_work=10**12),
+        make_terms(data_bytes=31 * 10**9),
+        make_terms(outer_work=301 * 10**9),
     ],
 )
-def test_auditors_could_recompute_in_time(market: Market, terms: JobTerms, remedy: str) -> None:
+def test_auditors_could_recompute_in_time(market: Market, terms: JobTerms) -> None:
     too_much = submit(terms=terms, deposit=10**11)
     refused = market.chain.refused(TOO_SLOW_TO_AUDIT, too_much, field="terms.segment_steps")
-    assert remedy in refused.log
+    assert "`assay quote` names the largest number" in refused.log
 
 
 def test_the_window_is_twenty_times_what_an_audit_takes(market: Market) -> None:
