@@ -1,0 +1,35 @@
+"""The figures on verification follow from the rules, and their goals are those of the documentation."""
+
+import pytest
+
+from benchmarks import verification
+from domain.params import Params
+
+
+def test_a_panel_misses_what_it_does_not_draw() -> None:
+    assert verification.missed_in_round(100, 0, 5) == 1
+    assert verification.missed_in_round(100, 100, 1) == 0
+    assert verification.missed_in_round(4, 2, 1) == 0.5
+    assert verification.missed_in_round(100, 10, 2) == pytest.approx(90 * 89 / (100 * 99))
+
+
+@pytest.mark.parametrize("for_chain", [True, False])
+def test_a_coalition_captures_more_with_more_stake_and_never_by_a_first_stage_alone(*, for_chain: bool) -> None:
+    params = Params().for_order()
+    parts = [verification.captured(percent, params, for_chain=for_chain, tries=400) for percent in (0, 10, 33, 100)]
+    assert parts == sorted(parts)
+    assert parts[0] == 0
+    assert parts[-1] == 1
+    assert parts[2] < verification.CAPTURE_GOAL
+
+
+def test_every_job_has_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verification, "TRIES", 100)
+    figures = verification.run()
+    rows = {row.case: row for row in figures.rows}
+    for case in verification.CASES:
+        found = rows[f"{case.name}: 10% skipped, not found in the job"]
+        assert 0 <= found.value < 1
+        assert rows[f"{case.name}: panel, of the training"].value > 0
+    # The panel of a large round draws more than the least number of segments.
+    assert rows["wide: panel and duty, of the training"].columns["groups"] > 1
