@@ -54,7 +54,9 @@ def place(source: Path, target: Path) -> None:
         Path(scratch.name).chmod(0o755)
         Path(scratch.name).replace(target)
     except OSError as error:
-        raise Stop(f"{target} cannot be written ({error.strerror}): set write permission for you there.") from None
+        raise Stop(
+            f"{target} cannot be written ({error.strerror}): give yourself write permission for this folder."
+        ) from None
 
 
 def build(uv: Path, target: Path) -> None:

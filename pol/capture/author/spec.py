@@ -434,7 +434,9 @@ class JobSpec(Readable):
         parts = self.parts * self.accumulate
         if self.batch % parts:
             reason = f"a batch of {self.batch} rows cannot be divided into {parts} equal parts"
-            raise JobError("batch", reason, f"give a multiple of {parts}, the largest repeat times accumulate")
+            raise JobError(
+                "batch", reason, f"give a multiple of {parts} (the largest `repeat` multiplied by `accumulate`)"
+            )
         # each phase is checked as a job of its own
         self.each_phase()
 

@@ -51,7 +51,7 @@ def _note_on(name: str, tensor: Tensor) -> str:
 
 def _entries(*_arguments: Any, **_options: Any) -> Tensor:
     reason = "the code reads the entries of a sparse tensor there, but a job has only dense tensors"
-    raise NotInAJob(reason, "keep the indices and the values in variables of their own beside it")
+    raise NotInAJob(reason, "keep the indices and the values in two separate variables next to the tensor")
 
 
 def _of_entries(indices: Any, values: Any, size: Sequence[int] | None = None, **options: Any) -> Tensor:

@@ -217,7 +217,7 @@ def _our_rule(settings: object) -> Rule:
 
 
 def _unknown(optimizer: object) -> JobError:
-    """Return the error for an object that a job does not support as optimizer, with a remedy for its kind."""
+    """Return the error for an object that cannot be a job's optimizer; the remedy depends on its kind."""
     kind = type(optimizer)
     named = {name.lower(): name for name in (each.__name__ for each in _RULES)}
     if isinstance(optimizer, str):
