@@ -15,7 +15,7 @@ class DutyKind(StrEnum):
     TRAIN = "train"  # to train a running order
     WINDOW = "window"  # to answer panels about own rounds, until their windows end
     COMMIT = "commit"  # to commit the answers of a seat
-    REVEAL = "reveal"  # to reveal them
+    REVEAL = "reveal"  # to reveal the answers of a seat
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,8 @@ def why_idle(
 ) -> str:
     """Return why ``provider`` gets no share now, from the validator's open orders and the providers with a speed.
 
-    ``measuring`` is what its measurement waits for, if it has no certified speed.
+    ``measuring`` is the reason why a measurement of the provider cannot begin now. It is used only if the provider has
+    no certified speed.
     """
     if all(worker.address != provider for worker in workers):
         waits = f": {measuring}" if measuring else ""
