@@ -38,7 +38,7 @@ FORM = 9
 COMPUTING = "computing"
 """The name of the file, beside the database, with the name of the back end that the daemon loaded at its last start."""
 CACHED = 64
-"""Most records of legs kept in memory: they are frozen, and read far more often than written."""
+"""Most records of legs kept in memory: such records are frozen, and read far more often than written."""
 
 # Each table stores its records without the parts that have their own tables. A work's key is its position in its round.
 _ORDERS = RecordTable("orders", LocalOrder, (bytes, int))
@@ -94,7 +94,7 @@ class ValidatorStore:
             raise StoreError(str(error)) from None
         self._lock = RLock()
         self._cache: OrderedDict[tuple[bytes, int], LocalOrder] = OrderedDict()
-        # Records of duties that start again with each process.
+        # Records that are not stored, because their duties start again with each process.
         self._unstored: dict[Duty, Record] = {}
         self._known_seats: dict[Key, LocalSeat] | None = None
 
@@ -193,7 +193,7 @@ class ValidatorStore:
                 self._records.delete(table, order_id, leg)
 
     def all_orders(self, *order_id: bytes) -> list[tuple[bytes, int]]:
-        """Return the keys (order id, leg) of all records, or of those of one order."""
+        """Return the keys (order id, leg) of all records, or only of the records of one order."""
         return [(o, leg) for o, leg in self._records.keys(_ORDERS, *order_id)]
 
     # Seats in panels about others' rounds
@@ -244,7 +244,7 @@ class ValidatorStore:
     # Providers
 
     def name(self, address: str, admit: bool) -> None:
-        """Record that the operator admits or dismisses a provider; the daemon reads it at its next look."""
+        """Record that the operator admits or dismisses a provider; the daemon reads this decision at its next look."""
         self._records.put(_NAMED, admit, address)
 
     def named(self) -> dict[str, bool]:

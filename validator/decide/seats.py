@@ -200,7 +200,7 @@ def job_loaded(seat: LocalSeat, ordered: JobTerms, terms: JobTerms | None, sizes
     """Record the result of loading the job: its sizes, or the reason why no place can be recomputed."""
     if terms == ordered:
         return replace(seat, sizes=sizes, lacking=b"")
-    why = text or "the winner sent a job whose terms are not the order's"
+    why = text or "the winner sent a job whose terms differ from the order's terms"
     return replace(
         seat,
         places=tuple(replace(place, unavailable=why) if place.is_open else place for place in seat.places),
@@ -272,11 +272,11 @@ def _fault(seat: LocalSeat, asked: NumberedPlace, opening: AuditOpening, subject
     files = {file.path: file.blob for file in opening.payload}
     size = sum(blob.size for blob in files.values())
     if JOB_FILE not in files or files[JOB_FILE].sha256 != terms.job_id:
-        return "the opening's job is not the order's"
+        return "the job in the opening is not the order's job"
     if len(files) != len(opening.payload) or size != terms.delivered_bytes or nests(list(files)):
         return "the opening's payload does not have the order's size, or its paths collide"
     if seat.files and opening.payload != seat.files:
-        return "the opening's payload differs from that of another place"
+        return "the opening's payload differs from the payload of another place"
     shares = _shares(subject, place)
     if place.kind == AuditKind.AGGREGATION:
         sent = {update.slot for update in opening.updates}

@@ -13,9 +13,9 @@ from validator.work.files import sweep
 from validator.work.perform import Table
 
 UNCLAIMED_SECONDS = 3_600
-"""Time for which blobs are kept that no record names."""
+"""Seconds for which a blob is kept that no record names."""
 UNUSED_SECONDS = 86_400
-"""Time for which an unused job directory is kept."""
+"""Seconds for which an unused job directory is kept."""
 
 
 @dataclass(frozen=True, slots=True)
