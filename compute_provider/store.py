@@ -1,4 +1,4 @@
-"""A provider's records on disk, and its status file. A kill -9 in the middle of a round loses nothing."""
+"""A provider's records on disk, and its status file. They survive a kill -9 in the middle of a round without a loss."""
 
 import json
 import shutil
@@ -69,7 +69,7 @@ def locked(directory: Path) -> Iterator[None]:
 
 
 def runs_as(directory: Path) -> int:
-    """Return the id of the process that runs the provider of ``directory``; 0 if none does."""
+    """Return the id of the process that runs the provider of ``directory``; 0 if no process runs it."""
     return lock.holder_of(directory / _LOCK_FILE)
 
 
@@ -92,7 +92,7 @@ class Store:
     def belong(self, kind: str, owner: str) -> str:
         """Return the owner of this home: a chain id or an address, by ``kind``.
 
-        The first call for a kind sets it to ``owner``.
+        The first call for a kind sets the owner of that kind to ``owner``.
         """
         known = self._records.get(_OWNERS, kind)
         if known is None:
@@ -108,7 +108,8 @@ class Store:
     def save(self, before: Shares, after: Shares) -> None:
         """Write the differences between two records in one transaction.
 
-        A change of progress alone (step, loss) is not written: the boundaries on disk show the progress.
+        If only the progress of a share (step, loss) changes, nothing is written: the boundaries on disk show the
+        progress.
         """
         old = {work.key: _without_progress(work) for work in before.works}
         dropped = old.keys() - {work.key for work in after.works}

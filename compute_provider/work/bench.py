@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from pol.executor.interface import Backend
 
 _WAY_BYTES = 8 << 20
-# Longest measurement of the bandwidth: a validator may send very slowly.
+# Longest time for a measurement of the bandwidth: a validator may send very slowly.
 _WAY_SECONDS = 5.0
 _TIMEOUT = 120.0
 # Pieces per call. There are many, as in a probe, because a call has a fixed cost as large as that of a few pieces.
 _PIECES = 16
-# Parts of the measurement: each gives a speed.
+# Number of parts of the measurement: each part gives a speed.
 _PARTS = 5
 
 
