@@ -257,7 +257,7 @@ class Daemon:
                 raise ProviderError(f"{self._config.home} belongs to {owner}, not to {mine}", "use another --home")
 
     def _identify_machine(self) -> None:
-        """Measure the machine and log its back end. Both start a child process, so call it on the main thread."""
+        """Measure the machine and log its back end. Call this on the main thread, because it starts child processes."""
         try:
             self._measure()
             _log.info("computing with %s", self._computing)
@@ -271,7 +271,8 @@ class Daemon:
         now = int(time.time())
         known = self._store.measured(backend)
         if known and limits_of(known.computing) != limits_here():
-            # The limits of the process (cores, memory) have changed since that measurement, so it does not count.
+            # The limits of the process (cores, memory) have changed since the known measurement, so that measurement
+            # does not count.
             known = None
         if known and known.computing and now - known.at < _COMPUTING_VALID_SECONDS:
             self._computing = known.computing

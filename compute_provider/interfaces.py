@@ -47,7 +47,7 @@ class ChainSender(Protocol):
     """A sender of transactions that are signed with one key. It waits until each transaction is in a block."""
 
     def send(self, *messages: Message) -> Any:
-        """Send the messages in one transaction and return when it is in a block.
+        """Send the messages in one transaction, and return when that transaction is in a block.
 
         Raise an error if the transaction is refused or expires.
         """
@@ -62,11 +62,11 @@ class Behaviour(Protocol):
         ...
 
     def claim(self, honest: ShareClaim) -> ShareClaim:
-        """Return the claim that the provider signs, given the ``honest`` one."""
+        """Return the claim that the provider signs, given the ``honest`` claim."""
         ...
 
     def delay(self, task: TrainTask) -> float | None:
-        """Return the seconds for which to hold back a trained share, or None to never send it."""
+        """Return the seconds for which to hold back a trained share; None if the share is never sent."""
         ...
 
 

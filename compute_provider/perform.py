@@ -76,7 +76,7 @@ PROBE_TASKS_MAX = 16
 """Most tasks that the provider answers in one probe; it ignores further tasks."""
 DOINGS_MAX = 64
 """Most shares that a poll reports."""
-# Shortest pause between two polls, even if the validator gives a shorter one.
+# Shortest pause between two polls, even if the validator gives a shorter pause.
 _POLL_SECONDS_MIN = 0.02
 # Pause between two tries to submit a share that the behaviour never sends.
 _NEVER_SECONDS = 60.0
@@ -195,7 +195,7 @@ class Performer:
     # The cluster
 
     def _join(self) -> ActionResult:
-        """Apply on the chain, then at the validator, which measures this machine before it admits the provider."""
+        """Apply on the chain, then ask the validator, which measures this machine before it admits the provider."""
         me = self._config.key.address
         operator = self._config.validator
         self.known = self._chain.provider(me)
@@ -242,7 +242,7 @@ class Performer:
     def _top_up(self) -> None:
         """Deposit the missing part of the bond that the owner wants.
 
-        Do so once, at a time when no share locks a part of the bond.
+        The deposit is made only once, at a time when no share locks a part of the bond.
         """
         # The actions that join and that read the chain run in different lanes, and both call this method.
         with self._bond_lock:

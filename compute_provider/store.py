@@ -191,7 +191,7 @@ class TraceReader:
     """A read-only view of the boundaries in the records of a provider on this machine; its daemon may run meanwhile."""
 
     def __init__(self, directory: Path) -> None:
-        """Open the daemon's records in ``directory``; ProviderError if there are none or their format differs."""
+        """Open the daemon's records in ``directory``; ProviderError if there are no records or their format differs."""
         try:
             self._records = Records(directory / "provider.db", (), codec, FORM, read_only=True)
         except Unusable as error:
@@ -207,7 +207,7 @@ class TraceReader:
         return self._records.version
 
     def boundaries(self, known: Callable[[ShareKey], int]) -> Iterator[tuple[ShareKey, Boundary]]:
-        """Yield the new boundaries of all shares: those with an index above ``known(share)``."""
+        """Yield the new boundaries of all shares: the boundaries with an index above ``known(share)``."""
         for *parts, index in self._records.keys(_BOUNDARIES):
             key = ShareKey(*parts)
             if index > known(key):
@@ -258,7 +258,7 @@ def _describe(work: ShareWork) -> dict[str, Any]:
 
 
 def write_status(home: Path, status: dict[str, Any]) -> None:
-    """Replace the status file. A reader sees either the whole old file or the whole new one."""
+    """Replace the status file. A reader sees either the whole old file or the whole new file."""
     write_whole(home / STATUS_FILE, json.dumps(status, sort_keys=True))
 
 

@@ -387,7 +387,7 @@ class ValidatorDaemon:
         self._outbox.want(wanted, self._observer.began, whole=look.chain.whole)
 
     def _decide(self, duty: Duty, look: Look) -> list[Outgo]:
-        """Decide about a duty, carry out or start its actions, and return those that send a transaction.
+        """Decide about a duty, carry out or start its actions, and return the actions that send a transaction.
 
         Actions that wait for nothing are carried out under the lock, before the record can change again. The
         transactions of all duties are sent together.

@@ -83,7 +83,7 @@ class Ledger:
                 )
 
     def hold_payload(self, local: LocalOrder) -> None:
-        """Hold the files of a payload, whether they have arrived or not, and release those of an earlier offer."""
+        """Hold the files of a payload, whether they have arrived or not, and release the files of an earlier offer."""
         digests = {file.blob.sha256 for file in local.payload.files}
         for digest in digests:
             self.blobs.hold(digest, str(local.key))

@@ -175,7 +175,7 @@ class Observer:
         return answer.panel if answer else None
 
     def _read_seats(self, panel: Panel, before: OwnPanel | None) -> tuple[PanelSeat, ...]:
-        """Return the seats of all stages of a panel. A seat never changes, so only new ones are read."""
+        """Return the seats of all stages of a panel. A seat never changes, so only new seats are read."""
         seats = list(before.seats) if before else []
         while len(seats) < panel.seats:
             request = SeatsRequest(

@@ -86,7 +86,7 @@ class ValidatorStore:
     """The records of legs, seats, verdicts and providers in ``validator.db``. Thread-safe; one daemon at a time."""
 
     def __init__(self, path: Path) -> None:
-        """Open or create the database; StoreError if the file is not one or its format differs."""
+        """Open or create the database; StoreError if the file is not a database or its format differs."""
         tables = (*_OF_LEGS, _SEATS, _VERDICTS, _ANSWERED, _NAMED, _CHAIN, _CLOCK)
         try:
             self._records = Records(path, tables, codec, FORM)
@@ -114,7 +114,7 @@ class ValidatorStore:
         return known or chain_id
 
     def seen_clock(self, clock: int = 0) -> int:
-        """Record ``clock`` (chain seconds), and return the latest one ever recorded."""
+        """Record ``clock`` (chain seconds), and return the latest clock ever recorded."""
         with self._lock:
             known = self._records.get(_CLOCK, "seen") or 0
             if clock > known:
@@ -174,7 +174,7 @@ class ValidatorStore:
         return self.load(order_id, legs[0]) if legs else None
 
     def legs(self, order_id: bytes) -> list[int]:
-        """Return the numbers of an order's legs that have a record, the last one first."""
+        """Return the numbers of an order's legs that have a record, the last leg first."""
         return sorted((leg for o, leg in self.all_orders(order_id)), reverse=True)
 
     def save(self, local: LocalOrder) -> None:
@@ -230,7 +230,7 @@ class ValidatorStore:
                 self._records.put(_VERDICTS, row, *key)
 
     def verdicts(self, *order_id: bytes) -> list[VerdictRow]:
-        """Return all verdicts, or those of one order, sorted by round, slot and issue."""
+        """Return all verdicts, or the verdicts of one order, sorted by round, slot and issue."""
         return [row for _, row in self._records.scan(_VERDICTS, *order_id)]
 
     def save_answered(self, order_id: bytes, leg: int, round: int, agreed: bool) -> None:
@@ -332,7 +332,7 @@ class TraceReader:
     """A read-only view of the traces in a validator's database; its daemon may run meanwhile. Thread-safe."""
 
     def __init__(self, path: Path) -> None:
-        """Open the daemon's database; StoreError if there is none or its format differs."""
+        """Open the daemon's database; StoreError if there is no database or its format differs."""
         try:
             self._records = Records(path, (), codec, FORM, read_only=True)
         except Unusable as error:

@@ -1,8 +1,8 @@
 """Checks of a validator's task against the chain: the provider does not rely on the validator's word alone.
 
 These are pure functions over the answer to the order query. A provider trains only for a running order, in its open leg
-and round, for its own validator. The initial states must be those on the chain, and the escrow must still cover the
-share's price.
+and round, for its own validator. The task's initial states must have the roots that the chain has, and the escrow must
+still cover the share's price.
 """
 
 from collections.abc import Iterable

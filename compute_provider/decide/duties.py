@@ -48,7 +48,7 @@ def _is_dropped(work: ShareWork, picture: ValidatorView | None) -> bool:
 def _schedule(shares: Shares, picture: ValidatorView | None) -> Shares:
     """Move the ready share with the earliest deadline to stage TRAINING, if no share is training.
 
-    Training one share at a time uses the machine best.
+    Shares are trained one at a time, because that uses the machine best.
     """
     if any(work.stage is Stage.TRAINING for work in shares.works):
         return shares

@@ -63,7 +63,7 @@ _WITHIN = " within "
 
 
 def within(computing: str, limits: str) -> str:
-    """Return the back end's name, followed by the limits of the process that was measured, both in words."""
+    """Return the back end's name in words, followed by the limits of the measured process in words."""
     return computing + (_WITHIN + limits if limits else "")
 
 
@@ -169,7 +169,7 @@ def _flops(engine: "Backend", seconds: float) -> int:
     from pol.rules.probe import PIECE_WORK
     from pol.work.probe import work_pieces
 
-    # The first call compiles and starts threads, so it is not timed.
+    # The first call compiles code and starts threads, so it is not timed.
     work_pieces(b"", range(1), engine)
     pieces = 0
     start = time.perf_counter()

@@ -98,7 +98,7 @@ def _main(backend_name: str, parent: int, folder: Path) -> None:
     from pol.work.probe import work_pieces
 
     engine = backend(backend_name)
-    # A first call compiles and starts threads; the empty answer reports that the process is ready.
+    # A first call compiles code and starts threads; the empty answer reports that the process is ready.
     work_pieces(b"", range(1), engine)
     _print([])
     for line in sys.stdin:

@@ -115,7 +115,7 @@ class _Worker:
         )
 
     def rest(self) -> None:
-        """Forget the worker's share: from now on, the worker waits for the next one."""
+        """Forget the worker's share: from now on, the worker waits for the next share."""
         self.share = None
         self.idle_since = time.monotonic()
 

@@ -273,7 +273,7 @@ def result_of(task: Task, end: "SlotState") -> Produced:
 
 
 def _resume(task: Task) -> "tuple[int, SlotState]":
-    """Return the index and the states of the last boundary on disk; 0 and the initial states if there is none.
+    """Return the index and the states of the last boundary on disk; if there is none, 0 and the initial states.
 
     A boundary counts only if its files still have the roots that were reported. Errors as in :meth:`Task.opening`.
     """

@@ -34,12 +34,12 @@ class Lane(StrEnum):
 
 
 NEVER = 2**62
-"""Deadline (chain seconds) of an action that has none."""
+"""Deadline (chain seconds) that stands for no deadline."""
 
 
 @dataclass(frozen=True, slots=True)
 class SendTx:
-    """The action that sends messages in one transaction, which must be in a block before ``by`` (chain seconds)."""
+    """The action that sends messages in one transaction. It must be in a block before the chain second ``by``."""
 
     lane: ClassVar = Lane.TX
     key: str

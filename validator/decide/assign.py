@@ -180,7 +180,7 @@ def give_out(
     works: Sequence[SlotWork],
     proven: Collection[tuple[int, int]],
 ) -> list[SlotWork]:
-    """Return new issues for the slots that have no provider, and for those whose latest issue failed.
+    """Return new issues for the slots that have no provider, and for the slots whose latest issue failed.
 
     A failed slot goes to another provider if possible. A newcomer may have only a few slots at once. An issue counts
     towards that limit until it has failed or its (slot, issue) is in ``proven``. If all present providers are newcomers

@@ -9,7 +9,7 @@ from domain.proof.queries import PanelDuty
 
 
 class DutyKind(StrEnum):
-    """The kinds of duties. The first three belong to an order that the validator won, the others to a seat."""
+    """The kinds of duties. The first three belong to an order that the validator won, and the last two to a seat."""
 
     ACCEPT = "accept"  # to accept a match
     TRAIN = "train"  # to train a running order

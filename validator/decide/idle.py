@@ -1,4 +1,4 @@
-"""The reason why a provider has nothing to train, and what would help, in one sentence for its operator."""
+"""The reason why a provider has nothing to train, and what would help: one sentence for the provider's operator."""
 
 from collections.abc import Iterable, Sequence
 

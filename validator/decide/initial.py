@@ -41,7 +41,7 @@ def states_of(local: LocalOrder) -> Iterator[StateRef]:
 
 
 def refusal(local: LocalOrder, on_chain: OrderResponse, leg: Leg, held: Mapping[bytes, StateRef]) -> str:
-    """Return why this validator cannot serve a leg; empty if it can.
+    """Return why this validator cannot train a leg; empty if it can.
 
     ``held`` has the states of earlier legs that are on this machine, by root.
     """

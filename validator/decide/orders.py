@@ -31,7 +31,7 @@ DECLINE_SECONDS = 6
 def decide_leg(local: LocalOrder, look: Look) -> tuple[LocalOrder, tuple[Action, ...]]:
     """Return the updated record of a leg, and every action whose outcome is missing.
 
-    After an order is closed, its result is served for ``KEEP_SECONDS``. Then the leg is deleted.
+    After an order is closed, its consumer can fetch the result for ``KEEP_SECONDS``. Then the leg's record is deleted.
     """
     on_chain = look.chain.orders[local.order_id]
     clock = look.chain.clock

@@ -1,4 +1,4 @@
-"""The choice of the next transaction: everything that is due goes together, sorted by deadline.
+"""The choice of the next transaction: everything that is due is sent together, sorted by deadline.
 
 Each look at the chain lists all actions to send, and an action that a later look does not list is dropped. Only one
 transaction is under way at a time, and it contains as many messages as it may. So ten seats with the same deadline are
@@ -69,7 +69,7 @@ class Outgoing:
 
 
 def want(state: Outgoing, actions: Iterable[Outgo], seen: int, *, whole: bool) -> Outgoing:
-    """Replace the actions to send by those that a look asks for.
+    """Replace the actions to send by the actions that a look asks for.
 
     If the look is not ``whole``, keep the waiting notices.
     """
@@ -138,7 +138,8 @@ def half_of(action: Outgo) -> LaneHalf | None:
 def in_lane(state: Outgoing) -> bool:
     """Return whether the transaction under way offers only the lowest price, as duties may.
 
-    A duty that failed before offers the price for everyone, so that it also has a place if the lane has none for it.
+    If one of its duties failed before, the transaction offers the usual price. Then it can get into a block even if the
+    lane has no place for it.
     """
     return all(
         half_of(action) is not None and state.past.get(action.key, NEW).failures == 0 for action in state.under_way

@@ -33,10 +33,10 @@ def plan_slots(
     no provider has room.
 
     Each slot, in this order, goes to the provider that would finish it first, after its ``waiting`` shares and the
-    slots that it has got here. So a faster provider gets more slots, a slow one perhaps none, and the last slot ends as
-    early as possible. If several providers would finish the slot equally early, it goes to the provider that served it
-    last, because that provider has the slot's local state. ``last`` has that provider's address by slot. If that
-    provider is not among them, the slot goes to the first of them by address.
+    slots that this plan has given to it. So a faster provider gets more slots, a slow provider perhaps gets none, and
+    the last slot ends as early as possible. If several providers would finish the slot equally early, it goes to the
+    provider that served it last, because that provider has the slot's local state. ``last`` has that provider's address
+    by slot. If that provider is not among them, the slot goes to the first of them by address.
     """
     free_slots = dict(room)
     speeds = {w.address: max(1, w.speed) for w in workers if free_slots.get(w.address, 1) > 0}

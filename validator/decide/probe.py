@@ -1,4 +1,5 @@
-"""The measurement of a provider: first the bandwidth, then several tries of a seeded program of a quarter second each.
+"""The measurement of a provider: first the bandwidth, then several tries of a seeded program. Each try takes about a
+quarter of a second.
 
 The answer to a try has a digest of every piece, so a few pieces that are drawn afterwards show whether the provider
 computed all of them. Providers that share a machine train at the same time and slow each other down, so providers that
@@ -25,7 +26,7 @@ TARGET_NS = 25 * 10**7
 """Time (ns) that a try should take."""
 TRIES = 3
 TRIES_MAX = 8
-"""Most tries, if the first ones are too short to count."""
+"""Most tries, if the first tries are too short to count."""
 FIRST_PIECES = 2
 GROWTH = 64
 """The next try has at most this many times the pieces of the last one."""
@@ -114,7 +115,7 @@ def go_on(
     if len(digests) != probe.pieces:
         return Failed(f"the answer has {len(digests)} digests, and the task had {probe.pieces} pieces")
     answered = Try(probe.seed, digests, speed(probe.pieces, elapsed))
-    # A short try only sets the size of the next one: a machine may be faster for a moment.
+    # A short try only sets the size of the next try: a machine may be faster for a moment.
     if elapsed >= TARGET_NS // 2 or probe.pieces == PROBE_PIECES_MAX:
         probe = replace(probe, counted=(*probe.counted, answered))
     probe = replace(probe, tries=probe.tries + 1)

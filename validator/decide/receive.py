@@ -1,4 +1,4 @@
-"""Pure functions that apply an arrival to the record of a leg. Each takes the record and returns the new one."""
+"""Pure functions that apply an arrival to the record of a leg. Each function returns the new record."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -46,8 +46,8 @@ def payload_complete(local: LocalOrder) -> LocalOrder:
 def job_loaded(local: LocalOrder, ordered: JobTerms, terms: JobTerms | None, text: str) -> LocalOrder:
     """Record the result of loading the job: it agrees with the order, or there is a reason to decline.
 
-    ``ordered`` has the order's terms, and ``terms`` has those of the loaded job. If the job does not load, ``terms`` is
-    None and ``text`` is the reason.
+    ``ordered`` has the order's terms, and ``terms`` has the terms of the loaded job. If the job does not load,
+    ``terms`` is None and ``text`` is the reason.
     """
     payload = local.payload
     if terms == ordered:

@@ -75,7 +75,7 @@ class SlotWork:
     checked: tuple[CheckedSegment, ...]
     # Boundaries whose leaves a recomputation contradicted after the round was closed.
     broken: tuple[int, ...]
-    verdict: int  # the ShareReason that ended the issue; NONE if none did
+    verdict: int  # the ShareReason that ended the issue; NONE if the issue has not ended
     settled: bool  # True if the verdict is on the chain, or if the share never got there
     # Chain seconds when its provider disappeared; 0 while the provider is there.
     missed_at: int = 0
@@ -271,7 +271,7 @@ class Recomputed:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """The sizes in bytes of a job's states and updates. A blob of another size cannot be one of them."""
+    """The sizes in bytes of a job's states and updates. A blob of another size is neither a state nor an update."""
 
     global_state: int
     local_state: int

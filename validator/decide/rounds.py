@@ -171,7 +171,7 @@ def _verify(
 
 
 def segments_to_check(current: LocalRound, work: SlotWork, share: Share) -> tuple[int, ...]:
-    """Return the segments of a delivered share that this validator replays, sorted: the drawn ones and its own picks.
+    """Return the segments of a delivered share that this validator replays, sorted: drawn segments and its own picks.
 
     All segments of a suspect are replayed. A suspect is the first share in which the job stops, or any share of a round
     whose updates do not aggregate.
@@ -184,7 +184,7 @@ def segments_to_check(current: LocalRound, work: SlotWork, share: Share) -> tupl
 
 
 def duty_of(work: SlotWork, share: Share) -> tuple[int, ...]:
-    """Return the segments of a delivered share that are always replayed, sorted: the drawn ones and the own picks."""
+    """Return the segments of a delivered share that are always replayed, sorted: drawn segments and own picks."""
     segments = len(work.packet.boundaries) if work.packet else 0
     picks = (pick for pick in work.picks if pick < segments)
     return tuple(sorted({*duty_segments(segments, share.drawn), *picks}))

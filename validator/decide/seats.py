@@ -4,8 +4,9 @@ The input of a seat is its duty and the chain's records of that round. For each 
 validator of that round) for the opening, compares the opening with the chain, fetches its blobs, and recomputes the
 place. If the winner does not send the data of a place in time, or if the data do not hash to the roots on the chain,
 the answer is ``unavailable``. If the data arrived in time and the recomputation did not end in time, the place gets no
-answer, because that says nothing about the winner. The winner may be hostile: nothing that it sends may be larger than
-the order allows, and nothing that it does may delay a seat beyond its time, because a missing answer costs stake.
+answer, because that says nothing about the winner. The winner may be hostile. So the daemon accepts nothing that is
+larger than the order allows. Nothing that the winner does may delay a seat beyond its time, because a missing answer
+costs stake.
 
 The winner must send its data at the rate that it owes, and early enough that the seat can recompute in the rest of the
 time. A winner could send the last byte at the last moment, to make seats look silent. Then the answer is
@@ -324,7 +325,7 @@ def _roots(share: Share) -> ShareRoots:
 
 
 def _seal(key: SeatKey, seat: LocalSeat, duty: PanelDuty, subject: PanelResponse, look: Look) -> SealedAnswers:
-    """Return the final answers of a seat, for the places that have one, with the commitment to them."""
+    """Return the final answers of a seat, for the places that have an answer, with the commitment to these answers."""
     answers: list[SeatAnswer] = []
     leaves: list[ShownLeaf] = []
     agreed = True

@@ -1,9 +1,9 @@
 """The choice of measurements to repeat soon: a machine that was busy while it was measured would lack work for days.
 
-A certified speed is far off if it is less than a third of the other providers' usual speed, or of the speed that the
-provider measured itself. Such a provider is measured again after two minutes. If its new speed is far off as well,
-either the machine is slow or the provider claims too much. So the pause doubles each time, up to a day, and no one can
-make a validator measure, and pay for certificates on the chain, without end.
+A certified speed is far off in two cases. It is less than a third of the other providers' usual speed, or less than a
+third of the speed that the provider measured for itself. Such a provider is measured again after two minutes. If its
+new speed is far off as well, either the machine is slow or the provider claims too much. So the pause doubles each
+time, up to a day, and no one can make a validator measure, and pay for certificates on the chain, without end.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from validator.decide.view import Member
 FAR = 3
 """A speed is far off if it is less than the speed that it is compared with, divided by this number."""
 FIRST_SECONDS = 120
-"""Chain seconds from the first certificate that is far off to the next measurement."""
+"""Chain seconds between the first certificate that is far off and the next measurement."""
 LONGEST_SECONDS = 86_400
 
 

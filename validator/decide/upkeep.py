@@ -39,7 +39,7 @@ def _is_published(look: Look) -> bool:
 
 
 def _certificates(look: Look) -> list[Action]:
-    """Return the actions that certify measured providers, and admit those that are not in the cluster yet.
+    """Return the actions that certify measured providers, and that admit the providers that are not in the cluster yet.
 
     Each provider has a transaction of its own, because it may leave the cluster at any moment and make the transaction
     fail. Even many such transactions delay no other action, because they have no deadline.

@@ -36,7 +36,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class ChainView:
-    """The chain as last read. The service answers from it, without queries of its own.
+    """The chain as last read. The service answers its callers from this view, without queries of its own.
 
     ``orders`` are the orders in this validator's records. ``providers`` are the providers of its cluster, and
     ``applicants`` are the providers that have applied to it. ``panels`` are the panels about its own rounds that are

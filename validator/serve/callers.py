@@ -12,7 +12,7 @@ LIVE_SECONDS = 15.0
 
 
 TAKEN_SECONDS = 3.0
-"""A process that has not polled for this long counts as ended: another one with its key may take its place."""
+"""A process that has not polled for this long counts as ended: another process with its key may take its place."""
 RIVAL_SECONDS = 30.0
 """Seconds for which the served process is warned after another process has asked with the same key."""
 

@@ -1,4 +1,5 @@
-"""The measurement of providers. Several are measured at the same time: two on one machine halve each other's speed.
+"""The measurement of providers. Several providers are measured at the same time: two on one machine halve each other's
+speed.
 
 They slow each other down in the same way when they train.
 """
@@ -95,7 +96,7 @@ class Prober:
             return tuple(self._measured[name] for name in sorted(self._measured))
 
     def judge(self, measured: ProbeResult, right: bool) -> None:
-        """Record whether the recomputed pieces of a measurement are right; wrong ones are a failure."""
+        """Record whether the recomputed pieces of a measurement are right; wrong pieces count as a failure."""
         with self._lock:
             if self._measured.get(measured.provider) != measured:
                 return

@@ -303,7 +303,7 @@ class Service:
             return
         if address not in self._warned:
             self._warned.add(address)
-            _log.warning("two daemons use the key of provider %s: only the first one is served", address)
+            _log.warning("two daemons use the key of provider %s: only the first daemon is served", address)
         raise ClusterError(
             ClusterErrorKind.TAKEN,
             "another daemon with this provider's key has joined this validator and is polling it",
@@ -351,7 +351,10 @@ class Service:
         return t.Verdict(reason == ShareReason.NONE, int(reason), reason.name.lower())
 
     def deliver_share(self, caller: t.Caller, request: t.ShareDelivery) -> t.Verdict:
-        """Take the results that the caller's commitment hides. If they do not hash to it, the issue ends at once."""
+        """Take the results that the caller's commitment hides.
+
+        If they do not hash to the commitment, the issue ends at once.
+        """
         key = request.key
         on_chain = self._find(key.order_id, key.leg)
         reason = ShareReason.NONE
@@ -556,7 +559,7 @@ class Service:
         if not mine or self.ledger.load(order_id, number) is None:
             raise ClusterError(
                 ClusterErrorKind.NOT_FOUND,
-                "the leg is not one of this validator's",
+                "the leg is not one of this validator's legs",
                 "read the order from the chain again: another validator may serve it now",
                 field="leg",
             )

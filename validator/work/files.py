@@ -29,7 +29,7 @@ def is_materialised(files: Sequence[PayloadFile], jobs: Path) -> bool:
 
 
 def materialise(files: Sequence[PayloadFile], blobs: BlobStore, jobs: Path) -> Path:
-    """Return a directory under ``jobs`` with these files; a complete one is used again.
+    """Return a directory under ``jobs`` with these files; a complete directory is used again.
 
     The paths were checked when they arrived: they are plain names, at most two folders deep.
     """

@@ -1,4 +1,4 @@
-"""The thread that sends transactions: one at a time, each with everything that is due.
+"""The thread that sends transactions, one at a time. Each transaction contains everything that is due.
 
 :mod:`validator.decide.outgoing` decides what goes next, and what happens to the rest if one message fails.
 """

@@ -1,7 +1,8 @@
 """The functions that carry out the actions about legs: load a job, replay a segment, aggregate and seal a round.
 
-Each method reads its input from the present record, and later applies its outcome to the record as it is by then. An
-outcome that no longer matters changes nothing. If the outcome is still missing, ``decide`` asks for the action again.
+Each method reads its input from the present record, and later applies its outcome to the record, which may have changed
+by then. An outcome that no longer matters changes nothing. If the outcome is still missing, ``decide`` asks for the
+action again.
 """
 
 import logging

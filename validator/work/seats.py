@@ -60,7 +60,7 @@ CALLS_MAX = 16
 
 
 class Run(Protocol):
-    """A function that runs another one in the process pool, and waits at most ``seconds`` for its result."""
+    """A function that runs another function in the process pool, and waits at most ``seconds`` for its result."""
 
     def __call__(self, seconds: float, function: Callable[[R], T], request: R) -> T:
         """Return the function's result for one request; PoolError if there is no result in time."""
