@@ -72,7 +72,7 @@ class NodeChain:
     def operator(self, name: str) -> str:
         """Return the operator address of the validator with this address or moniker.
 
-        ProviderError if no validator has it, or if several have this moniker.
+        ProviderError if no validator has this address or moniker, or if several validators have this moniker.
         """
         validators = self._client.query(ValidatorsRequest()).validators
         operators = [each.operator for each in validators if name in (each.operator, each.moniker)]
@@ -85,7 +85,7 @@ class NodeChain:
         return operators[0]
 
     def provider(self, address: str) -> Provider | None:
-        """Return the chain's record of a provider, whatever its cluster is; None if it never applied to one."""
+        """Return the chain's record of a provider in any cluster; None if the provider never applied to a cluster."""
         return self._client.query(ProviderRequest(address)).provider
 
 
@@ -181,7 +181,7 @@ def _bandwidth(link: ClusterClient) -> int | None:
     try:
         return measure_bandwidth(link)
     except ClusterError as error:
-        # The validator answered that this clock or chain is wrong. Joining would fail in the same way.
+        # The validator answered that this machine's clock or chain is wrong. Joining would fail in the same way.
         if error.kind is ClusterErrorKind.STALE:
             raise
         return None

@@ -1,9 +1,9 @@
 """The provider's process: a thin shell around :mod:`compute_provider.decide`.
 
-One loop owns the record of the shares. In each turn it applies the outcomes that arrived, decides with the last look,
-and saves the new record. It then carries out the actions that wait for nothing and starts the others. The others run in
-lanes of threads (:mod:`host.lanes`), or in worker processes if they compute, and end in an outcome. Every call has a
-deadline. After a restart, ``decide`` asks again for every action that was under way.
+One loop owns the record of the shares. In each turn, the loop applies the outcomes that arrived, decides with the last
+look, and saves the new record. Then it carries out the actions that wait for nothing, and starts all other actions.
+These run in lanes of threads (:mod:`host.lanes`), or in worker processes if they compute. Each of them ends in an
+outcome. Every call has a deadline. After a restart, ``decide`` asks again for every action that was under way.
 """
 
 import logging
@@ -67,7 +67,7 @@ _MEASURED_VALID_SECONDS = 86_400
 _COMPUTING_VALID_SECONDS = 600
 """Seconds for which the ``computing`` text of a measurement is used again.
 
-A new text takes a process and a second.
+To get a new text, the daemon has to start a process, which takes about a second.
 """
 _EXPECTED = (ClusterError, ChainError, ProviderError, OSError, sqlite3.Error)
 
@@ -90,9 +90,9 @@ def _in_use(pid: int) -> ProviderError:
 
 @dataclass
 class Idle:
-    """The reason why the provider has nothing to train, and since when (Unix seconds).
+    """The reason why the provider has nothing to train, and the Unix time (seconds) at which that began.
 
-    The reason is empty if it trains.
+    The reason is empty while the provider has something to train.
     """
 
     why: str = ""
@@ -198,7 +198,7 @@ class Daemon:
         """Work until the stop event is set; ProviderError if the home, the key's lock or the back end cannot be used.
 
         ``on_waiting`` is called with the reason why the provider cannot join, ``on_joined`` once it has joined. After
-        the stop it returns within a few seconds, if the caller ends the calls of ``chain`` and ``sender``.
+        the stop, this method returns within a few seconds, if the caller ends the calls of ``chain`` and ``sender``.
         """
         self._on_waiting = on_waiting
         key = self._config.key
@@ -208,7 +208,7 @@ class Daemon:
         except sqlite3.Error as error:
             raise ProviderError(
                 f"the provider's records in {self._config.home} cannot be written ({error})",
-                "check that the disk has space and is writable, then start again: earlier records are not lost",
+                "free some space on this disk, or make it writable, then start again: earlier records are not lost",
             ) from None
         finally:
             self._stop.set()
@@ -257,7 +257,7 @@ class Daemon:
                 raise ProviderError(f"{self._config.home} belongs to {owner}, not to {mine}", "use another --home")
 
     def _identify_machine(self) -> None:
-        """Measure the machine and log its back end. Both start a child process, so call it on the main thread."""
+        """Measure the machine and log its back end. Call this on the main thread, because it starts child processes."""
         try:
             self._measure()
             _log.info("computing with %s", self._computing)
@@ -271,7 +271,8 @@ class Daemon:
         now = int(time.time())
         known = self._store.measured(backend)
         if known and limits_of(known.computing) != limits_here():
-            # The limits of the process (cores, memory) have changed since that measurement, so it does not count.
+            # The limits of the process (cores, memory) have changed since the known measurement, so that measurement
+            # does not count.
             known = None
         if known and known.computing and now - known.at < _COMPUTING_VALID_SECONDS:
             self._computing = known.computing
@@ -314,7 +315,7 @@ class Daemon:
         return blocked[0] if len(blocked) == len(works) else ""
 
     def _update_look(self, look: Look) -> None:
-        """Replace the last look with ``look``, but keep its ``training``.
+        """Replace the last look with ``look``, but keep the ``training`` of the last look.
 
         Write the status file if ``joined`` has changed.
         """
@@ -331,7 +332,7 @@ class Daemon:
     def _warn_rival(self, text: str) -> None:
         """Record the warning that another daemon uses the key, and warn the operator once.
 
-        An empty ``text`` means that none does.
+        An empty ``text`` means that no other daemon uses the key.
         """
         if text and not self._rival:
             self._warn_operator(text)
@@ -340,7 +341,7 @@ class Daemon:
     def _put(self, after: Shares) -> None:
         """Replace the record by ``after``.
 
-        If the share in ``training`` of the look has left stage TRAINING, clear ``training``.
+        If the share that the look has as ``training`` has left the stage TRAINING, clear ``training``.
         """
         before = self._shares
         self._store.save(before, after)
@@ -351,7 +352,7 @@ class Daemon:
             self._look = replace(self._look, training=None)
 
     def _decide(self, began: float) -> None:
-        """Decide, carry out the actions of the lane HERE, and start the others in their lanes."""
+        """Decide, carry out the actions of the lane HERE, and start all other actions in their lanes."""
         after, actions = decide(self._shares, self._look)
         self._put(after)
         picture = self._look.picture
@@ -431,7 +432,7 @@ class Daemon:
             raise
 
     def _fail(self, action: Action, error: Exception) -> None:
-        # The stop interrupted the action. After the next start, ``decide`` asks for it again.
+        # The stop interrupted the action. After the next start, ``decide`` asks for the action again.
         if self._stop.is_set():
             return
         self._note = f"{action.what}: {error}"

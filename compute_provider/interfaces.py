@@ -39,34 +39,34 @@ class ChainReader(Protocol):
         ...
 
     def provider(self, address: str) -> Provider | None:
-        """Return the chain's record of a provider, whatever its cluster is; None if it never applied to one."""
+        """Return the chain's record of a provider in any cluster; None if the provider never applied to a cluster."""
         ...
 
 
 class ChainSender(Protocol):
-    """A sender of transactions that are signed with one key. It waits until they are in a block."""
+    """A sender of transactions that are signed with one key. It waits until each transaction is in a block."""
 
     def send(self, *messages: Message) -> Any:
-        """Send the messages in one transaction and return when it is in a block.
+        """Send the messages in one transaction, and return when that transaction is in a block.
 
-        Raise an error if it is refused or expires.
+        Raise an error if the transaction is refused or expires.
         """
         ...
 
 
 class Behaviour(Protocol):
-    """The way a provider trains, signs and sends its shares; :class:`Honest` unless a test passes another."""
+    """The way a provider trains, signs and sends its shares; :class:`Honest` unless a test passes another behaviour."""
 
     def worker(self, key: ShareKey) -> Sequence[str]:
         """Return the module that runs as the worker of a share, and its arguments."""
         ...
 
     def claim(self, honest: ShareClaim) -> ShareClaim:
-        """Return the claim that the provider signs, given the ``honest`` one."""
+        """Return the claim that the provider signs, given the ``honest`` claim."""
         ...
 
     def delay(self, task: TrainTask) -> float | None:
-        """Return the seconds for which to hold back a trained share, or None to never send it."""
+        """Return the seconds for which to hold back a trained share; None if the share is never sent."""
         ...
 
 
@@ -100,9 +100,9 @@ class ProviderConfig:
     device_class: str = "cpu"
     # Least amount to keep in the bond account (uassay).
     bond: int = 0
-    # Least income per PFLOP for which the provider trains (uassay); 0 means any.
+    # Least income (uassay) per PFLOP for which the provider trains; 0 means any income.
     least_income: int = 0
-    # Largest value of shares that are promised or committed and not paid (uassay); 0 means any.
+    # Largest value (uassay) of the shares that are promised or committed but not paid yet; 0 means any value.
     max_exposure: int = 0
     # An invitation to the validator's cluster; empty if there is none.
     invitation: bytes = b""

@@ -1,4 +1,4 @@
-"""The connection to the validator. The endpoint is read from the chain, and read again if it may have changed."""
+"""The connection to the validator. The endpoint is read from the chain, and is read again if it may have changed."""
 
 from compute_provider.interfaces import ChainReader, ProviderError
 from domain.registry.records import Validator
@@ -30,7 +30,7 @@ class Link:
         return self._known
 
     def close(self) -> None:
-        """Close the connection for good; this ends the calls that are under way."""
+        """Close the connection for good, which ends the calls that are under way."""
         self._connections.close()
 
 

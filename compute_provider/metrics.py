@@ -19,7 +19,8 @@ from host.metrics import Meters, Metric, MetricKind
 from link.blobs import BlobStore
 
 STUCK_SECONDS = 120.0
-"""Longest turn of the loop of a healthy daemon. The first turn is long: the daemon measures the machine."""
+"""Longest time (s) that one turn of the loop takes in a healthy daemon. The machine is measured before the first
+turn."""
 
 JOINED = Metric("assay_provider_joined", MetricKind.GAUGE, "1 while the validator serves this daemon, otherwise 0.")
 ADMITTED = Metric(
@@ -60,7 +61,7 @@ BYTES = Metric(
 )
 EARNED = Metric("assay_provider_earned_uassay", MetricKind.GAUGE, "Coins that all orders have paid so far (uassay).")
 BALANCE = Metric("assay_provider_balance_uassay", MetricKind.GAUGE, "Coins in the provider's account (uassay).")
-BOND = Metric("assay_provider_bond_uassay", MetricKind.GAUGE, "Free coins in its bond account (uassay).")
+BOND = Metric("assay_provider_bond_uassay", MetricKind.GAUGE, "Free coins in the provider's bond account (uassay).")
 ACTIONS = Metric(
     name="assay_provider_open_actions",
     kind=MetricKind.GAUGE,

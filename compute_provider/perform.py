@@ -1,7 +1,7 @@
 """The functions that carry out the actions of ``decide``, with the chain, the validator and the disk.
 
 Each action may be repeated. Its result is a list of changes to the record. ClusterError, ChainError and ProviderError
-go to the caller, which decides what they mean for the share.
+are raised to the caller, which decides what they mean for the share.
 """
 
 import logging
@@ -76,7 +76,7 @@ PROBE_TASKS_MAX = 16
 """Most tasks that the provider answers in one probe; it ignores further tasks."""
 DOINGS_MAX = 64
 """Most shares that a poll reports."""
-# Shortest pause between two polls, even if the validator gives a shorter one.
+# Shortest pause between two polls, even if the validator gives a shorter pause.
 _POLL_SECONDS_MIN = 0.02
 # Pause between two tries to submit a share that the behaviour never sends.
 _NEVER_SECONDS = 60.0
@@ -119,13 +119,13 @@ class Performer:
 
         While ``clock`` finds this machine's clock wrong, nothing is signed for the validator. ``warn`` shows a text to
         the provider's operator. ``moved`` is called for each transfer, with its direction (``in``: from the validator,
-        ``out``: to it) and its bytes.
+        ``out``: to the validator) and its number of bytes.
         """
         self._moved = moved
         self._clock = clock or ClockCheck()
         self._warn = warn
         self._is_bond_settled = not config.bond
-        # The validator serves only one process per key, and knows it by this number.
+        # The validator serves only one process per key, and identifies the process by this number.
         self._session = urandom(_SESSION_BYTES)
         self._config = config
         self._chain_id = chain_id
@@ -195,7 +195,7 @@ class Performer:
     # The cluster
 
     def _join(self) -> ActionResult:
-        """Apply on the chain, then at the validator, which measures this machine before it admits the provider."""
+        """Apply on the chain, then ask the validator, which measures this machine before it admits the provider."""
         me = self._config.key.address
         operator = self._config.validator
         self.known = self._chain.provider(me)
@@ -229,7 +229,7 @@ class Performer:
         return ActionResult(seen=Look(joined=True))
 
     def _bond_problem(self) -> str:
-        """Return why the bond that the owner wants cannot be deposited; empty if it can be, or is there already."""
+        """Return why the bond that the owner wants cannot be deposited; empty if it can, or if it is already there."""
         self.account = account = self._chain.account(self._config.key.address)
         lacking = self._config.bond - account.bond.free
         if lacking <= 0 or account.balance >= lacking:
@@ -242,9 +242,9 @@ class Performer:
     def _top_up(self) -> None:
         """Deposit the missing part of the bond that the owner wants.
 
-        Do so once, at a time when no share locks a part of the bond.
+        The deposit is made only once, at a time when no share locks a part of the bond.
         """
-        # Joining and reading the chain run in different lanes, and both call this.
+        # The actions that join and that read the chain run in different lanes, and both call this method.
         with self._bond_lock:
             if self._is_bond_settled or self._shares().works:
                 return
@@ -258,7 +258,7 @@ class Performer:
             self._is_bond_settled = True
 
     def _probe(self, client: ClusterClient) -> None:
-        """Answer the tasks of the validator's probe; ProviderError if it does not accept the measurement."""
+        """Answer the tasks of the validator's probe; ProviderError if the validator does not accept the measurement."""
         with probing(self._config.backend, self._stop) as work:
             task = client.call(PROBE, ProbeRequest(()))
             for _ in range(PROBE_TASKS_MAX):
@@ -273,7 +273,7 @@ class Performer:
             raise ProviderError(f"the validator did not accept the measurement: {task.text}", "trying again")
 
     def _poll(self) -> ActionResult:
-        """Report the shares to the validator and return its tasks; answer a probe if it asks for one."""
+        """Report the shares to the validator and return its tasks. If the validator asks for a probe, answer it."""
         began = time.monotonic()
         doing = tuple(work.doing() for work in self._shares().works)
         client = self._client()
@@ -341,7 +341,7 @@ class Performer:
         return problem or self._lacks_room(claims.trace_bytes(task, order), task.key)
 
     def _bond_task(self, task: TrainTask) -> str:
-        """Deposit the missing bond for the task; return why that is not possible, or an empty string."""
+        """Deposit the missing bond for the task; return why the deposit is not possible, or an empty string."""
         order = self._chain.order(task.key.order_id)
         return self._ensure_bond(task.key, claims.bond_of(task, order), order)
 
@@ -354,7 +354,7 @@ class Performer:
     def _ensure_bond(self, key: ShareKey, bond: int, order: OrderResponse) -> str:
         """Deposit the bond that is missing for this share and for all other shares that are not committed yet.
 
-        Return why that is not possible; empty if the bond is there.
+        Return why the deposit is not possible; empty if the bond is there.
         """
         with self._bond_lock:
             me = self._config.key.address
@@ -378,9 +378,9 @@ class Performer:
             return ""
 
     def _exposure_problem(self, order: OrderResponse, promised: int) -> str:
-        """Return why the shares that are not paid would be worth more than the owner allows; empty if they would not.
+        """Return why the unpaid shares would be worth more than the owner allows; empty if they are within the limit.
 
-        ``promised`` is the value of all shares that are not committed yet (uassay).
+        ``promised`` is the value (uassay) of all shares that are not committed yet.
         """
         most = self._config.max_exposure
         if not most:
@@ -392,7 +392,7 @@ class Performer:
             return ""
         return (
             f"shares worth {in_assay(unpaid)} would be unpaid, and --max-exposure is {in_assay(most)};"
-            " it continues when earlier shares are paid"
+            " the provider continues when earlier shares are paid"
         )
 
     def _fetch(self, task: TrainTask) -> None:
@@ -435,7 +435,7 @@ class Performer:
                 link_whole(self.blobs.path(file.blob.sha256), target)
 
     def _check_wanted(self, task: TrainTask) -> None:
-        """Check that the validator still wants the share; ProviderError if not. The check runs before each chunk."""
+        """Check that the validator still wants the share; ProviderError if not. This is checked before each chunk."""
         work = self._shares().get(task.key)
         if self._stop.is_set() or work is None or work.task is not task:
             raise ProviderError("the validator no longer wants the share")
@@ -476,7 +476,7 @@ class Performer:
         return ActionResult((_verdict_change(receive.submitted, key, verdict),))
 
     def _deliver(self, key: ShareKey) -> Change:
-        """Send the results that a share's commitment hides, once it is on the chain under this provider's name."""
+        """Send the results that a share's commitment hides, once this provider's commitment is on the chain."""
         work = self._shares().get(key)
         if work is None:
             raise ProviderError("the validator no longer wants the share")
@@ -550,7 +550,7 @@ class Performer:
     # Files on disk
 
     def forget(self, key: ShareKey) -> None:
-        """Delete a share's files. If no other share is of the same order, delete the order's files, too."""
+        """Delete a share's files. If the record has no other share of the order, delete the order's files, too."""
         self.blobs.release(_holder(key))
         self._store.forget(key)
         if key.order_id not in (work.key.order_id for work in self._shares().works):

@@ -1,4 +1,4 @@
-"""A provider's records on disk, and its status file. A kill -9 in the middle of a round loses nothing."""
+"""A provider's records on disk, and its status file. They survive a kill -9 in the middle of a round without a loss."""
 
 import json
 import shutil
@@ -69,7 +69,7 @@ def locked(directory: Path) -> Iterator[None]:
 
 
 def runs_as(directory: Path) -> int:
-    """Return the id of the process that runs the provider of ``directory``; 0 if none does."""
+    """Return the id of the process that runs the provider of ``directory``; 0 if no process runs it."""
     return lock.holder_of(directory / _LOCK_FILE)
 
 
@@ -92,7 +92,7 @@ class Store:
     def belong(self, kind: str, owner: str) -> str:
         """Return the owner of this home: a chain id or an address, by ``kind``.
 
-        The first call for a kind sets it to ``owner``.
+        The first call for a kind sets the owner of that kind to ``owner``.
         """
         known = self._records.get(_OWNERS, kind)
         if known is None:
@@ -108,7 +108,8 @@ class Store:
     def save(self, before: Shares, after: Shares) -> None:
         """Write the differences between two records in one transaction.
 
-        A change of progress alone (step, loss) is not written: the boundaries on disk show the progress.
+        If only the progress of a share (step, loss) changes, nothing is written: the boundaries on disk show the
+        progress.
         """
         old = {work.key: _without_progress(work) for work in before.works}
         dropped = old.keys() - {work.key for work in after.works}
@@ -190,7 +191,7 @@ class TraceReader:
     """A read-only view of the boundaries in the records of a provider on this machine; its daemon may run meanwhile."""
 
     def __init__(self, directory: Path) -> None:
-        """Open the daemon's records in ``directory``; ProviderError if there are none or their format differs."""
+        """Open the daemon's records in ``directory``; ProviderError if there are no records or their format differs."""
         try:
             self._records = Records(directory / "provider.db", (), codec, FORM, read_only=True)
         except Unusable as error:
@@ -206,7 +207,7 @@ class TraceReader:
         return self._records.version
 
     def boundaries(self, known: Callable[[ShareKey], int]) -> Iterator[tuple[ShareKey, Boundary]]:
-        """Yield the new boundaries of all shares: those with an index above ``known(share)``."""
+        """Yield the new boundaries of all shares: the boundaries with an index above ``known(share)``."""
         for *parts, index in self._records.keys(_BOUNDARIES):
             key = ShareKey(*parts)
             if index > known(key):
@@ -257,7 +258,7 @@ def _describe(work: ShareWork) -> dict[str, Any]:
 
 
 def write_status(home: Path, status: dict[str, Any]) -> None:
-    """Replace the status file. A reader sees either the whole old file or the whole new one."""
+    """Replace the status file. A reader sees either the whole old file or the whole new file."""
     write_whole(home / STATUS_FILE, json.dumps(status, sort_keys=True))
 
 

@@ -58,7 +58,7 @@ TICK_SECONDS = 0.2
 LEAST_SECONDS = 0.03
 """Shortest pause between two looks, however often the loop is woken."""
 START_SECONDS = 300.0
-"""Longest start of a process of the pool."""
+"""Longest time (s) for the start of a process of the pool."""
 THREADS = {Lane.WORK: 8, Lane.TRIAL: 1, Lane.AUDIT: 256}
 """Number of actions that may run at a time, by lane."""
 EXPECTED = (ChainError, ClusterError, PoolError, OSError)
@@ -101,7 +101,7 @@ PURPOSE = "validator"
 def _in_use(pid: int) -> StoreError:
     return StoreError(
         f"another validator's daemon on this machine already uses this key: process {pid or '?'}",
-        "stop one of the two (the one whose --home is a copy): each would publish its own endpoint",
+        "stop the daemon whose --home is a copy: each of the two daemons would publish its own endpoint",
     )
 
 
@@ -115,7 +115,7 @@ class ValidatorDaemon:
         self._me = key.address
         self._pub_key = key.pub_key
         self._wake = Event()
-        # Locked before the records are opened, because opening them moves damaged ones away.
+        # The home is locked before its records are opened, because opening them moves damaged records away.
         self._locks = ExitStack()
         self._locks.enter_context(locked(config.home))
         self._locks.enter_context(secret_held(key.secret, PURPOSE, _in_use))
@@ -165,7 +165,7 @@ class ValidatorDaemon:
     def run(self, ready: Callable[[], None] | None = None) -> None:
         """Wait for the node, publish the endpoint, serve calls, and do the duties until the daemon is stopped.
 
-        ChainError if waiting cannot help: the node belongs to another chain, or the key is not a validator's.
+        ChainError if waiting cannot help: the node belongs to another chain, or the key is not the key of a validator.
         """
         with away.closed_at(self._stop, self._client):
             self._run(ready)
@@ -179,9 +179,10 @@ class ValidatorDaemon:
         ]
         try:
             self._node.wait_for(self._connect)
-            # Checked before the server starts: with a wrong clock it would refuse the calls of others.
+            # The clock is checked before the server starts: with a wrong clock, the server would refuse the calls of
+            # others.
             self._clock.wait_until_right(lambda: self._node.ask(self._client.status), self._stop, _log.warning)
-            # A first look before the server starts, so that it knows its first callers.
+            # There is a first look before the server starts, so that the server knows its first callers.
             self._node.wait_for(self._look)
             if self._stop.is_set():
                 return
@@ -265,7 +266,7 @@ class ValidatorDaemon:
         return {**performer.table(), **auditor.table(), **keeper.table(), **prober.table()}
 
     def _check_chain(self) -> str:
-        """Return the chain's id; WrongChain if the node's chain is not that of this home. Check the clock, too."""
+        """Check the clock, and return the chain's id; WrongChain if this home belongs to another chain."""
         status = self._client.status()
         chain_id = status.chain_id
         before = self._clock.problem
@@ -351,7 +352,7 @@ class ValidatorDaemon:
         self._health.rival = ""
         if self._ledger.standing.published and own is not None and (own.endpoint, own.certificate) != mine:
             self._health.rival = (
-                f"another daemon with this operator's key has published {own.endpoint}, so that no one calls this one;"
+                f"another daemon with this operator's key has published {own.endpoint}, so no one calls this daemon;"
                 " stop one of the two daemons, and restart the other"
             )
         if self._health.rival and not before:
@@ -386,7 +387,7 @@ class ValidatorDaemon:
         self._outbox.want(wanted, self._observer.began, whole=look.chain.whole)
 
     def _decide(self, duty: Duty, look: Look) -> list[Outgo]:
-        """Decide about a duty, carry out or start its actions, and return those that send a transaction.
+        """Decide about a duty, carry out or start its actions, and return the actions that send a transaction.
 
         Actions that wait for nothing are carried out under the lock, before the record can change again. The
         transactions of all duties are sent together.

@@ -55,9 +55,9 @@ class Ledger:
     ) -> LocalOrder | None:
         """Apply ``change`` to the current record of a leg and return the new one; None if there is no record.
 
-        ``needs`` are blobs that the new record names. They must be here, sent by ``sender`` ("": by anyone). They are
-        held before the record is written, so that neither a crash nor a clean-up in between can lose them. ClusterError
-        WRONG_STATE if one is missing.
+        ``needs`` are blobs that the new record names. They must have arrived here from ``sender`` (from anyone if
+        ``sender`` is empty). They are held before the record is written, so that neither a crash nor a clean-up in
+        between can lose them. ClusterError WRONG_STATE if one of them is missing.
         """
         with self.lock:
             now = self.store.load(order_id, leg)
@@ -78,12 +78,12 @@ class Ledger:
                 raise ClusterError(
                     ClusterErrorKind.WRONG_STATE,
                     "a blob that this call names has not been uploaded",
-                    "upload its blobs first, then repeat the call",
+                    "upload all blobs that the call names, then repeat the call",
                     field="sha256",
                 )
 
     def hold_payload(self, local: LocalOrder) -> None:
-        """Hold the files of a payload, whether they have arrived or not, and release those of an earlier offer."""
+        """Hold the files of a payload, whether they have arrived or not, and release the files of an earlier offer."""
         digests = {file.blob.sha256 for file in local.payload.files}
         for digest in digests:
             self.blobs.hold(digest, str(local.key))
@@ -106,7 +106,7 @@ class Ledger:
     def take_initial_states(self, leg: LegKey, earlier_global: StateRef | None, slots: tuple[SlotLocal, ...]) -> None:
         """Record and hold the states of an earlier leg from which ``leg`` starts.
 
-        If they are gone, the next look declines the leg.
+        If these states are gone, the leg is declined after the next look.
         """
         needs = [item.state.blob for item in slots]
         if earlier_global is not None:
@@ -129,7 +129,7 @@ class Ledger:
     # Seats in panels about others' rounds
 
     def change_seat(self, key: SeatKey, change: Callable[[LocalSeat], LocalSeat]) -> None:
-        """Apply ``change`` to the present record of a seat, if there still is one."""
+        """Apply ``change`` to the present record of a seat, if the seat still has a record."""
         with self.lock:
             now = self.store.seat(key)
             if now is None or (after := change(now)) == now:
@@ -164,7 +164,7 @@ class Ledger:
         return self.store.get(duty)
 
     def put(self, duty: Duty, before: Record | None, after: Record) -> None:
-        """Write a record and log what is new in it; the caller must hold ``lock`` since it read ``before``."""
+        """Write a record and log what is new in it. The caller must have held ``lock`` since it read ``before``."""
         self.store.put(duty, after)
         for line in tell(before, after):
             _log.info(line)

@@ -20,7 +20,7 @@ from validator.serve.service import Service
 from validator.work.outbox import TxOutcome
 
 STUCK_SECONDS = 120.0
-"""Longest turn of the loop of a healthy daemon."""
+"""Longest time (s) that one turn of the loop takes in a healthy daemon."""
 
 CLOCK = Metric("assay_validator_chain_clock", MetricKind.GAUGE, "Chain clock at the last look, in seconds.")
 LOOK_AGE = Metric(
@@ -90,7 +90,7 @@ LEGS_FAILED = Metric(
 JAILED = Metric("assay_validator_jailed", MetricKind.GAUGE, "1 while the validator is jailed, otherwise 0.")
 BALANCE = Metric("assay_validator_balance_uassay", MetricKind.GAUGE, "Coins in the operator's account (uassay).")
 STAKE = Metric("assay_validator_stake_uassay", MetricKind.GAUGE, "Stake of the validator (uassay).")
-BOND = Metric("assay_validator_bond_uassay", MetricKind.GAUGE, "Free coins in its bond account (uassay).")
+BOND = Metric("assay_validator_bond_uassay", MetricKind.GAUGE, "Free coins in the operator's bond account (uassay).")
 BLOBS = Metric("assay_validator_blob_bytes", MetricKind.GAUGE, "Bytes of the files of orders that the validator has.")
 DISK_FREE = Metric("assay_validator_disk_free_bytes", MetricKind.GAUGE, "Free bytes on the disk of the home.")
 PROVIDERS = Metric(
@@ -176,8 +176,9 @@ class ValidatorCounts:
 class ValidatorHealth:
     """The source of a daemon's metrics and of its health.
 
-    ``service`` is set once the node has answered. The loop sets the others: ``turned`` is its last turn and ``looked``
-    its last look (monotonic seconds), ``clock`` and ``rival`` are problems in words.
+    ``service`` is set once the node has answered. The loop sets the fields after it. ``turned`` is the time of the
+    loop's last turn, and ``looked`` is the time of its last look (monotonic seconds). ``clock`` and ``rival`` are
+    problems in words.
     """
 
     me: str

@@ -111,7 +111,10 @@ class Observer:
             request = request.after(page[-1])
 
     def _read_subjects(self, seats: Iterable[SeatKey]) -> dict[SeatKey, PanelResponse]:
-        """Return the panels and shares that the seats are about. Each is read once: a closed round does not change."""
+        """Return the panels and shares that the seats are about.
+
+        Each panel is read once, because a closed round does not change.
+        """
         known = self._subjects
         subjects = {key: known.get(key) or self._read_subject(key) for key in seats}
         self._subjects = {key: subject for key, subject in subjects.items() if subject is not None}
@@ -165,13 +168,14 @@ class Observer:
 
     def _ask_own(self, key: RoundKey) -> Panel | None:
         """Return the panel about a round of this validator; None if it has ended."""
-        # The slot is after the last one, so that the answer has no shares: this validator knows its own.
+        # The query begins after the last slot, so its answer has no shares: this validator knows the shares of its own
+        # rounds.
         request = PanelRequest(key.order_id, key.leg, key.round, from_slot=SLOTS_MAX, limit=1)
         answer = self._ask_panel(request)
         return answer.panel if answer else None
 
     def _read_seats(self, panel: Panel, before: OwnPanel | None) -> tuple[PanelSeat, ...]:
-        """Return the seats of all stages of a panel. A seat never changes, so only new ones are read."""
+        """Return the seats of all stages of a panel. A seat never changes, so only new seats are read."""
         seats = list(before.seats) if before else []
         while len(seats) < panel.seats:
             request = SeatsRequest(
@@ -188,9 +192,9 @@ class Observer:
         return tuple(seats)
 
     def _check_clock(self, clock: int) -> None:
-        """Check that the node is not behind an earlier look, of this or an earlier process; ChainError if it is.
+        """Check that the node is not behind an earlier look of this or an earlier process; ChainError if it is behind.
 
-        If a node that is behind does not show a share yet, the share would count as one that the chain never got.
+        A node that is behind may not have a share yet. The share would then count as one that the chain never got.
         """
         self._newest = self._newest or self.ledger.store.seen_clock()
         if clock < self._newest:

@@ -38,7 +38,7 @@ FORM = 9
 COMPUTING = "computing"
 """The name of the file, beside the database, with the name of the back end that the daemon loaded at its last start."""
 CACHED = 64
-"""Most records of legs kept in memory: they are frozen, and read far more often than written."""
+"""Most records of legs kept in memory: such records are frozen, and read far more often than written."""
 
 # Each table stores its records without the parts that have their own tables. A work's key is its position in its round.
 _ORDERS = RecordTable("orders", LocalOrder, (bytes, int))
@@ -86,7 +86,7 @@ class ValidatorStore:
     """The records of legs, seats, verdicts and providers in ``validator.db``. Thread-safe; one daemon at a time."""
 
     def __init__(self, path: Path) -> None:
-        """Open or create the database; StoreError if the file is not one or its format differs."""
+        """Open or create the database; StoreError if the file is not a database or its format differs."""
         tables = (*_OF_LEGS, _SEATS, _VERDICTS, _ANSWERED, _NAMED, _CHAIN, _CLOCK)
         try:
             self._records = Records(path, tables, codec, FORM)
@@ -94,7 +94,7 @@ class ValidatorStore:
             raise StoreError(str(error)) from None
         self._lock = RLock()
         self._cache: OrderedDict[tuple[bytes, int], LocalOrder] = OrderedDict()
-        # Records of duties that start again with each process.
+        # Records that are not stored, because their duties start again with each process.
         self._unstored: dict[Duty, Record] = {}
         self._known_seats: dict[Key, LocalSeat] | None = None
 
@@ -114,7 +114,7 @@ class ValidatorStore:
         return known or chain_id
 
     def seen_clock(self, clock: int = 0) -> int:
-        """Record ``clock`` (chain seconds), and return the latest one ever recorded."""
+        """Record ``clock`` (chain seconds), and return the latest clock ever recorded."""
         with self._lock:
             known = self._records.get(_CLOCK, "seen") or 0
             if clock > known:
@@ -174,7 +174,7 @@ class ValidatorStore:
         return self.load(order_id, legs[0]) if legs else None
 
     def legs(self, order_id: bytes) -> list[int]:
-        """Return the numbers of an order's legs that have a record, the last one first."""
+        """Return the numbers of an order's legs that have a record, the last leg first."""
         return sorted((leg for o, leg in self.all_orders(order_id)), reverse=True)
 
     def save(self, local: LocalOrder) -> None:
@@ -193,7 +193,7 @@ class ValidatorStore:
                 self._records.delete(table, order_id, leg)
 
     def all_orders(self, *order_id: bytes) -> list[tuple[bytes, int]]:
-        """Return the keys (order id, leg) of all records, or of those of one order."""
+        """Return the keys (order id, leg) of all records, or only of the records of one order."""
         return [(o, leg) for o, leg in self._records.keys(_ORDERS, *order_id)]
 
     # Seats in panels about others' rounds
@@ -230,7 +230,7 @@ class ValidatorStore:
                 self._records.put(_VERDICTS, row, *key)
 
     def verdicts(self, *order_id: bytes) -> list[VerdictRow]:
-        """Return all verdicts, or those of one order, sorted by round, slot and issue."""
+        """Return all verdicts, or the verdicts of one order, sorted by round, slot and issue."""
         return [row for _, row in self._records.scan(_VERDICTS, *order_id)]
 
     def save_answered(self, order_id: bytes, leg: int, round: int, agreed: bool) -> None:
@@ -244,7 +244,7 @@ class ValidatorStore:
     # Providers
 
     def name(self, address: str, admit: bool) -> None:
-        """Record that the operator admits or dismisses a provider; the daemon reads it at its next look."""
+        """Record that the operator admits or dismisses a provider; the daemon reads this decision at its next look."""
         self._records.put(_NAMED, admit, address)
 
     def named(self) -> dict[str, bool]:
@@ -332,7 +332,7 @@ class TraceReader:
     """A read-only view of the traces in a validator's database; its daemon may run meanwhile. Thread-safe."""
 
     def __init__(self, path: Path) -> None:
-        """Open the daemon's database; StoreError if there is none or its format differs."""
+        """Open the daemon's database; StoreError if there is no database or its format differs."""
         try:
             self._records = Records(path, (), codec, FORM, read_only=True)
         except Unusable as error:

@@ -27,8 +27,8 @@ class Lane(StrEnum):
 class Base:
     """The base class of all actions.
 
-    ``drawn`` is True if the action follows from the validator's picture. If the picture was made before the action
-    ended, it does not start the action again.
+    ``drawn`` is True if the action follows from the validator's picture. A picture that was made before the action
+    ended does not start the action again.
     """
 
     __slots__ = ()
@@ -37,7 +37,7 @@ class Base:
 
     @property
     def subject(self) -> ShareKey | None:
-        """The share that the action is about; None if it is about no single share."""
+        """The share that the action is about; None if the action is not about a single share."""
         return None
 
     @property
@@ -123,7 +123,7 @@ class CheckTask(OfTask):
 
 @dataclass(frozen=True, slots=True)
 class Bond(OfTask):
-    """The action that makes sure that the free bond covers this share and all others that are not committed yet."""
+    """The action that makes sure that the free bond covers this share and all other uncommitted shares."""
 
     lane: ClassVar = Lane.BOND
     task: TrainTask
@@ -139,7 +139,7 @@ class Fetch(OfTask):
 
 @dataclass(frozen=True, slots=True)
 class Train(OfTask):
-    """The action that gives a share to the worker, which continues from the last boundary on disk."""
+    """The action that gives a share to the worker, which continues from the share's last boundary on disk."""
 
     lane: ClassVar = Lane.HERE
     task: TrainTask

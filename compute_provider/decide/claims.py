@@ -1,8 +1,8 @@
 """Checks of a validator's task against the chain: the provider does not rely on the validator's word alone.
 
 These are pure functions over the answer to the order query. A provider trains only for a running order, in its open leg
-and round, for its own validator. The initial states must be those on the chain, and the escrow must still cover the
-share's price.
+and round, for its own validator. The task's initial states must have the roots that the chain has, and the escrow must
+still cover the share's price.
 """
 
 from collections.abc import Iterable
@@ -30,14 +30,14 @@ def problem(task: TrainTask, order: OrderResponse, validator: str) -> str:
         return "the chain has no leg with this number for this validator"
     for holds, reason in (
         (order.order.state is OrderState.RUNNING, "the order is not running"),
-        (order.order.legs == task.key.leg, "the leg is not the current one"),
+        (order.order.legs == task.key.leg, "the leg is not the order's current leg"),
         (leg.state is LegState.RUNNING, "the leg is not running"),
-        (leg.round == task.key.round, "the round is not the open one"),
+        (leg.round == task.key.round, "the round is not the leg's open round"),
         (terms.executor_version == EXECUTOR_VERSION, "the order needs another executor version"),
         (task.key.slot in leg.served_slots, "the leg does not serve the slot"),
-        (leg.global_in == task.global_in.root, "the task's global_in is not the one on the chain"),
+        (leg.global_in == task.global_in.root, "the task's global_in is not the global state on the chain"),
         (_local_root(order, task) == task.local_in.root, "the task's local_in is not the slot's last accepted state"),
-        (_job_file(task) == terms.job_id, "the task's job.json is not the order's"),
+        (_job_file(task) == terms.job_id, "the task's job.json is not the order's job.json"),
         (_payload_bytes(task) <= terms.delivered_bytes, "the task's files are larger than the order's payload"),
         (task.global_in.blob.size == terms.global_bytes, "the task's global_in does not have the order's state size"),
         (task.local_in.blob.size == terms.local_bytes, "the task's local_in does not have the order's state size"),
@@ -54,7 +54,7 @@ def price(terms: JobTerms, leg: Leg) -> int:
 
 
 def income(order: OrderResponse, leg: Leg) -> int:
-    """Return what a leg pays its providers per PFLOP of their work (uassay), after protocol and audit fee."""
+    """Return the amount (uassay) that a leg pays its providers per PFLOP of work, after the protocol and audit fees."""
     params = order.order.params
     earnings = settle_round(
         PFLOP,
@@ -79,7 +79,8 @@ def income_problem(task: TrainTask, order: OrderResponse, least: int) -> str:
 def exposure(orders: Iterable[OrderResponse], provider: str) -> int:
     """Return the value (uassay) of the provider's committed shares that these orders have not paid.
 
-    It is the sum of their bonds, because a share's bond is its price and stays locked until the share is paid or void.
+    This is the sum of the shares' bonds: a share's bond equals its price, and stays locked until the share is paid or
+    void.
     """
     return sum(
         bond.amount
@@ -104,7 +105,7 @@ def trace_bytes(task: TrainTask, order: OrderResponse) -> int:
 
 
 def has_committed(order: OrderResponse, claim: ShareClaim) -> bool:
-    """Return whether exactly the commitment ``claim`` is on the chain, and not rejected.
+    """Return whether exactly the commitment ``claim`` is on the chain and was not rejected.
 
     From then on, no one else can claim the work.
     """
@@ -123,7 +124,7 @@ def is_over(key: ShareKey, order: OrderResponse, clock: int) -> bool:
     if closed is not None:
         accepted = key.ref in closed.shares
         return not accepted or (clock >= closed.window_ends and (closed.verified or closed.void))
-    # The round has not closed. It never will if its leg has ended.
+    # The round has not closed. It will never close if its leg has ended.
     leg = order.leg(key.leg)
     return leg is None or leg.state in (LegState.FAILED, LegState.DONE)
 
@@ -138,7 +139,7 @@ def earned(order: OrderResponse, provider: str) -> int:
 
 
 def _local_root(order: OrderResponse, task: TrainTask) -> bytes:
-    """Return the root of the slot's last accepted local state; if there is none, of the leg's initial local state."""
+    """Return the root of the slot's last accepted local state; if there is none, the root of its initial one."""
     accepted = {
         share.claim.round: share.roots
         for share in order.shares
@@ -154,8 +155,8 @@ def _local_root(order: OrderResponse, task: TrainTask) -> bytes:
 def still_promised(promised: dict[ShareKey, int], key: ShareKey, order: OrderResponse) -> dict[ShareKey, int]:
     """Return the promised bonds (uassay, by share) that the chain has not locked yet and may still lock.
 
-    In the order of ``key``, two kinds of share are left out. The bond of a committed share is locked already. The bond
-    of a share of another leg or round will never be locked.
+    Two kinds of share are left out in the order of ``key``: committed shares, because their bonds are already locked,
+    and shares of another leg or round, because their bonds will never be locked.
     """
     committed = {share.claim.key for share in order.shares}
     return {

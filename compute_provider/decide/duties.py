@@ -38,7 +38,7 @@ def _is_dropped(work: ShareWork, picture: ValidatorView | None) -> bool:
     """Return whether to drop a share from the record."""
     task = picture.task(work.key) if picture else None
     if work.stage is Stage.OVER:
-        # As long as the picture lists the share, it stays: otherwise its task would add it to the record again.
+        # As long as the picture lists the share, the share stays in the record: otherwise its task would add it again.
         return task is None
     if work.signed or picture is None:
         return False
@@ -48,7 +48,7 @@ def _is_dropped(work: ShareWork, picture: ValidatorView | None) -> bool:
 def _schedule(shares: Shares, picture: ValidatorView | None) -> Shares:
     """Move the ready share with the earliest deadline to stage TRAINING, if no share is training.
 
-    Training one share at a time uses the machine best.
+    Shares are trained one at a time, because that uses the machine best.
     """
     if any(work.stage is Stage.TRAINING for work in shares.works):
         return shares

@@ -68,7 +68,7 @@ def submitted(shares: Shares, key: ShareKey, accepted: bool, text: str) -> Share
 
 
 def committed(shares: Shares, key: ShareKey) -> Shares:
-    """Record that the commitment is on the chain: from now on no one else can claim the work."""
+    """Record that the commitment is on the chain: from now on, no other provider can claim the work."""
     return _move(shares, key, Stage.COMMITTED, Stage.TRAINED, Stage.SUBMITTED)
 
 
@@ -79,7 +79,10 @@ def delivered(shares: Shares, key: ShareKey, accepted: bool, text: str) -> Share
 
 
 def failed(shares: Shares, key: ShareKey, text: str, again: bool) -> Shares:
-    """Record that an action for a share failed with the reason ``text``. ``again``: another try may succeed."""
+    """Record that an action for a share failed with the reason ``text``.
+
+    ``again`` is True if another try may succeed.
+    """
     work = shares.get(key)
     if work is None:
         return shares

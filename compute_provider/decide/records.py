@@ -83,7 +83,10 @@ class ShareWork:
 
     @property
     def signed(self) -> bool:
-        """True once someone may hold a signature for the share: from then on, only the chain shows that it is over."""
+        """True once someone may hold a signature for the share.
+
+        From then on, only the chain shows that the share is over.
+        """
         return self.stage in _SIGNED
 
     def doing(self) -> Doing:

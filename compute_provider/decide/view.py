@@ -10,7 +10,7 @@ from link.types import OpenTask, TrainTask
 class ValidatorView:
     """The validator's picture: shares to train and openings to send.
 
-    ``began`` is when the poll began (monotonic seconds).
+    ``began`` is the time (monotonic seconds) at which the poll began.
     """
 
     train: tuple[TrainTask, ...]
@@ -28,8 +28,8 @@ class Look:
 
     ``joined`` is True if the validator admitted this process. ``picture`` is the validator's answer to the last poll
     since then. ``training`` is the share that the worker trains, until the end of that training is in the record.
-    ``idle`` is the reason why the validator has no share for this provider. ``warning`` is its warning for the
-    provider's operator.
+    ``idle`` is the reason why the validator has no share for this provider. ``warning`` is the validator's warning for
+    the provider's operator.
     """
 
     joined: bool = False

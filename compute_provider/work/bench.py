@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from pol.executor.interface import Backend
 
 _WAY_BYTES = 8 << 20
-# Longest measurement of the bandwidth: a validator may send very slowly.
+# Longest time for a measurement of the bandwidth: a validator may send very slowly.
 _WAY_SECONDS = 5.0
 _TIMEOUT = 120.0
 # Pieces per call. There are many, as in a probe, because a call has a fixed cost as large as that of a few pieces.
 _PIECES = 16
-# Parts of the measurement: each gives a speed.
+# Number of parts of the measurement: each part gives a speed.
 _PARTS = 5
 
 
@@ -63,7 +63,7 @@ _WITHIN = " within "
 
 
 def within(computing: str, limits: str) -> str:
-    """Return the back end's name, followed by the limits of the process that was measured, both in words."""
+    """Return the back end's name in words, followed by the limits of the measured process in words."""
     return computing + (_WITHIN + limits if limits else "")
 
 
@@ -169,7 +169,7 @@ def _flops(engine: "Backend", seconds: float) -> int:
     from pol.rules.probe import PIECE_WORK
     from pol.work.probe import work_pieces
 
-    # The first call compiles and starts threads, so it is not timed.
+    # The first call compiles code and starts threads, so it is not timed.
     work_pieces(b"", range(1), engine)
     pieces = 0
     start = time.perf_counter()

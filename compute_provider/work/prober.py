@@ -1,4 +1,4 @@
-"""The computation of a validator's probe. Its process loads the back end before the validator's clock runs."""
+"""The computation of a validator's probe. Its process loads the back end before the validator measures any time."""
 
 import json
 import os
@@ -19,9 +19,9 @@ from host import sandbox
 from host.foreign_json import read_json
 
 START_SECONDS = 180.0
-"""Longest start of the process: a back end may take long to load."""
+"""Longest time (s) for the start of the process: a back end may take long to load."""
 TASK_SECONDS = 60.0
-"""Longest time for a task; no validator waits longer."""
+"""Longest time (s) for a task; no validator waits longer."""
 _LOOK_SECONDS = 0.1
 _LINE_BYTES_MAX = 1 << 20
 
@@ -70,7 +70,7 @@ def probing(backend: str, stop: Event) -> Iterator[ProbeTask]:
 def _line(answers: IO[bytes], seconds: float, stop: Event) -> list[str]:
     """Return the digests in the next line of the process.
 
-    ProviderError if none comes within ``seconds`` or before ``stop``.
+    ProviderError if no line comes within ``seconds`` or before ``stop``.
     """
     ends = time.monotonic() + seconds
     data = b""
@@ -83,7 +83,7 @@ def _line(answers: IO[bytes], seconds: float, stop: Event) -> list[str]:
                 raise _ended_error()
             data += part
             if len(data) > _LINE_BYTES_MAX:
-                raise ProviderError("the process that computes the probe answers with too many bytes", "trying again")
+                raise ProviderError("the process that computes the probe sent too long an answer", "trying again")
     digests: list[str] = read_json(data, PROBE_PIECES_MAX)
     return digests
 
@@ -98,7 +98,7 @@ def _main(backend_name: str, parent: int, folder: Path) -> None:
     from pol.work.probe import work_pieces
 
     engine = backend(backend_name)
-    # A first call compiles and starts threads; the empty answer reports that the process is ready.
+    # A first call compiles code and starts threads; the empty answer reports that the process is ready.
     work_pieces(b"", range(1), engine)
     _print([])
     for line in sys.stdin:

@@ -45,13 +45,13 @@ class _Serves:
 
 
 class _Worker:
-    """A worker process, and the share that it trains (None while it waits for one)."""
+    """A worker process, and the share that it trains (None while it waits for a share)."""
 
     def __init__(self, serves: _Serves, folder: Path, inputs: Path, log_path: Path) -> None:
         self.serves = serves
         self.share: tuple[ShareKey, Path] | None = None
         self.idle_since = time.monotonic()
-        # True after a failure, when the process ends itself.
+        # True after a failure: the process then ends itself.
         self.is_spent = False
         # Held while a message is handled, so that the share and the files cannot change meanwhile.
         self.lock = RLock()
@@ -74,7 +74,7 @@ class _Worker:
         return self.share is None and not self.is_spent and self.process.poll() is None
 
     def hand_over(self, order: WorkOrder) -> None:
-        """Write an order to the process; this blocks while the process is slow to read.
+        """Write an order to the process; this call blocks while the process is slow to read the order.
 
         The process can read only the job and the folder ``inputs``, so the order names links there.
         """
@@ -86,9 +86,9 @@ class _Worker:
             self.process.stdin.flush()
 
     def _linked(self, order: WorkOrder) -> WorkOrder:
-        """Return the order with links instead of the files that the process reads; the links of other shares go.
+        """Return the order with links instead of the files that the process reads; delete the links of the last share.
 
-        The process reports a file that cannot be linked.
+        If a file cannot be linked, the process reports it.
         """
         before = self._inputs / str(self._shares)
         self._shares += 1
@@ -115,7 +115,7 @@ class _Worker:
         )
 
     def rest(self) -> None:
-        """Forget the worker's share: from now on, the worker waits for the next one."""
+        """Forget the worker's share: from now on, the worker waits for the next share."""
         self.share = None
         self.idle_since = time.monotonic()
 
@@ -124,15 +124,16 @@ class Trainer:
     """The owner of the worker: one process at a time, which trains one share of an order after another.
 
     There is only one worker, because the owner's memory limit is for all training on this machine. The worker is ended
-    when it has failed, when its order is over, when it has waited too long, and before a share of another order. The
-    worker can write only to its own folder. When it reports files, they are moved to the share's folder. It can read
-    only that folder, the job, and links to the files that its share begins with.
+    when it has failed, when its order is over, when it has waited too long, and before a share of another order is
+    trained. The worker can write only to its own folder. When it reports files, they are moved to the share's folder.
+    It can read only its own folder, the job, and links to the files with which its share begins.
     """
 
     def __init__(self, listen: Listen, home: Path, idle_seconds: float = IDLE_SECONDS) -> None:
         """Call ``listen`` with every message of a worker, on the thread that reads the messages.
 
-        If a worker ends without a last message, ``listen`` gets ``failed``. Its log and its folder are in ``home``.
+        If a worker ends without a last message, ``listen`` gets ``failed``. The worker's log and folder are in
+        ``home``.
         """
         self._listen = listen
         self._log_path = home / "worker.log"
@@ -172,7 +173,7 @@ class Trainer:
         return None
 
     def stop(self, key: ShareKey) -> None:
-        """End the worker if it trains this share; ``listen`` gets no message of the share after this returns."""
+        """End the worker if it trains this share; ``listen`` gets no message of the share after this call returns."""
         if self._running is None:
             return
         worker, _ = self._running
@@ -192,7 +193,7 @@ class Trainer:
             self.close()
 
     def close(self) -> None:
-        """End the worker and its training; ``listen`` gets no message of it after this returns."""
+        """End the worker and its training; ``listen`` gets no message from the worker after this call returns."""
         if self._running is not None:
             worker, reader = self._running
             self._running = None
@@ -255,7 +256,7 @@ class Trainer:
             move_durably(self._folder / name, folder / name)
         if is_end:
             worker.is_spent = "failed" in message
-            # This comes before ``listen``, which may lead to the next share at once.
+            # The worker rests before ``listen`` is called, because that call may lead to the next share at once.
             worker.rest()
         self._listen(key, message)
 

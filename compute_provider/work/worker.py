@@ -2,9 +2,10 @@
 
 For each share it reads a :class:`WorkOrder`, a line of JSON on standard input, and it answers with JSON lines on
 standard output. Numbers go through the pipe. States go through files in the only folder that the process may write to;
-the daemon moves them to the share's folder. It can read the job and what the daemon links for the share. The loaded job
-and the compiled code serve the next share, so all shares must be of one job. The process has no key and no network. The
-daemon kills it to cancel a share: every boundary that it reported is on disk. These are its messages:
+the daemon moves them to the share's folder. Of the provider's files, the process can read only its own folder, the job,
+and the files that the daemon links for the share. The loaded job and the compiled code are used again for the next
+share, so all shares must be of one job. The process has no key and no network. The daemon kills it to cancel a share:
+every boundary that it reported is on disk. These are its messages:
 
     {"ready": {"steps": N, "open": [...]}}      "open": the isolation that this system does not offer
     {"step": n, "loss": bits}
@@ -52,9 +53,9 @@ def boundary_files(index: int) -> tuple[str, str]:
 class WorkOrder:
     """The worker's order to train a share.
 
-    ``job`` is the job's directory, and ``folder`` is the share's. ``global_in`` and ``local_in`` are files of canonical
-    bytes. The worker only reads these four paths. ``boundaries`` are those that an earlier try reported: training
-    continues from the last one.
+    ``job`` is the job's directory, and ``folder`` is the share's folder. ``global_in`` and ``local_in`` are files of
+    canonical bytes. The worker only reads these four paths. ``boundaries`` are the boundaries that an earlier try
+    reported: training continues from the last one.
     """
 
     job: str
@@ -90,7 +91,7 @@ def main(arguments: Sequence[str], produce: "Producer | None" = None) -> None:
 
 
 class ShareWorker:
-    """The worker's state between shares: the loaded job and the back end, which serve all shares of one job."""
+    """The worker's state between shares: the loaded job and the back end, which are used for all shares of one job."""
 
     def __init__(self, folder: Path, open_ends: Sequence[str], out: TextIO, produce: "Producer") -> None:
         self._folder = folder
@@ -192,7 +193,7 @@ class Task:
         return self.loaded.job.document.share_segments
 
     def opening(self) -> "SlotState":
-        """Read the share's initial states; the caller may change them. Refused, StateError or OSError if it fails."""
+        """Read the share's initial states; the caller may change them. Refused, StateError or OSError if that fails."""
         order = self.order
         paths = Path(order.global_in), Path(order.local_in)
         return open_states(self.loaded, paths, (order.global_root, order.local_root))
@@ -272,7 +273,7 @@ def result_of(task: Task, end: "SlotState") -> Produced:
 
 
 def _resume(task: Task) -> "tuple[int, SlotState]":
-    """Return the index and the states of the last boundary on disk; 0 and the initial states if there is none.
+    """Return the index and the states of the last boundary on disk; if there is none, 0 and the initial states.
 
     A boundary counts only if its files still have the roots that were reported. Errors as in :meth:`Task.opening`.
     """

@@ -34,12 +34,12 @@ class Lane(StrEnum):
 
 
 NEVER = 2**62
-"""Deadline (chain seconds) of an action that has none."""
+"""Deadline (chain seconds) that stands for no deadline."""
 
 
 @dataclass(frozen=True, slots=True)
 class SendTx:
-    """The action that sends messages in one transaction, which must be in a block before ``by`` (chain seconds)."""
+    """The action that sends messages in one transaction. It must be in a block before the chain second ``by``."""
 
     lane: ClassVar = Lane.TX
     key: str
@@ -52,7 +52,8 @@ class SendNotice:
     """The action that sends messages for which no duty waits.
 
     Only a whole look asks for such actions, and they stay wanted until the next whole look. They go in a transaction of
-    their own. Anyone can make it fail at any moment, and then all other messages in it would fail, too.
+    their own: anyone can make such a message fail at any moment, and then every other message in the same transaction
+    would fail, too.
     """
 
     lane: ClassVar = Lane.TX
@@ -81,7 +82,7 @@ class TryJob:
 
 @dataclass(frozen=True, slots=True)
 class TakeInitialStates:
-    """The action that holds the states from which this leg starts and which an earlier leg left here.
+    """The action that holds the initial states of a leg that an earlier leg of the order left on this machine.
 
     These are one global state and the slots' local states.
     """
@@ -106,7 +107,7 @@ class CheckSegment:
 
 @dataclass(frozen=True, slots=True)
 class VerifyOpening:
-    """The action that checks the hashes of states that a provider sent for a panel, before a seat gets them."""
+    """The action that checks the hashes of states that a provider sent for a panel, before a seat gets these states."""
 
     lane: ClassVar = Lane.WORK
     key: str
@@ -194,7 +195,7 @@ class AskOpening:
 class LoadAudited:
     """The action that fetches the order's payload from the winner and loads it.
 
-    ``until`` is when the answer is sent (chain seconds).
+    ``until`` is the chain second at which the answer is sent.
     """
 
     lane: ClassVar = Lane.AUDIT
@@ -210,8 +211,8 @@ class LoadAudited:
 class ReplayPlace:
     """The action that fetches the blobs of an accepted opening and recomputes the place.
 
-    ``until`` is when the answer is sent (chain seconds). ``shares`` has the place's share, or for an aggregation all
-    shares of the round. ``global_in`` is the root of the round's initial global state.
+    ``until`` is the chain second at which the answer is sent. ``shares`` has the place's share. For an aggregation, it
+    has all shares of the round. ``global_in`` is the root of the round's initial global state.
     """
 
     lane: ClassVar = Lane.AUDIT
@@ -231,7 +232,7 @@ class ReplayPlace:
 class SendAnswer:
     """The action that commits to the answers of a seat, or reveals them, in a block before ``by`` on the chain's clock.
 
-    ``agreed`` is True if all results agree with the chain.
+    ``agreed`` is True if all results of the seat agree with the chain.
     """
 
     lane: ClassVar = Lane.TX
@@ -271,7 +272,7 @@ class CheckProbe:
 class Clean:
     """The action that deletes unclaimed blobs, unused job directories, and the data about unlisted providers.
 
-    ``providers`` lists the providers whose data stay.
+    ``providers`` lists the providers whose data are kept.
     """
 
     lane: ClassVar = Lane.HERE

@@ -13,7 +13,7 @@ INVITATION_BYTES = 8 + 64
 class Policy(StrEnum):
     """The rule that decides which providers are admitted when they pass a probe."""
 
-    INVITED = "invited"  # those named with ``assay validator admit``, and those with an invitation
+    INVITED = "invited"  # providers named with ``assay validator admit``, and providers with an invitation
     OPEN = "open"  # any provider that applies
     CLOSED = "closed"  # no further provider
 
@@ -24,14 +24,14 @@ def invitation_sign_bytes(chain_id: str, validator: str, until: int) -> bytes:
 
 
 def make_invitation(chain_id: str, validator: str, until: int, sign: Callable[[bytes], bytes]) -> bytes:
-    """Return an invitation to the cluster of ``validator``, which every provider that knows it may use."""
+    """Return an invitation to the cluster of ``validator``. Any provider that has the invitation may use it."""
     return u64(until) + sign(invitation_sign_bytes(chain_id, validator, until))
 
 
 def is_invitation(
     invitation: bytes, chain_id: str, validator: str, clock: int, verify: Callable[[bytes, bytes], bool]
 ) -> bool:
-    """Return whether ``invitation`` is one of this validator that has not ended.
+    """Return whether ``invitation`` comes from this validator and has not ended.
 
     ``verify`` checks the operator's signature: it gets the signed message and the signature.
     """
@@ -43,10 +43,10 @@ def is_invitation(
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The admission policy, the operator's decisions about single providers, and the accounts never to admit.
+    """The admission policy, the operator's decisions about single providers, and the accounts that are never admitted.
 
-    ``named`` has the decisions by the provider's address: True to admit, False to dismiss. ``operators`` are the
-    operators of all validators.
+    ``named`` has the operator's decisions, keyed by the provider's address: True to admit, False to dismiss.
+    ``operators`` are the operators of all other validators.
     """
 
     policy: Policy = Policy.INVITED
@@ -57,7 +57,7 @@ class Admission:
         """Return why a provider that applies is not admitted; empty if it may be admitted.
 
         ``invited`` is True for a provider that showed a valid invitation. The operator of another validator is never
-        admitted: as a party of this validator's orders it could not audit them.
+        admitted: it would be a party to this validator's orders, and could not audit them.
         """
         if address in self.operators:
             return "this validator does not admit operators of validators: use another account for the provider"

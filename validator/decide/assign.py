@@ -15,11 +15,11 @@ from validator.decide.records import LocalOrder, LocalRound, SlotWork
 from validator.decide.view import View
 
 OWN_PICKS = 1
-"""Segments of a share that the validator replays by its own choice; a provider cannot tell which will be replayed."""
+"""Number of segments of a share that the validator itself chooses to replay. A provider cannot predict the choice."""
 PATIENCE = 20
-"""Chain seconds that any share may take, however small: a process has to start, perhaps with torch."""
+"""Chain seconds that even the smallest share may take: the provider has to start a process, and perhaps load torch."""
 PATIENCES = 20
-"""The least time for any share is at least the base of the progress deadline (``progress_base``) divided by this."""
+"""Any share may take at least ``progress_base`` (the base of the progress deadline) divided by this number."""
 DOUBLINGS_MAX = 10
 
 
@@ -59,10 +59,10 @@ def note_presence(work: SlotWork, view: View) -> SlotWork:
 
 
 def is_gone(local: LocalOrder, work: SlotWork, view: View) -> bool:
-    """Return whether a share's provider is given up, because it was away for too long and another one is present.
+    """Return whether to give up a share's provider: it was away for too long, and another provider can take the share.
 
-    Too long is a quarter of the time that the share had left, but at least the least time for any share. Before that,
-    the provider may come back with the segments that it has trained.
+    The limit is a quarter of the time that the share had left when its provider disappeared, but at least the time that
+    any share may take. Until then, the provider may come back with the segments that it has trained.
     """
     if not work.missed_at or all(w.address == work.provider for w in _usable(local, view)):
         return False
@@ -71,13 +71,16 @@ def is_gone(local: LocalOrder, work: SlotWork, view: View) -> bool:
 
 
 def _least_failed(workers: Sequence[FreeProvider], failures: Mapping[str, int]) -> list[FreeProvider]:
-    """Return the workers with the fewest failures in this order; the others get work only if these are away."""
+    """Return the workers with the fewest failures in this order.
+
+    The other workers get work only if all of these are away.
+    """
     least = min((failures.get(worker.address, 0) for worker in workers), default=0)
     return [worker for worker in workers if failures.get(worker.address, 0) == least]
 
 
 def _failures(local: LocalOrder) -> dict[str, int]:
-    """Return the number of each provider's failures in this order, by address."""
+    """Return the number of each provider's failures in this order, keyed by the provider's address."""
     counts = {item.provider: item.count for item in local.failures}
     for known in local.rounds:
         for work in known.works:
@@ -87,7 +90,7 @@ def _failures(local: LocalOrder) -> dict[str, int]:
 
 
 def _waiting(works: Iterable[SlotWork]) -> dict[str, int]:
-    """Return the number of shares that each provider still has to train, by address."""
+    """Return the number of shares that each provider still has to train, keyed by the provider's address."""
     counts: dict[str, int] = {}
     for work in works:
         if work.signed is None and not work.verdict:
@@ -130,11 +133,11 @@ def new_work(
 
 
 def _patience(local: LocalOrder, view: View, leg: Leg, provider: str, before: int, issue: int) -> int:
-    """Return the chain seconds in which the commitment of a share has to arrive.
+    """Return the chain seconds within which the commitment to a share has to arrive.
 
-    They depend on the share's position in its provider's queue, on the bytes to fetch, and on the provider's speed.
-    They double with each issue, in case all machines are slower than certified. At most two thirds of the time to the
-    progress deadline are used, so that other providers can still take over.
+    This time depends on the share's position in its provider's queue, on the bytes to fetch, and on the provider's
+    speed. It doubles with each issue, in case all machines are slower than their certified speeds. It is at most two
+    thirds of the time until the progress deadline, so that other providers can still take over.
     """
     terms = view.on_chain.order.terms
     speed = next((w.speed for w in view.workers if w.address == provider), 0)
@@ -177,11 +180,11 @@ def give_out(
     works: Sequence[SlotWork],
     proven: Collection[tuple[int, int]],
 ) -> list[SlotWork]:
-    """Return new issues for the slots that have no provider, and for those whose latest issue failed.
+    """Return new issues for the slots that have no provider, and for the slots whose latest issue failed.
 
     A failed slot goes to another provider if possible. A newcomer may have only a few slots at once. An issue counts
-    towards that limit until it has failed or its (slot, issue) is in ``proven``. If only newcomers at their limit are
-    present, slots wait.
+    towards that limit until it has failed or its (slot, issue) is in ``proven``. If all present providers are newcomers
+    at their limit, the slots wait.
     """
     latest = {work.slot: work for work in works}  # the issues of a slot are in ascending order
     usable = paced(_usable(local, view), local, view.on_chain.order.terms)
@@ -218,7 +221,7 @@ def _room(
     works: Iterable[SlotWork],
     proven: Collection[tuple[int, int]],
 ) -> dict[str, int]:
-    """Return the number of further slots that each newcomer may have, by address."""
+    """Return the number of further slots that each newcomer may have, keyed by the newcomer's address."""
     counts: dict[str, int] = {}
     for work in works:
         if not work.verdict and (work.slot, work.issue) not in proven:

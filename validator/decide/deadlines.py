@@ -9,13 +9,13 @@ from domain.proof.queries import PanelDuty
 
 
 class DutyKind(StrEnum):
-    """The kinds of duties. The first three belong to an order that the validator won, the others to a seat."""
+    """The kinds of duties. The first three belong to an order that the validator won, and the last two to a seat."""
 
     ACCEPT = "accept"  # to accept a match
     TRAIN = "train"  # to train a running order
     WINDOW = "window"  # to answer panels about own rounds, until their windows end
     COMMIT = "commit"  # to commit the answers of a seat
-    REVEAL = "reveal"  # to reveal them
+    REVEAL = "reveal"  # to reveal the answers of a seat
 
 
 @dataclass(frozen=True, slots=True)

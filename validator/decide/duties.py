@@ -1,9 +1,10 @@
 """The duties of a validator's daemon, as values, and the decision about each of them.
 
-A duty has a record, which is all that the daemon remembers of it. The daemon calls ``decide`` for each duty again and
-again, with all that has arrived since. ``decide`` returns the updated record and every action whose outcome is missing.
-Actions have keys, and the daemon (:mod:`host.lanes`) does not start an action that is under way. So a restart needs
-only the records: ``decide`` asks again for every action that was under way.
+A duty has a record, which is all that the daemon remembers of the duty. After each look at the chain, the daemon calls
+``decide`` for every duty. By then, the record includes everything that has arrived since the last call. ``decide``
+returns the updated record and every action whose outcome is missing. Actions have keys, and the daemon
+(:mod:`host.lanes`) does not start an action that is under way. So a restart needs only the records: ``decide`` asks
+again for every action that was under way.
 """
 
 from collections.abc import Iterator
@@ -29,9 +30,9 @@ Record = LocalOrder | LocalSeat | LocalUpkeep
 
 
 def duties(look: Look) -> Iterator[Duty]:
-    """Yield all duties: the upkeep, then the seats by deadline, because a missed seat costs stake, then the legs.
+    """Yield all duties: first the upkeep, then the seats sorted by deadline, then the legs.
 
-    Legs of closed orders are included only in a whole look.
+    Seats come before legs, because a missed seat costs stake. Legs of closed orders are included only in a whole look.
     """
     yield Upkeep()
     ends = {key: duty.commits_end for key, duty in look.chain.duties.items()}

@@ -1,4 +1,4 @@
-"""The reason why a provider has nothing to train, and what would help, in one sentence for its operator."""
+"""The reason why a provider has nothing to train, and what would help: one sentence for the provider's operator."""
 
 from collections.abc import Iterable, Sequence
 
@@ -11,7 +11,7 @@ from validator.decide.plan import FreeProvider
 from validator.decide.records import LocalOrder, LocalRound, SlotWork
 
 ID_DIGITS = 12
-NO_ORDER = "no order is being trained in this cluster now; the next one that a bid of this validator wins brings work"
+NO_ORDER = "no order is being trained in this cluster now; the next order that a bid of this validator wins brings work"
 
 
 def why_idle(
@@ -22,7 +22,8 @@ def why_idle(
 ) -> str:
     """Return why ``provider`` gets no share now, from the validator's open orders and the providers with a speed.
 
-    ``measuring`` is what its measurement waits for, if it has no certified speed.
+    ``measuring`` is the reason why a measurement of the provider cannot begin now. It is used only if the provider has
+    no certified speed.
     """
     if all(worker.address != provider for worker in workers):
         waits = f": {measuring}" if measuring else ""
@@ -43,7 +44,7 @@ def _of(provider: str, local: LocalOrder, on_chain: OrderResponse, workers: Sequ
     if leg is None or leg.state != LegState.RUNNING:
         return ""
     if provider in local.excluded:
-        return f"{name} goes on without this provider, because a share of this provider in it was wrong"
+        return f"{name} continues without this provider, because one of its shares in this order was wrong"
     current = local.find(leg.round)
     if current is None or not current.works:
         return f"round {leg.round} of {name} begins when the validator has its initial state"
@@ -67,7 +68,7 @@ def _of_round(
             return f"{where} is trained; the next round begins when this one is checked and closed"
         return f"its shares of {where} are submitted; {len(missing)} shares of other providers are missing"
     if own:
-        return f"its share in {where} failed, so that other providers come first in this round"
+        return f"its share in {where} failed, so other providers come first in this round"
     if not missing:
         return f"all shares of {where} are submitted; the next round begins when this one is closed"
     work = share_work(on_chain.order.terms)

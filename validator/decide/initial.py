@@ -1,4 +1,4 @@
-"""The initial states of a leg: those of the payload, or those that an earlier leg of the same order left here."""
+"""The initial states of a leg: those of the payload, or those that an earlier leg of the order left on this machine."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -41,7 +41,7 @@ def states_of(local: LocalOrder) -> Iterator[StateRef]:
 
 
 def refusal(local: LocalOrder, on_chain: OrderResponse, leg: Leg, held: Mapping[bytes, StateRef]) -> str:
-    """Return why this validator cannot serve a leg; empty if it can.
+    """Return why this validator cannot train a leg; empty if it can.
 
     ``held`` has the states of earlier legs that are on this machine, by root.
     """
@@ -62,9 +62,9 @@ def refusal(local: LocalOrder, on_chain: OrderResponse, leg: Leg, held: Mapping[
 
 
 def lacking(local: LocalOrder, on_chain: OrderResponse, leg: Leg) -> frozenset[bytes]:
-    """Return the roots of the initial states from an earlier leg that the record of this leg does not name yet."""
+    """Return the roots of a leg's initial states that come from an earlier leg and are not in this leg's record yet."""
     roots = foreign_roots(on_chain, leg)
-    # Usually there are none: skip the walk through the record.
+    # Usually there are no such roots, and then the walk through the record is skipped.
     return roots - {state.root for state in states_of(local)} if roots else roots
 
 
@@ -80,14 +80,14 @@ def initial_state(local: LocalOrder, leg: Leg) -> StateRef | None:
 def initial_states_taken(
     local: LocalOrder, earlier_global: StateRef | None, slots: tuple[SlotLocal, ...]
 ) -> LocalOrder:
-    """Record the initial states that come from an earlier leg. Change nothing if this leg has a round already."""
+    """Record the initial states that come from an earlier leg. Change nothing if this leg already has a round."""
     return local if local.rounds else replace(local, earlier_global=earlier_global, locals=slots)
 
 
 def initial_states_from(
     on_chain: OrderResponse, leg: Leg, held: Mapping[bytes, StateRef]
 ) -> tuple[StateRef | None, tuple[SlotLocal, ...]]:
-    """Return the initial global state of a leg and the initial local states of its slots, as far as they are held."""
+    """Return the initial states of a leg that are in ``held``: the global state, and the local states of its slots."""
     slots = {start.slot: start for start in on_chain.starts if start.leg == leg.number}
     locals_ = (
         SlotLocal(slot, held[slots[slot].local_root]) for slot in sorted(slots) if slots[slot].local_root in held

@@ -9,8 +9,9 @@ from domain.registry.records import Provider
 def best_offer(providers: Iterable[Provider], slots: int = 0) -> tuple[int, int]:
     """Return (slots, slot speed in FLOP/s) of the fastest providers; (0, 0) if too few have a certified speed.
 
-    Each provider trains one slot at a time, so the slowest one determines the slot speed. If ``slots`` is 0, take the
-    number that gives the most work per second: a provider that would slow the others more than it adds is left out.
+    Each provider trains one slot at a time, so the slowest provider determines the slot speed. If ``slots`` is 0, take
+    the number of slots that gives the most work per second. A provider is then left out if it would slow the other
+    providers by more than it adds.
     """
     certified = (provider.capability.speed for provider in providers if provider.capability)
     speeds = sorted((speed for speed in certified if speed), reverse=True)[:SLOTS_MAX]

@@ -31,7 +31,7 @@ DECLINE_SECONDS = 6
 def decide_leg(local: LocalOrder, look: Look) -> tuple[LocalOrder, tuple[Action, ...]]:
     """Return the updated record of a leg, and every action whose outcome is missing.
 
-    After an order is closed, its result is served for ``KEEP_SECONDS``. Then the leg is deleted.
+    After an order is closed, its consumer can fetch the result for ``KEEP_SECONDS``. Then the leg's record is deleted.
     """
     on_chain = look.chain.orders[local.order_id]
     clock = look.chain.clock
@@ -74,7 +74,7 @@ def decide_order(local: LocalOrder, view: View) -> tuple[LocalOrder, tuple[Actio
 
 
 def refuse_foreign(local: LocalOrder, view: View, leg: Leg) -> LocalOrder:
-    """Record the reason to decline a leg whose initial states are missing here or that serves only some slots."""
+    """Record the reason to decline a leg, if its initial states are missing here or if it serves only some slots."""
     text = refusal(local, view.on_chain, leg, view.held)
     if not text or local.payload.stage is PayloadStage.BAD:
         return local
@@ -87,8 +87,8 @@ def _decide_matched(local: LocalOrder, view: View, leg: Leg, prefix: str) -> tup
     """Return the action for a matched leg: take its states, try its job, accept it, or decline it.
 
     A missed deadline costs the whole job bond, and a decline costs only a fee, so the validator declines a little
-    before the deadline. The payload must be here early enough for the trial. If it is not, the decline names the
-    consumer's late delivery, which is not this validator's fault.
+    before the deadline. The payload must be here early enough for the trial. If it is not, the validator declines, and
+    gives the consumer's late delivery as the reason.
     """
     order = view.on_chain.order
     deadline = leg.accept_deadline

@@ -1,11 +1,11 @@
-"""The choice of the next transaction: everything that is due goes together, sorted by deadline.
+"""The choice of the next transaction: everything that is due is sent together, sorted by deadline.
 
 Each look at the chain lists all actions to send, and an action that a later look does not list is dropped. Only one
-transaction is under way at a time, and it contains as much as it may. So ten seats with the same deadline are answered
-in one block.
+transaction is under way at a time, and it contains as many messages as it may. So ten seats with the same deadline are
+answered in one block.
 
-If one message fails, its whole transaction fails. Messages that anyone can make fail are therefore sent alone. If
-another transaction fails, the messages that pass without the others go out in the next one.
+If one message fails, its whole transaction fails. Messages that anyone can make fail are therefore sent alone. If a
+transaction of several messages is refused, those that the chain would accept are sent in the next transaction.
 
 Times are milliseconds of a steady clock. Deadlines are seconds of the chain's clock.
 """
@@ -22,12 +22,14 @@ Outgo = SendTx | SendAnswer | SendNotice
 Sifted = tuple[tuple[Outgo, ...], tuple[Outgo, ...]]
 """The actions that the chain accepts together, and those that it refuses even alone."""
 ITEMS_MAX = 640
-"""Most items that the lists of a transaction of several messages may cost, as ``Message.GAS_ITEMS`` weighs them: as
-many as 128 shares. So the transaction stays below a tenth of a block's gas, with the margin of an estimate."""
+"""Most list items that a transaction of several messages may have in all, each with its weight in
+``Message.GAS_ITEMS``: as many as 128 shares have. So the transaction stays below a tenth of a block's gas, even with
+the margin of an estimate."""
 PAUSE_MS = 200
 """Pause before an action that was sent may be sent again."""
 RETRY_MS, RETRY_MS_MAX = 2_000, 8_000
-"""Pause after a failure, and its maximum; it doubles with each further failure."""
+"""Pause (ms) after the first failure of an action, and the longest pause. The pause doubles with each further
+failure."""
 FORGET_MS = 300_000
 
 
@@ -67,7 +69,7 @@ class Outgoing:
 
 
 def want(state: Outgoing, actions: Iterable[Outgo], seen: int, *, whole: bool) -> Outgoing:
-    """Replace the actions to send by those that a look asks for.
+    """Replace the actions to send by the actions that a look asks for.
 
     If the look is not ``whole``, keep the waiting notices.
     """
@@ -102,7 +104,8 @@ def take(state: Outgoing, now: int) -> Outgoing:
 def bundle(actions: Sequence[Outgo], most: int = MESSAGES_MAX) -> tuple[Outgo, ...]:
     """Return the first of these actions, and the next ones that may share its transaction.
 
-    If any of them is a duty, only duties of one half of the lane go, because other messages would put them out of it.
+    If any of the actions is a duty, return only duties of one half of the lane. Any other message would put the whole
+    transaction out of the lane.
     """
     first: list[Outgo] = []
     messages = items = 0
@@ -127,7 +130,7 @@ def _items(message: Message) -> int:
 
 
 def half_of(action: Outgo) -> LaneHalf | None:
-    """Return the half of a block's lane in which an action's messages are duties, or None if they are none."""
+    """Return the half of a block's lane in which an action's messages are duties; None if they are not duties."""
     half = action.messages[0].LANE
     return half if all(message.LANE is half for message in action.messages) else None
 
@@ -135,7 +138,8 @@ def half_of(action: Outgo) -> LaneHalf | None:
 def in_lane(state: Outgoing) -> bool:
     """Return whether the transaction under way offers only the lowest price, as duties may.
 
-    A duty that failed before offers the price for everyone, so that it also has a place if the lane has none for it.
+    If one of its duties failed before, the transaction offers the usual price. Then it can get into a block even if the
+    lane has no place for it.
     """
     return all(
         half_of(action) is not None and state.past.get(action.key, NEW).failures == 0 for action in state.under_way
@@ -160,7 +164,7 @@ def arrived(state: Outgoing, now: int) -> Outgoing:
 def failed(state: Outgoing, keys: Iterable[str], now: int) -> Outgoing:
     """Record that the actions ``keys`` of the transaction under way failed, or may have failed.
 
-    The others may be sent again.
+    The other actions of the transaction may be sent again.
     """
     past = dict(state.past)
     for key in keys:
@@ -186,7 +190,7 @@ def sift(going: Sequence[Outgo], passes: Callable[[Sequence[Outgo]], bool]) -> S
     """Return the actions that the chain would accept together, and those that it would refuse even alone.
 
     The remaining actions can go in a later transaction. ``passes`` returns whether the chain would accept the given
-    actions now. A transaction with a single action was refused, so that action has failed, whatever ``passes`` returns.
+    actions now. If the refused transaction had a single action, that action has failed, and ``passes`` is not called.
     """
     if len(going) == 1:
         return (), tuple(going)

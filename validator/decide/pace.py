@@ -1,8 +1,9 @@
 """The speed of providers in practice: the time that their correct shares took, compared with their certified speed.
 
-A certificate comes from a measurement of a few moments, and is valid for days. The shares of an order show the speed of
-the machine beside its neighbours, with all that it has to fetch and to start. So slots are planned by the order's own
-results as soon as there are some. A provider whose results do not fit its certificate is measured again.
+A certificate comes from a measurement of a few moments, and is valid for days. The shares of an order show how fast the
+machine is while others use it too, and while it fetches files and starts processes. So as soon as an order has results,
+its slots are planned with the speeds that these results show. A provider whose results do not fit its certificate is
+measured again.
 
 A provider gains nothing by a wrong speed. If it trains slowly on purpose, it gets fewer slots. If it is fast only while
 it is measured, its own results count from its second round on. Only correct shares count, so an invented share does
@@ -22,7 +23,8 @@ from validator.decide.view import Member, View
 OVERHEAD_SECONDS = 4
 """Chain seconds of a share that do not depend on the machine's speed: looks, blocks, the start of a process."""
 FIT = 3
-"""A certificate fits as long as a share takes at most ``FIT`` times the expected time, and at least a ``FIT``-th."""
+"""A certificate fits if a share took at most ``FIT`` times the expected time, and at least that time divided by
+``FIT``."""
 FIT_SECONDS = 20
 """Further chain seconds by which a share may differ from the expected time."""
 DOUBT_SECONDS = 1_800
@@ -37,9 +39,9 @@ def note_handed_in(work: SlotWork, view: View) -> SlotWork:
 
 
 def spans(local: LocalOrder) -> dict[str, int]:
-    """Return the chain seconds that the last correct share of each provider took, by address.
+    """Return the chain seconds that the last correct share of each provider took, keyed by the provider's address.
 
-    A provider trains one share after another, so a share begins when the one before it was submitted.
+    A provider trains one share after another, so a share begins when the provider has submitted the share before it.
     """
     seconds: dict[str, int] = {}
     ended: dict[str, int] = {}

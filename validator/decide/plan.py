@@ -1,4 +1,4 @@
-"""The plan of slots: the job fixes the slots of a round, and the validator chooses the provider of each."""
+"""The plan of slots: the job fixes the slots of a round, and the validator chooses the provider of each slot."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -33,9 +33,10 @@ def plan_slots(
     no provider has room.
 
     Each slot, in this order, goes to the provider that would finish it first, after its ``waiting`` shares and the
-    slots that it has got here. So a faster provider gets more slots, a slow one perhaps none, and the last slot ends as
-    early as possible. Of equal providers, the slot goes to the one that served it ``last`` (slot to address), because
-    it has the slot's local state, and otherwise to the first by address.
+    slots that this plan has given to it. So a faster provider gets more slots, a slow provider perhaps gets none, and
+    the last slot ends as early as possible. If several providers would finish the slot equally early, it goes to the
+    provider that served it last, because that provider has the slot's local state. ``last`` has that provider's address
+    by slot. If that provider is not among them, the slot goes to the first of them by address.
     """
     free_slots = dict(room)
     speeds = {w.address: max(1, w.speed) for w in workers if free_slots.get(w.address, 1) > 0}
@@ -77,9 +78,9 @@ def spread_slots(
 ) -> dict[int, str]:
     """Return ``plan`` with a slot for each idle provider, taken from busy providers without a result in this order.
 
-    A certified speed may come from a lucky moment, or the machine may have other work now. So an ``unshown`` provider
-    with several shares to train gives its last slot to an idle provider, the fastest idle one first. The idle provider
-    must finish within ``SPREAD`` times the time of the whole plan.
+    A certified speed may come from a lucky moment, or the machine may have other work to do now. So an ``unshown``
+    provider with several shares to train gives its last slot to an idle provider, the fastest idle one first. The idle
+    provider must finish within ``SPREAD`` times the time of the whole plan.
     """
     spread = dict(plan)
     speeds = {worker.address: max(1, worker.speed) for worker in workers}

@@ -1,11 +1,15 @@
-"""The measurement of a provider: first the bandwidth, then several tries of a seeded program of a quarter second each.
+"""The measurement of a provider: first the bandwidth, then several tries of a seeded program. Each try takes about a
+quarter of a second.
 
-The answer to a try has a digest of every piece, so a few pieces that are drawn afterwards show whether all were
-computed. The speed beside its neighbours counts, because that is how the provider will train. So providers that ask
-together are measured at the same time, and the median of the tries counts (of two, the slower one). One try may be
-faster while a neighbour is idle, and one may be slower while the machine does other work; neither is a speed to plan
-with. Only the try that counts is checked, so an invented try gains nothing. The caller supplies a steady clock
-(nanoseconds) and random bytes that no one knows before.
+The answer to a try has a digest of every piece, so a few pieces that are drawn afterwards show whether the provider
+computed all of them. Providers that share a machine train at the same time and slow each other down, so providers that
+ask together are also measured at the same time.
+
+The median of the tries counts (of two tries, the slower one). A single try may be too fast because the other providers
+of the machine are idle, or too slow because the machine does other work. Only the try that counts is checked, so an
+invented try gains nothing.
+
+The caller supplies a steady clock (nanoseconds) and random bytes that no one could know before.
 """
 
 from dataclasses import dataclass, replace
@@ -17,12 +21,12 @@ from pol.rules.lots import draw
 from pol.rules.probe import speed
 
 TASK_NS = 30 * 10**9
-"""Longest time for a task."""
+"""Longest time (ns) in which a task must be answered."""
 TARGET_NS = 25 * 10**7
-"""Time that a try should take."""
+"""Time (ns) that a try should take."""
 TRIES = 3
 TRIES_MAX = 8
-"""Most tries, if the first ones are too short to count."""
+"""Most tries, if the first tries are too short to count."""
 FIRST_PIECES = 2
 GROWTH = 64
 """The next try has at most this many times the pieces of the last one."""
@@ -42,7 +46,10 @@ class Try:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A measurement under way. While the bandwidth is measured, ``pieces`` is 0 and ``expected`` the right answer."""
+    """A measurement under way.
+
+    While the bandwidth is measured, ``pieces`` is 0 and ``expected`` is the right answer.
+    """
 
     provider: str
     asked_at: int
@@ -108,7 +115,7 @@ def go_on(
     if len(digests) != probe.pieces:
         return Failed(f"the answer has {len(digests)} digests, and the task had {probe.pieces} pieces")
     answered = Try(probe.seed, digests, speed(probe.pieces, elapsed))
-    # A short try only sets the size of the next one: a machine may be faster for a moment.
+    # A short try only sets the size of the next try: a machine may be faster for a moment.
     if elapsed >= TARGET_NS // 2 or probe.pieces == PROBE_PIECES_MAX:
         probe = replace(probe, counted=(*probe.counted, answered))
     probe = replace(probe, tries=probe.tries + 1)

@@ -33,8 +33,8 @@ def provider_quota(local: LocalOrder, on_chain: OrderResponse, panels: Panels, p
     """Return the allowance of a provider for a leg; it is empty if the provider was given no share.
 
     For each share that it has not delivered, the provider may upload an update and a local state. It may also upload
-    both states of each boundary that it was asked for, and of a few more. It may do so even after its time is over: the
-    record then shows that it was late.
+    both states of each boundary that it was asked for, and of a few more boundaries. The provider may upload all this
+    even after its time is over: the record then shows that the provider was late.
     """
     works = [w for known in local.rounds for w in known.works if w.provider == provider]
     if not works:

@@ -1,4 +1,4 @@
-"""Pure functions that apply an arrival to the record of a leg. Each takes the record and returns the new one."""
+"""Pure functions that apply an arrival to the record of a leg. Each function returns the new record."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -46,8 +46,8 @@ def payload_complete(local: LocalOrder) -> LocalOrder:
 def job_loaded(local: LocalOrder, ordered: JobTerms, terms: JobTerms | None, text: str) -> LocalOrder:
     """Record the result of loading the job: it agrees with the order, or there is a reason to decline.
 
-    ``ordered`` has the order's terms, and ``terms`` has those of the loaded job. If the job does not load, ``terms`` is
-    None and ``text`` is the reason.
+    ``ordered`` has the order's terms, and ``terms`` has the terms of the loaded job. If the job does not load,
+    ``terms`` is None and ``text`` is the reason.
     """
     payload = local.payload
     if terms == ordered:
@@ -110,7 +110,7 @@ def share_delivered(
 ) -> tuple[LocalOrder, ShareReason]:
     """Record the results that a commitment hides, or return the reason to refuse them.
 
-    If they do not hash to the commitment or have wrong sizes, the issue ends.
+    If the results do not hash to the commitment, or have wrong sizes, the issue ends.
     """
     at = local.share(packet.key)
     if at is None or at.work.provider != provider or at.work.signed is None:
@@ -129,7 +129,7 @@ def share_delivered(
 
 
 def _sizes_hold(terms: JobTerms, packet: ShareDelivery) -> bool:
-    """Return whether the blobs have the sizes of an update and a local state, so that no process reads a huge one."""
+    """Return whether the blobs have the sizes of an update and a local state, so that no process reads a huge blob."""
     if packet.update is None or packet.local_out is None:
         return True  # the share ends where the job stopped
     sizes = packet.update.size, packet.local_out.size
@@ -155,8 +155,8 @@ def mark_late(local: LocalOrder, submission: ShareSubmission) -> LocalOrder:
 def share_skipped(local: LocalOrder, on_chain: OrderResponse, skipped: ShareSkipped) -> LocalOrder:
     """Record that the chain skipped a share when it was committed.
 
-    Do nothing if the share is on the chain (``on_chain``): a commitment that was sent twice skips the shares that the
-    first one committed.
+    Do nothing if the share is on the chain (``on_chain``): if the same commitment is sent twice, the chain skips the
+    shares of the second message.
     """
     at = local.share(skipped.share)
     if at is None or at.work.verdict or on_chain.share(skipped.share) is not None:
@@ -198,8 +198,8 @@ def state_recomputed(
 ) -> LocalOrder:
     """Record states that this validator recomputed; ``states`` is None if they do not hash to the share's leaf.
 
-    Such a share is wrong in a segment that was not drawn. Its round is closed, so it can no longer be rejected on the
-    chain (disputes are not built yet), but its provider gets no more work in this order.
+    Such a share is wrong in a segment that was not drawn. The round is closed, so the share can no longer be rejected
+    on the chain (disputes are not built yet). But its provider gets no more work in this order.
     """
     at = local.share(key)
     if at is None:
@@ -212,7 +212,7 @@ def state_recomputed(
 
 
 def segment_checked(local: LocalOrder, key: ShareKey, checked: CheckedSegment) -> LocalOrder:
-    """Record the outcome of replaying a segment. Unless its initial states were wrong, mark them as verified."""
+    """Record the outcome of replaying a segment. If the segment's initial states were right, mark them as verified."""
     at = local.share(key)
     if at is None or any(done.segment == checked.segment for done in at.work.checked):
         return local

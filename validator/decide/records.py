@@ -1,7 +1,7 @@
 """A validator's records of legs and seats, stored as canonical JSON (``domain.codec``).
 
-Everything here can be stored, and read back after a kill. Actions that are under way (a replay, a transaction) are not
-recorded: :mod:`validator.decide` asks for them again as long as their outcomes are missing.
+All these records can be stored, and read back after the daemon was killed. Actions that are under way (a replay, a
+transaction) are not recorded: :mod:`validator.decide` asks for them again as long as their outcomes are missing.
 """
 
 from collections.abc import Sequence
@@ -75,7 +75,7 @@ class SlotWork:
     checked: tuple[CheckedSegment, ...]
     # Boundaries whose leaves a recomputation contradicted after the round was closed.
     broken: tuple[int, ...]
-    verdict: int  # the ShareReason that ended the issue; NONE if none did
+    verdict: int  # the ShareReason that ended the issue; NONE if the issue has not ended
     settled: bool  # True if the verdict is on the chain, or if the share never got there
     # Chain seconds when its provider disappeared; 0 while the provider is there.
     missed_at: int = 0
@@ -89,7 +89,8 @@ class SlotWork:
 class SealedResult:
     """A round's encrypted final states: the ciphertext's root and blob, and two leaves for each chunk.
 
-    ``leaves`` are those of the encrypted chunks, and ``state_leaves`` those of the chunks in the trees of their states.
+    ``leaves`` are the leaves of the encrypted chunks. ``state_leaves`` are the leaves that the same chunks have in the
+    trees of their states.
     """
 
     ciphertext_root: bytes
@@ -100,7 +101,7 @@ class SealedResult:
 
 @dataclass(frozen=True, slots=True)
 class LocalRound:
-    """A round as this daemon ran it. ``works`` has every issue, in the order in which they were assigned."""
+    """A round as this daemon ran it. ``works`` has every issue, in the order in which the issues were assigned."""
 
     round: int
     global_in: StateRef
@@ -108,7 +109,7 @@ class LocalRound:
     next_global: StateRef | None  # None until the round is aggregated
     # Accepted shares in which the job stops, or whose updates do not aggregate. All their places are replayed.
     suspects: tuple[ShareRef, ...]
-    # Chain seconds until which providers are asked for audited states; 0 before places are drawn.
+    # Chain second until which this validator waits for audited states from providers; 0 before places are drawn.
     audit_by: int
     # The encrypted result of a hand-over round; None before it is sealed, and for other rounds.
     sealed: SealedResult | None
@@ -126,7 +127,7 @@ class LocalRound:
 
 @dataclass(frozen=True, slots=True)
 class SlotLocal:
-    """The local state that a slot starts its next round with."""
+    """The local state from which a slot starts its next round."""
 
     slot: int
     state: StateRef
@@ -270,7 +271,7 @@ class Recomputed:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """The sizes in bytes of a job's states and updates. A blob of another size cannot be one of them."""
+    """The sizes in bytes of a job's states and updates. A blob of another size is neither a state nor an update."""
 
     global_state: int
     local_state: int
@@ -281,10 +282,10 @@ class Sizes:
 class SeatPlace:
     """One place of another validator's round, from its opening to its answer.
 
-    ``opening`` comes from the winner. It is ``accepted`` once it agrees with the chain; from then on it is stored
-    without its payload. ``lacking`` is the digest of a blob that has not arrived. ``served`` is True once all blobs
-    have arrived, and ``served_at`` is the chain second at which the daemon noticed that. ``unavailable`` is the reason
-    why the place will not be recomputed.
+    ``opening`` comes from the winner. ``accepted`` is True once the opening agrees with the chain; from then on, the
+    opening is stored without its payload. ``lacking`` is the digest of a blob that has not arrived. ``served`` is True
+    once all blobs have arrived, and ``served_at`` is the chain second at which the daemon noticed that. ``unavailable``
+    is the reason why the place will not be recomputed.
     """
 
     opening: AuditOpening | None = None
@@ -297,7 +298,7 @@ class SeatPlace:
 
     @property
     def is_open(self) -> bool:
-        """True as long as there is no answer yet."""
+        """True as long as the place has no result and no reason why it is unavailable."""
         return self.found is None and not self.unavailable
 
 
@@ -316,7 +317,7 @@ class SealedAnswers:
 class LocalSeat:
     """The record of a seat of this validator."""
 
-    duty: PanelDuty  # as first seen
+    duty: PanelDuty  # as this daemon first saw it
     # Chain seconds of the first look at the seat.
     begun: int
     # Chain seconds of the last look before the answers were final.
@@ -347,8 +348,8 @@ class LocalUpkeep:
 class VerdictRow:
     """The verdict of this validator on one share, for the operator and scripts.
 
-    ``reason`` is a ShareReason, NONE if the share was accepted. ``segment`` is where the share failed: the number of
-    segments stands for the update, -1 for no segment.
+    ``reason`` is a ShareReason; it is NONE if the share was accepted. ``segment`` is the segment in which the share
+    failed. If it is the number of segments, the update failed; if it is -1, no segment failed.
     """
 
     order_id: bytes
@@ -413,7 +414,7 @@ GLOBAL_FILE, LOCAL_FILE, JOB_FILE = "global.state", "local.state", "job.json"
 
 
 def nests(paths: Sequence[str]) -> bool:
-    """Return whether one path is a folder of another one, so that they cannot be in the same directory."""
+    """Return whether one path is also a folder of another path, so that these files cannot be in the same directory."""
     parts = [path.split("/") for path in paths]
     folders = {"/".join(names[:depth]) for names in parts for depth in range(1, len(names))}
     return not folders.isdisjoint(paths)

@@ -27,9 +27,10 @@ KEEP_SECONDS = 7 * 86_400
 
 
 def is_over(on_chain: OrderResponse, panels: Panels, leg: int, round: int, clock: int) -> bool:
-    """Return whether no one can ask about a round any longer.
+    """Return whether a round is over, so that no one can ask about it any longer.
 
-    That is so when its window has ended, its panel has no open stage, and it is paid or never will be.
+    This is the case when its window has ended, its panel has no open stage, and the round is paid or will never be
+    paid.
     """
     closed = on_chain.round(leg, round)
     if closed is None or clock < closed.window_ends or not (closed.verified or closed.void):
@@ -62,9 +63,10 @@ def fold(local: LocalOrder, on_chain: OrderResponse, panels: Panels, clock: int)
 
 
 def served_rounds(local: LocalOrder, on_chain: OrderResponse) -> tuple[LocalRound, ...]:
-    """Return the hand-over rounds that the consumer can fetch: the newest verified one, and those closed since.
+    """Return the hand-over rounds that the consumer can fetch: the newest verified round, and the rounds closed since.
 
-    A failed leg has none. A closed order has only the last one, because its rounds are no longer read from the chain.
+    A failed leg has no such round. For a closed order, return only its last sealed round, because the rounds of a
+    closed order are no longer read from the chain.
     """
     leg = on_chain.leg(local.leg)
     if leg is None or leg.state == LegState.FAILED:
@@ -167,14 +169,14 @@ def wanted_of_provider(local: LocalOrder, panels: Panels) -> Boundaries:
 def ask_seconds(view: View) -> int:
     """Return the chain seconds in which a provider may send audited states, before the validator recomputes them.
 
-    It is half of the time that a seat's own replay may take: seats that wait too long answer "unavailable".
+    This is half of the time that a seat's own replay may take: a seat that waits for too long answers "unavailable".
     """
     order = view.on_chain.order
     return max(1, commit_seconds(order.params, order.audit_ms) // (2 * STAGE_TIMES))
 
 
 def decide_audited(local: LocalOrder, view: View, prefix: str) -> tuple[LocalOrder, list[Action]]:
-    """Return the actions for the states that seats need: verify those that providers sent, recompute the others.
+    """Return the actions for the states that seats need: verify the states that were sent, recompute the other states.
 
     The validator recomputes a state only after ``ask_seconds``, or if its provider cannot send it.
     """

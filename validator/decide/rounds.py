@@ -47,13 +47,13 @@ from validator.decide.records import (
 from validator.decide.view import View
 
 OPEN_SECONDS = 10
-"""Chain seconds in which a provider must upload the states that it is asked for; large states get more."""
+"""Chain seconds in which a provider must upload the states that it is asked for. For large states, it has more time."""
 COMMIT_MAX = 32
 """Most shares, and most rejections, in one message; far below the limits of a transaction."""
 FORGIVEN = frozenset({ShareReason.NO_ANSWER, ShareReason.LATE, ShareReason.NO_BOND})
-"""Verdicts after which a provider may get work in the same order again, but only after those that failed less often."""
+"""Verdicts after which a provider may get work in the same order again. Providers that failed less often come first."""
 PRESSED_PART = 4
-"""In the last ``1 / PRESSED_PART`` of the progress time, a round closes even if its suspects are not all replayed."""
+"""In the last ``1 / PRESSED_PART`` of the progress time, a round closes even if not all its suspects are replayed."""
 
 Shares = dict[tuple[int, int], Share]
 
@@ -103,7 +103,7 @@ def _advance(
     """
     work = note_handed_in(work, view)
     if work.verdict:
-        # A share that is not on the chain may be on its way into a block. Then it is rejected there.
+        # A share that is not on the chain yet may still get into a block. Then the share is rejected on the chain.
         is_known = share is not None and share.state != ShareState.COMMITTED
         return replace(work, settled=work.settled or is_known), []
     if work.signed is None:
@@ -171,9 +171,10 @@ def _verify(
 
 
 def segments_to_check(current: LocalRound, work: SlotWork, share: Share) -> tuple[int, ...]:
-    """Return the segments of a delivered share that this validator replays, sorted: the drawn ones and its own picks.
+    """Return the segments of a delivered share that this validator replays, sorted: drawn segments and its own picks.
 
-    All segments of a suspect are replayed: the job stops in it, or its update is one of those that do not aggregate.
+    All segments of a suspect are replayed. A suspect is the first share in which the job stops, or any share of a round
+    whose updates do not aggregate.
     """
     if work.packet is None:
         return ()
@@ -183,7 +184,7 @@ def segments_to_check(current: LocalRound, work: SlotWork, share: Share) -> tupl
 
 
 def duty_of(work: SlotWork, share: Share) -> tuple[int, ...]:
-    """Return the segments of a delivered share that are always replayed, sorted: the drawn ones and the own picks."""
+    """Return the segments of a delivered share that are always replayed, sorted: drawn segments and own picks."""
     segments = len(work.packet.boundaries) if work.packet else 0
     picks = (pick for pick in work.picks if pick < segments)
     return tuple(sorted({*duty_segments(segments, share.drawn), *picks}))
@@ -216,8 +217,8 @@ def _rejection_reason(verdict: int) -> int:
     """Return the reason that a rejection on the chain gives for a verdict.
 
     A mismatch is reported only if the commitment alone shows that the share is wrong. A provider that committed to the
-    right share and delivered something else counts as not answering: if a panel later finds the share right, a
-    reported mismatch would cost this validator more.
+    right share and delivered something else counts as not answering. If this validator reported a mismatch and a panel
+    later found the share right, that would cost this validator more.
     """
     reason = ShareReason(verdict)
     return reason if reason in MISMATCHES or reason in SILENCES else ShareReason.NO_ANSWER
@@ -260,7 +261,7 @@ def _are_done(current: LocalRound, leg: Leg, shares: Shares) -> bool:
 def _first_stop(current: LocalRound, view: View) -> AuditPlace:
     """Return the first place where the job stops itself, according to the round's shares.
 
-    AGGREGATION if no share has one.
+    Return AGGREGATION if no share has such a place.
     """
     return find_stop(
         view.on_chain.order.terms,
@@ -316,8 +317,8 @@ def _close(
 
     The round is aggregated when the latest issue of every slot is verified. A hand-over round is sealed before it
     closes, because its close names the encrypted result. If the job stops itself, the round is closed with the place of
-    the stop. Then all places of the suspects are replayed first, as far as time allows, because a wrong segment would
-    end the order.
+    the stop. Before that, all places of the suspects are replayed if there is enough time, because a wrong segment
+    would end the order.
     """
     if not _are_done(current, leg, shares):
         return []
@@ -389,7 +390,7 @@ def aggregated(local: LocalOrder, round: int, next_global: StateRef) -> LocalOrd
 
 
 def not_aggregated(local: LocalOrder, round: int) -> LocalOrder:
-    """Record that a round's updates do not aggregate: all its shares become suspects."""
+    """Record that a round's updates do not aggregate: all shares of the round become suspects."""
     current = local.find(round)
     if current is None:
         return local

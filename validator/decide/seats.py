@@ -1,18 +1,20 @@
 """The decision about a seat in a panel about another validator's round: its places, its time, and its answers.
 
-A seat works from its duty and the chain's records of that round. For each place, the daemon asks the winner (the
+The input of a seat is its duty and the chain's records of that round. For each place, the daemon asks the winner (the
 validator of that round) for the opening, compares the opening with the chain, fetches its blobs, and recomputes the
-place. If the winner does not serve a place in time, or its data do not hash to the roots on the chain, the answer is
-``unavailable``. A place that was served but not finished in time gets no answer, because that says nothing about the
-winner. The winner may be hostile: nothing that it sends may be larger than the order allows, and nothing that it does
-may delay a seat beyond its time, because a missing answer costs stake.
+place. If the winner does not send the data of a place in time, or if the data do not hash to the roots on the chain,
+the answer is ``unavailable``. If the data arrived in time and the recomputation did not end in time, the place gets no
+answer, because that says nothing about the winner. The winner may be hostile. So the daemon accepts nothing that is
+larger than the order allows. Nothing that the winner does may delay a seat beyond its time, because a missing answer
+costs stake.
 
-The winner must serve at the rate that it owes, early enough that a seat can still recompute in the rest of the time. A
-winner that sends the last byte at the last moment, to make seats look silent, is ``unavailable``, as if it had sent
-nothing. If this daemon was away meanwhile, the winner gets that much more time, and fewer bytes are expected from it.
+The winner must send its data at the rate that it owes, and early enough that the seat can recompute in the rest of the
+time. A winner could send the last byte at the last moment, to make seats look silent. Then the answer is
+``unavailable``, as if the winner had sent nothing. If this daemon was away for some time, the winner gets that much
+more time, and fewer bytes are expected from it.
 
 The answers are recorded before their commitment is sent, and their salt is derived from this validator's secret and the
-seat. So a restarted daemon reveals the same answers that were committed to.
+seat. So a restarted daemon reveals the same answers that it committed to.
 """
 
 from dataclasses import replace
@@ -61,7 +63,7 @@ from validator.decide.view import Look
 
 SEND_SECONDS = 6
 """Chain seconds to get a transaction into a block: they allow for a late look, a transaction under way, and a missing
-block. If a third of the time for commitments is less, that is used."""
+block. If a third of the time for commitments is shorter, that third is used instead."""
 
 
 def new_seat(duty: PanelDuty, clock: int) -> LocalSeat:
@@ -72,16 +74,16 @@ def new_seat(duty: PanelDuty, clock: int) -> LocalSeat:
 def commit_by(duty: PanelDuty, subject: PanelResponse) -> int:
     """Return the chain second at which the commitment is sent, even if answers are missing.
 
-    Then a fifth of the time for commitments is left, or somewhat more if that time is short.
+    At that second, a fifth of the time for commitments is left, or somewhat more if the time for commitments is short.
     """
     seconds = subject.commit_seconds
     return duty.commits_end - max(min(SEND_SECONDS, seconds // 3), ceil_div(seconds, 5))
 
 
 def serve_by(duty: PanelDuty, subject: PanelResponse) -> int:
-    """Return the chain second by which the winner must have served all data.
+    """Return the chain second by which the winner must have sent all data.
 
-    The time after it is for the recomputation.
+    The time from then until the commitment is for the recomputation.
     """
     return commit_by(duty, subject) - ceil_div(subject.commit_seconds, STAGE_TIMES)
 
@@ -191,7 +193,7 @@ def opening_arrived(seat: LocalSeat, index: int, opening: AuditOpening) -> Local
 
 
 def payload_awaited(seat: LocalSeat, blob: bytes) -> LocalSeat:
-    """Record the file of the job that has not arrived yet; empty if all have."""
+    """Record the digest of the job's file that has not arrived yet; it is empty if all files have arrived."""
     return replace(seat, lacking=blob)
 
 
@@ -199,7 +201,7 @@ def job_loaded(seat: LocalSeat, ordered: JobTerms, terms: JobTerms | None, sizes
     """Record the result of loading the job: its sizes, or the reason why no place can be recomputed."""
     if terms == ordered:
         return replace(seat, sizes=sizes, lacking=b"")
-    why = text or "the winner sent a job whose terms are not the order's"
+    why = text or "the winner sent a job whose terms differ from the order's terms"
     return replace(
         seat,
         places=tuple(replace(place, unavailable=why) if place.is_open else place for place in seat.places),
@@ -207,7 +209,7 @@ def job_loaded(seat: LocalSeat, ordered: JobTerms, terms: JobTerms | None, sizes
 
 
 def blob_awaited(seat: LocalSeat, index: int, blob: bytes) -> LocalSeat:
-    """Record the blob of a place that has not arrived yet; an empty digest means that all have."""
+    """Record the digest of a place's blob that has not arrived yet; it is empty if all blobs have arrived."""
     if not seat.places[index].is_open:
         return seat
     return _with(seat, index, lacking=blob, served=not blob)
@@ -245,7 +247,7 @@ def _with(seat: LocalSeat, index: int, **changes: object) -> LocalSeat:
 
 
 def _judge(seat: LocalSeat, subject: PanelResponse) -> LocalSeat:
-    """Accept the openings that agree with the chain; mark the places of the others as unavailable."""
+    """Accept the openings that agree with the chain; mark the places of all other openings as unavailable."""
     for index, (place, asked) in enumerate(zip(seat.places, seat.duty.places, strict=True)):
         if place.opening is None or not place.is_open:
             continue
@@ -265,17 +267,17 @@ def _judge(seat: LocalSeat, subject: PanelResponse) -> LocalSeat:
 
 
 def _fault(seat: LocalSeat, asked: NumberedPlace, opening: AuditOpening, subject: PanelResponse) -> str:
-    """Return what is wrong with an opening; empty if nothing is."""
+    """Return what is wrong with an opening; an empty string if nothing is wrong."""
     terms = subject.terms
     place = asked.place
     files = {file.path: file.blob for file in opening.payload}
     size = sum(blob.size for blob in files.values())
     if JOB_FILE not in files or files[JOB_FILE].sha256 != terms.job_id:
-        return "the opening's job is not the order's"
+        return "the job in the opening is not the order's job"
     if len(files) != len(opening.payload) or size != terms.delivered_bytes or nests(list(files)):
         return "the opening's payload does not have the order's size, or its paths collide"
     if seat.files and opening.payload != seat.files:
-        return "the opening's payload differs from that of another place"
+        return "the opening's payload differs from the payload of another place"
     shares = _shares(subject, place)
     if place.kind == AuditKind.AGGREGATION:
         sent = {update.slot for update in opening.updates}
@@ -286,7 +288,7 @@ def _fault(seat: LocalSeat, asked: NumberedPlace, opening: AuditOpening, subject
     if place.kind == AuditKind.UPDATE:
         ends = (0, roots.segments)
     leaves = opening.leaves
-    # Boundary 0 has no leaf: its root is on the chain. There is none after the share's last boundary.
+    # Boundary 0 has no leaf: its root is on the chain. No leaf comes after the share's last boundary.
     inside = tuple(end for end in ends if 0 < end <= roots.segments)
     if tuple(leaf.index for leaf in leaves) != inside:
         return "the opening's leaves are not those of the place"
@@ -323,7 +325,7 @@ def _roots(share: Share) -> ShareRoots:
 
 
 def _seal(key: SeatKey, seat: LocalSeat, duty: PanelDuty, subject: PanelResponse, look: Look) -> SealedAnswers:
-    """Return the final answers of a seat, for the places that have one, with the commitment to them."""
+    """Return the final answers of a seat, for the places that have an answer, with the commitment to these answers."""
     answers: list[SeatAnswer] = []
     leaves: list[ShownLeaf] = []
     agreed = True
@@ -362,10 +364,10 @@ def _answer(
 ) -> SeatAnswer | None:
     """Return the answer for a place; None if there is no answer.
 
-    There is no answer if the winner served the place in time and its recomputation is not finished, or if the winner
-    could not have served it in time. ``serving`` has the end of the time to serve (chain seconds), and the bytes that
-    could arrive until then. The bytes follow from the rate that the winner owes, or from the rate that this validator
-    has promised to take if that is lower.
+    There is no answer if the data of the place arrived in time and the recomputation is not finished, or if the data
+    could not have arrived in time. ``serving`` has the chain second by which all data must have arrived, and the number
+    of bytes that could arrive until then. This number follows from the rate that the winner owes, or from the rate that
+    this validator has promised to take if that rate is lower.
     """
     if place.found is not None:
         result = place.found
@@ -402,7 +404,7 @@ def agrees(asked: NumberedPlace, answer: SeatAnswer, known: SeatPlace, subject: 
 
 
 def _claim(place: AuditPlace, known: SeatPlace, subject: PanelResponse) -> bytes:
-    """Return the root that the round claims for a place: for a segment, that of its last leaf in the trace."""
+    """Return the root that the round claims for a place: for a segment, the root of its last leaf in the trace."""
     match place.kind:
         case AuditKind.SEGMENT:
             leaves = known.opening.leaves if known.opening is not None else ()

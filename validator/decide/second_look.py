@@ -1,9 +1,9 @@
 """The choice of measurements to repeat soon: a machine that was busy while it was measured would lack work for days.
 
-A certified speed is far off if it is less than a third of the other providers' usual speed, or of the speed that the
-provider measured itself. It is measured again after two minutes. If the new result is as far off, the machine is just
-slow, or the provider claims too much. So the pause doubles each time, up to a day, and no one can make a validator
-measure, and pay for certificates on the chain, without end.
+A certified speed is far off in two cases. It is less than a third of the other providers' usual speed, or less than a
+third of the speed that the provider measured for itself. Such a provider is measured again after two minutes. If its
+new speed is far off as well, either the machine is slow or the provider claims too much. So the pause doubles each
+time, up to a day, and no one can make a validator measure, and pay for certificates on the chain, without end.
 """
 
 from collections.abc import Mapping
@@ -13,9 +13,9 @@ from statistics import median_low
 from validator.decide.view import Member
 
 FAR = 3
-"""A speed is far off if it is less than one part in this many of the speed that it is compared with."""
+"""A speed is far off if it is less than the speed that it is compared with, divided by this number."""
 FIRST_SECONDS = 120
-"""Chain seconds from the first certificate that is far off to the next measurement."""
+"""Chain seconds between the first certificate that is far off and the next measurement."""
 LONGEST_SECONDS = 86_400
 
 
@@ -35,7 +35,7 @@ def second_looks(
 ) -> tuple[dict[str, Suspect], frozenset[str]]:
     """Return the updated suspects, and the providers to measure again.
 
-    ``claims`` are the speeds (FLOP/s) that providers measured themselves.
+    ``claims`` has the speed (FLOP/s) that each provider measured for itself, keyed by the provider's address.
     """
     suspects: dict[str, Suspect] = {}
     for name, member in members.items():
@@ -50,7 +50,7 @@ def second_looks(
 
 
 def is_far_off(name: str, members: Mapping[str, Member], claims: Mapping[str, int]) -> bool:
-    """Return whether a certified speed is far below those of other providers, or below the provider's own claim."""
+    """Return whether a certified speed is far below the others' usual speed, or far below the provider's own claim."""
     speed = members[name].speed
     others = [each.speed for other, each in members.items() if other != name and each.speed]
     usual = median_low(others) if others else 0

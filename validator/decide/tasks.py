@@ -79,7 +79,10 @@ def open_tasks(local: LocalOrder, on_chain: OrderResponse, panels: Panels, provi
 
 
 def audit_opening(local: LocalOrder, round: int, place: AuditPlace) -> AuditOpening:
-    """Return the opening that a seat needs to recompute a place. If some states are missing, it is not ready."""
+    """Return the opening that a seat needs to recompute a place.
+
+    If some states are missing, the opening is not ready.
+    """
     current = local.find(round)
     if current is None:
         return not_ready(RETRY_MS)
@@ -94,7 +97,7 @@ def audit_opening(local: LocalOrder, round: int, place: AuditPlace) -> AuditOpen
         ends = (0, segments)
     shown = ends if place.kind == AuditKind.UPDATE else ends[:1]
     states = [_opened(current, work, work.packet, index) for index in shown]
-    # Boundary 0 has no leaf, because its root is on the chain. After the boundary where the job stopped there is none.
+    # Boundary 0 has no leaf, because its root is on the chain. No leaf comes after the boundary where the job stopped.
     leaves = [leaf_with_path(work.packet, index) for index in ends if 0 < index <= segments]
     if any(state is None for state in states):
         return not_ready(RETRY_MS)

@@ -35,7 +35,7 @@ def leaf_with_path(packet: ShareDelivery, index: int) -> TraceLeaf:
 
 
 def root_at(current: LocalRound, work: SlotWork, packet: ShareDelivery, index: int) -> bytes:
-    """Return the boundary root at ``index`` (0..n); at 0 it is that of the share's initial states."""
+    """Return the boundary root at ``index`` (0..n); at 0, it is the root of the share's initial states."""
     if index == 0:
         return boundary_root(current.global_in.root, work.local_in.root)
     return packet.boundaries[index - 1].boundary_root
@@ -55,8 +55,9 @@ def check_packet(
 ) -> ShareReason:
     """Check a provider's delivery against its commitment, without a replay; return what is wrong, or NONE.
 
-    ``opening`` are the roots of the share's initial states. NOT_FINITE counts as a mismatch, so it is given only for
-    metrics that the provider committed to: those of the last boundary, if the trace has the committed root.
+    ``opening`` are the roots of the share's initial states. NOT_FINITE counts as a mismatch, so it is returned only for
+    metrics that the provider committed to. These are the metrics of the last boundary, if the trace has the committed
+    root.
     """
     roots = packet.roots
     commitment = share_commitment(chain_id, claim.key, claim.provider, opening, terms.executor_version, roots)

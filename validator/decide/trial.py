@@ -1,9 +1,9 @@
 """The trial of a job before its order is accepted: its time limit, and the verdict on its times.
 
-A validator that accepts an order must complete it, or it loses the job bond. So the trial checks that the first
-segment and an aggregation have a result. It also checks that the job is not too slow for the deadlines, compared with
-its work. The times are those of one core of this machine, whose speed is measured with them. The speed of providers is
-measured elsewhere (``Capability``), so the verdict is about the job alone.
+A validator that accepts an order must complete it, or it loses the job bond. So the trial checks that the first segment
+and an aggregation have a result. It also checks that the job is not too slow for the deadlines, compared with its work.
+The times are measured on one core of this machine, and the speed of that core is measured in the same trial. The speed
+of providers is measured elsewhere (``Capability``), so the verdict is about the job alone.
 """
 
 from domain.amount import ceil_div
@@ -18,9 +18,9 @@ from validator.decide.assign import OWN_PICKS
 from validator.decide.records import LegKey
 
 START_SECONDS = 45
-"""Seconds that a trial may take beside its work: a process starts, and measures the machine."""
+"""Seconds that a trial may take in addition to its work: its process has to start and to measure the machine."""
 LOAD_RATE = 20_000_000
-"""Least rate (bytes/s) at which a payload is loaded."""
+"""Lowest rate (bytes/s) at which a payload may be loaded."""
 TRIAL_SLACK = 4
 """Factor on the time for the trial's work at the bid's speed: this machine may be slower than the bid."""
 _MICRO = 1_000_000
@@ -55,7 +55,8 @@ def died(reason: str) -> Trial:
 def judged(trial: Trial, order: Order, leg: Leg, clock: int, processes: int) -> Trial:
     """Return ``trial``, with a reason to decline the order if its times are too long for the deadlines.
 
-    ``clock`` is the chain's (seconds), and ``processes`` is the number of processes in which this machine replays.
+    ``clock`` is the chain's clock (seconds), and ``processes`` is the number of processes in which this machine
+    replays.
     """
     terms = order.terms
     times = trial.times

@@ -9,7 +9,7 @@ from validator.decide.records import LocalUpkeep
 from validator.decide.view import Look
 
 CERTIFY_SECONDS = CAPABILITY_SECONDS_MAX
-"""Chain seconds for which a certified speed is valid; it is measured again when a tenth of them is left."""
+"""Chain seconds for which a certified speed is valid; it is measured again when a tenth of this time is left."""
 CLEAN_SECONDS = 60
 
 
@@ -39,10 +39,10 @@ def _is_published(look: Look) -> bool:
 
 
 def _certificates(look: Look) -> list[Action]:
-    """Return the actions that certify measured providers, and admit those that are not in the cluster yet.
+    """Return the actions that certify measured providers, and that admit the providers that are not in the cluster yet.
 
     Each provider has a transaction of its own, because it may leave the cluster at any moment and make the transaction
-    fail. Many of them delay nothing else, because they have no deadline.
+    fail. Even many such transactions delay no other action, because they have no deadline.
     """
     known = look.chain.providers
     sure = {each.provider: each for each in look.measured if each.sure}

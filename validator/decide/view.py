@@ -25,7 +25,7 @@ class OwnPanel:
 class Member:
     """A provider of the cluster: its certified speed (FLOP/s, 0 if none), and whether a measurement is ``due``.
 
-    ``measured_at`` is when it was certified (chain seconds).
+    ``measured_at`` is the chain second at which the speed was certified.
     """
 
     speed: int
@@ -36,12 +36,13 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class ChainView:
-    """The chain as last read. The service answers from it, without queries of its own.
+    """The chain as last read. The service answers its callers from this view, without queries of its own.
 
-    ``orders`` are those of this validator's records, and ``providers`` are those of its cluster. ``applicants`` have
-    applied to it. ``panels`` are those about its own rounds that are not over. ``duties`` are its open seats in panels
-    about others' rounds, and ``subjects`` are these panels with the shares of their rounds. Live orders, panels and
-    seats are read in each look; in a ``whole`` look, everything else is read, too.
+    ``orders`` are the orders in this validator's records. ``providers`` are the providers of its cluster, and
+    ``applicants`` are the providers that have applied to it. ``panels`` are the panels about its own rounds that are
+    not over. ``duties`` are its open seats in panels about others' rounds, and ``subjects`` are these panels with the
+    shares of their rounds. Live orders, panels and seats are read in each look; in a ``whole`` look, everything else is
+    read, too.
     """
 
     clock: int
@@ -59,10 +60,10 @@ class ChainView:
 class View:
     """The input of the decision about a leg of one order, other than the leg's record.
 
-    ``clock`` is the chain clock (seconds), and ``since`` its value when this daemon began to answer its providers.
+    ``clock`` is the chain clock (seconds), and ``since`` is its value when this daemon began to answer its providers.
     ``workers`` are the providers that poll and may take work. ``secret`` seeds the validator's own picks. ``panels``
-    are those about this validator's rounds that are not over. ``held`` are the states of earlier legs that matched legs
-    start from, by root.
+    are the panels about this validator's rounds that are not over. ``held`` are the states of earlier legs that matched
+    legs start from, by root.
     """
 
     on_chain: OrderResponse
@@ -80,10 +81,10 @@ class View:
 class Look:
     """One look at the chain and this daemon, from which all duties and actions follow.
 
-    ``seats`` are those that have a record. ``machines`` are the machines that providers reported, and ``measured`` the
-    results of probes. ``doubted`` are the providers whose results do not fit their certified speed. ``endpoint`` and
-    ``certificate`` are this daemon's own. ``held`` are the states of earlier legs that matched legs start from, by
-    root.
+    ``seats`` are the seats that have a record. ``machines`` are the machines that providers reported, and ``measured``
+    are the results of probes. ``doubted`` are the providers whose results do not fit their certified speed.
+    ``endpoint`` and ``certificate`` are this daemon's own. ``held`` are the states of earlier legs that matched legs
+    start from, by root.
     """
 
     chain: ChainView

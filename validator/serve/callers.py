@@ -12,15 +12,15 @@ LIVE_SECONDS = 15.0
 
 
 TAKEN_SECONDS = 3.0
-"""A process that has not polled for this long counts as ended: another one with its key may take its place."""
+"""A process that has not polled for this long counts as ended: another process with its key may take its place."""
 RIVAL_SECONDS = 30.0
-"""Time for which the served process is warned of another process that asked with its key."""
+"""Seconds for which the served process is warned after another process has asked with the same key."""
 
 
 class Presence:
-    """The last poll of each provider, its machine, and the speed that it measured itself. Thread-safe.
+    """The last poll of each provider, its machine, and the speed that it measured for itself. Thread-safe.
 
-    If several processes use one key, the first one is served, as long as it polls.
+    If several processes use one key, the first of them is served, as long as it polls.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -53,13 +53,13 @@ class Presence:
             return self._now() - self._rivals.get(address, -RIVAL_SECONDS) < RIVAL_SECONDS
 
     def speak(self, address: str, speed: int) -> None:
-        """Record the speed (FLOP/s) that a provider measured itself; 0 (not measured) changes nothing."""
+        """Record the speed (FLOP/s) that a provider measured for itself; 0 (not measured) changes nothing."""
         with self._lock:
             if speed:
                 self._speeds[address] = speed
 
     def speeds(self) -> dict[str, int]:
-        """Return the speeds (FLOP/s) that providers measured themselves, by address."""
+        """Return the speed (FLOP/s) that each provider measured for itself, keyed by the provider's address."""
         with self._lock:
             return dict(self._speeds)
 
@@ -83,7 +83,7 @@ class Presence:
             return sorted(address for address, seen in self._seen.items() if seen >= since)
 
     def machines(self) -> dict[str, Machine]:
-        """Return the machines that providers reported, by address."""
+        """Return the machine that each provider reported, keyed by the provider's address."""
         with self._lock:
             return dict(self._machines)
 
@@ -102,7 +102,7 @@ class Presence:
 
 
 ASKING_SECONDS = 60.0
-"""Time after which a provider that asked to join is forgotten; longer than a task of a probe may take."""
+"""Seconds after which a provider that asked to join is forgotten. A task of a probe may not take that long."""
 ASKING_MAX = 64
 
 
@@ -135,7 +135,7 @@ class Asking:
             return tuple(sorted(self._asked_at))
 
     def drop(self, addresses: Iterable[str]) -> None:
-        """Forget these providers: the chain has no application of them."""
+        """Forget these providers: the chain has no application from them."""
         with self._lock:
             for address in addresses:
                 self._asked_at.pop(address, None)
@@ -153,7 +153,8 @@ GRANTS_MAX = 100_000
 class Grants:
     """Permissions to read blobs, by (address, digest). Thread-safe.
 
-    If there are too many, the oldest are forgotten. A caller that lost one gets it back when it repeats its request.
+    If there are too many grants, the oldest ones are forgotten. A caller that lost a grant gets it back when it repeats
+    its request.
     """
 
     def __init__(self, most: int = GRANTS_MAX, now: Callable[[], float] = time.monotonic) -> None:

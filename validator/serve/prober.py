@@ -1,6 +1,7 @@
-"""The measurement of providers. Several are measured at the same time: two on one machine halve each other's speed.
+"""The measurement of providers. Several providers are measured at the same time: two on one machine halve each other's
+speed.
 
-The same happens when they train.
+They slow each other down in the same way when they train.
 """
 
 import time
@@ -13,7 +14,7 @@ from link.types import ProbeTask
 from validator.decide.probe import WAY_BYTES, Failed, Probe, ProbeResult, begin, go_on
 
 PAUSE_NS = 2 * 10**9
-"""Pause after a failed probe; it doubles with each further failure."""
+"""Pause (ns) after a failed probe; the pause doubles with each further failure."""
 DOUBLINGS_MAX = 8
 ACTIVE_MAX = 16
 """Most providers that are measured at a time: each gets a megabyte of data."""
@@ -22,7 +23,7 @@ _SEED_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class ProbeFailures:
-    """A provider's failed probes: their number, the last reason, and when it may try again (monotonic ns)."""
+    """A provider's failed probes: their number, the last reason, and the time of the next try (monotonic ns)."""
 
     count: int
     reason: str
@@ -95,7 +96,7 @@ class Prober:
             return tuple(self._measured[name] for name in sorted(self._measured))
 
     def judge(self, measured: ProbeResult, right: bool) -> None:
-        """Record whether the recomputed pieces of a measurement are right; wrong ones are a failure."""
+        """Record whether the recomputed pieces of a measurement are right; wrong pieces count as a failure."""
         with self._lock:
             if self._measured.get(measured.provider) != measured:
                 return
@@ -109,7 +110,7 @@ class Prober:
 
     def _begin(self, name: str) -> ProbeTask:
         if name in self._active:
-            self._fail(name, "the provider began it again before it ended")
+            self._fail(name, "the provider began a new measurement before this one had ended")
         if reason := self._why_not(name):
             return ProbeTask(text=reason)
         data = self._fresh(WAY_BYTES)

@@ -40,8 +40,8 @@ from validator.serve.prober import Prober
 _log = logging.getLogger("assay.validator")
 POLL_MS = 300
 RIVAL = (
-    "another daemon uses this provider's key and is refused as long as this one polls; stop one of the two daemons, or"
-    " give it another key"
+    "another daemon uses this provider's key and is refused as long as this daemon polls; stop one of the two, or"
+    " give one of them another key"
 )
 REFUSED_MS = 10_000
 """Pause before a provider that is not admitted may ask again."""
@@ -174,8 +174,8 @@ class Service:
     def _allowance(self, caller: t.Caller, blob: t.BlobRef) -> Allowance | None:
         """Return the caller's allowance for blobs that no record names yet.
 
-        None if the caller has offered a payload that contains ``blob``. ClusterError NOT_ALLOWED if the caller has no
-        reason to upload this blob.
+        Return None if the caller has offered a payload that contains ``blob``. ClusterError NOT_ALLOWED if the caller
+        has no reason to upload this blob.
         """
         allowed = Allowance()
         for local, on_chain in self._records():
@@ -193,10 +193,10 @@ class Service:
         return allowed
 
     def may_read(self, caller: t.Caller, digest: bytes) -> None:
-        """Check that the caller may read a blob: that a task, an opening or a result named it; ClusterError if not.
+        """Check that the caller may read a blob, because a task, an opening or a result named it; ClusterError if not.
 
-        A provider that was given a share of an order may read the order's payload without a grant: a consumer chooses
-        the number of files, and grants for all of them could displace those of others.
+        A provider that was given a share of an order may read the order's payload without a grant: the consumer chooses
+        the number of files, and grants for all of them could displace the grants of other callers.
         """
         if self._grants.holds(caller.address, digest):
             return
@@ -208,7 +208,7 @@ class Service:
                 return
         raise ClusterError(
             ClusterErrorKind.NOT_ALLOWED,
-            "you may not read this blob, or no longer",
+            "you are not, or no longer, allowed to read this blob",
             "request the task, the opening or the result that names it first",
             field="sha256",
         )
@@ -216,7 +216,7 @@ class Service:
     # Providers
 
     def join(self, caller: t.Caller, request: t.JoinRequest) -> t.JoinReply:
-        """Accept a provider of this cluster; return the reason to wait to any other provider."""
+        """Accept a provider of this cluster. Any other provider gets the reason why it must wait."""
         address = caller.address
         if address in self.view.providers or address in self.view.applicants:
             self._claim(address, request.session)
@@ -303,10 +303,10 @@ class Service:
             return
         if address not in self._warned:
             self._warned.add(address)
-            _log.warning("two daemons use the key of provider %s: only the first one is served", address)
+            _log.warning("two daemons use the key of provider %s: only the first daemon is served", address)
         raise ClusterError(
             ClusterErrorKind.TAKEN,
-            "another daemon with this provider's key has joined this validator and polls it",
+            "another daemon with this provider's key has joined this validator and is polling it",
             "stop one of the two daemons (after a restart, wait a few seconds)",
         )
 
@@ -324,7 +324,7 @@ class Service:
         return self._idle[address]
 
     def submit_share(self, caller: t.Caller, request: t.ShareSubmission) -> t.Verdict:
-        """Take a signed commitment to a share. If it is plainly wrong, the issue ends at once."""
+        """Take a signed commitment to a share. If its signature is wrong, the issue ends at once."""
         claim = request.claim
         if claim.provider != caller.address:
             raise ClusterError(
@@ -351,7 +351,10 @@ class Service:
         return t.Verdict(reason == ShareReason.NONE, int(reason), reason.name.lower())
 
     def deliver_share(self, caller: t.Caller, request: t.ShareDelivery) -> t.Verdict:
-        """Take the results that the caller's commitment hides. If they do not hash to it, the issue ends at once."""
+        """Take the results that the caller's commitment hides.
+
+        If they do not hash to the commitment, the issue ends at once.
+        """
         key = request.key
         on_chain = self._find(key.order_id, key.leg)
         reason = ShareReason.NONE
@@ -450,13 +453,13 @@ class Service:
             )
 
     def _check_room(self, caller: t.Caller, on_chain: OrderResponse, files: tuple[t.PayloadFile, ...]) -> None:
-        """Refuse a payload that does not fit, before it is sent; ClusterError OVER_QUOTA."""
+        """Refuse a payload that does not fit, before it is sent: raise ClusterError OVER_QUOTA."""
         size = payload_quota(on_chain)
         most = self.blobs.owner_quota
         if size > most:
             raise ClusterError(
                 ClusterErrorKind.OVER_QUOTA,
-                f"the payload has {size} bytes, and this validator takes {most} bytes per caller",
+                f"the payload has {size} bytes, and this validator accepts at most {most} bytes per caller",
                 "wait until the order goes to another validator",
                 field="files",
             )
@@ -556,7 +559,7 @@ class Service:
         if not mine or self.ledger.load(order_id, number) is None:
             raise ClusterError(
                 ClusterErrorKind.NOT_FOUND,
-                "the leg is not one of this validator's",
+                "the leg is not one of this validator's legs",
                 "read the order from the chain again: another validator may serve it now",
                 field="leg",
             )

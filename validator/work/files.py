@@ -1,4 +1,4 @@
-"""Job directories, made of hard links so that a payload is on the disk only once, and files of pool processes."""
+"""Job directories, and files of pool processes. Job directories are hard links: a payload is on the disk only once."""
 
 import os
 import shutil
@@ -29,9 +29,9 @@ def is_materialised(files: Sequence[PayloadFile], jobs: Path) -> bool:
 
 
 def materialise(files: Sequence[PayloadFile], blobs: BlobStore, jobs: Path) -> Path:
-    """Return a directory under ``jobs`` with these files; a complete one is used again.
+    """Return a directory under ``jobs`` with these files; a complete directory is used again.
 
-    The link has checked the paths: plain names, at most two folders deep.
+    The paths were checked when they arrived: they are plain names, at most two folders deep.
     """
     directory = job_directory(files, jobs)
     done = directory / _DONE

@@ -1,7 +1,7 @@
 """The functions that run in the process pool for every tier, such as loading a job and aggregating a round.
 
 A process of the pool calls a function with one request (``requests.py``), which names paths in the blob store. The
-function returns a small record, and may write files. A provider's data are trusted only after their roots were
+function returns a small record, and may write files. The data of a provider are trusted only after their roots were
 recomputed here.
 """
 
@@ -97,7 +97,7 @@ def opening_holds(asked: OpeningCheck) -> bool:
 def recompute_states(asked: StatesReplay) -> Written | None:
     """Replay from the states at one boundary to a later boundary, and write the states there with their root.
 
-    None if a step has no result. StateError if the first states do not decode.
+    Return None if a step has no result. StateError if the first states do not decode.
     """
     job = job_in(asked.directory)
     opened = open_states(job, asked.states)

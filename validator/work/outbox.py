@@ -1,4 +1,4 @@
-"""The thread that sends transactions: one at a time, each with everything that is due.
+"""The thread that sends transactions, one at a time. Each transaction contains everything that is due.
 
 :mod:`validator.decide.outgoing` decides what goes next, and what happens to the rest if one message fails.
 """
@@ -18,7 +18,7 @@ from validator.decide.outgoing import Outgo, Outgoing, Sifted, messages_of
 _log = logging.getLogger("assay.validator.outbox")
 
 OTHER_TIMEOUT_BLOCKS = 6
-"""Number of blocks after which a transaction that is no duty expires."""
+"""Number of blocks after which a transaction expires if it is not made of duties."""
 Sent = Callable[[Outgo, TxReceipt], None]
 """The function that is called with an action and its receipt when its messages are in a block."""
 
@@ -28,7 +28,7 @@ class TxOutcome(StrEnum):
 
     ARRIVED = "arrived"
     REFUSED = "refused"
-    # The outcome is unknown: it may be in a block.
+    # The outcome is unknown: the transaction may be in a block.
     FAILED = "failed"
 
 
@@ -75,7 +75,7 @@ class Outbox:
             return [action.key for action in (*self._state.under_way, *free)]
 
     def close(self) -> None:
-        """Drop the waiting actions and wait for the transaction under way; closing the client ends that call."""
+        """Drop the waiting actions and wait for the transaction under way, which ends if the client is closed."""
         with self._changed:
             self._closed = True
             self._changed.notify()

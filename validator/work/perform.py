@@ -1,7 +1,8 @@
 """The functions that carry out the actions about legs: load a job, replay a segment, aggregate and seal a round.
 
-Each method reads its input from the present record, and later applies its outcome to the record as it is by then. If an
-outcome no longer matters, it changes nothing. If it is still missing, ``decide`` asks for the action again.
+Each method reads its input from the present record, and later applies its outcome to the record, which may have changed
+by then. An outcome that no longer matters changes nothing. If the outcome is still missing, ``decide`` asks for the
+action again.
 """
 
 import logging
@@ -123,7 +124,7 @@ class Performer:
         }
 
     def run(self, function: Callable[[R], T], request: R) -> T:
-        """Run a function in the pool and return its result; PoolError if there is none in time."""
+        """Run a function in the pool and return its result; PoolError if there is no result in time."""
         return self.pool.submit(function, request, timeout=REPLAY_SECONDS).result()
 
     # Transactions

@@ -1,6 +1,6 @@
 """The requests to the process pool: frozen records of paths, bytes and small values, one per function of the numerics.
 
-They cross a process border, so all their values can be pickled, and none is a tensor.
+They are sent from one process to another, so all their values can be pickled, and none of them is a tensor.
 """
 
 from dataclasses import dataclass
@@ -80,7 +80,7 @@ class StopCheck:
 
 @dataclass(frozen=True, slots=True)
 class OpeningCheck:
-    """A request to check states that a provider sent against the boundary that it committed to."""
+    """A request to compare states that a provider sent with the boundary that it committed to."""
 
     directory: Path
     opened: OpenedStates

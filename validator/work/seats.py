@@ -1,7 +1,7 @@
 """The functions that carry out the actions about seats: ask the winner, fetch data, recompute places.
 
-A broken connection says nothing about the data: a winner that is killed and started again still has them. The same is
-true of a full pool. So a failed action is repeated soon, until ``decide`` gives up.
+A broken connection says nothing about the winner's data: a winner that is killed and started again still has them. A
+full pool says nothing about them, either. So a failed action is repeated soon, until ``decide`` gives up.
 """
 
 import logging
@@ -60,10 +60,10 @@ CALLS_MAX = 16
 
 
 class Run(Protocol):
-    """A function that runs another one in the process pool, and waits at most ``seconds`` for its result."""
+    """A function that runs another function in the process pool, and waits at most ``seconds`` for its result."""
 
     def __call__(self, seconds: float, function: Callable[[R], T], request: R) -> T:
-        """Return the function's result for one request; PoolError if there is none in time."""
+        """Return the function's result for one request; PoolError if there is no result in time."""
         ...
 
 
@@ -78,7 +78,7 @@ class SeatQueues:
 
     @contextmanager
     def of(self, winner: str) -> Iterator[bool]:
-        """Yield whether one more thread may wait for this winner. If it may, it counts until the context ends."""
+        """Yield whether one more thread may wait for this winner. If so, that thread counts until the context ends."""
         with self._lock:
             free = self._waiting[winner] < self._most
             if free:

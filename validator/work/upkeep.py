@@ -13,14 +13,14 @@ from validator.work.files import sweep
 from validator.work.perform import Table
 
 UNCLAIMED_SECONDS = 3_600
-"""Time for which blobs are kept that no record names."""
+"""Seconds for which a blob is kept that no record names."""
 UNUSED_SECONDS = 86_400
-"""Time for which an unused job directory is kept."""
+"""Seconds for which an unused job directory is kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Keeper:
-    """The records and folders that these actions need. ``keep_providers`` forgets all providers but the given ones."""
+    """The records and folders that these actions need. ``keep_providers`` forgets all other providers."""
 
     ledger: Ledger
     blobs: BlobStore
@@ -39,7 +39,7 @@ class Keeper:
         }
 
     def note(self, action: do.NoteVerdicts) -> None:
-        """Write the verdicts of a leg to the store, except those that the last call for this leg already had."""
+        """Write the verdicts of a leg to the store, except verdicts that the last call for this leg already had."""
         rows = frozenset(action.rows)
         new = rows - self._written.get(action.leg, frozenset())
         if new:

@@ -296,7 +296,7 @@ def test_what_is_not_what_the_chain_has_is_unavailable_and_says_why() -> None:
         OPENINGS[1:],
         (
             "the opening's leaves are not those of the place",
-            "the opening's job is not the order's",
+            "the job in the opening is not the order's job",
             "the opening's payload does not have the order's size, or its paths collide",
             "the opening's leaves are not those of the place",
             "the opening's leaves are not those of the place",

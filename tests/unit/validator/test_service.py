@@ -646,7 +646,7 @@ def test_a_provider_hears_why_it_has_no_work(setting: Setting, clock: Clock) -> 
     others = tuple(replace(work, provider="p1") for work in current.works)
     out = replace(local, excluded=("p0",), rounds=(replace(current, works=others),))
     setting.ledger.store.save(out)
-    assert "goes on without this provider" in poll(setting, b"").idle
+    assert "continues without this provider" in poll(setting, b"").idle
     assert len(poll(setting, b"").idle) <= t.SENTENCE_MAX
     setting.see(ordered={"state": OrderState.CLOSED})
     assert poll(setting, b"").idle == NO_ORDER

@@ -57,7 +57,7 @@ def check_segment(asked: SegmentCheck) -> ReplayOutcome:
 
 
 def check_update(asked: UpdateCheck) -> ReplayOutcome:
-    """Recompute a share's update and local_out from boundaries 0 and n, and check the files that were sent for them."""
+    """Recompute a share's update and local_out from boundaries 0 and n, and check the files that the provider sent."""
     job = job_in(asked.directory)
     end = opened_states(job, asked.closing)
     if end is None:
@@ -81,7 +81,7 @@ def check_update(asked: UpdateCheck) -> ReplayOutcome:
 
 
 def check_stop(asked: StopCheck) -> ReplayOutcome:
-    """Check that the job stops itself where a share ends: in the next segment, or in the update if none is left."""
+    """Check that the job stops itself where a share ends: in the next segment, or in the update after the last one."""
     job = job_in(asked.directory)
     last = opened_states(job, asked.last)
     if last is None:

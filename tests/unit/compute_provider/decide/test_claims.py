@@ -94,7 +94,7 @@ def test_a_true_task_is_taken() -> None:
 
 TASKS: list[tuple[str, Callable[[TrainTask], TrainTask]]] = [
     ("no leg with this number", lambda t: replace(t, key=replace(t.key, leg=2))),
-    ("open one", lambda t: replace(t, key=replace(t.key, round=1))),
+    ("open round", lambda t: replace(t, key=replace(t.key, round=1))),
     ("does not serve the slot", lambda t: replace(t, key=replace(t.key, slot=2))),
     ("global_in", lambda t: replace(t, global_in=StateRef(bytes(32), t.global_in.blob))),
     ("local_in", lambda t: replace(t, local_in=StateRef(bytes(32), t.local_in.blob))),
@@ -114,10 +114,10 @@ def test_a_lie_about_the_task_is_seen(reason: str, lie: Callable[[TrainTask], Tr
 ORDERS: list[tuple[str, Callable[[OrderResponse], OrderResponse]]] = [
     ("order is not running", lambda o: with_order(o, state=OrderState.MATCHED)),
     ("order is not running", lambda o: with_order(o, state=OrderState.CLOSED)),
-    ("not the current", lambda o: with_order(o, legs=2)),
+    ("current leg", lambda o: with_order(o, legs=2)),
     ("leg is not running", lambda o: with_leg(o, state=LegState.FAILED)),
     ("no leg with this number", lambda o: with_leg(o, validator="another")),
-    ("open one", lambda o: with_leg(o, round=1)),
+    ("open round", lambda o: with_leg(o, round=1)),
     ("global_in", lambda o: with_leg(o, global_in=bytes(32))),
     ("version", lambda o: with_order(o, terms=replace(o.order.terms, executor_version=2))),
     ("escrow", lambda o: replace(o, escrow=Escrow(ORDER_ID, (), ()))),
