@@ -1,12 +1,12 @@
 """The ABCI socket server: it answers frames in order, on the connections that CometBFT opens (four of them).
 
 A frame is a message's length as an unsigned varint, then the message. All frames of one read are answered with one
-write. A peer that breaks the protocol loses its connection, which is logged; it cannot stop the process. A bug in a
-consensus call stops the process: ``on_fatal`` is called, and by default ends it.
+write. If a peer breaks the protocol, the server closes and logs its connection; the peer cannot stop the process. If a
+bug occurs in a consensus call, the server calls ``on_fatal``, which by default ends the process.
 
-CometBFT may die with requests that were not read, and its successor sends Info to learn which blocks to replay. So the
-requests of the dead CometBFT are settled before a new connection is served: the running request is waited for, and the
-others are dropped.
+CometBFT may die while some of its requests are not read yet. The next CometBFT process then sends Info to learn which
+blocks to replay. So before the server answers on a new connection, it waits for the running request of the dead
+CometBFT, and drops the requests that were not started.
 """
 
 import logging
@@ -56,7 +56,8 @@ CONSENSUS_METHODS: Final = frozenset(
         "commit",
     }
 )
-"""Methods in which a bug must stop the node, which otherwise could disagree with other nodes or vote blindly."""
+"""Methods in which a bug must stop the node. Otherwise the node could disagree with other nodes, or vote without a
+check."""
 
 
 class BrokenFrame(Exception):
@@ -87,7 +88,10 @@ class AbciConnection:
         self.is_cut_off = False
 
     def is_abandoned(self) -> bool:
-        """Return whether the peer has closed its end, as a dead process has, whatever it sent before."""
+        """Return whether the peer has closed its end of the connection, even if bytes from it are still unread.
+
+        The operating system closes the end of a dead process.
+        """
         poll = select.poll()
         poll.register(self.peer, 0)  # POLLHUP is always reported
         return bool(poll.poll(0))
@@ -258,7 +262,7 @@ def serve_connection(connection: socket.socket, answer: Callable[[Sequence[bytes
 
 
 def split_frames(buffer: bytearray) -> tuple[list[bytes], int, BrokenFrame | None]:
-    """Return the complete messages of a buffer, the offset of their end, and the error of the next one, if any."""
+    """Return the complete messages of a buffer, the offset of their end, and the error of the next message, if any."""
     frames: list[bytes] = []
     at = 0
     whole = b""  # a copy of the buffer, made when it contains a complete message

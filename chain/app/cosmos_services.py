@@ -185,7 +185,8 @@ def _broadcast(broadcaster: Broadcaster, request: Any) -> Any:
         decode_tx(request.tx_bytes)
     result = broadcaster.broadcast_sync(request.tx_bytes)
     if (result.codespace, result.code) == (UNREACHABLE.space, UNREACHABLE.number):
-        # The result is a gRPC status instead of a code, so that a client does not take it for a refusal by the chain.
+        # This result becomes a gRPC status, not a code in the response, so that a client does not take it for a refusal
+        # by the chain.
         raise Refusal(UNREACHABLE, "tx", result.log, "send the same transaction again")
     return service.BroadcastTxResponse(
         tx_response=TxResponse(

@@ -158,7 +158,7 @@ def init_network(
 def new_genesis(genesis: Genesis, time_ns: int) -> bytes:
     """Return the content of the genesis file of a new chain.
 
-    Raise HomeError with the field from which no chain can start.
+    Raise HomeError, naming the field whose value prevents a chain from starting.
     """
     try:
         check_genesis(genesis, time_ns)
@@ -198,7 +198,10 @@ CHAIN_ID_MAX = 50  # CometBFT's limit
 
 
 def check_names(genesis: Genesis) -> None:
-    """Raise a Refusal for a name that the core does not check: a bad address, key, chain id, or a repeated account."""
+    """Raise a Refusal for a bad address, key or chain id, or a repeated account.
+
+    The state machine does not check these.
+    """
     check(genesis)
     if len(genesis.chain_id) > CHAIN_ID_MAX:
         raise Refusal(BAD_FIELD, "chain_id", "is too long", f"use at most {CHAIN_ID_MAX} characters")
