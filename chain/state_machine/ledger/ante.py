@@ -1,8 +1,8 @@
 """The ante: checks of every transaction before its messages run (size, signer, fee, sequence, signature).
 
-All checks come before the first write, so that a transaction that fails here changes nothing and costs nothing. One
-that passes pays its fee and uses up its sequence, even if its messages fail later. The refusals have the texts that
-Cosmos clients look for.
+All checks come before the first write, so that a transaction that fails here changes nothing and costs nothing. A
+transaction that passes pays its fee and uses up its sequence, even if its messages fail later. The texts of the
+refusals contain the words that Cosmos clients look for.
 """
 
 from chain.state_machine.context import Context, TxOrigin

@@ -1,8 +1,8 @@
 """MsgCloseRound: close the open round with its accepted shares, their roots, and the next global state root.
 
-In a hand-over round the message also has the root of the encrypted states that the consumer can fetch. The last round
-is a hand-over round, and after its close the order is proven. If the job stopped, the message names the place of the
-stop instead of a next root. Shares may end at that place, and no round follows.
+In a hand-over round the message also has the root of the encrypted states, which the consumer can fetch. The last round
+is a hand-over round. When the last round is closed, the order is proven. If the job stopped, the message names the
+place of the stop instead of a next root. Then shares may end at that place, and no further round opens.
 """
 
 from dataclasses import dataclass
@@ -57,8 +57,9 @@ def check_stateless(message: MsgCloseRound) -> None:
 def check_state(ctx: Context, message: MsgCloseRound) -> CheckedClose:
     """Return the order, the leg and the shares; refuse the message if these shares cannot close the round.
 
-    The message must list one live share for each slot of the leg. All of them must be drawn, and must have committed to
-    these roots. The cheapest check comes first, and shares are read only if all of them are live.
+    The message must list one live share for each slot of the leg. The segments of all these shares must be drawn, and
+    their commitments must match the roots in the message. The cheapest checks come first. Shares are read only if all
+    of them are live.
     """
     order, leg = get_assigned(ctx, message.order_id, message.leg, message.validator, LegState.RUNNING)
     check_open_round(leg, message.round)

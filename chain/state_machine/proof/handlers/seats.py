@@ -53,7 +53,7 @@ def _get_seat(ctx: Context, message: MsgCommitAnswer | MsgRevealAnswer) -> Check
 
 
 def check_commit_answer(ctx: Context, message: MsgCommitAnswer) -> CheckedAnswer:
-    """Return the panel and the seat; refuse if the signer has no seat in the open stage, has committed, or is late."""
+    """Return the panel and the seat; refuse a signer that has no seat in the open stage, has committed, or is late."""
     checked = _get_seat(ctx, message)
     if checked.seat.commitment:
         reason = "the seat has already committed"
@@ -105,8 +105,8 @@ def _check_answer(field: str, answer: SeatAnswer) -> None:
 def check_reveal_answer(ctx: Context, message: MsgRevealAnswer) -> CheckedAnswer:
     """Return the panel, the seat, and the roots that the leaves in the message show.
 
-    Refuse if the seat has not committed to exactly these answers, or if it is too early or too late to reveal. Also
-    refuse answers for places outside the duty, and leaves that are not in the accepted trace.
+    Refuse the message if the seat has not committed to exactly these answers, or if it is too early or too late to
+    reveal. Also refuse answers for places outside the seat's duty, and leaves that are not in the accepted trace.
     """
     checked = _get_seat(ctx, message)
     panel = checked.panel
@@ -178,7 +178,7 @@ def find_commit_duty(store: Overlay, message: MsgCommitAnswer) -> Duty | None:
 def find_reveal_duty(store: Overlay, message: MsgRevealAnswer) -> Duty | None:
     """Return the duty to reveal, or None if the signer has no seat with a commitment in the open stage.
 
-    A message with more answers than the seat has places is no duty, so that its gas is bounded by the seat's work.
+    A message with more answers than the seat has places is not a duty. So the seat's work bounds the gas of a duty.
     """
     found = _find_seat(store, message)
     if found is None or not found[1].commitment:
