@@ -259,8 +259,7 @@ def check_room(store: Overlay, _: Running) -> None:
 
 
 def check_duties(store: Overlay, _: Running) -> None:
-    """Check that a duty belongs to a seat of an open stage that has not revealed, and that pots end with their
-    rounds."""
+    """Check that duties belong to seats of open stages that have not revealed, and that pots end with their rounds."""
     for name, order_id, leg, round in PANEL_DUTIES.keys(store):
         key = RoundKey(order_id, number_of(leg), number_of(round))
         panel = PANELS.must(store, *key)
