@@ -1,4 +1,4 @@
-"""Pages: the book in order of price, thousands of bids at a time.
+"""Pages: the book in order of price, divided into pages of thousands of bids.
 
 A page has the bids between two prices, each in its own slot. For every column that an order has used, the page has sets
 of slots (:mod:`matching_engine.bands`) that show which bids pass. A search reads page after page, the cheapest first. A
@@ -123,9 +123,9 @@ class BookPages:
         return ((low, page) for (low, _), page in zip(self._lows, self._pages, strict=True))
 
     def keeps(self, place: BookPosition, row: StandingBid) -> bool:
-        """Return whether a bid stays on its page when its row becomes ``row``.
+        """Return whether a bid stays on its page if its row changes to ``row``.
 
-        If so, adjust the lowest key of the page.
+        If it stays, adjust the lowest key of the page.
         """
         key = key_of(row)
         at = self._at(key)
