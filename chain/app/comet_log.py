@@ -144,7 +144,7 @@ SAYINGS: Final = tuple(
         (
             r"error in genesis doc: (?P<what>.*)|(?P<other>genesis doc hash .*)",
             LogKind.LASTS,
-            "{home}/config/genesis.json is not the chain's ({what}{other})",
+            "{home}/config/genesis.json is not the genesis file of this chain ({what}{other})",
             "get it from the chain's makers",
         ),
         (

@@ -22,7 +22,7 @@ CONCURRENT_MAX: Final = 256
 THREADS: Final = 8
 # After this time the connection ends, and the client connects again automatically.
 CONNECTION_SECONDS_MAX: Final = 60.0
-_GRACE: Final = 6  # At the end of a connection, running calls get 1/6 of that time to finish.
+_GRACE: Final = 6  # After that time, running calls may go on for 1/6 of it.
 _HEALTH: Final = "/grpc.health.v1.Health/Check"
 _SERVING: Final = b"\x08\x01"  # HealthCheckResponse{status: SERVING}
 

@@ -45,7 +45,7 @@ def follow_events(client: ChainClient, since: int, stop: Event, *, poll_seconds:
             if page.next > since:
                 raise ChainError(
                     ErrorKind.BAD_RESPONSE,
-                    f"event {since} is missing: the node has events up to {page.next - 1} only",
+                    f"event {since} is missing: the node only has events up to {page.next - 1}",
                     "read the state again, or follow another node",
                 )
             stop.wait(poll_seconds)

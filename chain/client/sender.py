@@ -182,7 +182,7 @@ class TxSender:
             if time.monotonic() >= ends:
                 raise TxRefused(
                     errors.WRONG_SEQUENCE,
-                    f"other programs with this key came first for {self._patience:g} s",
+                    f"transactions of other programs with this key came first for {self._patience:g} s",
                 )
             account = self._read_account()
 

@@ -67,7 +67,7 @@ def init_chain(
     NEXT_EVENT.set(overlay, 1)
     parts = [c.genesis(overlay, genesis) for c in rules.components if c.genesis is not None]
     powers = tuple(update for part in parts for update in part)
-    check_genesis(powers != (), "validators", "none has consensus power: give at least one a larger stake")
+    check_genesis(powers != (), "validators", "no validator has consensus power: give at least one a larger stake")
     return powers
 
 

@@ -144,6 +144,6 @@ def check_order(
         raise Refusal(BAD_FIELD, "time_to_live", reason, f"use at most {ttl_max} s")
     needed = least_deposit(terms, price_limit, params, conditions.tiers)
     if deposit < needed:
-        reason = f"{deposit} is less than the price of all work and audits at the price limit, or than order_min"
+        reason = f"{deposit} does not cover all work and audits at the price limit, or is less than order_min"
         raise Refusal(INSUFFICIENT_DEPOSIT, "deposit", reason, f"deposit at least {needed}")
     return auditable

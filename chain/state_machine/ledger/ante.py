@@ -137,7 +137,7 @@ def check_account(ctx: Context, tx: Tx, signer: SignerInfo, simulate: bool) -> A
         reason = f"account {address} not found: unknown address"
         raise Refusal(UNKNOWN_ADDRESS, "signers", reason, "send coins to it first")
     if not signer.pub_key and not account.pub_key:
-        reason = "the account has never signed"
+        reason = "is missing, and the account has never signed before"
         raise Refusal(INVALID_PUBKEY, "signers.public_key", reason, "put the public key into the transaction")
     if signer.pub_key and account.pub_key and signer.pub_key != account.pub_key:
         reason = "differs from the account's key"

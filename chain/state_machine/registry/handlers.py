@@ -125,7 +125,7 @@ def check_promise_audits(ctx: Context, message: MsgPromiseAudits) -> Validator:
     free_at = validator.promise_halved_at + ctx.block.params.of(RegistryParams).promise_wait
     if more and validator.promise_halved_at and ctx.clock < free_at:
         field = "speed" if message.speed > validator.audit_speed else "rate"
-        reason = f"you were silent on a seat at {validator.promise_halved_at}, so your promise was halved"
+        reason = f"your promise was halved at {validator.promise_halved_at}, because your seats were silent"
         remedy = f"wait until the chain clock is {free_at} (now {ctx.clock}), then raise it"
         raise Refusal(NOT_YET, field, reason, remedy)
     return validator

@@ -78,7 +78,7 @@ def check_place_bid(ctx: Context, message: MsgPlaceBid) -> None:
         raise Refusal(WRONG_STATE, "validator", reason, "start its daemon with `assay validator run`")
     bids = sum(1 for _ in BIDS_OF.keys(ctx.store, message.validator))
     if bids >= BIDS_PER_VALIDATOR_MAX:
-        reason = f"has {bids} bids, the greatest number"
+        reason = f"has {bids} bids, and no more are allowed"
         raise Refusal(LIMIT_REACHED, "validator", reason, "withdraw one with `assay bid withdraw` first")
 
 

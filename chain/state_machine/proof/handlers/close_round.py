@@ -50,7 +50,7 @@ def check_stateless(message: MsgCloseRound) -> None:
     if slots != sorted(set(slots)):
         raise Refusal(BAD_FIELD, "shares", "are not in slot order", "list one share per slot, by ascending slot")
     if bool(message.next_root) == (message.stopped is not None):
-        reason = "must be set if next_root is empty, and only then"
+        reason = "must be set if next_root is empty, and left out otherwise"
         raise Refusal(BAD_FIELD, "stopped", reason, "send either next_root, or stopped if the job has no result")
 
 
@@ -86,7 +86,7 @@ def _check_handover(order: Order, message: MsgCloseRound) -> None:
     every = order.params.handover_every
     due = message.stopped is None and is_handover(order.terms, every, message.round)
     if due and not message.ciphertext_root:
-        reason = f"is empty, but round {message.round} is a hand-over round: every {every}th round and the last are"
+        reason = f"is empty, but round {message.round} is a hand-over round, as every {every}th and the last are"
         remedy = "encrypt the states after this round, and send their root"
         raise Refusal(BAD_FIELD, "ciphertext_root", reason, remedy)
     if message.ciphertext_root and not due:
@@ -120,7 +120,7 @@ def _check_ends(order: Order, message: MsgCloseRound) -> None:
         reason = f"share {stop.slot}/{stop.issue} ends where the job stopped"
         raise Refusal(BAD_FIELD, "stopped", reason, f"set it to {_name(stop)}, and leave out next_root")
     if message.stopped is not None and message.stopped != stop:
-        reason = f"is {_name(message.stopped)}, but by its shares the round stopped at {_name(stop)}"
+        reason = f"is {_name(message.stopped)}, but its shares show that the round stopped at {_name(stop)}"
         raise Refusal(BAD_FIELD, "stopped", reason, f"set it to {_name(stop)}, the first place without a result")
 
 

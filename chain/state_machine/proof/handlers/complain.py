@@ -61,7 +61,7 @@ def check_state(ctx: Context, message: MsgComplain) -> CheckedComplaint:
         raise Refusal(BAD_PROOF, "path", reason, "send the path of this chunk in the tree of all leaves")
     if has_valid_length(place, message.leaf.length) and ctx.crypto.is_point(message.leaf.point):
         if message.opened is None:
-            reason = "is missing, but the leaf alone is right: it has a point and a length that a chunk can have"
+            reason = "is missing, but the leaf alone proves no fault: a chunk can have its point and its length"
             raise Refusal(BAD_PROOF, "opened", reason, "open the chunk: send its ciphertext, S_i and the proof")
         _check_opened(ctx, message, checked, place, handover, leaf, message.opened)
     return checked
@@ -76,14 +76,14 @@ def _get_round(ctx: Context, message: MsgComplain) -> CheckedComplaint:
     if order.consumer != message.consumer:
         raise Refusal(NOT_YOURS, "consumer", "another account placed the order", "complain about an order of your own")
     if order.state not in (OrderState.RUNNING, OrderState.PROVEN) or is_ending(ctx, order):
-        reason = f"it is {order.state.name.lower()}"
+        reason = f"the order is {order.state.name.lower()}"
         raise Refusal(WRONG_STATE, "order_id", reason, "complain while an order is running or proven")
     if message.leg != order.legs:
         reason = f"the current leg is {order.legs}"
         raise Refusal(WRONG_STATE, "leg", reason, "complain about a round of the current leg")
     closed = ROUNDS.get(ctx.store, order.id, message.leg, message.round)
     if closed is None or closed.void or not closed.ciphertext_root:
-        reason = "the leg has no such round that handed its states over, or the round is void"
+        reason = "the leg has no closed hand-over round of this number, or the round is void"
         raise Refusal(NOT_FOUND, "round", reason, "name a closed hand-over round of the leg")
     if WRONG_HANDOVERS.has(ctx.store, order.id, message.leg):
         reason = "a complaint about this leg is already proven"
