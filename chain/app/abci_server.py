@@ -97,7 +97,7 @@ class AbciConnection:
         return bool(poll.poll(0))
 
     def cut_off(self) -> None:
-        """Process no further request of this connection, and return when the current one is finished."""
+        """Process no further request of this connection, and return when the current request is finished."""
         self.is_cut_off = True
         with self.turn:
             pass
@@ -285,7 +285,7 @@ def split_frames(buffer: bytearray) -> tuple[list[bytes], int, BrokenFrame | Non
 
 
 def read_varint(buffer: bytearray, at: int) -> tuple[int, int]:
-    """Return the offset of the message and its size, both read from the varint at ``at``.
+    """Return the offset of the message's first byte and the message's size; both follow from the varint at ``at``.
 
     The result is (0, 0) if the buffer ends before the varint does.
     """

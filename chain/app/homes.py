@@ -1,4 +1,4 @@
-"""Functions that make the home of one node that joins a network, or the homes of all nodes of a new network.
+"""Functions that make homes: of one node that joins a network, or of all nodes of a new network.
 
 A home contains ``config.toml``, whose table ``node`` is written here, and ``node/``, which is CometBFT's home with our
 database in ``node/data/assay.db``.
@@ -85,7 +85,8 @@ def init_node(
 ) -> NodeKeys:
     """Make the home of a node: keys, configuration and, if given, the genesis file of its network.
 
-    Existing keys are kept if the home has no genesis file yet, because the genesis file may contain their public half.
+    If the home has keys but no genesis file yet, the keys are kept, because the genesis file may contain their public
+    half.
     """
     comet = comet_home(home)
     has_keys_only = (comet / "config" / "node_key.json").exists() and not genesis_path(home).exists()

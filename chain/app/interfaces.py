@@ -31,7 +31,7 @@ class CommittedBlock:
 
 @dataclass(frozen=True, slots=True)
 class CommittedState:
-    """The state after a commit. ``reader`` and ``head`` belong to the same commit.
+    """The state after a commit; ``reader`` and ``head`` are of the same commit.
 
     Before the first block, ``head`` has height 0.
     """

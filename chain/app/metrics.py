@@ -1,7 +1,8 @@
 """The metrics of a node: their table, and the sources of their values.
 
-All values are read outside the state machine, from committed snapshots, CometBFT's RPC and the disk, and only before a
-scrape. Events are counted after they have happened (:class:`BlockMetrics`).
+All values are read outside the state machine: from committed snapshots, CometBFT's RPC and the disk. They are read only
+when a scrape asks for them. Blocks, transactions and checks are counted after they have happened
+(:class:`BlockMetrics`).
 """
 
 import shutil

@@ -173,7 +173,7 @@ class Context:
     # Gas that due work has used in this block, by lane of the queue or name of a component.
     due_gas: dict[str, int] = field(default_factory=dict)
     responses: list[tuple[str, bytes]] = field(default_factory=list)
-    # The beacon that this block revealed; empty if it revealed none.
+    # The beacon that this block revealed; empty if the block has no beacon.
     revealed: bytes = b""
 
     @property

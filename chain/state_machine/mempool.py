@@ -17,7 +17,10 @@ from domain.tx import Tx
 
 
 class Mempool:
-    """The mempool's checks on top of a committed state. Fees and sequences go to an overlay that is never committed."""
+    """The mempool's checks on top of a committed state.
+
+    Fees and sequences are stored in an overlay that is never committed.
+    """
 
     def __init__(
         self,
@@ -35,7 +38,8 @@ class Mempool:
         self._overlay = Overlay(base)
         self._crypto = crypto
         self._rulebook = rulebook
-        # The context is made for the first transaction and used for all, because the ante stores nothing in it.
+        # The context is made for the first transaction and used for all transactions, because the ante stores nothing
+        # in it.
         self._ctx: Context | None = None
         self._rules: Rules | None = None
         self._lane: Lane | None = None

@@ -46,7 +46,7 @@ def apply_ante(
     """Check a transaction, take its fee and advance the sequence; return its sender.
 
     The fee must pay the gas limit at ``price_millionths``. ``check_signature`` is False if the same bytes were checked
-    before. A simulation has no fee, gas limit or valid signature, and its sequence may be 0.
+    before. A transaction to simulate has no fee, gas limit or valid signature, and its sequence may be 0.
     """
     gas = check_form(ctx, tx, simulate)
     signer = check_signer(tx)

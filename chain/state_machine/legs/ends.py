@@ -35,7 +35,7 @@ BLAMES_JOB = frozenset(
         LegEnd.DECLINED_NOT_FINITE,
     }
 )
-"""Reasons to decline that blame the consumer; none of them can be proved."""
+"""Reasons to decline that blame the consumer. A validator cannot prove any of them."""
 
 
 def end_leg(ctx: Context, leg: Leg, state: LegState, reason: int) -> Leg:
@@ -155,7 +155,7 @@ def fail_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
 
 
 def void_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
-    """End a leg with a void round or a wrong hand-over; a leg that has already ended keeps its reason.
+    """End a leg that has a void round or a wrong hand-over. If the leg has already ended, it keeps its first reason.
 
     The validator is excluded from the order only if it is at fault. It is not excluded if only a provider was wrong, or
     if it is unknown which party was wrong.

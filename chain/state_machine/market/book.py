@@ -99,8 +99,7 @@ def _standing(bid: Bid, backing: Backing, words: dict[Any, Any]) -> StandingBid:
 
 
 def get_backing(store: Overlay, operator: str) -> Backing:
-    """Return a validator's backing: whether it is outside the set, its free bond and stake, and when it last worsened a
-    bid.
+    """Return a validator's backing: whether it is outside the set, its free bond and stake, and its last worsened bid.
 
     The auction never sells more value than a validator's free stake, whatever capacity its bids have. But after a cut,
     the stake may be below the value of the live legs. The free stake is then 0.

@@ -100,7 +100,7 @@ from pol.rules.tiers.votes import is_unserved
 def open_panel(ctx: Context, order: Order, closed: Round) -> None:
     """Open the panel of a closed round.
 
-    Do nothing if the order has no auditors, or if its tier never gives it a panel.
+    Do nothing if the order has no auditors, or if its tier never gives the round a panel.
     """
     key = closed.key
     leg = LEGS.must(ctx.store, key.order_id, key.leg)
@@ -501,7 +501,7 @@ def end_stage(ctx: Context, panel: Panel) -> None:
     """Decide places, punish silent seats, and continue with the next stage, the next round, or the end of the leg.
 
     A stage in which fewer than half of the seats answered is repeated once in a panel, and no seat is punished. After a
-    second such stage, all validators that are left vote in the last stage.
+    second stage of this kind, all validators that are left vote in the last stage.
     """
     key = panel.key
     cancel(ctx, panel.reveals_end, STAGE_DUE, *key)

@@ -1,6 +1,6 @@
 """Shares of rounds: their storage, the draw of their segments, and their end.
 
-A *live* share is committed, and neither accepted nor rejected; a slot of a round has at most one.
+A *live* share is committed, but not yet accepted or rejected. A slot of a round has at most one live share.
 """
 
 from typing import Any
@@ -48,7 +48,7 @@ def share_id(key: ShareKey) -> bytes:
 def put_share(ctx: Context, share: Share) -> None:
     """Store a share, and mark its slot of the round as taken as long as the share is live.
 
-    Scans only read live shares, because a round may have any number of rejected ones.
+    Scans read only live shares, because a round may have any number of rejected shares.
     """
     SHARES.put(ctx.store, share)
     _mark_slot(ctx, share)

@@ -83,7 +83,10 @@ def check_place_bid(ctx: Context, message: MsgPlaceBid) -> None:
 
 
 def apply_place_bid(ctx: Context, message: MsgPlaceBid, _: None) -> None:
-    """Put the bid into the book. Orders of this block or earlier ones take it only if no earlier bid fits."""
+    """Put the bid into the book.
+
+    Orders of this block or of earlier blocks take this bid only if no earlier bid fits.
+    """
     bid = Bid(
         id=ctx.new_id("bid"),
         validator=message.validator,
