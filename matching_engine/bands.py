@@ -147,7 +147,7 @@ class Bands(Slots):
 def _cut(pairs: Sequence[tuple[int, int]], floor: int | None, band: int) -> tuple[list[int], list[int], list[int]]:
     """Cut ascending pairs into bands of about ``band`` bids.
 
-    If many bids have the same amount, it gets its own band.
+    If many bids have the same amount, this amount gets its own band.
     """
     tops: list[int] = []
     masks, counts = [0], [0]

@@ -1,7 +1,7 @@
 """Columns: the values that one condition reads of all bids.
 
-There is a class for each kind of condition. A column counts the bids of the book that fail what an order wants, and
-makes the sets of slots of a page (:mod:`matching_engine.bands`).
+There is a class of columns for each kind of condition. A column counts the bids of the book that fail what an order
+requires. It also makes the sets of slots of a page (:mod:`matching_engine.bands`).
 """
 
 from abc import ABC, abstractmethod

@@ -30,8 +30,8 @@ class Matched:
     """The results of an auction. Each order of the batch is in exactly one of the three fields.
 
     ``fills`` are in the order of the auction, in which they must be applied. ``unmatched`` are order ids with the
-    reasons, in the order of the auction. ``carried`` are the ids of orders that the auction did not reach before its
-    limits, oldest first.
+    reasons, in the order of the auction. ``carried`` are the ids of orders that the auction did not reach before it
+    came to one of its limits, oldest first.
     """
 
     fills: tuple[Fill, ...]
@@ -51,7 +51,7 @@ class SimulatedMatch:
 class Reads:
     """The limit of reads in one auction, beyond the reads that every order needs (:mod:`matching_engine.search`).
 
-    The auction ends at ``most`` reads. Orders in ``waited`` together may use at most half of them.
+    The auction ends at ``most`` reads. The orders in ``waited`` together may use at most half of these reads.
     """
 
     most: int = UNBOUNDED
@@ -71,8 +71,8 @@ def match(
 ) -> Matched:
     """Run the auction of a block at ``clock`` (seconds), until ``fills_max`` orders have a bid.
 
-    ``seed`` is the previous block's beacon. The histogram of an unmatched order counts the bids as they were when the
-    auction reached that order. After the auction the book is as it was before. Raise ValueError if an order comes
+    ``seed`` is the previous block's beacon. The histogram of an unmatched order counts the bids in their state when the
+    auction came to that order. After the auction the book is as it was before. Raise ValueError if an order comes
     twice, which is a bug of the caller.
     """
     queue = sorted(orders, key=lambda order: (order.opened_height, _order_rank(seed, order)))

@@ -2,7 +2,8 @@
 
 A page has the bids between two prices, each in its own slot. For every column that an order has used, the page has sets
 of slots (:mod:`matching_engine.bands`) that show which bids pass. A search reads page after page, the cheapest first. A
-change of a bid affects one or two pages. A full page is cut in two, and a page with few bids is dissolved.
+change of a bid affects one or two pages. A full page is cut in two. If a page has few bids left, it is dissolved, and
+its bids move to other pages.
 """
 
 from bisect import bisect_right

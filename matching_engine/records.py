@@ -54,9 +54,9 @@ class AuctionOrder:
         """Return the bond (``uassay``) of a validator that takes the order at ``price``.
 
         The bond is ``job_bond_bps`` of the work's price, rounded up like every locked amount. If half of the price
-        limit is above ``price``, the bond is computed from it instead, so that an absurdly low bid risks as much as an
-        honest bid. The bond is at least ``payload_fee``, which the validator and the consumer both lose if the payload
-        does not arrive.
+        limit is above ``price``, the bond is computed from half of the price limit. So an absurdly low bid risks as
+        much as an honest bid. The bond is at least ``payload_fee``, which the validator and the consumer both lose if
+        the payload does not arrive.
         """
         least = max(price, ceil_div(self.price_limit, 2))
         return max(self.payload_fee, price_bps(self.work, least, self.job_bond_bps))
