@@ -66,8 +66,7 @@ def decline_fee(job_bond: int, bps: int) -> int:
 
 
 def job_bond_cut(job_bond: int, rounds: int, rounds_closed: int) -> int:
-    """Return the amount (uassay) to cut from a failed leg's job bond: the part for rounds that were not closed, rounded
-    up.
+    """Return the cut (uassay) of a failed leg's job bond: the part for rounds that were not closed, rounded up.
 
     All rounds have the same work. A running leg has at least one round that is not closed.
     """
