@@ -56,8 +56,9 @@ def compute_trace_root(leaves: Iterable[TraceLeaf]) -> bytes:
 def check_leaf(trace_root: bytes, segments: int, leaf: TraceLeaf) -> bool:
     """Return whether ``leaf`` belongs to the trace that has the root ``trace_root`` and ``segments`` segments.
 
-    The tree has one leaf per boundary except boundary 0. A malformed leaf gives False, never an error. The function
-    does not check that the leaf's step belongs to its index, since a provider may have committed to a wrong step.
+    The tree has one leaf per boundary except boundary 0. If the leaf is malformed, the result is False; the function
+    never raises an error. It does not check that the leaf's step belongs to its index, because a provider may have
+    committed to a wrong step.
     """
     well_formed = 1 <= leaf.index <= segments and 0 <= leaf.step < 2**64 and len(leaf.boundary_root) == HASH_SIZE
     if not well_formed:

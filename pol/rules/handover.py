@@ -50,7 +50,7 @@ class ChunkPlace:
 
     @property
     def is_header(self) -> bool:
-        """True for the first chunk of a state, which everyone with the job can write."""
+        """True for the first chunk of a state. Anyone who has the job can compute this chunk."""
         return self.index == 0
 
     @property

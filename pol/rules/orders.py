@@ -56,8 +56,8 @@ def check_auditable(terms: JobTerms, params: Params, validators: Sequence[Promis
     """Check that auditors can audit the order in time, and return its audit time and window.
 
     ``validators`` are the validators of the set, with the speeds that they promise as auditors. Raise Refusal if the
-    window would be too long, or if too few validators could audit the order. A block runs this function, so its time
-    must not depend on the remedy: clients search for the remedy (:func:`name_largest_segment`).
+    window would be too long, or if too few validators could audit the order. This function runs in blocks, so it must
+    not spend time on the search for a remedy. Clients search for the remedy (:func:`name_largest_segment`).
     """
     order_params = params.for_order()
     audit_ms = compute_audit_ms(terms, order_params, validators)

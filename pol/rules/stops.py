@@ -17,7 +17,7 @@ AGGREGATION = AuditPlace(kind=AuditKind.AGGREGATION, slot=0, issue=0, segment=0)
 
 
 def check_roots(terms: JobTerms, roots: ShareRoots) -> str:
-    """Return the first contradiction in the roots of a share, or an empty string.
+    """Return the first contradiction in the roots of a share as text; an empty string if there is none.
 
     A whole share has all segments, an update and a local state. A share that stopped has no update and no local state;
     its trace and its metrics are only from whole segments.

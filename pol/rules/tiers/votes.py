@@ -94,7 +94,7 @@ def judge(counted: Counted, votes: Sequence[Vote], decided: Finding | None) -> t
     ``decided`` is the finding that was decided for the place. An answer with the decided finding is right if more than
     two thirds of the answers with this finding in its stage have its digest. A seat could copy the root from a trace,
     but not the digest. If the place was ``unavailable`` or not decided, no answer is refuted. An answer is then right
-    if at least one other seat of its stage recomputed the place, and the answers of all such seats are the same as it.
+    if at least one other seat of its stage recomputed the place, and all such seats gave the same answer.
     """
     if decided is None or decided.kind is AnswerKind.UNAVAILABLE:
         return tuple(_verdict_without(counted, vote, votes, decided) for vote in votes)
@@ -205,8 +205,7 @@ def rule(counted: Counted, decided: Finding | None, claim: bytes, stops: bool) -
 
 
 def _count(counted: Counted, votes: Sequence[Vote], *, by_stake: bool) -> list[tuple[Finding, int]]:
-    """Return each finding with the number of seats that gave it; if ``by_stake``, with the stake of these seats
-    instead.
+    """Return each finding with the number of seats that gave it, or, if ``by_stake``, with the stake of these seats.
 
     Within a stage, only the largest group of seats with equal digests counts.
     """
