@@ -37,9 +37,9 @@ def use(escrow: Escrow, amount: int) -> Escrow:
 
 
 def withhold(escrow: Escrow, amount: int) -> Escrow:
-    """Return the escrow with ``amount`` (uassay) more withheld for the validator; a negative amount releases some.
+    """Return the escrow with ``amount`` (uassay) more withheld for the validator; a negative amount releases a part.
 
-    Raise ValueError if the sum withheld would be negative or above the locked sum.
+    Raise ValueError if the withheld sum would be negative or above the locked sum.
     """
     withheld = escrow.withheld + amount
     if not 0 <= withheld <= locked(escrow):
@@ -62,7 +62,7 @@ def refund(escrow: Escrow) -> tuple[Escrow, tuple[Transfer, ...]]:
 def affordable_price(escrow: Escrow, work: int, price_limit: int, reserved: int = 0) -> int:
     """Return the highest price (uassay per PFLOP) up to ``price_limit`` at which the escrow can pay ``work`` FLOPs.
 
-    ``reserved`` (uassay) of the locked deposits cannot be used. The price is rounded down, so that price times work,
-    rounded up, is never more than the rest of the deposits.
+    ``reserved`` is the part (uassay) of the locked deposits that cannot be used. The price is rounded down. So the cost
+    of the work at this price, rounded up, is never more than the rest of the deposits.
     """
     return min(price_limit, max(0, locked(escrow) - reserved) * PFLOP // work)

@@ -1,6 +1,6 @@
-"""Payments of a verified round, sizes of bonds, and receivers of the amounts cut from bonds (protocol section 7).
+"""Payments of a verified round, sizes of bonds, and amounts that are cut from bonds (protocol section 7).
 
-Each function says how it rounds, and who gets the remainder of a division.
+The description of each function says how it rounds, and which party gets the remainder of a division.
 """
 
 from collections.abc import Sequence
@@ -35,11 +35,11 @@ def settle_round(
 ) -> Earnings:
     """Return the earnings of a round of ``work`` FLOPs at ``price`` per PFLOP, without its audit fee.
 
-    ``shares`` are (provider, work) of the accepted shares; the rest of the work is the validator's aggregation.
-    Protocol and audit fee are deducted first. Of the remaining amount, ``providers_bps`` are divided among the
-    providers in proportion to the work of their shares. The validator gets the rest, including the remainders of all
-    divisions. ``total`` does not include the audit fee. A round that stopped in its first segments may have no work at
-    all.
+    ``shares`` are (provider, work) of the accepted shares; the rest of the work is the validator's aggregation. The
+    protocol fee and the part for audits are deducted first. Of the remaining amount, ``providers_bps`` are divided
+    among the providers in proportion to the work of their shares. The validator gets the rest, including the remainders
+    of all divisions. ``total`` does not include the part for audits. If every share of a round stopped in its first
+    segment, ``work`` is 0.
     """
     total = price_floor(work, price)
     protocol = bps_floor(total, protocol_bps)
@@ -66,7 +66,7 @@ def decline_fee(job_bond: int, bps: int) -> int:
 
 
 def job_bond_cut(job_bond: int, rounds: int, rounds_closed: int) -> int:
-    """Return the cut (uassay) for a failed leg: the part of the job bond for rounds that were not closed, rounded up.
+    """Return the cut (uassay) of a failed leg's job bond: the part for rounds that were not closed, rounded up.
 
     All rounds have the same work. A running leg has at least one round that is not closed.
     """

@@ -1,7 +1,7 @@
-"""A sorted list of amounts, stored in blocks, that counts the amounts below another one.
+"""A sorted list of amounts, stored in blocks. It counts the amounts that are below a given amount.
 
-Blocks are short, so that an insertion moves little memory, however many amounts there are. A block whose amounts all
-fit into 64 bits is an array, in which an amount takes 8 bytes. Any other block is a list of integers.
+Blocks are short, so that an insertion moves little memory even if there are many amounts. A block whose amounts all fit
+into 64 bits is an array, in which an amount takes 8 bytes. Any other block is a list of integers.
 """
 
 from array import array

@@ -1,10 +1,10 @@
 """Sets of the bids of a page that pass a condition, stored as the bits of integers.
 
 A page has a slot for each of its bids. An integer with a bit for each slot is a set of bids, and one operation
-intersects two sets of thousands of bids. The bids with enough of an amount are a union of bands. A band holds the bids
-whose amounts are between two bounds; the bounds are chosen so that no band has many bids, unless all its amounts are
-the same. One band may have bids on both sides of the amount that an order needs. Such bids are in doubt, and the caller
-tests them one by one.
+intersects two sets of thousands of bids. The bids with at least some amount are a union of bands. A band holds the bids
+whose amounts are between two bounds. The bounds are chosen so that a band has few bids, unless all its amounts are the
+same. One band may have bids both above and below the amount that an order needs. The bids of that band are in doubt,
+and the caller tests them one by one.
 """
 
 from abc import ABC, abstractmethod
@@ -18,7 +18,8 @@ from typing import Any
 BAND = 256
 """Number of bids in a new band; a band is cut again when it has more than twice as many."""
 RANKED_BAND = 64
-"""The same number for the price, by which bids are ranked: a search reads the bids of the best band one by one."""
+"""Number of bids in a new band of prices. It is smaller, because a search reads the bids of the cheapest band one by
+one."""
 STRIDE = 8
 """Number of bands per stored union of bands."""
 STRIPES = 16
@@ -39,9 +40,9 @@ class Slots(ABC):
 
     @abstractmethod
     def passing(self, want: Any) -> Passing:
-        """Return the bids that pass ``want`` and those of them that are in doubt.
+        """Return the bids that pass ``want`` or are in doubt, and the bids that are in doubt.
 
-        The condition's column makes ``want``.
+        ``want`` has the form that the condition's column makes.
         """
 
     @abstractmethod
@@ -62,7 +63,7 @@ class Bands(Slots):
         # Band i has the amounts above tops[i - 1] and up to tops[i]; the last band has no top.
         self._tops, self._masks, self._counts = _cut(sorted(pairs), None, self._band)
         self._from: list[int] = []
-        # The last result, because consecutive orders often want the same. Every change of the bands drops it.
+        # The last result, because consecutive orders often need the same amount. Every change of the bands drops it.
         self._last: tuple[int, Passing] | None = None
 
     def toggle(self, value: int, slot: int, *, there: bool) -> None:
@@ -77,7 +78,7 @@ class Bands(Slots):
     def passing(self, want: int) -> Passing:
         """Return the bids in the band of ``want`` and in all higher bands.
 
-        That band is in doubt if it may have lower amounts.
+        The bids of the band of ``want`` are in doubt if the band may have amounts below ``want``.
         """
         if self._last is None or self._last[0] != want:
             self._last = want, self._passing(want)
@@ -95,7 +96,10 @@ class Bands(Slots):
         return found, 0 if surely else self._masks[at]
 
     def _sums(self) -> list[int]:
-        """Return the unions of all bands from every ``STRIDE``-th band on; one per band would double the memory."""
+        """Return, for every ``STRIDE``-th band, the union of it and all higher bands.
+
+        A union per band would double the memory.
+        """
         parts = [reduce(or_, self._masks[at : at + STRIDE]) for at in range(0, len(self._masks), STRIDE)]
         return [*accumulate(reversed(parts), or_, initial=0)][::-1]
 
@@ -141,7 +145,10 @@ class Bands(Slots):
 
 
 def _cut(pairs: Sequence[tuple[int, int]], floor: int | None, band: int) -> tuple[list[int], list[int], list[int]]:
-    """Cut pairs in ascending order into bands of about ``band`` bids; an amount of many bids gets a band of its own."""
+    """Cut ascending pairs into bands of about ``band`` bids.
+
+    If many bids have the same amount, this amount gets its own band.
+    """
     tops: list[int] = []
     masks, counts = [0], [0]
     for value, run in groupby(pairs, key=itemgetter(0)):
@@ -164,7 +171,7 @@ def _cut(pairs: Sequence[tuple[int, int]], floor: int | None, band: int) -> tupl
 class Stripes(Slots):
     """An index of slots by a group and an amount. The least amount that an order needs depends on the group.
 
-    In a higher group an order never needs more.
+    In a higher group an order never needs a larger amount.
     """
 
     def __init__(self, pairs: Iterable[Valued], value_of: Callable[[int], Any]) -> None:
@@ -173,12 +180,12 @@ class Stripes(Slots):
         ordered = sorted(pairs)
         groups = list(dict.fromkeys(group for (group, _), _ in ordered))
         step = -(-len(groups) // STRIPES) or 1
-        # Each stripe is named by its highest group; it has the groups above the highest one of the previous stripe.
+        # Each stripe is named by its highest group. It has all groups above the highest group of the previous stripe.
         self._groups = groups[step - 1 :: step]
         if groups and self._groups[-1:] != groups[-1:]:
             self._groups.append(groups[-1])
         within: list[list[Valued]] = [[] for _ in self._groups]
-        # Bids of a lower group than the highest one of their stripe.
+        # Bids whose group is below the highest group of their stripe.
         self._lower = 0
         for (group, amount), slot in ordered:
             at = bisect_left(self._groups, group)
@@ -198,9 +205,9 @@ class Stripes(Slots):
             self._lower |= 1 << slot
 
     def passing(self, want: Callable[[int], int]) -> Passing:
-        """Return the bids with at least the amount that the highest group of their stripe needs.
+        """Return the bids with at least the amount that an order needs in the highest group of their stripe.
 
-        Lower groups are in doubt.
+        Bids of lower groups are in doubt.
         """
         found = doubt = 0
         for group, bands in zip(self._groups, self._bands, strict=True):
@@ -264,7 +271,7 @@ class SharedValues(Slots):
 
 
 class Doubts(Slots):
-    """A set of slots by a value that few bids share. It keeps no values, so all bids are in doubt."""
+    """A set of slots, for a value that few bids share. It does not store the values, so all bids are in doubt."""
 
     def __init__(self, pairs: Iterable[Valued]) -> None:
         """Keep the slots of ``pairs`` (value, slot)."""

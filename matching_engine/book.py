@@ -3,8 +3,8 @@
 A book stays in memory and is updated with each change of a bid. It has a column for each condition
 (:mod:`matching_engine.columns`), which counts the bids that fail an order without reading each of them. The bids are in
 pages in order of price (:mod:`matching_engine.pages`); a page stores the bids that pass a condition as sets of bits. So
-a change of a bid costs a few steps in each column, whatever the size of the book. A histogram costs a bisection for
-each condition. The search intersects these sets, page after page, to find the cheapest bid that satisfies an order
+a change of a bid costs a few steps in each column, even in a large book. A histogram costs a bisection for each
+condition. The search intersects these sets, page after page, to find the cheapest bid that satisfies an order
 (:mod:`matching_engine.search`).
 
 During an auction :class:`Sold` records the sales. After the auction the book again shows what the state holds.
@@ -22,10 +22,11 @@ from matching_engine.pages import BookPages, Page
 from matching_engine.records import AuctionOrder, Fill, StandingBid
 
 Backing = tuple[bool, int, int, int]
-"""Values that all bids of a validator share: jailed, free bond, free stake, and the height at which it worsened one."""
+"""Values that all bids of a validator share: jailed, free bond, free stake, and the height of the last worsened bid."""
 
 COLUMNS_MAX = 64
-"""Most columns of a book; a new auction drops all if there are more. Few bases occur: orders keep their parameters."""
+"""Most columns of a book. If there are more, a new auction drops all columns. Normally there are few columns, because
+orders keep their parameters, so few bases occur."""
 READS_PER_REFRESH = 10
 """Reads that an auction counts for updating a bid in the book and restoring it later."""
 
@@ -39,7 +40,7 @@ class Book:
     def __init__(self, standing: Iterable[StandingBid] = ()) -> None:
         """Fill the book with bids.
 
-        Raise ValueError if one comes twice, or one validator's bids differ in free bond or stake.
+        Raise ValueError if a bid comes twice, or if the bids of a validator differ in free bond or stake.
         """
         rows = list(standing)
         self._of_validator: dict[str, list[bytes]] = {}
@@ -58,7 +59,7 @@ class Book:
     def put(self, row: StandingBid) -> None:
         """Add a bid, or replace the bid of the same id.
 
-        Raise ValueError if another bid of the validator has another free bond or stake: a validator has one of each.
+        Raise ValueError if another bid of the same validator has a different free bond or stake.
         """
         for bid_id in self._of_validator.get(row.bid.validator, ()):
             if bid_id != row.bid.id:
@@ -191,9 +192,9 @@ class Sold:
     """A record of the capacity, bond and stake that the fills of an auction have used, so that nothing is sold twice.
 
     A fill reduces the free capacity of its bid, and the free bond and stake of all bids of its validator. The book is
-    updated only when needed. Before bids are counted, :meth:`settle` updates all of them. A search that finds a bid
-    that no longer fits calls :meth:`refresh`, so that no other search reads it in vain. At the end of the auction
-    :meth:`undo` restores the book.
+    updated only when needed. Before bids are counted, :meth:`settle` updates all these bids. If a search finds a bid
+    that no longer fits, it calls :meth:`refresh`, so that no other search reads this bid in vain. At the end of the
+    auction :meth:`undo` restores the book.
     """
 
     def __init__(self, book: Book) -> None:

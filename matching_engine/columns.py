@@ -1,7 +1,7 @@
 """Columns: the values that one condition reads of all bids.
 
-There is a class for each kind of condition. A column counts the bids of the book that fail what an order wants, and
-makes the sets of slots of a page (:mod:`matching_engine.bands`).
+There is a class of columns for each kind of condition. A column counts the bids of the book that fail what an order
+requires. It also makes the sets of slots of a page (:mod:`matching_engine.bands`).
 """
 
 from abc import ABC, abstractmethod
@@ -16,11 +16,12 @@ from matching_engine.records import StandingBid
 DOING_MAX = 64
 """Most different wishes for which a column caches the values that satisfy them."""
 COUNTED_MAX = 64
-"""Most different values that may be read to count the failing bids of a wish; with more, the count is taken as 1."""
+"""Most different values that may be read to count the bids that fail a wish. If there are more values, the count is
+taken as 1."""
 
 
 class Wish(NamedTuple):
-    """A value that an order wants of a column, with the number of bids that failed it when the search began."""
+    """A value that an order requires in a column, with the number of bids that failed it when the search began."""
 
     column: "BookColumn"
     want: Any
@@ -40,7 +41,8 @@ class BookColumn(ABC):
         self.condition = condition
         self.name = condition.name
         self._has, self._basis = condition.has, basis
-        # The last wish, because consecutive orders often want the same. Every change of the column's bids drops it.
+        # The last wish, because consecutive orders often require the same value. Every change of the column's bids
+        # drops it.
         self._last: Wish | None = None
 
     def has(self, row: StandingBid) -> Any:
@@ -81,7 +83,7 @@ class BookColumn(ABC):
     def reading(self, want: Any) -> int:
         """Return the number of different values that :meth:`failing` has to read.
 
-        0 if that does not depend on the bids.
+        Return 0 if this number does not depend on the bids.
         """
 
     @abstractmethod
@@ -142,7 +144,7 @@ class _OfGroups(BookColumn):
         if not self._groups:
             return 0
         if self._bounds is None:
-            # The lowest group, in which an order needs most, and the least amount of all bids.
+            # The lowest group, in which an order needs the largest amount, and the least amount of all bids.
             least = min([amounts.least() for amounts in self._groups.values()])
             self._bounds = min(self._groups), least
         lowest, least = self._bounds
@@ -204,7 +206,7 @@ class _OfValues(BookColumn):
 
 
 class _OfNames(BookColumn):
-    """The column of a name, of which an order excludes a few; the bids of a page are tested one by one."""
+    """The column of a name. An order excludes a few names, and the bids of a page are tested one by one."""
 
     def __init__(self, condition: NoneOf, basis: int, rows: Iterable[StandingBid]) -> None:
         super().__init__(condition, basis)

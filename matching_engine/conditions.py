@@ -1,8 +1,9 @@
 """The conditions of the order book: one row for each, under the name that consumers read.
 
-The auction's tests, the histogram of an unmatched order, the options of ``assay quote``, ``order submit`` and
-``bid place``, and the table in ``docs/protocol.md`` all come from this table. A row reads one value of a standing bid
-and says which values satisfy an order. So the book can index bids by that value, and count without reading each bid.
+This table is the source of the auction's tests and of the histogram of an unmatched order. The options of ``assay
+quote``, ``order submit`` and ``bid place``, and the table in ``docs/protocol.md``, come from it too. A row reads one
+value of a standing bid, and determines which values satisfy an order. So the book can index bids by that value, and
+count bids without reading each of them.
 """
 
 from abc import ABC, abstractmethod
@@ -35,10 +36,10 @@ class OptionKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """The command-line option for a field of ``Conditions`` or ``Offer``, named ``word`` or else like the field.
+    """The command-line option for a field of ``Conditions`` or ``Offer``. Its name is ``word``, or the field's name.
 
-    ``default`` is written as a user would write it; without it the record's own default applies. The default for a list
-    of tiers is the first tier in the table of tiers.
+    ``default`` is written as a user would write it. If it is not given, the default of the record applies; for a list
+    of tiers, that is the first tier in the table of tiers.
     """
 
     field: str
@@ -65,13 +66,13 @@ class Condition(ABC):
     Three texts are for users. ``passes`` completes "a bid passes if …". ``fails`` completes "one bid …" and "several
     bids …" for bids that do not pass. ``helps`` is the advice for a consumer whose order fails this condition.
 
-    ``has`` reads the value of a standing bid that the condition tests. ``basis`` returns the parameter of the order on
-    which that value also depends; it is 0 for nearly all conditions. The book keeps a column for each basis that
+    ``has`` reads the value of a standing bid that the condition tests. ``basis`` returns the parameter of the order if
+    that value also depends on one; it is 0 for nearly all conditions. The book keeps a column for each basis that
     occurs. ``asks`` and ``offers`` are the options for orders and bids.
 
     ``own`` is true if the required value depends on the order's size, price or time, so that few orders require the
-    same. Otherwise it depends only on ``AuctionOrder.common`` and the clock. ``taken`` is true if a fill reduces the
-    value.
+    same value. If ``own`` is false, the required value depends only on ``AuctionOrder.common`` and the clock. ``taken``
+    is true if a fill reduces the value.
     """
 
     name: str
@@ -131,7 +132,7 @@ class AtLeastFor(Condition):
 class OneOf(Condition):
     """A condition on a value that many bids share; ``does`` returns whether a value satisfies what the order wants.
 
-    An order that wants nothing (an empty value) takes any.
+    An order that requires nothing (an empty value) takes any value.
     """
 
     wants: Callable[[AuctionOrder], Any]
@@ -168,18 +169,19 @@ def _anything(_: Any) -> bool:
 def _stays_inside(allowed: tuple[str, ...], regions: tuple[str, ...]) -> bool:
     """Return whether every region of a bid is allowed.
 
-    A bid sells its cluster as a whole, and its validator may use any part of it. So with one region that is not allowed
-    the work may leave the allowed ones. A bid without regions promises nothing.
+    A bid sells its cluster as a whole, and its validator may use any part of the cluster. So if one region of the bid
+    is not allowed, the work may leave the allowed regions. A bid without regions promises nothing.
     """
     return bool(regions) and all(region in allowed for region in regions)
 
 
 def _least_slot_speed(order: AuctionOrder, _: int) -> Callable[[int], int]:
-    """Return the function from slots at once to the least FLOP/s of a slot with which the order ends in time.
+    """Return a function that computes the least FLOP/s of a slot from the number of slots that train at once.
 
-    Three things have to fit before the deadline: accepting, in which the time of the trial depends on the speed; the
-    rounds, each of which takes critical work / slot speed, rounded up to seconds (protocol section 2); and the
-    verification of the last round. A speed of 0 is never enough.
+    At this speed the order ends before its deadline. Three times have to fit before the deadline. The first is the time
+    to accept, in which the time of the trial depends on the speed. The second is the time of the rounds, each of which
+    takes critical work / slot speed, rounded up to seconds (protocol section 2). The third is the time to verify the
+    last round. A speed of 0 is never enough.
     """
     seconds = order.seconds_left - order.accept_seconds - order.verify_seconds
     trial, rounds = order.trial_work, order.rounds
@@ -227,7 +229,7 @@ def _most_work_for(value: int, price: int) -> int:
 
 
 def backed_work(free_stake: int, price: int) -> int:
-    """Return the most FLOPs that a free stake (``uassay``) backs at a price: their cost is at most the stake."""
+    """Return the most FLOPs that a free stake (``uassay``) backs at ``price``. Their cost must be at most the stake."""
     return _most_work_for(free_stake, price)
 
 

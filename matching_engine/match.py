@@ -1,12 +1,13 @@
 """The auction of a block: from orders and bids to fills, and to reasons for unmatched orders (design section 4).
 
-The book holds all bids of the block before the auction begins. Orders of older blocks come first; the orders of one
-block are sorted by a hash with the seed. Each order takes the cheapest bid that satisfies all its conditions. Bids that
-stood before the order's block come first, so that a validator that saw the order cannot undercut a rival. A bid that
-was placed or changed later is taken only if none of the earlier bids fits. Among equal prices the lowest ticket wins. A
-validator has one ticket, the hash of seed, order and validator, however many bids it has. Capacity, bond and stake that
-a fill takes are not available to later orders. The seed is the **previous** block's beacon, so a proposer gains nothing
-by the order of its block's transactions. The result does not depend on the order of the arguments.
+The book holds all bids of the block before the auction begins. Orders of older blocks come first. The orders of one
+block are sorted by a hash of the seed and the order's id. Each order takes the cheapest bid that satisfies all its
+conditions. Bids that stood before the order's block come first, so that a validator that saw the order cannot undercut
+a rival. A bid that was placed or changed later is taken only if none of the earlier bids fits. Among equal prices the
+lowest ticket wins. A validator has one ticket, the hash of seed, order and validator, however many bids it has. If a
+fill takes capacity, bond and stake, they are no longer available to later orders. The seed is the **previous** block's
+beacon, so a proposer gains nothing if it chooses the order of its block's transactions. The result does not depend on
+the order of the arguments.
 """
 
 from collections import Counter
@@ -29,8 +30,8 @@ class Matched:
     """The results of an auction. Each order of the batch is in exactly one of the three fields.
 
     ``fills`` are in the order of the auction, in which they must be applied. ``unmatched`` are order ids with the
-    reasons, in the order of the auction. ``carried`` are the ids of orders that the auction did not reach before its
-    limits, oldest first.
+    reasons, in the order of the auction. ``carried`` are the ids of orders that the auction did not reach before it
+    came to one of its limits, oldest first.
     """
 
     fills: tuple[Fill, ...]
@@ -40,7 +41,7 @@ class Matched:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedMatch:
-    """The result of a quote: bids that satisfy the order, best first, and why the others do not."""
+    """The result of a quote: the bids that satisfy the order, best first, and the reasons why the other bids do not."""
 
     candidates: tuple[Bid, ...]
     histogram: Histogram
@@ -48,9 +49,9 @@ class SimulatedMatch:
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """The limit of reads in one auction, beyond those that every order needs (:mod:`matching_engine.search`).
+    """The limit of reads in one auction, beyond the reads that every order needs (:mod:`matching_engine.search`).
 
-    The auction ends at ``most`` reads. Orders in ``waited`` together may use at most half of them.
+    The auction ends at ``most`` reads. The orders in ``waited`` together may use at most half of these reads.
     """
 
     most: int = UNBOUNDED
@@ -70,8 +71,8 @@ def match(
 ) -> Matched:
     """Run the auction of a block at ``clock`` (seconds), until ``fills_max`` orders have a bid.
 
-    ``seed`` is the previous block's beacon. The histogram of an unmatched order counts the bids as they were when the
-    auction reached that order. After the auction the book is as it was before. Raise ValueError if an order comes
+    ``seed`` is the previous block's beacon. The histogram of an unmatched order counts the bids in their state when the
+    auction came to that order. After the auction the book is as it was before. Raise ValueError if an order comes
     twice, which is a bug of the caller.
     """
     queue = sorted(orders, key=lambda order: (order.opened_height, _order_rank(seed, order)))
@@ -81,7 +82,7 @@ def match(
     sold = Sold(book)
     commons = Commons(book, clock)
     numbers: dict[tuple[Any, ...], int] = {}
-    # Orders that ask for the same get the same number: numbers are faster to compare than the tuples themselves.
+    # Orders with the same requirements get the same number, because numbers are faster to compare than the tuples.
     asks = [numbers.setdefault(_asked(order), len(numbers)) for order in queue]
     waiting = Counter(asks)
     searches: dict[int, Search] = {}
@@ -119,8 +120,8 @@ def match(
 def quote(order: AuctionOrder, book: Book, seed: bytes, clock: int) -> SimulatedMatch:
     """Return the candidates for ``order``; :func:`match` would choose the first one if the order came alone.
 
-    The order's id decides between validators of equal price. A quote before submission has another id, so only its
-    price is reliable.
+    Between validators of equal price, the order's id decides. A quote before submission uses another id than the later
+    order, so only the price of the quote is reliable.
     """
     book.trim()
     search = Search(Commons(book, clock), Sold(book), order)
@@ -137,7 +138,7 @@ def quote(order: AuctionOrder, book: Book, seed: bytes, clock: int) -> Simulated
 
 
 _asked = attrgetter(*(field.name for field in fields(AuctionOrder) if field.name != "order_id"))
-"""Function that returns all fields of an order but its id; orders for which they are equal share a search."""
+"""Function that returns all fields of an order except its id. Orders with equal fields share a search."""
 
 
 def _order_rank(seed: bytes, order: AuctionOrder) -> bytes:

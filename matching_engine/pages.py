@@ -1,8 +1,9 @@
-"""Pages: the book in order of price, thousands of bids at a time.
+"""Pages: the book in order of price, divided into pages of thousands of bids.
 
 A page has the bids between two prices, each in its own slot. For every column that an order has used, the page has sets
 of slots (:mod:`matching_engine.bands`) that show which bids pass. A search reads page after page, the cheapest first. A
-change of a bid affects one or two pages. A full page is cut in two, and a page with few bids is dissolved.
+change of a bid affects one or two pages. A full page is cut in two. If a page has few bids left, it is dissolved, and
+its bids move to other pages.
 """
 
 from bisect import bisect_right
@@ -123,9 +124,9 @@ class BookPages:
         return ((low, page) for (low, _), page in zip(self._lows, self._pages, strict=True))
 
     def keeps(self, place: BookPosition, row: StandingBid) -> bool:
-        """Return whether a bid stays on its page when its row becomes ``row``.
+        """Return whether a bid stays on its page if its row changes to ``row``.
 
-        If so, adjust the lowest key of the page.
+        If it stays, adjust the lowest key of the page.
         """
         key = key_of(row)
         at = self._at(key)

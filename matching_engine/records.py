@@ -14,12 +14,12 @@ class AuctionOrder:
     One bid takes all work of the order. Each of the ``rounds`` has ``slots`` shares of ``share_work`` FLOPs and one
     aggregation of ``outer_work`` FLOPs. ``price_limit`` (``uassay`` per PFLOP) is the order's limit, or the price that
     its escrow can still pay if that is lower. ``excluded`` are the operators that declined or failed the order.
-    ``seconds_left`` is the time to the deadline on the chain clock; the window and the audit of the last round take up
-    to ``verify_seconds`` of it. ``opened_height`` is the height of the block that opened the order last.
+    ``seconds_left`` is the time to the deadline on the chain clock. The window and the audit of the last round take up
+    to ``verify_seconds`` of this time. ``opened_height`` is the height of the last block that opened the order.
 
     Before a validator can accept the order, ``payload_bytes`` have to arrive within ``accept_seconds``, and a trial of
-    ``trial_work`` FLOPs has to run. Both together may take ``accept_max`` seconds. ``job_bond_bps`` and ``payload_fee``
-    (``uassay``) determine the winner's job bond; they are parameters that never change for this order.
+    ``trial_work`` FLOPs has to run. Arrival and trial together may take ``accept_max`` seconds. ``job_bond_bps`` and
+    ``payload_fee`` (``uassay``) determine the winner's job bond; they are parameters that never change for this order.
     """
 
     order_id: bytes
@@ -53,9 +53,10 @@ class AuctionOrder:
     def job_bond(self, price: int) -> int:
         """Return the bond (``uassay``) of a validator that takes the order at ``price``.
 
-        The bond is ``job_bond_bps`` of the work's price, rounded up like every locked amount. If half the price limit
-        is above ``price``, it replaces ``price``, so that an absurdly low bid risks as much as an honest one. The bond
-        is at least ``payload_fee``, which both sides lose if the payload does not arrive.
+        The bond is ``job_bond_bps`` of the work's price, rounded up like every locked amount. If half of the price
+        limit is above ``price``, the bond is computed from half of the price limit. So an absurdly low bid risks as
+        much as an honest bid. The bond is at least ``payload_fee``, which the validator and the consumer both lose if
+        the payload does not arrive.
         """
         least = max(price, ceil_div(self.price_limit, 2))
         return max(self.payload_fee, price_bps(self.work, least, self.job_bond_bps))
@@ -63,7 +64,7 @@ class AuctionOrder:
 
 @dataclass(frozen=True, slots=True)
 class StandingBid:
-    """A standing bid, with the capacity, bond and stake that its validator has free.
+    """A standing bid, with the free capacity, bond and stake of its validator.
 
     ``free_capacity`` is the unsold part of the bid (FLOPs). The other amounts are the same for all bids of a validator.
     ``free_bond`` is the content of its bond account (``uassay``). ``free_stake`` is its stake (``uassay``) less the

@@ -1,12 +1,13 @@
 """The search for the cheapest bids that satisfy an order, page after page.
 
 On each page the search intersects the sets of bids that pass each condition, beginning with the condition that most
-bids fail. The remaining bids pass all conditions, except two groups that are tested one by one: bids in doubt, and bids
-of validators with a fill in this auction. A fill only reduces amounts, so a bid that failed never passes later. So
-orders that ask for the same share a search, and each one continues where the previous one stopped.
+bids fail. The remaining bids pass all conditions, except for two groups of bids that are tested one by one: bids in
+doubt, and bids of validators with a fill in this auction. A fill only reduces amounts, so a bid that failed never
+passes later. So orders with the same requirements share a search, and each order continues where the previous order
+stopped.
 
-``reads`` count the work of a search beyond that of every search. They depend only on bids and orders, not on the
-distribution of bids over pages. So the number is the same on every node.
+``reads`` is the work of a search beyond the work that every search needs. It depends only on bids and orders, not on
+the distribution of bids over pages. So it is the same on every node.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -23,19 +24,19 @@ from matching_engine.records import AuctionOrder, StandingBid
 BIDS_PER_READ = 8_192
 """Number of bids, in order of price, that an intersection processes in the time of one read."""
 VALUES_PER_READ = 4
-"""Number of different values of a column that are compared with a wish in the time of one read."""
+"""Number of different values in a column that can be compared with a wish in the time of one read."""
 FEW = 64
-"""Most bids of a page that are sorted by price at once, with their doubts resolved; more are read band by band."""
+"""Most bids of a page that are tested and sorted by price at once. If there are more, they are read band by band."""
 
 COMMONS_MAX = 64
-"""Most entries in an auction's cache of wishes that orders have in common; a full cache is emptied."""
+"""Most entries in an auction's cache of the wishes that orders share; a full cache is emptied."""
 
 _PRICE = CONDITIONS.index(PRICE)
 _OWN = tuple([number for number, condition in enumerate(CONDITIONS) if condition.own])
 _TAKEN = tuple([number for number, condition in enumerate(CONDITIONS) if condition.taken])
 
 Candidates = list[tuple[bytes, bool]]
-"""Ids of bids of one price, each with whether the bid is in doubt."""
+"""Bids of one price: the id of each bid, and True if the bid is in doubt."""
 Doubted = tuple[Wish, int]
 """A wish, and the bids of a page that are in doubt for it."""
 
@@ -106,8 +107,8 @@ class Search:
         self._price = wishes[_PRICE]
         self._narrow = _narrow([wishes[number] for number in _OWN if number != _PRICE])
         self._stood = common.stood
-        # Bids at the current price by validator, as they are after the fills so far. A validator's bids are in order of
-        # id.
+        # Bids at the current price by validator, with the amounts left after the fills so far. A validator's bids are
+        # in order of id.
         self._group: dict[str, list[StandingBid]] = {}
         self._fills_seen = 0
         self._histogram: Histogram = ()
@@ -174,7 +175,7 @@ class Search:
     def _still_fitting(self, bid_id: bytes, *, doubt: bool) -> StandingBid | None:
         """Return a bid as it is after the fills, or None if it no longer fits.
 
-        Update a bid that no longer fits in the book, so that no other search reads it in vain.
+        If the bid no longer fits, update it in the book, so that no other search reads it in vain.
         """
         row = self._sold.current(bid_id)
         if self._fits(row, doubt=doubt):
@@ -186,7 +187,7 @@ class Search:
     def _fits(self, row: StandingBid, *, doubt: bool) -> bool:
         """Return whether a bid satisfies the order.
 
-        If it is not in doubt, only the conditions that fills affect are tested.
+        If the bid is not in doubt, only the conditions that fills affect are tested.
         """
         wishes = self._wishes if doubt else [self._wishes[number] for number in _TAKEN]
         for wish in wishes:  # noqa: SIM110 -- a generator costs as much as the tests
@@ -271,7 +272,7 @@ class Search:
         return by_price.highest_first(mask) if isinstance(by_price, Bands) else (mask,)
 
     def _passing(self, page: Page, *, later: bool) -> tuple[int, int]:
-        """Return the bids of a page that pass all conditions except the price, and those of them that are in doubt."""
+        """Return the bids of a page that pass all conditions but the price, or are in doubt, and the bids in doubt."""
         found, common_doubts = self._common.passing(page)
         unsure = 0
         if self._stood.failing:

@@ -130,7 +130,7 @@ class Methods:
         return abci.Response(process_proposal=abci.ResponseProcessProposal(status=status))
 
     def _verify_vote_extension(self, request: Any) -> Any:
-        # Extensions are off. An empty one is valid, and any other one was not made by this software.
+        # Vote extensions are off. An empty extension is valid. An extension with content was not made by this software.
         status = _REJECT if request.vote_extension else _ACCEPT
         return abci.Response(verify_vote_extension=abci.ResponseVerifyVoteExtension(status=status))
 
@@ -187,8 +187,8 @@ def _serialized(method: Callable[[Any], Any], request: Any) -> bytes:
 def _checked(code: int, codespace: str, log: str, gas_wanted: int, gas_used: int) -> bytes:
     """Return a serialized response to CheckTx.
 
-    The responses are cached, because those of accepted transactions differ only in the gas, and often not even in
-    that.
+    The responses are cached, because the responses for accepted transactions differ only in the gas, and the gas is
+    often the same too.
     """
     checked = abci.ResponseCheckTx(code=code, codespace=codespace, log=log, gas_wanted=gas_wanted, gas_used=gas_used)
     answer: bytes = abci.Response(check_tx=checked).SerializeToString()

@@ -23,7 +23,7 @@ class AbciQueries:
     """The answers to ABCI queries at the newest height; a failed query gets a code, never an exception."""
 
     def __init__(self, app: Application, route: Route) -> None:
-        """Use ``route`` to answer the queries whose path is that of a gRPC method."""
+        """Use ``route`` to answer the queries whose path names a gRPC method."""
         self._app = app
         self._route = route
 

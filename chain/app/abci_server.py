@@ -1,12 +1,12 @@
 """The ABCI socket server: it answers frames in order, on the connections that CometBFT opens (four of them).
 
 A frame is a message's length as an unsigned varint, then the message. All frames of one read are answered with one
-write. A peer that breaks the protocol loses its connection, which is logged; it cannot stop the process. A bug in a
-consensus call stops the process: ``on_fatal`` is called, and by default ends it.
+write. If a peer breaks the protocol, the server closes and logs its connection; the peer cannot stop the process. If a
+bug occurs in a consensus call, the server calls ``on_fatal``, which by default ends the process.
 
-CometBFT may die with requests that were not read, and its successor sends Info to learn which blocks to replay. So the
-requests of the dead CometBFT are settled before a new connection is served: the running request is waited for, and the
-others are dropped.
+CometBFT may die while some of its requests are not read yet. The next CometBFT process then sends Info to learn which
+blocks to replay. So before the server answers on a new connection, it waits for the running request of the dead
+CometBFT, and drops the requests that were not started.
 """
 
 import logging
@@ -56,7 +56,8 @@ CONSENSUS_METHODS: Final = frozenset(
         "commit",
     }
 )
-"""Methods in which a bug must stop the node, which otherwise could disagree with other nodes or vote blindly."""
+"""Methods in which a bug must stop the node. Otherwise the node could disagree with other nodes, or vote without a
+check."""
 
 
 class BrokenFrame(Exception):
@@ -87,13 +88,16 @@ class AbciConnection:
         self.is_cut_off = False
 
     def is_abandoned(self) -> bool:
-        """Return whether the peer has closed its end, as a dead process has, whatever it sent before."""
+        """Return whether the peer has closed its end of the connection, even if bytes from it are still unread.
+
+        The operating system closes the end of a dead process.
+        """
         poll = select.poll()
         poll.register(self.peer, 0)  # POLLHUP is always reported
         return bool(poll.poll(0))
 
     def cut_off(self) -> None:
-        """Process no further request of this connection, and return when the current one is finished."""
+        """Process no further request of this connection, and return when the current request is finished."""
         self.is_cut_off = True
         with self.turn:
             pass
@@ -258,7 +262,7 @@ def serve_connection(connection: socket.socket, answer: Callable[[Sequence[bytes
 
 
 def split_frames(buffer: bytearray) -> tuple[list[bytes], int, BrokenFrame | None]:
-    """Return the complete messages of a buffer, the offset of their end, and the error of the next one, if any."""
+    """Return the complete messages of a buffer, the offset of their end, and the error of the next message, if any."""
     frames: list[bytes] = []
     at = 0
     whole = b""  # a copy of the buffer, made when it contains a complete message
@@ -281,7 +285,7 @@ def split_frames(buffer: bytearray) -> tuple[list[bytes], int, BrokenFrame | Non
 
 
 def read_varint(buffer: bytearray, at: int) -> tuple[int, int]:
-    """Return the offset of the message and its size, both read from the varint at ``at``.
+    """Return the offset of the message's first byte and the message's size; both follow from the varint at ``at``.
 
     The result is (0, 0) if the buffer ends before the varint does.
     """

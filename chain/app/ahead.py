@@ -19,7 +19,7 @@ from wire.memory import RecentValues
 log = logging.getLogger(__name__)
 
 _ACCOUNTS_REMEMBERED = 65_536
-_GLANCE = 16  # Number of transactions that are taken before it is checked whether the other process has enough to do.
+_GLANCE = 16  # Number of transactions that are taken between two checks that the other process has enough to do.
 
 Decode = Callable[[bytes], Tx | Refusal]
 
@@ -30,8 +30,8 @@ class _Batch:
     def __init__(self, steps: Steps, waiting: dict[bytes, tuple[Tx, bytes]]) -> None:
         """Decode all transactions of the batch.
 
-        ``steps`` decodes them and fills ``waiting``, which has each transaction and its case by the transaction's raw
-        bytes.
+        ``steps`` decodes them and fills ``waiting``. The key in ``waiting`` is the transaction's raw bytes; the value
+        is the transaction and the case of its signature.
         """
         self._steps = steps
         self._waiting = waiting
@@ -57,7 +57,7 @@ class _Batch:
         return tx if case in self._valid else None
 
     def close(self) -> None:
-        """Stop the verification, unless a thread is inside the batch; that thread then stops it when it leaves."""
+        """Stop the verification. If a thread is inside the batch, that thread stops the verification when it leaves."""
         if self._turn.acquire(blocking=False):
             try:
                 self._steps.close()
@@ -132,7 +132,7 @@ class Ahead:
     ) -> Iterator[bytes]:
         """Yield the case of each signature as soon as its transaction is decoded.
 
-        Before each yield, ``waiting`` gets the transaction and its case under the transaction's raw bytes.
+        Before each yield, store the transaction and its case in ``waiting`` under the transaction's raw bytes.
         """
         for raw in raws:
             tx = self._decode(raw)

@@ -3,8 +3,8 @@
 Consensus calls run under one lock and work on an overlay. Only :meth:`Application.commit` writes, as one atomic batch.
 CheckTx runs on the mempool's overlay, and queries run on snapshots of the last commit; neither waits for a block.
 
-A bug in CheckTx or a query becomes an error code, because it concerns one stranger's request. A bug in a block is
-raised: a node that cannot compute the others' result must stop (the server does that) and never guess.
+A bug in CheckTx or in a query becomes an error code, because it affects one request only. A bug in a block is raised,
+and the server then stops the node: a node that cannot compute the same result as the other nodes must not guess.
 """
 
 import logging
@@ -153,7 +153,7 @@ class Application:
         return self._base.head
 
     def info(self) -> ChainHead:
-        """Return the head for a handshake. If a broken connection left a commit running, wait for its end first."""
+        """Return the head for a handshake. If a commit of a broken connection is still running, wait until it ends."""
         with self._consensus:
             return self._base.head
 
@@ -215,10 +215,10 @@ class Application:
         return [*first, *choose(raws, self._decode, upcoming.store, upcoming.rules, bytes_left)]
 
     def process_proposal(self, raws: Sequence[bytes], height: int, proposer: bytes) -> bool:
-        """Return whether to vote for a proposal, and verify its signatures now, so that its block need not.
+        """Return whether to vote for a proposal. Its signatures are verified now, so that its block is executed faster.
 
         Nothing is executed. The cost of a block is bounded by the gas that its transactions declare. The check ends at
-        the first transaction that the block must not have; the order of transactions is the proposer's choice.
+        the first transaction that the block must not have. The proposer chooses the order of transactions.
         """
         if height != self.head.block.height + 1:
             log.warning("proposal for block %d refused: the last block is %d", height, self.head.block.height)
@@ -350,7 +350,7 @@ class Application:
     def prefetch(self, raws: Sequence[bytes]) -> None:
         """Decode and verify transactions in advance.
 
-        The next calls of :meth:`check_tx` are expected to be about them.
+        The next calls of :meth:`check_tx` are expected to be about these transactions.
         """
         base = self._base
         self._ahead.fetch(base.reader, base.head.chain_id, raws)
@@ -441,8 +441,8 @@ class Application:
     def simulate(self, tx: Tx) -> TxResult:
         """Return the result of ``tx`` on a throw-away overlay of the committed state.
 
-        A simulation keeps one core busy as long as a transaction may run. So one runs at a time, and a few may wait;
-        a Refusal is raised if too many wait.
+        A simulation can keep one core busy for as long as a transaction may run. So only one simulation runs at a time,
+        and a few may wait. Raise a Refusal if too many wait.
         """
         with self._simulations.turn():
             return simulate_tx(self._base.reader, tx, self._crypto, self._rulebook)

@@ -1,7 +1,7 @@
 """The beacon keys of a node: the file next to its consensus key, and the proofs made with the keys.
 
-The file has every key that the node may need: until a new key is valid, the old one still is. The file is read again if
-a key is missing, so that a running node uses keys that were added.
+The file has every key that the node may need, because the old key stays valid until the new key becomes valid. If a key
+is missing, the file is read again, so that a running node can use keys that were added.
 """
 
 import json
@@ -41,7 +41,7 @@ class BeaconKeys:
 
 
 def read_beacon_keys(path: Path) -> list[Key]:
-    """Return the keys of a file, oldest first; none if there is no file. HomeError if it holds something else."""
+    """Return the keys of a file, oldest first; none if there is no file. HomeError if it has other content."""
     try:
         return [Key(bytes.fromhex(row["secret"])) for row in json.loads(path.read_bytes())["keys"]]
     except FileNotFoundError:

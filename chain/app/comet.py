@@ -1,8 +1,8 @@
 """The supervisor of CometBFT: one child process, its log, a bounded restart policy, and an orderly end.
 
-CometBFT dies with this process, whatever kills it (``host.process``), and this process notices CometBFT's death at
-once. CometBFT is started again with growing pauses. If it ends too often, or its log shows that it always will, the
-node stops.
+If this process dies for any reason, CometBFT dies too (``host.process``). If CometBFT dies, this process notices that
+at once and starts CometBFT again, after pauses that grow. The node stops if CometBFT ends too often, or if its log
+shows that it will end after each start.
 """
 
 import logging
@@ -46,9 +46,9 @@ class RestartPolicy:
 
 
 def find_binary() -> Path:
-    """Return the CometBFT binary of this environment, or else the one on PATH.
+    """Return the CometBFT binary of this environment, or else the CometBFT binary on PATH.
 
-    Raises CometError, which names the remedy, if there is none or the one on PATH has another version.
+    Raises CometError, which names the remedy, if there is no binary, or if the binary on PATH has another version.
     """
     own = Path(sys.prefix) / "bin" / "cometbft"
     if own.is_file():
@@ -120,7 +120,7 @@ class CometProcess:
     def run(self) -> None:
         """Start CometBFT, and start it again when it ends, until :meth:`request_stop`.
 
-        Raise CometError if it ends too often.
+        Raise CometError if CometBFT ends too often.
         """
         failures = 0
         while not self._stopping.is_set():

@@ -24,8 +24,8 @@ from domain.plain import read
 from host.addresses import HostPort, bare, is_loopback
 
 COMET_BLOCK_BYTES_MAX = MEMPOOL_BYTES_MAX + 4 * 1024 * 1024
-"""CometBFT's bound on a block. It is larger than a mempool, so that the application sees all waiting transactions when
-it proposes; the application itself bounds blocks to ``BLOCK_BYTES_MAX``."""
+"""CometBFT's bound on a block. It is larger than a full mempool, so that the application sees all waiting transactions
+when it makes a proposal. The application itself bounds blocks to ``BLOCK_BYTES_MAX``."""
 _LINK_BYTES_PER_SECOND = 20_000_000
 
 
@@ -33,7 +33,7 @@ SIGNS_TWICE = (
     "it may sign twice; every node keeps the evidence (this version of the chain does not cut its stake for that);"
     " see docs/operate/backup.md"
 )
-"""The consequence for a validator that does not remember its last signature; the same text in all errors."""
+"""The consequence for a validator that does not remember its last signature; all errors use the same text."""
 
 
 class HomeError(Expected):
@@ -42,7 +42,7 @@ class HomeError(Expected):
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The ports of a node. CometBFT's RPC and the node's gRPC listen on ``host``; p2p does too, unless it is public."""
+    """The ports of a node: CometBFT's p2p and RPC, and the node's gRPC. CometBFT's RPC always listens on 127.0.0.1."""
 
     p2p: int
     rpc: int
@@ -124,7 +124,7 @@ def read_keys(comet_home: Path) -> NodeKeys:
 def check_signer(comet_home: Path) -> None:
     """Raise HomeError if CometBFT's key or its signing state is missing.
 
-    CometBFT would silently make a new file in place of a missing one.
+    If a file is missing, CometBFT would make a new file without a warning.
     """
     needed = ("config/priv_validator_key.json", "data/priv_validator_state.json")
     missing = [str(comet_home / name) for name in needed if not (comet_home / name).exists()]

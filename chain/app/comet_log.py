@@ -1,8 +1,8 @@
 """CometBFT's log: it is kept in files of bounded size, and important messages are translated for operators.
 
-CometBFT writes into a pipe that this module reads, so that log files can be rotated without a restart, and messages are
-seen as they come. While CometBFT runs, each problem that an operator must fix is logged once. When it ends, the reason
-is known.
+CometBFT writes into a pipe that this module reads. So log files can be rotated without a restart, and messages are seen
+as soon as they come. While CometBFT runs, each problem that an operator must fix is logged once. When CometBFT ends,
+:meth:`CometLog.why` returns the reason.
 """
 
 import logging
@@ -38,7 +38,7 @@ class LogKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CometTrouble:
-    """A problem of CometBFT: the reason in our words, and the remedy."""
+    """A problem of CometBFT: the reason in the words of this software, and the remedy."""
 
     reason: str
     remedy: str = ""
@@ -53,7 +53,8 @@ class CometTrouble:
 class Saying:
     """A known message of CometBFT (0.38), and its translation into a reason and a remedy.
 
-    In both texts ``{home}`` stands for CometBFT's home, and every other name for a group of the pattern ``words``.
+    In both texts ``{home}`` stands for CometBFT's home, and every other name in braces for a group of the pattern
+    ``words``.
     """
 
     words: "re.Pattern[str]"
@@ -143,7 +144,7 @@ SAYINGS: Final = tuple(
         (
             r"error in genesis doc: (?P<what>.*)|(?P<other>genesis doc hash .*)",
             LogKind.LASTS,
-            "{home}/config/genesis.json is not the chain's ({what}{other})",
+            "{home}/config/genesis.json is not the genesis file of this chain ({what}{other})",
             "get it from the chain's makers",
         ),
         (
@@ -234,9 +235,9 @@ class CometLog:
         self._thread.start()
 
     def why(self) -> CometTrouble:
-        """Return the reason of the process's end, found in its output.
+        """Return the reason why the process ended, as found in its output.
 
-        If no message in it is a known one, return the last message unchanged.
+        If the output contains no known message, return the last message unchanged.
         """
         self._thread.join(_END_SECONDS)
         if self._end_reason is not None:

@@ -1,4 +1,4 @@
-"""JSON-RPC calls to the CometBFT on this machine: they send transactions and read its state."""
+"""JSON-RPC calls to the CometBFT on this machine: they send transactions and read CometBFT's state."""
 
 import base64
 import logging
@@ -40,7 +40,7 @@ _PRECOMMIT: Final = 6
 class CometStanding:
     """A report of CometBFT about itself; ``node_id`` is its p2p identity, and times are Unix nanoseconds.
 
-    ``peers`` are the monikers that its connected peers give themselves.
+    ``peers`` are the monikers that the connected peers chose for themselves.
     """
 
     node_id: str
@@ -92,7 +92,7 @@ class CometView:
             return None
 
     def node_id(self) -> str:
-        """Return the p2p identity of the node at the address; an empty text if no node answers."""
+        """Return the p2p identity of the CometBFT at ``rpc_url``; an empty text if it does not answer."""
         try:
             return str(self._ask("status")["node_info"]["id"])
         except (requests.RequestException, ValueError, LookupError, TypeError):
@@ -165,7 +165,7 @@ class CometBroadcaster:
         self._threads = local()  # a session must not be shared by threads
 
     def broadcast_sync(self, raw: bytes) -> BroadcastResult:
-        """Send a transaction to CometBFT; return the result of CheckTx, or the reason why it was not called."""
+        """Send a transaction to CometBFT; return the result of CheckTx, or the reason why CheckTx was not called."""
         tx_hash = sha256(raw).digest()
         call = {
             "jsonrpc": "2.0",

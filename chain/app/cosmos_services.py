@@ -59,7 +59,7 @@ from wire.tx import decode_simulated_tx, decode_tx, raw_of, tx_proto
 
 
 Handler = Callable[[bytes], bytes]
-"""A method of a service: it turns the bytes of a request into those of a response, and raises a Refusal otherwise."""
+"""A method of a service. It returns the bytes of the response to the bytes of a request, or raises a Refusal."""
 
 
 def typed(request: Any, answer: Callable[[Any], Any]) -> Handler:
@@ -150,7 +150,7 @@ _HASH_DIGITS = 64
 def transaction_handlers(app: QueryPort, broadcaster: Broadcaster | None) -> dict[str, Handler]:
     """Return the handlers of the calls about transactions, by gRPC path.
 
-    Without a broadcaster (as in the ABCI query), the call that sends a transaction is missing.
+    Without a broadcaster (as in ABCI queries), the table lacks the call that sends a transaction.
     """
     service_name = "/cosmos.tx.v1beta1.Service/"
     table = {
@@ -185,7 +185,8 @@ def _broadcast(broadcaster: Broadcaster, request: Any) -> Any:
         decode_tx(request.tx_bytes)
     result = broadcaster.broadcast_sync(request.tx_bytes)
     if (result.codespace, result.code) == (UNREACHABLE.space, UNREACHABLE.number):
-        # The result is a gRPC status instead of a code, so that a client does not take it for a refusal by the chain.
+        # This result becomes a gRPC status, not a code in the response, so that a client does not take it for a refusal
+        # by the chain.
         raise Refusal(UNREACHABLE, "tx", result.log, "send the same transaction again")
     return service.BroadcastTxResponse(
         tx_response=TxResponse(

@@ -22,7 +22,7 @@ CONCURRENT_MAX: Final = 256
 THREADS: Final = 8
 # After this time the connection ends, and the client connects again automatically.
 CONNECTION_SECONDS_MAX: Final = 60.0
-_GRACE: Final = 6  # Part of that time (1/6) in which the running calls may still end.
+_GRACE: Final = 6  # After that time, running calls may go on for 1/6 of it.
 _HEALTH: Final = "/grpc.health.v1.Health/Check"
 _SERVING: Final = b"\x08\x01"  # HealthCheckResponse{status: SERVING}
 
@@ -48,8 +48,8 @@ class GrpcServer:
     ) -> None:
         """Bind ``address``; OSError if it is taken. Calls are answered after :meth:`start`.
 
-        A call occupies a thread from its first byte on, and its client may set no deadline. So calls whose request
-        never arrives end with their connection.
+        A call occupies a thread from its first byte on, and a client may call without a deadline. So the server ends
+        each connection after a time; this also ends calls whose request never arrives.
         """
         age = int(connection_seconds_max * 1000)
         table = {**build_table(app, broadcaster), _HEALTH: lambda _: _SERVING}
@@ -107,7 +107,8 @@ def _guarded(path: str, handler: Handler) -> Callable[[bytes, grpc.ServicerConte
         except Exception:
             log.exception("bug in %s", path)
             status, text = grpc.StatusCode.INTERNAL, "internal error; the node's log has the details"
-        # This ends the call without a message, because only then may a client's retry policy repeat it.
+        # This ends the call without a response message, because a client's retry policy may repeat a call only if no
+        # message came.
         return context.abort(status, text)
 
     return handle

@@ -1,4 +1,4 @@
-"""Functions that make the home of one node that joins a network, or the homes of all nodes of a new network.
+"""Functions that make homes: of one node that joins a network, or of all nodes of a new network.
 
 A home contains ``config.toml``, whose table ``node`` is written here, and ``node/``, which is CometBFT's home with our
 database in ``node/data/assay.db``.
@@ -85,7 +85,8 @@ def init_node(
 ) -> NodeKeys:
     """Make the home of a node: keys, configuration and, if given, the genesis file of its network.
 
-    Existing keys are kept if the home has no genesis file yet, because the genesis file may contain their public half.
+    If the home has keys but no genesis file yet, the keys are kept, because the genesis file may contain their public
+    half.
     """
     comet = comet_home(home)
     has_keys_only = (comet / "config" / "node_key.json").exists() and not genesis_path(home).exists()
@@ -158,7 +159,7 @@ def init_network(
 def new_genesis(genesis: Genesis, time_ns: int) -> bytes:
     """Return the content of the genesis file of a new chain.
 
-    Raise HomeError with the field from which no chain can start.
+    Raise HomeError, naming the field whose value prevents a chain from starting.
     """
     try:
         check_genesis(genesis, time_ns)
@@ -198,7 +199,10 @@ CHAIN_ID_MAX = 50  # CometBFT's limit
 
 
 def check_names(genesis: Genesis) -> None:
-    """Raise a Refusal for a name that the core does not check: a bad address, key, chain id, or a repeated account."""
+    """Raise a Refusal for a bad address, key or chain id, or a repeated account.
+
+    The state machine does not check these.
+    """
     check(genesis)
     if len(genesis.chain_id) > CHAIN_ID_MAX:
         raise Refusal(BAD_FIELD, "chain_id", "is too long", f"use at most {CHAIN_ID_MAX} characters")

@@ -1,7 +1,7 @@
 """The interfaces between a node and its query services and gRPC server, and the names of the software.
 
 ``Application`` (or the solo engine) provides a :class:`QueryPort`. CometBFT or the solo engine provides a
-:class:`Broadcaster`. The services use only these, so all of them can run against a state in memory.
+:class:`Broadcaster`. The services use only these two interfaces, so all services can run against a state in memory.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class CommittedBlock:
 
 @dataclass(frozen=True, slots=True)
 class CommittedState:
-    """The state after a commit. ``reader`` and ``head`` belong to the same commit.
+    """The state after a commit; ``reader`` and ``head`` are of the same commit.
 
     Before the first block, ``head`` has height 0.
     """
@@ -53,7 +53,7 @@ class StoredTx:
 
 
 UNREACHABLE: Final = Code("node", 1, "unreachable")
-"""The broadcaster's code for a missing answer: the mempool may have the transaction or not."""
+"""The broadcaster's code for a missing answer: it is unknown whether the mempool has the transaction."""
 
 
 class QueryPort(Protocol):

@@ -1,7 +1,8 @@
 """The metrics of a node: their table, and the sources of their values.
 
-All values are read outside the state machine, from committed snapshots, CometBFT's RPC and the disk, and only before a
-scrape. Events are counted after they have happened (:class:`BlockMetrics`).
+All values are read outside the state machine: from committed snapshots, CometBFT's RPC and the disk. They are read only
+when a scrape asks for them. Blocks, transactions and checks are counted after they have happened
+(:class:`BlockMetrics`).
 """
 
 import shutil
@@ -122,7 +123,7 @@ class BlockMetrics(BlockWatcher):
         self._meters = meters
 
     def checked(self, result: TxResult, *, recheck: bool) -> None:
-        """Count one CheckTx, by whether it was a recheck and by its result."""
+        """Count one CheckTx under its kind (new or recheck) and the code of its result."""
         self._meters.count(CHECKS, "recheck" if recheck else "new", _code(result))
 
     def committed(self, before: CommittedBlock, block: CommittedBlock, results: Sequence[TxResult]) -> None:
@@ -224,7 +225,7 @@ class NodeLook:
             self._count_keys()
 
     def health(self) -> Sequence[str]:
-        """Return the reasons why the node is unhealthy. A fatal error ends the process instead, with a log entry."""
+        """Return the reasons why the node is unhealthy. A fatal error is not one of them: it ends the node."""
         self._standing()
         silent = time.monotonic() - self._answered
         if self._comet is not None and silent > SILENT_SECONDS:

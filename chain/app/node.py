@@ -190,7 +190,7 @@ class _Node:
         self.signing = SigningCheck(comet, read_keys(comet).cons_key, self._end)
 
     def _check_genesis(self) -> None:
-        """Raise HomeError if no chain can start from the genesis file, or if the store belongs to another chain."""
+        """Raise HomeError if no chain can start from the genesis file, or if the store is of another chain."""
         path = genesis_path(self.config.home)
         head = self.app.head
         if head.block.height == 0:
@@ -276,7 +276,7 @@ class _Node:
             self.signing.found(trouble.reason)
 
     def _end(self, error: HomeError) -> None:
-        """Keep ``error`` as the reason of the node's end, and stop CometBFT; the node then ends too."""
+        """Keep ``error`` as the reason why the node ends, and stop CometBFT; the node then ends too."""
         self.ended = self.ended or error
         if self.comet is not None:
             self.comet.request_stop()
@@ -395,7 +395,7 @@ class _NodeMetrics:
 def _check_protobuf() -> None:
     """Raise HomeError if protobuf does not use the expected implementation.
 
-    All nodes must refuse the same bytes, and in time.
+    All nodes must refuse the same bytes, and must parse fast enough to keep up with blocks.
     """
     name = implementation()
     if name != IMPLEMENTATION:

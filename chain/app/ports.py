@@ -27,7 +27,7 @@ class Port:
 
 
 def own_ports(home: Path, grpc_host: str, grpc_port: int, metrics_port: int) -> dict[str, Port]:
-    """Return the ports that the node itself uses, by their use; metrics are among them only if they have a port."""
+    """Return the ports that the node itself uses, keyed by their use; metrics are left out if their port is 0."""
     setting = f"node.grpc_port (with node_address) in {home / 'config.toml'}"
     ports = {"gRPC": Port(grpc_host, grpc_port, setting)}
     if metrics_port:
@@ -36,7 +36,7 @@ def own_ports(home: Path, grpc_host: str, grpc_port: int, metrics_port: int) -> 
 
 
 def comet_ports(home: Path) -> dict[str, Port]:
-    """Return the ports that the CometBFT of a home uses, by their use."""
+    """Return the ports that the CometBFT of a home uses, keyed by their use."""
     comet_config = comet_home(home) / "config" / "config.toml"
     settings = {
         "rpc": f"node.rpc_port in {home / 'config.toml'}",

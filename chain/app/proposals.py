@@ -1,9 +1,9 @@
 """The choice of a block's transactions by its proposer, and the check of another validator's proposal.
 
 The proposer takes duties first, by their deadlines, each together with its sender's earlier transactions. Then it takes
-the other transactions, the highest gas price first. A transaction that does not fit is left out, with its sender's
-later ones, and smaller ones still fit. Nothing is executed: the lookups in the state before the block, and the sums of
-bytes and declared gas, are the same on every node.
+the other transactions, the highest gas price first. If a transaction does not fit, it and its sender's later
+transactions are left out, but smaller transactions of other senders may still fit. Nothing is executed. The choice
+needs only lookups in the state before the block, and sums of bytes and declared gas, which are the same on every node.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ from domain.node.params import NodeParams, tx_gas_max
 from domain.tx import Tx
 
 BEFORE_DUTY_MAX = 16
-"""Most transactions that a duty takes along: those of its sender with the sequences before it."""
+"""Largest number of its sender's earlier transactions that a duty takes into the block with it."""
 
 Decode = Callable[[bytes], Tx | Refusal]
 
@@ -40,9 +40,10 @@ class Candidate:
 
 @dataclass(slots=True)
 class Along:
-    """The room for transactions that go along with duties; it leaves the lane to the duties of others.
+    """The room for transactions that go along with duties; its bounds keep room in the lane for other senders' duties.
 
-    ``each`` is the most gas before one duty, ``gas`` and ``size`` are what is left before all of them.
+    ``each`` is the most gas that the transactions before one duty may have. ``gas`` and ``size`` (bytes) are the room
+    that is left for the transactions before all duties.
     """
 
     each: int
@@ -64,7 +65,7 @@ class BlockRoom:
     """The rest of a block that is being filled or checked, transaction by transaction."""
 
     def __init__(self, store: Overlay, rules: Rules, room: int) -> None:
-        """Begin with ``room`` bytes; ``store`` is the state before the block, as its rules need it."""
+        """Begin with ``room`` bytes; ``store`` is the state before the block, in the form that ``rules`` need."""
         self._rules = rules
         self._params = PARAMS.get(store).of(NodeParams)
         self._lane = Lane(store, rules)
@@ -74,7 +75,7 @@ class BlockRoom:
 
     @property
     def lane(self) -> Lane:
-        """The lane as the next transaction finds it."""
+        """The lane in its state before the next transaction."""
         return self._lane
 
     def find_problem(self, raw: bytes, tx: Tx) -> str:
@@ -120,7 +121,7 @@ def choose(raws: Sequence[bytes], decode: Decode, store: Overlay, rules: Rules, 
 
 
 def _get_queues(raws: Sequence[bytes], decode: Decode, store: Overlay) -> dict[str, list[Candidate]]:
-    """Return the transactions of each sender that can follow one another, from the sequence of its account on."""
+    """Return each sender's transactions with consecutive sequences, beginning with the sequence of its account."""
     found: dict[str, dict[int, Candidate]] = {}
     for place, raw in enumerate(raws[:BLOCK_TXS_MAX]):
         tx = decode(raw)
@@ -140,7 +141,7 @@ def _get_queues(raws: Sequence[bytes], decode: Decode, store: Overlay) -> dict[s
 
 
 def _choose_duties(block: BlockRoom, queues: dict[str, list[Candidate]], along: Along) -> list[bytes]:
-    """Take duties into the block and out of their queues, the nearest deadline of each half first."""
+    """Move duties from their queues into the block, in each half of the lane the nearest deadline first."""
     duties: list[tuple[LaneHalf, int, int, str, int]] = []
     for sender, queue in queues.items():
         halves: set[LaneHalf] = set()
@@ -155,7 +156,7 @@ def _choose_duties(block: BlockRoom, queues: dict[str, list[Candidate]], along: 
         queue = queues[sender]
         first = taken.get(sender, 0)
         if at < first:
-            continue  # it went along with a later one
+            continue  # it went along with a later duty of its sender
         bundle = queue[first : at + 1]
         last = bundle[-1].tx
         if not block.fits(bundle) or not block.lane.has_room(last, block.lane.find(last)):
@@ -179,7 +180,7 @@ def _by_deadline(duty: tuple[LaneHalf, int, int, str, int]) -> tuple[bool, int, 
 
 
 def _choose_others(block: BlockRoom, queues: dict[str, list[Candidate]]) -> list[bytes]:
-    """Take the other transactions into the block, the highest price first, each sender's in their sequence."""
+    """Take the other transactions into the block: highest price first, but each sender's by sequence."""
 
     def rank(candidate: Candidate) -> tuple[int, int]:
         return -block.lane.offer(candidate.tx), candidate.place

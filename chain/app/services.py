@@ -24,7 +24,7 @@ def route(app: QueryPort) -> Callable[[str, bytes], bytes | None]:
 
     It returns the bytes of the response, or None for an unknown path.
 
-    Nothing can be sent this way: wallets broadcast over CometBFT's RPC.
+    Transactions cannot be sent this way, because wallets broadcast over CometBFT's RPC.
     """
     table = build_table(app, None)
 

@@ -1,24 +1,27 @@
 """The check that only one node signs with a consensus key: it compares this home's signatures with the chain's.
 
 CometBFT keeps its last signature in ``priv_validator_state.json``, and signs nothing older. A copy of a home has an old
-state, so both nodes sign, and neither knows of the other. Four checks find that:
+state, so the original and the copy both sign, without knowing of each other. Four checks find this problem:
 
 - On one machine only one node at a time can use the key (``host.lock``).
 - A block may contain a vote of this key for a later height, round and step than this home remembers. Another node then
   made that vote. A copy meets such a block while it fetches missed blocks, before it signs anything.
 - A validator with a third of the power or more starts at once, without fetching, because CometBFT does not wait for a
-  chain that cannot continue without it. It signs for old heights, which other nodes ignore, and receives the votes that
-  its key made there. CometBFT reports votes for two blocks, and this module finds other signatures in commits.
+  chain that cannot continue without it. It then signs for old heights, and other nodes ignore these signatures. It
+  receives the votes that its key made at these heights. CometBFT reports votes for two blocks, and this module finds
+  other signatures in commits.
 - The chain's evidence names a validator that voted twice.
 
-A node that has just started ends, because the copy starts later than the original. A node that has run for long
-continues, because only one of the two should end. It records the problem in its home, where ``assay status`` reads it.
+If a check finds the problem on a node that has just started, this node ends, because the copy starts later than the
+original. A node that has run for long continues, because only one of the two nodes should end. It records the problem
+in its home, where ``assay status`` reads it.
 
-CometBFT's own ``double_sign_check_height`` does not help, because it takes a validator's own votes before a restart for
-those of another node. So an honest validator would have to wait until the chain has made that many blocks without it.
-A chain without two thirds of the power would never continue.
+CometBFT's own ``double_sign_check_height`` does not help: it takes the votes that a validator made before a restart for
+votes of another node. So an honest validator would have to wait until the chain has made that many blocks without it. A
+chain without two thirds of the power would never continue.
 
-Two chains that never meet (one validator, copied to another machine) leave no trace that either could find.
+If a chain has one validator and its home is copied to another machine, the two chains never exchange blocks. Neither
+node can then find the problem.
 """
 
 import base64
@@ -48,14 +51,14 @@ PURPOSE: Final = "consensus"
 LOOK_SECONDS: Final = 5.0
 """Seconds between two comparisons with the chain's votes of this key."""
 NEW_BLOCKS: Final = 100
-"""A node with fewer computed blocks since its start counts as just started."""
+"""A node that has computed fewer blocks than this since its start counts as just started."""
 END_ONE: Final = (
     "stop one of the two nodes for good, this one if its home is a copy;"
     f" {PAGE} says how to move a validator, and how to continue from a copy"
 )
 _PRECOMMIT: Final = 3
 _SIGNED_FLAGS: Final = (2, 3)
-"""Flags of a vote in a commit: for the block, or for no block; 1 is an absent vote."""
+"""Flags of a signed vote in a commit: 2 for the block, 3 for no block; 1 marks an absent vote."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -77,7 +80,7 @@ class Signed:
 class SignedTwice:
     """A finding that another node signs with this home's key: its text, its height, and whether it ended this node.
 
-    A node that was ended does not start again by itself, because it would sign a little after each restart.
+    A node that was ended does not start again by itself, because it would sign some votes after each restart.
     """
 
     text: str

@@ -40,7 +40,7 @@ _NOTHING: _Subtree = (EMPTY, None)
 
 @dataclass(frozen=True, slots=True)
 class TreeUpdate:
-    """The effect of a batch of changes: the new root, and the changed nodes by position (None for a deleted node)."""
+    """The effect of a batch of changes: the new root, and the changed nodes by position (None: deleted)."""
 
     root: bytes
     nodes: dict[bytes, bytes | None]
@@ -51,7 +51,7 @@ class TreePath:
     """The path from the root to the place of a key: the siblings from the root down, and the leaf at that place."""
 
     siblings: tuple[bytes, ...]
-    # Key and value hash of the leaf at the place. The key may be another one. None if the place is empty.
+    # Key and value hash of the leaf at the place; None if the place is empty. The leaf may be that of another key.
     leaf: tuple[bytes, bytes] | None
 
 
@@ -61,7 +61,7 @@ def path_of(key: bytes) -> int:
 
 
 def position(depth: int, prefix: int) -> bytes:
-    """Return the database key of the node at ``depth`` that the branches ``prefix`` lead to."""
+    """Return the database key of the node at ``depth``; ``prefix`` holds the branches that lead to it, one bit each."""
     return depth.to_bytes(2, "big") + prefix.to_bytes((depth + 7) // 8, "big")
 
 
@@ -88,7 +88,7 @@ def update(read: NodeReader, changes: Mapping[bytes, bytes | None]) -> TreeUpdat
 
 
 def find_path(read: NodeReader, key: bytes) -> TreePath:
-    """Return the path to ``key``; the tree contains ``key`` only if ``leaf`` names it."""
+    """Return the path to ``key``; the tree contains ``key`` only if the path's ``leaf`` has this key."""
     path = path_of(key)
     siblings: list[bytes] = []
     for depth in range(DEPTH + 1):
@@ -156,7 +156,7 @@ def _hash_of(node: bytes | None) -> bytes:
 
 
 class _Batch:
-    """One batch on its way down the tree; it collects changed nodes and writes nothing."""
+    """The application of one batch, from the root down. It collects the changed nodes, and writes nothing."""
 
     def __init__(self, read: NodeReader) -> None:
         self.read = read
@@ -179,7 +179,7 @@ class _Batch:
 
     @staticmethod
     def _remaining(stored: bytes | None, items: list[_Item]) -> list[_Item]:
-        """Return the leaves after the change below a position that now holds one leaf or nothing."""
+        """Return the leaves below a position after the change; the position must now hold one leaf or nothing."""
         leaves = [item for item in items if item[2] is not None]
         if stored is not None:
             key, value_hash = stored[33:], stored[1:33]
@@ -224,7 +224,7 @@ class _Batch:
         return sha256(node).digest(), node
 
     def _lift(self, depth: int, prefix: int) -> _Subtree | None:
-        """Return the child at a position if it may take the place of its parent, that is, if it is a leaf or nothing.
+        """Return the child at a position if it is a leaf or empty, because then it may take the place of its parent.
 
         A node with one child would show which keys the tree had before. The result is None for an inner node.
         """

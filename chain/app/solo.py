@@ -148,8 +148,8 @@ class SoloEngine:
     def _next_proposer(self, height: int) -> bytes:
         """Return the next proposer: validators take turns by address, one block each.
 
-        Only validators that are not jailed and whose beacon key is here take part. If there are none, return an
-        unknown address; its blocks do not change the beacon.
+        A validator takes part only if it is not jailed and the application holds its beacon key. If there is no such
+        validator, return an unknown address; blocks of this address do not change the beacon.
         """
         response = answer(self._app.view().reader, ValidatorsRequest(), self._app.rulebook)
         assert isinstance(response, ValidatorsResponse)

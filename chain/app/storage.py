@@ -1,9 +1,9 @@
 """The node's database: one LevelDB, one atomic batch per commit, and snapshots for reading.
 
 A batch contains the state's changes, the tree's changed nodes, the head (height, app hash, time), the transactions by
-hash, and the numbered events. So after a crash the database has the whole block or nothing of it. A batch is not synced
-to the disk. A power failure may lose the last commits; then the store is older, but consistent, and consensus replays
-the blocks.
+hash, and the numbered events. So after a crash the database has either the whole block or no part of it. A batch is not
+synced to the disk, so a power failure may lose the last commits. The store is then older but consistent, and consensus
+replays the lost blocks.
 """
 
 import json
@@ -27,8 +27,8 @@ from domain.node.queries import LoggedEvent
 
 # --- encoding of heads, transactions and events --------------------------------------------------
 
-# Transactions and events have an encoding of their own instead of :mod:`domain.codec`, which takes a fifth of its time:
-# thousands of them are encoded between two blocks.
+# Transactions and events have an encoding of their own, because thousands of them are encoded between two blocks. It
+# takes a fifth of the time of :mod:`domain.codec`.
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ NO_HEAD = ChainHead("", CommittedBlock(height=0, time_ns=0, hash=b"", proposer=b
 
 
 def encode_tx(tx: StoredTx) -> bytes:
-    """Return the bytes of a transaction with its result; its time is that of its block, and its hash is its key."""
+    """Return the bytes of a transaction with its result, without the time (its block has it) and the hash (its key)."""
     result = tx.result
     record = (
         tx.height,
@@ -69,7 +69,7 @@ def decode_tx_height(data: bytes) -> int:
 
 
 def decode_tx(tx_hash: bytes, data: bytes, time_ns: int) -> StoredTx:
-    """Return the transaction that :func:`encode_tx` wrote; its hash is its key, and its time that of its block."""
+    """Return the transaction that :func:`encode_tx` wrote; ``tx_hash`` is its key, ``time_ns`` its block's time."""
     height, index, raw, code, space, log, wanted, used, events, responses = json.loads(data)
     result = TxResult(
         code=code,
@@ -162,7 +162,7 @@ class StoreSnapshot:
         return value
 
     def scan(self, prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        """Yield the state's keys with ``prefix`` and their values in ascending order, from after ``after`` if given."""
+        """Yield the state's keys with ``prefix``, and their values, ascending; only keys above ``after`` if given."""
         start = _STATE + max(prefix, after)
         include = not after or after < prefix
         with self._snapshot.iterator(start=start, stop=_end_of(_STATE + prefix), include_start=include) as rows:
@@ -211,10 +211,10 @@ class Storage:
     def claim(self, maker: Maker) -> None:
         """Record that ``maker`` makes the next blocks.
 
-        Raise StorageError if the existing blocks are from another maker.
+        Raise StorageError if the store has blocks of another maker.
 
-        CometBFT has only its own blocks, and would not know the blocks of a solo node. A store without blocks may
-        change its maker.
+        CometBFT knows only its own blocks, not the blocks that a solo node made. A store without blocks may change its
+        maker.
         """
         previous = self._db.get(_MAKER)
         has_blocks = self._db.get(_HEAD) is not None
@@ -255,7 +255,7 @@ class Storage:
     def _indexed(self, txs: Sequence[StoredTx]) -> Iterator[StoredTx]:
         """Yield the transactions of a block that must be stored under their hash.
 
-        If the same bytes came before, a success stays stored, and a failure is replaced.
+        If a transaction with the same bytes is stored already, it stays if it succeeded, and is replaced if it failed.
         """
         seen: dict[bytes, StoredTx] = {}
         for tx in txs:

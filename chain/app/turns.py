@@ -8,7 +8,8 @@ from chain.app.interfaces import UNREACHABLE
 from domain.errors import Refusal
 
 CALLERS = 4
-"""Callers that run or wait. The gRPC server has twice as many threads, so queries always find a free one."""
+"""Most callers that run or wait at once. The gRPC server has twice as many threads, so queries always find a free
+thread."""
 
 WAIT_SECONDS = 2.0
 
@@ -26,7 +27,7 @@ class TurnQueue:
     def turn(self) -> Iterator[None]:
         """Hold the turn during the block; raise Refusal(UNREACHABLE) if the turn does not come in time.
 
-        Clients send such a request again.
+        After this refusal, clients send the request again.
         """
         if not self._callers.acquire(blocking=False):
             raise _busy()

@@ -3,8 +3,8 @@
 Both ends are in this file. The node writes portions: a byte with the number of cases, then the cases (see
 :func:`wire.keys.case_of`). The process answers the portions in order: the SHA-256 of the portion and its verdicts, then
 a verdict per case. So only an answer to exactly these cases can declare a case valid; a wrong "no" only costs a second
-verification in CheckTx. If the process dies, is silent or sends anything else, it is given up, and its open cases are
-verified here.
+verification in CheckTx. If the process dies, does not answer or sends other bytes, the node stops using it, and
+verifies the open cases itself.
 
 The process imports only keys and the curve.
 """
@@ -27,10 +27,11 @@ from wire.keys import CASE_BYTES, SignatureVerifier, Steps, verify_at_once, veri
 log = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 2.0
-"""Longest wait for answers that normally take a millisecond; even a busy machine runs the process in that time."""
+"""Longest wait for an answer, which normally takes a millisecond. Even on a busy machine the process answers in this
+time."""
 
 HELLO = b"assay verifier 2\n"
-"""The first output of the process; it gets no portions before."""
+"""The first output of the process; the node sends no portion before this output."""
 
 _DIGEST_BYTES = 32
 _PORTION = 16  # Number of cases in a portion, which the process gets at once. Answers are checked after each portion.
@@ -43,7 +44,7 @@ _COMMAND = (sys.executable, "-m", "chain.app.verifier")
 
 @contextmanager
 def start_verifier() -> Iterator[SignatureVerifier]:
-    """Yield a verifier; if the machine has two cores, it has a process of its own. For the main thread only."""
+    """Yield a verifier; if the machine has two cores, the verifier uses a second process. For the main thread only."""
     if (os.cpu_count() or 1) < 2:
         yield SignatureVerifier()
         return
@@ -74,14 +75,15 @@ class VerifierProcess:
         self._is_up = False
         self.is_lost = False  # True after this object has given up the process for good.
         self.answered = 0  # Number of cases that the process has verified.
-        # Portions without an answer, as sent and as cases; some may be of a caller that failed.
+        # Portions without an answer: the bytes as sent, and the cases. Some portions may belong to a caller that
+        # failed.
         self._asked: deque[tuple[bytes, list[bytes]]] = deque()
         self._answers = b""  # The part of the next answer that has arrived.
 
     def verify(self, cases: Iterable[bytes]) -> Steps:
         """Yield lists of the valid cases; more cases are taken from ``cases`` while the process verifies earlier ones.
 
-        If a second caller comes meanwhile, its cases are verified in its own thread.
+        If another caller is being served, the cases of this caller are verified in its own thread.
 
         A caller that does not run all steps closes the generator, so that others can use the process.
         """
@@ -108,8 +110,8 @@ class VerifierProcess:
         while own or self._asked:
             has_time = yield valid
             valid = []
-            # If the caller has no time, the process gets the next cases. Otherwise it gets at most as many as this
-            # thread keeps.
+            # If the caller has no time, the process gets the next cases. Otherwise the process gets at most as many
+            # cases as this thread keeps.
             self._exchange(own, valid, len(own) // 2 if has_time else len(own))
             if not has_time:
                 continue
@@ -123,7 +125,7 @@ class VerifierProcess:
         yield valid
 
     def _exchange(self, own: deque[bytes], valid: list[bytes], most: int) -> None:
-        """Read the answers that have arrived, and send the process another portion with at most ``most`` cases."""
+        """Read the answers that have arrived, and send another portion of at most ``most`` cases from ``own``."""
         if self.is_lost:
             return
         try:
@@ -138,7 +140,10 @@ class VerifierProcess:
             self._give_up(error, own)
 
     def _wait(self, own: deque[bytes], valid: list[bytes]) -> None:
-        """Wait for the next answer if a portion is open. If it does not come in time, take all open cases back."""
+        """Wait for the next answer if a portion has no answer yet.
+
+        If the answer does not come in time, put all open cases back into ``own``.
+        """
         deadline = monotonic() + self._answer_seconds
         to_come = len(self._asked)
         try:

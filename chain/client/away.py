@@ -15,15 +15,15 @@ _AWAY: Final = frozenset({ErrorKind.UNAVAILABLE, ErrorKind.TIMEOUT})
 
 
 def is_away(error: ChainError) -> bool:
-    """Return whether the caller may wait and ask again: no node answers, or it fails without a decision on the request.
+    """Return whether the caller may ask again later: no node answers, or the node failed before it decided the request.
 
-    A refusal without a code decides nothing: the node has no state yet, or has failed itself.
+    A refusal without a code is no decision on the request: the node has no state yet, or has failed itself.
     """
     return error.kind in _AWAY or (error.kind is ErrorKind.REFUSED and error.code is None)
 
 
 class WatchedNode:
-    """A node that may stop answering and come back. ``note`` is called once for each change. One thread may use it."""
+    """A node that may stop answering and come back. ``note`` is called once per change. For one thread only."""
 
     def __init__(self, address: str, stop: Event, note: Callable[[str], None]) -> None:
         """Start in the state ``away``, because the node has not answered yet. Waits end when ``stop`` is set."""
@@ -48,7 +48,7 @@ class WatchedNode:
             self._note(f"the node at {self._address} answers")
 
     def ask(self, question: Callable[[], T]) -> T | None:
-        """Return the node's answer to ``question``, or None if it does not answer; other ChainErrors are raised."""
+        """Return the node's answer to ``question``, or None if the node does not answer; raise any other ChainError."""
         try:
             answer = question()
         except ChainError as error:
@@ -80,7 +80,7 @@ class WatchedNode:
 
 @contextmanager
 def closed_at(stop: Event, client: ChainClient) -> Iterator[None]:
-    """Close ``client`` when ``stop`` is set, so that running calls end. The end of the ``with`` block sets ``stop``."""
+    """Close ``client`` when ``stop`` is set, so that its calls end. The end of the ``with`` block sets ``stop``."""
 
     def close() -> None:
         stop.wait()

@@ -45,7 +45,7 @@ class BlockHead(Readable):
 
 @dataclass(frozen=True, slots=True)
 class TxReceipt(Readable):
-    """A transaction in a block. Its events have no numbers; those in the event log have.
+    """A transaction in a block. Its events have no numbers; only the events in the event log have numbers.
 
     Example::
 
@@ -95,7 +95,8 @@ class ChainClient:
     def query(self, request: Query[R]) -> R:
         """Return the node's answer to a request.
 
-        Raise ChainError with the kind ``not_found`` if the thing that the request names does not exist.
+        Raise ChainError with the kind ``not_found`` if the request names an order, account or other item that does not
+        exist.
         """
         method = method_of(request)
         data = self._channel.call(method.path, encode_request(request))
@@ -152,7 +153,10 @@ class ChainClient:
         return gas
 
     def broadcast(self, raw: bytes) -> BroadcastResult:
-        """Send a signed transaction to the mempool, once: if the answer is lost, only the caller may repeat it."""
+        """Send a signed transaction to the mempool once.
+
+        If the answer is lost, the caller decides whether to send the transaction again.
+        """
         request = service.BroadcastTxRequest(tx_bytes=raw, mode=service.BROADCAST_MODE_SYNC)
         answer = self._cosmos("BroadcastTx", request, service.BroadcastTxResponse).tx_response
         return BroadcastResult(
@@ -163,12 +167,12 @@ class ChainClient:
         )
 
     def tx(self, tx_hash: bytes) -> TxReceipt | None:
-        """Return the receipt of a transaction by its hash; None if the node has it in no block."""
+        """Return the receipt of a transaction by its hash; None if no block of the node has the transaction."""
         pair = self.tx_with_bytes(tx_hash)
         return pair[0] if pair else None
 
     def tx_with_bytes(self, tx_hash: bytes) -> tuple[TxReceipt, bytes] | None:
-        """Return the receipt and the raw bytes of a transaction by its hash; None if the node has it in no block."""
+        """Return the receipt and the raw bytes of a transaction by its hash; None if no block of the node has it."""
         request = service.GetTxRequest(hash=tx_hash.hex().upper())
         try:
             response = self._cosmos("GetTx", request, service.GetTxResponse)

@@ -1,8 +1,8 @@
-"""The check of this machine's clock against the chain's blocks, because requests with a wrong time are refused.
+"""The check of this machine's clock against the chain's blocks. If the clock is wrong, other parties refuse requests.
 
-A block in this machine's future shows that its clock is behind. An old last block alone shows nothing: the chain may
-have stopped, or the node may be fetching old blocks. Two further blocks show that the clock is ahead, if they come as
-fast as time passes and are equally old.
+If the time of a block is later than this machine's clock, the clock is behind. If the last block is old, that alone
+shows nothing: the chain may have stopped, or the node may be fetching old blocks. The clock is ahead if two further
+blocks come as fast as time passes and are equally old.
 """
 
 import time
@@ -20,7 +20,7 @@ SHOWN_BLOCKS: Final = 2
 _PAUSE_SECONDS: Final = 0.5
 _LOOK_SECONDS: Final = 6.0
 _STANDS_SECONDS: Final = 10.0
-"""If no two blocks come in this time, an old last block says nothing about the clock."""
+"""If two further blocks do not come in this time, nothing is known about the clock."""
 REMEDY: Final = "set the clock of this machine (as root: timedatectl set-ntp true)"
 
 
@@ -71,7 +71,7 @@ class ClockCheck:
         return self.problem
 
     def _runs_faster(self, seen: _Seen) -> bool:
-        """Return whether the times of blocks advance faster than the clock, because the node is fetching old blocks."""
+        """Return whether block times advance faster than the clock, as while the node is fetching old blocks."""
         first = self._first
         passed = 0.0 if first is None else seen.steady - first.steady
         return first is not None and seen.time - first.time > 2 * passed + TOLERANCE_SECONDS / 2

@@ -1,4 +1,4 @@
-"""The errors between a client and the chain: typed, with a remedy, and without stack traces of gRPC.
+"""The errors of a client's calls to the chain. Each has a type and a remedy, and none shows a stack trace of gRPC.
 
 ``ChainError`` is the base of all of them. ``ChainTimeout`` means that the result is unknown and may still come.
 """
@@ -55,7 +55,7 @@ class ChainError(Expected):
 
 
 class ChainTimeout(ChainError):
-    """An error of a call whose time is over before its result is known.
+    """An error of a call whose time ran out before its result was known.
 
     Example::
 
@@ -75,8 +75,8 @@ class ChainTimeout(ChainError):
 class TxRefused(ChainError):
     """An error for a transaction that the chain refused. If no block has it, ``height`` is 0, and it cost nothing.
 
-    ``word`` has the code, and ``field`` the field at fault. The text contains the field only if it is the sentence's
-    subject.
+    ``word`` has the code, and ``field`` the message's field at fault. The text contains the field's name only if the
+    name is the subject of the sentence.
 
     Example::
 
@@ -109,7 +109,7 @@ class TxRefused(ChainError):
 
 
 class TxExpired(ChainTimeout):
-    """An error for a transaction that was in no block before its timeout height, so that none can include it now."""
+    """An error for a transaction that was in no block before its timeout height. No later block can include it."""
 
     def __init__(self, tx_hash: bytes, timeout_height: int) -> None:
         """Keep the transaction's hash and its timeout height."""

@@ -16,8 +16,8 @@ _LONGEST_PAUSE: Final = 5.0
 def follow_events(client: ChainClient, since: int, stop: Event, *, poll_seconds: float = 0.25) -> Iterator[LoggedEvent]:
     """Yield every event from number ``since`` on, in order, until ``stop`` is set.
 
-    A node that does not answer is asked again, with growing pauses. ChainError if a number is missing: events are a log
-    without gaps, so the node has lost some, and state derived from them must be read again.
+    If the node does not answer, it is asked again, after pauses that grow. Raise ChainError if a number is missing. The
+    event log has no gaps, so the node has then lost events, and the caller must read the state again.
     """
     pause = poll_seconds
     while not stop.is_set():
@@ -45,7 +45,7 @@ def follow_events(client: ChainClient, since: int, stop: Event, *, poll_seconds:
             if page.next > since:
                 raise ChainError(
                     ErrorKind.BAD_RESPONSE,
-                    f"event {since} is missing: the node has events up to {page.next - 1} only",
+                    f"event {since} is missing: the node only has events up to {page.next - 1}",
                     "read the state again, or follow another node",
                 )
             stop.wait(poll_seconds)

@@ -85,7 +85,7 @@ class Keyring:
         backend: KeyringBackend | str = KeyringBackend.FILE,
         ask: Callable[[str], str] | None = None,
     ) -> None:
-        """Use ``directory``, which is made with the first key; KeyringError for an unknown backend."""
+        """Use ``directory``, which is created when the first key is stored; KeyringError for an unknown backend."""
         if backend not in list(KeyringBackend):
             raise KeyringError(f"{backend} is not a kind of keyring", "use file or test")
         self._backend = KeyringBackend(backend)
@@ -168,8 +168,8 @@ class Keyring:
             if path.stat().st_size > FILE_BYTES_MAX:
                 raise _no_key_file(path)
             record = json.loads(path.read_text())
-            # The address must be that of the public key, because users send coins to an address that they only see
-            # listed.
+            # The address must belong to the public key, because users send coins to the address that the list of keys
+            # shows.
             matches = record["address"] == address_of(bytes.fromhex(record["pub_key"]))
         except FileNotFoundError:
             raise KeyringError(f"no key named {name}", self._where_else(name)) from None
@@ -213,7 +213,7 @@ def _decrypt(record: dict[str, object], passphrase: str) -> bytes:
         salt, box = bytes.fromhex(str(record["salt"])), bytes.fromhex(str(record["box"]))
     except (KeyError, ValueError):
         raise damaged from None
-    # The parameters in the file are bounded: a damaged file must not use up the machine's time and memory.
+    # The parameters in the file are checked against bounds, because a damaged file must not use up time and memory.
     sizes = len(salt) == argon2id.SALTBYTES and len(box) > SecretBox.NONCE_SIZE
     if not (1 <= ops <= _OPS_MAX and 8192 <= memory <= _MEMORY_MAX and sizes):
         raise damaged

@@ -1,10 +1,10 @@
 """The sender of one key's transactions: it signs them, sends them, and waits until each has ended.
 
-A wait always ends. Every transaction has a timeout height, so it is included, refused or expired; and if the chain
-makes no blocks, the wait ends after ``patience``. Nothing is sent twice that could take effect twice. After a broken
-connection the same bytes are sent again, and the chain includes them once. If another program uses the same key, the
-messages are signed again, but only when the first transaction can no longer be included: its sequence is used up, and
-it is in no block.
+A wait always ends. Every transaction has a timeout height, so it is included, refused or expired. If the chain makes no
+blocks, the wait ends after ``patience``. No message can take effect twice. After a broken connection the same bytes are
+sent again, and the chain includes them only once. If another program uses the same key, the messages are signed again,
+but only when no block can include the first transaction any longer. That is so when its sequence is used up and it is
+in no block.
 """
 
 import random
@@ -33,14 +33,15 @@ from domain.node.params import NodeParams, tx_gas_max
 from wire.keys import HedgedKey, Key
 from wire.tx import build_tx, build_unsigned_tx
 
-GAS_MARGIN = (13, 10)  # times the simulated gas, because other transactions may come first
+GAS_MARGIN = (13, 10)  # the gas limit as a multiple of the simulated gas, because other transactions may come first
 PRICE_MARGIN = (5, 4)
-"""Times the gas price of the next block, because the transaction may be in a later one: two full blocks raise the price
-by as much."""
+"""The offered price as a multiple of the next block's gas price. The transaction may be in a later block, and two full
+blocks raise the price by about this factor."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5
 _BLOCKS_BEFORE_OFFERING_AGAIN = 3
 _LONG_SECONDS = 10.0
-"""If no new block comes for this time, the user is told what is waited for; blocks come every few seconds."""
+"""If no new block comes for this time, the user gets the reason of the wait; normally a block comes every few
+seconds."""
 _TRANSIENT = frozenset({ErrorKind.UNAVAILABLE, ErrorKind.TIMEOUT})
 _ODD = frozenset({ErrorKind.BAD_RESPONSE, ErrorKind.REFUSED})
 _SEQUENCE_CODES = frozenset({errors.WRONG_SEQUENCE, errors.INVALID_SEQUENCE})
@@ -48,7 +49,7 @@ _SEQUENCE_CODES = frozenset({errors.WRONG_SEQUENCE, errors.INVALID_SEQUENCE})
 
 @dataclass(slots=True)
 class _Account:
-    """The sender's copy of its account number and sequence, the chain's id, and of the chain's bounds on gas."""
+    """The sender's copy of its account number and sequence, and of the chain's id and its bounds on gas."""
 
     chain_id: str
     number: int
@@ -81,10 +82,11 @@ class TxSender:
     ) -> None:
         """Send with the gas price ``gas_price_millionths``.
 
-        With None, a transaction offers a quarter more than the chain's gas price when it is signed.
+        If ``gas_price_millionths`` is None, a transaction offers a quarter more than the chain's gas price at the time
+        of signing.
 
-        A wait ends after ``patience`` seconds without a new block, or after other programs with the same key have come
-        first for that time. ``note`` is called with the reason if a wait takes long.
+        A wait ends after ``patience`` seconds without a new block. It also ends if transactions of other programs with
+        the same key come first for that time. If a wait takes long, ``note`` is called with the reason.
         """
         self._client = client
         self._key = HedgedKey(key.secret)
@@ -109,12 +111,12 @@ class TxSender:
     ) -> TxReceipt:
         """Return the receipt of a transaction with these messages once it is in a block.
 
-        A transaction that is ``in_lane`` consists of duties and offers the chain's lowest price. With
-        ``timeout_blocks`` it expires after so many blocks for good. Otherwise it is signed again if it expires because
-        the gas price rose.
+        A transaction that is ``in_lane`` consists of duties and offers the chain's lowest price. If ``timeout_blocks``
+        is given, the transaction expires after this number of blocks and is not signed again. Otherwise it is signed
+        again if it expires because the gas price rose.
 
-        TxRefused if the chain refuses it (``height`` 0: it cost nothing), TxExpired if no block included it, ChainError
-        if the node cannot be reached.
+        Raise TxRefused if the chain refuses the transaction (``height`` 0: it cost nothing), TxExpired if no block
+        included it in time, and ChainError if the node cannot be reached.
         """
         for message in messages:
             if signer_of(message) != self.address:
@@ -138,7 +140,10 @@ class TxSender:
         return receipt
 
     def simulate(self, *messages: Message) -> None:
-        """Check, at no cost, that the chain would accept these messages now; raise TxRefused with the reason if not."""
+        """Check, at no cost, that the chain would accept these messages now.
+
+        Raise TxRefused with the reason if the chain would refuse them.
+        """
         with self._lock:
             self._account = account = self._account or self._read_account()
             self._estimate(messages, "", account)
@@ -177,7 +182,7 @@ class TxSender:
             if time.monotonic() >= ends:
                 raise TxRefused(
                     errors.WRONG_SEQUENCE,
-                    f"other programs with this key came first for {self._patience:g} s",
+                    f"transactions of other programs with this key came first for {self._patience:g} s",
                 )
             account = self._read_account()
 
@@ -201,7 +206,7 @@ class TxSender:
     def _estimate(self, messages: tuple[Message, ...], memo: str, account: _Account) -> int:
         """Return the gas limit: the gas that the simulation used, with a margin.
 
-        A refusal shows here, before it costs anything.
+        If the chain would refuse the messages, the simulation reports it before it costs anything.
         """
         raw = build_unsigned_tx(messages, self._key.pub_key, sequence=account.sequence, memo=memo)
         try:
@@ -224,7 +229,7 @@ class TxSender:
     def _deliver(self, raw: bytes, sequence: int, timeout_height: int) -> TxReceipt | None:
         """Send a transaction until the mempool has it, then wait until it is in a block or can no longer get into one.
 
-        Return None if the transaction's sequence is not the account's and the transaction is in no block.
+        Return None if the transaction is in no block, and its sequence differs from the account's sequence.
         """
         tx_hash = sha256(raw).digest()
         taken = False  # True if the mempool has the transaction.
@@ -253,7 +258,8 @@ class TxSender:
                 else:
                     if refused is not None and refused.code not in _SEQUENCE_CODES and not lost:
                         raise refused
-                    # After a lost answer, a refusal may be about the first sending, so the chain decides.
+                    # If an answer was lost, a refusal may only show that the first sending arrived. So wait for the
+                    # chain's decision.
                     taken = refused is None or refused.code not in _SEQUENCE_CODES
             progress = self._look(tx_hash)
             if progress is not None:
@@ -273,7 +279,7 @@ class TxSender:
                     taken = False
                     lost = True
                     offered = 0
-            # The pauses are random, so that two senders with one key do not stay in step.
+            # The pauses are random, so that two senders with one key do not always send at the same time.
             time.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(pause * 1.5, _LONGEST_PAUSE)
         if refused and not lost:
@@ -294,8 +300,8 @@ class TxSender:
     def _look(self, tx_hash: bytes) -> tuple[int, int, TxReceipt | None] | None:
         """Return the height, the account's sequence and the transaction's receipt; None if the node does not answer.
 
-        The receipt is read last. If it is missing, the transaction is in no block up to that height, and did not use up
-        the sequence.
+        The receipt is read last. If there is no receipt, no block up to that height has the transaction, so it did not
+        use up the sequence.
         """
         try:
             height = self._client.status().height

@@ -1,8 +1,8 @@
 """The definition of a component as a value: everything that block processing, queries and tests need from it.
 
 Each component's folder has one file ``component.py`` with the constant ``COMPONENT``.
-:mod:`chain.state_machine.components` lists these constants; a component uses only those before it in the list. Its
-messages, events and queries are in the folder of the same name in ``domain``.
+:mod:`chain.state_machine.components` lists these constants. A component uses only components that come before it in the
+list. Its messages, events and queries are in the folder of the same name in ``domain``.
 """
 
 from collections.abc import Callable, Mapping
@@ -59,8 +59,8 @@ class Component:
     answers: Mapping[type, Answer] = field(default_factory=dict)
     invariants: Invariants = field(default_factory=Invariants)
     genesis: GenesisPart | None = None
-    # Percent of a block's gas for due work (``due_gas``) that its own steps may use; lanes of the queue have other
-    # shares.
+    # Percent of a block's gas for due work (``due_gas``) that the component's own steps may use. The lanes of the queue
+    # have other shares.
     due_percent: int = 0
     # The gas weights of the component's work, by the name of the constant.
     gas: Mapping[str, int] = field(default_factory=dict)

@@ -97,11 +97,11 @@ class TxOrigin(NamedTuple):
 class NodeMemory:
     """Values that a node keeps in memory between blocks, outside the state; there is one value per class.
 
-    They only save reads: with an empty memory a block has the same results.
+    These values only save reads: a block has the same results if the memory is empty.
     """
 
     def __init__(self, *values: object) -> None:
-        """Keep these values. A value of another class is made when :meth:`of` first asks for it."""
+        """Keep these values. A value of another class is made when :meth:`of` is first called for that class."""
         self._values: dict[type, Any] = {type(value): value for value in values}
 
     def of(self, kind: type[M]) -> M:
@@ -163,7 +163,7 @@ class Context:
     events: list[Event] = field(default_factory=list)
     sender: TxOrigin | None = None
     message_index: int = -1
-    # True if the mempool checks a transaction. Its events are not read then, and its changes are not committed.
+    # True while the mempool checks a transaction. Then no one reads the events, and the changes are not committed.
     is_check: bool = False
     # Gas limit and used gas of the transaction that is being applied.
     gas_limit: int = 0
@@ -173,7 +173,7 @@ class Context:
     # Gas that due work has used in this block, by lane of the queue or name of a component.
     due_gas: dict[str, int] = field(default_factory=dict)
     responses: list[tuple[str, bytes]] = field(default_factory=list)
-    # The beacon that this block revealed; empty if it revealed none.
+    # The beacon that this block revealed; empty if the block has no beacon.
     revealed: bytes = b""
 
     @property
@@ -204,7 +204,7 @@ class Context:
     def new_id(self, kind: str) -> bytes:
         """Return the id of the order or bid that the current message creates.
 
-        The id is made from the sender's sequence, so it does not depend on the order of transactions.
+        The id is made from the sender's sequence, so it does not depend on the order of the block's transactions.
         """
         if self.sender is None:
             raise LookupError("only messages of a transaction can create ids")

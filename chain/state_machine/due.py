@@ -1,12 +1,13 @@
 """Due work: the processing of queue entries whose time has come.
 
-An entry may be out of date, because its record has changed since. So each effect reads the record again. No effect can
-refuse.
+An entry may be out of date, because its record may have changed since it was scheduled. So each effect reads the record
+again. An effect cannot refuse.
 
 A block has gas for due work (``due_gas``), separate from the gas that transactions declare. Lots and each lane of the
-queue have their own shares of it, so that a flood in one does not delay the others. A lane runs its entries strictly in
-their order. An entry that needs more gas than its lane has left waits for the next block. The first entry of a lane in
-a block always runs, so that none waits forever. Work of unlimited size is split into steps, with the step in the entry.
+queue have their own shares of this gas, so that a flood in one lane does not delay the other lanes or the lots. A lane
+runs its entries strictly in their order. An entry that needs more gas than its lane has left waits for the next block.
+The first entry of a lane in a block always runs, so that none waits forever. Work of unlimited size is split into
+steps, and the entry says which step comes next.
 """
 
 from chain.state_machine.context import Context
@@ -21,7 +22,7 @@ _AT_ONCE = 64  # Number of entries that are read from the queue at once.
 def apply_due(ctx: Context, rules: Rules) -> None:
     """Apply the due entries of each lane, up to the lane's share of the block's gas.
 
-    A block may call it several times.
+    This function may run several times in a block; the runs share the gas.
     """
     for lane in LANES:
         _apply_lane(ctx, rules, lane)

@@ -1,9 +1,10 @@
 """Gas: the work of a transaction, in units of about 5 ns of one core.
 
 Most of the gas depends on the transaction alone (:func:`gas_of`): its bytes, messages, and the items that a message
-declares. If a message needs more gas because of the state, its handler computes that (``weight``), and it is taken
-before the message is applied. Later work that a message causes costs it no gas: such work goes into the queue, which
-has its own budget (:mod:`chain.state_machine.due`). So the sum of the declared gas limits bounds the work of a block.
+declares. If a message needs more gas because of the state, its handler computes the additional gas (``weight``). This
+gas is taken before the message is applied. A message pays no gas for the later work that it causes: such work goes into
+the queue, which has its own budget (:mod:`chain.state_machine.due`). So the sum of the declared gas limits bounds the
+work of a block.
 """
 
 from chain.state_machine.context import Context
@@ -21,7 +22,8 @@ TX_GAS = 30_000
 BYTE_GAS = 10
 # A message.
 MESSAGE_GAS = 20_000
-# An item of a message that takes extra gas, such as one more signature. The table of messages below shows the items.
+# An item of a message that needs additional gas, such as one more signature. The table of messages below shows the
+# items.
 ITEM_GAS = WEIGHTS["signature"]
 # An entry of the queue. It covers a few records and events, and the tree's nodes of their keys.
 DUE_GAS = 30_000
@@ -29,7 +31,8 @@ DUTIES_PERCENT = 40
 """Percent of ``block_gas`` that is reserved for duties: half of it for seats, half for legs."""
 OPEN_PERCENT = 100 - DUTIES_PERCENT
 LANE_PERCENT = (35, 20, 10)
-"""Percent of ``due_gas`` for each lane of the queue; steps of components have the rest (``Component.due_percent``)."""
+"""Percent of ``due_gas`` for each lane of the queue. The rest is for the steps of components
+(``Component.due_percent``)."""
 
 
 def gas_of(tx: Tx) -> int:
@@ -48,7 +51,7 @@ def message_gas(message: Message) -> int:
 def check_gas(tx: Tx, params: NodeParams) -> int:
     """Return the gas that a transaction needs at least.
 
-    Refuse it if its gas limit is lower than that, or above a tenth of a block's gas.
+    Refuse the transaction if its gas limit is lower than this gas, or above a tenth of a block's gas.
     """
     most = tx_gas_max(params)
     if not 0 <= tx.gas_limit <= most:
@@ -62,7 +65,7 @@ def check_gas(tx: Tx, params: NodeParams) -> int:
 def use_gas(ctx: Context, gas: int, where: str) -> None:
     """Add gas that depends on the state to the transaction's gas.
 
-    Refuse the transaction if its gas limit is passed; the fee stays paid.
+    Refuse the transaction if its gas then exceeds its gas limit; the fee stays paid.
     """
     ctx.gas_used += gas
     if ctx.gas_used > ctx.gas_limit:

@@ -1,7 +1,8 @@
-"""The gas price: what a unit of gas costs at least in the next block, in millionths of uassay.
+"""The gas price: the least price of a unit of gas in the next block, in millionths of uassay.
 
-Duties in the lane pay the chain's lowest price. All other transactions pay the gas price, which follows demand: it
-rises while they declare more than half of the gas that the lane leaves them, and falls while they declare less.
+Duties in the lane pay the chain's lowest price. All other transactions pay the gas price, which follows demand. It
+rises while these transactions declare more than half of the block's gas outside the lane, and falls while they declare
+less.
 """
 
 from chain.state_machine.context import PARAMS, Context
@@ -28,7 +29,8 @@ def get_gas_price(store: Overlay) -> int:
 def compute_gas_price(price: int, gas: int, params: Params) -> int:
     """Return the price after a block with the price ``price``, in which ``gas`` was declared outside the lane.
 
-    It moves by ``gas_price_change_bps`` at most, in proportion to the distance from the target, and by at least 1.
+    The price changes by at most ``gas_price_change_bps``, in proportion to the distance of ``gas`` from the target, and
+    by at least 1.
     """
     node = params.of(NodeParams)
     floor = params.of(LedgerParams).min_gas_price_millionths

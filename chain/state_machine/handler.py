@@ -1,15 +1,16 @@
 """The handler of a message: two or more functions, always called in the same order.
 
 ``check_stateless`` reads only the message. It checks the bounds of the fields (:mod:`domain.bounds`), unless the
-decoder did, and then calls ``check_fields``, if there is one, for rules about several fields together. ``check_state``
-checks the message against the state, and returns the records that it read. ``weight`` returns the gas that ``apply``
-needs because of these records, beyond the gas of the message itself (:mod:`chain.state_machine.gas`); it is taken
-before ``apply``. ``apply`` changes the state and emits events; it cannot refuse. A message with a ``LANE`` also has
-``duty``, which looks up in the state before the block whether the message is a duty of its signer
-(:mod:`chain.state_machine.lane`).
+decoder has checked them. Then it calls ``check_fields``, if the handler has this function, for rules about several
+fields together. ``check_state`` checks the message against the state, and returns the records that it read. ``weight``
+returns the gas that ``apply`` needs because of these records, beyond the gas of the message itself
+(:mod:`chain.state_machine.gas`). This gas is taken before ``apply`` runs. ``apply`` changes the state and emits events;
+it cannot refuse. A message with a ``LANE`` also has ``duty``, which looks up in the state before the block whether the
+message is a duty of its signer (:mod:`chain.state_machine.lane`).
 
-A stateless check also runs before a transaction enters the mempool. So it must not depend on anything that may change
-before the block. Each component lists its handlers in ``HANDLERS`` of its ``handlers``, a file or a folder by subject.
+A stateless check also runs before a transaction enters the mempool. So its result must not depend on anything that may
+change before the block. Each component lists its handlers in ``HANDLERS`` of its ``handlers``, a file or a folder by
+subject.
 """
 
 from collections.abc import Callable
@@ -41,7 +42,7 @@ class Handler(Generic[M, F]):
     apply: Callable[[Context, M, F], None]
     check_fields: Callable[[M], None] | None = None
     weight: Callable[[Context, M, F], int] | None = None
-    # Return None if the message is no duty of its signer.
+    # A function that returns the duty, or None if the message is not a duty of its signer.
     duty: Callable[[Overlay, M], Duty | None] | None = None
 
     def check_stateless(self, message: M, is_bounded: bool) -> None:

@@ -1,7 +1,7 @@
 """Hooks: a component calls functions of later components through a hook, without importing them.
 
 A component declares a hook as a constant and calls it. A later component lists the hook and the function to call in its
-``Component`` value. The running rules hold the subscribers, in the order of the components. So importing a module
+``Component`` value. The running rules hold the subscribers, in the order of the components. So the import of a module
 registers nothing, and two versions of the rules can have different subscribers.
 """
 
@@ -35,7 +35,7 @@ class Hook(Generic[P, R]):
 class Subscription:
     """A function and the hook that calls it.
 
-    Only :meth:`Hook.to` makes one, so that type checkers compare their types.
+    Make subscriptions only with :meth:`Hook.to`, so that type checkers compare the types of the function and the hook.
     """
 
     hook: Hook[..., Any]

@@ -23,7 +23,7 @@ def ensure(holds: bool, what: str) -> None:
 class Each:
     """The invariants that each record of a table must satisfy.
 
-    Only a change of it or of related records can break them.
+    Only a change of the record itself, or of a related record, can break them.
     """
 
     table: Table[Any]

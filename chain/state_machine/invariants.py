@@ -1,7 +1,7 @@
 """The checks of invariants (protocol section 8): every block checks conservation; in tests every block checks all.
 
-Some invariants concern the whole state. The others concern one record each, most often an order; those of an order can
-only break when the order or a record of it changes.
+Some invariants concern the whole state. Every other invariant concerns one record, most often an order. An invariant of
+an order can break only when the order, or a record that belongs to it, changes.
 """
 
 from typing import Any

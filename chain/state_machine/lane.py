@@ -1,8 +1,9 @@
 """The lane: a part of each block that is reserved for duties, at the chain's lowest gas price.
 
 A duty is a transaction whose messages the state before the block expects of its signer: commitments and answers of
-seats, and messages of validators about legs that they serve. This is looked up, and nothing is executed. A block is
-walked in its order, with the same result when it is proposed, when it is voted on, and when it is applied.
+seats, and messages of validators about legs that they serve. A node looks this up in the state, and executes nothing.
+It goes through a block's transactions in their order. The result is the same when the block is proposed, when it is
+voted on, and when it is applied.
 """
 
 from dataclasses import dataclass
@@ -23,7 +24,8 @@ from domain.tx import Tx
 
 MILLION = 1_000_000
 DUTY_GAS_FACTOR = 2
-"""A duty whose gas is known may declare so many times as much, so that it cannot fill the lane with nothing."""
+"""Largest gas limit of a duty, as a multiple of the gas that it needs if that is known. So a duty cannot fill the lane
+with gas that it does not use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class Lane:
     """The lane of one block, as a walk over its transactions. A mempool's lane has no bound on gas."""
 
     def __init__(self, store: Overlay, rules: Rules, *, has_bounds: bool = True) -> None:
-        """Begin a walk; ``store`` is the state before the block, and must not change during the walk."""
+        """Begin with no transaction; ``store`` is the state before the block, and must not change meanwhile."""
         params = PARAMS.get(store)
         half = params.of(NodeParams).block_gas * DUTIES_PERCENT // 200
         self._store = store
@@ -74,21 +76,21 @@ class Lane:
             return None
         panels = [duty.panel for duty in found if duty.panel is not None]
         if len(set(panels)) != len(panels):
-            return None  # a seat has one duty at a time, so the second message about it would fail
+            return None  # a seat has one duty at a time, so the second message about the seat would fail
         half = LaneHalf.SEATS if len(panels) == len(found) else LaneHalf.LEGS
         return LaneDuty(signer, half, min(duty.deadline for duty in found))
 
     def has_room(self, tx: Tx, duty: LaneDuty | None) -> bool:
-        """Return whether a transaction with the result ``duty`` of :meth:`find` is in the lane if it comes next.
+        """Return whether a transaction is in the lane if it comes next; ``duty`` is the result of :meth:`find` for it.
 
-        A signer has one transaction in each half of a block.
+        A signer may have one transaction in each half of a block's lane.
         """
         if duty is None or duty.signer in self._signers[duty.half]:
             return False
         return self._left is None or tx.gas_limit <= self._left[duty.half]
 
     def take(self, tx: Tx, duty: LaneDuty | None) -> bool:
-        """Walk on to the next transaction, with its result of :meth:`find`; return whether it is in the lane."""
+        """Count the next transaction, with its result ``duty`` of :meth:`find`; return whether it is in the lane."""
         if duty is None or not self.has_room(tx, duty):
             return False
         self._signers[duty.half][duty.signer] = None

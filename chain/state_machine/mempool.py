@@ -17,7 +17,10 @@ from domain.tx import Tx
 
 
 class Mempool:
-    """The mempool's checks on top of a committed state. Fees and sequences go to an overlay that is never committed."""
+    """The mempool's checks on top of a committed state.
+
+    Fees and sequences are stored in an overlay that is never committed.
+    """
 
     def __init__(
         self,
@@ -35,7 +38,8 @@ class Mempool:
         self._overlay = Overlay(base)
         self._crypto = crypto
         self._rulebook = rulebook
-        # The context is made for the first transaction and used for all, because the ante stores nothing in it.
+        # The context is made for the first transaction and used for all transactions, because the ante stores nothing
+        # in it.
         self._ctx: Context | None = None
         self._rules: Rules | None = None
         self._lane: Lane | None = None
@@ -47,9 +51,9 @@ class Mempool:
         """Check a transaction: run the ante on the overlay, and the stateless check of every message.
 
         The sequence advances in the overlay, so that a second transaction of the same account can follow. A recheck
-        refuses a transaction that no longer pays the gas price, so that it does not take the place of those that do.
-        ``min_gas_price_millionths`` is the node's own minimum, and does not apply to duties. ``check_signature`` is
-        False if the signature is known to be valid.
+        refuses a transaction that no longer pays the gas price, so that it does not take the place of transactions that
+        pay it. ``min_gas_price_millionths`` is the node's own minimum, and does not apply to duties.
+        ``check_signature`` is False if the signature is known to be valid.
         """
         ctx, rules, lane = self._begin()
         try:
@@ -72,7 +76,7 @@ class Mempool:
         return _accepted(tx.gas_limit, sender.gas)
 
     def _check_room(self, tx: Tx) -> None:
-        """Refuse a transaction that is no duty if half of the mempool is taken."""
+        """Refuse a transaction that is not a duty if half of the mempool is taken."""
         if self._txs_left <= 0 or self._bytes_left < tx.size:
             reason = "half of the mempool is taken, and the rest is for duties"
             raise Refusal(MEMPOOL_FULL, "tx", reason, "send it again after the next block")
@@ -105,7 +109,7 @@ class _Trusting:
     """The crypto of a simulation: it accepts every signature, because the transaction is unsigned."""
 
     def __init__(self, crypto: Crypto) -> None:
-        """Leave checks of other proofs to ``crypto``."""
+        """Use ``crypto`` for all checks that this class does not replace."""
         self.is_point = crypto.is_point
         self.chunk_proof = crypto.chunk_proof
         self.decrypt = crypto.decrypt
@@ -122,8 +126,8 @@ class _Trusting:
 def simulate_tx(base: Reader, tx: Tx, crypto: Crypto, rulebook: Rulebook = RULEBOOK) -> TxResult:
     """Run a transaction without signature, fee and sequence, and drop its changes.
 
-    It may use up to a tenth of a block's gas. The gas it uses differs little on other nodes or one block later, because
-    work that the sender does not determine goes into the queue.
+    The transaction may use up to a tenth of a block's gas. The used gas differs little on other nodes or one block
+    later, because work that the sender does not determine goes into the queue.
     """
     overlay = Overlay(base)
     first_event = NEXT_EVENT.get(overlay)
@@ -159,7 +163,7 @@ def simulate_tx(base: Reader, tx: Tx, crypto: Crypto, rulebook: Rulebook = RULEB
 def enter_next(overlay: Overlay, rulebook: Rulebook) -> tuple[Rules, bool]:
     """Return the rules of the next block, after migrating the committed state in ``overlay`` to them.
 
-    The second value says whether the rules are new in that block.
+    The second value is True if these rules are new in that block.
     """
     return rulebook.enter(overlay, HEAD.must(overlay).height + 1)
 

@@ -1,4 +1,4 @@
-"""Answers to queries, by pure functions of a state. Lists are in key order and cut at a limit."""
+"""Answers to queries, by pure functions of a state. Lists are in the order of keys, and are cut off at a limit."""
 
 from chain.state_machine.context import HEAD
 from chain.state_machine.rules import RULEBOOK, Rulebook
@@ -12,8 +12,8 @@ from domain.queries import Query
 def answer(reader: Reader, request: Query[R], rulebook: Rulebook = RULEBOOK) -> R:
     """Return the answer to a request, by the rules of the block that wrote the state.
 
-    Requests for events are not answered here, because events are not part of the state. A Refusal names the record that
-    does not exist, or the path of a field that is out of bounds.
+    Requests for events are not answered here, because events are not part of the state. Raise a Refusal that names the
+    record that does not exist, or the path of the field that is out of bounds.
     """
     store = Overlay(reader)
     answer_of = rulebook.at(store, HEAD.must(store).height).answers.get(type(request))

@@ -1,8 +1,8 @@
 """The queue of scheduled work, ordered by lane and then by time on the chain clock.
 
-Duties (lots, draws, windows) come before orders, and orders before housekeeping, so that an order never ends before
-its due work is done. A block runs as many entries as its gas allows; later blocks run the rest. A delay is harmless,
-because the handler of a message checks the deadlines itself.
+Duties (lots, draws, windows) come before orders, and orders before housekeeping, so that an order never ends before its
+due work is done. A block runs as many entries as its gas allows; later blocks run the rest. If an entry runs late, that
+does no harm, because the handlers of messages check deadlines themselves.
 
 Work that a message causes beyond its own effects is due at once: it runs at the end of the block, or in later blocks.
 """

@@ -1,8 +1,8 @@
 """The rules of the chain, and the choice of the version that applies at a height.
 
-A version is made of components; their handlers, tables and other parts are merged once. The genesis lists the versions
-and the height from which each applies (``Genesis.rules``); the state keeps this list. A node whose software lacks the
-version of the next block stops before that block and reports it.
+A version is made of components; their handlers, tables and other parts are merged once. The genesis lists the versions,
+and for each version the height from which it applies (``Genesis.rules``). The state keeps this list. A node whose
+software lacks the version of the next block stops before that block and reports it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -37,10 +37,10 @@ class Rules:
         components: tuple[Component, ...],
         migrate: Callable[[Overlay], None] | None = None,
     ) -> None:
-        """Merge ``components``; each may use only those before it.
+        """Merge ``components``; a component may use only components before it.
 
         At the height from which this version applies, ``migrate`` changes the state before the components' own
-        migrations. It is for records that no longer belong to any component.
+        migrations. Use it for records that no longer belong to any component.
 
         Raise ValueError if two components claim the same name, table, message, kind of entry, lot or query.
         """
@@ -89,7 +89,7 @@ class Rules:
     def get_handler(self, message: Message) -> Handler[Any, Any]:
         """Return the handler of a message; raise Refusal if this version of the rules has none.
 
-        The code is the one for an unknown message, so that nodes with and without the newer version agree.
+        The refusal has the code for an unknown message, so that nodes with and without the newer version agree.
         """
         handler = self.handlers.get(type(message))
         if handler is None:
@@ -103,7 +103,10 @@ class Rules:
 
 
 def _merge(what: str, pairs: Iterable[tuple[K, V]]) -> Mapping[K, V]:
-    """Return a mapping of the pairs; raise ValueError if a key comes twice, which names ``what`` it is."""
+    """Return a mapping of the pairs; raise ValueError if a key comes twice.
+
+    The error's text uses ``what`` as the word for a key.
+    """
     table: dict[K, V] = {}
     for key, value in pairs:
         if key in table:
@@ -164,7 +167,7 @@ class Rulebook:
     def get_missing(self, store: Overlay, height: int) -> RulesMissing | None:
         """Return the error for the first version, from ``height`` on, that the software lacks.
 
-        The result is None if it lacks none.
+        Return None if the software has all versions that are needed.
         """
         for entry in SCHEDULE.must(store).rules:
             if entry.height >= height and entry.version not in self._versions:
@@ -174,7 +177,7 @@ class Rulebook:
     def enter(self, store: Overlay, height: int) -> tuple[Rules, bool]:
         """Return the rules of a block that begins, and whether they are new in this block.
 
-        If they are new, migrate the state, through each version in between.
+        If the rules are new, migrate the state from version to version until it fits them.
         """
         schedule = SCHEDULE.must(store)
         before = schedule.version_at(height - 1)

@@ -1,8 +1,9 @@
 """The state as a map from keys to values, and overlays of changes that can be dropped.
 
-An overlay holds changes to a state that it reads. Overlays nest: a block's overlay is over the committed state, and a
-transaction's is over the block's. An overlay keeps records as objects, and :meth:`Overlay.changes` encodes each once.
-So a balance that changes a thousand times in a block is encoded once. Records are frozen, so overlays can share them.
+An overlay holds changes to a state that it reads. Overlays nest: a block's overlay reads the committed state, and a
+transaction's overlay reads the block's overlay. An overlay keeps records as objects, and :meth:`Overlay.changes`
+encodes each of them once. So a balance that changes a thousand times in a block is encoded only once. Records are
+frozen, so overlays can share them.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -43,8 +44,8 @@ class Overlay:
         self._base = base
         self._parent = base if isinstance(base, Overlay) else None
         self._values: dict[bytes, Any] = {}
-        # Changed keys by first byte, for scans, and how many of them are sorted. A scan sorts keys that were added
-        # since.
+        # Changed keys by first byte, for scans, and the number of them that are sorted. The next scan sorts the keys
+        # that were added later.
         self._keys: dict[int, list[bytes]] = {}
         self._sorted: dict[int, int] = {}
         # Decoded records of the base.
@@ -104,14 +105,14 @@ class Overlay:
             yield key, decode(cls, value) if type(value) is bytes else value
 
     def changes(self) -> dict[bytes, bytes | None]:
-        """Return all changes in key order, encoded; None deletes."""
+        """Return all changes in key order, with encoded values; None marks a deleted key."""
         return {
             key: value if value is None or type(value) is bytes else encode(value)
             for key, value in sorted(self._values.items(), key=lambda item: item[0])
         }
 
     def changed_keys(self, prefix: bytes) -> Iterator[bytes]:
-        """Yield the keys under ``prefix`` that this overlay or one below it changed; some may come twice."""
+        """Yield the keys under ``prefix`` that this overlay or an overlay below it changed; a key may come twice."""
         yield from self._own_keys(prefix, b"")
         if self._parent is not None:
             yield from self._parent.changed_keys(prefix)
@@ -131,7 +132,10 @@ class Overlay:
         self._sorted = {}
 
     def _merged(self, prefix: bytes, after: bytes) -> Iterator[tuple[bytes, Any]]:
-        """Return keys and values of the state below, with the changes so far applied; later changes do not show."""
+        """Return keys and values of the state below, with this overlay's changes so far.
+
+        Later changes do not appear.
+        """
         below: Iterator[tuple[bytes, Any]] = (
             self._parent._merged(prefix, after) if self._parent is not None else self._base.scan(prefix, after)
         )

@@ -1,9 +1,9 @@
 """The state as tables of records, numbers and marks.
 
 A key is a prefix byte, which names the table, and parts, each with its length before it. Integers are eight bytes
-big-endian, so that keys sort as the numbers do. A part has at most 255 bytes. In a table, no key is a prefix of another
-key with the same number of parts. A shorter list of parts is a prefix for scans. Each component declares its tables and
-their prefixes beside the records that only it reads.
+big-endian, so that keys sort in the order of the numbers. A part has at most 255 bytes. Within a table, a key is never
+a prefix of another key with the same number of parts. A shorter list of parts is a prefix for scans. Each component
+declares its tables and their prefixes beside the records that only it reads.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -27,7 +27,8 @@ LIMIT_DEFAULT = 100
 """Number of entries that a query lists if it does not ask for a number."""
 
 REMEMBERED = 65_536
-"""Number of keys to cache for a table that every transfer uses: making a key costs as much as the rest of an access."""
+"""Number of keys to cache for a table that every transfer uses. Without the cache, half of the time of an access would
+go into making its key."""
 
 
 def make_key(prefix: int, *parts: Part) -> bytes:
@@ -80,7 +81,7 @@ class Space:
         self.key: Callable[..., bytes] = lru_cache(REMEMBERED)(key_of) if remembered else key_of
 
     def has(self, store: Overlay, *parts: Part) -> bool:
-        """Return whether there is an entry."""
+        """Return whether the table has an entry with this key."""
         return store.get(self.key(*parts)) is not None
 
     def delete(self, store: Overlay, *parts: Part) -> None:

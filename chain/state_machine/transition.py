@@ -67,7 +67,7 @@ def init_chain(
     NEXT_EVENT.set(overlay, 1)
     parts = [c.genesis(overlay, genesis) for c in rules.components if c.genesis is not None]
     powers = tuple(update for part in parts for update in part)
-    check_genesis(powers != (), "validators", "none has consensus power: give at least one a larger stake")
+    check_genesis(powers != (), "validators", "no validator has consensus power: give at least one a larger stake")
     return powers
 
 
@@ -102,7 +102,8 @@ def apply_block(
 def advance_clock(overlay: Overlay, block: Block, crypto: Crypto, memory: NodeMemory, rules: Rules) -> Context:
     """Advance the chain clock by the time since the last block, but by at most ``clock_step_max``; return the context.
 
-    So a halt of the chain does not make anyone miss a deadline. A header time before the last one counts as no time.
+    So no one misses a deadline because the chain halted. If the header time is before the last header time, the clock
+    does not advance.
     """
     head = HEAD.must(overlay)
     params = PARAMS.get(overlay)
@@ -160,8 +161,8 @@ def pay_tx(ctx: Context, rules: Rules, tx: Tx | Refusal, lane: Lane, in_lane: bo
     """Run the ante of a transaction; return its result if it is refused.
 
     The gas price depends on whether the transaction is in the lane of the block. All transactions of a block pay before
-    the messages of any of them. Otherwise one could take away the coins with which the next ones are to pay, and these
-    would take the block's room for nothing.
+    any message of the block is applied. Otherwise a transaction could move the coins with which later transactions have
+    to pay. These would then take the block's room without a payment.
     """
     if isinstance(tx, Refusal):  # the transaction could not be decoded
         return refused(tx, 0, 0, ())
@@ -184,7 +185,10 @@ def pay_tx(ctx: Context, rules: Rules, tx: Tx | Refusal, lane: Lane, in_lane: bo
 
 
 def apply_tx(ctx: Context, rules: Rules, paid: PaidTx | TxResult) -> TxResult:
-    """Apply all messages of a transaction or none; a transaction that did not pay keeps its result."""
+    """Apply all messages of a transaction or none of them.
+
+    If the transaction did not pay, return its result unchanged.
+    """
     if isinstance(paid, TxResult):
         return paid
     tx = paid.tx
@@ -214,7 +218,7 @@ def apply_tx(ctx: Context, rules: Rules, paid: PaidTx | TxResult) -> TxResult:
 def check_stateless(rules: Rules, tx: Tx) -> None:
     """Refuse a transaction if a stateless check of a message fails.
 
-    Such a transaction pays no fee, like one that cannot be decoded.
+    Such a transaction pays no fee, like a transaction that cannot be decoded.
     """
     for message in tx.messages:
         rules.get_handler(message).check_stateless(message, tx.is_bounded)
@@ -223,7 +227,8 @@ def check_stateless(rules: Rules, tx: Tx) -> None:
 def check_proposed(tx: Tx, rules: Rules, params: NodeParams) -> None:
     """Refuse a transaction that must not be in a proposal, whatever the state is.
 
-    CheckTx refuses it too. So no honest proposer includes it, and no honest validator votes for a proposal with it.
+    CheckTx refuses such a transaction too. So an honest proposer never includes it, and an honest validator never votes
+    for a proposal that has it.
     """
     check_gas(tx, params)
     check_stateless(rules, tx)
@@ -243,7 +248,7 @@ def apply_messages(ctx: Context, rules: Rules, tx: Tx, sender: TxOrigin) -> None
 
 
 def refused(refusal: Refusal, gas_wanted: int, gas_used: int, events: tuple[Event, ...]) -> TxResult:
-    """Return the result of a refused transaction; ``events`` are those of its fee."""
+    """Return the result of a refused transaction; ``events`` are the events of its fee."""
     code = refusal.code
     return TxResult(
         code=code.number,

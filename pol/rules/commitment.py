@@ -1,8 +1,8 @@
 """Commitments: the bytes that parties hash and sign (protocol sections 4.2, 4.3, 5.2 and 6.1).
 
 Integers are fixed-width big-endian. Every list of fields starts with its own tag, so a hash or signature for one
-purpose is not valid for another. An integer that does not fit its width raises OverflowError, so values from outside
-must be checked first. :func:`check_leaf` accepts any untrusted leaf and returns False instead.
+purpose is not valid for another. If an integer does not fit its width, the function raises OverflowError, so the caller
+must first check values from outside. Only :func:`check_leaf` takes any untrusted leaf; it returns False instead.
 """
 
 from collections.abc import Iterable, Sequence
@@ -37,8 +37,8 @@ def boundary_root(global_root: bytes, local_root: bytes, metrics: Sequence[int] 
 def leaf_hash(leaf: TraceLeaf) -> bytes:
     """Return the hash of a leaf of a trace.
 
-    A leaf stands for one of the boundaries 1 to n; the hash does not cover its path. The hash does not depend on the
-    provider, so all correct traces of a slot are equal. The commitment binds a trace to its provider.
+    A leaf stands for one of the boundaries 1 to n. The hash does not cover the leaf's path. It does not depend on the
+    provider either, so all correct traces of a slot are equal. The commitment binds a trace to its provider.
     """
     return merkle_leaf("assay/trace", u32(leaf.index), u64(leaf.step), leaf.boundary_root)
 
@@ -56,8 +56,9 @@ def compute_trace_root(leaves: Iterable[TraceLeaf]) -> bytes:
 def check_leaf(trace_root: bytes, segments: int, leaf: TraceLeaf) -> bool:
     """Return whether ``leaf`` belongs to the trace that has the root ``trace_root`` and ``segments`` segments.
 
-    The tree has one leaf per boundary except boundary 0. A malformed leaf gives False, never an error. The function
-    does not check that the leaf's step belongs to its index, since a provider may have committed to a wrong step.
+    The tree has one leaf per boundary except boundary 0. If the leaf is malformed, the result is False; the function
+    never raises an error. It does not check that the leaf's step belongs to its index, because a provider may have
+    committed to a wrong step.
     """
     well_formed = 1 <= leaf.index <= segments and 0 <= leaf.step < 2**64 and len(leaf.boundary_root) == HASH_SIZE
     if not well_formed:
@@ -76,8 +77,8 @@ def share_commitment(
     """Return the hash C with which a provider commits to a share before it reveals any part of the share.
 
     ``opening`` holds the global and the local root from which the share starts. The chain knows everything except
-    ``roots``, so it can compute C from the roots of an accepted share under any provider's name. C leaves the metrics
-    out: the last leaf of the trace covers them, and only what a panel recomputes may decide about a bond.
+    ``roots``, so it can compute C from the roots of an accepted share under any provider's name. C does not cover the
+    metrics, because the last leaf of the trace covers them, and a bond may depend only on what a panel recomputes.
     """
     global_in, local_in = opening
     return hash_fields(
@@ -115,8 +116,8 @@ def _bits(metrics: Iterable[int]) -> bytes:
 def update_claim(update_root: bytes, local_out: bytes, metrics: Iterable[int]) -> bytes:
     """Return the root that a share claims for its update place.
 
-    It is the hash of the root of its update, the root of its closing local state, and the metrics at its last boundary.
-    An auditor takes the metrics from the last leaf of the trace.
+    It is the hash of three values: the root of the share's update, the root of its last local state, and the metrics at
+    its last boundary. An auditor takes the metrics from the last leaf of the trace.
     """
     return hash_fields("assay/update", update_root, local_out, _bits(metrics))
 
@@ -124,7 +125,7 @@ def update_claim(update_root: bytes, local_out: bytes, metrics: Iterable[int]) -
 def possession_sign_bytes(order_id: bytes, order_key: bytes) -> bytes:
     """Return the bytes that an order's own key signs (``key_proof``).
 
-    The proof prevents an order under another party's key. The order id depends on the chain, the consumer and its
-    sequence number, so a proof is valid for one order only.
+    The proof prevents a consumer from placing an order under another party's key. The order id depends on the chain,
+    the consumer and its sequence number, so a proof is valid for one order only.
     """
     return encode_fields("assay/order-key", order_id, order_key)

@@ -5,9 +5,10 @@ other, are numbered i. The validator chooses a scalar r_i and encrypts chunk i t
 sides know S_i = r_i·P_o = p_o·R_i, with the chunk's point R_i = r_i·G.
 
 The leaf of chunk i is the RFC 6962 leaf over (tag, order, leg, round, i, R_i, length, SHA-256 of the ciphertext). It
-commits to the key: R_i and P_o have only one S_i, and the key is a hash of S_i and the chunk's place. So a ciphertext
-that ChaCha20-Poly1305 opens with two keys still has one content here. The hash of the ciphertext stands for its bytes,
-so that a leaf can be shown without them, and leaves can be checked before any chunk arrives.
+commits to the key: R_i and P_o have only one S_i, and the key is a hash of S_i and the chunk's place. ChaCha20-Poly1305
+could open a ciphertext with two keys, but here only one key is possible, so the content is certain. The hash of the
+ciphertext stands for its bytes, so that a leaf can be shown without them, and leaves can be checked before any chunk
+arrives.
 """
 
 from dataclasses import dataclass
@@ -49,7 +50,7 @@ class ChunkPlace:
 
     @property
     def is_header(self) -> bool:
-        """True for the first chunk of a state, which everyone with the job can write."""
+        """True for the first chunk of a state. Anyone who has the job can compute this chunk."""
         return self.index == 0
 
     @property
@@ -72,7 +73,10 @@ class ChunkLayout:
         return self.first_chunk(1 + self.slots)
 
     def first_chunk(self, state: int) -> int:
-        """Return the number of the first chunk of a state; behind the last state, the number of all chunks."""
+        """Return the number of the first chunk of a state.
+
+        For the number after the last state, return the number of all chunks.
+        """
         return 0 if state == 0 else self.global_chunks + (state - 1) * self.local_chunks
 
     def locate(self, number: int) -> ChunkPlace | None:
@@ -109,6 +113,6 @@ def chunk_key(handover: HandoverId, number: int, shared: bytes) -> bytes:
 def chunk_statement(handover: HandoverId, number: int, leaf: bytes) -> bytes:
     """Return the message of the proof that opens chunk ``number`` with this leaf hash (32 bytes).
 
-    It binds the proof to chain, order, leg, round and chunk, so that no other complaint can repeat it.
+    The message binds the proof to chain, order, leg, round and chunk, so that no other complaint can repeat the proof.
     """
     return hash_fields("assay/result/complaint", *handover.fields(number), leaf)

@@ -1,9 +1,9 @@
 """Lots: random choices that later blocks determine and no party can influence (protocol sections 1.5, 4.3 and 5.1).
 
-A draw reads a stream of bytes, whose block k is H("assay/lot/stream", seed, k). A number below n is read from as many
-bytes as n - 1 has, and only as many bits as n - 1 has are kept. If the number is not below n, the draw tries again with
-the next bytes. Rejection makes all numbers equally likely, while a remainder would favor small numbers. Each try is
-rejected with a probability below one half. ``tests/vectors/lots`` holds test cases for other implementations.
+A draw reads a stream of bytes, whose block k is H("assay/lot/stream", seed, k). To draw a number below n, the draw
+reads as many bytes as n - 1 has, and keeps as many bits as n - 1 has. If the number is not below n, the draw tries
+again with the next bytes. Rejection makes all numbers equally likely, while a remainder would favor small numbers. Each
+try is rejected with a probability below one half. ``tests/vectors/lots`` holds test cases for other implementations.
 """
 
 from collections.abc import Sequence
@@ -67,8 +67,8 @@ def draw_weighted(seed: bytes, weights: Sequence[int], count: int) -> tuple[int,
     """Draw ``count`` different indices of ``weights`` and return them sorted.
 
     Each draw chooses an index in proportion to its weight. The indices are drawn one after another; a drawn index does
-    not take part in later draws. An index of weight 0 is never drawn, so fewer than ``count`` are returned if fewer
-    have a weight. ValueError for a negative argument.
+    not take part in later draws. An index of weight 0 is never drawn. So if fewer than ``count`` indices have a weight
+    above 0, only these are returned. ValueError for a negative argument.
     """
     if count < 0 or any(weight < 0 for weight in weights):
         raise ValueError("counts and weights must not be negative")

@@ -27,7 +27,7 @@ from pol.rules.schedule import check_terms, total_work
 from pol.rules.tiers.table import check_names, highest_floor
 
 TOO_SLOW_FIELD = "terms.segment_steps"
-"""The field that a refusal names if the window of an order would be too long."""
+"""The field that a refusal names if the order's window would be too long."""
 
 HANDOVER_SLACK = 4
 """Longest time for fetching a result, as a multiple of the time that it takes at ``accept_rate``."""
@@ -56,8 +56,8 @@ def check_auditable(terms: JobTerms, params: Params, validators: Sequence[Promis
     """Check that auditors can audit the order in time, and return its audit time and window.
 
     ``validators`` are the validators of the set, with the speeds that they promise as auditors. Raise Refusal if the
-    window would be too long, or if too few validators could audit the order. A block runs this function, so its time
-    must not depend on the remedy: clients search for the remedy (:func:`name_largest_segment`).
+    window would be too long, or if too few validators could audit the order. This function runs in blocks, so it must
+    not spend time on the search for a remedy. Clients search for the remedy (:func:`name_largest_segment`).
     """
     order_params = params.for_order()
     audit_ms = compute_audit_ms(terms, order_params, validators)
@@ -94,7 +94,7 @@ def name_largest_segment(refusal: Refusal, terms: JobTerms, params: Params, vali
 def handover_seconds(terms: JobTerms, params: OrderParams, window: int) -> int:
     """Return the seconds between the verification of the last round and settlement.
 
-    In this time the consumer fetches the result.
+    The consumer fetches the result in this time.
     """
     fetch = ceil_div(HANDOVER_SLACK * terms.result_bytes, params.accept_rate)
     return max(window, fetch)
@@ -103,9 +103,9 @@ def handover_seconds(terms: JobTerms, params: OrderParams, window: int) -> int:
 def is_blamed_enough(blaming: Sequence[str], stakes: Mapping[str, int], params: OrderParams) -> bool:
     """Return whether declines that blame the job close an order.
 
-    ``blaming`` are the validators that declined so, and ``stakes`` the stakes of the validators in the set. At least
-    ``max_attempts`` validators must blame the job, and hold ``decline_stake_bps`` of the stake together. A few
-    validators with little stake therefore cannot close the orders of a consumer.
+    ``blaming`` are the validators that declined and blamed the job. ``stakes`` are the stakes of the validators in the
+    set. At least ``max_attempts`` validators must blame the job. Together they must hold at least ``decline_stake_bps``
+    of the stake. A few validators with little stake therefore cannot close the orders of a consumer.
     """
     stake = sum(stakes.get(validator, 0) for validator in blaming)
     enough = stake * BPS >= params.decline_stake_bps * sum(stakes.values())
@@ -115,8 +115,8 @@ def is_blamed_enough(blaming: Sequence[str], stakes: Mapping[str, int], params: 
 def least_deposit(terms: JobTerms, price_limit: int, params: Params, tiers: Sequence[str] = ()) -> int:
     """Return the least deposit that an order needs (``uassay``). It is at least ``order_min``.
 
-    It pays for all work at the price limit, and for the least audit fee of each round in the most expensive of
-    ``tiers``. If ``tiers`` is empty, the order allows all tiers.
+    The deposit must pay for all work at the price limit, and for the least audit fee of each round in the most
+    expensive of ``tiers``. If ``tiers`` is empty, the order allows all tiers.
     """
     audits = terms.rounds * highest_floor(tiers, terms, price_limit, params.for_order())
     work = price_ceil(total_work(terms), price_limit)
@@ -144,6 +144,6 @@ def check_order(
         raise Refusal(BAD_FIELD, "time_to_live", reason, f"use at most {ttl_max} s")
     needed = least_deposit(terms, price_limit, params, conditions.tiers)
     if deposit < needed:
-        reason = f"{deposit} is less than the price of all work and audits at the price limit, or than order_min"
+        reason = f"{deposit} does not cover all work and audits at the price limit, or is less than order_min"
         raise Refusal(INSUFFICIENT_DEPOSIT, "deposit", reason, f"deposit at least {needed}")
     return auditable

@@ -1,6 +1,6 @@
 """The expected times of a job on a network, computed before anything is signed.
 
-They depend on the job's terms, the chain's parameters, and the slots of a bid and their speed.
+The times depend on the job's terms, the chain's parameters, and the number and speed of a bid's slots.
 """
 
 from dataclasses import dataclass
@@ -54,8 +54,8 @@ class Outlook(Readable):
 def outlook(terms: JobTerms, params: Params, slot_speed: int, slots: int, audit_ms: int | None = None) -> Outlook:
     """Return the expected times of a job if ``slots`` slots train at once, each at ``slot_speed`` FLOP/s.
 
-    ``audit_ms`` is the chain's audit time for the job (milliseconds). If it is None, the least speed and rate that an
-    auditor may promise are used.
+    ``audit_ms`` is the chain's audit time for the job (milliseconds). If it is None, it is computed from the least
+    speed and rate that an auditor may promise.
     """
     at_once = min(slots, terms.slots)
     round = round_seconds(terms, slot_speed, at_once)

@@ -1,8 +1,8 @@
 """Panels: the places of a closed round that auditors recompute, their time and their fees (protocol section 5).
 
 The aggregation, the update of one share and ``audit_segments`` segments are always drawn. They are the first group of
-places. As far as the fee and the validators allow, further groups of segments are drawn, which other seats recompute at
-the same time. Every result here depends only on the order's terms and parameters, and on the speeds
+places. If the fee and the number of validators allow it, further groups of segments are drawn. Other seats recompute
+these groups at the same time. Every result here depends only on the order's terms and parameters, and on the speeds
 that validators promise. Times of auditors are in milliseconds; times of the chain are in seconds. A tier
 (:mod:`pol.rules.tiers`) determines which of these rules apply, and how answers decide a place.
 """
@@ -26,11 +26,12 @@ WINDOW_TIMES = 20
 STAGE_TIMES = 6
 """Time to commit of a seat without ``stage_base``, as a multiple of the audit time."""
 SILENCE = 1
-"""Loss of a silent seat, as a multiple of the pay that it missed."""
+"""Loss of a silent seat, as a multiple of the pay that it would have earned."""
 GROUP_SEGMENTS = 2
 """Segments of each group of places after the first one."""
 GROUP_SEATS = 3
-"""The first stage of a panel takes at most one of this many eligible validators, unless it has only one group."""
+"""The first stage of a panel takes at most one in this many eligible validators, unless the panel has only one
+group."""
 
 # --- places, their work and their cost -----------------------------------------------------------
 
@@ -60,7 +61,10 @@ def place_work(terms: JobTerms, kind: AuditKind) -> int:
 
 
 def audit_price(params: OrderParams, price: int) -> int:
-    """Return the price of the auditors' work (``uassay`` per PFLOP): that of the order's work, or the least one."""
+    """Return the price of the auditors' work (``uassay`` per PFLOP).
+
+    It is the price of the order's work, but at least ``audit_price_min``.
+    """
     return max(price, params.audit_price_min)
 
 
@@ -114,8 +118,8 @@ def least_bytes(terms: JobTerms, params: OrderParams) -> int:
 def audit_floor(terms: JobTerms, price: int, params: OrderParams) -> int:
     """Return the least audit fee of a round (``uassay``), rounded up.
 
-    It pays all seats of one stage for the places that are always drawn. ``price`` is that of the order's work; the
-    deposit covers the fee at the order's limit.
+    It pays all seats of one stage for the places that are always drawn. ``price`` is the price of the order's work. The
+    deposit covers the fee at the order's price limit.
     """
     return params.auditors * (price_ceil(least_work(terms, params), audit_price(params, price)) + params.answer_fee)
 
@@ -123,17 +127,17 @@ def audit_floor(terms: JobTerms, price: int, params: OrderParams) -> int:
 def group_fee(terms: JobTerms, price: int, params: OrderParams) -> int:
     """Return the part of an audit fee (``uassay``) for one further group of segments, rounded up.
 
-    It pays all seats of the group in one stage. ``price`` is that of the order's work.
+    It pays all seats of the group in one stage. ``price`` is the price of the order's work.
     """
     pay = price_ceil(GROUP_SEGMENTS * replay_work(terms), audit_price(params, price))
     return params.auditors * (pay + params.answer_fee)
 
 
 def count_groups(terms: JobTerms, params: OrderParams, price: int, fee: int, seats: int) -> int:
-    """Return the number of groups of places that a panel draws, if ``fee`` pays them: at least one.
+    """Return the number of groups of places that a panel draws: at least one, and more if ``fee`` pays for them.
 
     The first group has the places that are always drawn, and each other group has ``GROUP_SEGMENTS`` segments. A
-    further group needs as many free seats as the first one; ``seats`` of them are left for all groups together.
+    further group needs as many seats as the first group; ``seats`` is the number of seats for all groups together.
     """
     left = terms.slots * share_segments(terms) - least_segments(terms, params)
     room = params.audit_places_max - 2 - least_segments(terms, params)
@@ -182,7 +186,7 @@ class ShareExtent:
     def begun(self, stopped: AuditPlace | None) -> int:
         """Return the number of segments that the share began.
 
-        The segment ``stopped`` does not count, since the panel has it anyway.
+        The segment ``stopped`` does not count, because the panel has this place in any case.
         """
         ends_inside = self.stop is not None and self.stop.kind is AuditKind.SEGMENT
         if ends_inside and self.stop != stopped:
@@ -197,8 +201,8 @@ def draw_places(
 
     ``shares`` are the accepted shares in slot order. All updates are equally likely, and so are all segments of the
     round. If the job ``stopped`` at a segment or an update, that place replaces the aggregation and one place of its
-    kind. The panel therefore does not take longer than others. Segments that other shares began but did not end are as
-    likely as whole segments.
+    own kind. So the panel does not take longer than other panels. Segments that other shares began but did not end are
+    as likely as whole segments.
     """
     fixed = stopped or AGGREGATION
     places = [fixed]
@@ -248,9 +252,9 @@ def promised_ms(terms: JobTerms, params: OrderParams, speed: int, rate: int) -> 
 def compute_audit_ms(terms: JobTerms, params: OrderParams, validators: Iterable[Promised]) -> int:
     """Return the audit time T of an order in milliseconds. It is 0 for a chain without auditors.
 
-    T is the least time in which enough validators can audit the places that are always drawn. Enough validators have
-    ``eligible_bps`` of the stake together, and are at least twice as many as ``auditors``, or all. The validator that
-    promises the highest speed is therefore never the only eligible one.
+    T is the least time in which enough validators can audit the places that are always drawn. Validators are enough if
+    they have ``eligible_bps`` of the stake together, and are at least twice as many as ``auditors``, or are all
+    validators. The validator that promises the highest speed is therefore never the only eligible one.
     """
     times = sorted((promised_ms(terms, params, each.speed, each.rate), each.stake) for each in validators)
     if not params.auditors or not times:
@@ -281,7 +285,7 @@ def compute_window(params: OrderParams, audit_ms: int) -> int:
 
 
 def largest_segment(terms: JobTerms, params: OrderParams, validators: Sequence[Promised]) -> int:
-    """Return the largest number of steps per segment with which the window is at most ``window_max``; 0 if none is."""
+    """Return the largest number of steps per segment for which the window is at most ``window_max``; 0 if none is."""
     low, high = 0, terms.segment_steps
     while low < high:
         steps = (low + high + 1) // 2
@@ -297,8 +301,8 @@ def largest_segment(terms: JobTerms, params: OrderParams, validators: Sequence[P
 def commit_seconds(params: OrderParams, audit_ms: int) -> int:
     """Return the longest time that the seats of a stage have to commit (seconds).
 
-    It ends earlier once all of them have committed. It does not depend on the window: a round waits for its stages even
-    after its window.
+    The time ends early once all seats have committed. It does not depend on the window, because a round waits for its
+    stages even after its window.
     """
     return params.stage_base + ceil_div(STAGE_TIMES * audit_ms, 1_000)
 
@@ -306,7 +310,7 @@ def commit_seconds(params: OrderParams, audit_ms: int) -> int:
 def reveal_seconds(params: OrderParams) -> int:
     """Return the longest time that the seats of a stage have to reveal (seconds).
 
-    It ends earlier once all that committed have revealed.
+    The time ends early once all seats that committed have revealed.
     """
     return params.stage_base
 

@@ -1,6 +1,7 @@
 """The speed of a machine according to a probe.
 
-It follows from the pieces of a seeded program that the machine computed (:mod:`pol.work.probe`), and from their time.
+The speed is computed from the number of pieces of a seeded program that the machine ran (:mod:`pol.work.probe`), and
+from the time that they took.
 """
 
 PIECE_WORK = 49_280_672

@@ -82,7 +82,7 @@ def round_seconds(terms: JobTerms, slot_speed: int, slots: int) -> int:
 def progress_seconds(terms: JobTerms, base: int, slot_speed: int, slots: int) -> int:
     """Return the seconds within which a round must close.
 
-    They are ``base`` plus three times the round's time at the bid's speed.
+    The result is ``base`` plus three times the round's time at the bid's speed.
     """
     return base + PROGRESS_SLACK * round_seconds(terms, slot_speed, slots)
 
@@ -95,7 +95,7 @@ def trial_work(terms: JobTerms) -> int:
 def is_handover(terms: JobTerms, every: int, round: int) -> bool:
     """Return whether the consumer can fetch the states at the end of a round.
 
-    They can be fetched after each ``every``-th round and after the last.
+    The states can be fetched after each ``every``-th round and after the last round.
     """
     return (round + 1) % every == 0 or round + 1 == terms.rounds
 
@@ -118,7 +118,7 @@ def check_terms(terms: JobTerms) -> None:
 
     Every field must be within its bounds, and segments must divide the steps of a round. A share may have at most
     SHARE_SEGMENTS_MAX segments, and all samples together may not exceed SAMPLES_MAX. Two conditions are checked
-    elsewhere: that the chain runs the executor version, and that auditors can audit the job in time.
+    elsewhere: the chain must run the executor version, and auditors must be able to audit the job in time.
     """
     try:
         check(terms)

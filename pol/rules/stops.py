@@ -2,8 +2,8 @@
 
 A job stops if it has no result: a step is not finite or uses a row number that does not exist, or an update or an
 aggregation is not finite. The places of a round have an order: slot after slot, each with its segments and its update,
-then the aggregation. The job stops at the first place without a result. Slots are trained at the same time, so several
-shares may stop; each of them has only whole segments before its stop.
+then the aggregation. The job stops at the first place in this order that has no result. Slots are trained at the same
+time, so several shares may stop. A share that stopped has only the whole segments before its stop.
 """
 
 from collections.abc import Iterable
@@ -17,10 +17,10 @@ AGGREGATION = AuditPlace(kind=AuditKind.AGGREGATION, slot=0, issue=0, segment=0)
 
 
 def check_roots(terms: JobTerms, roots: ShareRoots) -> str:
-    """Return the first contradiction in the roots of a share, or an empty string.
+    """Return the first contradiction in the roots of a share as text; an empty string if there is none.
 
-    A whole share has all segments, an update and a local state. A share that stopped has neither an update nor a local
-    state, and its trace and metrics are only those of whole segments.
+    A whole share has all segments, an update and a local state. A share that stopped has no update and no local state;
+    its trace and its metrics are only from whole segments.
     """
     segments = share_segments(terms)
     if roots.is_whole != (roots.local_out != b""):
@@ -35,9 +35,9 @@ def check_roots(terms: JobTerms, roots: ShareRoots) -> str:
 
 
 def stop_of(terms: JobTerms, slot: int, issue: int, roots: ShareRoots) -> AuditPlace | None:
-    """Return the place at which a share claims to stop: the segment after its whole ones, or its update.
+    """Return the place at which a share claims to stop: the segment after its whole segments, or its update.
 
-    Return None if it is whole.
+    Return None if the share is whole.
     """
     if roots.is_whole:
         return None
@@ -48,7 +48,7 @@ def stop_of(terms: JobTerms, slot: int, issue: int, roots: ShareRoots) -> AuditP
 def find_stop(terms: JobTerms, shares: Iterable[tuple[int, int, ShareRoots]]) -> AuditPlace:
     """Return the place at which the job stops. ``shares`` are the shares of the job's last round in slot order.
 
-    Each of them is (slot, issue, roots). If all of them are whole, the job stops at the aggregation.
+    Each share is given as (slot, issue, roots). If all shares are whole, the job stops at the aggregation.
     """
     stops = (stop_of(terms, *share) for share in shares)
     return next((stop for stop in stops if stop is not None), AGGREGATION)

@@ -438,7 +438,7 @@ def test_a_restart_of_consensus_replays_what_its_dead_predecessor_did_not_see_th
         ({"validators": (replace(GENESIS.validators[0], stake=0),)}, "validators[0].stake"),
         ({"validators": (replace(GENESIS.validators[0], stake=2**63),)}, "validators[0].stake"),
         ({"validators": (replace(GENESIS.validators[0], cons_key=b"k"),)}, "cons_key"),
-        ({"validators": ()}, "none has consensus power"),
+        ({"validators": ()}, "no validator has consensus power"),
     ],
 )
 def test_a_genesis_that_cannot_be_stops_the_node(app: App, changes: dict[str, Any], reason: str) -> None:

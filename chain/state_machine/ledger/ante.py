@@ -1,8 +1,8 @@
 """The ante: checks of every transaction before its messages run (size, signer, fee, sequence, signature).
 
-All checks come before the first write, so that a transaction that fails here changes nothing and costs nothing. One
-that passes pays its fee and uses up its sequence, even if its messages fail later. The refusals have the texts that
-Cosmos clients look for.
+All checks come before the first write, so that a transaction that fails here changes nothing and costs nothing. A
+transaction that passes pays its fee and uses up its sequence, even if its messages fail later. The texts of the
+refusals contain the words that Cosmos clients look for.
 """
 
 from chain.state_machine.context import Context, TxOrigin
@@ -46,7 +46,7 @@ def apply_ante(
     """Check a transaction, take its fee and advance the sequence; return its sender.
 
     The fee must pay the gas limit at ``price_millionths``. ``check_signature`` is False if the same bytes were checked
-    before. A simulation has no fee, gas limit or valid signature, and its sequence may be 0.
+    before. A transaction to simulate has no fee, gas limit or valid signature, and its sequence may be 0.
     """
     gas = check_form(ctx, tx, simulate)
     signer = check_signer(tx)
@@ -137,7 +137,7 @@ def check_account(ctx: Context, tx: Tx, signer: SignerInfo, simulate: bool) -> A
         reason = f"account {address} not found: unknown address"
         raise Refusal(UNKNOWN_ADDRESS, "signers", reason, "send coins to it first")
     if not signer.pub_key and not account.pub_key:
-        reason = "the account has never signed"
+        reason = "is missing, and the account has never signed before"
         raise Refusal(INVALID_PUBKEY, "signers.public_key", reason, "put the public key into the transaction")
     if signer.pub_key and account.pub_key and signer.pub_key != account.pub_key:
         reason = "differs from the account's key"

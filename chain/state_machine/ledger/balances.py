@@ -1,8 +1,8 @@
 """The ledger: the only module that changes balances, bond accounts and the counts of pots. It only moves coins.
 
-Beside the records, each pot has its own count, which every move changes. A count below zero stops the block. After
-every block the counts must add up to the supply, so each coin is counted twice, independently. No one has a key for the
-address of a pot. Events show this address, and plain transfers must not use it.
+Each pot has records and, separately, a count of its coins. Every move changes both. A count below zero stops the block.
+After every block the counts must add up to the supply, so each coin is counted twice, in two independent ways. No one
+has a key for the address of a pot. Events show this address, and plain transfers must not use it.
 """
 
 from dataclasses import replace
@@ -73,7 +73,7 @@ def _coins(amount: int, denom: str) -> str:
 
 
 def transfer(ctx: Context, sender: str, recipient: str, amount: int) -> None:
-    """Move coins between accounts; the counts of pots do not change, because both are in the pot of accounts."""
+    """Move coins between accounts. No pot's count changes, because both accounts are in the pot of accounts."""
     store = ctx.store
     denom = ctx.block.denom
     ensure_account(store, recipient)
@@ -127,7 +127,7 @@ def on_withdrawal(ctx: Context, entry: QueueEntry) -> None:
 
 
 def mint_genesis(store: Overlay, pot: Pot, amount: int) -> None:
-    """Add coins of the genesis to two counts: that of their pot, and the supply."""
+    """Add coins of the genesis to two counts: the count of ``pot``, and the supply."""
     _add(store, POTS, amount, pot.name)
     _add(store, SUPPLY, amount)
 
@@ -135,7 +135,7 @@ def mint_genesis(store: Overlay, pot: Pot, amount: int) -> None:
 def _change(ctx: Context, pot: Pot, owner: str, amount: int) -> None:
     """Add ``amount`` to the record of ``owner`` in ``pot``, if the ledger has that record.
 
-    Otherwise the caller changes it.
+    The caller changes any other record.
     """
     store = ctx.store
     if pot is ACCOUNTS_POT:

@@ -49,7 +49,7 @@ def apply_send(ctx: Context, message: MsgSend, amount: int) -> None:
 def check_withdraw_bond(ctx: Context, message: MsgWithdrawBond) -> BondAccount:
     """Return the owner's bond account.
 
-    Refuse an amount above its free part, and a further withdrawal if too many wait.
+    Refuse an amount above the free part of the account. Also refuse a withdrawal if too many earlier ones still wait.
     """
     account = get_bond_account(ctx.store, message.owner)
     if account.free < message.amount:

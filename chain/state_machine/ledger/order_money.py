@@ -1,6 +1,7 @@
 """Moves into and out of an order's escrow.
 
-Each move changes the records, the ledger and the order's tally; a payment is also listed and emits an event.
+Each move changes the records, the ledger and the order's tally. A payment is also added to the order's list of
+payments, and emits an event.
 """
 
 from collections.abc import Iterable
@@ -73,7 +74,7 @@ def apply_payments(
 def pay_from_deposits(ctx: Context, order_id: bytes, transfers: Iterable[Transfer], round: int = NO_ROUND) -> int:
     """Make payments from the deposits, first in, first out, and return their sum.
 
-    Only moves that use the withheld part (``Uses.WITHHELD``) may take from it.
+    Only a move that uses the withheld part (``Uses.WITHHELD``) may take coins from the withheld part.
     """
     moves = list(transfers)
     if not all(transfer.move.from_deposit for transfer in moves):
@@ -81,7 +82,7 @@ def pay_from_deposits(ctx: Context, order_id: bytes, transfers: Iterable[Transfe
     from_withheld = sum(transfer.amount for transfer in moves if transfer.move.uses is Uses.WITHHELD)
     escrow = withhold(ESCROWS.must(ctx.store, order_id), -from_withheld)
     used = use(escrow, sum(transfer.amount for transfer in moves))
-    # Withholding 0 more checks that the rest of the deposits covers the withheld part.
+    # This call withholds 0 more. It only checks that the rest of the deposits covers the withheld part.
     ESCROWS.put(ctx.store, withhold(used, 0))
     return apply_payments(ctx, order_id, moves, round)
 
@@ -89,7 +90,7 @@ def pay_from_deposits(ctx: Context, order_id: bytes, transfers: Iterable[Transfe
 def withhold_part(ctx: Context, order_id: bytes, amount: int) -> None:
     """Withhold ``amount`` more of the deposits for the validator until the order settles.
 
-    A negative amount releases some.
+    A negative ``amount`` releases a part of the withheld amount.
     """
     ESCROWS.put(ctx.store, withhold(ESCROWS.must(ctx.store, order_id), amount))
 

@@ -17,13 +17,13 @@ class Tally:
     held: int = 0
     # Number of listed payments.
     payments: int = 0
-    # Amount (uassay) that the consumer paid for verified rounds of the current leg, with the withheld part.
+    # Amount (uassay) that the consumer paid for verified rounds of the current leg, including the withheld part.
     paid: int = 0
     # Amount (uassay) of the current leg's withheld part that paid for right shares which the validator had rejected.
     right_shares_paid: int = 0
-    # CloseReason of the order if its end is decided but some bonds are not returned yet, else 0.
+    # CloseReason of the order if the order's end is decided but some bonds are not returned yet, else 0.
     ending: int = 0
-    # The consumer's least fee for ordering (uassay), less the part of it for which it was compensated.
+    # The least fee (uassay) of the consumer's transaction that placed the order, less the part already compensated.
     fee: int = 0
     # Amount (uassay) by which the consumer was compensated for its payments for rounds of the current leg.
     compensated: int = 0

@@ -55,7 +55,8 @@ def open_whole(ctx: Context, match: Match) -> None:
 def open_leg(ctx: Context, match: Match, extent: LegExtent) -> Leg:
     """Open a leg: lock the job bond, reserve the bid's capacity, and set the deadline to accept.
 
-    Raise ValueError for an extent outside the order. No message contains an extent, so that is a bug.
+    Raise ValueError for an extent outside the order. Only a bug can cause this error, because no message contains an
+    extent.
     """
     order = match.order
     _check_extent(order.terms, extent)
@@ -106,7 +107,7 @@ def _make_leg(ctx: Context, match: Match, extent: LegExtent) -> Leg:
         state=LegState.MATCHED,
         end_reason=0,
         matched_at=ctx.clock,
-        # If the order is held, its release adds the time of the pause. So that time is left out here.
+        # If the order is held, the end of the pause adds its length to the deadline. So the pause is subtracted here.
         accept_deadline=ctx.clock + wait - get_held_seconds(ctx, order.id),
         progress_deadline=0,
         round=extent.first_round,

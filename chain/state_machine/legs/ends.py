@@ -35,13 +35,13 @@ BLAMES_JOB = frozenset(
         LegEnd.DECLINED_NOT_FINITE,
     }
 )
-"""Reasons to decline that blame the consumer; none of them can be proved."""
+"""Reasons to decline that blame the consumer. A validator cannot prove any of them."""
 
 
 def end_leg(ctx: Context, leg: Leg, state: LegState, reason: int) -> Leg:
     """End a leg and release its capacity; a leg that has already ended does not change.
 
-    The stake behind the leg stays reserved while its closed rounds can still be found wrong.
+    The stake that backs the leg stays reserved while a closed round of the leg can still be found wrong.
     """
     if not leg.is_live:
         return leg
@@ -76,8 +76,8 @@ def end_with_leg(ctx: Context, order: Order, leg: Leg, reason: CloseReason) -> N
 def reopen_or_end(ctx: Context, order: Order, leg: Leg) -> None:
     """Open an order again after a failed leg without verified rounds, or end the order.
 
-    A match that was declined or not accepted did not start the work. So its order opens again, unless the deadline has
-    passed, the order has had ``max_attempts`` failures, or enough validators have blamed the job.
+    If a match was declined or not accepted, no work has started, so the order opens again. It ends instead if the
+    deadline has passed, the order has had ``max_attempts`` failures, or enough validators have blamed the job.
     """
     started = order.state is not OrderState.MATCHED
     undecided = leg.end_reason == LegEnd.UNDECIDED
@@ -92,16 +92,18 @@ def reopen_or_end(ctx: Context, order: Order, leg: Leg) -> None:
         release_stake(ctx, leg.validator, leg.work, leg.price)
         open_order(ctx, order)
     else:
-        # Some bonds are left. The component of proof schedules the next step, which calls this function again.
+        # Some bonds are not returned yet. The component of proof schedules the next step, which calls this function
+        # again.
         ROUND_LEFT(ctx, order)
 
 
 def decline_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
     """End a match that the validator declined, and exclude the validator from the order.
 
-    If the reason blames the job, no one can prove who is right. So both sides lose the same amount, and no one gains.
-    The deposit loses it at most ``max_attempts`` times, however many validators blame the job. For any other reason the
-    validator pays a fee. Its bid stays, unless the reason is that it has no capacity.
+    If the reason blames the job, it cannot be proved which side is right. So the validator and the consumer lose the
+    same amount, and no one gains. The deposit loses this amount at most ``max_attempts`` times, however many validators
+    blame the job. For any other reason the validator pays a fee. Its bid stays in the book, unless the reason is that
+    the validator has no capacity.
     """
     ended = end_leg(ctx, leg, LegState.FAILED, int(reason))
     order = exclude(ctx, order, leg.validator)
@@ -153,10 +155,10 @@ def fail_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
 
 
 def void_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
-    """End a leg with a void round or a wrong hand-over; a leg that has already ended keeps its reason.
+    """End a leg that has a void round or a wrong hand-over. If the leg has already ended, it keeps its first reason.
 
-    The validator is only excluded from the order if it is at fault. It stays eligible if only a provider was wrong, or
-    if no one can tell who was.
+    The validator is excluded from the order only if it is at fault. It is not excluded if only a provider was wrong, or
+    if it is unknown which party was wrong.
     """
     if leg.is_live:
         if leg.state is LegState.RUNNING:
@@ -222,8 +224,8 @@ def weigh_failure(ctx: Context, leg: Leg) -> int:
 def _is_unserved(ctx: Context, order: Order) -> bool:
     """Return whether an order without verified rounds has failed too often to open again.
 
-    Declines that blame the job count apart from other failures: they close the order if enough validators blame it, or
-    if every other validator of the set is excluded too.
+    Declines that blame the job are counted apart from other failures. They close the order if enough validators blame
+    the job, or if every other validator of the set is excluded from the order too.
     """
     blaming = _get_blaming(ctx, order)
     if order.failures - len(blaming) >= order.params.max_attempts:
@@ -237,7 +239,7 @@ def _is_unserved(ctx: Context, order: Order) -> bool:
 
 
 def _get_blaming(ctx: Context, order: Order) -> list[str]:
-    """Return the validators that declined the order and blamed its job. Each one declined once, and is excluded."""
+    """Return the validators that declined the order and blamed its job. A validator can decline an order only once."""
     return [leg.validator for leg in LEGS.scan(ctx.store, order.id) if leg.end_reason in BLAMES_JOB]
 
 

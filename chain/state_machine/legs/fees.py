@@ -12,8 +12,8 @@ from pol.rules.tiers.table import tier_of
 def compute_round_cost(order: Order, leg: Leg) -> int:
     """Return the largest cost (uassay) of a verified round: the price of its work and the rest of the audit fee.
 
-    ``audit_bps`` of the price of the work already pay a part of the audit fee. A round without a panel, or with fewer
-    groups of places than the fee pays, costs less.
+    The price of the work includes ``audit_bps`` for the audit fee, so only the rest of the fee is added. A round costs
+    less if it has no panel, or if its panel has fewer groups of places than the fee could pay.
     """
     work = round_work(served_terms(order.terms, leg))
     part = audit_fee(work, leg.price, order.params.audit_bps) if order.params.auditors else 0
@@ -23,7 +23,7 @@ def compute_round_cost(order: Order, leg: Leg) -> int:
 def compute_largest_fee(order: Order, leg: Leg) -> int:
     """Return the largest audit fee (uassay) of a round; a panel draws as many groups of places as it pays.
 
-    It depends on the tier; without auditors it is 0.
+    The fee depends on the tier. It is 0 on a chain without auditors.
     """
     if not order.params.auditors:
         return 0

@@ -23,7 +23,7 @@ from domain.market.records import Order, OrderState
 def check_accept_order(ctx: Context, message: MsgAcceptOrder) -> tuple[Order, Leg]:
     """Return the order and the leg.
 
-    Refuse if the signer was not matched to the order, or the time to accept is over.
+    Refuse the message if the signer was not matched to the order, or if the time to accept is over.
     """
     return get_assigned(ctx, message.order_id, message.leg, message.validator, LegState.MATCHED)
 
@@ -89,12 +89,12 @@ def weigh_stop_order(ctx: Context, _: MsgStopOrder, assigned: tuple[Order, Leg])
 
 
 def find_matched_duty(store: Overlay, message: MsgAcceptOrder | MsgDeclineOrder) -> Duty | None:
-    """Return the duty to accept or decline, or None if the signer has no such leg that is matched."""
+    """Return the duty to accept or decline, or None if the message does not name a matched leg of the signer."""
     return find_duty(store, message.order_id, message.leg, message.validator, LegState.MATCHED)
 
 
 def find_stop_duty(store: Overlay, message: MsgStopOrder) -> Duty | None:
-    """Return the duty to go on or to stop, or None if the signer has no such leg that is running."""
+    """Return the duty to continue or stop, or None if the message does not name a running leg of the signer."""
     return find_duty(store, message.order_id, message.leg, message.validator, LegState.RUNNING)
 
 

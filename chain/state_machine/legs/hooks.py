@@ -11,4 +11,4 @@ WEIGH_ROUND: Hook[[RoundKey], int] = Hook("weigh round")
 """Called for the gas of dropping an open round."""
 
 ROUND_LEFT: Hook[[Order], None] = Hook("round left")
-"""Called when no round of the order is open any longer; its closed rounds decide how the order goes on."""
+"""Called when the order has no open round left. The order's closed rounds then decide how it continues."""

@@ -14,7 +14,7 @@ from pol.rules.schedule import served_terms, total_work
 
 
 def check_legs(store: Overlay, order: Order) -> None:
-    """Check an order's legs: their numbers, extents and work, and the slots that start from states of their own.
+    """Check an order's legs: their numbers, extents and work, and the slots that have their own initial states.
 
     Only the last leg may be live.
     """
@@ -56,7 +56,8 @@ def check_state(store: Overlay, order: Order) -> None:
 def check_capacity(store: Overlay, _: Running) -> None:
     """Check the reserved capacity of each validator and each bid, and the reserved stake of each validator.
 
-    The capacity is the sum over live legs. The stake also backs a failed leg while its order is neither open nor over.
+    The reserved capacity is the sum over live legs. The reserved stake also includes failed legs whose order is neither
+    open nor closed.
     """
     work: dict[str, int] = {}
     value: dict[str, int] = {}

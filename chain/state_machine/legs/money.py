@@ -33,7 +33,7 @@ def cut_job_bond(ctx: Context, leg: Leg, *moves: Transfer) -> None:
 def compensate(ctx: Context, order: Order, leg: Leg, cut: int) -> None:
     """Cut ``cut`` from the job bond: pay the consumer's loss (its fee and payments for the leg), and burn the rest.
 
-    So no one earns from a job that cannot be finished.
+    The rest is burnt so that no party earns from a job that cannot be finished.
     """
     lost = _get_loss(ctx, order)
     # The bond may have paid for rejected shares that were right, so it can be smaller than the cut.
@@ -69,7 +69,8 @@ def cut_for_consumer(ctx: Context, order: Order, leg: Leg, rows: Iterable[BondRo
 def clear_leg(ctx: Context, order: Order, leg: Leg) -> bool:
     """Return the withheld part and the bonds of a leg before the order opens again.
 
-    Each call returns a limited number of bonds. The result is False if some are left: then call it again.
+    Each call returns a limited number of bonds. The result is False if some bonds are left; the caller then calls this
+    function again later.
     """
     lose_part(ctx, order, leg)
     bond = get_job_bond(ctx, order.id, leg.number)
@@ -82,9 +83,9 @@ def clear_leg(ctx: Context, order: Order, leg: Leg) -> bool:
 def lose_part(ctx: Context, order: Order, leg: Leg) -> None:
     """Return the withheld part of a failed leg to the deposit, whichever party caused the failure.
 
-    The withheld part may have paid for rejected shares that were right. The validator replaces that amount from job
-    bond and stake. Otherwise it could pay its own providers from a part that it is about to lose: it would reject their
-    right shares, and then stop.
+    The withheld part may have paid for right shares that the validator had rejected. The validator replaces that amount
+    from its job bond and stake. Otherwise it could reject right shares of its own providers and then stop. These
+    providers would be paid from the withheld part, which the validator loses anyway.
     """
     part = get_withheld(ctx, order.id)
     owed = TALLIES.must(ctx.store, order.id).right_shares_paid
@@ -116,7 +117,8 @@ def _get_loss(ctx: Context, order: Order) -> int:
     The loss is the fee of ordering and the payments for the rounds of the leg.
     """
     tally = TALLIES.must(ctx.store, order.id)
-    # These amounts are no loss: the withheld part returns to the deposit, and the validator replaces the other.
+    # These two amounts are not a loss: the withheld part returns to the deposit, and the validator replaces what it
+    # paid for right shares.
     part = get_withheld(ctx, order.id) + tally.right_shares_paid
     return tally.fee + max(0, tally.paid - part - tally.compensated)
 

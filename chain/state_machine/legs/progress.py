@@ -23,7 +23,7 @@ def restart_progress(ctx: Context, order: Order, leg: Leg, **changes: Any) -> Le
         leg.slot_speed,
         leg.slots_at_once,
     )
-    # If the order is held, its release adds the time of the pause. So that time is left out here.
+    # If the order is held, the end of the pause adds its length to the deadline. So the pause is subtracted here.
     deadline = ctx.clock + seconds - get_held_seconds(ctx, order.id)
     schedule(ctx, deadline, PROGRESS_DUE, order.id, leg.number)
     ctx.emit(ProgressRestarted(order.id, leg.number, deadline))
@@ -51,9 +51,9 @@ def move_deadlines(ctx: Context, order: Order, seconds: int) -> None:
 
 
 def open_next_round(ctx: Context, order: Order, leg: Leg, global_in: bytes, *, stops: bool) -> Leg:
-    """Open the next round after one was closed; ``global_in`` is the root of the state that the closed round left.
+    """Open the next round after a round was closed; ``global_in`` is the root of the closed round's last global state.
 
-    After the last round of the leg, and after a round in which the job ``stops``, no round opens: the leg is proven.
+    No round opens after the last round of the leg, or after a round in which the job ``stops``. The leg is then proven.
     """
     changes = {"round": leg.round + 1, "global_in": global_in}
     if stops or leg.round + 1 == leg.end_round:

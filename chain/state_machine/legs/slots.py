@@ -1,6 +1,7 @@
 """The local states of a leg's slots.
 
-A slot begins with its initial local state and continues from the local state of its last accepted share.
+The first share of a slot starts from the slot's initial local state. Each later share starts from the local state of
+the slot's last accepted share.
 """
 
 from chain.state_machine.context import Context

@@ -1,9 +1,10 @@
 """The auction of a block: it matches orders of earlier blocks with the book, which already has the bids of this block.
 
-A block tries two groups of orders: new orders, and after a change of the book the open orders whose price limit is not
-below the changed bids. A *sweep* tries all orders of the second group, over one or more blocks. Half of the auction's
-gas is for tries, however large the book is. Three eighths are for matches, and one eighth is for reads beyond those of
-every try. Orders that the block does not reach wait in the state for the next blocks.
+A block tries two groups of orders. The first group is the new orders. The second group exists after a change of the
+book: it is the open orders whose price limit is at least the price of a changed bid. A *sweep* tries all orders of the
+second group, over one or more blocks. Half of the auction's gas is for tries, however large the book is. Three eighths
+are for matches. One eighth is for the reads that a try needs beyond the reads of every try. Orders that the block does
+not reach wait in the state for the next blocks.
 """
 
 from collections.abc import Iterator
@@ -85,8 +86,8 @@ def apply_auction(ctx: Context) -> None:
         apply_fill(ctx, fill, auditors)
     carried = dict.fromkeys(matched.carried)
     if sweep is not None and any(order.id in carried for order in swept):
-        # The orders must not become new orders, because they would come before the others. Another sweep tries them
-        # again.
+        # These orders must not become new orders, because they would then come before other orders. Another sweep tries
+        # them again.
         mark_book_changed(ctx, sweep.price)
     for order in fresh:
         if order.id in carried:
@@ -101,9 +102,9 @@ def apply_auction(ctx: Context) -> None:
 def take_orders(ctx: Context, limit: int) -> tuple[list[Order], list[Order]]:
     """Return the orders that this block tries: those of the sweep over the book, and new ones.
 
-    New orders are those of earlier blocks, so that a validator that sees an order in the mempool cannot bid for it in
-    the same block. Half of the tries are reserved for new orders. So a book full of old orders that no bid fits cannot
-    delay them. If a block has only one try, every second block reserves it.
+    New orders are taken from earlier blocks only. So a validator that sees an order in the mempool cannot place a bid
+    for it in the order's own block. Half of the tries are reserved for new orders, so many old orders that no bid fits
+    cannot delay the new ones. If a block has only one try, every second block reserves this try.
     """
     reserved = limit // 2 if limit > 1 else ctx.height % 2
     fresh = sum(1 for _ in islice(_new_orders(ctx), reserved))
@@ -170,10 +171,11 @@ def get_asked(store: Overlay, order: Order, clock: int) -> AuctionOrder:
 def make_auction_order(
     terms: JobTerms, conditions: Conditions, params: OrderParams, audit_ms: int, window: int
 ) -> AuctionOrder:
-    """Return an order in the form that the auction reads; fields that do not follow from the arguments are empty.
+    """Return an order in the form that the auction reads. Fields that these arguments do not determine are empty.
 
-    The caller fills in the other fields. ``verify_seconds`` includes waiting: at most ``rounds_ahead`` rounds may be
-    closed without being verified. Further rounds wait for a window or, after a silent seat, for a stage of full length.
+    The caller fills in the other fields. ``verify_seconds`` includes waiting, because at most ``rounds_ahead`` rounds
+    may be closed but not verified. Further rounds wait for a window, or for a stage of full length if a seat was
+    silent.
     """
     return AuctionOrder(
         order_id=bytes(32),
@@ -200,7 +202,8 @@ def make_auction_order(
 class Auditors:
     """A cache of the validators that could audit an order, for all fills of a block.
 
-    Orders with the same terms, parameters and audit time have the same auditors. A fill does not change them.
+    Orders with the same tier, terms, parameters and audit time have the same auditors. A fill does not change the
+    auditors.
     """
 
     def __init__(self, ctx: Context) -> None:
@@ -234,7 +237,7 @@ class Auditors:
 
 
 def apply_fill(ctx: Context, fill: Fill, auditors: Auditors) -> None:
-    """Match an order with the bid of its fill: it leaves the book, and its leg opens."""
+    """Match an order with the bid of its fill: the order leaves the book, and its leg opens."""
     order = ORDERS.must(ctx.store, fill.order_id)
     bid = BIDS.must(ctx.store, fill.bid_id)
     if not auditors.has_stranger(order, bid.validator, fill.tier):

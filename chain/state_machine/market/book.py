@@ -25,16 +25,17 @@ from matching_engine.book import Backing, Book
 from matching_engine.records import StandingBid
 
 STEPS_KEPT = 1_024
-"""Most commits that a living book stores; a book further behind is built from the state again."""
+"""Most commits that a living book stores. If the book misses more commits, it is built from the state again."""
 
 KEYS_KEPT = 262_144
-"""Most changed keys in the commits that a living book stores; with more it drops them, and the book is built again."""
+"""Most changed keys in the commits that a living book stores. If there are more, the commits are dropped, and the book
+is built again."""
 
 WORDS_KEPT = 262_144
 """Most values that bids share, such as names of regions, for which a living book stores one object each."""
 
 _SOURCES = (BIDS, VALIDATORS, LOADS, BOND_ACCOUNTS)
-"""The tables from which a row of the book is made; the key of all but bids is the validator."""
+"""The tables from which a row of the book is made. The key of each of them is the validator, except for bids."""
 _PREFIXES = tuple(table.prefix for table in _SOURCES)
 
 
@@ -98,10 +99,10 @@ def _standing(bid: Bid, backing: Backing, words: dict[Any, Any]) -> StandingBid:
 
 
 def get_backing(store: Overlay, operator: str) -> Backing:
-    """Return a validator's backing: whether it is not in the set, free bond and stake, and when it last worsened a bid.
+    """Return a validator's backing: whether it is outside the set, its free bond and stake, and its last worsened bid.
 
-    The auction never sells more value than a validator's free stake, whatever capacity its bids have. But a stake that
-    was cut may be below the value of the live legs; then the free stake is 0.
+    The auction never sells more value than a validator's free stake, whatever capacity its bids have. But after a cut,
+    the stake may be below the value of the live legs. The free stake is then 0.
     """
     validator = VALIDATORS.must(store, operator)
     load = get_load(store, operator)
@@ -236,7 +237,7 @@ def mark_book_changed(ctx: Context, price: int) -> None:
 
 
 def mark_if_bidder(ctx: Context, owner: str) -> None:
-    """Let the auction try open orders again if ``owner`` has bids, because more can now back these bids."""
+    """Let the auction try open orders again if ``owner`` has bids. More bond or stake can now back these bids."""
     # Most owners are not validators, and this check avoids a scan of bids.
     if VALIDATORS.get(ctx.store, owner) is None:
         return
@@ -298,7 +299,10 @@ def get_own_bid(ctx: Context, bid_id: bytes, validator: str) -> Bid:
 
 
 def mark_worsened(ctx: Context, validator: str) -> None:
-    """Record the height at which a validator withdrew or worsened a bid; orders opened by then cannot take its bids."""
+    """Record the height at which a validator withdrew or worsened a bid.
+
+    Orders opened until then cannot take its bids.
+    """
     load = get_load(ctx.store, validator)
     LOADS.put(ctx.store, replace(load, worsened_height=ctx.height))
 

@@ -2,7 +2,8 @@
 
 # An order that the auction tries, whatever the size of the book.
 TRY_GAS = 10_000
-# One more read than every try needs: a bid, or something that takes as long. The protocol lists what counts.
+# One read beyond the reads of every try: a bid, or something that takes as long. The protocol lists what counts as a
+# read.
 BOOK_READ_GAS = 200
 # An order that the auction matches.
 FILL_GAS = 120_000

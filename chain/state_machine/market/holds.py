@@ -4,8 +4,8 @@ A later component puts a hold on an order or a round, with its own reason, and r
 verification only call :func:`is_held`. While an order or one of its rounds is held, the order is paused: the deadlines
 of the order and of its live leg move by the time of the pause. Overlapping holds count once.
 
-No hold lasts forever. Each hold has an end, at which the queue removes it if its owner has not. An order is held for at
-most ``HELD_SECONDS_MAX`` in all; the owner of a hold must decide before that.
+No hold lasts forever. Each hold has an end. If its owner has not removed the hold by then, the queue removes it. An
+order is held for at most ``HELD_SECONDS_MAX`` in all, so the owner of a hold must decide within that time.
 """
 
 from dataclasses import replace
@@ -46,7 +46,7 @@ def is_held(ctx: Context, subject: Subject) -> bool:
 def get_held_seconds(ctx: Context, order_id: bytes) -> int:
     """Return the seconds since the start of an order's current pause.
 
-    0 if neither the order nor a round of it is held.
+    Return 0 if neither the order nor any of its rounds is held.
     """
     time = HELD_TIMES.get(ctx.store, order_id)
     return ctx.clock - time.since if time is not None and time.holds else 0
@@ -59,7 +59,7 @@ def is_paused(ctx: Context, order_id: bytes) -> bool:
 
 
 def check_not_held(ctx: Context, order_id: bytes) -> None:
-    """Refuse an order that is paused, because a match or an order must not end while it is held."""
+    """Refuse the message if the order is paused. An order and its match must not end while the order is held."""
     if is_paused(ctx, order_id):
         reason = "the order is held"
         raise Refusal(WRONG_STATE, "order_id", reason, "wait until the hold is removed")
@@ -83,10 +83,10 @@ def check_hold(ctx: Context, subject: Subject, reason: str) -> None:
 
 
 def hold(ctx: Context, subject: Subject, reason: str, until: int) -> None:
-    """Hold an order or a round until a time of the chain clock; change the end if there is a hold with that reason.
+    """Hold an order or a round until a time of the chain clock; if it is held for this reason already, change the end.
 
-    The end is limited so that the order is held for at most ``HELD_SECONDS_MAX`` in all. Call :func:`check_hold`
-    before.
+    The end is limited so that the order is held for at most ``HELD_SECONDS_MAX`` in all. The caller must call
+    :func:`check_hold` first.
     """
     order_id, leg, round = _key(subject)
     before = HOLDS.get(ctx.store, order_id, leg, round, reason)
@@ -150,8 +150,9 @@ def on_hold(ctx: Context, entry: QueueEntry) -> None:
 def move_deadlines(ctx: Context, order: Order, since: int) -> None:
     """Move the deadlines of an order and of its live leg by the time of the pause, which began at ``since``.
 
-    Entries for deadlines that passed during the pause are scheduled again. If panels of the order also waited for room
-    in that time, the end of that wait moves the order's deadline. So the overlap is left out here, and counts once.
+    Entries for deadlines that passed during the pause are scheduled again. If panels of the order waited for audit room
+    during the pause, the end of their wait also moves the order's deadline. So the time that the pause and the wait
+    have in common is left out here.
     """
     held = ctx.clock - since
     tally = TALLIES.must(ctx.store, order.id)
@@ -166,7 +167,7 @@ def move_deadlines(ctx: Context, order: Order, since: int) -> None:
 
 
 def _key(subject: Subject) -> tuple[bytes, int, int]:
-    """Return the key of an order or a round. Legs are numbered from 1, so no round has the key of an order."""
+    """Return the key of an order or a round. Legs are numbered from 1, so a round never has the key of an order."""
     if isinstance(subject, bytes):
         return subject, 0, 0
     return subject.order_id, subject.leg, subject.round

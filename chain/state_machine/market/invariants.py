@@ -82,7 +82,7 @@ def _in_book(store: Overlay, order: Order) -> bool:
 
 
 def check_holds(store: Overlay, _: Running) -> None:
-    """Check the counts of holds, their entries in the queue, and that no order is held too long or after its end."""
+    """Check the counts of holds and their queue entries, and that no order is held for too long or after its end."""
     holds = HOLDS.scan(store)
     counts = Counter(hold.order_id for hold in holds)
     times = {time.order_id: time for time in HELD_TIMES.scan(store)}

@@ -131,10 +131,10 @@ def is_ending(ctx: Context, order: Order) -> bool:
 
 
 def get_waited(ctx: Context, order: Order) -> int:
-    """Return the seconds for which an order has been waiting until now; its deadline will move by this time.
+    """Return the seconds for which an order has been waiting until now. Its deadline will move by these seconds.
 
-    An order waits while one of its panels waits for audit room, and while it is held. If both happen at the same time,
-    the longer one counts.
+    An order waits while one of its panels waits for audit room, and while it is held. If it waits for both reasons at
+    the same time, the longer wait counts.
     """
     tally = TALLIES.must(ctx.store, order.id)
     waited = ctx.clock - tally.waits_since if tally.waiting else 0
@@ -153,7 +153,10 @@ def on_time_to_live(ctx: Context, entry: QueueEntry) -> None:
 
 
 def on_order(ctx: Context, entry: QueueEntry) -> None:
-    """End an order whose deadline has passed. A proven order goes on, because it only waits for its windows."""
+    """End an order whose deadline has passed.
+
+    A proven order does not end then, because it only waits for its windows.
+    """
     order = ORDERS.must(ctx.store, entry.parts[0])
     if order.state in (OrderState.CLOSED, OrderState.PROVEN) or is_ending(ctx, order):
         return
@@ -170,7 +173,7 @@ def on_order(ctx: Context, entry: QueueEntry) -> None:
 
 
 def weigh_order(ctx: Context, entry: QueueEntry) -> int:
-    """Return the gas of an order's deadline: that of failing its running leg, or else that of closing the order."""
+    """Return the gas of an order's deadline. It is the gas of failing the running leg, or else of closing the order."""
     order = ORDERS.must(ctx.store, entry.parts[0])
     if order.state is OrderState.RUNNING:
         return sum(WEIGH_OVERDUE(ctx, order))

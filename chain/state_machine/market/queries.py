@@ -75,7 +75,10 @@ def _fits(store: Overlay, order: Order, request: OrdersRequest) -> bool:
 
 
 def simulate_match(reader: Reader, request: SimulateMatchRequest, book: LivingBook) -> SimulateMatchResponse:
-    """Return the result that the next auction would have for an order like the request, from the auction's own code."""
+    """Return the result that the next auction would have for an order like the request.
+
+    The auction's own code computes it.
+    """
     check_terms(request.terms)
     store = Overlay(reader)
     head = HEAD.must(store)

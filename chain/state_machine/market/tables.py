@@ -68,7 +68,10 @@ class HeldTime:
 
 @dataclass(frozen=True, slots=True)
 class OrderAuditors:
-    """The validators that could audit an order when it was submitted. A promise that changes later does not matter."""
+    """The validators that could audit an order when it was submitted.
+
+    Later changes of their promises have no effect.
+    """
 
     order_id: bytes
     # Operator addresses, in order.

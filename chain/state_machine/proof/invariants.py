@@ -146,7 +146,7 @@ def check_queue(store: Overlay, rules: Running) -> None:
     will_end |= {entry.parts[0] for entry in entries if rules.kinds[entry.kind].of_order}
     # An order whose panel waits for audit room ends after other panels have returned their room.
     will_end |= {order_id for _, order_id, *_ in WAITING_PANELS.keys(store)}
-    # An order with a panel behind another one ends after that one.
+    # If a panel of an order waits behind another panel, the order ends after that other panel.
     will_end |= {order_id for order_id, *_ in BEHIND_PANELS.keys(store)}
     for order in ORDERS.scan(store):
         is_closed = order.state is OrderState.CLOSED
@@ -154,7 +154,7 @@ def check_queue(store: Overlay, rules: Running) -> None:
 
 
 def check_deadlines(store: Overlay, _: Running) -> None:
-    """Check that no order is open after its last deadline: its own deadline, plus windows, stages and the hand-over."""
+    """Check that each order is closed by its last deadline: its own deadline plus windows, stages and hand-over."""
     clock = HEAD.must(store).clock_ns // NS
     for order in ORDERS.iterate(store):
         if order.state is OrderState.CLOSED or clock <= order.deadline:
@@ -259,7 +259,7 @@ def check_room(store: Overlay, _: Running) -> None:
 
 
 def check_duties(store: Overlay, _: Running) -> None:
-    """Check that only seats of open stages that have not revealed have a duty, and that pots end with their rounds."""
+    """Check that duties belong to seats of open stages that have not revealed, and that pots end with their rounds."""
     for name, order_id, leg, round in PANEL_DUTIES.keys(store):
         key = RoundKey(order_id, number_of(leg), number_of(round))
         panel = PANELS.must(store, *key)

@@ -1,13 +1,13 @@
-"""Lots: draws that wait for a beacon which no one who gains by it could have chosen (protocol section 1.5).
+"""Lots: draws that wait for a beacon that no party with an interest in the draw could choose (protocol section 1.5).
 
-A lot is complete in the block in which enough proposers that are not parties have revealed since the commitment. Enough
-are at least two, with more than a third of the stake. If all validators that are not parties are fewer or have less
-stake, all of them must have revealed. If every validator is a party, the next block completes the lot. The seed of the
-lot is the beacon of the block that completes it.
+A lot is complete in the block in which enough proposers that are not parties have revealed since the commitment. At
+least two such proposers, with more than a third of the stake together, are enough. If all validators that are not
+parties are fewer than two or have less stake, all of them must have revealed. If every validator is a party, the next
+block completes the lot. The seed of the lot is the beacon of the block that completes it.
 
 After ``lot_wait`` an incomplete lot uses the beacon of the last block since the commitment whose proposer is not a
-party; if there is none, that of the next block. The parties are fixed when the lot is opened. Blocks without a reveal
-do not count.
+party. If there is no such block, it uses the beacon of the next block. The parties are fixed when the lot is opened.
+Blocks without a reveal do not count.
 
 **Cost per block.** Lots with the same parties form one group. One pass over the last reveals of all validators, newest
 first, finds the height below which all lots of a group are complete. So the number of waiting lots does not matter. A
@@ -57,7 +57,8 @@ def open_lot(ctx: Context, subject: LotSubject, parties: Iterable[str], lot_wait
     group_id = hash_fields("assay/lot/parties", *frozen)
     group = LOT_GROUPS.get(ctx.store, group_id) or LotGroup(group_id, frozen, 0)
     LOT_GROUPS.put(ctx.store, LotGroup(group_id, frozen, group.waiting + 1))
-    # The beacon of this block is already known. So the lot waits at least one second, for the beacon of a later block.
+    # The beacon of this block is already known. So the lot waits at least one second, in order to use the beacon of a
+    # later block.
     lot = Lot(
         subject=pack(subject),
         group_id=group_id,
@@ -100,7 +101,7 @@ def drop_lot(ctx: Context, subject: LotSubject) -> None:
 
 
 def apply_lots(ctx: Context) -> None:
-    """Make the draws of the lots that this block's beacon completes, as far as the gas for draws allows."""
+    """Make the draws of the lots that this block's beacon completes, until the gas for draws is used up."""
     for key, lot in take_complete(ctx):
         # An earlier draw may have removed the lot.
         if LOTS.has(ctx.store, *key):
@@ -148,7 +149,10 @@ def weigh_lot(ctx: Context, entry: QueueEntry) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Revealer:
-    """A validator in the set with a valid beacon key; ``height`` is that of its last reveal, 0 before the first."""
+    """A validator in the set with a valid beacon key.
+
+    ``height`` is the height of its last reveal, 0 before the first one.
+    """
 
     operator: str
     stake: int
@@ -175,7 +179,7 @@ def take_complete(ctx: Context) -> Iterator[tuple[LotKey, Lot]]:
     drawn = 0
     for group in groups:
         lots = _get_lots(ctx, group, _get_reached(ctx, group, revealers, stake))
-        # Read them all before the first draw, because a draw changes the waiting lots.
+        # Read all lots of the group before the first draw, because a draw changes the waiting lots.
         for complete in list(islice(lots, LOTS_PER_BLOCK - drawn + 1)):
             if drawn == LOTS_PER_BLOCK:
                 return
@@ -187,8 +191,8 @@ def take_complete(ctx: Context) -> Iterator[tuple[LotKey, Lot]]:
 def get_late_beacon(ctx: Context, lot: Lot) -> bytes:
     """Return the beacon for a lot whose ``lot_wait`` is over; empty if the lot has to wait for the next beacon.
 
-    It is the beacon of the last block since the commitment whose proposer is not a party; if there is none, that of
-    this block.
+    It is the beacon of the last block since the commitment whose proposer is not a party. If there is no such block, it
+    is the beacon of this block.
     """
     parties = LOT_GROUPS.must(ctx.store, lot.group_id).parties
     since = [last for last in LAST_REVEALS.scan(ctx.store) if last.height > lot.height and last.operator not in parties]

@@ -1,13 +1,13 @@
 """Panels of closed rounds: their stages, and their decisions (protocol sections 5.1 and 5.3).
 
-The tier of the leg gives the probability that a round gets a panel. If it is below 1, a lot decides after the close. A
-round without a panel is verified when its window is over, as on a chain without auditors.
+The tier of the leg gives the probability that a round gets a panel. If the probability is below 1, a lot decides after
+the round is closed. A round without a panel is verified when its window is over, as on a chain without auditors.
 
-A stage begins with its seed. It draws validators that are not parties, by stake; each of them commits, then reveals. At
-the end of a stage a place is decided if enough of all answers so far agree; one stage never decides against the chain.
-For the other places the next stage draws new seats. The last stage seats all remaining validators, and only more than
-half of the stake of all that could ever sit can decide. So neither silence nor one accomplice who happens to be drawn
-can verify a round.
+A stage begins with its seed. It draws validators that are not parties, weighted by stake; each of them commits, then
+reveals. At the end of a stage a place is decided if enough of all answers so far agree. One stage alone never decides
+against the chain. The next stage draws new seats for the places that are not decided. The last stage gives a seat to
+every remaining validator. A place is then decided only by more than half of the stake of all validators that have or
+could have a seat. So a round cannot be verified by silence, or by one accomplice that happens to be drawn.
 """
 
 from dataclasses import dataclass, replace
@@ -100,7 +100,7 @@ from pol.rules.tiers.votes import is_unserved
 def open_panel(ctx: Context, order: Order, closed: Round) -> None:
     """Open the panel of a closed round.
 
-    Do nothing if the order has no auditors, or if its tier never gives it a panel.
+    Do nothing if the order has no auditors, or if its tier never gives the round a panel.
     """
     key = closed.key
     leg = LEGS.must(ctx.store, key.order_id, key.leg)
@@ -136,7 +136,7 @@ def open_panel(ctx: Context, order: Order, closed: Round) -> None:
 
 
 def _draw_audit(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
-    """Draw whether a closed round gets a panel; if it does, ask for audit room, otherwise remove the panel."""
+    """Draw whether a closed round gets a panel. If it does, ask for audit room; otherwise remove the panel."""
     key = subject.round
     order = ORDERS.must(ctx.store, key.order_id)
     panel = PANELS.must(ctx.store, *key)
@@ -176,7 +176,7 @@ class _Drawn:
 def draw_stage(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
     """Begin the next stage: draw its seats from the remaining validators; the first stage also draws the places.
 
-    A stage that repeats the one before has the same seats.
+    A stage that repeats the previous stage has the same seats.
     """
     if subject.stage == AUDIT_STAGE:
         _draw_audit(ctx, subject, beacon)
@@ -270,7 +270,8 @@ def _weigh_places(ctx: Context, panel: Panel) -> int:
 def _waits_for_earlier(ctx: Context, leg: Leg, panel: Panel) -> bool:
     """Return whether an earlier round of the leg waits for the vote of all validators, because it was not served.
 
-    If it becomes void, so does the panel's round. So the seats of the panel would work for nothing.
+    If that round becomes void, the panel's round becomes void too. The seats of the panel would then have worked for
+    nothing.
     """
     rounds = range(leg.next_round, panel.round)
     earlier = (PANELS.get(ctx.store, leg.order_id, leg.number, number) for number in rounds)
@@ -278,7 +279,7 @@ def _waits_for_earlier(ctx: Context, leg: Leg, panel: Panel) -> bool:
 
 
 def _resume_later(ctx: Context, order: Order, leg: Leg) -> None:
-    """Let panels go on that waited for the vote of all validators on an earlier round, which is decided now."""
+    """Continue the panels that waited for the vote of all validators on an earlier round, because that vote is over."""
     for _, __, round, stage in list(BEHIND_PANELS.keys(ctx.store, order.id, leg.number)):
         key = RoundKey(order.id, leg.number, number_of(round))
         BEHIND_PANELS.delete(ctx.store, *key, number_of(stage))
@@ -299,8 +300,9 @@ def _draw_seats(
     """Draw the seats of a stage by stake; the load of auditors has no effect.
 
     ``before`` are the seats of earlier stages. No validator recomputes a place twice, and none has two seats in a
-    stage. The stage is the last one if it is the fourth without a repeated one, if the panel needs more seats than are
-    left, or if that was decided before. It then seats every validator that is left.
+    stage. The stage is the last one in three cases: it is the fourth stage, not counting a repeated one; the panel
+    needs more seats than there are validators left; or an earlier stage decided it. It then gives a seat to every
+    validator that is left.
     """
     pool = _get_pool(ctx, order, leg)
     stakes = {validator.operator: validator.stake for validator in pool}
@@ -325,7 +327,7 @@ def _draw_seats(
         if is_last or panel.wanted[group] > len(free):
             is_last = True
             break
-        # The first group has the seed that a panel with one group has.
+        # The seed of the first group is the same as in a panel with only one group.
         lot = seed(f"panel/seats/{group}" if group else "panel/seats", subject.id, beacon)
         chosen = [free[at] for at in draw_weighted(lot, [v.stake for v in free], panel.wanted[group])]
         taken.update(validator.operator for validator in chosen)
@@ -348,8 +350,8 @@ def _group(panel: Panel, seat: PanelSeat) -> int:
 def _get_pool(ctx: Context, order: Order, leg: Leg) -> list[Validator]:
     """Return the validators that may sit in a panel of an order: active, not a party, and able to audit it.
 
-    Those are able that were so when the order was submitted. If fewer than twice ``auditors`` of them are left, those
-    that are able now are added.
+    A validator is able if it could audit the order when the order was submitted. If fewer than twice ``auditors`` such
+    validators are left, the validators that can audit it now are added.
     """
     parties = set(get_parties(ctx, order, leg.validator))
     active = [
@@ -489,7 +491,7 @@ def weigh_stage(ctx: Context, entry: QueueEntry) -> int:
 
 
 def on_work(ctx: Context, entry: QueueEntry) -> None:
-    """Free the audit room of a stage: every seat had the time that its work takes at most."""
+    """Free the audit room of a stage, because every seat has had the longest time that its work can take."""
     panel = PANELS.get(ctx.store, *entry.round_key)
     if panel is not None and panel.is_open and panel.stage == entry.number(3):
         take_room(ctx, panel, 0)
@@ -499,7 +501,7 @@ def end_stage(ctx: Context, panel: Panel) -> None:
     """Decide places, punish silent seats, and continue with the next stage, the next round, or the end of the leg.
 
     A stage in which fewer than half of the seats answered is repeated once in a panel, and no seat is punished. After a
-    second such stage, all validators that are left vote in the last stage.
+    second stage of this kind, all validators that are left vote in the last stage.
     """
     key = panel.key
     cancel(ctx, panel.reveals_end, STAGE_DUE, *key)
@@ -545,7 +547,8 @@ def _repeat(ctx: Context, order: Order, leg: Leg, panel: Panel, new: list[PanelS
 def _rule(ctx: Context, order: Order, leg: Leg, panel: Panel, seats: list[PanelSeat]) -> Panel:
     """Decide the places that can be decided, and return the changed panel.
 
-    It also has the new seats that each group of places needs, and whether the next stage must be the last.
+    The returned panel also has the number of new seats that each group needs, and whether the next stage must be the
+    last.
     """
     places = list(panel.places)
     wanted = [0] * len(panel.wanted)
@@ -585,7 +588,10 @@ def _rule(ctx: Context, order: Order, leg: Leg, panel: Panel, seats: list[PanelS
 
 
 def _punish_silence(ctx: Context, order: Order, leg: Leg, panel: Panel, seat: PanelSeat) -> None:
-    """Cut the stake of a seat that gave no answer for some place; halve its promise if that happened before."""
+    """Cut the stake of a seat that gave no answer for some place.
+
+    Halve its promise if it was also silent shortly before.
+    """
     silent = tuple(place for place in seat.places if seat.answer(place) is None)
     PANEL_DUTIES.delete(ctx.store, seat.validator, *panel.key)
     if silent:
@@ -600,10 +606,10 @@ def _punish_silence(ctx: Context, order: Order, leg: Leg, panel: Panel, seat: Pa
 def _end_void(ctx: Context, order: Order, panel: Panel) -> None:
     """Make a round void, and fail its leg, because a place is wrong or remained undecided.
 
-    For a wrong segment outside the validator's duty, its provider loses the share's bond. For any other wrong place the
-    validator loses the job bond. These bonds pay the seats of this panel first, then those of the panels of later
-    rounds, which become void one by one, and at last the consumer (:func:`on_void`). If all places are right or
-    undecided, no one loses a bond, and the community pool pays the seats.
+    If a segment outside the validator's duty is wrong, the provider of its share loses the share's bond. For any other
+    wrong place the validator loses the job bond. These bonds pay the seats of this panel first. Then they pay the seats
+    of the later rounds' panels, which become void one by one (:func:`on_void`), and at last the consumer. If all places
+    are right or undecided, no one loses a bond, and the community pool pays the seats.
     """
     key = panel.key
     leg = LEGS.must(ctx.store, key.order_id, key.leg)
@@ -632,7 +638,7 @@ def on_void(ctx: Context, entry: QueueEntry) -> None:
 def _go_on_voiding(ctx: Context, key: RoundKey, origin: RoundKey) -> None:
     """Schedule the next round that becomes void because ``origin`` did.
 
-    After the last one, cut the bonds of those who are at fault for the consumer, and continue with the order.
+    If no round is left, pay the consumer from the bonds of the parties at fault, and continue with the order.
     """
     following = replace(key, round=key.round + 1)
     closed = ROUNDS.get(ctx.store, *following)
@@ -646,7 +652,7 @@ def _go_on_voiding(ctx: Context, key: RoundKey, origin: RoundKey) -> None:
 
 
 def _get_losers(ctx: Context, panel: Panel) -> tuple[BondRow, ...]:
-    """Return what is left of the bonds of those whose fault the rulings of a panel show."""
+    """Return what is left of the bonds of the parties that are at fault according to the rulings of a panel."""
     bonds = [get_share_bond(ctx, share.claim.key) for share in _get_wrong_shares(ctx, panel)]
     if _is_by_validator(ctx, panel):
         bonds.insert(0, get_job_bond(ctx, panel.order_id, panel.leg))
@@ -671,9 +677,9 @@ def _get_wrong(panel: Panel) -> list[PanelPlace]:
 def _get_wrong_share(ctx: Context, panel: Panel, place: PanelPlace) -> Share | None:
     """Return the share whose provider is liable for a wrong place; None if the validator is liable.
 
-    The provider is liable for a segment outside the validator's duty whose leaf was shown. The validator is liable for
-    data that it did not serve: a place that was unavailable, or a leaf that no seat got. It is also liable for every
-    place at which it claims that the job stopped.
+    The provider is liable for a segment that is outside the validator's duty and whose leaf a seat has shown. The
+    validator is liable if it did not serve data: if the place was unavailable, or if no seat got the leaf. It is also
+    liable for every place at which it claims that the job stopped.
     """
     where = place.place
     if place.stops:

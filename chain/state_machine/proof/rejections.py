@@ -1,11 +1,12 @@
 """Comparison of rejected shares with the accepted ones, before their round is verified (protocol section 4.5).
 
 A rejection needs no evidence, so it proves nothing. The bond of a rejected share stays locked until a panel has
-recomputed the round. Then it returns: no panel has recomputed what a rejected share has otherwise than the accepted
-one, so a difference proves nothing either. The chain also computes the commitment to the accepted roots in the name of
-the rejected provider. If the leg's tier says that the two commitments are of the same share, the rejected share was
-right. A validator that rejected it as a mismatch pays: an honest one never errs in that. If the provider was said to be
-silent, no one can tell who was, and no one pays.
+recomputed the round. Then the bond returns to the provider. No panel has recomputed the rejected share itself, so a
+difference from the accepted share proves nothing either. The chain also computes the commitment to the accepted roots
+under the rejected provider's name. If the two commitments are of the same share by the rules of the leg's tier, the
+rejected share was right. If the validator rejected it as a mismatch, the validator pays, because an honest validator
+never makes this mistake. If the validator rejected it because the provider was silent, no one can know which of them
+was silent, and no one pays.
 """
 
 from collections.abc import Iterator
@@ -104,8 +105,8 @@ def _compare(
 class Redress:
     """The amounts (uassay) that a validator pays for a right share that it rejected.
 
-    ``paid`` goes to the provider and ``burnt`` is burnt; the other two are the parts of them from the validator's
-    stake.
+    ``paid`` goes to the provider, and ``burnt`` is burnt. ``paid_from_stake`` and ``burnt_from_stake`` are the parts of
+    these two amounts that come from the validator's stake.
     """
 
     paid: int = 0
@@ -117,7 +118,7 @@ class Redress:
 def _redress(ctx: Context, leg: Leg, share: Share, work: int) -> Redress:
     """Let the validator pay for a right share that it rejected, and return the amounts; ``work`` is in FLOPs.
 
-    It pays from the withheld part first, then from the job bond, then from its stake.
+    The validator pays from the withheld part first, then from the job bond, then from its stake.
     """
     order_id = leg.order_id
     provider = share.claim.provider

@@ -1,9 +1,9 @@
 """Audit room: the limit of the number of seats that are at work in all panels together (protocol section 4.6).
 
-A panel takes room when its round is closed, or waits for room. A seat returns its room when it commits, and at the
-latest after the time that its work takes the slowest eligible validator. When room becomes free, the panel that pays
-its auditors most per FLOP begins first. Training goes on during the wait, for at most ``rounds_ahead`` rounds, and the
-waiting time moves the order's deadline. Room only delays the start of a panel: later stages take the room that they
+When a round is closed, its panel takes room, or waits until there is room. A seat returns its room when it commits, at
+the latest after the time that the slowest eligible validator needs for the work. When room becomes free, the panel that
+pays its auditors most per FLOP begins first. Training goes on during the wait, for at most ``rounds_ahead`` rounds, and
+the waiting time moves the order's deadline. Room only delays the start of a panel: later stages take the room that they
 need, and the load never affects which validators are drawn.
 """
 
@@ -53,7 +53,10 @@ def ask_room(ctx: Context, order: Order, panel: Panel) -> None:
 
 
 def take_room(ctx: Context, panel: Panel, seats: int) -> None:
-    """Give a panel the room of ``seats`` seats, even if there is not that much; with 0, take all its room back."""
+    """Give a panel the room of ``seats`` seats, even if less room is free.
+
+    If ``seats`` is 0, take all its room back.
+    """
     load = PANELS.must(ctx.store, *panel.key).load
     if seats == load:
         return
@@ -65,7 +68,7 @@ def take_room(ctx: Context, panel: Panel, seats: int) -> None:
 
 
 def count_next(panel: Panel) -> int:
-    """Return the number of seats of a panel's next stage, as far as it is known."""
+    """Return the number of seats that a panel's next stage needs; 0 if no place is undecided."""
     return sum(panel.wanted) if panel.undecided or not panel.stage else 0
 
 
@@ -102,8 +105,8 @@ def weigh_ask(ctx: Context) -> int:
 def _begin(ctx: Context, order: Order, panel: Panel) -> None:
     """Take the room of the first stage, and open the lot for its seed.
 
-    The panel has as many groups of places as its fee pays and as there is room for. It has only one if other panels
-    wait, and its fee is lower then.
+    The panel has as many groups of places as its fee can pay and the room allows. If other panels wait, it has only one
+    group, and its fee is then lower.
     """
     leg = LEGS.must(ctx.store, order.id, panel.leg)
     able = _count_able(ctx, order)
@@ -120,7 +123,10 @@ def _begin(ctx: Context, order: Order, panel: Panel) -> None:
 
 
 def _has_room(ctx: Context, order: Order) -> bool:
-    """Return whether a panel may begin; a panel that needs more than the whole room may begin if no other runs."""
+    """Return whether a panel may begin.
+
+    If no other panel runs, it may begin even if it needs more than the whole room.
+    """
     total = AUDIT_LOAD.get(ctx.store)
     return total == 0 or total + order.params.auditors <= _room(ctx, _count_able(ctx, order))
 
@@ -154,7 +160,7 @@ def _stop_waiting(ctx: Context, order: Order, turn: tuple[int, bytes, int, int])
     WAITING_PANELS.delete(ctx.store, *turn)
     tally = TALLIES.must(ctx.store, order.id)
     waited = 0 if tally.waiting > 1 else ctx.clock - tally.waits_since
-    # If the order is held, its release adds the time of the pause. So that time is left out here.
+    # If the order is held, the end of the pause adds its length to the deadline. So the pause is subtracted here.
     waited -= min(waited, get_held_seconds(ctx, order.id))
     TALLIES.update(ctx.store, order.id, waiting=tally.waiting - 1)
     if waited and order.state in (OrderState.RUNNING, OrderState.PROVEN):

@@ -35,8 +35,9 @@ def is_verifiable(ctx: Context, closed: Round) -> bool:
 def void_round(ctx: Context, key: RoundKey, losers: tuple[BondRow, ...], *, undecided: bool) -> None:
     """Mark a round that will never be verified as void.
 
-    Its panel stops, because the round can never be paid. The bonds of ``losers``, whose fault that is, pay the seats
-    that answered. If the round is void because a place is ``undecided``, the community pool pays them.
+    The round's panel stops, because the round can never be paid. ``losers`` are the bonds of the parties at fault; they
+    pay the seats that answered. If the round is void because a place is ``undecided``, the community pool pays these
+    seats.
     """
     ROUNDS.update(ctx.store, *key, void=True)
     count_void(ctx, key)

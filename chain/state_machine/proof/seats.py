@@ -1,14 +1,15 @@
 """Seats of panels: their commitments and answers, and their pay and losses (protocol sections 5.2 and 5.5).
 
-A seat whose answer for a place agrees with the ruling gets the cost of the place, and the answer fee once. A seat that
-was silent loses what it would have earned, and a seat that the ruling refutes loses a multiple of that; both losses are
-bounded by a part of the seat's stake. A seat that found a place unavailable loses nothing, and earns at most the answer
-fee. The round's audit fee pays the seats of the first stage. Seats of later stages are paid from these sources, in this
-order: the losses of other seats; the part of the audit fee that no seat earned; the bonds of those with wrong claims;
-and the community pool, up to the audit fee.
+A seat whose answer for a place agrees with the ruling gets the cost of the place, and the answer fee once. A silent
+seat loses the amount that it would have earned. A seat that the ruling refutes loses a multiple of that amount. A part
+of the seat's stake bounds both losses. A seat that found a place unavailable loses nothing, and earns at most the
+answer fee. The round's audit fee pays the seats of the first stage. Seats of later stages are paid from these sources,
+in this order: the losses of other seats; the part of the audit fee that no seat earned; the bonds of the parties whose
+claims were wrong; and the community pool, up to the audit fee.
 
-The seats of a void round are paid, too, for answers with a digest. Those who are at fault pay them. If no one is, the
-community pool pays them, but at most at the least price of audits: the parties of an order choose its price.
+The seats of a void round are also paid for answers with a digest. The parties at fault pay these seats. If no party is
+at fault, the community pool pays them, but only at the least price of audits, because the parties of an order choose
+the order's price.
 """
 
 from dataclasses import dataclass, replace
@@ -156,8 +157,8 @@ def cut_seat(
 ) -> int:
     """Move a seat's loss for ``places`` from its stake into the panel's pot, and return the amount.
 
-    The loss is ``times`` the pay for the places, and at least ``least``. All losses of a validator in a panel are at
-    most ``seat_cut_max_bps`` of its stake when its first seat was drawn.
+    The loss is ``times`` the pay for the places, and at least ``least``. All losses of a validator in a panel together
+    are at most ``seat_cut_max_bps`` of the stake that it had when its first seat was drawn.
     """
     key = panel.key
     own = [other for other in SEATS.scan(ctx.store, *key) if other.validator == seat.validator]
@@ -185,7 +186,7 @@ class Purse:
     def take(self, amount: int, *sources: str) -> dict[str, int]:
         """Return the part of ``amount`` that each source pays; a source is used up before the next one pays.
 
-        The parts are less than ``amount`` if all sources together do not have it.
+        If the sources together have less than ``amount``, the sum of the parts is less too.
         """
         parts = {}
         for source in sources:
@@ -213,8 +214,8 @@ def settle_panel(
     """Pay the seats of a panel that is over, and cut the seats that a ruling refutes; call it once per panel.
 
     ``fee`` is the audit fee of a verified round, paid from the deposit; the part that no seat earned goes to the
-    community pool. ``losers`` are the bonds of those whose fault it is that the round is void. A void round is
-    ``undecided`` if that is no one's fault.
+    community pool. ``losers`` are the bonds of the parties that are at fault if the round is void. A void round is
+    ``undecided`` if no party is at fault.
     """
     key = panel.key
     leg = LEGS.must(ctx.store, order.id, panel.leg)
@@ -293,7 +294,8 @@ def _judge_seats(order: Order, leg: Leg, panel: Panel, seats: list[PanelSeat]) -
             if found is AnswerVerdict.REFUTED:
                 verdict.refuted = (*verdict.refuted, number)
     for verdict in verdicts:
-        # A seat earns the answer fee only if a place shows that it was right, and none that it was wrong.
+        # A seat earns the answer fee only if at least one place shows that the seat was right, and no place shows that
+        # it was wrong.
         if verdict.has_fee and not verdict.refuted:
             verdict.earned += order.params.answer_fee
     return verdicts

@@ -1,9 +1,9 @@
 """Verification and payment of closed rounds, in their order (protocol sections 5.3 and 7).
 
 A round is verified when the round before it is verified, its window is over and its audit agrees with the chain. It is
-paid at the same moment, and no other round is ever paid. So a round that can still become void has not been paid. The
-validator's part is withheld until the order settles. The order settles some time after its last round is verified, so
-that the consumer can fetch the result before.
+paid at the same moment, and a round that is not verified is never paid. So a round that can still become void has not
+been paid. The validator's part is withheld until the order settles. The order settles some time after its last round is
+verified, so that the consumer can fetch the result before the order settles.
 """
 
 from chain.state_machine.context import Context
@@ -93,8 +93,8 @@ def weigh_window(ctx: Context, entry: QueueEntry) -> int:
     steps = PAY_GAS * shares + (BOND_GAS + 6 * PAY_GAS) * rejected
     panel = PANELS.get(ctx.store, *closed.key) if closed is not None and is_ready else None
     steps += weigh_panel(panel) if panel is not None else 0
-    # An end either pays the withheld part to the validator, or makes two moves that replace what the part paid for
-    # shares.
+    # The end of an order either pays the withheld part to the validator, or makes two moves that replace what the
+    # withheld part paid for right shares.
     return steps + (2 * PAY_GAS + weigh_end(ctx, entry) if may_end else 0)
 
 
@@ -123,7 +123,7 @@ def verify_round(ctx: Context, order: Order, leg: Leg, closed: Round) -> Leg:
     paid = TALLIES.must(ctx.store, order.id).paid
     TALLIES.update(ctx.store, order.id, paid=paid + earnings.total + fee)
     if leg.state is LegState.RUNNING and was_far_ahead:
-        # Another round may close now, which was not possible before. So the deadline starts again.
+        # Another round may close now, but could not close before. So the deadline starts again.
         leg = restart_progress(ctx, order, leg)
     schedule(ctx, ctx.clock, BONDS_DUE, *closed.key, 0)
     return leg
@@ -155,7 +155,7 @@ def compute_earnings(
     *,
     audited: bool,
 ) -> Earnings:
-    """Return the earnings of a round without those of its seats; a round that is not ``audited`` has no seats."""
+    """Return the earnings of a round except the pay of its seats; a round that is not ``audited`` has no seats."""
     return settle_round(
         closed.work,
         leg.price,
@@ -198,7 +198,8 @@ def _end_if_decided(ctx: Context, order_id: bytes, leg: Leg) -> None:
 def _pay_for_handover(ctx: Context, order: Order, leg: Leg) -> None:
     """If a complaint about the leg was proven, pay the consumer's loss from the job bond, and burn the rest.
 
-    This waits until all closed rounds are decided, because their payment is part of the loss.
+    The payment waits until all closed rounds are decided, because the consumer's payments for these rounds are part of
+    the loss.
     """
     bond = get_job_bond(ctx, order.id, leg.number)
     if bond is not None and WRONG_HANDOVERS.has(ctx.store, order.id, leg.number):
@@ -209,7 +210,8 @@ def _await_handover(ctx: Context, order: Order, leg: Leg, last: Round) -> None:
     """Let the order wait for its settlement, so that the consumer can fetch the result.
 
     Until then the job bond stays locked, and the validator's part stays withheld. The result of a stopped job is the
-    state of its newest hand-over round. If the job stopped before the first one, there is nothing to wait for.
+    state of its newest hand-over round. If the job stopped before its first hand-over round, there is nothing to wait
+    for.
     """
     nothing = last.stopped is not None and last.round < order.params.handover_every
     wait = 0 if nothing else handover_seconds(order.terms, order.params, order.window)

@@ -1,6 +1,6 @@
 """Shares of rounds: their storage, the draw of their segments, and their end.
 
-A *live* share is committed, and neither accepted nor rejected; a slot of a round has at most one.
+A *live* share is committed, but not yet accepted or rejected. A slot of a round has at most one live share.
 """
 
 from typing import Any
@@ -48,7 +48,7 @@ def share_id(key: ShareKey) -> bytes:
 def put_share(ctx: Context, share: Share) -> None:
     """Store a share, and mark its slot of the round as taken as long as the share is live.
 
-    Scans only read live shares, because a round may have any number of rejected ones.
+    Scans read only live shares, because a round may have any number of rejected shares.
     """
     SHARES.put(ctx.store, share)
     _mark_slot(ctx, share)
@@ -83,8 +83,8 @@ def get_live_shares(ctx: Context, key: RoundKey) -> list[Share]:
 def draw_segments(ctx: Context, subject: SharesSubject, beacon: bytes) -> None:
     """Draw the segments of every live share that the block of this subject committed.
 
-    The drawn segments of a slot accumulate over its issues. So a provider that does not open its drawn segments and is
-    rejected cannot get an easier draw with the next issue.
+    The drawn segments of a slot accumulate over its issues. Suppose that a provider does not open its drawn segments
+    and is rejected: the next issue still includes these segments, so it is not easier.
     """
     order = ORDERS.must(ctx.store, subject.round.order_id)
     tier = tier_of(LEGS.must(ctx.store, order.id, subject.round.leg))
@@ -165,7 +165,10 @@ def reject_share(ctx: Context, share: Share, reason: ShareReason) -> None:
 
 
 def drop_open_round(ctx: Context, key: RoundKey) -> None:
-    """Drop the live shares of a round that will never be closed, with their lots; no provider is blamed for it."""
+    """Drop the live shares of a round that will never be closed, and their lots.
+
+    The drop does not count against a provider.
+    """
     reason = int(ShareReason.LEG_ENDED)
     for share in get_live_shares(ctx, key):
         claim = share.claim

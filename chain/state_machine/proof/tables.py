@@ -29,7 +29,8 @@ class SharesSubject:
 
 
 AUDIT_STAGE = 0
-"""The stage before the first one: a lot decides whether a round gets a panel, if its tier leaves that to chance."""
+"""The stage before the first one. In it a lot decides whether a round gets a panel, if not every round of the tier gets
+one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,8 @@ class LotGroup:
 class LastIssue:
     """The highest committed issue of a slot, in the last round with a commitment for the slot.
 
-    ``drawn`` are the segments of all lots of the slot in that round: a new issue is also checked at those.
+    ``drawn`` are the segments that all lots of the slot drew in that round. A new issue is checked at these segments
+    too.
     """
 
     order_id: bytes
@@ -115,7 +117,8 @@ AUDIT_LOAD = Numbers(0x43, "load of auditors")
 WAITING_PANELS = KeySet(0x44, "panel that waits")
 # Panels that wait for the vote of all validators on an earlier round. Key: order, leg, round, stage that begins next.
 BEHIND_PANELS = KeySet(0x45, "panel behind another")
-# Key: order, leg, round. Value: uassay that silent and differing seats lost and that is not paid out yet.
+# Key: order, leg, round. Value: the amount (uassay) that silent and differing seats lost, as far as it is not paid out
+# yet.
 PANEL_POTS = Numbers(0x3F, "pot of a panel")
 # Key: purpose, id of the subject.
 LOTS = Table(0x38, "lot", Lot)
@@ -127,7 +130,7 @@ LAST_GROUP = BytesTable(0x3E, "last group")
 # Key: order, leg, round, slot; value: issue number of the live share in the slot of the open round.
 STANDING_ISSUES = Numbers(0x3A, "standing issue")
 LAST_ISSUES = Table(0x3B, "last issue", LastIssue, lambda r: (r.order_id, r.leg, r.slot))
-# Legs whose validator handed over something else than the states, as a complaint proved. Key: order, leg.
+# Legs whose validator, as a complaint proved, did not hand over the right states. Key: order, leg.
 WRONG_HANDOVERS = KeySet(0x4D, "leg with a wrong hand-over")
 
 

@@ -1,8 +1,9 @@
 """The beacon on chain: the reveal that a block begins with, the beacon from it, and the beacon keys.
 
-A block begins with the reveal of its proposer: a unique signature with the proposer's beacon key. A proposer without a
-valid key (it revoked its key) makes no reveal, and its block has no beacon. Validators refuse every other proposal
-without the right reveal. If such a block is decided all the same, it has no beacon either.
+A block begins with the reveal of its proposer: a unique signature with the proposer's beacon key. A proposer that
+revoked its key has no valid key. It makes no reveal, and its block has no beacon. If a proposer has a valid key,
+validators refuse its proposal unless it begins with the right reveal. If a block without the right reveal is decided
+nevertheless, it has no beacon either.
 """
 
 from collections.abc import Iterable
@@ -69,9 +70,9 @@ def apply_reveal(ctx: Context, block: Block) -> TxResult | None:
 
 
 def set_beacon_key(ctx: Context, operator: str, key: bytes) -> tuple[BeaconKey, tuple[bytes, ...]]:
-    """Register a key that becomes valid after ``beacon_delay`` blocks; until then only the currently valid key stays.
+    """Register a key that becomes valid after ``beacon_delay`` blocks. Until then only the currently valid key remains.
 
-    So a validator cannot choose between several keys when it has to reveal. Return the new key and the dropped keys.
+    So a validator never has several keys to choose from when it has to reveal. Return the new key and the dropped keys.
     """
     validator = VALIDATORS.must(ctx.store, operator)
     valid_key = validator.beacon_key(ctx.height)
@@ -85,7 +86,7 @@ def set_beacon_key(ctx: Context, operator: str, key: bytes) -> tuple[BeaconKey, 
 def revoke_beacon_key(ctx: Context, operator: str, key: bytes) -> tuple[bytes, ...]:
     """Make a key invalid, and return all keys that are dropped.
 
-    If the key is the valid one, earlier keys are dropped too. Otherwise the validator could choose between two keys.
+    If ``key`` is the valid key, earlier keys are dropped too. Otherwise the validator could choose between two keys.
     """
     validator = VALIDATORS.must(ctx.store, operator)
     was_valid = validator.beacon_key(ctx.height) == key

@@ -118,14 +118,14 @@ def apply_revoke_beacon_key(ctx: Context, message: MsgRevokeBeaconKey, _: None) 
 def check_promise_audits(ctx: Context, message: MsgPromiseAudits) -> Validator:
     """Return the signer's validator.
 
-    Refuse a higher promise for ``promise_wait`` after a seat on which it was silent.
+    Refuse a higher promise until ``promise_wait`` has passed since the validator's promise was halved for silence.
     """
     validator = VALIDATORS.need(ctx.store, message.validator)
     more = message.speed > validator.audit_speed or message.rate > validator.audit_rate
     free_at = validator.promise_halved_at + ctx.block.params.of(RegistryParams).promise_wait
     if more and validator.promise_halved_at and ctx.clock < free_at:
         field = "speed" if message.speed > validator.audit_speed else "rate"
-        reason = f"you were silent on a seat at {validator.promise_halved_at}, so your promise was halved"
+        reason = f"your promise was halved at {validator.promise_halved_at}, because your seats were silent"
         remedy = f"wait until the chain clock is {free_at} (now {ctx.clock}), then raise it"
         raise Refusal(NOT_YET, field, reason, remedy)
     return validator
@@ -143,7 +143,7 @@ def apply_promise_audits(ctx: Context, message: MsgPromiseAudits, validator: Val
 
 
 def check_register_provider(ctx: Context, message: MsgRegisterProvider) -> Provider:
-    """Return the provider's record, a new one if there is none.
+    """Return the provider's record; make a new one if there is none.
 
     Refuse if the validator does not exist, the provider has already applied to it, or a share of the provider is
     committed.
@@ -174,7 +174,10 @@ def check_register_provider(ctx: Context, message: MsgRegisterProvider) -> Provi
 
 
 def apply_register_provider(ctx: Context, message: MsgRegisterProvider, provider: Provider) -> None:
-    """Apply to the validator, and leave the cluster or withdraw the application at another validator.
+    """Apply to the validator.
+
+    If the provider is in another validator's cluster, it leaves that cluster. If it has applied there, it withdraws the
+    application.
 
     The provider is a member of the new cluster only after the validator has admitted it.
     """
@@ -189,7 +192,10 @@ def apply_register_provider(ctx: Context, message: MsgRegisterProvider, provider
 
 
 def check_leave_cluster(ctx: Context, message: MsgLeaveCluster) -> Provider:
-    """Return the provider; refuse if it has neither cluster nor application, or if a share of it is committed."""
+    """Return the provider.
+
+    Refuse the message if the provider has no cluster or application, or has a committed share.
+    """
     provider = PROVIDERS.need(ctx.store, message.provider)
     if not provider.validator:
         reason = "is not in a cluster and has not applied to one"
@@ -228,9 +234,10 @@ def apply_admit_provider(ctx: Context, message: MsgAdmitProvider, provider: Prov
 
 
 def check_dismiss_provider(ctx: Context, message: MsgDismissProvider) -> Provider:
-    """Return the provider; refuse one that is not the signer's or an applicant, and one with a committed share.
+    """Return the provider; refuse it if it is not the signer's member or applicant, or has a committed share.
 
-    If a validator's operator were dismissed while its share is committed, it could be drawn to audit its own share.
+    A provider may also be a validator's operator. If it were dismissed while its share is committed, it could be drawn
+    to audit that share.
     """
     provider = _of_validator(ctx, message.provider, message.validator)
     check_free(ctx, message.provider)

@@ -58,8 +58,8 @@ def promise_audits(ctx: Context, operator: str, speed: int, rate: int) -> None:
 def count_silence(ctx: Context, operator: str) -> None:
     """Count a silent seat of a validator.
 
-    If the validator was silent within the last ``promise_wait`` seconds as well, halve its promise, unless the promise
-    was halved for that silence. Speed and rate stay at 1 or more.
+    If the validator was also silent within the last ``promise_wait`` seconds, halve its promise. A silence for which
+    the promise was already halved does not count again. Speed and rate stay at 1 or more.
     """
     validator = VALIDATORS.must(ctx.store, operator)
     wait = ctx.block.params.of(RegistryParams).promise_wait
@@ -123,7 +123,7 @@ def admit(ctx: Context, provider: Provider) -> None:
 
 
 def remove(ctx: Context, provider: Provider) -> None:
-    """Remove a provider from its cluster, or its application; drop the capability that the validator measured."""
+    """Remove a provider from its cluster, or its application, and drop the capability that the validator measured."""
     if provider.admitted:
         CLUSTERS.delete(ctx.store, provider.validator, provider.address)
     PROVIDERS.update(ctx.store, provider.address, validator="", admitted=False, capability=None)

@@ -39,7 +39,7 @@ def answer_commitment(
 ) -> bytes:
     """Return the hash with which a seat commits to its answers.
 
-    It covers the auditor's address, so another seat cannot use a copy of it.
+    The hash covers the auditor's address, so another seat cannot use a copy of the hash.
     """
     order_id, leg, round = key.order_id, key.leg, key.round
     parts = [

@@ -39,7 +39,7 @@ def always(_: Order, __: Leg, ___: Round) -> int:
 def draw_duty(seed: bytes, segments: int, params: OrderParams) -> tuple[int, ...]:
     """Draw the segments of a share that its own validator must replay.
 
-    It also replays the first and the last segment, and the update.
+    The validator also replays the first segment, the last segment and the update.
     """
     return draw(seed, segments, params.segments_drawn)
 
@@ -61,7 +61,7 @@ def panel_fee(order: Order, leg: Leg, work: int) -> int:
 def is_same_share(rejected: bytes, accepted: bytes) -> bool:
     """Return whether a rejected share has the accepted roots.
 
-    It has them if its commitment equals the commitment of those roots.
+    The share has the accepted roots if its commitment equals the commitment to these roots.
     """
     return rejected == accepted
 

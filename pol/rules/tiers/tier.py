@@ -31,9 +31,9 @@ class Quorum:
     """The numbers that determine whether a place is decided at the end of a stage.
 
     ``auditors`` is the number of seats of the first stage. ``eligible`` is the number of validators that have or could
-    have a seat, and ``stake`` is their total stake. ``is_last`` means that all of them have a seat. ``claim`` is the
-    chain's root for the place; it is empty if the chain claims that the job ``stops`` there, and if no seat has shown
-    the root.
+    have a seat, and ``stake`` is the total stake of these validators. ``is_last`` is True in the last stage, in which
+    all of them have a seat. ``claim`` is the root that the chain has for the place. It is empty if the chain holds that
+    the job ``stops`` there, or if no seat has shown the root.
     """
 
     auditors: int
@@ -51,9 +51,9 @@ class AnswerVerdict(Enum):
     REFUTED = 2
     UNKNOWN = 3  # The answer has the root of the ruling, but its digest does not show that the seat computed it.
     SILENT = 4
-    ABSTAINED = 5  # The seat said that the place was unavailable, but the ruling is otherwise.
+    ABSTAINED = 5  # The seat answered that the place was unavailable, but the ruling is not "unavailable".
     UNCONFIRMED = 7  # No root was decided, and no other answer of the stage confirms this one.
-    ABSTAINED_RIGHTLY = 6  # The seat said that the place was unavailable, and so is the ruling.
+    ABSTAINED_RIGHTLY = 6  # The seat answered that the place was unavailable, and the ruling is "unavailable" too.
 
 
 @dataclass(frozen=True, slots=True)

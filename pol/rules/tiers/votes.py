@@ -1,7 +1,7 @@
 """The counting of votes in tiers in which two answers agree if their relevant parts are equal.
 
-A tier defines the relevant parts (:class:`Counted`). From them follow the decided finding, the verdicts on seats, and
-the ruling.
+A tier defines the relevant parts (:class:`Counted`). They determine the decided finding, the verdicts on seats, and the
+ruling.
 """
 
 from collections import Counter
@@ -17,31 +17,32 @@ from pol.rules.tiers.tier import AnswerVerdict, Quorum, Vote
 class Counted:
     """The definition of the relevant parts of an answer.
 
-    One function returns those of its finding, and one those of its digest.
+    The first function returns the relevant parts of a finding, and the second the relevant parts of a digest.
     """
 
     finding: Callable[[Finding], Finding]
     digest: Callable[[bytes], bytes]
 
     def of(self, answer: SeatAnswer) -> tuple[Finding, bytes]:
-        """Return the relevant part of an answer's finding, and that of its digest."""
+        """Return the relevant parts of an answer's finding and of its digest."""
         return self.finding(finding_of(answer)), self.digest(answer.digest)
 
     def agree(self, one: Finding, other: Finding) -> bool:
-        """Return whether two findings agree, which they do if their relevant parts are equal."""
+        """Return whether two findings agree, that is, whether their relevant parts are equal."""
         return self.finding(one) == self.finding(other)
 
 
 def decide(counted: Counted, votes: Sequence[Vote], quorum: Quorum) -> Finding | None:
     """Return the finding that is decided for a place at the end of a stage, or None if there is no decision yet.
 
-    In the last stage, a finding is decided if seats with more than half of the ``stake`` of all eligible validators
-    gave it, including the silent ones. In an earlier stage, ``unavailable`` is an abstention: it decides nothing, but
-    the seat counts among those that revealed. A finding for the chain needs two thirds of the seats that have revealed
-    so far; if one of them abstained, it needs more than two thirds. A finding against the chain also
-    needs more than two thirds of each of the last two stages, so one stage never decides against the chain. In both
-    cases at least ``auditors`` seats gave the finding, or all ``eligible`` ones if these are fewer. Seats of the same
-    stage count together only if their digests agree, too. Of findings that agree, the first is returned.
+    In the last stage, a finding is decided if the seats that gave it have more than half of ``stake``. ``stake`` also
+    includes the stake of silent seats. In an earlier stage, the answer ``unavailable`` is an abstention: it decides
+    nothing, but the seat counts as one that revealed. A finding for the chain needs two thirds of the seats that have
+    revealed so far. If one of these seats abstained, it needs more than two thirds. A finding against the chain needs
+    more than two thirds of these seats, and also of the seats that revealed in each of the last two stages. So one
+    stage alone never decides against the chain. In both cases at least ``auditors`` seats must have given the finding,
+    or all ``eligible`` validators if these are fewer. Within a stage, seats count together only if their digests agree
+    too. If several findings agree, the first of them is returned.
     """
     if quorum.is_last:
         stakes = _count(counted, votes, by_stake=True)
@@ -66,9 +67,9 @@ def decide(counted: Counted, votes: Sequence[Vote], quorum: Quorum) -> Finding |
 def count_wanted(counted: Counted, votes: Sequence[Vote], quorum: Quorum) -> int:
     """Return the number of new seats that an undecided place needs in the next stage.
 
-    If answers differ, it is twice the number of seats so far. If the last stage agreed on a finding against the chain,
-    it is twice ``auditors``. Otherwise it is one for each silent seat of the last stage. Each seat of the last stage
-    that abstained adds two.
+    If answers differ, the number is twice the number of seats so far. If the last stage agreed on a finding against the
+    chain, the number is twice ``auditors``. Otherwise it is the number of silent seats in the last stage. In each case,
+    two are added for each seat of the last stage that abstained. The result is at least 1.
     """
     last = _stages(votes)[-1]
     abstained = sum(_abstains(vote) for vote in last)
@@ -82,7 +83,7 @@ def count_wanted(counted: Counted, votes: Sequence[Vote], quorum: Quorum) -> int
 
 
 def is_unserved(votes: Sequence[Vote]) -> bool:
-    """Return whether all seats of two stages in a row abstained, as far as they revealed an answer."""
+    """Return whether, in each of the last two stages, some seat revealed and all seats that revealed abstained."""
     last = [_revealed(stage) for stage in _stages(votes)[-2:]]
     return len(last) == 2 and all(stage and all(map(_abstains, stage)) for stage in last)
 
@@ -91,9 +92,9 @@ def judge(counted: Counted, votes: Sequence[Vote], decided: Finding | None) -> t
     """Return the verdict on each seat's answer, in the order of ``votes``.
 
     ``decided`` is the finding that was decided for the place. An answer with the decided finding is right if more than
-    two thirds of such answers of its stage share its digest. A seat could copy the root from a trace, but not the
-    digest. If the place was ``unavailable`` or not decided, nothing refutes an answer; it is right if all others of its
-    stage that recomputed the place are the same, and there is one.
+    two thirds of the answers with this finding in its stage have its digest. A seat could copy the root from a trace,
+    but not the digest. If the place was ``unavailable`` or not decided, no answer is refuted. An answer is then right
+    if at least one other seat of its stage recomputed the place, and all such seats gave the same answer.
     """
     if decided is None or decided.kind is AnswerKind.UNAVAILABLE:
         return tuple(_verdict_without(counted, vote, votes, decided) for vote in votes)
@@ -180,7 +181,7 @@ def _is_against(counted: Counted, stage: Sequence[Vote], quorum: Quorum) -> bool
 
 
 def _differ(counted: Counted, votes: Sequence[Vote]) -> bool:
-    """Return whether the answers that seats revealed about a place contradict each other. Abstentions do not count."""
+    """Return whether the answers that seats revealed about a place contradict each other, apart from abstentions."""
     answers = [
         (vote.stage, *counted.of(vote.answer)) for vote in votes if vote.answer is not None and not _abstains(vote)
     ]
@@ -191,8 +192,8 @@ def _differ(counted: Counted, votes: Sequence[Vote]) -> bool:
 def rule(counted: Counted, decided: Finding | None, claim: bytes, stops: bool) -> Ruling:
     """Return the ruling on the root ``claim``, which the chain has from the provider.
 
-    It is empty if the provider never showed a root. If the chain holds that the job ``stops`` at this place, the claim
-    is right if the finding is that it stopped.
+    ``claim`` is empty if the provider never showed a root. If the chain holds that the job ``stops`` at this place, the
+    claim is right if the finding says that the job stopped.
     """
     if decided is None:
         return Ruling.UNDECIDED
@@ -204,9 +205,9 @@ def rule(counted: Counted, decided: Finding | None, claim: bytes, stops: bool) -
 
 
 def _count(counted: Counted, votes: Sequence[Vote], *, by_stake: bool) -> list[tuple[Finding, int]]:
-    """Return each finding with the number of seats that gave it, or with their stake.
+    """Return each finding with the number of seats that gave it, or, if ``by_stake``, with the stake of these seats.
 
-    Within a stage, only the largest group of equal digests counts.
+    Within a stage, only the largest group of seats with equal digests counts.
     """
     groups: dict[tuple[Finding, int], dict[bytes, int]] = {}
     first: dict[Finding, Finding] = {}

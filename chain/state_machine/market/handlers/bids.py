@@ -78,12 +78,15 @@ def check_place_bid(ctx: Context, message: MsgPlaceBid) -> None:
         raise Refusal(WRONG_STATE, "validator", reason, "start its daemon with `assay validator run`")
     bids = sum(1 for _ in BIDS_OF.keys(ctx.store, message.validator))
     if bids >= BIDS_PER_VALIDATOR_MAX:
-        reason = f"has {bids} bids, the greatest number"
+        reason = f"has {bids} bids, and no more are allowed"
         raise Refusal(LIMIT_REACHED, "validator", reason, "withdraw one with `assay bid withdraw` first")
 
 
 def apply_place_bid(ctx: Context, message: MsgPlaceBid, _: None) -> None:
-    """Put the bid into the book. Orders of this block or earlier ones take it only if no earlier bid fits."""
+    """Put the bid into the book.
+
+    Orders of this block or of earlier blocks take this bid only if no earlier bid fits.
+    """
     bid = Bid(
         id=ctx.new_id("bid"),
         validator=message.validator,

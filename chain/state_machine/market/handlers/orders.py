@@ -119,7 +119,7 @@ def _least_fee(ctx: Context) -> int:
 def check_cancel_order(ctx: Context, message: MsgCancelOrder) -> Order:
     """Return the order to cancel.
 
-    Refuse an order of another consumer, and one that is not open, is held, or has expired.
+    Refuse an order of another consumer, and an order that is not open, is held, or has expired.
     """
     order = ORDERS.need(ctx.store, message.order_id)
     if order.consumer != message.consumer:

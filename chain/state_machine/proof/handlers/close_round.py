@@ -1,8 +1,8 @@
 """MsgCloseRound: close the open round with its accepted shares, their roots, and the next global state root.
 
-In a hand-over round the message also has the root of the encrypted states that the consumer can fetch. The last round
-is a hand-over round, and after its close the order is proven. If the job stopped, the message names the place of the
-stop instead of a next root. Shares may end at that place, and no round follows.
+In a hand-over round the message also has the root of the encrypted states, which the consumer can fetch. The last round
+is a hand-over round. When the last round is closed, the order is proven. If the job stopped, the message names the
+place of the stop instead of a next root. Then shares may end at that place, and no further round opens.
 """
 
 from dataclasses import dataclass
@@ -50,15 +50,16 @@ def check_stateless(message: MsgCloseRound) -> None:
     if slots != sorted(set(slots)):
         raise Refusal(BAD_FIELD, "shares", "are not in slot order", "list one share per slot, by ascending slot")
     if bool(message.next_root) == (message.stopped is not None):
-        reason = "must be set if next_root is empty, and only then"
+        reason = "must be set if next_root is empty, and left out otherwise"
         raise Refusal(BAD_FIELD, "stopped", reason, "send either next_root, or stopped if the job has no result")
 
 
 def check_state(ctx: Context, message: MsgCloseRound) -> CheckedClose:
     """Return the order, the leg and the shares; refuse the message if these shares cannot close the round.
 
-    The message must list one live share for each slot of the leg. All of them must be drawn, and must have committed to
-    these roots. The cheapest check comes first, and shares are read only if all of them are live.
+    The message must list one live share for each slot of the leg. The segments of all these shares must be drawn, and
+    their commitments must match the roots in the message. The cheapest checks come first. Shares are read only if all
+    of them are live.
     """
     order, leg = get_assigned(ctx, message.order_id, message.leg, message.validator, LegState.RUNNING)
     check_open_round(leg, message.round)
@@ -85,7 +86,7 @@ def _check_handover(order: Order, message: MsgCloseRound) -> None:
     every = order.params.handover_every
     due = message.stopped is None and is_handover(order.terms, every, message.round)
     if due and not message.ciphertext_root:
-        reason = f"is empty, but round {message.round} is a hand-over round: every {every}th round and the last are"
+        reason = f"is empty, but round {message.round} is a hand-over round, as every {every}th and the last are"
         remedy = "encrypt the states after this round, and send their root"
         raise Refusal(BAD_FIELD, "ciphertext_root", reason, remedy)
     if message.ciphertext_root and not due:
@@ -119,7 +120,7 @@ def _check_ends(order: Order, message: MsgCloseRound) -> None:
         reason = f"share {stop.slot}/{stop.issue} ends where the job stopped"
         raise Refusal(BAD_FIELD, "stopped", reason, f"set it to {_name(stop)}, and leave out next_root")
     if message.stopped is not None and message.stopped != stop:
-        reason = f"is {_name(message.stopped)}, but by its shares the round stopped at {_name(stop)}"
+        reason = f"is {_name(message.stopped)}, but its shares show that the round stopped at {_name(stop)}"
         raise Refusal(BAD_FIELD, "stopped", reason, f"set it to {_name(stop)}, the first place without a result")
 
 

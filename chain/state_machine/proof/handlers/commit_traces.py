@@ -1,8 +1,8 @@
 """MsgCommitTraces: put commitments to shares of the open round on chain.
 
-A committed share can be rejected, but it can never be changed. The provider now shows the validator the roots that the
-commitment hides; the chain sees them when the round is closed. Rejections are applied first, and free their slots. A
-bad share is skipped with a reason, and the other shares are committed.
+A committed share can be rejected, but it can never be changed. After the commitment, the provider shows the validator
+the roots that the commitment hides. The chain sees the roots when the round is closed. Rejections are applied first, so
+that their slots become free. If a share is bad, it is skipped with a reason, and the other shares are committed.
 """
 
 from dataclasses import dataclass
@@ -73,7 +73,8 @@ def check_stateless(message: MsgCommitTraces) -> None:
 def check_state(ctx: Context, message: MsgCommitTraces) -> CheckedCommit:
     """Return the order, the leg and the shares to reject.
 
-    Refuse if this round is not the open round of a leg that the signer runs, or a share to reject is not live.
+    Refuse the message if its round is not the open round of a leg that the signer runs, or if a share to reject is not
+    live.
     """
     order, leg = get_assigned(ctx, message.order_id, message.leg, message.validator, LegState.RUNNING)
     check_open_round(leg, message.round)
@@ -90,7 +91,10 @@ def check_state(ctx: Context, message: MsgCommitTraces) -> CheckedCommit:
 
 
 def apply(ctx: Context, message: MsgCommitTraces, checked: CheckedCommit) -> None:
-    """Reject shares, commit the valid new ones, and open the lot that draws the segments of these in a later block."""
+    """Reject shares, commit valid new shares, and open a lot.
+
+    The lot draws the segments of the new shares in a later block.
+    """
     order = checked.order
     leg = checked.leg
     for share, reason in checked.rejected:
@@ -117,10 +121,10 @@ def apply(ctx: Context, message: MsgCommitTraces, checked: CheckedCommit) -> Non
 
 
 def _charge_skip(ctx: Context, validator: str) -> int:
-    """Take the fee for a skipped share, or all that the account has; return the amount.
+    """Take the fee for a skipped share, or the whole balance if that is less; return the amount.
 
-    It is no gas: otherwise a provider could make the commitments of others fail, by a share that is skipped only in the
-    block.
+    The fee is not counted as gas. Otherwise a share that is skipped only in the block could exceed the gas limit, and a
+    provider could so make the commitments of other providers fail.
     """
     price = ctx.block.params.of(LedgerParams).min_gas_price_millionths
     fee = min(SKIP_GAS * price // 1_000_000, BALANCES.get(ctx.store, validator, ctx.block.denom))
@@ -137,7 +141,8 @@ def find_problem(ctx: Context, order: Order, leg: Leg, signed: SignedShare) -> S
         return ShareReason.BAD_SLOT
     if get_live_issue(ctx, leg.open_round, claim.slot):
         return ShareReason.SLOT_TAKEN
-    # Issue numbers may have gaps: the validator issues a slot again without a message if its provider does not answer.
+    # Issue numbers may have gaps: if a slot's provider does not answer, the validator issues the slot again without a
+    # message to the chain.
     if claim.issue <= get_last_issue(ctx, claim.key):
         return ShareReason.WRONG_ISSUE
     provider = PROVIDERS.get(ctx.store, claim.provider)

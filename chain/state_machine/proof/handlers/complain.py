@@ -1,8 +1,8 @@
-"""MsgComplain: a proof by the consumer that the validator handed over something else than the round's states.
+"""MsgComplain: a proof by the consumer that the data that the validator handed over is not the round's states.
 
-The message shows the leaf of one encrypted chunk. Either no chunk can have this leaf, or the message opens the chunk:
-the node derives the chunk's key from S_i, decrypts, and compares with the leaf that the state has there. A validator
-that encrypted the right chunk cannot be accused, because S_i and all hashes are proven.
+The message shows the leaf of one encrypted chunk. Either a chunk cannot have this leaf at all, or the message opens the
+chunk. Then the node derives the chunk's key from S_i, decrypts the chunk, and compares it with the leaf that the state
+has at this place. A complaint about a right chunk fails, because S_i and all hashes are proven.
 """
 
 from dataclasses import dataclass
@@ -61,26 +61,29 @@ def check_state(ctx: Context, message: MsgComplain) -> CheckedComplaint:
         raise Refusal(BAD_PROOF, "path", reason, "send the path of this chunk in the tree of all leaves")
     if has_valid_length(place, message.leaf.length) and ctx.crypto.is_point(message.leaf.point):
         if message.opened is None:
-            reason = "is missing, but the leaf alone is right: it has a point and a length that a chunk can have"
+            reason = "is missing, but the leaf alone proves no fault: a chunk can have its point and its length"
             raise Refusal(BAD_PROOF, "opened", reason, "open the chunk: send its ciphertext, S_i and the proof")
         _check_opened(ctx, message, checked, place, handover, leaf, message.opened)
     return checked
 
 
 def _get_round(ctx: Context, message: MsgComplain) -> CheckedComplaint:
-    """Return the records of a complaint; refuse one by another account, after the end, or about no hand-over round."""
+    """Return the records of a complaint.
+
+    Refuse it if it is from another account, too late, or not about a hand-over round.
+    """
     order = ORDERS.need(ctx.store, message.order_id)
     if order.consumer != message.consumer:
         raise Refusal(NOT_YOURS, "consumer", "another account placed the order", "complain about an order of your own")
     if order.state not in (OrderState.RUNNING, OrderState.PROVEN) or is_ending(ctx, order):
-        reason = f"it is {order.state.name.lower()}"
+        reason = f"the order is {order.state.name.lower()}"
         raise Refusal(WRONG_STATE, "order_id", reason, "complain while an order is running or proven")
     if message.leg != order.legs:
         reason = f"the current leg is {order.legs}"
         raise Refusal(WRONG_STATE, "leg", reason, "complain about a round of the current leg")
     closed = ROUNDS.get(ctx.store, order.id, message.leg, message.round)
     if closed is None or closed.void or not closed.ciphertext_root:
-        reason = "the leg has no such round that handed its states over, or the round is void"
+        reason = "the leg has no closed hand-over round of this number, or the round is void"
         raise Refusal(NOT_FOUND, "round", reason, "name a closed hand-over round of the leg")
     if WRONG_HANDOVERS.has(ctx.store, order.id, message.leg):
         reason = "a complaint about this leg is already proven"
@@ -97,7 +100,7 @@ def _check_opened(
     leaf: bytes,
     opened: OpenedChunk,
 ) -> None:
-    """Refuse an opened chunk that is not the leaf's, is not opened rightly, or holds what the state has there."""
+    """Refuse an opened chunk that does not belong to the leaf, is wrongly opened, or is right for its place."""
     root = _get_state_root(ctx, checked.closed, place)
     if not verify_path(opened.state_leaf, place.index, place.count, opened.path, root):
         reason = "does not lead from state_leaf to the root of the state"
@@ -128,7 +131,10 @@ def _get_state_root(ctx: Context, closed: Round, place: ChunkPlace) -> bytes:
 
 
 def apply(ctx: Context, message: MsgComplain, checked: CheckedComplaint) -> None:
-    """Fail the leg by its validator's fault; the job bond pays when the leg's closed rounds are decided."""
+    """Fail the leg as its validator's fault.
+
+    The job bond pays the consumer once the leg's closed rounds are decided.
+    """
     WRONG_HANDOVERS.mark(ctx.store, checked.order.id, checked.leg.number)
     ctx.emit(HandoverFoundWrong(checked.closed.key, message.chunk))
     void_leg(ctx, checked.order, checked.leg, LegEnd.WRONG_HANDOVER)
@@ -140,7 +146,10 @@ def weigh(ctx: Context, _: MsgComplain, checked: CheckedComplaint) -> int:
 
 
 def find_duty(store: Overlay, message: MsgComplain) -> Duty | None:
-    """Return the right to complain before the order settles, or None if the signer has no such round."""
+    """Return the right to complain until the order settles.
+
+    Return None if the message does not name a round of the signer's order.
+    """
     order = ORDERS.get(store, message.order_id)
     closed = ROUNDS.get(store, message.order_id, message.leg, message.round)
     if order is None or closed is None or order.consumer != message.consumer or message.leg != order.legs:

@@ -41,7 +41,7 @@ def _get_seat(ctx: Context, message: MsgCommitAnswer | MsgRevealAnswer) -> Check
     panel = PANELS.need(ctx.store, *key)
     number = PANEL_DUTIES.get(ctx.store, message.auditor, *key)
     if not number:
-        reason = "has no open duty in this panel: it was not drawn, has answered, is too late, or the panel has ended"
+        reason = "has no open duty in this panel: it was not drawn, has answered or is too late, or the panel has ended"
         raise Refusal(NOT_YOURS, "auditor", reason, "no further action is needed")
     if not panel.is_open or message.stage != panel.stage:
         reason = f"the panel is in stage {panel.stage}" if panel.is_open else "the stage has ended"
@@ -53,7 +53,7 @@ def _get_seat(ctx: Context, message: MsgCommitAnswer | MsgRevealAnswer) -> Check
 
 
 def check_commit_answer(ctx: Context, message: MsgCommitAnswer) -> CheckedAnswer:
-    """Return the panel and the seat; refuse if the signer has no seat in the open stage, has committed, or is late."""
+    """Return the panel and the seat; refuse a signer that has no seat in the open stage, has committed, or is late."""
     checked = _get_seat(ctx, message)
     if checked.seat.commitment:
         reason = "the seat has already committed"
@@ -105,8 +105,8 @@ def _check_answer(field: str, answer: SeatAnswer) -> None:
 def check_reveal_answer(ctx: Context, message: MsgRevealAnswer) -> CheckedAnswer:
     """Return the panel, the seat, and the roots that the leaves in the message show.
 
-    Refuse if the seat has not committed to exactly these answers, or if it is too early or too late to reveal. Also
-    refuse answers for places outside the duty, and leaves that are not in the accepted trace.
+    Refuse the message if the seat has not committed to exactly these answers, or if it is too early or too late to
+    reveal. Also refuse answers for places outside the seat's duty, and leaves that are not in the accepted trace.
     """
     checked = _get_seat(ctx, message)
     panel = checked.panel
@@ -115,7 +115,7 @@ def check_reveal_answer(ctx: Context, message: MsgRevealAnswer) -> CheckedAnswer
         reason = "the seat has not committed to an answer"
         raise Refusal(WRONG_STATE, "auditor", reason, "commit in the first part of a stage")
     if ctx.clock < panel.commits_end:
-        reason = f"others may commit until {panel.commits_end} (now {ctx.clock})"
+        reason = f"other seats may commit until {panel.commits_end} (now {ctx.clock})"
         raise Refusal(NOT_YET, "stage", reason, "reveal after that time")
     check_before(ctx, "end of the stage", panel.reveals_end)
     leg = LEGS.must(ctx.store, panel.order_id, panel.leg)
@@ -154,7 +154,7 @@ def _check_shown(ctx: Context, panel: Panel, shown: ShownLeaf) -> bool:
         raise LookupError("an accepted share has no roots")
     right = shown.leaf.index == place.segment + 1
     if not (right and check_leaf(roots.trace_root, roots.segments, shown.leaf)):
-        reason = f"the leaf of place {number} is not the one at the end of its segment in the accepted trace"
+        reason = f"the leaf of place {number} is not the leaf that the accepted trace has at the end of its segment"
         raise Refusal(BAD_PROOF, "leaves", reason, "leave it out")
     return True
 
@@ -178,7 +178,7 @@ def find_commit_duty(store: Overlay, message: MsgCommitAnswer) -> Duty | None:
 def find_reveal_duty(store: Overlay, message: MsgRevealAnswer) -> Duty | None:
     """Return the duty to reveal, or None if the signer has no seat with a commitment in the open stage.
 
-    A message with more answers than the seat has places is no duty, so that its gas is bounded by the seat's work.
+    A message with more answers than the seat has places is not a duty. So the seat's work bounds the gas of a duty.
     """
     found = _find_seat(store, message)
     if found is None or not found[1].commitment:
