@@ -22,9 +22,8 @@ class MsgSend(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgDepositBond(Message):
-    """Move coins from an account into its bond account.
-
-    The job bonds of validators and the share bonds of providers are locked from these bond accounts.
+    """Move coins from an account into its bond account. The job bonds of validators and the share bonds of providers
+    are locked from these bond accounts.
     """
 
     URL: ClassVar[str] = "/assay.registry.v1.MsgDepositBond"

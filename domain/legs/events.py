@@ -86,9 +86,8 @@ class LegDeadlinesMoved(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderProven(Change):
-    """A leg closed its last round, or the round in which the job stopped.
-
-    Only the audits and windows of closed rounds are still to come.
+    """A leg closed its last round, or the round in which the job stopped. Only the audits and windows of closed rounds
+    are still to come.
 
     Example::
 
@@ -140,10 +139,8 @@ class LegFailed(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderSettled(Change):
-    """A leg is done, and its validator gets the withheld coins.
-
-    If the job stopped, ``reason`` is a ``LegEnd``; otherwise it is 0. The order closes when all its bonds have been
-    returned.
+    """A leg is done, and its validator gets the withheld coins. If the job stopped, ``reason`` is a ``LegEnd``;
+    otherwise it is 0. The order closes when all its bonds have been returned.
 
     Example::
 

@@ -94,9 +94,8 @@ class OrderExcluded(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderHeld(Change):
-    """An order or one of its rounds is held for a reason, at most until ``until`` (chain clock).
-
-    If the whole order is held, ``leg`` and ``round`` are 0.
+    """An order or one of its rounds is held for a reason, at most until ``until`` (chain clock). If the whole order is
+    held, ``leg`` and ``round`` are 0.
     """
 
     KIND: ClassVar[str] = "order.held"
@@ -109,9 +108,8 @@ class OrderHeld(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderReleased(Change):
-    """An order or one of its rounds is no longer held for a reason.
-
-    If the whole order was held, ``leg`` and ``round`` are 0.
+    """An order or one of its rounds is no longer held for a reason. If the whole order was held, ``leg`` and ``round``
+    are 0.
     """
 
     KIND: ClassVar[str] = "order.released"

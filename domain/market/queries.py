@@ -51,9 +51,8 @@ class OrdersResponse:
 
 @dataclass(frozen=True, slots=True)
 class OrdersRequest(Query[OrdersResponse]):
-    """A request for the orders of one consumer, with a leg of one validator, or in one state (0: any state).
-
-    The conditions can be combined.
+    """A request for the orders of one consumer, with a leg of one validator, or in one state (0: any state). The
+    conditions can be combined.
     """
 
     consumer: MaybeAddress

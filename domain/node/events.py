@@ -16,9 +16,8 @@ class RulesChanged(Change):
 
 @dataclass(frozen=True, slots=True)
 class GasPriceChanged(Change):
-    """From the next block on, transactions that are not duties pay at least a new gas price.
-
-    ``price_millionths`` is in millionths of uassay per unit of gas.
+    """From the next block on, transactions that are not duties pay at least a new gas price. ``price_millionths`` is in
+    millionths of uassay per unit of gas.
     """
 
     KIND: ClassVar[str] = "gas.price_changed"

@@ -47,10 +47,8 @@ class ShareCommitted(Change):
 
 @dataclass(frozen=True, slots=True)
 class ShareSkipped(Change):
-    """A share was not committed; ``reason`` is the ``ShareReason`` that prevented it.
-
-    The validator that sent the commitment paid ``fee`` (uassay) for this share, in addition to the fee of the
-    transaction.
+    """A share was not committed; ``reason`` is the ``ShareReason`` that prevented it. The validator that sent the
+    commitment paid ``fee`` (uassay) for this share, in addition to the fee of the transaction.
     """
 
     KIND: ClassVar[str] = "share.skipped"
@@ -95,10 +93,9 @@ class ShareDrawn(Change):
 
 @dataclass(frozen=True, slots=True)
 class ShareAccepted(Change):
-    """A share is accepted in a closed round. The event shows the roots that the share's commitment hid.
-
-    ``metrics`` are the metrics at the share's last boundary, as FP32 bit patterns. If ``update_root`` is empty, the
-    share ends where the job stopped, after ``segments`` whole segments.
+    """A share is accepted in a closed round. The event shows the roots that the share's commitment hid. ``metrics`` are
+    the metrics at the share's last boundary, as FP32 bit patterns. If ``update_root`` is empty, the share ends where
+    the job stopped, after ``segments`` whole segments.
 
     Example::
 
@@ -171,10 +168,8 @@ class RoundClosed(Change):
 
 @dataclass(frozen=True, slots=True)
 class RoundStopped(Change):
-    """A round was closed without a next state, because the job stopped.
-
-    ``kind`` is the ``AuditKind`` of the place at which the job stopped; ``slot``, ``issue`` and ``segment`` name this
-    place.
+    """A round was closed without a next state, because the job stopped. ``kind`` is the ``AuditKind`` of the place at
+    which the job stopped; ``slot``, ``issue`` and ``segment`` name this place.
 
     Example::
 
@@ -193,10 +188,8 @@ class RoundStopped(Change):
 
 @dataclass(frozen=True, slots=True)
 class RoundVerified(Change):
-    """A round was verified, and its ``price`` (uassay) was paid.
-
-    ``withheld`` is the part of the price that is kept for the validator until the order settles. ``audit_fee`` (uassay)
-    is not part of the price; it paid the round's panel.
+    """A round was verified, and its ``price`` (uassay) was paid. ``withheld`` is the part of the price that is kept for
+    the validator until the order settles. ``audit_fee`` (uassay) is not part of the price; it paid the round's panel.
 
     Example::
 
@@ -229,9 +222,8 @@ class RoundVoid(Change):
 
 @dataclass(frozen=True, slots=True)
 class HandoverFoundWrong(Change):
-    """The consumer proved that a chunk of the states that the validator handed over is wrong.
-
-    ``chunk`` is the number of this chunk.
+    """The consumer proved that a chunk of the states that the validator handed over is wrong. ``chunk`` is the number
+    of this chunk.
 
     Example::
 
@@ -274,11 +266,9 @@ class StageOpened(Change):
 
 @dataclass(frozen=True, slots=True)
 class StageEnded(Change):
-    """A stage of a panel ended.
-
-    ``wanted`` has the number of new seats in the next stage for each group of places. ``repeats`` is true if the next
-    stage has the same seats again, because fewer than half of them answered. ``last_next`` is true if the next stage is
-    the last one.
+    """A stage of a panel ended. ``wanted`` has the number of new seats in the next stage for each group of places.
+    ``repeats`` is true if the next stage has the same seats again, because fewer than half of them answered.
+    ``last_next`` is true if the next stage is the last one.
     """
 
     KIND: ClassVar[str] = "panel.stage_ended"
@@ -325,10 +315,9 @@ class RoomTaken(Change):
 
 @dataclass(frozen=True, slots=True)
 class PlaceDrawn(Change):
-    """A place was drawn for a panel. ``place`` is its number in the panel, and ``kind`` is its ``AuditKind``.
-
-    ``claim`` is the chain's root for the place; it is empty if the chain has no such root. ``stops`` is true if,
-    according to the chain, the job stops at this place.
+    """A place was drawn for a panel. ``place`` is its number in the panel, and ``kind`` is its ``AuditKind``. ``claim``
+    is the chain's root for the place; it is empty if the chain has no such root. ``stops`` is true if, according to the
+    chain, the job stops at this place.
     """
 
     KIND: ClassVar[str] = "panel.place"
@@ -345,10 +334,8 @@ class PlaceDrawn(Change):
 
 @dataclass(frozen=True, slots=True)
 class AnswerCommitted(Change):
-    """A seat committed to its answers.
-
-    The seats of the stage can commit until ``commits_end`` and then reveal until ``reveals_end``. Both times become
-    earlier once all seats have committed.
+    """A seat committed to its answers. The seats of the stage can commit until ``commits_end`` and then reveal until
+    ``reveals_end``. Both times become earlier once all seats have committed.
     """
 
     KIND: ClassVar[str] = "panel.committed"
@@ -422,10 +409,8 @@ class SeatDiffered(Change):
 
 @dataclass(frozen=True, slots=True)
 class PlaceRuled(Change):
-    """A stage decided a place.
-
-    ``ruling`` is the ``Ruling``. ``kind``, ``root`` and ``step`` are the answer that the panel found; ``kind`` is an
-    ``AnswerKind``, or 0 if the place is undecided.
+    """A stage decided a place. ``ruling`` is the ``Ruling``. ``kind``, ``root`` and ``step`` are the answer that the
+    panel found; ``kind`` is an ``AnswerKind``, or 0 if the place is undecided.
 
     Example::
 
@@ -446,10 +431,9 @@ class PlaceRuled(Change):
 
 @dataclass(frozen=True, slots=True)
 class SeatPaid(Change):
-    """A seat received ``paid`` (uassay) for its answers.
-
-    ``from_pot`` is the part of this amount that came from the cuts of seats, and ``from_pool`` the part that came from
-    the community pool. The rest came from the order's escrow and is in the list of the order's payments.
+    """A seat received ``paid`` (uassay) for its answers. ``from_pot`` is the part of this amount that came from the
+    cuts of seats, and ``from_pool`` the part that came from the community pool. The rest came from the order's escrow
+    and is in the list of the order's payments.
     """
 
     KIND: ClassVar[str] = "panel.paid"

@@ -39,9 +39,8 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class MsgCommitTraces(Message):
-    """Put commitments to shares of the open round on chain (at most 128).
-
-    The rejections in the message are applied before its commitments.
+    """Put commitments to shares of the open round on chain (at most 128). The rejections in the message are applied
+    before its commitments.
     """
 
     URL: ClassVar[str] = "/assay.pol.v1.MsgCommitTraces"
@@ -91,9 +90,8 @@ class MsgCloseRound(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgCommitAnswer(Message):
-    """Commit to a seat's answers with a hash (:func:`pol.rules.tiers.answers.answer_commitment`).
-
-    The seat reveals its answers later.
+    """Commit to a seat's answers with a hash (:func:`pol.rules.tiers.answers.answer_commitment`). The seat reveals its
+    answers later.
     """
 
     URL: ClassVar[str] = "/assay.pol.v1.MsgCommitAnswer"
@@ -109,10 +107,9 @@ class MsgCommitAnswer(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgRevealAnswer(Message):
-    """Reveal the answers that a seat committed to, one per place, and show leaves of accepted traces.
-
-    A shown leaf is the one after a segment that the panel audits. Leaves are not part of the commitment. A leaf that
-    one seat shows counts for all seats.
+    """Reveal the answers that a seat committed to, one per place, and show leaves of accepted traces. A shown leaf is
+    the one after a segment that the panel audits. Leaves are not part of the commitment. A leaf that one seat shows
+    counts for all seats.
     """
 
     URL: ClassVar[str] = "/assay.pol.v1.MsgRevealAnswer"

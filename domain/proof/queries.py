@@ -196,9 +196,8 @@ class PanelDutiesResponse:
 
 @dataclass(frozen=True, slots=True)
 class PanelDutiesRequest(Query[PanelDutiesResponse]):
-    """A request for the seats of a validator that have not revealed in an open stage.
-
-    The response begins after the round that ``after_order``, ``after_leg`` and ``after_round`` name.
+    """A request for the seats of a validator that have not revealed in an open stage. The response begins after the
+    round that ``after_order``, ``after_leg`` and ``after_round`` name.
     """
 
     validator: Address

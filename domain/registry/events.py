@@ -19,9 +19,8 @@ class EndpointSet(Change):
 
 @dataclass(frozen=True, slots=True)
 class BeaconKeySet(Change):
-    """A validator registered a beacon key.
-
-    The new key is valid from height ``valid_from`` on, and the old key is valid until then.
+    """A validator registered a beacon key. The new key is valid from height ``valid_from`` on, and the old key is valid
+    until then.
 
     ``dropped`` are keys that would have become valid later. The new key replaces them, so they never become valid.
     """
@@ -35,9 +34,8 @@ class BeaconKeySet(Change):
 
 @dataclass(frozen=True, slots=True)
 class BeaconKeyRevoked(Change):
-    """A validator revoked a beacon key. All keys in ``dropped`` are now invalid.
-
-    These are the revoked key itself and, if this key was in force, the keys before it.
+    """A validator revoked a beacon key. All keys in ``dropped`` are now invalid. These are the revoked key itself and,
+    if this key was in force, the keys before it.
     """
 
     KIND: ClassVar[str] = "validator.beacon_key_revoked"
@@ -49,7 +47,6 @@ class BeaconKeyRevoked(Change):
 @dataclass(frozen=True, slots=True)
 class AuditsPromised(Change):
     """A validator's promise as an auditor changed, by a message of the validator or because of its silent seats.
-
     ``speed`` is in FLOP/s, and ``rate`` is in bytes/s. ``promise_halved_at`` is the time of the last halving.
     ``silent_at`` is the time of the last silence for which the promise was not halved. Both are on the chain clock, and
     0 if there was none.
@@ -102,10 +99,7 @@ class ProviderDismissed(Change):
 
 @dataclass(frozen=True, slots=True)
 class ProviderCertified(Change):
-    """A validator measured a provider of its cluster.
-
-    ``speed`` is in FLOP/s; ``capability`` has all measurements.
-    """
+    """A validator measured a provider of its cluster. ``speed`` is in FLOP/s; ``capability`` has all measurements."""
 
     KIND: ClassVar[str] = "provider.certified"
     provider: str

@@ -54,9 +54,8 @@ class MsgRevokeBeaconKey(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgRegisterProvider(Message):
-    """Apply to a validator's cluster.
-
-    A provider without a committed share may leave its cluster and apply to another one.
+    """Apply to a validator's cluster. A provider without a committed share may leave its cluster and apply to another
+    one.
     """
 
     URL: ClassVar[str] = "/assay.registry.v1.MsgRegisterProvider"
@@ -111,11 +110,9 @@ class MsgCertifyProvider(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgPromiseAudits(Message):
-    """Promise how fast the validator works as an auditor.
-
-    ``speed`` is the speed of recomputing (FLOP/s of exact work), and ``rate`` is the rate of fetching (bytes/s). A
-    validator may lower its promise at any time. It may raise its promise if ``promise_wait`` seconds have passed since
-    the last halving.
+    """Promise how fast the validator works as an auditor. ``speed`` is the speed of recomputing (FLOP/s of exact work),
+    and ``rate`` is the rate of fetching (bytes/s). A validator may lower its promise at any time. It may raise its
+    promise if ``promise_wait`` seconds have passed since the last halving.
     """
 
     URL: ClassVar[str] = "/assay.registry.v1.MsgPromiseAudits"
