@@ -188,8 +188,8 @@ class RoundStopped(Change):
 
 @dataclass(frozen=True, slots=True)
 class RoundVerified(Change):
-    """A round was verified, and its ``price`` (uassay) was paid. ``withheld`` is the part of the price that is kept for
-    the validator until the order settles. ``audit_fee`` (uassay) is not part of the price; it paid the round's panel.
+    """A round was verified. Its ``price`` (uassay) was paid, except ``withheld``: this part is kept for the validator
+    until the order settles. ``audit_fee`` (uassay) is not part of the price; it paid the round's panel.
 
     Example::
 
