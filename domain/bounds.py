@@ -103,7 +103,7 @@ class Visible:
 class Pattern:
     """Text or bytes that ``pattern`` matches in full. Errors call the value ``what``.
 
-    With ``blank``, it may be empty.
+    With ``blank``, the value may be empty.
     """
 
     what: str
@@ -164,7 +164,7 @@ PositiveWork = Annotated[int, Range(1, WORK_MAX)]
 Bps = Annotated[int, Range(0, BPS)]
 """Basis points."""
 ProvidersBps = Annotated[int, Range(0, PROVIDERS_BPS_MAX)]
-"""Basis points for the providers. The bound leaves the validator a part of each round, withheld until settlement."""
+"""Basis points for the providers. The bound leaves a part of each round's price for the validator."""
 Duration = Annotated[int, Range(1, DURATION_MAX)]
 """Seconds from now."""
 ByteCount = Annotated[int, Range(0, 2**63 - 1)]
@@ -180,7 +180,7 @@ Segment = Annotated[int, Range(0, SHARE_SEGMENTS_MAX)]
 """The number of a segment, or of a boundary: n segments have n + 1 boundaries."""
 
 ITEMS_MAX = 2**20
-"""A limit above the length of every list that the chain keeps or answers."""
+"""A limit above the length of every list that the chain keeps or returns."""
 Many = Length(0, ITEMS_MAX)
 
 # --- reading annotated types ---------------------------------------------------------------------
@@ -232,7 +232,7 @@ def inside(name: str, refusal: Refusal) -> Refusal:
 def check(value: Any) -> None:
     """Check that a dataclass and everything inside it is within its bounds.
 
-    The Refusal names the first field that is not.
+    The Refusal names the first field that is out of its bounds.
     """
     cls: Any = type(value)
     _record_test(cls)(value)
@@ -408,7 +408,7 @@ def _length_test(mark: Length, name: str) -> Test:
 def _sorted_test(name: str) -> Test:
     def test(values: tuple[Any, ...]) -> None:
         if list(values) != sorted(set(values)):
-            raise Refusal(BAD_FIELD, name, "is not sorted without repeats", "sort the items and list each once")
+            raise Refusal(BAD_FIELD, name, "is unsorted or repeats an item", "sort the items and list each once")
 
     return test
 

@@ -21,11 +21,10 @@ _loads = json.JSONDecoder().decode
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A record held by another record whose class does not import its class.
+    """A record inside another record. The class of the outer record does not import the class of the inner one.
 
-    Only the reader of the field knows the class.
-
-    Its JSON is the JSON of the record itself.
+    Only the code that reads the field knows the class of the inner record. The JSON of the packed record is the JSON of
+    the record itself.
     """
 
     # Canonical JSON of the record.

@@ -18,18 +18,18 @@ class Crypto(Protocol):
         """Return whether ``proof`` proves the beacon key's only value for ``message``. ``key`` is the beacon key."""
 
     def is_point(self, encoded: bytes) -> bool:
-        """Return whether bytes are the compressed encoding of a point of the curve, other than the one at infinity."""
+        """Return whether ``encoded`` is the compressed form of a point of the curve, but not the point at infinity."""
 
     def chunk_proof(self, key: bytes, point: bytes, shared: bytes, message: bytes, proof: bytes) -> bool:
         """Return whether ``proof`` shows that ``shared`` is ``point`` times the secret of ``key``.
 
-        It is a proof after BIP-374 for ``message`` (32 bytes).
+        The proof has the form of BIP-374 and is for ``message`` (32 bytes).
         """
 
     def decrypt(self, key: bytes, ciphertext: bytes) -> bytes | None:
         """Return the chunk that ChaCha20-Poly1305 decrypts with ``key``, or None if the tag is wrong.
 
-        ``key`` has 32 bytes, and a ciphertext has at most those of a chunk with its tag.
+        ``key`` has 32 bytes, and ``ciphertext`` has at most as many bytes as the largest chunk with its tag.
         """
 
 

@@ -141,7 +141,7 @@ class Code(Readable):
 
 
 class Refusal(Expected):
-    """An invalid message or transaction. The transaction's result has ``code``, and the chain drops its changes.
+    """An invalid message or transaction. The transaction's result has ``code``, and the chain drops all its changes.
 
     Example::
 

@@ -27,9 +27,9 @@ G = TypeVar("G")
 T = TypeVar("T")
 
 AUDIT_SPEED = 200_000_000
-"""FLOP/s of exact work that even a machine with several daemons reaches."""
+"""FLOP/s of exact work that a machine reaches even if several daemons run on it."""
 AUDIT_RATE = 10_000_000
-"""Bytes/s that even such a machine fetches."""
+"""Bytes/s that a machine can fetch even if several daemons run on it."""
 RULES_MAX = 256
 """Largest number of entries in the list of rules."""
 
@@ -46,7 +46,7 @@ class GenesisAccount:
 class GenesisValidator:
     """A validator of the genesis.
 
-    Its stake is in addition to its account's coins; its power is stake // POWER_REDUCTION.
+    Its stake is in addition to its account's coins. Its power in the consensus is stake // POWER_REDUCTION.
     """
 
     operator: Address

@@ -5,13 +5,13 @@ MEMO_BYTES_MAX = 256
 MESSAGES_MAX = 16
 DECODE_DEPTH_MAX = 8
 GAS_MAX = 100_000_000
-"""Most gas that the bytes of a transaction can declare. The chain allows a tenth of a block's gas
+"""Largest gas limit that the bytes of a transaction can declare. The chain allows a tenth of a block's gas
 (:func:`domain.node.params.tx_gas_max`), which is less."""
 MEMPOOL_TXS_MAX = 20_000
 MEMPOOL_BYTES_MAX = 16 * 1024 * 1024
 BLOCK_TXS_MAX = 20_000
 BLOCK_BYTES_MAX = 4 * 1024 * 1024
-"""Most bytes of all transactions of a block, in the form that they have in the block."""
+"""Largest total size (bytes) of the transactions of a block, as they are encoded in the block."""
 TEXT_MAX = 128  # monikers, device classes, endpoints
 NAME_MAX = 32  # a region, tier or device class
 TAGS_MAX = 16
@@ -43,4 +43,4 @@ EVENTS_LIMIT_MAX = 1_000
 
 
 EXECUTOR_VERSION = 1
-"""Version of the definitions of the primitives. It changes if one gives other bits, is added or is removed."""
+"""Version of the definitions of the primitives. It changes if a primitive gives other bits, is added or is removed."""

@@ -28,8 +28,9 @@ class Message:
     """The base class of all messages.
 
     ``URL`` is the type url on the wire, and ``SIGNER`` the field with the account that must sign. Gas is counted in
-    items; an item costs about as much as another signature. A message has ``GAS_EXTRA`` items. In addition, each entry
-    of a field in ``GAS_ITEMS`` counts as the number of items given there. ``LANE`` is set if the message can be a duty.
+    items; an item costs about as much as the check of one signature. A message has ``GAS_EXTRA`` items. In addition,
+    each entry of a field in ``GAS_ITEMS`` counts as the number of items given there. ``LANE`` is set if the message can
+    be a duty.
     """
 
     __slots__ = ()

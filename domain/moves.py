@@ -13,8 +13,9 @@ from enum import Enum, auto
 class Pot:
     """A part of the state that holds coins. The sum of all pots is the supply.
 
-    ``name`` is part of the key of its count and never changes. ``address`` is the owner of its coins in events; plain
-    transfers must not use it. It is empty if events show each owner's own address.
+    ``name`` is part of the key under which the state counts the pot's coins, and never changes. Events show ``address``
+    as the owner of the pot's coins; plain transfers to this address are refused. ``address`` is empty if events show
+    each owner's own address.
     """
 
     name: str

@@ -82,9 +82,9 @@ class Params(Readable):
         return changed
 
     def for_founders(self, count: int) -> "Params":
-        """Return these parameters with fewer ``auditors``, if ``count`` validators cannot provide as many.
+        """Return these parameters for a chain with ``count`` validators: ``auditors`` is at most ``count`` - 1.
 
-        No validator audits itself. If a round needs more auditors than there are other validators, all of those audit.
+        No validator audits its own rounds, so at most ``count`` - 1 validators can audit a round.
         """
         return self.replace(auditors=min(self.of(ProofParams).auditors, count - 1))
 

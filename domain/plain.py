@@ -30,9 +30,10 @@ _KINDS: Mapping[type, str] = MappingProxyType(
 def read(cls: type[T], value: Any, field: str = "") -> T:
     """Return a ``cls`` made from JSON values.
 
-    They must have exactly its fields, each within the bounds of its annotation.
+    The values must have exactly the fields of ``cls``, each within the bounds of its annotation.
 
-    A value that already has a field's class is taken as it is, so a part of the value may have been read before.
+    If a value already has the class of its field, it is taken as it is. So a part of ``value`` may have been read
+    before.
 
     Raises Refusal with the path of the first field that does not fit; the path begins with ``field``. Raises Mismatch
     if an annotation of ``cls`` has no bounds.

@@ -1,8 +1,8 @@
 """Queries as domain values: requests and responses. Their fields have the names of the protobuf messages' fields.
 
-Each request names its response as ``Query[Response]``. One pure function of the state answers it
+Each request names its response as ``Query[Response]``. One pure function of the state answers each request
 (``chain.state_machine.queries``). Lists are in the order of keys and have at most ``limit`` items (0: the default of
-100). The next page begins after the id or address in ``after``, which ended the page before.
+100). A request for the next page has in ``after`` the id or address of the last item of the page before.
 """
 
 from typing import Generic, TypeVar

@@ -76,7 +76,7 @@ def read_event(event: Attributed) -> Change | None:
 
 
 def changes_of(kind: type[C], events: Iterable[Attributed]) -> Iterator[C]:
-    """Yield the changes of class ``cls`` in events, in order. ValueError for attributes that do not fit the class."""
+    """Yield the changes of class ``kind`` in events, in order. ValueError for attributes that do not fit the class."""
     for event in events:
         if event.type == kind.KIND:
             change: Any = read_event(event)

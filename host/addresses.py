@@ -39,7 +39,7 @@ class HostPort:
         if not colon or not host or not (_is_port(port) or (any_port and port == "0")):
             raise ValueError(f"{text} is not host:port with a port from 1 to {PORT_MAX}, for example node.example:9090")
         if not is_host(host):
-            raise ValueError(f"{host} is neither the name of a host nor an IP address, as node.example or 10.0.0.7")
+            raise ValueError(f"{host} is neither the name of a host nor an IP address; write node.example or 10.0.0.7")
         return cls(bare(host), int(port))
 
     @property

@@ -1,9 +1,10 @@
 """A filter of system calls for a process that handles a stranger's bytes: only the calls in the table below succeed.
 
-The filter is a program for the kernel (seccomp). It looks at the number of a call, and at one argument of some calls.
-Every other call fails with EPERM, or with ENOSYS if Linux 5.1 or later added it: a C library tries such a call
-first, and then uses an older one. A process cannot remove a filter. The table has the calls that Python, NumPy, PyTorch
-and the native kernels make. ``docs/decisions/sandbox.md`` explains why it is not in a library.
+The filter is a program for the kernel (seccomp). It looks at the number of a call, and at one argument of some calls. A
+call that is not in the table fails with EPERM, or with ENOSYS if Linux 5.1 or later added it. A C library tries such a
+new call first, and after ENOSYS it uses an older call. A process cannot remove a filter. The table has the calls that
+Python, NumPy, PyTorch and the native kernels make. ``docs/decisions/sandbox.md`` explains why the filter does not come
+from a library.
 """
 
 import ctypes
@@ -175,9 +176,9 @@ def _conditions(pid: int) -> Mapping[str, _Condition]:
         "kill": _Condition(0, (pid,)),
         # A file or private memory (MAP_ANONYMOUS); not memory that could be shared, which the limit does not count.
         "mmap": _Condition(3, (0, 0x01, 0x20), 0x21),
-        # PR_SET_NAME, PR_GET_NAME, PR_SET_VMA; not PR_SET_PDEATHSIG, with which it could outlive its parent.
+        # PR_SET_NAME, PR_GET_NAME, PR_SET_VMA; not PR_SET_PDEATHSIG, with which the process could outlive its parent.
         "prctl": _Condition(0, (15, 16, 0x5356_4D41)),
-        # 0 is the calling process or thread; other programs of the same user have limits and processors, too.
+        # 0 is the calling process or thread; the limits and processors of other programs of this user must not change.
         "prlimit64": _Condition(0, (0,)),
         "sched_setaffinity": _Condition(0, (0,)),
         "tgkill": _Condition(0, (pid,)),
@@ -206,7 +207,7 @@ def filter_program(machine: str, pid: int) -> list[tuple[int, int, int, int]]:
     numbers = {name: row[architecture.column] for name, row in CALLS.items()}
     program = [
         (_LOAD, 0, 0, _AUDIT),
-        # A call in the way of another architecture would have other numbers.
+        # A call made in the way of another architecture would have other numbers.
         (_EQUAL, 1, 0, architecture.audit),
         (_RETURN, 0, 0, _KILL_PROCESS),
         (_LOAD, 0, 0, _NUMBER),
@@ -235,7 +236,7 @@ def _checked(condition: _Condition) -> Iterator[tuple[int, int, int, int]]:
 def install(libc: ctypes.CDLL) -> str:
     """Filter the calls of this thread and of all threads that it starts; the process must have given up new rights.
 
-    Return a phrase that says why that is not possible; empty if it was done.
+    Return a phrase that says why the filter is not possible; the phrase is empty if the filter was installed.
     """
     machine = platform.machine()
     if not is_known(machine):

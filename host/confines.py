@@ -1,7 +1,7 @@
 """The limits of this process on its machine: processor affinity, CPU time and memory of cgroups, and thread settings.
 
-A measured speed means little without these limits. A container with half a processor, or a service pinned to two of
-sixteen, is as slow as its limits allow, not as its machine.
+A measured speed means little without these limits. A container that may use half a processor is slow even on a fast
+machine, and so is a service that may use only two of sixteen processors.
 """
 
 import os
@@ -22,8 +22,8 @@ class Confines:
     """The limits of this process.
 
     ``processors`` is the number of the machine's processors, and ``allowed`` the number that this process may use.
-    ``cpu_time`` is the limit of CPU time in processors (None: no limit). ``threads`` is the number in the environment,
-    0 if it is not set. ``memory`` is the limit in bytes, or the machine's memory.
+    ``cpu_time`` is the limit of CPU time in processors (None: no limit). ``threads`` is the number of threads that
+    the environment sets (OMP_NUM_THREADS), or 0. ``memory`` is the limit in bytes, or the machine's memory.
     """
 
     processors: int
@@ -78,7 +78,8 @@ def _folders(groups: Path, own: Path, controller: str) -> Iterator[Path]:
         if names and controller not in names.split(","):
             continue
         folder = root / path.strip("/")
-        # In a container the path is the one outside, and the container's own group is at the root.
+        # In a container, the path is that of the group outside the container, and the container's own group is at the
+        # root.
         while folder != root:
             yield folder
             folder = folder.parent

@@ -67,7 +67,7 @@ _log_handlers: list[logging.Handler] = []
 def begin_log(level: str = "info", form: LogFormat = LogFormat.TEXT, path: Path | None = None) -> None:
     """Send the process's log to stderr, or to the file ``path``, which is rotated; lines below ``level`` are left out.
 
-    It replaces the log of an earlier call. A bounded number of old files is kept.
+    This log replaces the log of an earlier call. A bounded number of old files is kept.
     """
     while _log_handlers:
         before = _log_handlers.pop()
@@ -111,7 +111,7 @@ class _BoundedFile(RotatingFileHandler):
 
 
 class _Terminal(logging.StreamHandler[TextIO]):
-    """A log on stderr that drops lines which cannot be written, as on a full disk; a traceback would not fit either."""
+    """A log on stderr that drops lines if they cannot be written, for example because the disk is full."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
         """Drop the line silently, unless the error is a bug."""
@@ -128,13 +128,13 @@ def _add(handler: logging.Handler, level: str, formatter: logging.Formatter) -> 
 
 
 _YOUNG_MAX = 50_000
-"""Objects made before a search for cycles; a block's transactions free their objects before that many are made."""
+"""Number of new objects that starts a search for cycles. A block's transactions free their objects before that."""
 
 
 def calm_collector() -> None:
     """Make the garbage collector ignore the objects loaded at the start, and search for cycles in the rest less often.
 
-    A node's records have no cycles; searching them anyway took a fifth of the time of CheckTx.
+    A node's records have no cycles. With Python's default settings, the search took a fifth of the time of CheckTx.
     """
     gc.collect()
     gc.freeze()
@@ -147,8 +147,8 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 def on_stop_signal(call: Callable[[], None]) -> None:
     """Call ``call`` once per SIGTERM or SIGINT, in a thread of its own. Only for the main thread, once per process.
 
-    A Python signal handler may run while its thread holds a lock that it needs itself, so the handlers do nothing. The
-    interpreter writes the signal's number into a pipe, and a thread that reads the pipe makes the call.
+    A Python signal handler may run while its thread holds a lock that the handler needs too, so the handlers do
+    nothing. The interpreter writes the signal's number into a pipe, and a thread that reads the pipe makes the call.
     """
     reader, writer = os.pipe()
     os.set_blocking(writer, False)

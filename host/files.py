@@ -13,7 +13,7 @@ _PIECE_BYTES = 2**20
 
 
 def write_durably(path: Path, data: Bytes | Iterable[Bytes], mode: int = 0o600) -> None:
-    """Write a whole file or none, and make it survive a power cut; the old file stays until then.
+    """Write a whole file or none, and make it survive a power cut; an old file stays until the new one is complete.
 
     The pieces of a large file may be made one by one. Only the owner may read the file, unless ``mode`` (less the
     umask) allows more.
@@ -52,8 +52,8 @@ def move_durably(source: Path, target: Path) -> None:
 def plain_pieces(path: Path) -> Iterator[bytes]:
     """Yield the bytes of a plain file, a mebibyte at a time; OSError if it is anything else, for example a link.
 
-    The writer of the file is not trusted with what this process may read, and may still be writing. So only as many
-    bytes are read as the file has at the start.
+    The writer of the file is not trusted: a link could lead to a file that only this process may read. The writer may
+    also still be writing, so only as many bytes are read as the file has at the start.
     """
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     status = os.fstat(handle)

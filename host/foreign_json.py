@@ -1,7 +1,7 @@
 """Reading JSON from another party, with a limit on its tokens before it is parsed.
 
-A parser makes an object of up to a few hundred bytes for two bytes of text. So a limit on the size alone allows a
-document that takes a hundred times its size in memory, and seconds to read.
+For two bytes of text, a parser may make an object of a few hundred bytes. So with a limit on the size alone, a document
+could take a hundred times its size in memory, and seconds to read.
 """
 
 import json
@@ -19,7 +19,7 @@ def count_tokens(data: bytes) -> int:
 
 
 def excess_tokens(data: bytes, limit: int) -> str:
-    """Return the reason for which a JSON text has too many tokens; empty if it has at most ``limit``."""
+    """Return the reason why a JSON text has too many tokens, or an empty text if it has at most ``limit``."""
     tokens = count_tokens(data)
     return f"has {tokens} brackets, commas and colons, more than {limit}" if tokens > limit else ""
 

@@ -24,7 +24,7 @@ _TRUNCATE: Final = 1 << 14
 _DEVICE: Final = 1 << 15
 # ABI 1: execute, read and write files, read folders, remove and make of every kind.
 _FIRST: Final = (1 << 13) - 1
-# Before these ABIs, a readable file can also be emptied, and a device can get requests (ioctl).
+# Before these ABIs, Landlock cannot forbid a process to empty a file or to send requests (ioctl) to a device.
 _ADDED: Final = ((3, _TRUNCATE), (5, _DEVICE))
 
 

@@ -22,7 +22,7 @@ FORGET_SECONDS = 300.0
 
 Lane = TypeVar("Lane", bound=Hashable)
 Task = Callable[[], float | None]
-"""The function of an action. It may return the number of seconds in which the action is not started again."""
+"""The function of an action. It may return the number of seconds for which the action is not started again."""
 
 
 class RunState(StrEnum):
@@ -68,8 +68,8 @@ class Lanes(Generic[Lane]):
         """Make each lane with its number of threads; an action that waits in one lane does not delay other lanes.
 
         ``expected`` are the exceptions of failures outside this process; each is logged in a line. Any other exception
-        is a bug and is logged with its traceback. After both, the action is tried again. ``now`` is in seconds and
-        never decreases. ``ended`` is called after each action, on the thread that ran it.
+        is a bug and is logged with its traceback. In both cases, the action is tried again. ``now`` is in seconds
+        and never decreases. ``ended`` is called after each action, on the thread that ran it.
         """
         self._stop = stop
         self._wake = wake
@@ -83,8 +83,8 @@ class Lanes(Generic[Lane]):
     def start(self, key: str, work: Task, lane: Lane, seen: float) -> bool:
         """Start ``work`` unless it is running, has to pause, or ended after ``seen``; return whether it was started.
 
-        ``seen`` is when (by ``now``) the look began that asks for the action. An action that ended later may have done
-        what this look still misses.
+        ``seen`` is the time (by ``now``) at which the look that asks for the action began. If an action ended after
+        that time, it may already have produced the outcome that the look still misses.
         """
         now = self._now()
         with self._lock:
@@ -119,7 +119,7 @@ class Lanes(Generic[Lane]):
         worst = dict.fromkeys(self._threads, 0)
         with self._lock:
             for run in self._runs.values():
-                # The action does not count, because no look has asked for it again.
+                # This action does not count, because no look has asked for it for a long time.
                 if not run.busy and now - run.ended > FORGET_SECONDS:
                     continue
                 worst[run.lane] = max(worst[run.lane], run.failures)

@@ -1,14 +1,14 @@
-"""Locks that allow one process per folder and one process per key; other processes can learn its process id.
+"""Locks that allow one process per folder and one process per key; others can learn the id of this process.
 
 A process keeps a file of its folder locked as long as it lives, and writes its id into the file.
 
-The kernel releases the lock when the process ends for any reason. So an id that another process has since got, for
-example after a restart of the machine, does no harm. Network disks may not support locks, so homes must lie on local
-disks.
+The kernel releases the lock when the process ends for any reason. So an old id in the file does no harm, even if
+another process has the same id now, for example after a restart of the machine. Network disks may not support locks, so
+homes must lie on local disks.
 
 A copy of a folder has a lock of its own and the same keys. So a process that works with a key also listens on an
 abstract socket (Linux) whose name is derived from the secret. Such a name is unique on the whole machine, for all users
-and folders, and no program without the secret can take it. A container with a network of its own has names of its own.
+and folders, and no program without the secret can take it. A container that has its own network has its own names.
 """
 
 import errno
@@ -82,7 +82,7 @@ def _lock(file: IO[str], kind: int) -> bool:
 # --- keys ----------------------------------------------------------------------------------------
 
 NAMESPACE = "assay"
-"""Prefix of the names of sockets; tests that run at the same time with the same keys use different prefixes."""
+"""Prefix of the sockets' names; tests that run at the same time with the same keys use different prefixes."""
 _CREDENTIALS = struct.Struct("3i")
 _BACKLOG = 8
 

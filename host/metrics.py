@@ -40,7 +40,7 @@ class MetricKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A row of a table of metrics. The name ends with the unit; a counter's with ``_total``."""
+    """A row of a table of metrics. The name ends with the unit, but the name of a counter ends with ``_total``."""
 
     name: str
     kind: MetricKind
@@ -101,7 +101,7 @@ class Meters:
         return measured
 
     def before_scrape(self, read: Callable[[], None]) -> None:
-        """Call ``read`` before each scrape to set values; if it fails, the other values are still reported."""
+        """Call ``read`` before each scrape to set values; if ``read`` fails, the other values are still reported."""
         self._readers.append(read)
 
     def text(self) -> bytes:
@@ -146,7 +146,7 @@ class MetricsServer:
         except OSError as error:
             raise OSError(
                 error.errno,
-                f"metrics cannot be served there ({error.strerror}): use another port with --metrics-port",
+                f"metrics cannot be served on this port ({error.strerror}): choose another one with --metrics-port",
                 f"{HOST}:{port}",
             ) from None
         self.port: int = self._server.server_address[1]

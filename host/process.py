@@ -1,8 +1,8 @@
 """Child processes that cannot outlive their parent, whatever kills it.
 
-A child is started through this file. It asks the kernel for SIGKILL at its parent's death (PR_SET_PDEATHSIG), checks
-that the parent is still there, and becomes the command. The kernel watches the *thread* that started the child. So
-children are started from the main thread only; children of another thread would die with that thread.
+A child is started through this file. The child asks the kernel for SIGKILL at its parent's death (PR_SET_PDEATHSIG),
+checks that the parent is still there, and becomes the command. The kernel watches the *thread* that started the child.
+So only the main thread starts children; the children of another thread would die with that thread.
 """
 
 import ctypes

@@ -1,7 +1,7 @@
 """Typed records on disk: one SQLite database, with a table per kind of record, and each record under a tuple of keys.
 
-A record is written as a whole, so data that grow or change on their own get a table of their own. After a kill, the
-writes of a transaction are there completely or not at all.
+A record is always written as a whole, so data that grow or change separately have their own table. If the process is
+killed, either all writes of a transaction are in the file, or none of them is.
 """
 
 import sqlite3
@@ -23,7 +23,7 @@ _BUSY_SECONDS = 30.0
 
 
 class Unusable(Exception):
-    """An error about a file whose records this program cannot use; the text has the reason and the remedy."""
+    """An error about a file whose records this program cannot use. The text has the reason and the remedy."""
 
 
 class Codec(Protocol):
@@ -73,10 +73,10 @@ class Records:
         *,
         read_only: bool = False,
     ) -> None:
-        """Open the file, or make it; Unusable if it does not hold such records, or has another ``form``.
+        """Open the file, or make it; Unusable if it does not hold records of these tables, or has another ``form``.
 
-        ``form`` (1 or more) changes whenever older records could no longer be read. A ``read_only`` file must exist,
-        and is never written.
+        ``form`` (1 or more) is raised whenever the program can no longer read older records. A ``read_only`` file must
+        exist, and is never written.
         """
         self._path = path
         self._tables = tuple(tables)
@@ -150,7 +150,7 @@ class Records:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Make all writes inside the block, or none if it raises; other writers wait meanwhile."""
+        """Make all writes inside the block, or none of them if the block raises; other writers wait meanwhile."""
         with self._lock:
             self._depth += 1
             try:

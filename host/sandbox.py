@@ -1,10 +1,10 @@
 """The restrictions that a process accepts before it handles a stranger's bytes.
 
-A job contains no code, but its bytes come from a stranger. So the process that parses and runs it dies with its parent
-and has no network. It can write only to one folder (and the null device). It can read only what its programs consist
-of, some facts about the machine, and the folders that the caller names. It can start no program, and it has limits on
-memory and files. A restriction that the kernel does not permit is reported and left out. On systems other than Linux
-only the limits apply.
+A job contains no code, but its bytes come from a stranger. So the process that parses and runs a job is restricted. It
+dies with its parent and has no network. It can write only to one folder (and the null device). It can read only the
+files of its programs, some facts about the machine, and the folders that the caller names. It cannot start programs,
+and it has limits on memory and files. A restriction that the kernel does not permit is reported and left out. On
+systems other than Linux only the limits apply.
 """
 
 import ctypes
@@ -25,7 +25,7 @@ _FILES_MAX = 256
 _PR_SET_NO_NEW_PRIVS = 38
 _CLONE_NEWUSER = 0x10000000
 _CLONE_NEWNET = 0x40000000
-# Everything else that the interpreter and numeric libraries read; of /proc, only what concerns the process itself.
+# All other files that the interpreter and the numeric libraries read. Of /proc/PID, only the process's own files.
 _SYSTEM = (
     "/lib",
     "/lib64",
@@ -63,8 +63,9 @@ def usable_memory() -> int:
 def environment(folder: Path, threads: int | None = None) -> dict[str, str]:
     """Return the environment for a process that will enter the sandbox.
 
-    It contains no secrets and no settings of other programs. The process can import what this process can import, and
-    keeps temporary files in ``folder``. Its numeric library has ``threads`` threads, or as many as the owner has set.
+    It contains no secrets and no settings of other programs. The new process can import the same modules as this
+    process, and keeps its temporary files in ``folder``. Its numeric library has ``threads`` threads. If ``threads`` is
+    None, the owner's setting applies.
     """
     variables = {name: os.environ[name] for name in _KEPT if name in os.environ}
     if threads is not None:
@@ -76,8 +77,8 @@ def environment(folder: Path, threads: int | None = None) -> dict[str, str]:
 def enter(parent: int, folder: Path, memory_bytes: int, reads: Iterable[Path] = ()) -> Sequence[str]:
     """Give up all rights except to write beneath ``folder``, to read ``reads`` and to use ``memory_bytes`` of memory.
 
-    The process can still import modules. Return a sentence for each restriction that is not possible. Call it before
-    any thread is started.
+    The process can still import modules. Return a sentence for each restriction that is not possible. Call this
+    function before any thread is started.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NOFILE, (_FILES_MAX, _FILES_MAX))
@@ -89,13 +90,13 @@ def enter(parent: int, folder: Path, memory_bytes: int, reads: Iterable[Path] = 
         return ["this system cannot isolate a job: it can use the network, and read and write all files of its user"]
     missing = []
     libc = ctypes.CDLL(None, use_errno=True)
-    # A user namespace is tried first: in it, a worker of root has no rights of root outside.
+    # A user namespace is tried first: a worker that root started then has no rights of root outside the namespace.
     is_apart = libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) == 0
     if not is_apart:
         is_apart = libc.unshare(_CLONE_NEWNET) == 0
         if is_apart:
             missing.append("the kernel does not permit a user namespace: the process keeps root's powers")
-    # This comes after the change of namespace, which would cancel it.
+    # This call comes after the change of namespaces, which would cancel its effect.
     die_with_parent(parent)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     if not _limit_paths(libc, folder, reads):
@@ -113,7 +114,7 @@ def memory_bound(size: int) -> Iterator[None]:
     """Allow this process at most ``size`` more bytes of memory inside the block; beyond it MemoryError is raised."""
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     most = _held_memory() + size
-    # A lower limit that the process already has stays.
+    # If the process already has a lower limit, that limit stays.
     bounds = [bound for bound in (most, soft) if bound != resource.RLIM_INFINITY]
     resource.setrlimit(resource.RLIMIT_DATA, (min(bounds), hard))
     try:
@@ -147,7 +148,7 @@ def _limit_paths(libc: ctypes.CDLL, folder: Path, reads: Iterable[Path]) -> bool
         if _is_installed(entry):
             paths.read([entry])
         else:
-            # Perhaps a checkout, or the owner's home: only modules are read there.
+            # The folder may be a checkout or the owner's home, so the process may read only the modules in it.
             paths.list(entry)
             paths.read(_modules(entry))
     return paths.restrict()
@@ -161,7 +162,7 @@ def _is_installed(entry: Path) -> bool:
 
 
 def _modules(entry: Path) -> Iterator[Path]:
-    """Yield what Python can import from a folder: files of code, and folders that hold any."""
+    """Yield the paths that Python can import from a folder: files of code, and folders that contain such files."""
     with suppress(OSError):
         for path in entry.iterdir():
             if path.suffix in _CODE or (not path.name.startswith(".") and _holds_code(path)):

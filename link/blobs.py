@@ -1,11 +1,12 @@
 """A store of content-addressed blobs on disk: resumable, verified, within quotas, and kept while they are held.
 
-A blob's name is the SHA-256 of its bytes. Bytes of an incomplete blob lie in ``partial/`` under the name, the declared
-size and the owner, so that no owner can spoil another owner's upload. A complete file is hashed, and then renamed into
-place or deleted. The files are authoritative about content; a small database next to them records owners and holds.
+A blob's name is the SHA-256 of its bytes. The bytes of an incomplete blob are in ``partial/``, in a file whose name
+contains the blob's name, its declared size and its owner. So no owner can spoil another owner's upload. A complete file
+is hashed, and then renamed into place or deleted. The files are authoritative about content; a small database next to
+them records owners and holds.
 
-Only bytes that have arrived take room, not announced ones. An owner sends the whole blob even if others have sent it
-before, so no caller learns here what others have.
+Only bytes that have arrived take room; announced bytes take none. An owner sends the whole blob even if other owners
+have sent it before. So no caller can find out which blobs the other owners have sent.
 """
 
 import os
@@ -123,7 +124,7 @@ class BlobStore:
                 return BlobStatus(0, False)
 
     def total(self, owner: str | None = None) -> int:
-        """Return the number of stored bytes of one owner, or of all if it is None; incomplete blobs count too."""
+        """Return the number of stored bytes of one owner, or of all owners if None; incomplete blobs count too."""
         with self._database_lock:
             return self._used(owner)
 
@@ -133,7 +134,7 @@ class BlobStore:
             return max(0, min(self._free(owner), self.owner_quota - self._used(owner)))
 
     def unclaimed(self, owner: str, besides: BlobRef) -> tuple[int, int]:
-        """Return the number of an owner's blobs without a hold, and their declared bytes, without ``besides``."""
+        """Return the number of an owner's blobs without a hold, and their declared bytes; ``besides`` is left out."""
         ((count, size),) = self._sql(
             "SELECT COUNT(*), COALESCE(SUM(size), 0) FROM blobs WHERE owner = ? AND name != ? AND NOT EXISTS"
             " (SELECT 1 FROM holds WHERE holds.sha256 = blobs.sha256)",
@@ -179,7 +180,7 @@ class BlobStore:
                 with partial.open("ab") as file:
                     file.write(new)
                     received = file.tell()
-            except OSError:  # a full disk: the bytes that did arrive are counted
+            except OSError:  # for example a full disk: the bytes that were written are counted
                 self._note(name, owner, partial.stat().st_size)
                 raise
             if received < blob.size:
@@ -233,7 +234,7 @@ class BlobStore:
             self._delete_unless_held(digest)
 
     def keep_only(self, holder: str, digests: Collection[bytes]) -> None:
-        """End the holds of ``holder`` on all blobs but ``digests``, and delete those that no other holder holds."""
+        """End the holds of ``holder`` on all blobs except ``digests``; delete blobs that no other holder holds."""
         for (digest,) in self._sql("SELECT sha256 FROM holds WHERE holder = ?", holder):
             if digest not in digests:
                 self._sql("DELETE FROM holds WHERE sha256 = ? AND holder = ?", digest, holder)
@@ -259,8 +260,8 @@ class BlobStore:
     def collect(self, older_than: float) -> int:
         """Delete old blobs that are incomplete or not held, and return their number.
 
-        A blob is old if it was last written before ``older_than`` (Unix time). A hold keeps only a whole blob; an
-        incomplete one takes room from others and can be sent again.
+        A blob is old if it was last written before ``older_than`` (Unix time). A hold keeps only a whole blob. An
+        incomplete blob takes room from other blobs, and its owner can send it again.
         """
         deleted = 0
         for name, digest, complete in self._sql("SELECT name, sha256, complete FROM blobs"):
@@ -285,7 +286,7 @@ class BlobStore:
             self._forget(name)
             raise ClusterError(
                 ClusterErrorKind.WRONG_CONTENT,
-                "the bytes do not hash to the name",
+                "the SHA-256 of the bytes is not the blob's name",
                 "send the blob again",
                 field="sha256",
             )
@@ -318,7 +319,7 @@ class BlobStore:
             if owner and mine + more > self.owner_quota:
                 raise ClusterError(
                     ClusterErrorKind.OVER_QUOTA,
-                    f"a caller may store {self.owner_quota} bytes, and {mine} are used",
+                    f"each caller may store {self.owner_quota} bytes, and {mine} bytes of yours are stored",
                     "try again after earlier blobs are released",
                     field="size",
                 )
@@ -356,7 +357,7 @@ class BlobStore:
         return self._whole[owner] + coming
 
     def _free(self, owner: str) -> int:
-        """Return the number of bytes that are free for an owner, apart from its own quota.
+        """Return the number of bytes that are free for an owner if its own quota is left out.
 
         The caller holds the database's lock.
         """

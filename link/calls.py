@@ -1,6 +1,6 @@
 """The calls between owners: their requests, their replies, the roles that may make them, and their encoding.
 
-Types have the names of their messages in ``assay.cluster.v1`` and are converted by :mod:`wire.convert`. A receiver gets
+Each type has the name of its message in ``assay.cluster.v1``, and :mod:`wire.convert` converts it. A receiver gets
 either a value within its bounds or a ClusterError that names the field.
 """
 

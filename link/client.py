@@ -31,10 +31,10 @@ _READ_BYTES = 1 << 20
 
 
 class ClusterClient:
-    """A client of one validator. Each call has a deadline; a call that did not get through is repeated.
+    """A client of one validator. Each call has a deadline; a call that did not reach the validator is repeated.
 
-    Only UNAVAILABLE is repeated (all calls are idempotent), each time with a new envelope. The wait before a repetition
-    is random, and its bound doubles each time. Safe for several threads.
+    A call is repeated only after UNAVAILABLE, each time with a new envelope; all calls are idempotent. The wait before
+    a repetition is random, and its bound doubles each time. Several threads may use one client.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class ClusterClient:
                 failure = _failure(error)
                 if failure.kind is not ClusterErrorKind.UNREACHABLE or number + 1 == self._tries:
                     raise failure from None
-                # Full jitter: after a server's restart its callers do not come all at once.
+                # The wait is random so that not all callers come at once after a server's restart.
                 if self._closed.wait(random.uniform(0, min(2.0, 0.1 * 2**number))):
                     raise failure from None
                 continue
@@ -158,7 +158,7 @@ class ClusterClient:
                     progress(status.held, blob.size)
                 file.seek(status.held)
                 data = file.read(t.CHUNK_BYTES_MAX)
-                if not data:  # two callers sent the same blob, so all bytes are sent and it is not complete
+                if not data:  # two callers sent the same blob, so all bytes are sent and the blob is not complete
                     reason = "the validator has all bytes of the blob, but reports it incomplete"
                     raise ClusterError(ClusterErrorKind.BAD_REPLY, reason)
                 status = self.call(t.PUT_CHUNK, t.PutChunkRequest(blob, status.held, data))
@@ -176,8 +176,8 @@ class ClusterClient:
         """Fetch a blob into the file ``path``, and continue an earlier try if there was one.
 
         The bytes are collected in another file, which gets the name ``path`` after they are verified. ``take`` is
-        called with all bytes in order, as soon as they are here. If it raises a ClusterError, the bytes are dropped, so
-        that the next try fetches them again.
+        called with all bytes in order, as soon as they have arrived. If ``take`` raises a ClusterError of the kind
+        WRONG_CONTENT, the bytes are dropped, so that the next try fetches them again.
         """
         partial = path.with_name(path.name + ".part")
         try:

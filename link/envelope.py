@@ -145,7 +145,7 @@ class NonceMemory:
                     "sign each request again, with a new nonce",
                     field="envelope.nonce",
                 )
-            # Dropping an old nonce to make room would allow its request to be replayed, so the new one is refused.
+            # Dropping an old nonce to make room would allow its request to be replayed. So the new nonce is refused.
             if len(self._used) >= self._capacity or self._counts[caller] >= self._per_caller:
                 raise ClusterError(
                     ClusterErrorKind.BUSY,
@@ -175,12 +175,13 @@ class Gate:
         audience: bytes,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Accept requests signed for this chain and for the certificate with the hash ``audience``."""
+        """Accept only requests that are signed for this chain and for the certificate with the hash ``audience``."""
         self._chain_id = chain_id
         self._audience = audience
         self._clock = clock
         self._known = NonceMemory(capacity=400_000, per_caller=100_000)
-        # Keys cost nothing, so callers without a role share a small memory and cannot fill the other one.
+        # Anyone can make keys at no cost. So callers without a role share a small memory, and cannot fill the other
+        # one.
         self._strangers = NonceMemory(capacity=4_096, per_caller=1_024)
 
     def check(self, envelope: Envelope, method: str, body: bytes) -> Caller:
@@ -189,9 +190,9 @@ class Gate:
         If a check fails, the ClusterError has the kind STALE for the time, and BAD_SIGNATURE for any other field.
         """
         if envelope.chain_id != self._chain_id:
-            raise _refused("chain_id", "is of another chain", f"sign for {self._chain_id}")
+            raise _refused("chain_id", "names another chain", f"sign for {self._chain_id}")
         if envelope.audience != self._audience:
-            raise _refused("audience", "is another certificate", "use the validator's certificate on chain")
+            raise _refused("audience", "names another certificate", "use the validator's certificate on chain")
         if envelope.method != method:
             raise _refused("method", f"is {envelope.method}", f"sign for {method}")
         skew = envelope.unix_time - int(self._clock())

@@ -20,15 +20,15 @@ class ClusterErrorKind(StrEnum):
     OVER_QUOTA = "over_quota"
     TAKEN = "taken"  # the server serves another process with the caller's key
     BUSY = "busy"  # a rate limit is exceeded: try again a little later
-    INTERNAL = "internal"  # a bug at the server; its log has more
-    # These occur only at the caller:
+    INTERNAL = "internal"  # a bug at the server; its log has the details
+    # Only a caller raises the following kinds:
     UNREACHABLE = "unreachable"
     TIMED_OUT = "timed_out"
     BAD_REPLY = "bad_reply"
 
 
 class ClusterError(Expected):
-    """A call that did not succeed: its kind, the field at fault, the reason, and a remedy.
+    """A call that failed, with the kind of failure, the field at fault, the reason, and a remedy.
 
     The texts may come from another owner, so unprintable characters are written as escapes.
 
@@ -37,7 +37,7 @@ class ClusterError(Expected):
         try:
             result = order.result()
         except assay.ClusterError as error:
-            print("the validator does not serve it:", error.reason)
+            print("the validator does not serve the result:", error.reason)
     """
 
     def __init__(self, kind: ClusterErrorKind, reason: str, remedy: str = "", *, field: str = "") -> None:

@@ -1,7 +1,8 @@
 """Hand-over of a result: chunks encrypted one by one to the consumer's per-order key (:mod:`pol.rules.handover`).
 
 Chunk i has its own scalar r_i, which the validator derives from its secret, the chunk's place and the chunk's hash. So
-only the same chunk gets the same r_i again, after a restart, and each key encrypts one chunk only.
+the same chunk gets the same r_i again, even after a restart. Any other chunk gets another r_i, and each key encrypts
+only one chunk.
 """
 
 import hmac
@@ -23,7 +24,7 @@ from wire.vrf import GROUP_ORDER
 class HandoverError(Expected):
     """A chunk that does not match its root or key; ``chunk`` is its index (-1: the whole result).
 
-    ``complaint`` is the message that proves the validator's fault to the chain; None if nothing can be proven.
+    ``complaint`` is the message that proves the validator's fault to the chain; None if no fault can be proven.
 
     Example::
 
@@ -81,7 +82,7 @@ def _shared(secret: bytes, point: bytes) -> bytes:
 
 
 def derive_chunk_scalar(handover: HandoverId, index: int, chunk: bytes, validator_secret: bytes) -> bytes:
-    """Return r_i of a chunk (32 bytes). The validator opens it to the seats that rebuild the chunk's leaf."""
+    """Return r_i of a chunk (32 bytes). The validator shows r_i to the seats that rebuild the chunk's leaf."""
     fields = (*handover.fields(index), sha256(chunk).digest())
     return derive_scalar(validator_secret, "assay/result/point", *fields)
 
@@ -89,7 +90,7 @@ def derive_chunk_scalar(handover: HandoverId, index: int, chunk: bytes, validato
 def seal_with_scalar(handover: HandoverId, index: int, chunk: bytes, order_key: bytes, scalar: bytes) -> Sealed:
     """Return chunk ``index``, encrypted with r_i = ``scalar`` to the per-order key ``order_key`` (P_o, compressed).
 
-    ValueError if ``scalar`` is not one from 1 to the group's order - 1.
+    ValueError if ``scalar`` is not from 1 to the group's order - 1.
     """
     key = chunk_key(handover, index, _shared(scalar, order_key))
     return Sealed(public_point(scalar), cipher.encrypt(key, chunk))
@@ -98,8 +99,8 @@ def seal_with_scalar(handover: HandoverId, index: int, chunk: bytes, order_key: 
 def rebuild_leaf(handover: HandoverId, index: int, chunk: bytes, order_key: bytes, scalar: bytes) -> bytes:
     """Return the leaf of chunk ``index`` in the tree of the ciphertext, encrypted with r_i = ``scalar``.
 
-    A seat that recomputed the chunk compares this with the leaf under the round's ciphertext root. ValueError if
-    ``scalar`` is not one from 1 to the group's order - 1.
+    A seat that recomputed the chunk compares the result with the leaf under the round's ciphertext root. ValueError if
+    ``scalar`` is not from 1 to the group's order - 1.
     """
     return sealed_leaf(handover, index, seal_with_scalar(handover, index, chunk, order_key, scalar).leaf)
 
@@ -111,7 +112,10 @@ def seal_chunk(handover: HandoverId, index: int, chunk: bytes, order_key: bytes,
 
 
 def open_chunk(handover: HandoverId, index: int, sealed: Sealed, secret: bytes) -> bytes:
-    """Return chunk ``index``, decrypted with the per-order secret; HandoverError if it was not sealed for this key."""
+    """Return chunk ``index``, decrypted with the per-order secret.
+
+    HandoverError if the chunk was not encrypted to this order's key.
+    """
     try:
         shared = _shared(secret, sealed.point)
     except ValueError:

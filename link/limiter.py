@@ -1,7 +1,8 @@
-"""Limits of connections at the server: strangers get only some of them, and share those fairly.
+"""Limits of connections at the server: strangers get only some of the connections, and share these fairly.
 
-grpc bounds the number of connections, but it neither names their owners nor closes one. So this module finds them among
-the sockets of this process (Linux). If there are too many, the group with the most connections loses its oldest.
+grpc bounds the number of connections, but it does not name their owners, and it cannot close a single connection. So
+this module finds the connections among the sockets of this process (Linux). If there are too many, the group with the
+most connections loses its oldest one.
 """
 
 import os
@@ -26,7 +27,7 @@ class ConnectionLimiter:
     """A thread that checks the connections to a port periodically, from :meth:`start` to :meth:`stop`."""
 
     def __init__(self, port: int, peers: KnownPeers, limits: ServerLimits) -> None:
-        """Check the connections to ``port``; those whose callers ``peers`` does not know are strangers'."""
+        """Check the connections to ``port``; a connection is a stranger's if ``peers`` does not know its caller."""
         self._port = port
         self._peers = peers
         self._limits = limits
@@ -46,7 +47,7 @@ class ConnectionLimiter:
 
     def _run(self) -> None:
         while not self._stop.wait(LOOK_SECONDS):
-            # For example, the process has no free descriptor; there may be some at the next check.
+            # For example, the process has no free descriptor now; it may have some at the next check.
             with suppress(OSError):
                 self.look()
 
@@ -75,7 +76,8 @@ class ConnectionLimiter:
 def too_many(held: Sequence[tuple[T, str]], count: int, share: int) -> list[T]:
     """Return the items of ``held`` that exceed the limits; ``held`` has items with their groups, the oldest first.
 
-    No group keeps more than ``share`` items. If more than ``count`` are left, the largest groups lose their oldest.
+    No group keeps more than ``share`` items. If more than ``count`` items are left, the largest groups lose their
+    oldest items.
     """
     groups: dict[str, deque[T]] = {}
     for item, group in held:
@@ -108,7 +110,7 @@ def _socket(descriptor: Path) -> Iterator[socket.socket | None]:
     """
     with ExitStack() as stack:
         one = None
-        with suppress(OSError):  # the socket has ended, or the descriptor is something else by now
+        with suppress(OSError):  # the socket was closed, or the descriptor is another file by now
             if str(descriptor.readlink()).startswith("socket:"):
                 copy = os.dup(int(descriptor.name))
                 stack.callback(os.close, copy)

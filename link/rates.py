@@ -21,16 +21,17 @@ class Rate:
 class ServerLimits:
     """Limits of a server; the defaults suit a machine with a few cores."""
 
-    # A connection belongs to a caller once it has carried a signed call by it, if the caller has a role. All other
-    # connections are strangers'.
+    # A connection belongs to a caller with a role once the caller has made a signed call on this connection. All other
+    # connections belong to strangers.
     threads: int = 8  # calls that are processed at the same time
     concurrent: int = 64  # open calls
     concurrent_per_caller: int = 16  # also the limit per connection
     stranger_threads: int = 2
     strangers: int = 32
     strangers_per_network: int = 8  # /24 of IPv4, /64 of IPv6
-    # Each connection takes a file descriptor, which the rest of the daemon needs too. ``connections`` is above the sum
-    # of the two other limits, because connections may come between two checks of the limiter.
+    # Each connection takes a file descriptor, and the other parts of the daemon need descriptors too. ``connections``
+    # is above the sum of ``known_connections`` and ``stranger_connections``, because new connections may come between
+    # two checks of the limiter.
     connections: int = 512
     known_connections: int = 256
     connections_per_caller: int = 16
@@ -43,7 +44,7 @@ class ServerLimits:
     bytes: Rate = Rate(256 << 20, 2 << 30)
     # Bytes of all calls except PutChunk, because parsing 1 MiB of other messages takes about 1 s.
     messages: Rate = Rate(256 << 10, 8 << 20)
-    stranger_calls: Rate = Rate(20, 200)  # of all callers without a role together
+    stranger_calls: Rate = Rate(20, 200)  # for all callers without a role together
     stranger_bytes: Rate = Rate(16 << 20, 64 << 20)
 
 

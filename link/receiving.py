@@ -1,6 +1,6 @@
-"""The receipt of requests: each within a bounded time, in a server slot of its caller.
+"""The receipt of requests. Each request must arrive within a bounded time, and takes a server slot of its caller.
 
-An open stream takes a slot at the server before the caller has proven who it is.
+An open stream takes this slot before the caller has proven its identity.
 """
 
 from collections.abc import Iterator

@@ -77,7 +77,8 @@ class ClusterServer:
         self._stranger_calls = Buckets(limits.stranger_calls)
         self._stranger_bytes = Buckets(limits.stranger_bytes)
         # Each call has a thread while it arrives, and few calls are processed at a time. Some spare threads are for
-        # calls that just lost their slot. So grpc itself, which cannot tell strangers apart, never refuses a call.
+        # calls that have just lost their slot. So grpc, which cannot tell strangers from known callers, never refuses a
+        # call.
         self._pool = ThreadPoolExecutor(
             limits.concurrent + limits.strangers + _SPARE_THREADS, thread_name_prefix="cluster"
         )
@@ -107,7 +108,7 @@ class ClusterServer:
             self._pool.shutdown()
             raise ListenError(
                 f"{address} is taken by another program, or is not an address of this machine",
-                "end that program, or choose another port (--listen)",
+                "end that program, or choose another address with --listen",
             ) from None
         self._limiter = ConnectionLimiter(self.port, self._receiver.peers, limits)
 
@@ -143,7 +144,7 @@ class ClusterServer:
                     ),
                 )
 
-        # On the wire this equals a unary call, but the handler sees the call before its message has arrived.
+        # On the wire, this handler answers a unary call. But it starts before the call's message has arrived.
         return grpc.stream_unary_rpc_method_handler(answer)
 
     def _answer(self, call: Call[Any, Any], raw: bytes, peer: str) -> bytes:
@@ -172,7 +173,7 @@ class ClusterServer:
         return answer
 
     def _charge(self, caller: Caller, known: bool, size: int) -> None:
-        # Keys cost nothing, so callers without a role share one bucket.
+        # Anyone can make keys at no cost, so callers without a role share one bucket.
         calls, name = (self._calls, caller.address) if known else (self._stranger_calls, "")
         calls.take(name, 1, "calls")
         self._charge_bytes(caller, known, size)

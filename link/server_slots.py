@@ -1,7 +1,8 @@
 """Server slots for calls: a limited number, shared fairly, with a separate number for strangers.
 
-An open call takes a slot before its caller has proven who it is. So a call is not refused just because others came
-first. If slots are short, the group with the most slots loses the oldest one whose call is not being processed.
+An open call takes a slot before its caller has proven its identity. So a call is not refused just because other calls
+came first. If all slots are taken, the group with the most slots loses its oldest slot whose call is not being
+processed.
 """
 
 import time
@@ -18,7 +19,7 @@ PEERS_MAX = 4_096
 
 
 class ServerSlot:
-    """The slot of one call; the call loses it if a group with fewer slots needs it."""
+    """The slot of one call; the call loses the slot if a group with fewer slots needs it."""
 
     def __init__(self, slots: "ServerSlots", group: str, cancel: Callable[[], object]) -> None:
         """Make a slot that counts for ``group``; ``cancel`` ends the call if its message has not arrived."""
@@ -141,7 +142,9 @@ class KnownPeers:
 
 
 def network_of(peer: str) -> str:
-    """Return the network of a connection's remote end, given its name in grpc; one owner commonly has a whole network.
+    """Return the network of a connection's remote end, given grpc's name of that end.
+
+    One owner commonly has all addresses of such a network.
 
     ``ipv4:10.1.2.3:5000`` is in 10.1.2.0/24. An IPv6 address is in its /64, unless it maps an IPv4 address.
     """

@@ -1,7 +1,7 @@
 """The validator's certificate: self-signed P-256, stored in two files, and published in full on the chain.
 
-Callers trust only the certificate that the chain names, as their only root, under a fixed name. So no certificate
-authority and no name service takes part. (Ed25519 certificates fail in grpcio; P-256 works.)
+The only root that callers trust is the certificate that the chain names, and they expect a fixed server name in it. So
+no certificate authority and no name service is needed. (Ed25519 certificates fail in grpcio; P-256 works.)
 """
 
 from dataclasses import dataclass
@@ -70,8 +70,8 @@ def new_certificate(name: str = SERVER_NAME) -> tuple[bytes, bytes]:
         .not_valid_before(start)
         .not_valid_after(start + _LIFETIME)
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-        # It is not an authority, so callers that trust it do not trust certificates that it signs. grpcio accepted such
-        # a certificate until the key usage below forbade it too.
+        # The certificate is not an authority, so callers that trust it do not trust other certificates that it signs.
+        # grpcio accepted such a signed certificate until the key usage below forbade it too.
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(
             x509.KeyUsage(

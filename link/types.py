@@ -1,8 +1,8 @@
 """The messages of the link as domain values, and the calls that a server has to answer.
 
 Types and fields have the names of ``assay.cluster.v1``. Bounds are stated in the types of the fields
-(:mod:`domain.bounds`). They are checked both on sending and on receiving, so no code behind this link sees a value out
-of its bounds.
+(:mod:`domain.bounds`). They are checked both on sending and on receiving, so no code that uses this link sees a value
+out of its bounds.
 """
 
 from dataclasses import dataclass
@@ -182,7 +182,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
-    """A provider's message that it has applied to the cluster or belongs to it, with its machine."""
+    """A provider's message that it has applied to the cluster or belongs to it, with a description of its machine."""
 
     version: Name
     machine: Machine
@@ -201,9 +201,10 @@ class JoinLimits:
 
 @dataclass(frozen=True, slots=True)
 class JoinReply:
-    """The answer to a join: whether the validator accepts the provider, with which limits, or what it waits for.
+    """The answer to a JoinRequest: whether the validator accepts the provider for work, the limits, and the reason.
 
-    If ``probe`` is true, the provider may be measured now; it asks again after the measurement.
+    ``reason`` says why the provider has to wait. If ``probe`` is true, the provider may be measured now; it sends its
+    request again after the measurement.
     """
 
     accepted: bool
@@ -223,7 +224,7 @@ class ProbeRequest:
 class ProbeTask:
     """A timed task of a measurement: hash ``data``, or compute ``pieces`` of ``seed`` (see :mod:`pol.work.probe`).
 
-    With neither, the measurement has ended; ``text`` has the reason if it ended early.
+    A task with neither data nor pieces means that the measurement has ended; ``text`` has the reason if it ended early.
     """
 
     data: Annotated[bytes, Size(0, CHUNK_BYTES_MAX)] = b""
@@ -297,8 +298,8 @@ class OpenTask:
 class PollReply:
     """The complete list of tasks for now; the provider drops tasks that are not listed.
 
-    ``probe`` is true if the provider may be measured now, because it has nothing to train and its certificate ends
-    soon. ``idle`` says why there is nothing to train. ``warning`` is a text for the provider's operator.
+    ``probe`` is true if the provider may be measured now, because it has nothing to train and its certified measurement
+    expires soon. ``idle`` says why there is nothing to train. ``warning`` is a text for the provider's operator.
     """
 
     train: Annotated[tuple[TrainTask, ...], Length(0, TASKS_MAX)]
@@ -418,7 +419,7 @@ class ResultLeaf:
 
 @dataclass(frozen=True, slots=True)
 class ResultManifest:
-    """The data with which a consumer fetches, checks and decrypts a result of ``count`` leaves in all."""
+    """The data with which a consumer fetches, checks and decrypts a result. The whole result has ``count`` leaves."""
 
     order_id: Hash
     leg: Bits
@@ -433,7 +434,10 @@ class ResultManifest:
 
 @dataclass(frozen=True, slots=True)
 class OpeningRequest:
-    """A seat's request for the values to recompute an audit place; ``place_index`` is its number in the panel."""
+    """A seat's request for the values with which it recomputes an audit place.
+
+    ``place_index`` is the number of the place in the panel.
+    """
 
     order_id: Hash
     leg: Bits
@@ -463,9 +467,10 @@ class UpdateRef:
 class AuditOpening:
     """The values that a seat needs to recompute a place.
 
-    Segment i: leaves i (none at 0) and i+1, and the states at i. Update: leaf n, the states 0 and n, and ``local_out``.
-    Aggregation: the round's initial global state as ``states[0]`` (its local state is the order's initial one), and the
-    updates in slot order. While ``ready`` is false, the seat asks again later.
+    For segment i, these are the leaves i (none at 0) and i+1, and the states at boundary i. For an update, they are
+    leaf n, the states at boundaries 0 and n, and ``local_out``. For an aggregation, they are the updates in slot order,
+    and ``states[0]`` with the global state before the round and the order's initial local state. If ``ready`` is false,
+    the seat asks again later.
     """
 
     ready: bool
@@ -496,13 +501,13 @@ def not_ready(retry_after_ms: int) -> AuditOpening:
 class Handlers(Protocol):
     """The methods by which a validator answers calls. A method may raise ClusterError; any other exception is a bug.
 
-    They run on the server's threads, many at once, and must not block. If an answer takes time, they return "ask again
-    later". The server calls ``roles`` before each call, and refuses a caller that has no role for it. The method itself
-    checks whether the caller is *the* provider, consumer or auditor concerned.
+    The methods run on the server's threads, many at once, and must not block. If an answer takes time, a method returns
+    "ask again later". Before each call, the server calls ``roles``, and refuses a caller that has no role for the call.
+    The method itself checks whether the caller is *the* provider, consumer or auditor concerned.
     """
 
     def roles(self, caller: Caller) -> frozenset[Role]:
-        """Return the caller's roles at this validator, according to the chain; answered from memory."""
+        """Return the caller's roles at this validator, according to the chain; the method answers from memory."""
         ...
 
     def stat_blob(self, caller: Caller, request: StatBlobRequest) -> BlobStatus:

@@ -1,9 +1,9 @@
 """Strict parsing of protobuf bytes: only the one canonical encoding of a message is accepted, without unknown fields.
 
-The rule is that of ADR-027, applied everywhere: fields in ascending order, shortest varints, no defaults, no field
-twice, no unknown field. The check needs no parser of its own: it parses the bytes, drops unknown fields, encodes the
-message again, and compares. So equal transactions have equal bytes, and a transaction cannot carry data that the
-application ignores.
+The rule is ADR-027 of the Cosmos SDK, applied to all messages: fields in ascending order, shortest varints, no
+defaults, no field twice, no unknown field. The check needs no special parser: it parses the bytes with protobuf, drops
+unknown fields, encodes the message again, and compares the two encodings. So equal transactions have equal bytes, and a
+transaction cannot carry data that the application ignores.
 """
 
 from typing import Any

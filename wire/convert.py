@@ -4,8 +4,8 @@ For each type, a converter is compiled once into a function with one line per fi
 descriptor and the annotated types of the dataclass (:mod:`domain.bounds`). So every value that is read is within its
 bounds; any other value is a Refusal that names its path.
 
-Mismatch is raised at compile time for a field that only one side has, or whose kinds on the two sides do not fit. It is
-also raised for a field without a bound. It never occurs at run time.
+When a converter is compiled, it raises Mismatch for a field that only one side has, and for a field whose kinds on the
+two sides do not fit. It also raises Mismatch for a field without a bound. A compiled converter never raises Mismatch.
 """
 
 from collections.abc import Callable, Sequence
@@ -114,18 +114,19 @@ def _making(cls: type, values: Sequence[str], known: dict[str, Any]) -> list[str
 def _function(arguments: Sequence[str], lines: Sequence[str], known: dict[str, Any]) -> Callable[..., Any]:
     """Return the function with these arguments and these lines of code as its body.
 
-    It is compiled as ``dataclass`` compiles constructors. With a line per field it needs no loops and calls, in which
-    generic code spends most of its time. The lines contain only names of fields and names in ``known``.
+    The function is compiled as ``dataclass`` compiles constructors. It has one line per field, so it needs no loops and
+    no calls, in which generic code spends most of its time. The lines contain only names of fields and names in
+    ``known``.
     """
     source = "\n    ".join([f"def convert({', '.join(arguments)}):", *lines])
-    exec(source, known)  # noqa: S102  # it contains no text from outside
+    exec(source, known)  # noqa: S102  # the source contains no text from outside
     function: Callable[..., Any] = known["convert"]
     return function
 
 
 @cache
 def writer(cls: type, descriptor: Descriptor) -> Convert:
-    """Return the function that converts a ``cls`` to a protobuf message; it refuses a value out of its bounds."""
+    """Return the function that converts a ``cls`` to a protobuf message; the function refuses a value out of bounds."""
     # Compiling the reader raises Mismatch for a type that cannot be read. Such a type cannot be written either.
     reader(cls, descriptor)
     write = _writer(cls, descriptor)

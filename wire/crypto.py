@@ -22,7 +22,7 @@ class WireCrypto:
         return vrf.verify(key, message, proof)
 
     def is_point(self, encoded: bytes) -> bool:
-        """Return whether bytes are the compressed encoding of a point of the curve."""
+        """Return whether ``encoded`` is the compressed encoding of a point of the curve."""
         return vrf.is_point(encoded)
 
     def chunk_proof(self, key: bytes, point: bytes, shared: bytes, message: bytes, proof: bytes) -> bool:

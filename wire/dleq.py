@@ -2,7 +2,7 @@
 
 For A = a·G and C = a·B the proof (e, s) shows log_G A = log_B C without showing a. The nonce comes from a, fresh random
 bytes, A, C and the message, so that neither a bad random generator nor a repeated message reveals a. G is the generator
-of secp256k1 everywhere in Assay; the published vectors also have others.
+of secp256k1 everywhere in Assay; the published vectors also use other generators.
 
 The code uses coincurve's public functions only. The time of ``prove`` depends on the secret. This is safe, because a
 consumer proves only on its own machine, and only when it complains.
@@ -20,7 +20,7 @@ GENERATOR = PrivateKey((1).to_bytes(SCALAR_BYTES, "big")).public_key.format()
 
 
 def prove(secret: bytes, point: bytes, message: bytes, randomness: bytes, generator: bytes = GENERATOR) -> bytes:
-    """Return the proof (e, s) that secret·``generator`` and secret·``point`` have the same logarithm (64 bytes).
+    """Return the proof (e, s) that secret·``generator`` and secret·``point`` have the same secret (64 bytes).
 
     ``randomness`` is 32 fresh random bytes. ValueError if ``secret`` is not a scalar from 1 to the group's order - 1,
     or if ``point`` is not a compressed point.
@@ -48,8 +48,8 @@ def verify(
 ) -> bool:
     """Return whether ``proof`` shows that ``shared`` is ``point`` times the secret of ``public``.
 
-    Any bytes are safe as arguments. Points have one encoding, so the point at infinity is refused. ``s`` has one
-    encoding too, from 0 to the group's order - 1.
+    Any bytes are safe as arguments. Each value has only one accepted encoding: points are compressed and not at
+    infinity, and ``s`` is from 0 to the group's order - 1.
     """
     if len(proof) != PROOF_BYTES:
         return False

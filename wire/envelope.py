@@ -5,8 +5,8 @@ the sign mode and the fee. The view leaves these parts as bytes, so that they ca
 parsed again.
 
 In protobuf, a nested message and a field with the message's bytes have the same encoding. So bytes are canonical as a
-``Tx`` if they are canonical as an :data:`Envelope` and the parts left as bytes are canonical. Any other field of a
-``Tx`` is an unknown field of the view.
+``Tx`` under two conditions: they are canonical as an :data:`Envelope`, and the parts left as bytes are canonical. Any
+other field of a ``Tx`` is an unknown field of the view.
 """
 
 from typing import Any, Final
@@ -42,8 +42,8 @@ def _envelope() -> Any:
 def _add(file: Any, cls: Any, **fields: str) -> None:
     """Add to ``file`` a view of the message ``cls`` that has only ``fields``.
 
-    Each of ``fields`` has as its value the form in which it is kept (unchanged or as bytes), or the name of the view
-    for its message.
+    The value of each of ``fields`` is the form in which the view keeps the field: unchanged, as bytes, or as the view
+    with this name.
     """
     whole = DescriptorProto()
     cls.DESCRIPTOR.CopyToProto(whole)

@@ -1,10 +1,10 @@
 """secp256k1 keys and signatures: signing for clients, and verification for nodes, which remember valid signatures.
 
 Signatures are 64 bytes, r then s, with s in the lower half of the group's order. A signature with a high s is refused,
-because anyone can make it from the signature with the low s.
+because anyone can compute it from the signature with the low s.
 
-coincurve's public functions cannot verify a signature of 64 bytes and cannot keep a parsed key. So this file, and no
-other, uses coincurve's bindings of libsecp256k1; a test lists the names that it relies on.
+coincurve's public functions cannot verify a signature of 64 bytes and cannot keep a parsed key. So this
+file uses coincurve's bindings of libsecp256k1, and no other file does. A test lists the names that this file relies on.
 """
 
 import secrets
@@ -30,7 +30,7 @@ Steps = Generator[list[bytes], bool, None]
 """A generator that yields lists of valid cases. It takes all cases before it yields the first list.
 
 After each list, the caller sends True or False. True means that the caller has time, so the generator may verify more
-cases in this thread. After False, the generator only collects results from elsewhere, for example another process.
+cases in this thread. After False, the generator only collects results from other places, for example another process.
 """
 
 VerifyCases = Callable[[Iterable[bytes]], Steps]
@@ -86,8 +86,8 @@ class HedgedKey(Key):
     """A key that signs with additional random data, so that a transaction has another hash each time it is signed.
 
     The signatures follow RFC 6979 with additional data. Without that data, two programs that send the same messages
-    with the same key at the same time would make the same bytes. That would be one transaction, and each program would
-    take it for its own.
+    with the same key at the same time would make the same bytes. These bytes would be one transaction, and
+    each program would take this transaction for its own.
     """
 
     def sign(self, message: bytes) -> bytes:
@@ -153,7 +153,7 @@ def all_of(steps: Steps) -> Iterator[bytes]:
 
 
 class SignatureVerifier:
-    """A verifier that remembers valid signatures, so that a node verifies a transaction once on its way into a block.
+    """A verifier that remembers valid signatures, so that a node verifies each signature only once.
 
     The memory holds whole cases (see :func:`case_of`), not transactions, and only valid ones. Any thread may call the
     verifier.
@@ -190,7 +190,7 @@ class SignatureVerifier:
     def verify_in_steps(self, cases: Iterable[bytes]) -> Steps:
         """Yield the valid cases step by step, so that the caller can do other things between the steps.
 
-        Otherwise it verifies as :meth:`verify_all` does.
+        Apart from that, the method verifies as :meth:`verify_all` does.
         """
         known: list[bytes] = []
         with closing(self._verify_cases(self._unknown(cases, known))) as steps:

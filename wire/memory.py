@@ -12,8 +12,8 @@ class RecentValues(Generic[K, V]):
     """The newest values by key, up to a total size; any thread may read and write.
 
     The memory has two halves. When the young half is full, it becomes the old half, and the values of the previous old
-    half are forgotten. So the newest values, up to half the total size, are always there. The memory need not record
-    the order of its values.
+    half are forgotten. So the newest values, up to half the total size, are always there. The memory does not have to
+    record the order of its values.
     """
 
     def __init__(self, room: int) -> None:
@@ -27,7 +27,7 @@ class RecentValues(Generic[K, V]):
         self._lock = Lock()
 
     def get(self, key: K) -> V | None:
-        """Return the value of ``key``, or None if it was never there or is forgotten."""
+        """Return the value of ``key``, or None if the value was never put there or is forgotten."""
         value = self._young.get(key)
         return value if value is not None else self._old.get(key)
 

@@ -40,7 +40,7 @@ def type_url(message: Message) -> str:
 def from_bytes(url: str, value: bytes, field: str = "value") -> Message:
     """Return the domain message that ``value`` encodes, given its type url.
 
-    A Refusal names the field at fault, as a path that starts with ``field``.
+    A Refusal names the path of the field at fault; the path starts with ``field``.
     """
     entry = _READERS.get(url)
     if entry is None:

@@ -63,7 +63,7 @@ def method_of(request: Query[Any]) -> QueryMethod:
 
 
 def decode_request(method: QueryMethod, data: bytes) -> Query[Any]:
-    """Return the domain request that ``data`` encodes. A Refusal names the field at fault, even if it is unknown."""
+    """Return the domain request that ``data`` encodes. A Refusal names the field at fault, even an unknown one."""
     return method.read_request(parse(method.request_proto, data, "request"))
 
 

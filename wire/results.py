@@ -25,7 +25,7 @@ _CODESPACE_KEY = "assay-codespace"
 def tx_data(messages: Sequence[Message], result: TxResult) -> bytes:
     """Return the ``data`` of a transaction's result: one response per message, with the id that the message created.
 
-    The data is empty for a failed transaction. ``result`` has the ids in the order of the messages.
+    The data is empty if the transaction failed. ``result`` has the ids in the order of the messages.
     """
     if result.code:
         return b""

@@ -81,7 +81,7 @@ def decode_simulated_tx(raw: bytes) -> Tx:
 
 
 def raw_of(tx: Any) -> bytes:
-    """Return the ``TxRaw`` bytes of a ``cosmos.tx.v1beta1.Tx``, which older clients still send to simulate."""
+    """Return the ``TxRaw`` bytes of a ``cosmos.tx.v1beta1.Tx``, which older clients still send for a simulation."""
     raw: bytes = TxRaw(
         body_bytes=tx.body.SerializeToString(),
         auth_info_bytes=tx.auth_info.SerializeToString(),
@@ -91,9 +91,9 @@ def raw_of(tx: Any) -> bytes:
 
 
 def tx_proto(raw: bytes) -> Any:
-    """Return a transaction's bytes as a ``cosmos.tx.v1beta1.Tx``, for answers to queries.
+    """Return the transaction in ``raw`` as a ``cosmos.tx.v1beta1.Tx``, for answers to queries.
 
-    The bytes must be those of a transaction that was decoded before.
+    ``raw`` must be a transaction that was decoded before.
     """
     parts = TxRaw.FromString(raw)
     return TxProto(
@@ -331,10 +331,10 @@ _OVERHEAD = 512
 class TxDecoder:
     """A decoder of transactions that remembers its results; any thread may call it.
 
-    Small transactions, large transactions and refused bytes have a memory each. An entry's size is that of its raw
-    bytes plus an overhead. Large transactions and refused bytes therefore cannot displace small transactions. 19,000
-    transfers fill half of the memory for small transactions. So a sender of many of them only makes a node decode some
-    transactions again.
+    Small transactions, large transactions and refused bytes have a memory each. The size of an entry is the size of its
+    raw bytes plus an overhead. Large transactions and refused bytes therefore cannot displace small transactions.
+    19,000 transfers fill half of the memory for small transactions. So a sender of very many transfers can only make a
+    node decode some transactions again.
     """
 
     def __init__(self) -> None:
@@ -354,8 +354,8 @@ class TxDecoder:
         try:
             tx = decode_tx(raw)
         except Refusal as refusal:
-            # The remembered refusal must not keep other objects alive. So its traceback is dropped, because its frames
-            # hold other transactions. Its context is dropped too: it is the refusal that this one was made from.
+            # The remembered refusal must not keep other objects alive. So its traceback is dropped, because the frames
+            # of the traceback hold other transactions. Its context, an earlier refusal, is dropped too.
             bare = refusal.with_traceback(None)
             bare.__context__ = None
             if len(raw) <= TX_BYTES_MAX:

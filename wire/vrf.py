@@ -1,4 +1,4 @@
-"""A unique signature with a proof: a key and a message have exactly one value, and anyone can check it.
+"""A unique signature with a proof: a key and a message have exactly one value, and anyone can check this value.
 
 The value is Γ = x·H on secp256k1, where x is the secret and H is the message hashed to the curve. The proof (c, s)
 shows that log_G X = log_H Γ for the public key X, as in the verifiable random function ECVRF of RFC 9381. The owner of
@@ -23,8 +23,7 @@ _TRIES = 256  # number of tries; each finds a point with a chance of one half
 def prove(secret: bytes, message: bytes) -> bytes:
     """Return the proof for ``message``: Γ, c and s, joined to 33 + 32 + 32 bytes.
 
-    The same arguments always give the same proof. ``secret`` is the 32 bytes of a private key; ValueError if it is not
-    one.
+    The same arguments always give the same proof. ValueError if ``secret`` is not a private key of 32 bytes.
     """
     key = PrivateKey(secret)
     x = int.from_bytes(secret, "big")
@@ -71,7 +70,7 @@ def is_point(encoded: bytes) -> bool:
 
 
 def hash_to_curve(message: bytes) -> PublicKey:
-    """Return the point that belongs to a message: its y is even, and its x is a hash of the message.
+    """Return the point that belongs to a message. The point's y is even, and its x is a hash of the message.
 
     Each try hashes the message with a counter. The first hash that lies on the curve is x. The running time depends on
     the message, which is public.

@@ -17,7 +17,7 @@ class BondDeposited(Change):
 
 @dataclass(frozen=True, slots=True)
 class BondWithdrawing(Change):
-    """Coins of a bond account are no longer free. They return to the owner at ``release_at`` on the chain clock."""
+    """The owner of a bond account withdraws coins from it. They return to the owner at ``release_at`` (chain clock)."""
 
     KIND: ClassVar[str] = "bond.withdrawing"
     owner: str
@@ -38,8 +38,8 @@ class BondReleased(Change):
 class PaymentMade(Change):
     """Coins left an order's escrow. ``round`` is -1 if the payment does not belong to a round.
 
-    ``leg``, ``slot`` and ``issue`` name the bond that the coins come from: a share's bond, or the job bond, for which
-    slot and issue are 0. A payment without a leg comes from the deposit.
+    If the coins come from a bond, ``leg``, ``slot`` and ``issue`` name that bond; for a job bond, ``slot`` and
+    ``issue`` are 0. If the coins come from the deposit, ``leg`` is 0 too.
 
     Example::
 

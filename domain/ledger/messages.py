@@ -22,9 +22,8 @@ class MsgSend(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgDepositBond(Message):
-    """Move coins from an account into its bond account.
-
-    Validators lock job bonds from it, and providers lock share bonds.
+    """Move coins from an account into its bond account. The job bonds of validators and the share bonds of providers
+    are locked from these bond accounts.
     """
 
     URL: ClassVar[str] = "/assay.registry.v1.MsgDepositBond"
@@ -35,7 +34,7 @@ class MsgDepositBond(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgWithdrawBond(Message):
-    """Withdraw free bond coins. They arrive in the account after ``bond_wait``."""
+    """Withdraw free bond coins. They arrive in the account after ``bond_wait`` seconds."""
 
     URL: ClassVar[str] = "/assay.registry.v1.MsgWithdrawBond"
     SIGNER: ClassVar[str] = "owner"

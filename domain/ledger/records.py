@@ -94,8 +94,8 @@ class BondRow:
 class Escrow:
     """The money of one order. It has one row per depositor and one row per bond.
 
-    ``withheld`` is the part of the locked deposits that belongs to the validator for verified rounds of its leg. It is
-    paid when the order settles. If the leg fails, it is part of the deposit again.
+    ``withheld`` is the part of the locked deposits that belongs to the validator for verified rounds of its leg. This
+    part (uassay) is paid when the order settles. If the leg fails, it belongs to the deposit again.
     """
 
     order_id: Hash
@@ -106,7 +106,7 @@ class Escrow:
 
 @dataclass(frozen=True, slots=True)
 class Payment:
-    """A payment out of an order's escrow, in the form of queries.
+    """A payment out of an order's escrow, in the form in which queries return it.
 
     The sum of payments is a second count of all coins.
     """

@@ -86,7 +86,8 @@ class LegDeadlinesMoved(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderProven(Change):
-    """The last round is closed, or the round in which the job stopped. Only its audits and windows are still to come.
+    """A leg closed its last round, or the round in which the job stopped. Only the audits and windows of closed rounds
+    are still to come.
 
     Example::
 
@@ -138,9 +139,8 @@ class LegFailed(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderSettled(Change):
-    """A leg is done, and its validator gets the withheld coins. If the job stopped, ``reason`` is a ``LegEnd``, else 0.
-
-    The order closes when its bonds have been returned.
+    """A leg is done, and its validator gets the withheld coins. If the job stopped, ``reason`` is a ``LegEnd``;
+    otherwise it is 0. The order closes when all its bonds have been returned.
 
     Example::
 
@@ -158,10 +158,12 @@ class OrderSettled(Change):
 
 @dataclass(frozen=True, slots=True)
 class PartReturned(Change):
-    """The coins that were withheld from a leg's validator are part of the deposit again, because the leg failed.
+    """The coins withheld from a leg's validator (``amount``) are part of the deposit again, because the leg failed.
 
-    Right shares that the validator had rejected were paid from withheld coins. The consumer received ``compensated`` in
-    their place, from job bond and stake as far as they suffice; ``from_stake`` is the stake's part.
+    Some withheld coins may have paid for right shares that the validator had rejected. The validator replaces these
+    coins: the consumer received ``compensated`` (uassay) from the job bond and, if the bond was too small, from the
+    stake. ``from_stake`` is the part of ``compensated`` that came from the stake. ``compensated`` is smaller than the
+    coins to replace if bond and stake together were too small.
     """
 
     KIND: ClassVar[str] = "part.returned"

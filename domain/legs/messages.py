@@ -9,7 +9,9 @@ from domain.messages import LaneHalf, Message
 
 @dataclass(frozen=True, slots=True)
 class MsgAcceptOrder(Message):
-    """Accept a matched order: the validator has payload and data, the job loads, and its work equals the order's."""
+    """Accept a matched order. The validator confirms that it has the payload and the data, that the job loads, and that
+    the job's work equals the work in the order.
+    """
 
     URL: ClassVar[str] = "/assay.market.v1.MsgAcceptOrder"
     SIGNER: ClassVar[str] = "validator"
@@ -35,7 +37,7 @@ class MsgDeclineOrder(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgStopOrder(Message):
-    """Give up a running order. Its leg fails."""
+    """Give up a running order. The leg of the validator fails."""
 
     URL: ClassVar[str] = "/assay.market.v1.MsgStopOrder"
     SIGNER: ClassVar[str] = "validator"

@@ -19,7 +19,7 @@ class LegsParams(Readable):
     # Fixed part of the time to accept a match. The time that payload and data take at `accept_rate` is added, and the
     # sum is at most `accept_max`.
     accept_base: Wait = 600
-    # Rate (bytes/s) at which a validator is expected to fetch payload and data.
+    # Rate (bytes/s) at which a validator should fetch payload and data.
     accept_rate: Rate = 1_000_000
     # Longest time to accept a match.
     accept_max: Wait = 86_400
@@ -31,9 +31,11 @@ class LegsParams(Readable):
     job_bond_bps: Bps = 1_000
     # Part of the job bond (bps) that a validator pays if it declines a match by its own choice.
     decline_fee_bps: Bps = 1_000
-    # Amount burnt from both sides if a validator declines and blames the job, because no one can tell who is at fault.
+    # Amount (uassay) burnt from the job bond and from the deposit if a validator declines and blames the job, because
+    # the chain cannot find out which side is at fault.
     payload_fee: Money = 50_000
-    # Part of the stake (bps) that validators must hold together so that the order closes when they blame its job.
+    # Part of the total stake (bps). An order closes if at least `max_attempts` validators blame its job and they
+    # together hold at least this part.
     decline_stake_bps: Bps = 1_000
     # Number of rounds of a leg that may be closed and not yet verified.
     rounds_ahead: RoundsAhead = 16

@@ -20,10 +20,10 @@ class LegEnd(IntEnum):
     DECLINED_NO_CAPACITY = 10_010  # the validator has no free capacity; its bid closes
     NOT_ACCEPTED = 10_011  # the validator missed the accept deadline
     NO_PROGRESS = 10_012  # the validator missed the progress deadline
-    STOPPED_BY_VALIDATOR = 10_013  # the validator gave the leg up
+    STOPPED_BY_VALIDATOR = 10_013  # the validator gave up the leg
     WRONG_ROUND = 10_014  # a panel ruled against a place, and the validator is responsible for it
     WRONG_SHARE = 10_015  # a panel ruled against a place, and only the provider is responsible for it
-    WRONG_HANDOVER = 10_016  # the consumer proved that the validator handed over something else than the states
+    WRONG_HANDOVER = 10_016  # the consumer proved that the validator handed over wrong states
     DECLINED_BY_CHOICE = 10_020  # the validator does not want the order
     ORDER_DEADLINE = 20_010  # the order's deadline passed before the leg was done
     UNDECIDED = 20_011  # a panel could not decide a place; no one is at fault

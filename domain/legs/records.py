@@ -24,8 +24,8 @@ class Leg:
     """The part of an order that one bid serves: some or all rounds, and some or all slots of each of these rounds.
 
     Rounds and slots are numbered as in the order. The leg serves rounds ``first_round`` to ``end_round`` - 1, and in
-    each of them slots ``first_slot`` to ``end_slot`` - 1. ``initial_root`` is the root of the global state that its
-    first round starts from. The local states that its slots start from have records of their own.
+    each of them slots ``first_slot`` to ``end_slot`` - 1. ``initial_root`` is the root of the global state from
+    which the leg's first round starts. A :class:`SlotStart` has the local state from which a slot starts.
     """
 
     order_id: Hash
@@ -95,7 +95,7 @@ class Leg:
 class SlotStart:
     """The local state that a slot of a leg starts from.
 
-    A slot without such a record starts from the order's local state.
+    A slot without such a record starts from the local state in the order's terms.
     """
 
     order_id: Hash

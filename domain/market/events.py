@@ -43,7 +43,7 @@ class BidClosed(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderSubmitted(Change):
-    """An order was submitted and its deposit locked; it opens at the same time. ``auditors`` may audit it.
+    """An order was submitted and opened, and its deposit was locked. ``auditors`` are the validators that may audit it.
 
     Example::
 
@@ -62,7 +62,7 @@ class OrderSubmitted(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderOpened(Change):
-    """An order was added to the book, for the first time or again. It stays until ``expires_at`` on the chain clock.
+    """An order was added to the book, for the first time or again. Its time there ends at ``expires_at`` (chain clock).
 
     Example::
 
@@ -94,8 +94,8 @@ class OrderExcluded(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderHeld(Change):
-    """An order (then leg and round are 0) or one of its rounds is held for a reason, at most until ``until`` (chain
-    clock).
+    """An order or one of its rounds is held for a reason, at most until ``until`` (chain clock). If the whole order is
+    held, ``leg`` and ``round`` are 0.
     """
 
     KIND: ClassVar[str] = "order.held"
@@ -108,7 +108,9 @@ class OrderHeld(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderReleased(Change):
-    """An order (then leg and round are 0) or one of its rounds is no longer held for a reason."""
+    """An order or one of its rounds is no longer held for a reason. If the whole order was held, ``leg`` and ``round``
+    are 0.
+    """
 
     KIND: ClassVar[str] = "order.released"
     order: bytes

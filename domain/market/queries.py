@@ -51,8 +51,8 @@ class OrdersResponse:
 
 @dataclass(frozen=True, slots=True)
 class OrdersRequest(Query[OrdersResponse]):
-    """A request for orders: those of a consumer, those with a leg of a validator, those in a state (0: any), or a
-    combination.
+    """A request for the orders of one consumer, with a leg of one validator, or in one state (0: any state). The
+    conditions can be combined.
     """
 
     consumer: MaybeAddress
@@ -80,7 +80,8 @@ class SimulateMatchResponse(Readable):
 class SimulateMatchRequest(Query[SimulateMatchResponse]):
     """A request for the bids that an order would match now. The auction uses the same function to find them.
 
-    A price limit of 0 asks for bids at any price. It also skips the check of bonds, because they grow with the limit.
+    A price limit of 0 asks for bids at any price. The bonds are then not checked, because they grow with the price
+    limit.
     """
 
     conditions: Conditions

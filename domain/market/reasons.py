@@ -19,4 +19,4 @@ class CloseReason(IntEnum):
     DEADLINE = 20_002  # the order's deadline passed before a match
     UNSERVED = 10_000  # `max_attempts` legs failed
     FAILED = 10_001  # a leg failed, and the order could not be matched again
-    UNVERIFIED = 20_003  # like FAILED, because no panel could decide whether a round is right
+    UNVERIFIED = 20_003  # like FAILED, but the leg failed because no panel could decide whether a round is right

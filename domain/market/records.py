@@ -31,7 +31,7 @@ from domain.order_params import OrderParams
 from domain.readable import Readable, Shown
 
 SampleCount = Annotated[int, Range(1, SAMPLES_MAX)]
-"""A number of samples of a job, or of steps, which are never more than the samples."""
+"""A number of samples of a job, or a number of steps; a job never has more steps than samples."""
 
 ChunkCount = Annotated[int, Range(1, RESULT_CHUNKS_MAX)]
 """A number of leaves of a state's tree."""
@@ -48,9 +48,10 @@ class Offer:
     """The terms of a bid. ``matching_engine/conditions.py`` compares them with an order's conditions.
 
     ``price`` is in ``uassay`` per PFLOP, and ``slot_speed`` is the FLOP/s for one slot. ``slots`` is the number of an
-    order's slots that train at once, and ``memory`` the bytes of a device's memory. ``min_work`` and ``max_work`` are
-    FLOPs of an order, ``max_payload`` is bytes of payload and data, and ``max_job_bond`` is in ``uassay``; a maximum of
-    0 means any. ``providers_bps`` is the providers' part of the earnings.
+    order's slots that train at the same time, and ``memory`` is the memory of one device in bytes. The bid accepts an
+    order only within four limits: ``min_work`` and ``max_work`` (FLOPs), ``max_payload`` (bytes of payload and data)
+    and ``max_job_bond`` (``uassay``). A maximum of 0 means that there is no such limit. ``providers_bps`` is the part
+    (bps) of the earnings that the providers get.
     """
 
     price: PositiveMoney
@@ -71,8 +72,8 @@ class Offer:
 class Bid(Shown):
     """A validator's standing offer, with the amount of work that it has sold.
 
-    ``capacity`` is the FLOPs that the bid may have sold at once. ``reserved`` is the work of its matched legs until
-    those end; a change of the bid does not change it.
+    ``capacity`` is the most work (FLOPs) that the bid may have sold at any time. ``reserved`` is the work (FLOPs) of
+    the legs that the bid won and that have not ended. It stays the same if the validator changes the bid.
 
     Example::
 
@@ -110,7 +111,7 @@ class Bid(Shown):
 
 @dataclass(frozen=True, slots=True)
 class Conditions(Readable):
-    """An order's requirements for an offer. An empty string, an empty tuple and 0 mean that any value is accepted.
+    """An order's requirements for an offer. An empty string, an empty tuple or 0 means that any value is accepted.
 
     ``tiers`` are in the consumer's order of preference.
 
@@ -124,10 +125,10 @@ class Conditions(Readable):
     tiers: Preferences = ()
 
     def choose_tier(self, offered: tuple[str, ...]) -> str:
-        """Return the tier in which a bid that offers the tiers ``offered`` serves the order, or an empty text if there
-        is none.
+        """Return the tier in which a bid with the tiers ``offered`` serves the order, or an empty text if no tier fits.
 
-        It is the first tier in the order's list that the bid offers. An order without a list takes the bid's first.
+        The result is the first tier in the order's list that the bid offers. If the order has no list, the result is
+        the bid's first tier.
         """
         common = (tier for tier in self.tiers or offered if tier in offered)
         return next(common, "")
@@ -153,10 +154,10 @@ class OrderState(IntEnum):
 class JobTerms(Readable):
     """The chain's data about a job: hashes, sizes and numbers (protocol section 2).
 
-    ``payload_bytes`` are the bytes of the job's document and its two initial states, ``data_bytes`` those of its rows.
-    ``step_work`` and ``outer_work`` are FLOPs. ``global_bytes`` and ``local_bytes`` are the sizes of the two canonical
-    parts of a boundary state, and ``global_chunks`` and ``local_chunks`` the numbers of leaves of their trees.
-    ``update_bytes`` is the size of the update that a slot makes in a round.
+    ``payload_bytes`` is the size of the job's document and its two initial states, and ``data_bytes`` is the size of
+    its rows. ``step_work`` and ``outer_work`` are FLOPs. A boundary state has two canonical parts: ``global_bytes`` and
+    ``local_bytes`` are their sizes, and ``global_chunks`` and ``local_chunks`` are the numbers of leaves of their
+    trees. ``update_bytes`` is the size of the update that a slot makes in a round. All sizes are in bytes.
 
     Example::
 
@@ -231,9 +232,10 @@ class Order(Shown):
     unmatched: Histogram  # number of bids that failed each condition in the last auction
     work_verified: Work
     params: OrderParams
-    # Milliseconds in which validators who may sit can fetch and recompute the places that are always drawn.
+    # Audit time in milliseconds. A validator may have a seat if it can fetch and recompute the places that every panel
+    # draws within this time.
     audit_ms: Number = 0
-    window: Number = 0  # seconds between the closing of a round and its payment
+    window: Number = 0  # least number of seconds between the closing of a round and its payment
 
     def summary(self) -> Iterable[tuple[str, object]]:
         """Return the fields that show the order's progress."""

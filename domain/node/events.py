@@ -16,7 +16,9 @@ class RulesChanged(Change):
 
 @dataclass(frozen=True, slots=True)
 class GasPriceChanged(Change):
-    """Transactions that are no duties pay at least this price (millionths of uassay per gas) from the next block on."""
+    """From the next block on, transactions that are not duties pay at least a new gas price. ``price_millionths`` is in
+    millionths of uassay per unit of gas.
+    """
 
     KIND: ClassVar[str] = "gas.price_changed"
     price_millionths: int

@@ -23,7 +23,7 @@ class NodeParams(Readable):
 
     # Longest time (seconds) by which a block can advance the chain clock.
     clock_step_max: Annotated[int, Range(1, 86_400)] = 60
-    # Sum of the gas limits of a block's transactions, at most.
+    # Largest sum of the gas limits of a block's transactions.
     block_gas: BlockGas = 100_000_000
     # Gas for the scheduled work of a block, in addition to the gas of its transactions.
     due_gas: DueGas = 50_000_000
@@ -32,7 +32,7 @@ class NodeParams(Readable):
 
 
 def tx_gas_max(params: NodeParams) -> int:
-    """Return the most gas that a transaction may declare: a tenth of a block's gas."""
+    """Return the largest gas limit that a transaction may declare: a tenth of a block's gas."""
     return params.block_gas // 10
 
 

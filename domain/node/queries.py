@@ -87,7 +87,7 @@ class EventsResponse:
 class EventsRequest(Query[EventsResponse]):
     """A request for at most ``limit`` events, from number ``since`` on.
 
-    They come from the log outside the Merkle tree.
+    The events come from the event log, which is not part of the Merkle tree.
     """
 
     since: Number

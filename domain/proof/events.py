@@ -26,7 +26,7 @@ class OrderVerified(Change):
 
 @dataclass(frozen=True, slots=True)
 class ShareCommitted(Change):
-    """The commitment to a share is on chain.
+    """The commitment to a share is on chain, and ``bond`` (uassay) is locked from its provider's bond account.
 
     Example::
 
@@ -47,9 +47,8 @@ class ShareCommitted(Change):
 
 @dataclass(frozen=True, slots=True)
 class ShareSkipped(Change):
-    """A share could not be committed, for the ``ShareReason`` in ``reason``.
-
-    Its validator paid ``fee`` (uassay) for it, in addition to the fee of the transaction.
+    """A share was not committed; ``reason`` is the ``ShareReason`` that prevented it. The validator that sent the
+    commitment paid ``fee`` (uassay) for this share, in addition to the fee of the transaction.
     """
 
     KIND: ClassVar[str] = "share.skipped"
@@ -78,7 +77,7 @@ class ShareRejected(Change):
 
 @dataclass(frozen=True, slots=True)
 class ShareDrawn(Change):
-    """A public lot drew the segments of a share that its validator has to replay.
+    """A public lot drew ``segments`` of a share. The validator of the share has to replay these segments.
 
     Example::
 
@@ -94,10 +93,9 @@ class ShareDrawn(Change):
 
 @dataclass(frozen=True, slots=True)
 class ShareAccepted(Change):
-    """A share is accepted in a closed round. The event shows the roots that its commitment hid.
-
-    ``metrics`` are FP32 bit patterns at its last boundary. A share without an update ends where the job stopped, after
-    ``segments`` whole segments.
+    """A share is accepted in a closed round. The event shows the roots that the share's commitment hid. ``metrics`` are
+    the metrics at the share's last boundary, as FP32 bit patterns. If ``update_root`` is empty, the share ends where
+    the job stopped, after ``segments`` whole segments.
 
     Example::
 
@@ -118,13 +116,15 @@ class ShareAccepted(Change):
 
 @dataclass(frozen=True, slots=True)
 class ShareCompared(Change):
-    """A rejected share was compared with the accepted share of its slot.
+    """A rejected share was compared with the accepted share of its slot, just before their round is verified.
 
-    This happens when their round has been verified.
+    The rejected share is ``right`` if its commitment follows from the roots of the accepted share. The bond of the
+    rejected share returns to its provider in any case.
 
-    If the rejected share was ``right``, the validator ``paid`` its provider: from the withheld coins, the job bond, and
-    then the stake. If it was wrong, its bond is ``burnt``. ``paid_from_stake`` and ``burnt_from_stake`` are the parts
-    that the validator's stake gave.
+    A validator that rejected a right share as a mismatch pays for it, unless the same provider's later share was
+    accepted. ``paid`` (uassay) went to the provider, and ``burnt`` (uassay) was burnt. These coins came from the
+    withheld coins, then from the job bond, and then from the stake. ``paid_from_stake`` and ``burnt_from_stake`` are
+    the parts of the two amounts that came from the stake.
     """
 
     KIND: ClassVar[str] = "share.compared"
@@ -139,7 +139,7 @@ class ShareCompared(Change):
 
 @dataclass(frozen=True, slots=True)
 class ShareFoundWrong(Change):
-    """A panel ruled that a segment of an accepted share is wrong. Only the share's provider is responsible for it."""
+    """A panel ruled that a segment of an accepted share is wrong. Only the share's provider is responsible for that."""
 
     KIND: ClassVar[str] = "share.wrong"
     share: ShareKey
@@ -148,7 +148,7 @@ class ShareFoundWrong(Change):
 
 @dataclass(frozen=True, slots=True)
 class RoundClosed(Change):
-    """A round was closed; its window runs until ``window_ends`` on the chain clock.
+    """A round was closed. Its window ends at ``window_ends`` on the chain clock; the round is not paid before that.
 
     Example::
 
@@ -168,9 +168,8 @@ class RoundClosed(Change):
 
 @dataclass(frozen=True, slots=True)
 class RoundStopped(Change):
-    """A round was closed without a next state, because the job stopped.
-
-    ``kind`` is the ``AuditKind`` of the stopping place.
+    """A round was closed without a next state, because the job stopped. ``kind`` is the ``AuditKind`` of the place at
+    which the job stopped; ``slot``, ``issue`` and ``segment`` name this place.
 
     Example::
 
@@ -189,11 +188,8 @@ class RoundStopped(Change):
 
 @dataclass(frozen=True, slots=True)
 class RoundVerified(Change):
-    """A round was verified.
-
-    ``withheld`` is the part of its ``price`` that is kept for the validator; the rest was paid.
-
-    ``price`` does not include ``audit_fee``, which went to its panel.
+    """A round was verified. Its ``price`` (uassay) was paid, except ``withheld``: this part is kept for the validator
+    until the order settles. ``audit_fee`` (uassay) is not part of the price; it paid the round's panel.
 
     Example::
 
@@ -211,7 +207,7 @@ class RoundVerified(Change):
 
 @dataclass(frozen=True, slots=True)
 class RoundVoid(Change):
-    """A round will never be verified.
+    """A round became void: it will never be verified or paid.
 
     Example::
 
@@ -226,7 +222,8 @@ class RoundVoid(Change):
 
 @dataclass(frozen=True, slots=True)
 class HandoverFoundWrong(Change):
-    """The consumer proved that the validator encrypted a wrong ``chunk`` of the states that it handed over.
+    """The consumer proved that a chunk of the states that the validator handed over is wrong. ``chunk`` is the number
+    of this chunk.
 
     Example::
 
@@ -244,10 +241,10 @@ class HandoverFoundWrong(Change):
 class StageOpened(Change):
     """A stage of a panel opened. Its seats recompute ``places``; the seats are numbered from ``first_seat`` on.
 
-    ``stakes`` are the stakes of the seats, and ``groups`` the groups of places that they recompute; in the last stage,
-    where it is -1, a seat recomputes all groups in which its validator had no seat. A stage that ``repeats`` the one
-    before has the same seats. ``eligible`` and ``stake`` are the number and the total stake of the validators who have
-    a seat or could have had one.
+    ``stakes`` has the stake of each seat's validator, and ``groups`` the group of places that each seat recomputes. In
+    the last stage, the group is -1: the seat recomputes all groups in which its validator had no seat before. If
+    ``repeats`` is true, this stage has the same seats as the stage before it. ``eligible`` is the number of validators
+    that have a seat or could have had one, and ``stake`` is their total stake (uassay).
     """
 
     KIND: ClassVar[str] = "panel.stage"
@@ -269,10 +266,9 @@ class StageOpened(Change):
 
 @dataclass(frozen=True, slots=True)
 class StageEnded(Change):
-    """A stage of a panel ended.
-
-    The next stage will have ``wanted`` new seats for each group of places. If fewer than half of the seats answered, it
-    ``repeats`` this stage with the same seats. ``last_next`` means that the next stage is the last one.
+    """A stage of a panel ended. ``wanted`` has the number of new seats in the next stage for each group of places.
+    ``repeats`` is true if the next stage has the same seats again, because fewer than half of them answered.
+    ``last_next`` is true if the next stage is the last one.
     """
 
     KIND: ClassVar[str] = "panel.stage_ended"
@@ -294,7 +290,7 @@ class PanelBegun(Change):
 
 @dataclass(frozen=True, slots=True)
 class PanelSkipped(Change):
-    """A closed round got no panel, because its leg's tier draws which rounds have panels."""
+    """A closed round got no panel: in the tier of its leg, a lot decides which rounds have panels."""
 
     KIND: ClassVar[str] = "panel.skipped"
     round: RoundKey
@@ -302,7 +298,7 @@ class PanelSkipped(Change):
 
 @dataclass(frozen=True, slots=True)
 class PanelWaits(Change):
-    """A panel waits, because auditors have no room for it yet."""
+    """A panel waits until there is audit room for it."""
 
     KIND: ClassVar[str] = "panel.waits"
     round: RoundKey
@@ -319,9 +315,9 @@ class RoomTaken(Change):
 
 @dataclass(frozen=True, slots=True)
 class PlaceDrawn(Change):
-    """A place was drawn for a panel. The event has its ``AuditKind``, and the chain's root for it, if there is one.
-
-    ``stops`` is true if the job stops at this place according to the chain.
+    """A place was drawn for a panel. ``place`` is its number in the panel, and ``kind`` is its ``AuditKind``. ``claim``
+    is the chain's root for the place; it is empty if the chain has no such root. ``stops`` is true if, according to the
+    chain, the job stops at this place.
     """
 
     KIND: ClassVar[str] = "panel.place"
@@ -338,9 +334,8 @@ class PlaceDrawn(Change):
 
 @dataclass(frozen=True, slots=True)
 class AnswerCommitted(Change):
-    """A seat committed to its answers.
-
-    If all seats of the stage have now committed, both of its ends become earlier.
+    """A seat committed to its answers. The seats of the stage can commit until ``commits_end`` and then reveal until
+    ``reveals_end``. Both times become earlier once all seats have committed.
     """
 
     KIND: ClassVar[str] = "panel.committed"
@@ -369,7 +364,7 @@ class AnswerRevealed(Change):
 
 @dataclass(frozen=True, slots=True)
 class SeatRevealed(Change):
-    """A seat has revealed all its answers. It may have none."""
+    """A seat has revealed all its answers."""
 
     KIND: ClassVar[str] = "panel.revealed"
     round: RoundKey
@@ -380,7 +375,7 @@ class SeatRevealed(Change):
 
 @dataclass(frozen=True, slots=True)
 class LeafShown(Change):
-    """A seat showed the leaf after a segment. The leaf holds the root that the accepted trace has there (``claim``)."""
+    """A seat showed a leaf of an accepted trace: the leaf after the segment ``place``. ``claim`` is the leaf's root."""
 
     KIND: ClassVar[str] = "panel.leaf"
     round: RoundKey
@@ -390,7 +385,7 @@ class LeafShown(Change):
 
 @dataclass(frozen=True, slots=True)
 class SeatSilent(Change):
-    """A seat gave no answer for ``places``, and lost ``cut`` of its stake."""
+    """A seat gave no answer for ``places``, so its validator lost ``cut`` (uassay) of its stake."""
 
     KIND: ClassVar[str] = "panel.silent"
     round: RoundKey
@@ -402,7 +397,7 @@ class SeatSilent(Change):
 
 @dataclass(frozen=True, slots=True)
 class SeatDiffered(Change):
-    """The ruling refutes a seat's answers for ``places``, and the seat lost ``cut`` of its stake."""
+    """The rulings refute a seat's answers for ``places``, so its validator lost ``cut`` (uassay) of its stake."""
 
     KIND: ClassVar[str] = "panel.differed"
     round: RoundKey
@@ -414,9 +409,8 @@ class SeatDiffered(Change):
 
 @dataclass(frozen=True, slots=True)
 class PlaceRuled(Change):
-    """A stage decided a place.
-
-    The event has the ``Ruling`` and the answer (``kind``: an ``AnswerKind``, 0 if undecided).
+    """A stage decided a place. ``ruling`` is the ``Ruling``. ``kind``, ``root`` and ``step`` are the answer that the
+    panel found; ``kind`` is an ``AnswerKind``, or 0 if the place is undecided.
 
     Example::
 
@@ -437,10 +431,9 @@ class PlaceRuled(Change):
 
 @dataclass(frozen=True, slots=True)
 class SeatPaid(Change):
-    """A seat received ``paid`` for its answers.
-
-    ``from_pot`` of it came from the cuts of other seats and ``from_pool`` from the community pool. The rest is in the
-    order's payments.
+    """A seat received ``paid`` (uassay) for its answers. ``from_pot`` is the part of this amount that came from the
+    cuts of seats, and ``from_pool`` the part that came from the community pool. The rest came from the order's escrow
+    and is in the list of the order's payments.
     """
 
     KIND: ClassVar[str] = "panel.paid"
@@ -454,7 +447,7 @@ class SeatPaid(Change):
 
 @dataclass(frozen=True, slots=True)
 class PanelEnded(Change):
-    """A panel ended; ``burnt`` is the part of its seats' cuts that no one received."""
+    """A panel ended; ``burnt`` (uassay) is the part of its seats' cuts that no seat received."""
 
     KIND: ClassVar[str] = "panel.ended"
     round: RoundKey

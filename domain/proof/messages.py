@@ -39,9 +39,8 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class MsgCommitTraces(Message):
-    """Put commitments to shares of the open round on chain (at most 128).
-
-    The message's rejections are applied first.
+    """Put commitments to shares of the open round on chain (at most 128). The rejections in the message are applied
+    before its commitments.
     """
 
     URL: ClassVar[str] = "/assay.pol.v1.MsgCommitTraces"
@@ -67,12 +66,12 @@ class AcceptedShare:
 
 @dataclass(frozen=True, slots=True)
 class MsgCloseRound(Message):
-    """Close the open round: accepted shares in slot order, with their roots, and the next global state root.
+    """Close the open round, with the accepted shares in slot order, their roots, and the root of the next global state.
 
-    If the job stopped in the round, ``stopped`` names the place instead of a root, and no round follows. Shares that
-    end at a stop are listed too. In a hand-over round, ``ciphertext_root`` is the root over the chunks of the states
-    after the round, encrypted to the order's key; in other rounds it is empty. The last round is a hand-over round, and
-    closing it proves the order.
+    If the job stopped in the round, ``stopped`` names the place of the stop, ``next_root`` is empty, and no round
+    follows. ``shares`` also has the shares that end at a stop. In a hand-over round, the states after the round are
+    encrypted to the order's key, and ``ciphertext_root`` is the root over the encrypted chunks. In other rounds it is
+    empty. The last round is a hand-over round, and closing it proves the order.
     """
 
     URL: ClassVar[str] = "/assay.pol.v1.MsgCloseRound"
@@ -91,8 +90,8 @@ class MsgCloseRound(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgCommitAnswer(Message):
-    """Commit to a seat's answers with a hash (:func:`pol.rules.tiers.answers.answer_commitment`), before they are
-    revealed.
+    """Commit to a seat's answers with a hash (:func:`pol.rules.tiers.answers.answer_commitment`). The seat reveals its
+    answers later.
     """
 
     URL: ClassVar[str] = "/assay.pol.v1.MsgCommitAnswer"
@@ -108,9 +107,9 @@ class MsgCommitAnswer(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgRevealAnswer(Message):
-    """Reveal a seat's committed answers, one per place, and show leaves of accepted traces after their segments.
-
-    Leaves are not part of the commitment. A leaf shown by one seat counts for all seats.
+    """Reveal the answers that a seat committed to, one per place, and show leaves of accepted traces. A shown leaf is
+    the one after a segment that the panel audits. Leaves are not part of the commitment. A leaf that one seat shows
+    counts for all seats.
     """
 
     URL: ClassVar[str] = "/assay.pol.v1.MsgRevealAnswer"
@@ -129,11 +128,11 @@ class MsgRevealAnswer(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgComplain(Message):
-    """Prove that the validator encrypted a wrong chunk of a hand-over round's states (until the order settles).
+    """Prove that a chunk of the states that the validator handed over is wrong, before the order settles.
 
-    ``path`` leads from ``leaf`` to the round's ciphertext root. A leaf whose point is not on the curve, or whose length
-    no chunk can have, proves the fault alone. Otherwise the chunk is ``opened``: its ciphertext does not decrypt to the
-    chunk that the state has there.
+    ``path`` leads from ``leaf`` to the round's ciphertext root. The leaf alone proves the fault if its point is not on
+    the curve, or if no chunk can have its length. Otherwise ``opened`` proves that the ciphertext does not decrypt to
+    the chunk that the state has at this place.
     """
 
     URL: ClassVar[str] = "/assay.pol.v1.MsgComplain"

@@ -30,7 +30,7 @@ class ProofParams(Readable):
     lot_wait: Wait = 600
     # Shortest time for which a closed round stays open to its panel.
     round_window: Duration = 300
-    # Longest time for which a closed round may stay open to its panel. An order that needs more is refused.
+    # Longest time for which a closed round may stay open to its panel. An order that needs a longer time is refused.
     window_max: Duration = 86_400
     # Number of seats in a panel's first stage.
     auditors: Auditors = 3
@@ -38,22 +38,23 @@ class ProofParams(Readable):
     audit_places_max: AuditPlaces = 16
     # Number of segments of each round that are always recomputed, even if the audit fee pays for fewer.
     audit_segments: AuditSegments = 2
-    # Number of segments of each share that a lot draws. Its validator must replay them.
+    # Number of segments of each share that a lot draws. The share's validator must replay them.
     segments_drawn: SegmentsDrawn = 4
-    # Part of the total stake (bps). Validators with at least this part must be able to audit a round within its window.
+    # Part of the total stake (bps). It must belong to validators that can audit a round within its window.
     eligible_bps: Bps = 7_500
     # Part of each payment (bps) that goes to the community pool.
     protocol_bps: Take = 100
     # Part of each payment (bps) that goes to the seats of the round's panel.
     audit_bps: Take = 300
-    # Amount paid once to each seat, for the cost of its two messages.
+    # Amount (uassay) paid once to each seat, for the cost of its two messages.
     answer_fee: Money = 1_000
-    # Largest number of seats at work in all panels, as a part (bps) of the validators that can audit an order.
+    # Largest number of seats at work in all panels, as a part (bps) of the number of validators that can audit an
+    # order.
     audit_room_bps: Annotated[int, Range(1, 1_000_000)] = 5_000
     # Number of rounds from one hand-over of the state to the next. The last round is always handed over.
     handover_every: Rounds = 10
-    # Fixed part of the time that a stage's seats have to commit; six times what their places take is added. Also the
-    # time to reveal.
+    # Fixed part of the time in which the seats of a stage must commit. Six times the order's audit time is added. The
+    # seats then have the fixed part once more to reveal.
     stage_base: StageBase = 300
     # Least price (uassay per PFLOP) at which the work of auditors is paid, even if the price of the order is lower.
     audit_price_min: Money = 100_000

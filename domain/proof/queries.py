@@ -108,7 +108,7 @@ class OrderRequest(Query[OrderResponse]):
 class PanelResponse:
     """A panel with everything that its seats need to know about the round.
 
-    Its size does not depend on the order's history.
+    The size of this response does not depend on the order's history.
 
     ``validator`` closed the round and serves its states at ``accept_rate`` (bytes/s) or faster. The seats of a stage
     have ``commit_seconds`` to commit. ``shares`` are the accepted shares by slot, and ``tier`` is the leg's tier.
@@ -166,7 +166,7 @@ class NumberedPlace:
 class PanelDuty:
     """A seat that still has work to do.
 
-    It commits until ``commits_end``, then reveals until ``reveals_end`` (chain clock).
+    The seat can commit until ``commits_end``, and then reveal until ``reveals_end`` (both on the chain clock).
     """
 
     order_id: Hash
@@ -196,7 +196,9 @@ class PanelDutiesResponse:
 
 @dataclass(frozen=True, slots=True)
 class PanelDutiesRequest(Query[PanelDutiesResponse]):
-    """A request for a validator's seats that have not revealed in an open stage, for rounds after the given round."""
+    """A request for the seats of a validator that have not revealed in an open stage. The response begins after the
+    round that ``after_order``, ``after_leg`` and ``after_round`` name.
+    """
 
     validator: Address
     limit: Count = 0

@@ -19,9 +19,9 @@ class ShareReason(IntEnum):
     LATE = 10_101  # the share came after its deadline
     SEGMENT_MISMATCH = 10_105  # a replay gives another boundary root (wrong trace)
     UPDATE_MISMATCH = 10_106  # the update does not follow from boundaries 0 and n (wrong update)
-    NOT_FINITE = 10_107  # the share continues although the job stops before
+    NOT_FINITE = 10_107  # the share continues although the job stops earlier
     NOT_STOPPED = 10_109  # the share ends although the job continues
-    # The following reasons are reported by a validator to a provider and its operator. On chain they are NO_ANSWER.
+    # A validator reports the following reasons to a provider and its operator. On chain, it gives NO_ANSWER instead.
     MALFORMED = 10_102  # the share cannot be parsed, or exceeds a limit
     TRACE_NOT_BOUND = 10_103  # the delivered share does not match the commitment
     OPENING_MISMATCH = 10_104  # an opened state does not hash to its leaf
@@ -43,7 +43,7 @@ MISMATCHES = frozenset(
         ShareReason.NOT_STOPPED,
     }
 )
-"""Reasons that an honest validator never gives by mistake: the committed share is not what training gives."""
+"""Reasons that an honest validator never gives by mistake: the committed share differs from the result of training."""
 
 SILENCES = frozenset({ShareReason.NO_ANSWER, ShareReason.LATE})
 """Reasons that no one else can check: either the provider or the validator may have been silent."""

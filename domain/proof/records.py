@@ -57,10 +57,10 @@ class ShareClaim:
 class ShareRoots:
     """The roots that a commitment hides.
 
-    The validator sees them once it is on chain, and everyone when the round closes.
+    The validator sees these roots once the commitment is on chain. Everyone sees them when the round closes.
 
-    A share is whole, or it ends where the job stopped. In that case ``segments`` counts the segments before the stop,
-    and there is no update and no local state. Without a segment there is no trace either
+    A share is whole, or it ends where the job stopped. A share that stopped has no update and no local state, and
+    ``segments`` counts its segments before the stop. If this number is 0, the share has no trace either
     (:func:`pol.rules.stops.check_roots`).
     """
 
@@ -129,7 +129,7 @@ class Round:
     closed_height: Number
     window_ends: Number
     verified: bool
-    void: bool  # seats disagree or can no longer answer: the round is never paid
+    void: bool  # the round will never be verified or paid
     stopped: AuditPlace | None = None
 
     @property
@@ -160,7 +160,7 @@ class TraceLeaf:
 class SealedLeaf:
     """The leaf of an encrypted chunk: its point R_i, and the length and hash of its ciphertext.
 
-    The point is compressed, but nothing says that these bytes are a point of the curve.
+    The 33 bytes of the point have the size of a compressed point, but they may not be a point of the curve.
     """
 
     point: Annotated[bytes, Size(33, 33)]
@@ -170,10 +170,10 @@ class SealedLeaf:
 
 @dataclass(frozen=True, slots=True)
 class OpenedChunk:
-    """An encrypted chunk with the point S_i that opens it, and the leaf that its state has at its place.
+    """An encrypted chunk with the point S_i that opens it, and the leaf of the state's tree at the chunk's place.
 
-    ``proof`` shows that S_i belongs to R_i as the order's key to the generator (BIP-374). ``path`` leads from
-    ``state_leaf`` to the root of the state.
+    ``proof`` (BIP-374) shows that S_i is R_i times the secret of the order's key. ``path`` leads from ``state_leaf`` to
+    the root of the state.
     """
 
     ciphertext: Annotated[bytes, Size(0, STATE_CHUNK_BYTES + CHUNK_TAG_BYTES)]
@@ -213,9 +213,9 @@ class Finding:
 class PanelPlace:
     """A place of a panel, with its ruling and the answer that the panel found.
 
-    ``claim`` is the chain's root for the place. For a segment the chain has only the root of the trace, so the claim is
-    empty until a seat shows the leaf of the boundary after it. If the job ``stops`` at the place according to the
-    chain, there is no claim. The places of a ``group`` have the same seats.
+    ``claim`` is the chain's root for the place. If the place is a segment, the chain has only the root of the trace.
+    The claim is then empty until a seat shows the leaf of the boundary after the segment. If, according to the chain,
+    the job ``stops`` at the place, there is no claim. All places of one ``group`` have the same seats.
     """
 
     place: AuditPlace
@@ -231,10 +231,10 @@ class PanelPlace:
 class Panel:
     """The validators that recompute places of a closed round, stage after stage, until all places are decided.
 
-    A stage begins with its seed. Its seats commit until ``commits_end``, then reveal until ``reveals_end``; each part
-    ends early when all seats have done so. ``wanted`` has the number of seats for each group of places in the stage
-    whose seed is not known yet; it is empty while the panel waits for room. If ``repeats`` is true, the next stage has
-    the seats of this one again.
+    A stage begins with its seed. Its seats commit until ``commits_end``, and then reveal until ``reveals_end``. The
+    time to commit ends early when all seats have committed, and the time to reveal when all of these have revealed.
+    ``wanted`` is about the stage whose seed is not known yet: it has the number of seats for each group of places. It
+    is empty while the panel waits for room. If ``repeats`` is true, the next stage has the same seats as this one.
     """
 
     order_id: Hash
@@ -245,7 +245,7 @@ class Panel:
     seed: MaybeHash  # seed of the stage, which is part of each digest of the stage
     commits_end: Number
     reveals_end: Number
-    is_last: bool  # the stage has seats for all validators who are left
+    is_last: bool  # the stage has a seat for every eligible validator that is left
     is_open: bool  # the stage accepts commitments or answers
     wanted: Annotated[tuple[Count, ...], Length(0, ANSWERS_MAX)]
     seats: Count  # number of seats in all stages
@@ -253,7 +253,7 @@ class Panel:
     committed: Count  # number of the stage's seats that committed
     revealed: Count  # number of the stage's seats that revealed
     is_settled: bool  # the panel is over and its seats are paid
-    eligible: Count  # number of validators who had a seat when the stage began, or could have had one
+    eligible: Count  # number of validators that had a seat when the stage began, or could have had one
     stake: Money  # total stake of these validators
     load: Count  # number of seats at work, which occupy audit room; 0 at stage 0, while the panel waits for room
     repeats: bool = False

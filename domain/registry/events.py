@@ -19,11 +19,10 @@ class EndpointSet(Change):
 
 @dataclass(frozen=True, slots=True)
 class BeaconKeySet(Change):
-    """A validator registered a beacon key.
+    """A validator registered a beacon key. The new key is valid from height ``valid_from`` on, and the old key is valid
+    until then.
 
-    It is valid from height ``valid_from`` on, and the old key is valid until then.
-
-    ``dropped`` are keys that were to become valid later and now will not.
+    ``dropped`` are keys that would have become valid later. The new key replaces them, so they never become valid.
     """
 
     KIND: ClassVar[str] = "validator.beacon_key"
@@ -35,7 +34,9 @@ class BeaconKeySet(Change):
 
 @dataclass(frozen=True, slots=True)
 class BeaconKeyRevoked(Change):
-    """A validator revoked its beacon key. This key and the keys that it had replaced (``dropped``) are invalid."""
+    """A validator revoked a beacon key. All keys in ``dropped`` are now invalid. These are the revoked key itself and,
+    if this key was in force, the keys before it.
+    """
 
     KIND: ClassVar[str] = "validator.beacon_key_revoked"
     operator: str
@@ -45,8 +46,10 @@ class BeaconKeyRevoked(Change):
 
 @dataclass(frozen=True, slots=True)
 class AuditsPromised(Change):
-    """A validator's promise as an auditor changed: by its message, or because a stage halved it (last at
-    ``promise_halved_at``).
+    """A validator's promise as an auditor changed, by a message of the validator or because of its silent seats.
+    ``speed`` is in FLOP/s, and ``rate`` is in bytes/s. ``promise_halved_at`` is the time of the last halving.
+    ``silent_at`` is the time of the last silence for which the promise was not halved. Both are on the chain clock, and
+    0 if there was none.
     """
 
     KIND: ClassVar[str] = "validator.audits_promised"
@@ -96,10 +99,7 @@ class ProviderDismissed(Change):
 
 @dataclass(frozen=True, slots=True)
 class ProviderCertified(Change):
-    """A validator measured a provider of its cluster.
-
-    ``speed`` is in FLOP/s; other fields are the rest of its capability.
-    """
+    """A validator measured a provider of its cluster. ``speed`` is in FLOP/s; ``capability`` has all measurements."""
 
     KIND: ClassVar[str] = "provider.certified"
     provider: str

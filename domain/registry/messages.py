@@ -21,7 +21,7 @@ from domain.registry.records import Promise
 
 @dataclass(frozen=True, slots=True)
 class MsgSetEndpoint(Message):
-    """Publish the address of a validator's cluster service and the certificate that it presents."""
+    """Publish the address of a validator's cluster service, and the certificate that this service presents."""
 
     URL: ClassVar[str] = "/assay.registry.v1.MsgSetEndpoint"
     SIGNER: ClassVar[str] = "operator"
@@ -54,9 +54,8 @@ class MsgRevokeBeaconKey(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgRegisterProvider(Message):
-    """Apply to a validator's cluster.
-
-    A provider without a committed share may leave its cluster and apply to another one.
+    """Apply to a validator's cluster. A provider without a committed share may leave its cluster and apply to another
+    one.
     """
 
     URL: ClassVar[str] = "/assay.registry.v1.MsgRegisterProvider"
@@ -76,7 +75,7 @@ class MsgLeaveCluster(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgAdmitProvider(Message):
-    """Admit a provider that applied. It may then commit to shares, and the validator counts as related to it."""
+    """Admit a provider that applied. The provider may then commit to shares, and counts as related to the validator."""
 
     URL: ClassVar[str] = "/assay.registry.v1.MsgAdmitProvider"
     SIGNER: ClassVar[str] = "validator"
@@ -111,9 +110,9 @@ class MsgCertifyProvider(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgPromiseAudits(Message):
-    """Promise an auditor's speeds: recomputing (FLOP/s of exact work) and fetching (bytes/s).
-
-    A validator may lower its promise at any time, and raise it ``promise_wait`` after the last halving.
+    """Promise how fast the validator works as an auditor. ``speed`` is the speed of recomputing (FLOP/s of exact work),
+    and ``rate`` is the rate of fetching (bytes/s). A validator may lower its promise at any time. It may raise its
+    promise if ``promise_wait`` seconds have passed since the last halving.
     """
 
     URL: ClassVar[str] = "/assay.registry.v1.MsgPromiseAudits"

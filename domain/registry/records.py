@@ -23,14 +23,14 @@ from domain.bounds import (
 from domain.limits import CERTIFICATE_BYTES_MAX
 
 Promise = Annotated[int, Range(1, 2**63 - 1)]
-"""FLOP/s or bytes/s that a validator promises as an auditor; halving never makes it 0."""
+"""FLOP/s or bytes/s that a validator promises as an auditor; a halving never makes the number 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class BeaconKey:
     """A beacon key, and the height from which it is valid.
 
-    A validator's proposals begin with a unique signature by its key.
+    Each block that a validator proposes begins with a unique signature by the validator's beacon key.
     """
 
     key: PublicKey
@@ -56,8 +56,8 @@ class Validator:
     audits_missed: Count  # number of stages in which the validator was silent
     # The key in force and the next key, sorted by height.
     beacon_keys: Annotated[tuple[BeaconKey, ...], Length(0, 2)] = ()
-    # The validator's promise as an auditor: FLOP/s of exact work, and bytes/s. The second stage in a row in which it is
-    # silent halves both.
+    # The validator's promise as an auditor: FLOP/s of exact work, and bytes/s. Both are halved if the validator is
+    # silent in two stages within `promise_wait` seconds.
     audit_speed: Promise = 1
     audit_rate: Promise = 1
     promise_halved_at: Number = 0  # time of the last halving (chain clock); 0 if there was none
@@ -71,7 +71,7 @@ class Validator:
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """A validator's measurements of a provider. They are valid until an expiry."""
+    """A validator's measurements of a provider. They are valid until ``expires_at`` (chain clock)."""
 
     device_class: Name
     speed: Work  # FLOP/s of exact work
@@ -82,10 +82,10 @@ class Capability:
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """A compute provider. It is in a validator's cluster if it has applied to it and the validator has admitted it."""
+    """A compute provider. It is in a validator's cluster if it has applied there and the validator has admitted it."""
 
     address: Address
-    validator: MaybeAddress  # operator address of the validator to which it applied; empty after it has left
+    validator: MaybeAddress  # operator address of the validator to which the provider applied; empty after it has left
     pub_key: PublicKey
     capability: Capability | None
     shares_accepted: Count

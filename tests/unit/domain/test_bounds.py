@@ -179,7 +179,7 @@ def test_types_are_read_without_their_marks() -> None:
 def test_texts_name_field_reason_and_remedy() -> None:
     assert str(refused(Hash, b"1")) == "field: has 1 bytes; send exactly 32"
     assert str(refused(Count, -1)) == "field: -1 is out of range; use 0 to 4294967295"
-    assert str(refused(Tags, ("b", "a"))) == "field: is not sorted without repeats; sort the items and list each once"
+    assert str(refused(Tags, ("b", "a"))) == "field: is unsorted or repeats an item; sort the items and list each once"
     assert str(refused(Address, "")) == "field: is not an address; use an address that starts with assay1"
 
 

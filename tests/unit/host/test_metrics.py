@@ -99,6 +99,6 @@ def test_health_and_readiness_say_what_is_wrong(told: Told) -> None:
 
 
 def test_a_port_that_is_taken_is_named(told: Told) -> None:
-    with pytest.raises(OSError, match="metrics cannot be served there") as caught:
+    with pytest.raises(OSError, match="metrics cannot be served on this port") as caught:
         MetricsServer(told.server.port, told.meters, health=list, ready=list)
     assert caught.value.filename == f"127.0.0.1:{told.server.port}"
