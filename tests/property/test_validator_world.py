@@ -43,7 +43,7 @@ PARAMS = local_params().replace(
 )
 # Three slots for one to three providers, some of which are twice as fast as others; shares of six segments.
 JOB = Job(make_terms(rounds=2, slots=3, round_steps=12, batch=2, segment_steps=2))
-VALIDATORS = ("v0", "v1", "v2", "v3", "v4")
+VALIDATORS = ("v0", "v1", "v2", "v3", "v4", "v5")
 REASONS = {
     "first": ShareReason.SEGMENT_MISMATCH,
     "middle": ShareReason.SEGMENT_MISMATCH,

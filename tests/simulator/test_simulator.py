@@ -85,7 +85,7 @@ def test_a_validator_that_cheats_costs_nobody_else_anything(cheat: type[HonestVa
 
 def test_who_hands_over_noise_sells_nothing() -> None:
     """Its rounds are right, so panels verify them and providers are paid; its own part and its bond are gone."""
-    setup = make_setup(5, Kind.HONEST, Shape(orders=12, spread=30))
+    setup = make_setup(2, Kind.HONEST, Shape(orders=12, spread=30))
     world = World(with_validators(setup, {"v1": NoiseSeller()}))
     world.run()
     answers = [world.order(order.order_id) for order in world.orders]

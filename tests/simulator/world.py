@@ -13,6 +13,7 @@ from typing import Any
 from chain.app.proposals import choose
 from chain.state_machine.context import HEAD, NS
 from chain.state_machine.gas_price import get_gas_price
+from chain.state_machine.lane import Lane
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.proof.tables import get_drawn_rounds
 from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
@@ -279,14 +280,18 @@ class World:
         """Make a block of what its proposer chooses, as a real node does; the rest waits."""
         waiting: dict[bytes, tuple[Tx, Pending]] = {}
         used: dict[str, int] = {}
+        overlay = Overlay(self.chain.store)
+        rules, _ = self.setup.rules.enter(overlay, self.chain.height + 1)
+        lane = Lane(overlay, rules, has_bounds=False)
         for pending in (*pool, *self._spam()):
             address = _signer(pending.messages[0])
             sequence = used.get(address, self.chain.sequence(address))
-            used[address] = sequence + 1
             tx = self._sign(pending, sequence)
+            if pending.in_lane and lane.find(tx) is None and not lane.pays(tx, False):
+                # What is no duty any longer leaves a mempool at its next recheck; later ones of its sender go on.
+                continue
+            used[address] = sequence + 1
             waiting[tx.hash] = (tx, pending)
-        overlay = Overlay(self.chain.store)
-        rules, _ = self.setup.rules.enter(overlay, self.chain.height + 1)
         chosen = choose(list(waiting), lambda raw: waiting[raw][0], overlay, rules, BLOCK_BYTES_MAX)
         txs, taken = [waiting[raw][0] for raw in chosen], [waiting.pop(raw)[1] for raw in chosen]
         self._pool = [pending for _, pending in waiting.values() if not pending.is_spam] + self._pool

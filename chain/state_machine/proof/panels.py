@@ -509,7 +509,9 @@ def end_stage(ctx: Context, panel: Panel) -> None:
     leg = LEGS.must(ctx.store, key.order_id, key.leg)
     seats = SEATS.scan(ctx.store, *key)
     new = [seat for seat in seats if seat.stage == panel.stage]
-    lacks_half = not panel.is_last and 2 * panel.revealed < len(new)
+    # A seat or two that replace silent ones say nothing about an outage.
+    is_large = len(new) >= order.params.auditors and not panel.is_last
+    lacks_half = is_large and 2 * panel.revealed < len(new)
     if lacks_half and not panel.was_repeated:
         _repeat(ctx, order, leg, panel, new)
         return

@@ -32,4 +32,4 @@ def test_every_job_has_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
         assert 0 <= found.value < 1
         assert rows[f"{case.name}: panel, of the training"].value > 0
     # The panel of a large round draws more than the least number of segments.
-    assert rows["wide: panel and duty, of the training"].columns["groups"] > 1
+    assert (rows["wide: panel and duty, of the training"].columns["groups"] or 0) > 1

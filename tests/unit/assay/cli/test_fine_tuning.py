@@ -68,7 +68,7 @@ def test_from_a_configuration_to_a_result_and_on(files: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"auto_map": {"AutoConfig": "theirs.Config"}}, "code of its own"),
+        ({"auto_map": {"AutoConfig": "theirs.Config"}}, "needs its own code"),
         ({"model_type": "nobody-knows"}, "does not know the model_type 'nobody-knows'"),
         ({"model_type": "vit"}, "vit is not a causal language model"),
         ({"model_type": "bert"}, "the model sees the later tokens"),

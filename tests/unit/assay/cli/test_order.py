@@ -182,7 +182,7 @@ def test_an_order_says_once_who_takes_it_and_why_it_waits() -> None:
     assert len(said) == 2
     assert said[0] == (
         "the order waits for a bid, for another 60 s at most: 3 bids ask more; --price-limit 900000ASSAY would match"
-        "  a bid; if no bid takes the order by then, it closes and its deposit is refunded"
+        " a bid; if no bid takes the order by then, it closes and its deposit is refunded"
     )
     assert said[1].startswith("matched: ")
     assert "takes it at 1,000,000 ASSAY per PFLOP" in said[1]
