@@ -122,31 +122,37 @@ def _job_rows(case: Case, params: OrderParams) -> list[Row]:
     whole = {"segments": float(total), "drawn": float(drawn), "groups": float(groups)}
     rows = [
         Row(
-            f"{case.name}: panel and duty, of the training",
-            panel + duty,
-            "FLOP",
-            training,
-            COST_GOAL if has_goal else None,
-            whole,
+            case=f"{case.name}: panel and duty, of the training",
+            value=panel + duty,
+            unit="FLOP",
+            baseline=training,
+            goal=COST_GOAL if has_goal else None,
+            columns=whole,
         ),
-        Row(f"{case.name}: panel, of the training", panel, "FLOP", training),
-        Row(f"{case.name}: duty of the validator, of the training", duty, "FLOP", training),
+        _flops(f"{case.name}: panel, of the training", panel, training),
+        _flops(f"{case.name}: duty of the validator, of the training", duty, training),
         Row(
-            f"{case.name}: audit fee, of the price of a round",
-            panel_fee(terms, params, PRICE, groups),
-            "uassay",
-            float(round_work(terms) * PRICE // 10**15),
+            case=f"{case.name}: audit fee, of the price of a round",
+            value=panel_fee(terms, params, PRICE, groups),
+            unit="uassay",
+            baseline=float(round_work(terms) * PRICE // 10**15),
         ),
         Row(f"{case.name}: audit time T", promised_ms(terms, params, AUDIT_SPEED, AUDIT_RATE) / 1_000, "s"),
     ]
     for part in SKIPPED:
         missed = missed_in_round(total, round(part * total), drawn)
         goal = MISS_GOAL if has_goal and part == 0.1 else None
-        rows.append(Row(f"{case.name}: {part:.0%} skipped, not found in a round", missed, "chance", 1.0))
-        rows.append(
-            Row(f"{case.name}: {part:.0%} skipped, not found in the job", missed**terms.rounds, "chance", 1.0, goal)
-        )
+        rows.append(_chance(f"{case.name}: {part:.0%} skipped, not found in a round", missed))
+        rows.append(_chance(f"{case.name}: {part:.0%} skipped, not found in the job", missed**terms.rounds, goal))
     return rows
+
+
+def _flops(case: str, value: float, training: float) -> Row:
+    return Row(case=case, value=value, unit="FLOP", baseline=training)
+
+
+def _chance(case: str, value: float, goal: float | None = None) -> Row:
+    return Row(case=case, value=value, unit="chance", baseline=1.0, goal=goal)
 
 
 def missed_in_round(total: int, skipped: int, drawn: int) -> float:
@@ -161,9 +167,9 @@ def _coalition_rows(percent: int, params: OrderParams) -> list[Row]:
     verified, voided = (captured(percent, params, for_chain=side) for side in (True, False))
     name = f"coalition of {percent} %"
     return [
-        Row(f"{name}: has all seats of a first stage", first, "chance", 1.0),
-        Row(f"{name}: gets a wrong place verified", verified, "chance", 1.0, goal),
-        Row(f"{name}: gets a right place voided", voided, "chance", 1.0, goal),
+        _chance(f"{name}: has all seats of a first stage", first),
+        _chance(f"{name}: gets a wrong place verified", verified, goal),
+        _chance(f"{name}: gets a right place voided", voided, goal),
     ]
 
 
