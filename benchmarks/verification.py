@@ -180,7 +180,10 @@ def captured(coalition: int, params: OrderParams, *, for_chain: bool, tries: int
     and the coalition denies it. All others answer rightly. Stakes are equal, so the last stage decides rightly.
     """
     random = Random(f"{coalition}/{for_chain}")
-    true, lie = (SeatAnswer(0, AnswerKind.FINISHED, bytes([n]) * 32, bytes([n]) * 32, 0) for n in (1, 2))
+    true, lie = (
+        SeatAnswer(place=0, kind=AnswerKind.FINISHED, root=bytes([n]) * 32, digest=bytes([n]) * 32, step=0)
+        for n in (1, 2)
+    )
     claim = lie.root if for_chain else true.root
     count = 0
     for _ in range(tries):
