@@ -163,7 +163,7 @@ def test_a_provider_waits_for_its_node_and_outlives_a_restart_of_it(
                 answers.polls.get(timeout=WAIT)
         # The node is gone in the middle: the provider goes on, says so once, and finds it when it is back.
         away = f"waiting for the node at {address}: no node answers at {address}"
-        wait_until(lambda: caplog.text.count(away) == 2, "the word that it is away")
+        wait_until(lambda: caplog.text.count(away) == 2, "the word that it is away", deadline_seconds=120)
         answers.polls = Queue()
         answers.polls.get(timeout=WAIT)
         with node(tmp_path / "chain", address):

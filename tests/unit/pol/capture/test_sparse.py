@@ -95,7 +95,7 @@ def test_entries_of_what_a_step_computes_are_refused() -> None:
     def function(t: Tensors) -> dict[str, torch.Tensor]:
         return {"out": torch.sparse_coo_tensor(PAIRS, t["weights"], (6, 6)).coalesce().values()}
 
-    with pytest.raises(JobError, match=r"entries of a sparse tensor.*beside it"):
+    with pytest.raises(JobError, match=r"entries of a sparse tensor.*next to the tensor"):
         capture_program(function, INPUTS)
 
 
