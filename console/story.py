@@ -84,8 +84,7 @@ class ShareStory:
     # Metrics at its last boundary, the loss first.
     metrics: tuple[float, ...] = ()
     segments: int = 0
-    # Amounts (uassay) after a rejected share was compared with the accepted one: paid to its provider, burnt from its
-    # bond.
+    # Amounts (uassay) that its validator lost because it rejected this right share: paid to the provider, and burnt.
     paid: int = 0
     burnt: int = 0
 
