@@ -26,7 +26,7 @@ ORDER_KEY = public_point(ORDER_SECRET)
 
 Chunks = list[bytes]
 Spoil = Callable[[HandoverId, list[Sealed]], list[Sealed]]
-"""What a validator makes of the chunks that it encrypted rightly."""
+"""What a validator makes of the chunks if it encrypts them rightly."""
 
 
 def honest(_: HandoverId, sealed: list[Sealed]) -> list[Sealed]:

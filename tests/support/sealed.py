@@ -1,4 +1,4 @@
-"""What a validator hands over, as tests see it."""
+"""The encrypted chunks of a result that a validator hands over, for tests."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""A consumer's order: it is submitted, its payload delivered to whoever wins it, its result fetched and checked."""
+"""A consumer: submits an order, delivers its payload to the winner, and fetches and checks its result."""
 
 from dataclasses import dataclass, field
 from functools import partial

@@ -161,7 +161,7 @@ def test_a_leaf_binds_each_of_its_fields() -> None:
 
 
 def test_a_seat_rebuilds_the_leaf_from_the_scalar_and_the_chunk() -> None:
-    """What the validator opens to a seat is r_i: with it the leaf under the root follows from the recomputed chunk."""
+    """The validator opens r_i to a seat. From it and the chunk, the seat computes the leaf."""
     for index, chunk in enumerate(CHUNKS):
         scalar = h.derive_chunk_scalar(HANDOVER, index, chunk, VALIDATOR)
         leaf = sealed_leaf(HANDOVER, index, sealed()[index].leaf)

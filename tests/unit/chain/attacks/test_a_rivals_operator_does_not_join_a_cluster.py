@@ -1,4 +1,4 @@
-"""Operators of rivals that apply to a cluster: as members they would be parties, and nobody could audit its orders."""
+"""Operators of rivals apply to a cluster. As members they would be parties, and nobody could audit its orders."""
 
 from pathlib import Path
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from domain.legs.records import LegState
 from domain.params import local_params
-from domain.proof.records import Ruling
+from domain.proof.records import Ruling, SeatAnswer
 from tests.support.chain_market import Market, digest, submit
 
 
@@ -38,7 +38,7 @@ def test_a_wrong_round_is_void_after_two_stages_that_agree() -> None:
     order_id = market.run(submit(deposit=600_000))
     market.train_round(order_id)
 
-    def found() -> tuple:  # type: ignore[type-arg]
+    def found() -> tuple[SeatAnswer, ...]:
         return tuple(replace(a, root=digest("the right root")) for a in market.answers(order_id))
 
     market.say_all(order_id, found)

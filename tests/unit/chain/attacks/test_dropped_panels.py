@@ -24,7 +24,7 @@ def test_seats_that_recomputed_a_dropped_round_are_paid_by_who_is_at_fault() -> 
     seats = market.seated(order_id, 1)
     before = {name: market.chain.worth(name) for name in seats}
     right = market.answers(order_id, 1)
-    # Both answer, and only one of them has revealed when the round before becomes void.
+    # Both have answered when the round before becomes void.
     market.say(order_id, dict.fromkeys(seats, right), 1)
     market.fault_round(order_id, 0)
     assert market.round_of(order_id, 1, 1).void

@@ -34,25 +34,32 @@ DEAR = 10**9
 """A fee that pays 100,000 times the lowest price of the largest transaction."""
 
 
+class BusyMarket(Market):
+    """A market with two orders: the seats of one have to commit, and the other waits for its winner to accept."""
+
+    panelled: bytes
+    matched: bytes
+
+
 @pytest.fixture(scope="module")
-def market() -> Market:
+def market() -> BusyMarket:
     return make_market()
 
 
-def make_market() -> Market:
+def make_market() -> BusyMarket:
     """Return a market where the seats of a panel have to commit, and another order is to be accepted."""
-    market = Market(validators=5, consumers=(CONSUMER, OUTSIDER), bidders=(), checked=False)
+    market = BusyMarket(validators=5, consumers=(CONSUMER, OUTSIDER), bidders=(), checked=False)
     market.chain.ok(bid("v0", slots=8))
     order_id = market.run()
     market.train_round(order_id)
     market.wait_stage(order_id)
-    market.panelled = order_id  # type: ignore[attr-defined]
-    market.matched = market.submit(submit(price_limit=10**12))  # type: ignore[attr-defined]
+    market.panelled = order_id
+    market.matched = market.submit(submit(price_limit=10**12))
     return market
 
 
-def commits(market: Market) -> list[MsgCommitAnswer]:
-    order_id: bytes = market.panelled  # type: ignore[attr-defined]
+def commits(market: BusyMarket) -> list[MsgCommitAnswer]:
+    order_id: bytes = market.panelled
     answers = market.answers(order_id)
     return [market.commit_answer(order_id, 0, name, answers) for name in market.seated(order_id)]
 
@@ -85,7 +92,7 @@ def set_price(market: Market, price: int) -> None:
 # The lane
 
 
-def test_a_seats_commitment_is_in_the_next_block_however_much_an_outsider_pays(market: Market) -> None:
+def test_a_seats_commitment_is_in_the_next_block_however_much_an_outsider_pays(market: BusyMarket) -> None:
     chain = market.chain
     duties = [cheapest(chain, commit) for commit in commits(market)]
     chosen = proposed(chain, *filling(chain), *duties)
@@ -94,9 +101,9 @@ def test_a_seats_commitment_is_in_the_next_block_however_much_an_outsider_pays(m
     assert len(chosen) == len(duties) + 9, "the rest is for the highest price"
 
 
-def test_legs_have_a_half_of_their_own(market: Market) -> None:
+def test_legs_have_a_half_of_their_own(market: BusyMarket) -> None:
     chain = market.chain
-    order_id: bytes = market.matched  # type: ignore[attr-defined]
+    order_id: bytes = market.matched
     leg = market.leg(order_id)
     accept = cheapest(chain, MsgAcceptOrder(leg.validator, order_id, leg.number))
     seats = [cheapest(chain, commit) for commit in commits(market)]
@@ -108,7 +115,7 @@ def test_legs_have_a_half_of_their_own(market: Market) -> None:
     assert (duty.half, duty.deadline) == (LaneHalf.LEGS, leg.accept_deadline)
 
 
-def test_only_what_the_state_expects_of_its_signer_is_a_duty(market: Market) -> None:
+def test_only_what_the_state_expects_of_its_signer_is_a_duty(market: BusyMarket) -> None:
     chain, lane = market.chain, Lane(market.chain.overlay(), RULES)
     (commit, *_) = commits(market)
     seated = {commit.auditor for commit in commits(market)}
@@ -121,7 +128,7 @@ def test_only_what_the_state_expects_of_its_signer_is_a_duty(market: Market) -> 
         replace(commit, leg=-1),
     ):
         assert lane.find(cheapest(chain, other)) is None
-    order_id: bytes = market.matched  # type: ignore[attr-defined]
+    order_id: bytes = market.matched
     winner = market.leg(order_id).validator
     assert lane.find(cheapest(chain, MsgAcceptOrder(winner, order_id, 1))) is not None
     assert lane.find(cheapest(chain, MsgAcceptOrder("v4", order_id, 1))) is None
@@ -129,7 +136,7 @@ def test_only_what_the_state_expects_of_its_signer_is_a_duty(market: Market) -> 
     assert lane.find(mixed) is None
 
 
-def test_a_duty_declares_little_and_answers_each_panel_once(market: Market) -> None:
+def test_a_duty_declares_little_and_answers_each_panel_once(market: BusyMarket) -> None:
     """Otherwise one seat could fill the lane with gas that it never needs."""
     chain, lane = market.chain, Lane(market.chain.overlay(), RULES)
     (commit, *_) = commits(market)
@@ -139,7 +146,7 @@ def test_a_duty_declares_little_and_answers_each_panel_once(market: Market) -> N
     assert lane.find(cheapest(chain, commit, commit)) is None
 
 
-def test_a_signer_has_one_transaction_in_each_half(market: Market) -> None:
+def test_a_signer_has_one_transaction_in_each_half(market: BusyMarket) -> None:
     chain = market.chain
     (commit, *_) = commits(market)
     first = chain.sequence(commit.auditor)
@@ -148,7 +155,7 @@ def test_a_signer_has_one_transaction_in_each_half(market: Market) -> None:
     assert [lane.take(tx, lane.find(tx)) for tx in again] == [True, False, False]
 
 
-def test_the_lane_has_no_more_than_its_gas(market: Market) -> None:
+def test_the_lane_has_no_more_than_its_gas(market: BusyMarket) -> None:
     half = NODE.block_gas * DUTIES_PERCENT // 200
     lane = Lane(market.chain.overlay(), RULES)
     seats = [cheapest(market.chain, commit) for commit in commits(market)]
@@ -163,7 +170,7 @@ def test_the_lane_has_no_more_than_its_gas(market: Market) -> None:
 # Transactions before a duty
 
 
-def test_a_senders_earlier_transactions_go_along(market: Market) -> None:
+def test_a_senders_earlier_transactions_go_along(market: BusyMarket) -> None:
     chain = market.chain
     (commit, *_) = commits(market)
     first = chain.sequence(commit.auditor)
@@ -172,7 +179,7 @@ def test_a_senders_earlier_transactions_go_along(market: Market) -> None:
     assert proposed(chain, *filling(chain), *earlier, duty)[:4] == [*earlier, duty]
 
 
-def test_a_long_or_heavy_queue_before_a_duty_waits_like_everyone(market: Market) -> None:
+def test_a_long_or_heavy_queue_before_a_duty_waits_like_everyone(market: BusyMarket) -> None:
     """Otherwise a seat could take others' place for anything that it sends before."""
     chain = market.chain
     (commit, *_) = commits(market)
@@ -267,7 +274,7 @@ def test_the_price_moves_by_its_bounds_and_stays_above_its_floor() -> None:
     assert compute_gas_price(8_000, NODE.block_gas, fixed) == 8_000
 
 
-def test_duties_do_not_make_blocks_dearer(market: Market) -> None:
+def test_duties_do_not_make_blocks_dearer(market: BusyMarket) -> None:
     before = get_gas_price(market.chain.overlay())
     result = market.chain.ok(*[cheapest(market.chain, commit) for commit in commits(market)][:1])
     assert not [event for event in result.events if event.type == "gas.price_changed"]
@@ -275,11 +282,10 @@ def test_duties_do_not_make_blocks_dearer(market: Market) -> None:
 
 
 def test_at_a_high_price_a_duty_pays_the_lowest_and_nothing_else_does() -> None:
-    market = Market(validators=5, consumers=(CONSUMER, OUTSIDER), checked=False)
-    order_id = market.run()
-    market.train_round(order_id)
-    market.wait_stage(order_id)
-    market.panelled = order_id  # type: ignore[attr-defined]
+    market = BusyMarket(validators=5, consumers=(CONSUMER, OUTSIDER), checked=False)
+    market.panelled = market.run()
+    market.train_round(market.panelled)
+    market.wait_stage(market.panelled)
     set_price(market, 50 * FLOOR)
     chain = market.chain
     (commit, *_) = commits(market)
@@ -334,7 +340,7 @@ def test_what_one_node_proposes_others_vote_for(seed: int) -> None:
 # The mempool
 
 
-def test_half_of_a_mempool_is_for_duties(market: Market) -> None:
+def test_half_of_a_mempool_is_for_duties(market: BusyMarket) -> None:
     chain = market.chain
     mempool = Mempool(chain.store, CRYPTO, txs_max=8)
     spam = filling(chain, 6)
@@ -348,7 +354,7 @@ def test_half_of_a_mempool_is_for_duties(market: Market) -> None:
     assert chain.check(again, mempool).code == MEMPOOL_FULL.number, "a seat takes one place of it"
 
 
-def test_bytes_fill_a_mempool_too(market: Market) -> None:
+def test_bytes_fill_a_mempool_too(market: BusyMarket) -> None:
     chain = market.chain
     tx = transfer(chain, chain.sequence(OUTSIDER))
     small = Mempool(chain.store, CRYPTO, bytes_max=2 * tx.size - 1)

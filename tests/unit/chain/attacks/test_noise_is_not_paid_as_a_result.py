@@ -35,7 +35,7 @@ def played(*, complains: bool) -> tuple[HandoverMarket, bytes]:
 
 
 def wealth(market: HandoverMarket, name: str) -> int:
-    """Return what somebody has in its account and in its bond account."""
+    """Return the money (uassay) in an account and in its bond account."""
     account: AccountResponse = market.chain.ask(AccountRequest(name))
     return market.chain.worth(name) + account.bond.free
 
@@ -60,7 +60,7 @@ def test_noise_is_not_paid_as_a_result() -> None:
 
 
 def test_a_replaced_ciphertext_does_not_help() -> None:
-    """What the validator serves later does not matter: the complaint is about the root that it put on chain."""
+    """The complaint is about the root on chain. What the validator serves later does not matter."""
     market, _ = HandoverMarket(local_params()), None
     market.spoil = all_noise
     order_id = market.run(order_with_key())

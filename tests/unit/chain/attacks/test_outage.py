@@ -5,6 +5,7 @@ accomplice was then alone eligible, and verified what it liked.
 """
 
 from chain.state_machine.registry.tables import VALIDATORS
+from chain.state_machine.store import Overlay
 from domain.params import local_params
 from domain.proof.records import Ruling
 from tests.support.chain_market import Market, make_terms, submit
@@ -28,16 +29,16 @@ def test_a_stage_in_which_nobody_answers_costs_nobody_anything_and_is_repeated()
 
 
 def test_an_accomplice_is_not_left_alone_by_the_silence_of_others() -> None:
-    """The honest strangers were silent twice, and promise half of what the order needs; they sit all the same."""
+    """The honest strangers promise less than the order needs; they sit all the same."""
     params = local_params().replace(auditors=3, promise_wait=10**6, progress_base=10**5)
     market = Market(params, validators=8)
     order_id = market.run(submit(terms=make_terms(rounds=2), deposit=600_000, deadline=10**6))
 
-    def halve(overlay: object) -> None:
+    def lower(overlay: Overlay) -> None:
         for name in market.validators[1:-1]:
-            VALIDATORS.update(overlay, name, audit_speed=1, audit_rate=1)  # type: ignore[arg-type]
+            VALIDATORS.update(overlay, name, audit_speed=1, audit_rate=1)
 
-    market.chain.change(halve)
+    market.chain.change(lower)
     market.train_round(order_id)
     market.wait_stage(order_id)
     accomplice = market.validators[-1]

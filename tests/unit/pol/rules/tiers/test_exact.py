@@ -116,7 +116,7 @@ def test_it_stops_is_against_the_chain_where_the_chain_has_a_root() -> None:
 
 
 def test_an_abstention_stays_in_the_count_and_brings_two_seats() -> None:
-    """Left out of the count, it would let a winner be judged by its friends: it serves nobody else."""
+    """If it left the count, a winner that serves only its friends would be judged by them alone."""
     said = votes(answer(), answer(), NOT_SERVED)
     assert decide(said, auditors=2) is None
     assert wanted(said, auditors=2) == 2
