@@ -100,7 +100,7 @@ def test_an_order_from_start_to_end_with_a_cheat(
     tell()
     page.wait(chip("settled"))
     text = page.text()
-    assert "so it was wrong, and its bond of 0.04 ASSAY is burnt" in text
+    assert "the accepted share of this slot, from which it differs. It is not paid." in text
     assert "It first differs in segment 4 (steps 16 to 19)" in text
     assert "every coin is accounted for" in text
     assert "some coins are not accounted for" not in text
@@ -181,7 +181,7 @@ def test_an_order_that_nobody_takes_says_why(market: ToldMarket, console: Consol
     chosen = page.ask(numbers)
     assert {name: chosen[name] or of_job[name] for name in of_job} == of_job
     assert sum(map(bool, chosen.values())) == 8
-    for name, value in {"memory": "256", "pays": "1.25", "minutes": "1440"}.items():
+    for name, value in {"memory": "256", "pays": "1.5", "minutes": "1440"}.items():
         page.ask(f"document.querySelector('[name={name}]').value = '{value}'")
     # What was typed stays while the page goes on.
     market.chain.block()
@@ -189,7 +189,7 @@ def test_an_order_that_nobody_takes_says_why(market: ToldMarket, console: Consol
     unmatched(market)
     market.tell(console.known)
     page.wait("document.querySelectorAll('#filters tbody tr').length === 2")
-    assert page.ask("document.querySelector('[name=pays]').value") == "1.25"
+    assert page.ask("document.querySelector('[name=pays]').value") == "1.5"
     assert page.ask(f"({numbers}).work") == of_job["work"]
     page.ask("document.querySelector('.quote button').click()")
     page.wait("document.querySelectorAll('#quote tbody tr').length === 4")
