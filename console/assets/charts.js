@@ -137,7 +137,7 @@ function depth(data) {
         { label: "PFLOP at this price or below", stroke: colour("--accent"), fill: colour("--plain-back"), width: 2, paths: window.uPlot.paths.stepped({ align: 1 }), points: { show: true, size: 6 }, value: (_, y) => digits(y) },
       ],
       scales: { x: { time: false }, y: { range: (_, low, high) => [0, (high || 1) * 1.1] } },
-      axes: [axis({ label: "price in ASSAY/PFLOP", labelFont: LABEL, labelSize: 20 }), axis({ size: 60, label: "PFLOP", labelFont: LABEL, labelSize: 18 })],
+      axes: [axis({ space: 90, label: "price in ASSAY/PFLOP", labelFont: LABEL, labelSize: 20 }), axis({ size: 60, label: "PFLOP", labelFont: LABEL, labelSize: 18 })],
     },
   };
 }
