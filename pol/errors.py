@@ -2,24 +2,18 @@
 
 ::
 
-    Expected (domain.errors)
-    |-- JobError                    a job is refused
-    |   |-- TraceError              a trace file is refused
-    |-- StateError                  bytes are not a state, or not the expected one
-    |   |-- NotFinite               a tensor holds NaN or infinity
-    |-- ExecutionError              a program cannot run on this machine, or with these inputs
-    |   |-- OutOfRange              a program used a row number that its table does not have
-    |-- ReplayError                 training or replay cannot go on
-    |   |-- RangeError              the job has no such round, slot or segment
-    |   |-- Cancelled               the caller cancelled the training
-    |   |-- Stopped                 the job has no result, on any machine
-    |   |   |-- StepFailed          a step has no result
-    |   |   |   |-- NotFiniteStep
-    |   |   |-- UpdateFailed        the update of a share has no result
-    |   |   |-- AggregationFailed   the end of a round has no result
+    Expected (domain.errors) |-- JobError                    a job is refused |   |-- TraceError              a trace
+    file is refused |-- StateError                  bytes are not a state, or not the expected one |   |-- NotFinite a
+    tensor holds NaN or infinity |-- ExecutionError              a program cannot run on this machine, or with these
+    inputs |   |-- OutOfRange              a program used a row number that its table does not have |-- ReplayError
+    training or replay cannot go on |   |-- RangeError              the job has no such round, slot or segment |   |--
+    Cancelled               the caller cancelled the training |   |-- Stopped                 the job has no result, on
+    any machine |   |   |-- StepFailed          a step has no result |   |   |   |-- NotFiniteStep |   |   |--
+    UpdateFailed        the update of a share has no result |   |   |-- AggregationFailed   the end of a round has no
+    result
 
-Every machine raises the same error for the same job and the same files. The exception is an ExecutionError whose cause
-is the machine.
+For the same job and the same files, every machine raises the same error. Only an ExecutionError may differ, because its
+cause may be the machine.
 """
 
 from copy import copy
@@ -66,7 +60,7 @@ class TraceError(JobError):
 
 
 class StateError(Expected):
-    """An error in the bytes of a state: they are not a state, or not the expected one.
+    """An error in the bytes of a state: the bytes are not a state, or not the expected state.
 
     ``field`` names the tensor or the part of the file.
     """

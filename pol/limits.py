@@ -19,9 +19,12 @@ A ``repeat`` that trains one part of a batch after another has two operands for 
 MAX_TURNS = 2**20
 """Largest number of turns of a ``repeat``."""
 MAX_NESTED = 4
-"""Largest depth of nested bodies, such as a recurrent layer in two loops, for one part of a batch after another."""
+"""Largest depth of nested bodies. For example, a recurrent layer within two loops, in a step that trains one part of a
+batch after another, has depth 4.
+"""
 MAX_SUMMED = 131_072
-"""Largest summed dimension of a product; with a larger one, four INT8 digit products would overflow INT32."""
+"""Largest summed dimension of a product. With a larger dimension, sums of products of INT8 digits could overflow INT32.
+"""
 MAX_SITE = 2**31 - 1
 """Largest site of a ``uniform`` node; the upper half of the 32-bit range is for sample order and initial weights."""
 MAX_INTEGER = 2**63 - 1

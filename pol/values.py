@@ -53,7 +53,8 @@ class TensorType:
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec(Readable):
-    """The name, dtype and shape of a tensor of a state, or of a column (whose shape omits the row dimension).
+    """The name, dtype and shape of a tensor of a state, or of a column of the data (the shape of a column omits the row
+    dimension).
 
     Example::
 

@@ -1,4 +1,4 @@
-"""The build of a job on the consumer's machine: from a Python file with ``job()`` to a job directory."""
+"""The build of a job on the consumer's machine: a Python file with a function ``job()`` becomes a job directory."""
 
 import re
 import runpy
@@ -71,7 +71,7 @@ def build_job(
     """Capture a job and write the job directory ``out``.
 
     ``source`` is a JobSpec, a function that returns a JobSpec, or a job file, whose function ``job()`` returns a
-    JobSpec. If ``resume`` is given, the job continues that result, as if the JobSpec named it.
+    JobSpec. If ``resume`` is given, the job continues that result, as if ``resume`` were a field of the JobSpec.
 
     The file is the consumer's own Python and runs with all rights of the caller. While the job is built, the file's
     folder is first on the module path, as for a script; modules from that folder are forgotten afterwards.
@@ -280,10 +280,10 @@ def _resumed_states(before: Checkpoint) -> tuple[dict[str, torch.Tensor], dict[s
 
 
 def _cut_alike(spec: JobSpec, before: Checkpoint) -> JobSpec:
-    """Return the job with the checkpoint's round length, if the job needs this length to continue in the same way.
+    """Return the job with the checkpoint's round length, if the job gives no length itself and the length affects the
+    result.
 
-    The job needs it if the round length affects the result and the job gives no length itself. With one slot and a
-    plain average, the length has no effect.
+    With one slot and a plain average, the length has no effect.
     """
     alone = spec.slots == 1 and isinstance(spec.outer, Average)
     if alone or spec.round_steps is not None:
@@ -300,7 +300,7 @@ def _say_rounds(spec: JobSpec, asked: int, rounds: Rounds, tell: Progress) -> No
 def _say_rates(course: Sequence[float], tell: Progress) -> None:
     """Report the first, the last and the largest learning rate of the job.
 
-    From these numbers, the author can notice that a schedule counts other steps than the job does.
+    These numbers show the author if a schedule counts steps in another way than the job does.
     """
     if course:
         first, last, most = course[0], course[-1], max(course)
@@ -310,7 +310,7 @@ def _say_rates(course: Sequence[float], tell: Progress) -> None:
 def _say_modes(model: nn.Module, tell: Progress) -> None:
     """Report the parts of a model that stay in eval mode during training.
 
-    If the whole model came in eval mode, report instead that the whole model trains in training mode.
+    If ``job()`` returned the whole model in eval mode, report instead that all of it trains in training mode.
     """
     if not any(part.training for part in model.modules()):
         tell("the whole model is in eval mode; it trains in training mode, as after model.train()")
@@ -356,7 +356,7 @@ def _check_columns(data: Mapping[str, Array], holdout: Mapping[str, Array], weig
 
 
 def _eval_rows(holdout: dict[str, Array], tell: Progress) -> tuple[dict[str, Array], int]:
-    """Return the holdout, cut to whole batches, and the number of rows per batch.
+    """Return the columns of the holdout, cut to whole batches, and the number of rows per batch.
 
     All batches have the same size, because the shapes of a program are fixed.
     """
@@ -375,7 +375,8 @@ def _batch_of(example: Mapping[str, torch.Tensor], rows: int) -> dict[str, torch
 def _check_batch_norm(model: nn.Module) -> None:
     """Refuse a batch norm without a momentum.
 
-    Such a batch norm averages over all earlier batches, and the number of these batches cannot be averaged over slots.
+    Such a batch norm averages over all earlier batches. For this it counts the batches, and a count cannot be averaged
+    over slots.
     """
     for name, module in batch_norms(model):
         if module.momentum is None and module.track_running_stats:
@@ -441,7 +442,9 @@ def _check_names(state: Mapping[str, torch.Tensor], local: Mapping[str, torch.Te
 
 
 def _check_precisions(spec: JobSpec) -> None:
-    """Refuse a precision for a module that the model does not have; it would silently have no effect."""
+    """Refuse a precision for a module that the model does not have, because the precision would silently have no
+    effect.
+    """
     known = [name for name, _ in spec.model.named_parameters()]
     for chosen in filter(None, spec.precisions):
         if not any(f"{name}.".startswith(f"{chosen}.") for name in known):
@@ -460,7 +463,9 @@ def _without_unchanged(step: Program, model: nn.Module) -> Program:
 
 
 def _check_averages(spec: JobSpec, trained: Sequence[str], updated: Sequence[str]) -> None:
-    """Refuse a moving average that would not follow its weight, because only the forward pass changes the weight."""
+    """Refuse a moving average of a weight that only the forward pass changes, because the average would not follow the
+    weight.
+    """
     for name in trained if spec.ema is not None else ():
         if name in updated and AVERAGE + name not in updated:
             reason = "changes in the forward pass and has no gradient, so its moving average would not follow it"
@@ -500,7 +505,7 @@ def _try_loss(
 
     Return whether the loss casts anything to types that are narrower than FP32.
 
-    A captured program first sees the data in training. There, a label outside the classes would have no loss and cause
+    A captured program reads the data only in training, where a label outside the classes would have no loss and cause
     no error. So the loss is computed here on the rows with the smallest and the largest integers of each column.
 
     Raises JobError, with torch's own reason and the line, if torch cannot compute it.
@@ -558,12 +563,11 @@ class _NarrowTypes(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _tried(data: Columns, known: Columns | None = None) -> list[int]:
-    """Return the numbers of the rows that the loss is tried with.
+    """Return the numbers of the rows on which the loss is tried.
 
-    These are the first row and, for each column of integers, the rows with the smallest and the largest integer.
-
-    If ``known`` columns are given, return only rows with an integer outside the range of the known column. In this case
-    the first row is included only if the two sets of columns have different names.
+    These are the first row and, for each column of integers, the rows with the smallest and the largest integer. If
+    ``known`` columns are given, return only rows with an integer outside the range of the known column of the same
+    name. In this case, the first row is included only if ``known`` has other column names.
     """
     rows = {0} if known is None or known.keys() != data.keys() else set()
     for name, column in data.items():

@@ -2,18 +2,19 @@
 
 Both steps have the same batch of real rows, the same random numbers and the same weights. The weights are those of the
 job, with a small random change to each trained weight (:func:`_perturb`). Without the change, many errors would not
-show in the first step: a tensor that follows another tensor still equals that tensor, and a weight of 0 blocks the
-gradient behind the weight.
+show in the first step. For example, a tensor that follows another tensor still equals it, and a weight of 0 stops the
+gradient of everything that it multiplies.
 
 **Tolerance for rounding.** The job's step is computed with 22 bits in all products. It differs from plain FP32 by about
-10^-6, and by more after a subtraction of nearly equal numbers. The changes of a tensor must agree, as a whole, within a
-thousandth of the change (``_WITHIN``). This rule alone would be too strict. An example is a gradient that is
+10^-6, and by more after a subtraction of nearly equal numbers. The two steps must change each tensor, as a whole, by
+the same amount within a thousandth (``_WITHIN``). This rule alone would be too strict. An example is a gradient that is
 mathematically zero, such as the gradient of a bias before a batch norm. It consists only of rounding errors, and Adam
 turns these into a step of full size. So if a tensor differs, plain torch takes the step again, from weights that differ
 by 10^-5 and 10^-4. These differences are far larger than the rounding of 22 bits, and far smaller than a real
-difference. If the gradient of an element then changes by a tenth, the gradient is only rounding, and the weight is not
-compared. All other elements may differ by a few times the difference between steps of plain torch. The state of an
-optimizer may also differ by a small part of the largest change of the same kind of state in any parameter.
+difference. If the gradient of an element then changes by a tenth, the gradient consists only of rounding errors, and
+the weight is not compared. All other elements may differ by a few times the difference between steps of plain torch.
+The state of an optimizer may also differ by a small part of the largest change of the same kind of state in any
+parameter.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -50,9 +51,11 @@ Progress = Callable[[str], None]
 
 SHARE = 0.2
 LEAST = 2.0
-"""Limit of the time of the check: a share of the build time so far, but at least ``LEAST`` seconds."""
+"""Time limit of the check: a share of the build time so far, but at least ``LEAST`` seconds."""
 _COSTS = (1e-10, 1e-4, 5e-8)
-"""Estimated seconds of both steps: per FLOP, per node (a call of plain torch, in each turn), and per weight."""
+"""Estimated time (seconds) of both steps: per FLOP, per node (a call of plain torch; each turn of a repeat counts), and
+per weight.
+"""
 _APART = 0.02
 """Largest relative change of the weights before both steps."""
 _WITHIN = 1e-3
@@ -256,7 +259,7 @@ class _Checker:
         return self._plain.take(start, self._local, batch)
 
     def _rows(self, offset: int) -> dict[str, torch.Tensor]:
-        """Return a batch of rows spread over the whole data, shifted by ``offset`` rows."""
+        """Return a batch whose rows are spread over the whole data, shifted by ``offset`` rows."""
         count = len(next(iter(self._data.values())))
         batch = self._spec.batch
         rows = (np.arange(batch) * max(1, count // batch) + offset) % count
@@ -285,7 +288,7 @@ class _Checker:
     def _check_new(self, plain: StepResult) -> None:
         """Refuse a tensor that a forward pass adds to the model, if its values depend on the rows.
 
-        A job keeps only the tensors that the model has when the job is built.
+        A job has only the tensors that the model has when the job is built.
         """
         known = set(_all_names(self._spec.model))
         new = [name for name in plain.state if name not in known]
@@ -299,7 +302,7 @@ class _Checker:
     def _check_repeatable(self, plain: StepResult, batch: Tensors) -> None:
         """Refuse a step that gives another result if plain torch repeats it from the same state.
 
-        A job computes every step in the way that it computed the first step.
+        A job computes every step in the same way as the first step.
         """
         end = perf_counter() + _AGAIN
         with closing(self._plain.takes(self._start, self._local, batch)) as takes:
@@ -341,7 +344,7 @@ class _Checker:
     def _tensors(self, plain: StepResult, ours: Mapping[str, Array]) -> Iterator[tuple[str, _Compared]]:
         """Yield the tensors to compare, with their names.
 
-        They are the model's tensors, each under all its names, and the moving averages.
+        These are the model's tensors, each under all its names, and the moving averages.
         """
         firsts = _all_names(self._spec.model)
         for name, first in firsts.items():
@@ -502,7 +505,7 @@ def _perturb(weights: Sequence[torch.Tensor]) -> None:
     """Change trained weights a little, in place: move them towards 0, and turn zeros into small positive numbers.
 
     A weight that is not 0 keeps its sign and does not grow, so roots and logarithms of weights stay valid. Tensors that
-    no optimizer moves stay as they are: such a tensor may be a mask that decided shapes during the capture.
+    no optimizer moves are not changed, because such a tensor may be a mask that decided shapes during the capture.
     """
     generator = torch.Generator().manual_seed(0)
     for weight in weights:

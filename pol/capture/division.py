@@ -1,7 +1,7 @@
 """Default division of a job: its steps into rounds, and its rounds into segments.
 
-Payment is per round, and a check recomputes a segment. With one slot, the division does not change a bit of the result.
-With several slots, each slot trains alone during a round, and the slots are averaged at its end.
+Each round is paid separately, and a check recomputes whole segments. With one slot, the division does not change a bit
+of the result. With several slots, each slot trains alone during a round, and the slots are averaged at its end.
 """
 
 from dataclasses import dataclass
@@ -15,16 +15,20 @@ from pol.job.sampling import SHUFFLED
 
 ROUNDS_LEAST = 4
 ROUNDS_SPREAD = 5
-"""Ratio of the largest to the smallest sensible number of rounds."""
+"""Ratio of the largest to the smallest number of rounds that the default considers."""
 APART_STEPS_MAX = 500
 """Largest default number of steps between two averages of the slots, as in DiLoCo (arXiv 2311.08105)."""
 
 OWN_SHARE = 20
 """Least ratio of a segment's work in steps to its overhead, so that the overhead is a few percent."""
 JOB_SEGMENTS_LEAST = 40
-"""Least number of segments of the whole job, so that the segments drawn for checks are a small part of the job."""
+"""Smallest default number of segments of the whole job. With fewer segments, those that are drawn for checks would be a
+large part of the job.
+"""
 SHARE_SEGMENTS_ENOUGH = 256
-"""Largest useful number of segments per slot and round: more segments make the trace longer, not the checks better."""
+"""Largest useful number of segments per slot and round. More segments would make the trace longer but the checks no
+better.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +48,9 @@ def divide_rounds(spec: JobSpec, rows: int) -> Rounds:
     """Return the rounds of a job with ``rows`` rows of data; they have at least as many steps as the job asks for.
 
     If the author does not choose the length of a round, there are 4 to 20 rounds. There are more rounds only if slots
-    would otherwise train apart for more than ``APART_STEPS_MAX`` steps. The choice adds as few steps as possible. For a
-    job that gives epochs, an addition of up to 1 % of the steps counts as none. Among equal choices, the number of
-    steps per round with the most divisors is used, because it allows the most lengths of segments.
+    would otherwise train apart for more than ``APART_STEPS_MAX`` steps. The choice adds as few steps as possible. If
+    the job gives epochs, an addition of up to 1 % of the steps counts as no addition. Among equal choices, the number
+    of steps per round with the most divisors is used, because it allows the most lengths of segments.
     """
     steps = spec.steps_for(rows)
     if spec.round_steps is not None:
@@ -69,10 +73,10 @@ def divide_rounds(spec: JobSpec, rows: int) -> Rounds:
 
 
 def segment_own_work(boundary_size: int, rows: int, order: str = SHUFFLED) -> int:
-    """Return the work of a segment that is not part of its steps, in FLOPs.
+    """Return the work (FLOPs) of a segment beyond its steps.
 
-    The state at its end, of ``boundary_size`` bytes, is hashed. A replay also needs the order of the segment's samples,
-    which is computed for all rows of an epoch.
+    The state at the end of the segment, of ``boundary_size`` bytes, is hashed. A replay also needs the order of the
+    segment's samples, which is computed for all rows of an epoch.
     """
     return boundary_size + whole_order_work(order, rows)
 

@@ -1,4 +1,6 @@
-"""The three functions of a job (``step``, ``outer``, ``eval``) as Python over named tensors, ready for capture."""
+"""The three functions of a job (``step``, ``outer``, ``eval``) as Python functions of named tensors, which can be
+captured.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -28,7 +30,7 @@ from pol.job.document import BATCH_NUMBER, STEP
 
 Tensors = Mapping[str, torch.Tensor]
 _NO_GRAPH = "does not require grad and does not have a grad_fn"
-"""Part of torch's message if a gradient is computed of a value without a graph."""
+"""Part of the message that torch raises if a gradient is asked of a value without a graph."""
 _LOSS, _SUM, _PART = "metric.loss", "sum", "part"
 """Names of values in the loop over the parts of a batch.
 
@@ -47,7 +49,10 @@ def named(prefix: str, tensors: Tensors) -> dict[str, torch.Tensor]:
 
 
 class MeasuredModule(Measuring):
-    """A module whose forward computes a loss or metric, so that its model can be given other weights."""
+    """A module whose forward pass computes a loss or metric.
+
+    In this form, torch can call the model with other weights.
+    """
 
     def __init__(self, model: nn.Module, measure: Measure, field: str) -> None:
         super().__init__(model)
@@ -85,7 +90,7 @@ class _Differentiated(MeasuredModule):
 
 
 def measured(model: nn.Module, measure: Measure, weights: Tensors, batch: Batch, field: str) -> torch.Tensor:
-    """Return the loss or metric of a batch, for the model with ``weights`` in place of its own tensors."""
+    """Return the loss or metric of a batch, computed with ``weights`` in place of the model's own tensors."""
     part = MeasuredModule(model, measure, field)
     try:
         value, _ = _called(part, weights, batch)
@@ -112,7 +117,7 @@ def _called(part: MeasuredModule, weights: Tensors, batch: Batch) -> tuple[Any, 
 
 
 def _hooked(parameter: nn.Parameter, gradient: torch.Tensor) -> torch.Tensor:
-    """Return a gradient as the parameter's own hooks change it."""
+    """Return a gradient after the hooks of its parameter have changed it."""
     for hook in (parameter._backward_hooks or {}).values():
         changed = hook(gradient)
         gradient = gradient if changed is None else changed
@@ -150,8 +155,8 @@ def training(model: nn.Module) -> Iterator[None]:
 def parts_in_eval(model: nn.Module) -> list[tuple[str, nn.Module]]:
     """Return the parts that a training step leaves in eval mode, because ``job()`` has set them to eval mode.
 
-    If the whole model is in eval mode, as ``from_pretrained`` returns it, return no parts: a training loop begins with
-    ``model.train()``.
+    If the whole model is in eval mode, as ``from_pretrained`` returns it, return no parts, because a training loop then
+    calls ``model.train()`` for the whole model.
     """
     parts = [(name, part) for name, part in model.named_modules() if not part.training]
     return parts if any(part.training for part in model.modules()) else []
@@ -191,7 +196,7 @@ class PhaseUpdates:
         return f"phases.{self.name}.loss" if self.name else "loss"
 
     def named(self, local: Tensors) -> dict[str, torch.Tensor]:
-        """Return local state of the phase under the names that it has in the job's local state."""
+        """Return the phase's local state under its names in the job's local state."""
         return named(self.name, local) if self.name else dict(local)
 
     def local_of(self, local: Tensors) -> Tensors:
@@ -258,7 +263,7 @@ class JobFunctions:
 
     @property
     def course(self) -> Sequence[float]:
-        """Learning rate of each step, for the first group whose rate changes; empty if all rates are constant."""
+        """Learning rate in each step of the first group whose rate changes; empty if all rates are constant."""
         rates = [group.lr for group in self.groups]
         return next((rate.values.tolist() for rate in rates if not rate.is_constant), [])
 
@@ -454,7 +459,7 @@ class _Passing:
 
 
 def rows_of_part(batch: Tensors, parts: int, number: int) -> Tensors:
-    """Divide the rows of a batch into ``parts`` equal parts, and return the part ``number``."""
+    """Divide the rows of a batch into ``parts`` equal parts, and return the part with this ``number``."""
     if parts == 1:
         return batch
     part = {}

@@ -20,7 +20,7 @@ _Model = TypeVar("_Model", bound=nn.Module)
 
 
 class HasState(Protocol):
-    """A fetched result, which has the final state of a job.
+    """Any object with the final state of a job, such as a fetched result.
 
     Example::
 
@@ -37,10 +37,10 @@ def load_result(model: _Model, path: "Path | str | HasState", ema: bool = False)
     """Load a result into the model that its job file makes, and return the model.
 
     ``path`` is a file that ``assay order result`` or ``assay job run`` wrote, a folder with a ``model.safetensors``, or
-    a fetched result. The result has each tensor once, under the first of its names, and also the buffers that a
-    ``state_dict`` leaves out. If ``ema`` is true, the weights are the moving averages of the job. Tensors without an
-    average (buffers, frozen weights) do not depend on ``ema``. A model in bfloat16, half or double precision becomes
-    FP32, as in the job, so that the model has exactly the bits of the result.
+    a fetched result. The result contains each tensor once, under the first of its names. It also contains the buffers
+    that a ``state_dict`` leaves out. If ``ema`` is true, the weights are the moving averages of the job. Tensors
+    without an average (buffers, frozen weights) do not depend on ``ema``. A model in bfloat16, half or double precision
+    becomes FP32, as in the job, so that the model has exactly the bits of the result.
 
     Raises JobError if the file cannot be read, or belongs to another model.
 

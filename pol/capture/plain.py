@@ -52,7 +52,7 @@ class StepResult:
     """The result of a step: the loss, gradients, and all tensors of the model and of the optimizer, by name.
 
     ``state`` has a tied tensor under each of its names. If a module has several names, ``state`` uses only the first of
-    these names. ``local`` has the names of a slot's local state.
+    these names. ``local`` is the state of the optimizer, under the names of a slot's local state.
     """
 
     loss: float
@@ -146,7 +146,7 @@ class PlainStep:
         self._site = 0
 
     def take(self, start: Tensors, local: Tensors, batch: Tensors) -> StepResult:
-        """Take the step with the model's tensors at ``start``, and return its result.
+        """Take the step, with ``start`` as the values of the model's tensors, and return its result.
 
         Optimizers of torch begin with the state that they already have; all other rules begin with ``local``.
         """
@@ -154,7 +154,7 @@ class PlainStep:
             return self._take_once(local, batch)
 
     def takes(self, start: Tensors, local: Tensors, batch: Tensors) -> Generator[StepResult, None, None]:
-        """Take the same step repeatedly, each time from ``start``, and yield the results.
+        """Take the same step repeatedly, each time with the tensors at ``start``, and yield the results.
 
         Only Python attributes of modules keep their values from one step to the next.
         """
@@ -293,8 +293,8 @@ class PlainStep:
     def _optimizers(self, phase: PhaseUpdates, local: Tensors) -> list[torch.optim.Optimizer] | None:
         """Return copies of a phase's optimizers, which move the model's own parameters.
 
-        Return None if torch cannot make the update: torch has no Lion, and no optimizer with the state of a result that
-        the job resumes.
+        Return None if torch cannot make the update. This is so for Lion, which torch does not have, and for a job that
+        resumes a result, whose state torch's optimizers do not have.
         """
         if self.first:
             return None
@@ -333,7 +333,7 @@ class PlainStep:
     def _begin(self, rule: UpdateRule, local: Tensors) -> None:
         """Set the state of a custom rule to the job's initial state.
 
-        That state may be computed from the weights as they were before the check changed them.
+        The rule may compute its state from the weights, and the check has changed the weights since.
         """
         for name, parameter in self._parameters.items():
             state = {

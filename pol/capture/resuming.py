@@ -54,7 +54,7 @@ def read_resume(spec: JobSpec) -> Checkpoint | None:
 def _has_steps(optimizer: object) -> bool:
     """Return whether an optimizer has taken steps.
 
-    A state alone is no proof, because Adagrad has a state before its first step.
+    The presence of a state is no proof, because Adagrad has a state before its first step.
     """
     if isinstance(optimizer, UpdateRule | GradientAt):
         return optimizer.steps > 0

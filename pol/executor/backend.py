@@ -20,7 +20,7 @@ def backend(name: str, device: str = "cpu") -> Backend:
 
     If there are no native kernels, NumPy replaces ``native``. Raises ExecutionError if the name is unknown, if the
     variable that selects native kernels has an unknown value, or if this process flushes subnormal numbers to zero. For
-    torch, it is also raised if there is no such device, or if it computes wrong results.
+    torch, ExecutionError is also raised if there is no such device, or if the device computes wrong results.
     """
     if name == NATIVE:
         library = _choose().library
@@ -45,7 +45,10 @@ def computing(name: str) -> str:
 
 
 def _on(device: str) -> Backend:
-    """Return torch on a device. On a GPU, kernels compute chains if they give the known answer."""
+    """Return torch on a device.
+
+    On a GPU, kernels compute chains, provided that they give the known answer of the known program.
+    """
     from pol.executor.torch_backend import TorchBackend, chains_on
 
     plain = TorchBackend(device)
@@ -81,7 +84,7 @@ def _computes_answer(executor: Backend) -> bool:
 
 
 def _choose() -> LibraryChoice:
-    """Return the native library to use. It must also compute a whole program correctly."""
+    """Return the native library to use. A library is used only if it also computes the known program correctly."""
     choice = choose_library()
     if choice.library is None or _is_right(choice.library):
         return choice

@@ -26,7 +26,8 @@ OPERATIONS_MAX = 400
 class ChainStep:
     """A node of a chain: its operation, the dtype of its result, and its operands.
 
-    ``args`` are numbers that count the chain's operands first, and then its nodes.
+    ``args`` numbers its operands: the chain's operands have the first numbers, and the chain's nodes the numbers after
+    these.
     """
 
     op: str
@@ -48,14 +49,14 @@ class ElementwiseChain:
 
 
 ChainFunction = Callable[..., Sequence[Value]]
-"""A function from the operands of a chain, in any layout, to its results, in order."""
+"""A function from the operands of a chain, in any memory layout, to the results of the chain, in order."""
 Maker = Callable[[ElementwiseChain], ChainFunction]
 
 
 class ChainPlan:
     """A plan of the order of a program's chains and other nodes.
 
-    A view comes just before its first reader.
+    A view is placed just before the first node that reads it.
     """
 
     def __init__(self, program: Program, grouping: Sequence[Group]) -> None:
@@ -100,16 +101,16 @@ class ChainPlan:
         return list(sources)
 
     def seen(self, number: int) -> TensorType:
-        """Return the type that a chain uses to read a value.
+        """Return the type with which a chain reads a value.
 
-        A ``full`` repeats one element, so it is read as a scalar.
+        The value of a ``full`` node repeats one element, so it is read as a scalar.
         """
         value = self.program.types[number]
         is_one = number >= self.program.first_node and self.node(number).op == "full"
         return TensorType(value.dtype, ()) if is_one else value
 
     def _need(self, numbers: Sequence[int]) -> None:
-        """Append the views that the values ``numbers`` need, unless they were appended before."""
+        """Append the views on which the values ``numbers`` depend, except views that were already appended."""
         waiting = [number for number in numbers if number not in self._placed]
         while waiting:
             current = waiting[-1]

@@ -1,9 +1,9 @@
 """The grouping of a program's nodes. Elementwise nodes of the same shape form a chain.
 
-Nodes are visited in their order. An elementwise node joins the open chain of its shape. A node that reads a value of an
-open chain from outside, or another view of such a value, closes the chain first. A chain therefore runs just before its
-results are needed, and open chains never depend on each other. All other nodes keep their order, so a step that fails
-does so in the same node on every executor. Views are not part of any group, since they compute nothing.
+Nodes are visited in their order. An elementwise node joins the open chain of its shape. A node outside an open chain
+may read a value of the chain, directly or through a view. Such a node first closes the chain. A chain therefore runs
+just before its results are needed, and open chains never depend on each other. All other nodes keep their order, so a
+step that fails does so in the same node on every executor. Views are not part of any group, since they compute nothing.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from pol.ops.elementwise import ELEMENTWISE
 from pol.values import Shape
 
 CHAIN_NODES_MAX = 64
-"""Largest number of nodes of a chain; with three operands per node, a chain has at most 256 values."""
+"""Largest number of nodes of a chain. With three operands per node, such a chain has at most 256 values."""
 
 CHAINED = frozenset(row.name for row in ELEMENTWISE)
 VIEWS = frozenset({"reshape", "permute", "broadcast", "slice", "full"})

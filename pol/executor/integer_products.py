@@ -3,8 +3,8 @@
 Nothing here is rounded. An integer of 8, 15 or 22 bits consists of one, two or three balanced digits of 7 bits, none
 above 127. ``torch._int_mm`` sums products of digits in INT32. The largest sum in a program is 131,072 x 127^2 =
 2,114,060,288, which is below 2^31. The product of two integers is at most (2^7 - 1)^2, (2^14 - 1)^2 or (2^21 - 1)^2;
-times 131,072, 131,072 and 2,048 summands, this is below 2^53. FP64 therefore holds the sum exactly. It also holds every
-intermediate value, which is the sum for the higher digits alone.
+times 131,072, 131,072 and 2,048 summands, this is below 2^53. FP64 therefore holds the sum exactly. FP64 also holds
+every intermediate value exactly, because it is the sum for the higher digits alone.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,9 @@ import torch
 from torch import Tensor
 
 Multiply = Callable[[Tensor, Tensor, int], Tensor]
-"""A function from two matrices of integers, in FP64, and their bits to their product, in FP64; one block at most."""
+"""A function from two matrices of integers in FP64 and their number of bits to their product in FP64. The summed
+dimension has at most one block.
+"""
 
 _DIGIT = 7
 """Bits of a digit without its sign."""
@@ -32,7 +34,7 @@ def in_floats(left: Tensor, right: Tensor, bits: int) -> Tensor:
 def in_digits(left: Tensor, right: Tensor, bits: int) -> Tensor:
     """Return the product of two operands, multiplied digit by digit, one matrix after another.
 
-    The integer units of their device compute it.
+    The integer units of the operands' device compute the products.
     """
     rows, columns = left.shape[-2], right.shape[-1]
     result = left.new_zeros((*left.shape[:-1], columns))

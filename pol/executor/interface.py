@@ -19,7 +19,7 @@ class Compiled(Protocol):
     """A program that is compiled for one seed."""
 
     def run(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
-        """Return the outputs by name. ``inputs`` must be complete, and have the dtypes and shapes of the program."""
+        """Return the outputs by name. ``inputs`` must contain every input of the program, with its dtype and shape."""
 
     def canonical(
         self,
@@ -59,11 +59,11 @@ def run(
     entries are ignored. ``seed`` is the seed of the job, which is the key of every ``uniform`` node. The result is the
     same on every back end.
 
-    The memory of ``donated`` inputs may be reused for the output of the same name, so that a large state is in memory
-    only once. The caller may not use donated inputs afterwards, even if the run fails, and no two donated inputs may
-    share memory. If another thread may still read donated inputs, ``release`` must wait for that thread. ``release`` is
-    called before the first donated input is overwritten. If none is overwritten, it is not called. An error that
-    ``release`` raises ends the run.
+    The memory of each ``donated`` input may be reused for the output of the same name, so that a large state is in
+    memory only once. The caller may not use donated inputs afterwards, even if the run fails, and no two donated inputs
+    may share memory. If another thread may still read donated inputs, ``release`` must wait for that thread.
+    ``release`` is called before the first donated input is overwritten. If no donated input is overwritten, ``release``
+    is not called. An error that ``release`` raises ends the run.
 
     Raises NotFinite if an FP32 output holds NaN or infinity, and OutOfRange if a ``take`` or ``add_rows`` uses a row
     number that does not exist. Raises ExecutionError if an input is missing or has another type.

@@ -32,8 +32,8 @@ _ROUNDER = 1.5 * 2.0**52
 class KernelText:
     """The text of a kernel, and its parameters in order, with their Triton types.
 
-    The parameters are the operands, the results, and integers whose values are ``sizes``. These are the number of
-    elements and, if an operand is broadcast, the sizes of the dimensions that are needed to compute its addresses.
+    The parameters are the operands, the results, and integers whose values are ``sizes``. These integers are the number
+    of elements and, if an operand is broadcast, the sizes of dimensions from which its addresses are computed.
     """
 
     text: str
@@ -153,7 +153,7 @@ class _Namespace:
         return k.new(_wide(f"{bits} + {_BIAS << _MANTISSA_BITS}"))
 
     def split(self, x: _Value) -> tuple[_Value, _Value]:
-        """Return the exponent and the mantissa of x."""
+        """Return the exponent and the mantissa of x as two values."""
         bits = x.new(f"{x.name}.to(tl.int64, bitcast=True)").name
         exponent = x.new(f"(({bits} >> {_MANTISSA_BITS}) - {_BIAS}).to(tl.float64)")
         unit = _BIAS << _MANTISSA_BITS
@@ -242,7 +242,8 @@ def _cast(lines: _Lines, name: str, source: str, target: str) -> str:
 
 
 def _merged(shape: Shape, operands: Sequence[Shape]) -> tuple[list[int], list[list[bool]]]:
-    """Return the sizes of the merged dimensions of a shape, and for each operand, which of these dimensions it has.
+    """Return the sizes of the merged dimensions of a shape, and for each operand, the set of these dimensions that it
+    has.
 
     Two adjacent dimensions are merged if each operand either has both dimensions or repeats along both.
     """

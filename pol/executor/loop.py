@@ -50,7 +50,7 @@ class LoopBackend(Remembering["Loop"]):
 
     @abstractmethod
     def in_order(self, value: Value) -> Value:
-        """Return the value contiguous in C order. It is the same object if it has this order already."""
+        """Return the value contiguous in C order. If the value already has this order, return the same object."""
 
     @abstractmethod
     def empty(self, dtype: str, elements: int) -> Value:
@@ -93,7 +93,7 @@ class _Step:
     def watched(self, watch: Watch, place: Place, *operands: Value) -> Value:
         """Return the result for these operands.
 
-        An ordinary node has no inner operations that ``watch`` could receive.
+        ``watch`` is not called, because an ordinary node has no inner operations.
         """
         return self.function(*operands)
 
@@ -184,9 +184,8 @@ class Loop:
         self._flat = [(step.function, operands_of(step.args), step.result, step.dead) for step in self._steps]
 
     def _in_order(self, function: Function) -> Function:
-        """Return a function that also brings the result into C order.
-
-        A library may return it in the layout of an operand.
+        """Return a function that also brings the result into C order, because a library may return a result in the
+        layout of an operand.
         """
         return lambda *operands: self._backend.in_order(function(*operands))
 

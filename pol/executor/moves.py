@@ -33,7 +33,7 @@ class Moves:
     def along(self, base: int, whole: Strided, count: int, *, reverse: bool) -> Strided:
         """Add a base that moves along the first dimension of ``whole``, backwards if ``reverse``.
 
-        Return the part of ``whole`` at this base.
+        Return the part of ``whole`` that lies at this base.
         """
         first = count - 1 if reverse else 0
         step = whole.strides[0] * whole.item

@@ -24,7 +24,9 @@ from pol.state.arrays import NUMPY_DTYPES, Array
 log = logging.getLogger(__name__)
 
 GRAIN = 1_250_000
-"""Least number of operations per thread. They take some microseconds, as does sharing an instruction."""
+"""Least number of operations per thread. This number takes some microseconds, which is also the time to share an
+instruction between threads.
+"""
 
 
 class NativeBackend(Remembering[Compiled]):
@@ -63,7 +65,10 @@ class NativeBackend(Remembering[Compiled]):
         return self._plain.compile(program, seed)
 
     def take_arena(self, size: int) -> NDArray[np.uint8]:
-        """Return memory for one run. Memory of an earlier run is preferred, since its pages are mapped already."""
+        """Return memory for one run.
+
+        Memory of an earlier run is preferred, because the system has already mapped its pages.
+        """
         try:
             arena = self._arenas.pop()
         except IndexError:
@@ -93,14 +98,16 @@ def cores() -> int:
 
 
 ROUNDING = 2**22
-"""Bytes that an arena may lose between its values beyond the declared memory; they are part of ``BLOCKS_SIZE``."""
+"""Bytes between the values of an arena that may be lost in addition to the declared memory. ``BLOCKS_SIZE`` includes
+them.
+"""
 
 
 def _size(program: Program, tape: Tape) -> int:
     """Return the number of bytes that a run of a tape holds at once: inputs, constants, arena, outputs.
 
-    Outputs are allocated from the beginning. Other back ends use as much for copies of the inputs, which are not needed
-    here.
+    Outputs are allocated when the run begins. Other back ends use the same amount of memory for copies of the inputs,
+    which this back end does not make.
     """
     inputs = sum(spec.type.size for spec in program.inputs)
     outputs = sum(value.size for value in tape.outputs.values())

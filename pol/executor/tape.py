@@ -2,13 +2,13 @@
 
 A tape is a list of words for ``pol/native/program.c``, with everything that can be computed before a run. Views cost
 nothing: a value is an address and strides (:mod:`pol.native.strided`), and it is copied only if a kernel cannot read it
-in its layout. First, the instructions are written with a separate base for each value. Then the lifetime of each value
-is known, and the bases become places in one arena.
+in its layout. First, the instructions are written with a separate base for each value. When all are written, the
+lifetime of each value is known, and each base is replaced by a place in one arena.
 
 A repeat consists of the instructions of its body between two further instructions: ``TURNS``, which begins the first
-turn, and ``AGAIN``, which begins the next turn. A value whose address changes in each turn has a moving base: the part
-of a sequence, the part of a stack, and carried values. A carried value has two places, one to read and one to write,
-which are swapped after each turn.
+turn, and ``AGAIN``, which begins the next turn. A value whose address changes in each turn has a moving base. Such
+values are parts of sequences, parts of stacks, and carried values. A carried value has two places, one to read and one
+to write, which are swapped after each turn.
 """
 
 from collections import Counter
@@ -60,7 +60,7 @@ OPS = (
 """Elementwise operations, in the order of the enumeration in ``pol/native/chain.c``."""
 
 ARENA, CONSTANTS, FIRST_INPUT = 0, 1, 2
-"""Numbers of bases; the outputs follow the inputs, and moving bases follow the outputs."""
+"""Numbers of bases. Outputs have the numbers after the inputs, and moving bases the numbers after the outputs."""
 
 SINGLE = frozenset(
     {
@@ -117,7 +117,7 @@ ROWS_OF_TABLE = 8
 """Index of the word with the number of rows: of the table in a ``TAKE``, of the result in an ``ADD_ROWS``."""
 
 _MAY_FAIL = (InstructionKind.TAKE, InstructionKind.ADD_ROWS)
-"""Kinds that check their operands even if they write no elements."""
+"""Kinds of instructions that check their operands even if they write no elements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +272,7 @@ class _Turn:
     """
 
     def __init__(self, bases: Collection[int], begins: int) -> None:
-        """Take the bases of the constant operands, and the number of the instruction that begins the turns."""
+        """Store the bases of the constant operands, and the number of the instruction that begins the turns."""
         self._bases = bases
         self._begins = begins
         self._packed: dict[tuple[object, ...], Strided] = {}
@@ -478,7 +478,7 @@ class _Writer:
     def _place_of(self, number: int, value: TensorType) -> Strided:
         """Return the place where a value is to be written.
 
-        For an output of a body it is given; other values get a new place.
+        The outputs of a body have given places; other values get a new place.
         """
         return self._wanted.get(number) or self._new(value)
 
@@ -621,7 +621,7 @@ class _Writer:
         return self._in_order(matrix, "f32") if steps and 1 not in steps else matrix
 
     def _is_only_transposed(self, number: int) -> bool:
-        """Return whether a product has only one reader, and that reader transposes it."""
+        """Return whether only one node reads a product, and this node transposes it."""
         readers = self._readers.get(number, [])
         if len(readers) != 1 or number in self._names or number in self._wanted:
             return False
@@ -887,9 +887,9 @@ def _registers(
     """Return the register of each value of a chain, and the number of registers that are used only inside the chain.
 
     ``links`` holds the operands and the result of each operation. A register is free after the last step that uses its
-    value, but not for the result of that step. The chain writes the values in ``wanted``, which are used outside of it.
-    The values in ``leaving`` are outputs of the program. Outputs are read at the end, and their targets follow the
-    targets of the values in ``wanted``.
+    value, but not for the result of that step. The chain writes the values in ``wanted``, because they are used outside
+    of the chain. The values in ``leaving`` are outputs of the program. They are read at the end of the run, and their
+    targets follow the targets of the values in ``wanted``.
     """
     registers = {number: at for at, number in enumerate((*sources, *wanted))}
     fixed = len(registers)
@@ -910,8 +910,8 @@ def _registers(
 def _order(operands: Sequence[Strided], shape: Shape) -> Order | None:
     """Return the most frequent memory order among the operands that have the chain's shape.
 
-    Return None if there is no such operand. Results in this order need no copy if they are read together with these
-    operands.
+    Return None if no operand has this shape. Results in the most frequent order need no copy if they are read together
+    with these operands.
     """
     orders = Counter(
         operand.order
@@ -935,7 +935,7 @@ def _source(strided: Strided, shape: Shape, order: Order | None) -> list[int]:
 def _joined(dims: Sequence[int]) -> list[tuple[int, int]]:
     """Return adjacent dimensions as ranges (first, end).
 
-    Without dimensions, return one empty range, since the kernel must run.
+    If there are no dimensions, return one empty range, because the kernel must still run once.
     """
     parts: list[tuple[int, int]] = []
     for dim in dims:

@@ -52,13 +52,15 @@ Maker = Callable[[_Site], Function]
 
 LARGEST_DIGITS = {8: 127, 15: 16_256, 22: 2_080_768}
 _SUMMED_EXACTLY = 2_048
-"""Number of products of 22-bit integers that FP64 sums exactly; sums of smaller integers are always exact."""
+"""Number of products of 22-bit integers whose sum is exact in FP64. For smaller integers, sums of any allowed length
+are exact.
+"""
 _ROWS_SIZE = 2**24
 """Number of elements in the rows of a product that have FP64 copies at once."""
 _WINDOWS_SIZE = 2**20
 """Number of elements of the matrix of windows that are laid out at once."""
 _FEW = 2**14
-"""Number of elements up to which another copy costs less than another call."""
+"""Number of elements up to which one more copy costs less than one more call."""
 _BLOCK = 2**18
 """Number of elements for which a function is computed at once, to limit the memory of its dozen temporaries."""
 _MASK = 0xFFFFFFFF
@@ -82,7 +84,7 @@ def _reaching(bits: int, device: torch.device) -> Tensor:
 _ROW_OF_ZEROS = 2.0**-300
 """A number that is added to each row's largest element, so that rows of zeros have a scale.
 
-In all other rows, rounding removes it again.
+In all other rows, the number is so small that rounding removes it.
 """
 
 
@@ -104,8 +106,8 @@ def scale_rows(x: Tensor, axis: int, bits: int) -> tuple[Tensor, Tensor]:
 def scales(largest: Tensor, bits: int) -> Tensor:
     """Return the scales of rows, in FP64. ``largest`` holds the largest magnitude in each row, and is overwritten.
 
-    A scale is a power of two. It is NaN if the largest element is infinite or NaN, and all results of the row are NaN
-    then. The division is exact, since its result is a power of two.
+    A scale is a power of two. A scale is NaN if the row's largest element is infinite or NaN, and then all results of
+    the row are NaN. The division is exact, since its result is a power of two.
     """
     zeros = number(_ROW_OF_ZEROS, torch.float64, largest.device)
     reached = largest.mul_(_reaching(bits, largest.device)).add_(zeros)
@@ -113,7 +115,10 @@ def scales(largest: Tensor, bits: int) -> Tensor:
 
 
 def scaled(x: Tensor, scale: Tensor) -> Tensor:
-    """Return the integers of an operand, in FP64. Only one copy is made, since a second one would double the memory."""
+    """Return the integers of an operand, in FP64.
+
+    Only one copy is made, because a second copy would double the memory.
+    """
     return x.double().mul_(scale).round_()
 
 
@@ -139,7 +144,7 @@ def rows_at_once(left: TensorType, right: TensorType) -> int:
 def _sum_in_blocks(multiply: Multiply, left: Tensor, right: Tensor, bits: int) -> Tensor:
     """Return the sum of the exact sums of blocks of the summed dimension, added in order.
 
-    Few rows are processed at once to limit memory.
+    To limit memory, only a few rows are processed at once.
     """
     size = _SUMMED_EXACTLY
     total = left.new_zeros((*left.shape[:-1], right.shape[-1]))

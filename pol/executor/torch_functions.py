@@ -1,7 +1,7 @@
 """The functions exp, log, tanh and erf in torch.
 
-They use the same FP64 operations in the same order as ``pol/ops/functions.py``. A torch call with few elements takes
-longer than its computation. The functions are therefore written for torch: they reuse the memory of values that are no
+They use the same FP64 operations in the same order as ``pol/ops/functions.py``. For few elements, the overhead of a
+torch call is longer than its computation. To reduce this overhead, the functions reuse the memory of values that are no
 longer needed, and their constants are tensors. Each function overwrites its operand.
 """
 
@@ -24,7 +24,7 @@ _BIAS, _MANTISSA_BITS = 1023, 52
 def number(value: float, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Return a number as a tensor, which is cached.
 
-    Torch would convert the number in each call, which takes longer than a small operation.
+    Without the cache, torch would convert the number in each call, which takes longer than a small operation.
     """
     return torch.tensor(value, dtype=dtype, device=device)
 

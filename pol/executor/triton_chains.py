@@ -2,7 +2,8 @@
 
 No multiplication is fused with an addition (``enable_fp_fusion``). Chains that differ only in sizes share a kernel.
 Triton caches compiled kernels in its own folder (``TRITON_CACHE_DIR``). If a kernel cannot be compiled, chains run node
-by node, with the same bits. Causes are a read-only folder, a sandbox that forbids new processes, or a missing compiler.
+by node, with the same bits. Possible causes are a read-only folder, a sandbox that forbids new processes, or a missing
+compiler.
 """
 
 import linecache
@@ -35,7 +36,7 @@ ELEMENTS_MAX = 2**31 - BLOCK
 OPTIONS: Mapping[str, Any] = MappingProxyType({"enable_fp_fusion": False, "num_warps": 4})
 """Compiler options of kernels."""
 _ALIGNED = 16
-"""Alignment of addresses in bytes that Triton examines."""
+"""Alignment (bytes) of addresses that Triton tests for."""
 _FAILURES = (TritonError, OSError, RuntimeError, SubprocessError)
 """Errors that are raised if a kernel cannot be compiled or started."""
 _kernels: dict[str, Any] = {}
@@ -93,8 +94,8 @@ class Chains:
 def _laid_out(operand: Tensor, is_one: bool) -> Tensor:
     """Return an operand in the layout that a kernel reads.
 
-    The returned operand is contiguous, or it is only the one element that the operand repeats. Triton would compile a
-    kernel again for other alignments of its addresses, so all operands are aligned.
+    The returned operand is contiguous. If the operand repeats one element, only this element is returned. Triton would
+    compile a kernel again for other alignments of its addresses, so all operands are aligned.
     """
     tensor = operand.as_strided((1,), (1,)) if is_one else operand.contiguous()
     return tensor.clone() if tensor.data_ptr() % _ALIGNED else tensor

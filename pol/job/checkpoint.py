@@ -2,7 +2,7 @@
 
 The file ``model.safetensors`` holds the global state. The folder ``model.training`` beside it holds ``position.json``,
 and the local state of each slot as ``00000.safetensors`` and so on. The position contains the roots of all these
-states. Reading therefore detects a file that was changed or belongs to another training.
+states, so a reader detects a file that was changed or belongs to another training.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -136,8 +136,8 @@ def slot_file(slot: int) -> str:
 def write_training(model: Path, locals_: Sequence[State], position: Position) -> Path:
     """Write the local states and the position into the folder beside the file ``model``, and return that folder.
 
-    Raises OSError if a file cannot be written. The position is written last. A folder without a position is incomplete
-    and is refused.
+    Raises OSError if a file cannot be written. The position is written last. A folder without a position is therefore
+    incomplete, and readers refuse it.
     """
     folder = training_folder(model)
     folder.mkdir(parents=True, exist_ok=True)

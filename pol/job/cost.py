@@ -1,10 +1,10 @@
 """The cost of a job in FLOPs and in bytes, computed from its document alone.
 
-An order pays per unit of work, and work limits the time for training, replay and audits. Work must therefore match the
-time that a job takes, which is more than the time of its programs. In addition to the nodes of its program
-(``pol/ops``), a step gathers the rows of its batch and computes the sample order of its epoch. It also brings the
-tensors that it changed into canonical form and hashes them. A round has boundaries and an aggregation. The total work
-of a job is
+An order pays per unit of work, and the time limits for training, replay and audits follow from the work. Work must
+therefore match the time that a job takes, which is more than the time of its programs. In addition to the nodes of its
+program (``pol/ops``), a step gathers the rows of its batch and computes the sample order of its epoch. It also brings
+the tensors that it changed into canonical form and hashes them. A round has boundaries and an aggregation. The total
+work of a job is
 
     rounds x (slots x (round steps x step work + segments x boundary work) + outer work)
 
@@ -37,25 +37,27 @@ HASH_WORK = 48
 EPOCHS_OF_BATCH = 2
 """Largest number of epochs from which one batch takes rows (``Limits.epochs_per_batch``)."""
 INPUT_WORK = 4
-"""FLOPs per byte of a program's inputs, since a back end with its own memory copies them there."""
+"""FLOPs per byte of a program's inputs, because a back end with its own memory copies the inputs into it."""
 INPUT_CALLS = 2
 """Calls per tensor that a program reads."""
 TENSOR_CALLS = 70
-"""Calls per tensor of a state that a program writes; each is checked, copied, and hashed as a chunk of its own."""
+"""Calls per tensor of a state that a program writes. Each such tensor is checked, copied, and hashed in chunks of its
+own.
+"""
 MEAN_WORK = 60
-"""FLOPs per element of an update that is averaged; each is converted to FP64, weighted and added."""
+"""FLOPs per element of an update that is averaged. Each element is converted to FP64, weighted and added."""
 MEAN_CALLS = 64
-"""Calls per tensor of an update that is averaged; each is checked, copied, converted, weighted and added."""
+"""Calls per tensor of an update that is averaged. Each tensor is checked, copied, converted, weighted and added."""
 ORDER_SIZES = MappingProxyType({SHUFFLED: 36, WEIGHTED: 8, IN_ORDER: 0})
 """Bytes per row of the data that the sample order needs.
 
-If rows are shuffled, these bytes hold two cached orders. While a new order is sorted, they also hold its draws, the
-order itself and room to sort. If rows are drawn by weight, they hold the sum of the weights up to each row.
+If rows are shuffled, these bytes hold two cached orders and, while a new order is sorted, its draws, the order itself
+and working memory. If rows are drawn by weight, they hold the sum of the weights up to each row.
 """
 POSITION_SIZE = 36
 """Bytes per row of a batch while the row numbers are computed."""
 BLOCKS_SIZE = 64 * 2**20
-"""Largest number of bytes of a back end that are not counted elsewhere: function blocks and product buffers."""
+"""Largest number of bytes that a back end needs and no other figure counts: function blocks and product buffers."""
 
 
 class Costed(Protocol):
@@ -67,7 +69,7 @@ class Costed(Protocol):
 
     @property
     def slots(self) -> int:
-        """Number of slots; they take batches from the stream of samples, one slot after another."""
+        """Number of slots. The slots take batches from one stream of samples in turn."""
 
     @property
     def segment_steps(self) -> int:
@@ -254,7 +256,8 @@ def state_work(job: Costed) -> int:
 def _tensors_work(program: Program, tensors: Sequence[TensorSpec]) -> int:
     """Return the FLOPs of reading a program's inputs, and of checking and hashing the tensors that it writes.
 
-    Every tensor of the state counts as read, since its spec is examined even if the program does not use the tensor.
+    Every tensor of the state counts as read, because its name and type are examined even if the program does not use
+    the tensor.
     """
     outputs = program.output_types()
     calls = INPUT_CALLS * (len(program.inputs) + len(tensors)) + TENSOR_CALLS * len(outputs)

@@ -35,14 +35,15 @@ _PIECE = 2**16
 class MappedFiles:
     """The bytes of several files one after another, read-only, without an open descriptor for each file.
 
-    The bytes remain the bytes of the added files, even if other files later get the names of these files. The addresses
-    are released when nothing refers to the bytes any longer.
+    The bytes remain those of the added files, even if other files later get the same names. The addresses are released
+    when no object refers to the bytes.
     """
 
     def __init__(self, sizes: Sequence[int], scattered: bool) -> None:
-        """Reserve addresses for files of the given sizes. Raises OSError if the process may not have so many addresses.
+        """Reserve addresses for files of the given sizes. Raises OSError if the system does not allow the process so
+        many addresses.
 
-        ``scattered`` turns off reading ahead; it suits short reads at random places.
+        ``scattered`` turns off reading ahead, which is better for short reads at random places.
         """
         self._scattered = scattered
         pages = (-(-size // mmap.PAGESIZE) * mmap.PAGESIZE for size in sizes)
@@ -202,7 +203,8 @@ def sample_rows(seed: int, rows: int, position: int, count: int) -> NDArray[np.i
 
     The positions may lie in several epochs.
 
-    Position p of the job's stream is row perm(seed, p div N)[p mod N] of the data; N is the number of rows.
+    Position p of the job's stream is row perm(seed, p div N)[p mod N] of the data. N is the number of rows, and
+    perm(seed, e) the order of epoch e.
     """
     return _positions(lambda epoch: _order(seed, epoch, rows), rows, position, count)
 

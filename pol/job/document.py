@@ -44,10 +44,9 @@ CLOSING, DIFFERENCE = "closing", "difference"
 """Kinds of a slot's update: its tensors at the end of a round, or RN32(tensors at its beginning - at its end)."""
 
 STEP, BATCH_NUMBER = "step", "batch_number"
-"""Inputs of ``step``: the inner step i, for schedules, and the batch number g, for every random draw.
+"""Inputs of ``step``: the inner step i, which schedules use, and the batch number g, which every random draw uses.
 
-Both count from ``Start.step``, so a job that goes on from another job continues the schedule and the data of that job,
-too.
+Both numbers count from ``Start.step``, so a job that goes on from another job also continues its schedule and its data.
 """
 
 _PROGRAMS = ("step", "outer", "eval")
@@ -80,7 +79,7 @@ _Aggregation = Annotated[
 _Natural = Annotated[int, Range(0, MAX_INTEGER)]
 _Positive = Annotated[int, Range(1, MAX_INTEGER)]
 _Small = Annotated[int, Range(1, 2**31)]
-"""A factor that is multiplied by other fields before :func:`check_terms` checks the product."""
+"""Type of a field that is multiplied by other fields before :func:`check_terms` checks the product."""
 _Flops = Annotated[int, Range(0, 10**39 - 1)]
 _Tensors = Annotated[tuple[TensorSpec, ...], Length(0, _ITEMS_MAX)]
 
@@ -186,8 +185,8 @@ OPTIONAL = {"sampling": JobDocument.sampling, "start": JobDocument.start}
 class JobFile(Readable):
     """A file that the consumer uploads.
 
-    It is checked against ``sha256``; a file with a state is checked against that state's ``root``. The states in
-    ``slots.state`` are checked against the roots in the document's ``start``.
+    Its bytes are checked against ``sha256``. A file with a state is also checked against the ``root`` of that state.
+    The states in ``slots.state`` are checked against the roots in the document's ``start``.
 
     Example::
 
@@ -430,7 +429,10 @@ def _check_sampling(document: JobDocument) -> None:
 
 
 def _check_batch(document: JobDocument, limits: Limits) -> None:
-    """Raise JobError if a batch exceeds the limits. A batch has every column, even if the step does not use it."""
+    """Raise JobError if a batch exceeds the limits.
+
+    A batch counts every column, even a column that the step does not use.
+    """
     for name, column in cost.batch_types(document.columns, document.batch).items():
         if column.elements > limits.value_elements:
             reason = f"{name} would have {column.elements} elements, more than {limits.value_elements}"

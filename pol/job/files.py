@@ -8,7 +8,7 @@ from pathlib import Path
 from pol.errors import JobError
 
 REMEDY = "fetch the job again, or build it again with assay job build"
-"""Remedy for a file that is not the file that the document names."""
+"""Remedy for a file whose content is not what the document describes."""
 
 
 def check_folder(directory: Path) -> None:

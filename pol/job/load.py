@@ -47,7 +47,8 @@ class LoadedJob(Readable):
         """Return the slot's own initial local state, or None if the slot begins with ``local_state``.
 
         Slots have their own initial states if the job continues another job. An order has one local root for all slots,
-        so boundary 0 of the first round has that root. But the first step of the slot reads the slot's own state.
+        so boundary 0 of the first round has that root for every slot. The first step of a slot nevertheless reads the
+        slot's own state.
 
         Example::
 

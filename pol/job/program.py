@@ -53,9 +53,9 @@ class Program:
     """A checked program. Make one with :func:`make_program`, :func:`parse_program` or :class:`ProgramBuilder`.
 
     Values are numbered: the named and typed ``inputs`` from 0, then ``constants``, then ``nodes``. ``outputs`` maps
-    names to value numbers, in name order. ``types`` holds the type of every value. Programs are equal only if they are
-    the same object, so that executors can cache by program. To compare the content of programs, compare their
-    ``program_json``.
+    names to value numbers, in name order. ``types`` holds the type of every value. Two programs are equal only if they
+    are the same object, so that executors can use a program as the key of a cache. To compare the content of programs,
+    compare their ``program_json``.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -112,7 +112,7 @@ class Program:
         return frozenset(repeating)
 
     def memory_of(self) -> list[int]:
-        """Return a list with an entry for each value: the number of the value whose memory it uses.
+        """Return, for each value, the number of the value whose memory it uses.
 
         A value uses its own memory. A reshape uses the memory of its operand, unless the operand repeats elements.
         """
@@ -125,7 +125,7 @@ class Program:
     def works(self) -> Iterator[OpWork]:
         """Yield the work of each node, as the table of primitives defines it.
 
-        A reshape of a value that repeats elements must write them out, and this work is added.
+        A reshape of a value that repeats elements must copy them, and the work of this copy is added.
         """
         for number, node in enumerate(self.nodes, self.first_node):
             operands = [self.types[arg] for arg in node.args]
@@ -159,8 +159,8 @@ class Program:
         """Largest number of bytes that a run of the program holds at once, on any executor.
 
         These bytes hold the values that are alive and the scratch memory of the running node. Constants and inputs are
-        always alive, and inputs count twice, since an executor may copy them. At the end, each output in turn is copied
-        into canonical form. Blocks of a fixed size (``BLOCKS_SIZE``) are not counted.
+        alive during the whole run. Inputs count twice, because an executor may copy them. At the end, each output in
+        turn is copied into canonical form. Blocks of a fixed size (``BLOCKS_SIZE``) are not counted.
         """
         inputs = sum(spec.type.size for spec in self.inputs)
         always = 2 * inputs + self.constants_size

@@ -20,7 +20,8 @@ T = TypeVar("T")
 
 _REMEDY = "write the document with assay job build"
 _TO_BRACKET = re.compile(rb'(?:[^"\[\]{}]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"?)*+([\[\]{}]?)', re.DOTALL)
-"""Everything up to the next bracket outside strings, and the bracket; possessive, so that the time is linear.
+"""Pattern for the text up to the next bracket outside strings, including the bracket. Its quantifiers are possessive,
+so that the time is linear.
 
 A string that is not closed extends to the end of the text.
 """
@@ -64,7 +65,7 @@ def _check_depth(data: bytes, limit: int, field: str) -> None:
 
 
 def parse_json(data: bytes, limits: JsonLimits, field: str) -> object:
-    """Parse canonical JSON within ``limits``, which are checked before any value is made.
+    """Parse canonical JSON within ``limits``, which are checked before any value is created.
 
     Raises JobError for ``field`` if the document is too large, has too many tokens, is too deep, is not JSON or is not
     in canonical form. It may not hold floats, duplicate keys, or integers of 2^63 or more.

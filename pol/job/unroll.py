@@ -15,9 +15,9 @@ from pol.ops.repeat import CARRY, form
 def unroll(program: Program, limits: Limits = LIMITS) -> Program:
     """Return a program without repeats that gives the same outputs as ``program``, bit for bit.
 
-    The returned program omits nodes whose results are not used. An example is a node that computes an operand of a
-    repeat which the body does not read. A run of the original program computes this node, and fails if the node uses a
-    row number out of range.
+    The returned program omits nodes whose results are not used. There is one difference: if a body does not read an
+    operand of its repeat, the node that computes this operand is omitted. A run of the original program computes the
+    node, and fails if the node uses a row number out of range.
 
     Raises JobError if the returned program has more nodes than the limits allow.
     """

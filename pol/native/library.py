@@ -112,7 +112,9 @@ class Library:
         return result
 
     def function(self, name: str, x: Array) -> Array:
-        """Return ``exp``, ``log``, ``tanh`` or ``erf`` of each element, as ``pol/ops/functions.py`` defines it."""
+        """Return the function ``exp``, ``log``, ``tanh`` or ``erf`` of each element, as ``pol/ops/functions.py``
+        defines it.
+        """
         x = np.asarray(x, order="C")
         result = np.empty(x.shape, np.float32)
         getattr(self._functions, f"assay_{name}")(address(x), address(result), x.size)
@@ -158,8 +160,8 @@ class Library:
     def start_crew(self, owner: object, threads: int) -> int | None:
         """Start a crew of threads for runs, which ends with its ``owner``.
 
-        Return None if a run needs no further thread, or if no thread starts. A run uses only its own thread if the crew
-        is busy, or if the crew was started in another process.
+        Return None if a run uses only one thread, or if no further thread can be started. A run uses only its own
+        thread if the crew is busy, or if the crew was started in another process.
         """
         crew: int | None = self._functions.assay_crew_begin(threads)
         if crew is not None:

@@ -1,4 +1,5 @@
-"""The addresses of a value's elements. They are given by a base and by a view of memory that is never read or written.
+"""The addresses of a value's elements. A base and a view describe them. The view is of memory that is never read or
+written.
 
 The view is a NumPy array with one byte per element. The array is used only to compute shapes and strides, so NumPy's
 rules determine which shapes, orders and parts of a value need no copy. Strides are in elements.
@@ -62,7 +63,7 @@ class Strided:
         return self.view.transpose(self.order).flags.c_contiguous
 
     def seen_as(self, view: Array) -> "Strided":
-        """Return the value that another view of the same memory shows."""
+        """Return the value that consists of another view of the same memory."""
         return Strided(self.base, self.item, view)
 
     def part(self, index: tuple[slice, ...]) -> "Strided":

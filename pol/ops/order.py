@@ -38,7 +38,9 @@ def _added(operands: Operands, attributes: Attributes) -> TensorType:
 
 
 def nowhere(row: int, rows: int) -> OutOfRange:
-    """Return the error of an ``add_rows`` whose index holds the number ``row``. Its result has only ``rows`` rows."""
+    """Return the error of an ``add_rows`` whose index holds the number ``row``, although the result has only ``rows``
+    rows.
+    """
     return OutOfRange("add_rows", f"the index holds row {row}, but the result has rows 0..{rows - 1}")
 
 
@@ -93,7 +95,7 @@ _PER_COMPARISON = 120
 
 
 def _sorted_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
-    """Return the work of sorting. It passes about log2 n times over a line of n elements."""
+    """Return the work of sorting. Sorting a line of n elements passes over it about log2 n times."""
     (operand,) = operands
     size = operand.shape[attributes["dim"]]
     if not operand.elements:

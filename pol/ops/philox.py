@@ -4,8 +4,8 @@ They come from Philox4x32-10, a counter-based generator that uses only integer o
 "Parallel random numbers: as easy as 1, 2, 3", SC'11. The constants and the published test vectors are those of
 Random123. Word ``i`` of a stream is word ``i mod 4`` of a block. The counter of the block is ``(i div 4, site, low half
 of step, high half of step)``, and its key is ``(low half of seed, high half of seed)``. Any machine can therefore
-compute any part of a stream without the rest. Sites below 2^31 are for the ``uniform`` nodes of programs; the sample
-order, initial weights and rows drawn by weight have sites from 2^31 on.
+compute any part of a stream without computing the rest. Sites below 2^31 are for the ``uniform`` nodes of programs; the
+sample order, initial weights and rows drawn by weight have sites from 2^31 on.
 """
 
 from collections.abc import Iterator
@@ -105,8 +105,8 @@ def permutation(seed: int, epoch: int, count: int) -> NDArray[np.int64]:
 def drawn_places(seed: int, part: int, total: int) -> NDArray[np.int64]:
     """Return a number in 0..total - 1 for each position of part ``part`` of the sample stream.
 
-    Each number is the upper half of the product of a 64-bit draw and ``total`` (at most 2^63 - 1). The probability of
-    an interval of numbers therefore differs from its share of ``total`` by less than 2^-64.
+    Each number is the upper half of the product of a 64-bit draw and ``total`` (at most 2^63 - 1). The probability that
+    a number is in an interval therefore differs from the interval's share of ``total`` by less than 2^-64.
     """
     drawn = draws(seed, SITE_ROWS, part, PART_POSITIONS).astype(np.uint64, copy=False)
     mask = np.uint64(_MASK)

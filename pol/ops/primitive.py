@@ -151,12 +151,12 @@ class Primitive:
     kernel calls. ``more`` returns work that depends on shapes in another way.
 
     ``scratch`` is the number of bytes per operand element that a run needs in addition to operands and result;
-    ``scratch_result`` is the same per element of the result. They are upper bounds for all executors, without the
-    blocks of ``BLOCKS_SIZE``. ``more_scratch`` returns bytes that depend on shapes in another way.
+    ``scratch_result`` is the same per element of the result. Both are upper bounds for all executors, and do not count
+    ``BLOCKS_SIZE``. ``more_scratch`` returns bytes that depend on shapes in another way.
 
     ``repeats`` means that elements of the result may share one address, so that a reshape of the result must copy.
-    ``in_order`` means that operands that repeat elements are copied first. ``may_fail`` means that a run can end in
-    OutOfRange.
+    ``in_order`` means that the node needs operands in C order, so operands that repeat elements are copied first.
+    ``may_fail`` means that a run can end in OutOfRange.
     """
 
     name: str
@@ -204,9 +204,9 @@ class Primitive:
 def runs(shape: Sequence[int], kinds: Sequence[Sequence[object]]) -> int:
     """Return the number of inner loops over ``shape``: all elements, divided by the elements of one inner loop.
 
-    ``kinds`` has one list per array, with one entry per dimension: whether the array repeats the dimension, or whether
-    the dimension is reduced. One inner loop covers the last dimension and the dimensions before it, as long as the
-    entries of each array stay equal. Dimensions of size 1 do not count.
+    ``kinds`` has one list per array, with one entry per dimension: true if the array repeats the dimension, or if the
+    dimension is reduced. One inner loop covers the last dimension and the dimensions before it, as long as the entries
+    of each array stay equal. Dimensions of size 1 do not count.
     """
     outer = [dim for dim, size in enumerate(shape) if size != 1]
     last = outer[-1] if outer else 0

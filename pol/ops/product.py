@@ -1,9 +1,9 @@
-"""The product of matrices. Products of integers of 8, 15 or 22 bits are summed exactly, and the sums are rounded once.
+"""The product of matrices. Operands are scaled along the summed dimension and rounded to integers of ``bits`` (8, 15 or
+22) bits, which consist of one, two or three balanced digits of 7 bits.
 
-Operands are scaled along the summed dimension and rounded to integers of ``bits`` bits, which consist of one, two or
-three balanced digits of 7 bits. With 8 and 15 bits, the sum of all products stays below 2^53, so the sum is exact in
-any order and on any BLAS. With 22 bits, this holds for blocks of 2,048 products, whose sums are added one after
-another.
+The products of these integers are summed exactly, and each sum is rounded once. With 8 and 15 bits, the sum of all
+products stays below 2^53, so the sum is exact in any order and on any BLAS. With 22 bits, this holds for blocks of
+2,048 products, whose sums are added one after another.
 """
 
 from math import prod
@@ -37,7 +37,9 @@ BLOCK = 2_048
 
 
 ELEMENTS_AT_ONCE = 2**24
-"""Elements of the left operand, and of the result, that have FP64 copies at once; one row may have more."""
+"""Largest number of elements of the left operand, and of the result, that have FP64 copies at once. A single row may
+have more.
+"""
 
 
 def largest_digit(bits: int) -> int:
@@ -159,7 +161,7 @@ PER_OPERAND, PER_ROW, PER_RESULT, PER_MATRIX = 24, 2_000, 24, 1_000
 
 
 TIMES = {8: 1, 15: 1, 22: 3}
-"""Largest time of a product with these bits on any executor, as a multiple of its time with 15 bits."""
+"""Largest time of a product on any executor, by the number of bits, as a multiple of the time with 15 bits."""
 
 
 def _product_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:

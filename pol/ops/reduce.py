@@ -1,7 +1,7 @@
 """Reductions: sums, largest elements and their positions.
 
 An FP32 sum is a halving tree along one dimension after another, in ascending order, so that its bits are the same on
-every executor. Sums of integers are exact, and a sum of bool counts.
+every executor. Sums of integers are exact, and the sum of bool values is the number of true ones.
 """
 
 from collections.abc import Sequence
@@ -127,7 +127,7 @@ def _largest_index(operands: Operands, attributes: Attributes) -> TensorType:
 def _argmax(site: Site) -> Function:
     """Return the function that finds the position of the largest element, the first of equal ones.
 
-    It is 0 for a line that holds NaN.
+    The position is 0 for a line that holds NaN.
     """
     dim, keepdim = site.attrs["dim"], site.attrs["keepdim"]
 

@@ -1,7 +1,7 @@
 """The primitives that copy or show elements without computing: other shapes, orders, parts and combinations.
 
-Results are in C order. A reshape is a view, and so is a broadcast, in which elements share addresses; every other
-primitive copies. A reshape of a broadcast copies, too, which ``program.py`` counts.
+Results are in C order. A reshape is a view. A broadcast is also a view, in which elements share addresses. Every other
+primitive copies. A reshape of a broadcast must also copy, and ``program.py`` counts this copy.
 """
 
 from math import prod
@@ -156,7 +156,7 @@ def _taken(operands: Operands, attributes: Attributes) -> TensorType:
 
 
 def outside(row: int, rows: int) -> OutOfRange:
-    """Return the error of a ``take`` whose index holds the number ``row``. Its table has only ``rows`` rows."""
+    """Return the error of a ``take`` whose index holds the number ``row``, while its table has only ``rows`` rows."""
     return OutOfRange("take", f"the index holds row {row}, but the table has rows 0..{rows - 1}")
 
 
@@ -194,7 +194,10 @@ def _inner_work(operands: Operands, attributes: Attributes, result: TensorType) 
 
 
 def _turned_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
-    """Return the work of a permutation. Rows that stay contiguous are copied whole, and others element by element."""
+    """Return the work of a permutation.
+
+    Rows that stay contiguous are copied as a whole, and all other rows element by element.
+    """
     dims = attributes["dims"]
     if not dims or dims[-1] == len(dims) - 1:
         return OpWork(elements=FLOPS_PER_RUN * prod(result.shape[:-1]))

@@ -2,8 +2,8 @@
 
 Windows slide over all dimensions of a value except the first, which holds the channels. The elements that the windows
 read form one matrix per group of channels, with a row per channel and position in a window, and a column per window.
-The result is, bit by bit, the result of ``product.py`` with this matrix or its transpose. The whole matrix would be as
-many times larger than the value as a window has positions, so executors lay out only a few windows at a time.
+The result is, bit by bit, the result of ``product.py`` with this matrix or its transpose. If a window has k positions,
+the whole matrix can be k times larger than the value, so executors lay out only a few windows at a time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,7 +41,9 @@ from pol.state.arrays import Array
 from pol.values import Shape, TensorType
 
 ELEMENTS_AT_ONCE = 2**20
-"""Elements of the matrix of windows, and of the result, that are laid out at once; one window may have more."""
+"""Largest number of elements of the matrix of windows, and of the result, that are laid out at once. A single window
+may have more.
+"""
 
 _LISTS = ("starts", "strides", "counts", "kernel", "steps")
 

@@ -42,7 +42,8 @@ def replay_segment(
     ``on_step`` receives the states after each step and may keep them.
 
     Raises RangeError if the share has no such segment, StateError if a state does not have the job's tensors, and
-    StepFailed if a step has no result. The job stops at such a step, so no honest trace contains it.
+    StepFailed if a step has no result. A job stops at a step without a result, so an honest trace never contains such a
+    step.
     """
     # This private copy may be overwritten by the replay.
     start = slot_state(loaded, opening, local)
@@ -81,7 +82,7 @@ def replay_from(
 # trace's author is used. With kept states, drawn segments are replayed, each from states whose roots are checked.
 
 RUN_FOLDER, STATES_FOLDER = "run", "states"
-"""Default folder of a run in a job's directory, and the folder of kept states in it."""
+"""Names of two folders: the default folder of a run in a job's directory, and in it the folder of kept states."""
 _REMEDY = "name the job directory that this run trained"
 _OTHER_START = "the share does not start from the global state at the end of the round before"
 _OTHER_LOCAL_START = "the share does not start from the slot's local state at the end of the round before"
@@ -92,8 +93,8 @@ _KEEP = "run the job again and keep its states (--keep-states, or keep_states=Tr
 class Check(Readable):
     """The result of checking one share, or of the aggregation at the end of a round (with ``slot`` -1).
 
-    Of its ``segments`` segments, ``checked`` were replayed. ``fault`` describes the first error; it is empty if there
-    is no error.
+    The check replayed ``checked`` of the share's ``segments`` segments. ``fault`` describes the first error; it is
+    empty if there is no error.
 
     Example::
 
@@ -137,7 +138,7 @@ class _Chained:
         return self._last
 
     def reached(self, boundary: Boundary, state: State, local: State) -> None:
-        """Keep the states, which are the states at the start of the next segment."""
+        """Keep the states, because the next segment starts from them."""
         self._last = (state, local)
 
 

@@ -1,7 +1,7 @@
 """The trace file of a local run: the traces of all shares of all rounds, as JSON.
 
-The leaves of a trace are the same as on a network, since they do not depend on who trains. The reader is strict, since
-the file may come from an untrusted author.
+The leaves of a trace are the same as on a network, because they do not depend on the machine that trains. The reader is
+strict, since the file may come from an untrusted author.
 """
 
 from dataclasses import dataclass
@@ -55,9 +55,9 @@ class ShareRecord(Readable):
 
     @property
     def fault(self) -> str:
-        """The first contradiction between the share's own hashes; empty if they agree.
+        """The first contradiction between the share's own hashes; empty if there is none.
 
-        It is found without replay.
+        No replay is needed to find it.
         """
         for index, boundary in enumerate(self.boundaries):
             if boundary.index != index:

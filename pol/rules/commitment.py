@@ -1,8 +1,9 @@
 """Commitments: the bytes that parties hash and sign (protocol sections 4.2, 4.3, 5.2 and 6.1).
 
 Integers are fixed-width big-endian. Every list of fields starts with its own tag, so a hash or signature for one
-purpose is not valid for another. If an integer does not fit its width, the function raises OverflowError, so the caller
-must first check values from outside. Only :func:`check_leaf` takes any untrusted leaf; it returns False instead.
+purpose is not valid for another. If an integer does not fit its width, the functions raise OverflowError, so callers
+must first check values from outside. Only :func:`check_leaf` accepts any untrusted leaf; for a malformed leaf it
+returns False.
 """
 
 from collections.abc import Iterable, Sequence
@@ -37,8 +38,8 @@ def boundary_root(global_root: bytes, local_root: bytes, metrics: Sequence[int] 
 def leaf_hash(leaf: TraceLeaf) -> bytes:
     """Return the hash of a leaf of a trace.
 
-    A leaf stands for one of the boundaries 1 to n. The hash does not cover the leaf's path. It does not depend on the
-    provider either, so all correct traces of a slot are equal. The commitment binds a trace to its provider.
+    A leaf stands for one of the boundaries 1 to n. The hash covers neither the leaf's path nor the provider, so all
+    correct traces of a slot are equal. The commitment binds a trace to its provider.
     """
     return merkle_leaf("assay/trace", u32(leaf.index), u64(leaf.step), leaf.boundary_root)
 
@@ -76,9 +77,10 @@ def share_commitment(
 ) -> bytes:
     """Return the hash C with which a provider commits to a share before it reveals any part of the share.
 
-    ``opening`` holds the global and the local root from which the share starts. The chain knows everything except
-    ``roots``, so it can compute C from the roots of an accepted share under any provider's name. C does not cover the
-    metrics, because the last leaf of the trace covers them, and a bond may depend only on what a panel recomputes.
+    ``opening`` holds the global and the local root from which the share starts. The chain knows all arguments except
+    ``roots``. So from the roots of an accepted share, it can compute the C that any provider would have for these
+    roots. C does not cover the metrics, because a bond may depend only on values that a panel recomputes. The last leaf
+    of the trace covers the metrics.
     """
     global_in, local_in = opening
     return hash_fields(

@@ -78,7 +78,8 @@ def check_auditable(terms: JobTerms, params: Params, validators: Sequence[Promis
 
 
 def name_largest_segment(refusal: Refusal, terms: JobTerms, params: Params, validators: Sequence[Promised]) -> Refusal:
-    """Return the refusal with the largest number of steps per segment as its remedy, if its window is too long.
+    """Return a refusal because of a too long window with a new remedy, the largest possible number of steps per
+    segment. Return any other refusal unchanged.
 
     Only clients call this function, because it computes the audit time about 30 times.
     """
@@ -92,9 +93,8 @@ def name_largest_segment(refusal: Refusal, terms: JobTerms, params: Params, vali
 
 
 def handover_seconds(terms: JobTerms, params: OrderParams, window: int) -> int:
-    """Return the seconds between the verification of the last round and settlement.
-
-    The consumer fetches the result in this time.
+    """Return the time (seconds) between the verification of the last round and settlement, in which the consumer
+    fetches the result.
     """
     fetch = ceil_div(HANDOVER_SLACK * terms.result_bytes, params.accept_rate)
     return max(window, fetch)

@@ -21,7 +21,7 @@ from pol.rules.schedule import (
 
 @dataclass(frozen=True, slots=True)
 class Outlook(Readable):
-    """The expected times of a job on a network, in seconds, rounded up, without the wait for a match.
+    """The expected times of a job on a network, in seconds, rounded up. The wait for a match is not included.
 
     - ``steps``: the number of steps that must run one after another.
     - ``providers``: the largest number of providers that can train at the same time, one per slot.

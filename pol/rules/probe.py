@@ -1,7 +1,7 @@
 """The speed of a machine according to a probe.
 
-The speed is computed from the number of pieces of a seeded program that the machine ran (:mod:`pol.work.probe`), and
-from the time that they took.
+A probe is a seeded program that runs in pieces (:mod:`pol.work.probe`). The speed follows from the number of pieces
+that the machine ran and the time that they took.
 """
 
 PIECE_WORK = 49_280_672

@@ -19,7 +19,7 @@ PROGRESS_SLACK = 3
 
 
 class Served(Protocol):
-    """A part of an order with its own numbers of rounds and slots."""
+    """A part of an order, with numbers of rounds and slots of its own."""
 
     @property
     def rounds(self) -> int:
@@ -33,7 +33,8 @@ class Served(Protocol):
 def served_terms(terms: JobTerms, part: Served) -> JobTerms:
     """Return the terms of an order, with the numbers of rounds and slots of one of its parts.
 
-    These terms are used to compute work, times and money. Batches and hand-over rounds depend on the whole order.
+    Work, times and money are computed from these terms. Batches and hand-over rounds follow from the terms of the whole
+    order instead.
     """
     if (terms.rounds, terms.slots) == (part.rounds, part.slots):
         return terms

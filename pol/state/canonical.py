@@ -2,8 +2,8 @@
 
 Chunk 0 is the header (``layout.py``). The tensors follow in name order, little-endian and in C order, each starting a
 new chunk of 64 KiB. A tensor's last chunk may be short. There is no padding, so the canonical bytes are the chunks one
-after another. The tree is built as in RFC 6962 over ``merkle_leaf("assay/state/chunk", chunk)``. The same root is used
-for replay, dispute and hand-over, and tensors that did not change are not hashed again.
+after another. The tree is built as in RFC 6962 over ``merkle_leaf("assay/state/chunk", chunk)``. Replay, disputes and
+the hand-over all use this root. Tensors that did not change are not hashed again.
 """
 
 import os
@@ -151,8 +151,8 @@ def chunks_of(data: bytes) -> list[bytes]:
 def chunk_lengths(start: bytes, size: int) -> list[int]:
     """Return the sizes of the chunks of canonical bytes.
 
-    ``start`` is their beginning, which holds the whole header, and ``size`` is their number. Raises StateError if their
-    sum is not ``size``.
+    ``start`` is the beginning of these bytes, with the whole header, and ``size`` is the number of all bytes. Raises
+    StateError if their sum is not ``size``.
     """
     position, specs = parse_header(start)
     if size != encoded_size(specs):
@@ -192,7 +192,7 @@ def _tensor_leaves(array: Array, name: str) -> tuple[bytes, ...]:
 
 
 def parts_of(array: Array, name: str) -> Iterator[Array]:
-    """Yield a tensor in parts of whole chunks. Only one part at a time is then copied into canonical form."""
+    """Yield a tensor in parts of whole chunks, so that only one part at a time is copied into canonical form."""
     dtype_name(array, name)
     flat = array.reshape(-1)
     step = CHUNKS_AT_ONCE * CHUNK_SIZE // array.itemsize
@@ -219,7 +219,7 @@ def state_tree(state: State, known: Mapping[str, Sequence[bytes]] = NOTHING_KNOW
 def freeze(state: State) -> dict[str, Array]:
     """Return a copy of the state in canonical form.
 
-    Its arrays are read-only, since hash trees of a state rely on that.
+    Its arrays are read-only, because a hash tree is valid only as long as the state does not change.
     """
     result = {}
     for name in sorted(state):

@@ -19,11 +19,11 @@ from pol.values import TensorSpec
 class StoredState(Mapping[str, Array]):
     """A state whose read-only arrays are mapped into memory when they are used.
 
-    The object owns the file and closes it; nothing else may read or write it.
+    The object owns the file and closes it; no other code may read or write the file.
     """
 
     def __init__(self, file: BinaryIO, specs: Sequence[TensorSpec]) -> None:
-        """Open the state after checking only its header and its size.
+        """Open the state; only its header and its size are checked.
 
         Raises StateError if they do not fit the tensors ``specs``.
         """

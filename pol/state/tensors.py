@@ -27,7 +27,7 @@ _FILE_DTYPES = {"F32": "f32", "I64": "i64", "BOOL": "bool"}
 _FILE_NAMES = {name: code for code, name in _FILE_DTYPES.items()}
 _PREFIX = 8
 _ENTRY_TOKENS = 32
-"""Largest number of tokens of a tensor in a header; one of eight dimensions has 18."""
+"""Largest number of tokens that a tensor may have in a header; a tensor with eight dimensions has 18."""
 
 
 @dataclass(frozen=True, slots=True)

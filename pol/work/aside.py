@@ -1,4 +1,7 @@
-"""Work that runs beside a training step. A boundary is hashed and written while the next step only reads its states."""
+"""Work that runs beside a training step.
+
+A boundary is hashed and written while the next step reads, but does not overwrite, the states of this boundary.
+"""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -32,8 +35,8 @@ class AtOnce:
 class Beside:
     """A runner with a thread of its own.
 
-    The thread starts with the runner, since a sandbox may forbid new threads later. There is no deadline, since the
-    work only hashes and writes. A caller that cancels training ends the process.
+    The thread starts with the runner, since a sandbox may forbid new threads later. There is no deadline, because the
+    work only hashes and writes. To cancel training, a caller ends the whole process.
     """
 
     def __init__(self) -> None:

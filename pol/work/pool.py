@@ -33,9 +33,10 @@ from host import sandbox
 T = TypeVar("T")
 
 ANSWER_BYTES_MAX = 64 << 20
-"""Largest answer of a worker in bytes: results are records, and states go through files."""
+"""Largest answer of a worker in bytes. Answers are small, because results are records and states are passed in files.
+"""
 _POLL_SECONDS = 0.1
-"""Seconds between two checks by a thread whether the pool was closed or a deadline has passed."""
+"""Seconds between two checks of a thread for a closed pool or a passed deadline."""
 
 
 class PoolError(Expected):
@@ -43,7 +44,10 @@ class PoolError(Expected):
 
 
 class PoolFull(PoolError):
-    """The error of a task that the full queue cannot take. The caller may try again after another task has ended."""
+    """The error of a task that was refused because the queue is full.
+
+    The caller may try again after another task has ended.
+    """
 
 
 class TaskTimeout(PoolError):
@@ -119,8 +123,8 @@ class _Worker:
 class _Reader(pickle.Unpickler):
     """An unpickler that creates only records, errors and members of enumerations.
 
-    Their classes must be in modules already loaded. A pickle may name any function to call, and the worker that wrote
-    the pickle has read untrusted bytes.
+    Their classes must be in modules already loaded. The limit is needed because a pickle may name any function to call,
+    and the worker that wrote the pickle has read untrusted bytes.
     """
 
     def find_class(self, module: str, name: str) -> Any:
@@ -164,8 +168,8 @@ class ReplayPool:
     canonical bytes or as paths. At most ``workers`` processes run, and at most ``queued`` tasks wait. Tasks may write
     only into ``folder`` (a temporary folder by default), and read only there and in the folders ``reads``. Each process
     may use ``memory_bytes`` of memory (three quarters of the machine's by default). With ``fresh``, each task has its
-    own process, so nothing that a task leaves behind can affect another task. ``ended`` is called after every task that
-    was begun.
+    own process, so nothing that a task leaves behind can affect another task. ``ended`` is called after the end of
+    every task that a worker began.
     """
 
     def __init__(
@@ -313,7 +317,7 @@ class ReplayPool:
     def _watched(self, worker: _Worker, task: _Task) -> Iterator[None]:
         """Watch the task while the ``with`` block waits for it, and stop the worker at its deadline.
 
-        The worker is stopped even if it reads nothing, or has sent only a part of a message.
+        The worker is stopped even if it does not read the task, or has sent only a part of its answer.
         """
         ended = threading.Event()
         errors: list[PoolError] = []

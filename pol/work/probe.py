@@ -2,10 +2,10 @@
 
 The seed determines the inputs of all pieces, and every back end gives the same bits. The machine that drew the seed can
 therefore verify the work by recomputing a few pieces, even if it is slower. Results for one seed or piece are useless
-for another.
+for any other seed or piece.
 
-A piece consists of a part of a large model and of steps of a tiny model, since the measured speed must hold for both. A
-back end with slow calls, such as torch, does not reach the speed of its large products with a small model.
+A piece consists of a part of a large model and of steps of a tiny model, because the measured speed must be valid for
+both. A back end with slow calls, such as torch, is slower with a small model than its large products suggest.
 """
 
 from collections.abc import Iterable

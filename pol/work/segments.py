@@ -63,7 +63,7 @@ class SlotState:
 
     @property
     def root(self) -> bytes:
-        """The root of both states together, without metrics."""
+        """The root of the global and the local state together, without metrics."""
         return boundary_root(*self.roots)
 
     def boundary(self, index: int, step: int, metrics: tuple[int, ...]) -> Boundary:
@@ -92,7 +92,7 @@ class SlotState:
     def after(self, outputs: Mapping[str, Array]) -> "SlotState":
         """Return the states after a step.
 
-        The outputs of the step replace tensors; other tensors are not hashed again.
+        The outputs of the step replace tensors of the same names; all other tensors keep their hashes.
         """
         known = self._known
         if self._trees is not None:
@@ -163,7 +163,7 @@ def advance(
 ) -> tuple[SlotState, dict[str, Array]]:
     """Run one inner step of a slot. Return the state after it, and the metrics.
 
-    ``step`` counts from 0 in every job; the program gets the number that counts from ``Start.step``.
+    ``step`` counts from 0 in every job; the program gets ``Start.step`` plus this number.
 
     If ``donate`` is true, the step may overwrite ``before``, so the caller may not use ``before`` afterwards. Another
     thread may still read ``before`` when the step begins. ``release`` waits for that thread. It is called before the

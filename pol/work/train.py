@@ -107,8 +107,8 @@ def train_segments(
     :func:`train_share`.
 
     The hashing of each boundary and the call of ``on_boundary`` run in ``aside``, while the next step only reads the
-    states. Work that the caller began there earlier may read ``start``, and is waited for in the same way. All work in
-    ``aside`` has ended when ``on_step`` is called, and when this function returns or raises.
+    states. If the caller began work in ``aside`` earlier, that work may read ``start``, and is waited for in the same
+    way. All work in ``aside`` has ended when ``on_step`` is called, and when this function returns or raises.
     """
     check_part(loaded.job.document, part)
     if not set(segments) <= set(range(loaded.job.document.share_segments)):
@@ -153,9 +153,9 @@ def share_update(loaded: LoadedJob, opening: State, end: SlotState) -> UpdateRes
     """Return the update of a share and its root, and the root of the local state at the share's end.
 
     The update holds the tensors that a step changes. Depending on the job's ``aggregation``, the update holds the
-    tensors of ``end``, which are not copied, or the differences ``opening`` - ``end`` (:func:`is_difference`). Known
-    hashes of ``end`` are reused. Raises StateError if a state does not have the job's tensors, and UpdateFailed if a
-    difference overflows.
+    tensors of ``end``, which are not copied, or the differences ``opening`` - ``end`` (:func:`is_difference`). Hashes
+    of ``end`` that are already known are reused. Raises StateError if a state does not have the job's tensors, and
+    UpdateFailed if a difference overflows.
     """
     document = loaded.job.document
     check_specs(opening, document.global_tensors, "opening state")

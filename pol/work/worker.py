@@ -1,7 +1,8 @@
 """The worker process of a :class:`pol.work.pool.ReplayPool`. It runs one task after another.
 
-It enters the sandbox before its first task. It ends when its parent ends: on Linux the kernel kills it, and a thread
-detects the end of the pipe even while a task runs. Tasks are pickles from the parent, which is trusted.
+It enters the sandbox before its first task. The worker ends when its parent ends: on Linux the kernel kills it, and on
+every system a thread detects the end of the pipe, even while a task runs. Tasks are pickles from the parent, which is
+trusted.
 """
 
 import logging

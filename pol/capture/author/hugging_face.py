@@ -48,20 +48,23 @@ _OTHER_TOKENIZERS = (
 """Files that hold a tokenizer in a form that is not read; only ``tokenizer.json`` is read."""
 _AS_PUBLISHED = f"correct the {CONFIG}, or use the {CONFIG} that the model was published with"
 _LOOKED_AT = 16
-"""Number of tokens in the test, which checks that a model does not look ahead."""
+"""Number of tokens of the text on which the build checks that a model does not look ahead."""
 _WARM_UP = 0.1
-"""Share of the steps in which the learning rate rises to its maximum. After them it falls along a cosine."""
+"""Share of the steps in which the learning rate rises to its maximum. In the steps after these, the rate falls along a
+cosine.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FineTuning(Readable):
-    """A fine-tuning run: a model (a folder with ``config.json``, or that file), a text and the hyper-parameters.
+    """A fine-tuning run: a model, a text and the hyper-parameters. ``model`` is a ``config.json``, or the folder that
+    contains it.
 
-    ``weights`` is ``model.safetensors``, the index of its parts, or their folder. If ``weights`` or ``tokenizer`` is
-    not given, the file beside the configuration is used. Without weights the model initialises itself at random. If
-    there is no tokenizer, each character is a token. ``rank`` is the rank of the LoRA matrices (arXiv 2106.09685); if
-    it is None, all weights are trained. ``rate`` is the largest learning rate. Give ``steps`` or ``epochs``, not both;
-    the default is one epoch.
+    ``weights`` is ``model.safetensors``, the index of its parts, or the folder with these files. If ``weights`` or
+    ``tokenizer`` is not given, the file beside the configuration is used. Without weights the model initialises itself
+    at random. If there is no tokenizer, each character is a token. ``rank`` is the rank of the LoRA matrices (arXiv
+    2106.09685); if it is None, all weights are trained. ``rate`` is the largest learning rate. Give ``steps`` or
+    ``epochs``, not both; the default is one epoch.
 
     Example::
 
@@ -83,7 +86,7 @@ class FineTuning(Readable):
 
 
 def fine_tuning(wanted: FineTuning, tell: Callable[[str], None] = lambda text: None) -> JobSpec:
-    """Return the job of a fine-tuning run, and report progress by ``tell``.
+    """Return the job of a fine-tuning run. Progress is reported by calls of ``tell``.
 
     Raises JobError if a file or a number of the run cannot be used.
 
@@ -239,7 +242,7 @@ def _model(library: Any, config: Any) -> nn.Module:
 
 
 def _check_order(model: nn.Module, row: Array) -> None:
-    """Refuse a model that looks ahead: it would see each token that it has to predict."""
+    """Refuse a model whose output depends on later tokens, because it would see each token that it has to predict."""
     tokens = torch.from_numpy(row[:, :_LOOKED_AT].copy())
     other = tokens.clone()
     other[:, -1] = (other[:, -1] + 1) % max(2, int(tokens.max()) + 1)

@@ -19,10 +19,11 @@ _REMEDY = f"save the model with model.save_pretrained(folder), which writes {WEI
 
 
 def load_saved(model: nn.Module, given: Path | None, folder: Path, tell: Callable[[str], None]) -> None:
-    """Load saved weights into a model: those of ``given``, or if ``given`` is None, those in ``folder``, if any.
+    """Load saved weights into a model. The weights come from ``given``. If ``given`` is None, they come from
+    ``folder``, if it has weights.
 
-    ``given`` is a file, an index of parts, or a folder. A file has tied weights once, and may leave out the prefix of
-    the whole model. Raises JobError if a tensor of the model is missing.
+    ``given`` is a file, an index of parts, or a folder. A file contains tied weights only once, and its names may lack
+    the prefix of the whole model. Raises JobError if a tensor of the model is missing.
     """
     place = folder if given is None else given
     file = _in_folder(place) if place.is_dir() else given

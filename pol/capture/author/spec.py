@@ -141,7 +141,8 @@ class WeightedRows(Readable):
     """An order of rows that draws them with replacement, in proportion to their weights, by the job's seed.
 
     ``weights`` is the name of a column of ``train``, or one number per row, 0 or more. The weights need not add up to
-    1. Integers are used as they are. Other numbers become integers in the same proportion, whose sum has 62 bits.
+    1. Integer weights are used unchanged. Other weights are converted to integers in the same proportion, whose sum has
+       62 bits.
 
     Example::
 
@@ -164,7 +165,8 @@ class RowsInOrder(Readable):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Precision(Readable):
-    """Bits (8, 15 or 22) of the integers that are multiplied in matrix products, for each kind of product.
+    """Precision of matrix products: the number of bits (8, 15 or 22) of the integers that each kind of product
+    multiplies.
 
     ``forward`` is for the products that the loss and the metrics depend on. ``weight_gradient`` is for products whose
     results are gradients of parameters, and ``input_gradient`` is for products that pass the gradient further back.
@@ -189,7 +191,10 @@ def _everywhere(bits: int) -> Precision:
 
 
 def _of_phases(model: "torch.nn.Module", batch: Batch) -> "torch.Tensor":
-    """Mark a job without its own loss, such as a job with phases; this function is the default of ``loss``."""
+    """Stand for a missing loss: this function is the default of ``loss``.
+
+    Jobs with phases have no loss of their own.
+    """
     raise AssertionError("a job with phases has no loss of its own")
 
 
@@ -231,7 +236,7 @@ class Phase(Readable):
 
 
 _OF_A_PHASE = ("loss", "optimizer", "schedule", "schedule_every", "clip_norm", "clip_value")
-"""Fields that each phase has in a job with phases, and that such a job does not have itself."""
+"""Fields that a job with phases gives in each phase and not in the job itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,47 +245,47 @@ class JobSpec(Readable):
 
     ``model`` is any module whose operations are supported. Its parameters and buffers are the global state.
     ``weights="seed"`` initialises all weights from the seed, and ``"keep"`` keeps them as they are. By default, weights
-    that still have their layers' default initialisation are drawn anew, and all others are kept. ``loss`` is a function
-    ``(model, batch) -> scalar``, for example ``assay.cross_entropy()``.
+    that are still as their layers initialised them are drawn again from the seed, and all other weights are kept.
+    ``loss`` is a function ``(model, batch) -> scalar``, for example ``assay.cross_entropy()``.
 
     ``train`` is a file, a data set, or a dictionary that maps names of columns to tensors, arrays or files, whose first
-    dimension is the row. ``holdout`` has the same columns and stays on this machine. The holdout is evaluated by
-    ``loss`` and by further ``metrics``, such as ``assay.accuracy()``.
+    dimension is the row. ``holdout`` has the same columns and stays on this machine. On the holdout, ``loss`` is
+    computed, and any further ``metrics``, such as ``assay.accuracy()``.
 
     The length of the job is the number of ``steps``, or the number of ``epochs`` (passes through the data). Each slot
     takes ``batch`` rows per step. With ``slots=1``, a job is ordinary training. With several slots, each slot trains on
-    its own batches. After every ``round_steps`` steps, the slots are averaged, and ``outer`` applies the average to the
-    weights. A trace has a boundary state after every ``segment_steps`` steps. ``round_steps`` and ``segment_steps``
-    have suitable defaults (``division.py``). The number of steps is rounded up to whole rounds.
+    its own batches. After every ``round_steps`` steps, the results of the slots are averaged, and ``outer`` applies the
+    average to the weights. A trace has a boundary state after every ``segment_steps`` steps. ``round_steps`` and
+    ``segment_steps`` have suitable defaults (``division.py``). The number of steps is rounded up to whole rounds.
 
     ``optimizer`` is :class:`SGD`, :class:`AdamW` or :class:`Lion`, or an optimizer that is created from the model's
     parameters. That is an optimizer of ``torch.optim``, an ``assay.update_rule``, ``assay.SAM``, or a list of
     optimizers that divide the parameters. ``schedule`` is a learning rate, a function from the step (0 to steps - 1) to
     the learning rate, or a scheduler of torch that is created from the optimizer. A scheduler takes a step after every
-    ``schedule_every`` steps of the job, or after each epoch if ``schedule_every`` is "epoch". The job holds the
-    learning rates as a table, the same for all slots. The default of ``schedule`` is the optimizer's own learning rate.
+    ``schedule_every`` steps of the job, or after each epoch if ``schedule_every`` is "epoch". The job contains the
+    learning rates as a table, which all slots share. The default of ``schedule`` is the optimizer's own learning rate.
 
     A job with several losses gives ``phases``, which maps names to :class:`Phase`, instead of loss, optimizer, schedule
     and clipping. Each step takes the phases in their order, and each phase sees the weights that the earlier phases
-    have moved. ``clip_value`` is the largest size of an element of the gradient. After this limit, ``clip_norm`` is the
-    largest norm of the whole gradient. With ``accumulate=n``, a step divides its batch into n equal parts and uses the
-    mean of their gradients. ``ema`` keeps a moving average of the weights; it is the share of the average that remains
-    after a step.
+    have moved. ``clip_value`` is the largest absolute value of an element of the gradient. ``clip_norm`` is the largest
+    norm of the whole gradient, and is applied after ``clip_value``. With ``accumulate=n``, a step divides its batch
+    into n equal parts and uses the mean of their gradients. If ``ema`` is given, the job keeps a moving average of the
+    weights; ``ema`` is the share of the old average that remains after a step.
 
     When a job is built, one step of the job is compared with one step of plain torch, unless ``check`` is False.
 
     ``resume`` is the result that the job continues: the path of its ``model.safetensors``, or the value of
     ``order.result()`` or ``run_locally(…)``. The result gives the weights, the optimizer state of each slot, the number
-    of the step and the position in the data; ``weights`` then has no effect. ``steps`` are the steps that this job
-    adds. The schedule covers all these jobs together: steps are counted from the start of the first job.
+    of the step and the position in the data; ``weights`` then has no effect. ``steps`` is the number of steps that this
+    job adds. The schedule covers the job and all jobs that it continues: its steps are counted from the start of the
+    first job.
 
     All random numbers come from ``seed``. ``precision`` is 8, 15 or 22 bits for all products, or a :class:`Precision`.
     ``precision`` may also map names of modules to bits or to a :class:`Precision`, for the products of their
     parameters; the name "" is the whole model.
 
     Each epoch takes every row once, in a new random order. ``sampling`` selects another order: :class:`WeightedRows` or
-    :class:`RowsInOrder`. If ``train`` is a ``DataLoader``, the default of batch and order is the loader's batch and
-    order.
+    :class:`RowsInOrder`. If ``train`` is a ``DataLoader``, its batch size and its order of rows are the defaults.
 
     Example::
 
@@ -485,7 +490,7 @@ class JobSpec(Readable):
         return max((phase.repeat for phase in self.phases.values()), default=1)
 
     def each_phase(self) -> "dict[str, JobSpec]":
-        """Return each phase as a job with one loss, by the name of the phase.
+        """Return each phase as a job with one loss. The keys are the names of the phases.
 
         For a job without phases, return the job itself under the name "".
         """
@@ -512,7 +517,10 @@ class JobSpec(Readable):
 
     @property
     def losses(self) -> dict[str, Measure]:
-        """The loss of each phase, by the name of its metric; the metric of the first phase is "loss"."""
+        """The loss of each phase.
+
+        The keys are the names of the losses as metrics; the first phase's loss has the name "loss".
+        """
         losses = [(name, phase.loss) for name, phase in self.phases.items()]
         if not losses:
             return {"loss": self.loss}
@@ -530,7 +538,7 @@ class JobSpec(Readable):
         return max(1, ceil(self.epochs * rows / (self.batch * self.slots)))
 
     def learning_rate(self, step: int) -> float:
-        """Return the learning rate of a step if the schedule is a number, a function or absent."""
+        """Return the learning rate of a step, for a schedule that is a number, a function or None."""
         rate: object = DEFAULT_RATE if self.schedule is None else self.schedule
         if isinstance(rate, type):
             remedy = f"give the object, {rate.__name__}(optimizer, …)"

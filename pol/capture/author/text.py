@@ -21,7 +21,7 @@ HELD_OUT = 10
 class TextRows(Readable):
     """Rows of a text as numbers, in the columns ``x`` and ``y``, both i64 [rows, length].
 
-    ``y`` has the number that follows each number of ``x`` in the text.
+    For each number of ``x``, ``y`` has the next number in the text.
 
     ``words`` is the size of the vocabulary. ``source`` describes in one line what the numbers stand for.
 
@@ -45,8 +45,8 @@ def text_rows(
 ) -> TextRows:
     """Read a UTF-8 text as rows of numbers.
 
-    Each number is a token of ``tokenizer``, the path of a ``tokenizer.json``. Without a tokenizer, each different
-    character has a number, in the order of code points.
+    Each number stands for a token of ``tokenizer``, the path of a ``tokenizer.json``. Without a tokenizer, each
+    different character has a number, in the order of code points.
 
     Raises JobError if a file cannot be read, if the text has fewer than two rows, or if the tokenizer's hash is not
     ``tokenizer_sha256``.
@@ -102,9 +102,9 @@ def _text(path: Path) -> str:
 
 
 def _characters(text: str) -> tuple[Array, int]:
-    """Return the number of each character of a text, and how many different characters it has.
+    """Return the number of each character of a text, and the count of different characters.
 
-    The number of a character is its rank, by code point, among the characters that occur.
+    The number of a character is its rank by code point among the characters of the text.
     """
     codes = np.frombuffer(text.encode("utf-32-le"), "<u4")
     occurs = np.zeros(sys.maxunicode + 1, bool)

@@ -108,9 +108,8 @@ class _Choice:
 class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A mode that computes the known values during a capture.
 
-    These are constants, inputs with given ``values``, and results that depend only on them.
-
-    The contents of ``own`` tensors are not known, because a function may read these tensors only as inputs.
+    Known values are constants, inputs with given ``values``, and results that depend only on these. The contents of
+    ``own`` tensors are not known, because a function may read these tensors only as inputs.
     """
 
     supports_higher_order_operators = True
@@ -154,7 +153,7 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def why_not(self, error: BaseException) -> tuple[str, str] | None:
         """Return the reason and the remedy for an error of torch about a size that depends on values.
 
-        Return None if the operation that made the size is not known.
+        Return None if the operation that made the size is not one of ``COUNTS``.
         """
         for symbol in _SYMBOL.findall(str(error)):
             if symbol in self._counts:
@@ -250,8 +249,8 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _choice_by(self, x: Tensor, labels: Tensor, values: Tensor | float, *, may_be_negative: bool) -> _Choice | None:
         """Return the ``_Choice`` for a write of the number ``values`` at ``labels`` into the constant tensor ``x``.
 
-        Return None if the elements of ``x`` or ``values`` are not known or not all equal, or if both have the same
-        number.
+        Return None if the elements of ``x`` or of ``values`` are not known or not all equal, or if ``values`` has the
+        number that ``x`` already has.
         """
         off, on = self._number(x), self._number(values)
         if off is None or on is None:
@@ -325,7 +324,7 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     self._counts.setdefault(str(size), refusal)
 
     def _follow(self, func: Any, args: Any, options: Any, result: Any) -> None:
-        """Compute and store the value of an operation's result, and of the operands that the operation changes."""
+        """Compute and store the values of an operation's result and of the operands that the operation changes."""
         written = list(_written(func, args, options))
         for each in written:
             self._writes[_address(each)] = self._writes.get(_address(each), 0) + 1
@@ -449,7 +448,7 @@ def _written(func: Any, args: Any, options: Any) -> Iterator[Tensor]:
 
 
 def _has_value(func: Any, result: Any) -> bool:
-    """Return whether the result of an operation can be computed as a known value and is small enough."""
+    """Return whether the result of an operation can be computed as a known value. A result that is too large cannot."""
     if str(func).startswith(("assay.", *_WITHOUT_VALUES)):
         return False
     if torch.Tag.nondeterministic_seeded in func.tags:
@@ -570,4 +569,4 @@ _REWRITTEN: Mapping[Any, Callable[..., Any]] = {
     _aten.nonzero.default: _nonzero,
     _aten.repeat_interleave.Tensor: _repeat_interleave,
 }
-"""Operations whose shapes depend on values, to functions that use the indices of known values."""
+"""Replacements for operations whose shapes depend on values, by operation; they use the indices of known values."""

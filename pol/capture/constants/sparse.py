@@ -1,6 +1,7 @@
 """Conversion of a model's sparse constants to dense tensors, with a note about each; a job has only dense tensors.
 
-If an operation has only sparse constants (a transpose, another layout), torch computes it with them as they are.
+If all tensors of an operation are constants (as in a transpose), torch computes the operation on the sparse tensors
+themselves.
 """
 
 import sys
@@ -96,7 +97,7 @@ _DENSE: dict[Any, Callable[..., Any]] = {
     Tensor._values: _entries,
     Tensor._nnz: _entries,
 }
-"""Functions for sparse tensors, to functions that do the same with dense ones."""
+"""Replacements for functions of sparse tensors, by function; they do the same with dense tensors."""
 
 
 def _by_itself(value: Any) -> Any:
@@ -117,7 +118,7 @@ def _holds_sparse(given: Any) -> bool:
 
 
 class Dense(TorchFunctionMode):
-    """A mode that makes sparse constants dense in operations that also have tensors that are not constants."""
+    """A mode for operations with a tensor that is not a constant: it makes their sparse constants dense."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -20,7 +20,7 @@ Columns = dict[str, Array]
 Progress = Callable[[str], None]
 
 TARGETS = {"f": "f32", "i": "i64", "u": "i64", "b": "bool"}
-"""Kinds of NumPy's dtypes, and the dtypes that they become in a job."""
+"""Dtype in a job for each kind of NumPy dtype."""
 _IN_MEMORY = 2**26
 """Largest size (bytes) of a converted column that is kept in memory."""
 _AT_ONCE = 2**24
@@ -56,7 +56,7 @@ class Scratch:
     def array(self, dtype: np.dtype[Any], shape: Sequence[int]) -> Array:
         """Return a new array for a column, in memory or, if it is large, in a file.
 
-        Raises JobError if the disk has no room, or if a job may not have so much data.
+        Raises JobError if the disk has no room, or if the column is larger than a job's data may be.
         """
         size = int(np.prod(shape, dtype=object)) * dtype.itemsize
         if size > LIMITS.data_size:
@@ -101,7 +101,7 @@ def array_of(value: object, where: str) -> Array:
 def _of_rows(array: Array) -> Array:
     """Return an array of objects as an array of numbers if the objects are rows of one shape.
 
-    Otherwise return the array as it is.
+    Otherwise return the array unchanged.
     """
     rows = array.tolist()
     if not rows or not isinstance(rows[0], list | tuple | np.ndarray | torch.Tensor):
@@ -164,7 +164,10 @@ def slices(rows: int, row_size: int) -> Iterator[slice]:
 
 
 class ColumnWriter:
-    """Columns that are filled a few rows at a time; the first rows decide their names, shapes and dtypes."""
+    """Columns that are filled a few rows at a time.
+
+    The first rows decide the names, shapes and dtypes of the columns.
+    """
 
     def __init__(self, count: int, field: str, scratch: Scratch, tell: Progress) -> None:
         if not count:

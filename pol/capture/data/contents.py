@@ -13,7 +13,7 @@ from pol.state.arrays import Array
 _SHOWN = 3
 """Number of values that an error quotes."""
 _LONGEST = 24
-"""Number of characters that an error quotes of a value."""
+"""Number of characters of a value that an error quotes."""
 _DATE = re.compile(r"\d{4}-\d\d?-\d\d?([ T].*)?|\d\d?[./]\d\d?[./]\d{2,4}")
 GAPS = (
     "leave out such rows, write a number there, or write 0 and add a column that marks them "
@@ -64,7 +64,7 @@ def unlike_rows(rows: Sequence[Any], where: str) -> JobError | None:
 
 
 def is_missing(value: object) -> bool:
-    """Return whether a value stands for a missing one: None, NaN, or NA and NaT of pandas."""
+    """Return whether a value marks a missing one: None, NaN, or pandas' NA or NaT."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return True
     return type(value).__name__ in ("NAType", "NaTType")

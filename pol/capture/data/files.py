@@ -36,7 +36,7 @@ _OTHERS = {
     ".zip": "unpack it and give the path of a file or folder in it",
     ".png": "give a folder that contains one folder of images per class",
 }
-"""Remedies for files that are not read by their path, by the ending of the name."""
+"""Remedies for kinds of files that cannot be read from a path. The keys are the endings of the file names."""
 _ALIKE = {
     ".hdf5": ".h5",
     ".hdf": ".h5",
@@ -110,7 +110,7 @@ def columns_of_table(table: Any, field: str) -> dict[str, Any]:
 
 
 def _unknown(path: Path, field: str) -> JobError:
-    """Return the error for a path that names no file, or a file of a kind that is not read."""
+    """Return the error for a path without a file, or for a file of an unsupported kind."""
     name, suffix = path.name, path.suffix.lower()
     remedy = _OTHERS.get(_ALIKE.get(suffix, suffix), f"give {KNOWN}").format(name=name)
     if not path.exists() and not suffix:
@@ -176,7 +176,7 @@ def _reading(path: Path, where: str) -> Iterator[None]:
 
 
 def _archive(path: Path, scratch: Scratch) -> Columns:
-    """Unpack a NumPy archive a part at a time: unpacked arrays may be much larger than memory."""
+    """Unpack a NumPy archive one part at a time, because unpacked arrays may be much larger than memory."""
     columns = {}
     with zipfile.ZipFile(path) as archive:
         for member in archive.infolist():

@@ -120,7 +120,7 @@ def _say_end_of_epoch(rows: int, batches: "BatchSampler", field: str, tell: Prog
 
 
 class _Collated:
-    """A data set with a ``collate_fn`` applied to each row alone."""
+    """A data set whose rows are passed to a ``collate_fn`` one at a time."""
 
     def __init__(self, rows: Any, collate: Callable[[list[Any]], Any], field: str, together: int) -> None:
         """Check that ``collate`` returns the same values for a row in a batch as for the row alone; JobError if not.

@@ -93,7 +93,10 @@ def _check_size(path: Path, field: str) -> None:
 
 
 def read_saved(path: Path, field: str) -> Any:
-    """Return the tensors that ``torch.save`` wrote, by name; a single tensor gets the name x, two get x and y."""
+    """Return the tensors that ``torch.save`` wrote, by name.
+
+    A single unnamed tensor gets the name x, and two get x and y.
+    """
     content = _loaded(path, field)
     if isinstance(content, torch.Tensor):
         return {"x": content}

@@ -135,7 +135,10 @@ def read_columns(source: object, field: str, scratch: Scratch, tell: Progress) -
 def _all_converted(
     source: Mapping[Any, Any], field: str, reader: str | None, scratch: Scratch, tell: Progress
 ) -> Columns:
-    """Return all columns in dtypes of jobs; a JobError describes the first unusable column and names the others."""
+    """Return all columns in dtypes that jobs support.
+
+    A JobError describes the first unusable column and names the other unusable ones.
+    """
     columns, errors = {}, []
     changes: dict[str, list[object]] = {}
     for name in source:
@@ -171,9 +174,9 @@ def _say_change(field: str, names: Sequence[object], change: str, tell: Progress
 
 
 def _joined(source: object, field: str) -> object:
-    """Return a tuple of arrays as named columns, and a table of another library as a table of pandas.
+    """Return a tuple of arrays as named columns, and a table of another library as a pandas table.
 
-    Return any other source as it is. Raises JobError for sources that cannot be read, such as a list of paths.
+    Return any other source unchanged. Raises JobError for sources that cannot be read, such as a list of paths.
     """
     if isinstance(source, list | tuple) and source and isinstance(source[0], str | Path):
         reason = "is a list of paths"
@@ -190,7 +193,7 @@ def _joined(source: object, field: str) -> object:
 
 
 def _named(parts: Sequence[Any], field: str) -> dict[str, Any]:
-    """Return the unnamed parts of an item by the names that a job gives them, x and y."""
+    """Return the unnamed parts of an item under the names x and y."""
     if len(parts) > len(_PAIR):
         reason = f"has items of {len(parts)} parts without names"
         raise JobError(field, reason, 'give dictionaries, such as {"x": x, "y": y, "w": w}')
@@ -198,9 +201,9 @@ def _named(parts: Sequence[Any], field: str) -> dict[str, Any]:
 
 
 def _converted(value: object, where: str, scratch: Scratch) -> tuple[Array, list[str]]:
-    """Return one column in a dtype of jobs, and a description of each change of its type.
+    """Return one column in a dtype that jobs support, and a description of each change of its type.
 
-    An array that already has such a dtype is returned as it is.
+    An array that already has such a dtype is returned unchanged.
     """
     changes = []
     if isinstance(value, str | Path):

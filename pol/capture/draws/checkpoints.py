@@ -1,8 +1,8 @@
 """Activation checkpointing (``torch.utils.checkpoint``): a part that runs again draws the same random numbers.
 
 A checkpointed part runs again when the backward pass needs it. The nodes of the second run are marked, so that they are
-not merged with nodes of the forward pass. The values of the forward pass can then be freed before the second run. In
-the body of a repeat, the nodes are merged, and no values are freed.
+not merged with nodes of the forward pass. The values of the forward pass can then be freed before the second run. The
+body of a repeat is an exception: its nodes are merged, and no values are freed.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ _RUN = getattr(checkpoint, _NAME)
 
 @contextmanager
 def repeatable_checkpoints(draws: SeededDropout) -> Iterator[None]:
-    """Make checkpointed functions within this context draw from the same sites each time they run.
+    """Make each checkpointed function within this context draw from the same sites every time that it runs.
 
     Reentrant checkpoints, which do not support ``autograd.grad``, become non-reentrant ones.
     """

@@ -1,4 +1,5 @@
-"""Torch's functions that draw random numbers, computed from the job's seed, the batch's number and the site.
+"""Torch's functions that draw random numbers. A job computes these numbers from its seed, the number of the batch and
+the site.
 
 All of them use uniform numbers u of 24 bits in [0, 1). Normal numbers use the method of Box and Muller, sqrt(-2 ln(1 -
 u)) cos(2 pi v), and their absolute value is at most 5.77. A random integer is u times the number of integers in the
@@ -15,7 +16,7 @@ from torch.nn import functional
 
 _MOST_INTEGERS = 2**24
 _ALPHA = -1.7580993408473766
-"""Limit of SELU for large negative numbers."""
+"""Value that SELU approaches for large negative numbers."""
 
 Draw = Callable[[list[int]], Tensor]
 

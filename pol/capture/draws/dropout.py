@@ -1,6 +1,6 @@
-"""Random numbers as a pure operation of the job's seed, the batch's number and the site in the model.
+"""Random numbers as a pure function of the job's seed, the number of the batch and the site in the model.
 
-This module has all forms of dropout; ``draws.py`` has the other functions that draw.
+This module has all forms of dropout; ``draws.py`` has the other functions that draw random numbers.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ from pol.capture.loops import recurrent, repeats
 def uniform(number: torch.Tensor, shape: list[int], site: int) -> torch.Tensor:
     """Return uniform numbers in [0, 1) that depend on the seed, the site and the batch's number.
 
-    Torch never runs this operation: it only stands in captured graphs.
+    Torch never runs this operation; only captured graphs contain it.
     """
     raise NotImplementedError("only the executor draws the random numbers of a job")
 
@@ -38,7 +38,7 @@ def _(number: torch.Tensor, shape: Sequence[int], site: int) -> torch.Tensor:
 
 
 EVALUATION = -1
-"""Batch number outside of training; no batch in training has it."""
+"""Batch number for evaluation; no batch in training has this number."""
 
 _ATTENTION = functional.scaled_dot_product_attention
 _DROPOUTS = (functional.dropout, torch.dropout)
@@ -54,7 +54,7 @@ class SeededDropout(TorchFunctionMode):
     """A mode that makes each call of dropout, or of another function that draws, use ``assay::uniform`` and a new site.
 
     Sites are numbered in the order of the calls, which is the order of the model's forward pass. In a turn of a repeat,
-    the batch's number is replaced by the batch's number times the count of turns, plus the turn's number.
+    random numbers use (batch number x count of turns + number of the turn) in place of the batch number.
     """
 
     def __init__(self, number: torch.Tensor, first_site: int = 0) -> None:
@@ -189,7 +189,10 @@ class SeededDropout(TorchFunctionMode):
         inplace: bool = False,
         channel: int = 0,
     ) -> torch.Tensor:
-        """Drop elements or whole channels: ``channel`` is a channel's number of dimensions, or 0 to drop elements."""
+        """Drop elements or whole channels.
+
+        ``channel`` is the number of dimensions of a channel, or 0 if single elements are dropped.
+        """
         del inplace
         if not training or p == 0:
             return x

@@ -74,7 +74,7 @@ _OF_PACKAGES = (
 )
 """Remedy for a package whose code depends on the values of tensors."""
 _SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
-"""Types of numbers whose values are unknown during a capture."""
+"""Python types of torch's symbolic numbers, whose values are unknown during a capture."""
 _aten = torch.ops.aten
 _DECOMPOSED = (
     _aten._log_softmax,
@@ -157,7 +157,7 @@ def capture_program(
 
 
 def is_changed(program: Program, name: str) -> bool:
-    """Return whether a program changes an input: its output of the same name then has another value."""
+    """Return whether a program changes an input, that is, whether its output of the same name has another value."""
     (number,) = (at for at, spec in enumerate(program.inputs) if spec.name == input_name(name))
     return program.outputs.get(input_name(name), number) != number
 
@@ -265,7 +265,9 @@ def _make_fx(function: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> Gr
 
 
 class _AtenViews(Interpreter):
-    """An interpreter that replaces the view of ``prims``, which ``functionalize`` refuses, with ordinary views."""
+    """An interpreter that replaces views of ``prims`` with ordinary views, because ``functionalize`` refuses the
+    former.
+    """
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call one operation."""
@@ -279,7 +281,10 @@ class _AtenViews(Interpreter):
 
 
 def _drop_write_backs(graph: GraphModule) -> None:
-    """Remove the copies into inputs that ``functionalize`` adds at the end: a step returns the tensors it changes."""
+    """Remove the copies into inputs that ``functionalize`` adds at the end.
+
+    They are not needed, because a step returns the tensors that it changes.
+    """
     for node in list(graph.graph.nodes):
         if node.target is _aten.copy_.default and node.args[0].op == "placeholder" and not node.users:
             graph.graph.erase_node(node)

@@ -18,9 +18,9 @@ from pol.state.arrays import NUMPY_DTYPES, Array
 MOST_ELEMENTS = 2**22
 """Largest number of elements of a value that is computed here."""
 MOST_BYTES = 2**17
-"""Largest size of a constant that primitives could compute as well."""
+"""Largest size (bytes) of a constant that primitives could also compute."""
 ROOM = 2**19
-"""Largest total size, in bytes, of all such constants."""
+"""Largest total size (bytes) of all constants that primitives could also compute."""
 
 _WITHOUT_VALUES = "aten.empty", "aten.new_empty"
 """Operations that return uninitialized memory, which has no value."""
@@ -37,7 +37,7 @@ class Folding:
         return node in self._values
 
     def keep(self, node: Node, tensor: torch.Tensor) -> None:
-        """Record the value of a tensor that the function closes over."""
+        """Record the value of a tensor that the captured function refers to without getting it as an input."""
         self._values[node] = tensor.detach()
 
     def fold(self, node: Node) -> bool:

@@ -18,5 +18,5 @@ def collected_later() -> Iterator[None]:
 
 
 def keep_for_good() -> None:
-    """Exclude all present objects, such as imported modules, from garbage collection for good."""
+    """Exclude all present objects, such as imported modules, from garbage collection as long as the process lives."""
     gc.freeze()

@@ -16,8 +16,8 @@ gradient also belongs to the parameters whose gradients it computes. A job may c
 by the names of modules.
 
 All products in the body of a repeat have the same kind, the kind of the repeat as a whole. If this kind is a weight
-gradient, the products get the larger number of bits of the two kinds of gradients, because the body also has products
-for input gradients.
+gradient, the body also has products for input gradients. All its products then get the larger of the two numbers of
+bits for gradients.
 
 A forward product that is computed again for the backward pass is the same node as before (see ``Emitter.product``).
 
@@ -51,7 +51,9 @@ PRODUCTS = frozenset(
     }
 )
 _GATHERING = frozenset({_aten.add.Tensor, _aten.cat.default})
-"""Operations that combine values without products; they may combine a weight gradient with values of the batch."""
+"""Operations that add or join values and multiply nothing. A weight gradient stays one if they combine it with values
+of the batch.
+"""
 
 
 @torch.library.custom_op("assay::gradient", mutates_args=())
@@ -144,7 +146,7 @@ def bits_of_products(
 
 
 def _nearest(parameter: str, precisions: Mapping[str, Precision]) -> str:
-    """Return the name in ``precisions`` that holds for a parameter.
+    """Return the name in ``precisions`` that applies to a parameter.
 
     It is the parameter's own name, or the name of the innermost module around the parameter.
     """
@@ -207,10 +209,10 @@ def _makes(nodes: list[Node], of_weights: set[Node]) -> dict[Node, frozenset[str
 
 
 def _keeps(user: Node, value: Node, of_batch: set[Node]) -> bool:
-    """Return whether ``value`` stays a weight gradient after the operation ``user``.
+    """Return whether the result of the operation ``user`` on ``value`` is still a weight gradient.
 
-    It does not if ``user`` is a product. If ``user`` combines it with values of the batch, ``user`` must only add or
-    join.
+    It is not if ``user`` is a product. If ``user`` combines ``value`` with values of the batch, ``user`` must only add
+    or join.
     """
     if user.target in PRODUCTS:
         return False

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 
 
 class Sites:
-    """A counter of sites. Calls within the context ``drawing`` draw from the sites that it counts."""
+    """A counter of sites. ``drawing`` is the context in which random draws take their sites from this counter."""
 
     def __init__(self, drawing: AbstractContextManager[object] | None = None, first: int = 0) -> None:
         self.drawing = drawing or nullcontext()
@@ -17,7 +17,7 @@ class Sites:
         """Site of the next call that draws."""
 
     def take(self) -> int:
-        """Return a site from which no call has drawn."""
+        """Return the next site, from which no call has drawn yet."""
         site, self.next = self.next, self.next + 1
         return site
 
@@ -45,5 +45,5 @@ def drawing_from(sites: Sites) -> Iterator[None]:
 
 
 def active_sites() -> Sites:
-    """Return the sites of the innermost :func:`drawing_from`, or new sites outside any."""
+    """Return the counter of the innermost :func:`drawing_from` context, or a new counter outside of such a context."""
     return _active.get()[-1] if _active.get() else Sites()

@@ -1,1 +1,1 @@
-"""Idioms of models and losses that a step needs in another form, or refuses."""
+"""Idioms of models and losses that are rewritten for a step, or refused."""

@@ -64,7 +64,7 @@ def _tensor_split(x: Tensor, sections: Any, dim: int = 0) -> Any:
 
 
 def _with_data(x: Tensor, value: Tensor) -> None:
-    """Do ``x.data = value`` by a copy, because the capture does not see an assignment to ``data``."""
+    """Carry out ``x.data = value`` as a copy, because the capture does not record an assignment to ``data``."""
     if value.shape != x.shape:
         reason = f"the code gives .data the shape {list(value.shape)} there, and it was {list(x.shape)}"
         raise NotInAJob(reason, f"assign a tensor of the shape {list(x.shape)}")
@@ -132,7 +132,7 @@ HABITS: dict[Any, Callable[..., Any]] = {
     torch.view_as_complex: _complex,
     torch.polar: _complex,
 }
-"""Functions of torch, to those that take their place."""
+"""Replacements for functions of torch, by function."""
 
 
 def narrowed_by(function: Any, arguments: Sequence[Any]) -> set[torch.dtype]:
@@ -180,7 +180,7 @@ _OF_FUNCTIONS = {
     "cond": "compute both branches, and choose by torch.where",
     "flex_attention": "use scaled_dot_product_attention, which takes any mask and any bias as attn_mask",
 }
-"""Operations of torch that take functions, with the remedy for each."""
+"""Remedies for torch operations that have functions as arguments, by operation."""
 _CALL = HigherOrderOperator.__call__
 
 
@@ -194,7 +194,9 @@ def _of_functions(operation: HigherOrderOperator, /, *arguments: Any, **options:
 
 @contextmanager
 def refusing() -> Iterator[None]:
-    """Refuse, within this context, the scaling of a loss for half precision, and operations that take functions."""
+    """Refuse, within this context, the scaling of a loss for half precision, and operations that have functions as
+    arguments.
+    """
     with (
         patch.object(torch.amp.GradScaler, "scale", _scaled),
         patch.object(HigherOrderOperator, "__call__", _of_functions),

@@ -43,7 +43,7 @@ class Held:
 
 
 Key = tuple[int, str]
-"""Identity of the object that holds a value, and the name of the value in it."""
+"""Identity of the object that holds a value, and the name of the value in this object."""
 _Place = tuple[str, object, Callable[[], object], Callable[[object], None] | None]
 """Name of a value in its holder, the value, and the functions that read and write it."""
 

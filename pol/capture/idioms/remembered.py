@@ -1,4 +1,5 @@
-"""Refusal of models that depend on Python values of earlier calls, because a step is captured only once.
+"""Refusal of models that depend on Python values of earlier calls. A step is captured only once, so such values would
+never change in a job.
 
 Plain values that the model and the losses hold (:mod:`pol.capture.idioms.held`), and the random generators of Python
 and NumPy, are compared before and after a capture. If a value has changed, the function is captured again, and once
@@ -25,7 +26,7 @@ from pol.errors import JobError
 from pol.job.program import Program, program_json
 
 _Attribute = tuple[str, str]
-"""Name of a module, and of an attribute of it."""
+"""Names of a module and of one of its attributes."""
 
 
 class Remembered:
@@ -76,7 +77,7 @@ class Remembered:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Restore attributes of modules that now hold tensors of the capture, which have no values."""
+        """Restore attributes of modules that the capture replaced by its own tensors, which have no values."""
         for at in _changed_tensors(self._tensors, _tensors(self._model)):
             name, attribute = at
             attributes = self._model.get_submodule(name).__dict__
@@ -115,7 +116,8 @@ def _refused(changed: Sequence[Held], capture: Callable[[], Program]) -> JobErro
 def _later(changed: Sequence[Held], steps: int) -> Iterator[bool]:
     """Set changed numbers, within this context, to the values that they would have at the end of the job.
 
-    Each changes by the same amount ``steps`` more times. Yield whether any of the changed values is a number.
+    Each number is changed ``steps`` more times by the amount of its first change. Yield whether any of the changed
+    values is a number.
     """
     numbers: list[tuple[Callable[[object], None], float, float]] = []
     for one in changed:

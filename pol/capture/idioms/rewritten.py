@@ -17,7 +17,7 @@ from pol.capture.loops.repeating import repeat
 from pol.capture.rewrites import foreach, scattered
 
 _NEVER = -1e30
-"""Finite stand-in for the logarithm of 0, so that differences of it are defined."""
+"""Finite number in place of the logarithm of 0, so that differences of logarithms are defined."""
 
 
 def ctc_loss(
@@ -71,8 +71,8 @@ def ctc_loss(
 def _padded(targets: Tensor, sizes: Tensor, times: int) -> tuple[Tensor, Tensor]:
     """Return concatenated targets as rows, and the number of valid labels in each row.
 
-    Labels after the valid ones are never read. A row is cut to one label more than there are times, because even that
-    many labels are impossible.
+    Labels after the valid ones are never read. A row is cut to one label more than there are times, because already
+    this number of labels is impossible.
     """
     width = min(targets.numel(), times + 1)
     first = torch.cumsum(sizes, 0) - sizes
@@ -141,7 +141,8 @@ def take(x: Tensor, index: Tensor) -> Tensor:
 def getitem(x: Tensor, key: Any) -> Tensor:
     """Return ``x[key]``.
 
-    An index that is a tensor of one integer selects a row. As in torch, the value of this index is not read.
+    An index that is a tensor of one integer selects a row. As in torch, the capture does not need the value of this
+    index.
     """
     keys = list(key) if isinstance(key, tuple) else [key]
     if not any(map(_is_number, keys)):
@@ -192,8 +193,7 @@ def grouped_mm(
 ) -> Tensor:
     """Return matrix products by group; ``offs`` are the ends of the groups along the grouped dimension.
 
-    Each group multiplies all rows or columns, where the rows or columns of other groups are zeros: one full product per
-    group.
+    Each group is one full product, in which the rows or columns of all other groups are replaced by zeros.
     """
     del out_dtype
     if offs is None:
@@ -233,7 +233,7 @@ REWRITTEN: dict[Any, Callable[..., Any]] = {
     Tensor.take: take,
     Tensor.__getitem__: getitem,
 }
-"""Functions of torch, to those that take their place."""
+"""Replacements for functions of torch, by function."""
 
 
 class Rewriting(TorchFunctionMode):

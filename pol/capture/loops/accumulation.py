@@ -1,7 +1,7 @@
 """Gradient accumulation: one part of a batch is the body of a ``repeat``, which sums losses and gradients.
 
-A part is captured like a step, with names for its values, so that each product has the bits of the pass that it belongs
-to.
+A part is captured like a step, with names for its values. The names decide for each product to which pass it belongs,
+and thus how many bits it has.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -20,7 +20,9 @@ from pol.ops.repeat import CARRY, CONSTANT, SEQUENCE
 
 Tensors = Mapping[str, Tensor]
 Part = Callable[[Tensors], Tensors]
-"""Function from the named values of one part to the carried values, by the same names; a missing value is unchanged."""
+"""Function from the named values of one part to the carried values after it, by name. A carried value that is missing
+in the result is unchanged.
+"""
 
 
 def accumulated(
@@ -30,7 +32,7 @@ def accumulated(
     constants: Tensors,
     capture: Callable[[Part, Tensors], Program],
 ) -> dict[str, Tensor]:
-    """Call ``part`` for one part of a batch after another; return the carried values after the last, by name.
+    """Call ``part`` for each part of a batch in turn; return the carried values after the last part, by name.
 
     Values that no part changes are left out. ``sequences`` has the values of all parts, along the first dimension.
 
@@ -65,10 +67,10 @@ def accumulated(
 def _sources(
     program: Program, given: Iterable[str], carried: Tensors, sequences: Tensors
 ) -> tuple[list[str], list[tuple[Source, int, str]]]:
-    """Return the names of the carried values that a part changes, and the inputs that it needs.
+    """Return the names of the carried values that a part changes, and the inputs that the part needs.
 
-    Each input has its kind and number in the repeat, its value number and its name. A carried value that no part
-    changes is a constant of the repeat.
+    For each input, return its kind and number in the repeat, its value number and its name. A carried value that no
+    part changes is a constant of the repeat.
     """
     numbers = {spec.name: number for number, spec in enumerate(program.inputs)}
     inputs = {name: numbers[input_name(name)] for name in given}

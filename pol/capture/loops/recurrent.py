@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN as repeats: a turn is one step in time, and its body does not depend on the length of sequences.
+"""LSTM, GRU and RNN as repeats: a turn is one step in time, and the body is the same for sequences of any length.
 
 Values that do not depend on the previous state use one product for all steps: the inputs' part of the gates, and the
 gradients of all weights. The body has the product of state and weights, the gates, and the projection of an LSTM, if
@@ -30,9 +30,11 @@ from pol.capture.rules.repeat_op import repeated
 from pol.ops.repeat import CARRY, CONSTANT, SEQUENCE, STACKED
 
 Cell = Callable[[Tensor, Tensor, Values], list[Tensor]]
-"""Function from the inputs' part of the gates, the state's part, and the carried values to the next carried values.
+"""Function from the inputs' part of the gates, the state's part of the gates, and the carried values to the next
+carried values.
 
-The state is the first carried value."""
+The state is the first carried value.
+"""
 
 
 def _lstm(by_input: Tensor, by_state: Tensor, carried: Values) -> list[Tensor]:
@@ -58,7 +60,7 @@ def _relu(by_input: Tensor, by_state: Tensor, carried: Values) -> list[Tensor]:
 
 
 Layer = Callable[[Tensor, Values, Values], tuple[Tensor, ...]]
-"""Function from inputs, initial values of each direction and weights to all states and the last carried values."""
+"""Function from inputs, weights and the initial values of each direction to all states and the last carried values."""
 
 CELLS: Mapping[Any, Cell] = {
     torch.lstm: _lstm,

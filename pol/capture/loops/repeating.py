@@ -28,7 +28,7 @@ from pol.capture.rules.registry import dtype_of
 from pol.limits import MAX_TURNS
 
 Put = Callable[[Values], Any]
-"""Function that puts tensors into the form of a value, in the places of the value's tensors."""
+"""Function that returns a value of the same form in which other tensors replace the value's tensors."""
 
 
 def repeat(
@@ -41,14 +41,15 @@ def repeat(
 ) -> tuple[Any, Any]:
     """Call ``function(carry, part)`` for one turn after another; return the last carry, and all outputs stacked.
 
-    ``function`` returns ``(carry, output)``. The carry is for the next turn, and has the same form as the argument. The
-    outputs of all turns are stacked along a new first dimension; an output may also be None. ``carry``, ``sequence``
-    and the output are tensors, or tuples, lists and dicts of tensors. ``function`` may read weights and other tensors
-    from its surroundings.
+    ``function`` returns ``(carry, output)``. The next turn gets this carry, which must have the same form as the carry
+    that the function got. The outputs of all turns are stacked along a new first dimension; an output may also be None.
+    ``carry``, ``sequence`` and the output are tensors, or tuples, lists and dicts of tensors. ``function`` may read
+    weights and other tensors from its surroundings.
 
-    The part of a turn has the elements of the sequence's tensors at one index of their first dimension. Turns go from
-    the first index to the last. With ``reverse=True``, they go from the last index to the first. Each output is at the
-    index of its part. If there is no sequence, the part is None, and there are ``count`` turns.
+    ``part`` is the part of the sequence that belongs to the turn: the elements of its tensors at one index of their
+    first dimension. Turns go from the first index to the last. With ``reverse=True``, they go from the last index to
+    the first. Each output has the same index as its part. If there is no sequence, each part is None, and there are
+    ``count`` turns.
 
     In a job, the whole loop is one operation with any number of turns, and its gradient is another operation. Outside
     of a job, it is an ordinary loop.

@@ -47,7 +47,7 @@ _tried: ContextVar[bool] = ContextVar("tried", default=False)
 
 @contextmanager
 def numbered(value: Tensor, count: int) -> Iterator[TurnNumber]:
-    """Provide the number of a turn to the functions that draw within this context."""
+    """Provide the number of a turn to the functions that draw random numbers within this context."""
     turn = TurnNumber(value, count)
     token = _turns.set((*_turns.get(), turn))
     try:
@@ -57,7 +57,7 @@ def numbered(value: Tensor, count: int) -> Iterator[TurnNumber]:
 
 
 def depth() -> int:
-    """Return how many nested turns surround the caller, counting turns with known numbers."""
+    """Return how many nested turns surround the caller. Only turns in a :func:`numbered` context count."""
     return len(_turns.get())
 
 
@@ -165,7 +165,7 @@ _active: ContextVar[tuple["Swapping", ...]] = ContextVar("active", default=())
 
 
 class Swapping(TorchFunctionMode):
-    """A mode that replaces, in calls of torch, tensors of the function that surrounds a body."""
+    """A mode for the body of a repeat: in calls of torch, it replaces the tensors of the surrounding function."""
 
     def __init__(self, outer: Values = (), inner: Values = ()) -> None:
         super().__init__()
@@ -199,7 +199,7 @@ class Swapping(TorchFunctionMode):
 
 
 class _Finding(Swapping):
-    """A mode that finds the tensors which a body reads from the function around it, and replaces them with zeros.
+    """A mode that finds the tensors that a body reads from the surrounding function, and replaces them with zeros.
 
     Raises NotInAJob if the body writes to such a tensor.
     """
@@ -235,7 +235,7 @@ class _Finding(Swapping):
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """The turns around a call. A part that runs again for its gradients must run within these turns again."""
+    """The turns around a call. If a part runs again for its gradients, it must run within the same turns."""
 
     turns: tuple[TurnNumber, ...]
     swapping: tuple[Swapping, ...]
@@ -347,7 +347,7 @@ def captured_gradient(turn: Turn, operands: Operands, wanted: Sequence[bool]) ->
 def slopes(results: Mapping[str, Tensor], leaves: Values, values: Mapping[str, Tensor]) -> list[Tensor]:
     """Return the gradients with respect to ``leaves``.
 
-    The gradients with respect to ``results`` are given: they are the ``values`` of the same names.
+    ``values`` has the gradients with respect to ``results``, under the same names.
     """
     sources = {name: value for name, value in results.items() if value.requires_grad}
     if not sources:
@@ -374,7 +374,9 @@ class Slopes:
 
 
 Finish = Callable[[Operands, Values, Slopes], Sequence[Tensor | None]]
-"""Function from operands, stacks, and gradients of the backward pass to the gradients by sequences and constants."""
+"""Function from operands, stacks, and gradients of the backward pass to the gradients with respect to sequences and
+constants.
+"""
 
 
 def _finish(operands: Operands, _: Values, slopes: Slopes) -> list[Tensor | None]:
@@ -386,7 +388,8 @@ def _finish(operands: Operands, _: Values, slopes: Slopes) -> list[Tensor | None
 class Way:
     """Parts of the computation of a repeat: its turn, its two passes, and the function for the final gradients.
 
-    A turn that runs again in the backward pass runs within the context ``again``, which restores its surroundings.
+    If a turn runs again in the backward pass, it runs within the context ``again``, which restores what surrounded the
+    first run.
     """
 
     turn: Turn

@@ -1,9 +1,9 @@
 """Bodies of repeats: one turn of a function and its gradient, captured as one program and split into two passes.
 
-The nodes that depend on no gradient are the forward pass. Their values that the backward pass reads are stacked, turn
-by turn, unless it is cheaper to compute them again. Cheaper to compute again are views, bool values, integers, and the
-results of a few cheap operations on one value. Products are never computed again, so that each product has the bits of
-the pass that it belongs to.
+The nodes that depend on no gradient are the forward pass. If the backward pass reads one of their values, the value is
+stacked, turn by turn, unless it is cheaper to compute it again. Cheaper to compute again are views, bool values,
+integers, and the results of a few cheap operations on one value. Products are never computed again, so that each
+product has the number of bits of its own pass.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -13,15 +13,17 @@ from pol.job.program import Program, ProgramBuilder
 from pol.ops.repeat import CARRY, CONSTANT, SEQUENCE, STACKED
 
 END, GIVEN, TOTAL, BEGIN, SLOPE = "end", "given", "total", "begin", "slope"
-"""Kinds of gradients: with respect to the next carried values, stacked values, constants (the sums so far), the carried
-values at the start of the turn, and sequences."""
+"""Kinds of gradients. In this order, they are taken with respect to the next carried values, the stacked values, the
+constants (summed so far), the carried values at the start of the turn, and the sequences.
+"""
 
 _VIEWS = frozenset({"reshape", "permute", "broadcast", "slice", "full", "concat", "pad"})
 _CHEAP = frozenset({"add", "sub", "mul", "neg", "abs", "maximum", "minimum", "where", "cast", "logical_not"})
 
 Source = tuple[str, int]
 """Kind of an operand of the backward pass (``end``, ``total``, ``given``, ``sequence``, ``constant`` or ``stacked``),
-and its number within the kind; for ``stacked``, the number in the forward pass."""
+and its number within this kind. For ``stacked``, the number is that of the stack in the forward pass.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Temporary replacement of a model's tensors, and the tensors that a forward pass leaves in their places."""
+"""Temporary replacement of a model's tensors; the tensors that a forward pass assigns to the model can then be read."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -53,7 +53,7 @@ def exchanged(model: nn.Module, tensors: Tensors) -> Iterator[Callable[[], dict[
 
 
 class _Redirected(TorchFunctionMode):
-    """A mode that gives functions of torch, when they are called with an original tensor, its replacement."""
+    """A mode that replaces original tensors in the arguments of torch's functions."""
 
     def __init__(self, places: Mapping[int, tuple[Slots, str]]) -> None:
         super().__init__()

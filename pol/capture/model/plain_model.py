@@ -1,4 +1,6 @@
-"""Preparation of a model for a job: wrappers are removed, and its numbers become FP32 in the processor's memory."""
+"""Preparation of a model for a job: wrappers are removed, and the model's numbers become FP32 in the processor's
+memory.
+"""
 
 from collections.abc import Callable
 

@@ -1,4 +1,7 @@
-"""Initial weights drawn from the job's seed, by the law of each layer; torch's generators differ between machines."""
+"""Initial weights, drawn from the job's seed by the law of each layer.
+
+Torch's own generators are not used, because they differ between machines.
+"""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
@@ -72,7 +75,9 @@ _FARTHEST = 8.0
 _TESTED = 2**18
 """Largest number of elements of a tensor that are tested."""
 _MOST_APART = 3.3
-"""Largest distance of two distributions, times the root of the count. By chance it is larger once in 10^9 times."""
+"""Largest accepted distance between two distributions, multiplied by the root of the count. Chance alone exceeds it
+once in 10^9 tests.
+"""
 
 
 @dataclass(frozen=True)
@@ -107,8 +112,8 @@ def initial_weights(model: nn.Module, seed: int, trained: Collection[str], choic
 
     With "keep", all weights are those of the model. With "seed", all ``trained`` and not constant parameters are drawn.
     With None, only those weights are drawn that have not changed since their layers drew them (:func:`_changed_by`).
-    Such weights are random numbers anyway, and numbers from the seed are the same on every machine. In doubt, a tensor
-    is kept.
+    Such weights are random numbers in any case, and numbers from the seed are the same on every machine. If the
+    evidence is not clear, a tensor is kept.
 
     Raises JobError if a parameter must be drawn but the law of its layer is unknown.
     """
@@ -146,10 +151,10 @@ def _reasons_to_keep(model: nn.Module, names: Sequence[str]) -> dict[str, str]:
 
 
 def _changed_by(parameter: nn.Parameter, places: Sequence[_Place]) -> str | None:
-    """Return the evidence that a parameter does not have the values that its layer drew, or None.
+    """Return the evidence that a parameter no longer has the values that its layer drew, or None.
 
     Evidence is: several layers share the parameter; its layer has no law; its values cannot come from the law, one by
-    one or as a whole; or torch's count of changes in place is not the count that the layer itself makes. An optimizer,
+    one or as a whole; or torch has counted more or fewer changes in place than the layer itself makes. An optimizer,
     ``load_state_dict`` and ``apply(init)`` increase this count, and a copy starts it again.
     """
     if len(places) > 1:
@@ -175,7 +180,10 @@ def _padding(module: nn.Module) -> int | None:
 
 
 def _may_be_drawn(values: torch.Tensor, module: nn.Module, law: _Bound) -> bool:
-    """Return whether torch may have drawn the values for a layer, by their range and a Kolmogorov-Smirnov test."""
+    """Return whether torch may have drawn the values for a layer.
+
+    The evidence is their range and a Kolmogorov-Smirnov test.
+    """
     is_normal = law is _unit_variance
     padding = _padding(module)
     if padding is not None:
@@ -213,7 +221,7 @@ def _is_constant(parameter: torch.Tensor) -> bool:
 def seeded_parameters(model: nn.Module, seed: int, trained: Collection[str] | None = None) -> dict[str, torch.Tensor]:
     """Return a value for each parameter, drawn from ``seed``; a parameter whose elements are all equal is kept.
 
-    A parameter that is not in ``trained`` is also kept, because the author froze it together with its weights. If
+    A parameter that is not in ``trained`` is also kept, because its author froze it with the values that it has. If
     ``trained`` is None, all parameters are trained. The padding row of an embedding is 0. The n-th parameter in the
     order of names draws from the stream (seed, ``SITE_WEIGHTS``, n).
 

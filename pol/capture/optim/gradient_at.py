@@ -22,7 +22,7 @@ class GradientAt(Optimizer):
     second time is at the weights that ``point(parameters, gradients, step)`` returns. ``point`` gets lists of all
     parameters that have a gradient, and of their gradients. ``base``, an optimizer of torch or an
     ``assay.update_rule``, then moves the current weights by the second gradient. ``step`` has the learning rate of the
-    first group. The reported loss is the loss of the first time.
+    first group. The reported loss is the one at the current weights.
 
     Example::
 
@@ -48,7 +48,9 @@ class GradientAt(Optimizer):
         """Number of steps that the optimizer has made."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return all attributes for a copy of the optimizer, because torch would copy only its own."""
+        """Return all attributes for a copy of the optimizer, because torch would copy only the attributes that it
+        knows.
+        """
         return {**super().__getstate__(), **self.__dict__}
 
     @torch.no_grad()

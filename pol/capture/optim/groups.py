@@ -47,7 +47,8 @@ _WHY = {
 class Group:
     """A group of parameters that one rule moves.
 
-    ``varying`` holds the tables of its options that vary by step, and ``taken`` the state from earlier steps.
+    ``varying`` holds a table for each option that varies by step, and ``taken`` the state that the optimizer has from
+    earlier steps.
     """
 
     names: tuple[str, ...]
@@ -173,7 +174,9 @@ def _not_in_a_list(optimizer: object) -> JobError:
 
 
 def _check_one_rate(spec: JobSpec, parts: Sequence[_Part]) -> None:
-    """Raise JobError if the schedule is one learning rate but the optimizers of a list have different ones."""
+    """Raise JobError if the schedule is a single learning rate but the optimizers of a list have different learning
+    rates.
+    """
     if spec.schedule is None or isinstance(spec.schedule, LRScheduler | list | tuple):
         return
     rates = {float(options["lr"]) for _, options, _ in parts if "lr" in options}
@@ -256,7 +259,7 @@ def _unknown(optimizer: object) -> JobError:
 
 
 def _within(optimizer: object) -> tuple[str, _Optimizer] | None:
-    """Return the optimizer that an object wraps, and the name of the attribute that holds the optimizer."""
+    """Return the optimizer that an object wraps, and the name of the object's attribute that holds this optimizer."""
     for name in ("optimizer", "base_optimizer", "_optimizer", "optim"):
         inner = getattr(optimizer, name, None)
         if isinstance(inner, _Optimizer) and inner is not optimizer:
@@ -317,7 +320,10 @@ def _of_torch(optimizer: _Optimizer, known: Mapping[int, str]) -> Iterator[_Part
 
 
 def _has_own_step(optimizer: _Optimizer) -> bool:
-    """Return whether an optimizer's ``step`` is its class's own, perhaps wrapped by a scheduler to count calls."""
+    """Return whether an optimizer's ``step`` is the method of its class.
+
+    A scheduler may have wrapped the method to count calls.
+    """
     replacement = vars(optimizer).get("step")
     if replacement is None:
         return True
@@ -340,7 +346,7 @@ def _plain(value: object) -> object:
 def _varying(rule: Rule, course: Course, steps: int, first: int, done: int) -> dict[str, StepTable]:
     """Return the tables of the options that vary, for the steps from ``first`` on.
 
-    The optimizer made ``done`` steps before the job.
+    The optimizer had made ``done`` steps before the job began.
     """
     tables = {
         # Past its end, a table keeps its last number.

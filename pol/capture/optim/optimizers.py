@@ -157,8 +157,8 @@ def outer_update(
     """Return the changed global tensors of a round.
 
     ``aggregate`` is the mean of the slots' updates, of the kind that :func:`aggregation` returns. For a plain average,
-    an update is the closing state of the slot, and the mean is the next state. Otherwise it is the initial state minus
-    the closing state. Buffers that the step changes are averaged.
+    an update is the closing state of the slot, and the mean is the next state. Otherwise, an update is the initial
+    state of the slot minus its closing state. Buffers that the step changes are averaged.
     """
     if isinstance(settings, Average):
         return dict(aggregate)

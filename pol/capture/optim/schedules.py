@@ -1,4 +1,4 @@
-"""Schedules: the learning rate of each group of parameters in each step, and the momentum if it cycles, too."""
+"""Schedules: the learning rate of each group of parameters in each step, and also the momentum if it cycles."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from pol.errors import JobError
 from pol.state.arrays import Array
 
 _CYCLES = ("SGD", "RMSprop", "Adam", "AdamW", "Muon", "UpdateRule")
-"""Optimizers whose momentum (or first beta) may vary by step."""
+"""Optimizers whose momentum (or first beta, if they have no momentum) may vary by step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,9 @@ class Course:
 
 
 def several_rates_error() -> JobError:
-    """Return the error for a schedule of one learning rate if the groups of the optimizer have different ones."""
+    """Return the error for a single learning rate as the schedule of an optimizer whose groups have different learning
+    rates.
+    """
     reason = "is one learning rate, but the groups of the optimizer have different ones"
     remedy = "use torch.optim.lr_scheduler.LambdaLR(optimizer, function) with a function that returns a factor"
     return JobError("schedule", reason, remedy)
@@ -98,7 +100,10 @@ def courses(
 def _of_scheduler(
     spec: JobSpec, scheduler: LRScheduler, steps: int, rows: int, first: int, repeat: int
 ) -> list[Course]:
-    """Return the courses that a copy of a scheduler of torch yields in all steps, from step 0 on."""
+    """Return the courses that a torch scheduler yields in all steps, from step 0 on.
+
+    A copy of the scheduler takes these steps.
+    """
     owner: object = getattr(scheduler, "optimizer", None)
     optimizer: object = spec.optimizer
     base = optimizer.base if isinstance(optimizer, GradientAt) else optimizer

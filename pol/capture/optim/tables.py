@@ -25,7 +25,7 @@ class StepTable:
     ) -> None:
         """Create a table of ``values`` for the steps from ``first`` on, each multiplied by ``factor``.
 
-        If there are more ``steps`` than values, the last value holds for the rest.
+        If there are more ``steps`` than values, the last value applies to all later steps.
         """
         self._first = first
         self.values = np.asarray(values, np.float64)
@@ -60,8 +60,8 @@ def share_tables(columns: Sequence[Array], first: int = 0) -> list[StepTable]:
     """Return a table for each column, for the steps from ``first`` on; tables may share numbers.
 
     A table uses the numbers of another table, times a constant factor, if the products are exactly the numbers of its
-    own column. Then the number of a step does not depend on how many steps the job has. Tables share numbers by rounded
-    products only if the tables would otherwise not fit into the job.
+    own column. The condition ensures that the number of a step does not depend on how many steps the job has. Only if
+    the tables would otherwise not fit into the job may they share numbers by products that are rounded.
     """
     tables = _shared(columns, first, _exact_factor)
     if sum(len(table.values) for table, is_own in tables if is_own) > MOST_STEPS // 2:
@@ -72,7 +72,7 @@ def share_tables(columns: Sequence[Array], first: int = 0) -> list[StepTable]:
 def _shared(
     columns: Sequence[Array], first: int, factor_of: Callable[[Array, Array], float | None]
 ) -> list[tuple[StepTable, bool]]:
-    """Return a table for each column, with a flag: False if the table uses another table's numbers."""
+    """Return a table for each column, with a flag that is False if the table uses the numbers of another table."""
     tables: list[tuple[StepTable, bool]] = []
     for column in columns:
         factors = ((t, factor_of(column, t.values)) for t, is_own in tables if is_own)
@@ -93,7 +93,7 @@ def _exact_factor(column: Array, base: Array) -> float | None:
 
 
 def _near_factor(column: Array, base: Array) -> float | None:
-    """Return the factor from ``base`` to ``column``, or None if it differs between steps by more than rounding."""
+    """Return the factor from ``base`` to ``column``; None if the factors of the steps differ by more than rounding."""
     place = int(np.argmax(np.abs(base)))
     if len(base) == 1 or len(base) != len(column) or not np.isfinite(column).all():
         return None

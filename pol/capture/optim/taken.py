@@ -1,8 +1,8 @@
 """Existing state of an optimizer of torch, as the initial local state of the slots of a job.
 
-A rule of a job keeps the same tensors for a parameter as torch, under nearly the same names. In a job, torch's counts
-of steps become numbers of a group (1 - beta^n), and offsets of the number of the step. Parameters with different counts
-of steps go into different groups.
+For each parameter, a rule of a job keeps the same tensors as torch, under nearly the same names. Torch also counts
+steps. In a job, these counts become numbers of a group (1 - beta^n), and offsets of the step number. Parameters with
+different counts of steps go into different groups.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,12 +20,14 @@ from pol.errors import JobError
 _MOMENTUM = "momentum"
 _NEW = "create a new optimizer, which has no state, such as torch.optim.AdamW(model.parameters(), lr=1e-3)"
 _IN_TORCH = {_MOMENTUM: "momentum_buffer"}
-"""Names in torch of the state of a rule, if they differ."""
+"""Torch's names for tensors of a rule's state, where they differ from the names in a job."""
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """State that an optimizer already has for the parameters of a group, and the number of steps that it made."""
+    """State that an optimizer already has for the parameters of a group, and the number of steps that it has made for
+    them.
+    """
 
     steps: int = 0
     numbers: Mapping[str, float] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Custom update rules: one function that moves one parameter, both in a loop of plain torch and in a job.
+"""Custom update rules. A rule is one function that moves one parameter, both in a loop of plain torch and in a job.
 
 An :class:`UpdateRule` is an optimizer of torch. Its ``step()`` calls the function on tensors; a job calls the same
 function during the capture of a step. In both cases :func:`moved` checks the values that the function returns.
@@ -32,8 +32,9 @@ class RuleStep(Readable):
     """One step, as an update rule gets it.
 
     ``number`` counts the updates from 0 (an integer tensor of shape []). ``lr`` is the learning rate of this update
-    (FP32, shape []), according to the schedule. ``options`` are the options of the parameter group, or of the rule.
-    ``numbers`` are the numbers of the whole group, as ``begin`` returned them for this step.
+    (FP32, shape []), according to the schedule. ``options`` are the options of the parameter group. The rule gives
+    those that the group lacks. ``numbers`` are the numbers of the whole group, as ``begin`` returned them for this
+    step.
 
     Example::
 
@@ -159,7 +160,7 @@ class UpdateRule(Optimizer):
     def _kept(self, name: str, otherwise: Any) -> Any:
         """Return the entry ``name`` of ``self.state``, or ``otherwise`` if there is no such entry.
 
-        ``step()`` keeps such entries there, so that ``state_dict()`` contains them, too.
+        ``step()`` stores its values in ``self.state``, so that ``state_dict()`` contains them.
         """
         entries: Mapping[Any, Any] = self.state
         return entries.get(name, otherwise)
@@ -219,9 +220,10 @@ def update_rule(
     or a function of the parameter that returns a number or a tensor. A number fills a tensor of the parameter's shape.
     If the states of parameters have different names, ``state`` is a function from the parameter to such a mapping.
 
-    ``numbers`` are shared by all parameters of a group, and have their values before the first step. In each step,
-    ``begin(parameters, gradients, states, step)`` is called before ``function``. ``begin`` gets lists of all parameters
-    of the group that have a gradient. It returns the new numbers, which ``function`` reads from ``step.numbers``.
+    ``numbers`` maps names to values that all parameters of a group share, as they are before the first step. In each
+    step, ``begin(parameters, gradients, states, step)`` is called before ``function``. ``begin`` gets lists of all
+    parameters of the group that have a gradient. It returns the new numbers, which ``function`` reads from
+    ``step.numbers``.
 
     Python runs once, when a job is built. So each value that changes between steps must be a tensor in ``state`` or
     ``numbers``. A choice that depends on the step needs ``torch.where(step.number % 5 == 0, …, …)``.
@@ -399,9 +401,10 @@ def check_returned(where: str, what: str, value: object, shape: torch.Size) -> N
 
 @dataclass(frozen=True, slots=True)
 class OwnRule:
-    """A custom update rule, in the form of a job's rule for one group of its parameters.
+    """A custom update rule, in the form of a job's rule for one group of parameters.
 
-    A rule that has made steps continues from its state. ``parameters`` maps names to the parameters of the group.
+    If the rule has already made steps, it continues from its state. ``parameters`` maps names to the parameters of the
+    group.
     """
 
     rule: UpdateRule
@@ -466,10 +469,11 @@ _IN_STATE = "keep it in state={…} or numbers={…} of update_rule, or compute 
 
 
 def check_repeatable(rule: UpdateRule, group: Mapping[str, Any]) -> None:
-    """Raise JobError if the second call of a rule differs from the first, because a job calls it only once.
+    """Raise JobError if the second call of a rule gives another result than the first, because a job calls the rule
+    only once.
 
-    The rule is called on the smallest parameter of each number of dimensions, with random gradients. The function also
-    raises JobError for the same reasons as :func:`moved`.
+    The rule is called with random gradients. Of the parameters with the same number of dimensions, only the smallest is
+    used. The function also raises JobError for the same reasons as :func:`moved`.
     """
     smallest: dict[int, Tensor] = {}
     for parameter in sorted(group["params"], key=Tensor.numel):

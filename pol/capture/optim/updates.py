@@ -1,8 +1,8 @@
 """Formulas of ``torch.optim`` for moving one parameter, as plain tensor functions.
 
 A rule belongs to one group of parameters. ``begin`` computes the values that all parameters of the group share in a
-step (corrections, the size of the step), and ``update`` moves each parameter. A step computes no powers: the local
-state holds 1 - beta^n after n steps, and the next value is beta times the held value, plus (1 - beta).
+step (corrections, the size of the step), and ``update`` moves each parameter. A step computes no powers. Instead, the
+local state holds 1 - beta^n after n steps, and the next value is beta times this value, plus (1 - beta).
 """
 
 from collections.abc import Mapping, Sequence
@@ -148,7 +148,7 @@ class GradientDescent(_Plain):
     def begin(self, numbers: Tensors, now: Now) -> tuple[dict[str, torch.Tensor], Tensors]:
         """Return the share of the gradient that is added to the momentum.
 
-        It is 1 in the first step, and 1 - ``dampening`` in all later ones.
+        It is 1 in the first step, and 1 - ``dampening`` in all later steps.
         """
         del numbers
         if not self.dampening:
@@ -297,7 +297,7 @@ class RAdam(_Decoupled):
         return sqrt(part / ((longest - 4) * (longest - 2) * length) * corrected)
 
     def tables(self, steps: int) -> dict[str, list[float]]:
-        """Return the rectification factors of the first steps, up to the step from which the factor is 1 in FP32."""
+        """Return the rectification factors of the first steps, up to the first step whose factor is 1 in FP32."""
         differs = 2 if self.betas[1] <= 0.0 else ceil(40 / -log(self.betas[1]))
         return {"rectified": [self.rectified(step) for step in range(min(steps, differs))]}
 
@@ -446,9 +446,9 @@ class Rprop(_Plain):
         return {"prev": 0.0, "step_size": self.lr}
 
     def update(self, of: ParameterState, now: Now, common: Tensors) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """Move each element by its own step, which grows while the gradient keeps its sign.
+        """Move each element by its own step size, which grows while the gradient keeps its sign.
 
-        If the sign changes, the element stays, and its step shrinks.
+        If the sign changes, the element does not move, and its step size shrinks.
         """
         del now, common
         gradient = self.gradient(of)
@@ -485,7 +485,9 @@ class Adafactor(_Plain):
         return {"row_var": torch.Size(rows), "col_var": torch.Size(columns)}
 
     def begin(self, numbers: Tensors, now: Now) -> tuple[dict[str, torch.Tensor], Tensors]:
-        """Return the share of the new squares in their mean, and the size of a step relative to the parameter."""
+        """Return the share that the new squares have in the moving mean, and the size of a step relative to the
+        parameter.
+        """
         del numbers
         number = (now.step + 1).to(torch.float32)
         share = torch.exp(self.beta2_decay * torch.log(number))

@@ -1,4 +1,4 @@
-"""Emitter of primitives into a program, which merges equal nodes and omits nodes that change nothing.
+"""Emitter that writes primitives into a program. It merges equal nodes and omits nodes that change nothing.
 
 The handlers of torch's operations (``rules/``) write primitives only with these functions. So views, casts and
 broadcasts that cancel each other never reach a job.
@@ -83,7 +83,7 @@ class Emitter:
         return value
 
     def element(self, number: Scalar, dtype: str) -> str:
-        """Return a number as the hex digits of one element, as attributes of nodes hold it."""
+        """Return a number as the hex digits of one element, which is the form of an attribute of a node."""
         return np.array(number).astype(NUMPY_DTYPES[dtype]).tobytes().hex()
 
     def is_scalar(self, value: int, number: Scalar) -> bool:
@@ -151,7 +151,7 @@ class Emitter:
         return self.emit(op, left, right, bits=self._bits.setdefault(key, bits), **form)
 
     def cast(self, value: int, dtype: str) -> int:
-        """Return the value in another dtype; an integer or bool constant becomes a constant of that dtype."""
+        """Return the value in another dtype. If it is an integer or bool constant, the result is also a constant."""
         source = self.type(value).dtype
         if source == dtype:
             return value

@@ -11,7 +11,7 @@ Operand = Union["Expression", float]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expression:
-    """A value of a program; a number that is combined with the value is rounded to the value's dtype."""
+    """A value of a program. A number that is combined with this value is first rounded to its dtype."""
 
     emitter: Emitter
     handle: int
@@ -105,7 +105,7 @@ class Expression:
         return Expression(self.emitter, self.emitter.cast(self.handle, dtype))
 
     def where(self, left: Operand, right: Operand) -> "Expression":
-        """Return ``left`` where this is true, and ``right`` elsewhere; at least one of them is an Expression."""
+        """Return ``left`` where this value is true, and ``right`` elsewhere; at least one of them is an Expression."""
         typed = left if isinstance(left, Expression) else right
         assert isinstance(typed, Expression)
         both = [o if isinstance(o, Expression) else typed.number(o) for o in (left, right)]

@@ -26,7 +26,7 @@ def warn(text: str, tell: Callable[[str], None] | None = None) -> None:
 
 
 def note(text: str) -> None:
-    """Report a line to the person who builds the job, unless the same line was reported before."""
+    """Report a line to the person who builds the job, unless this line was already reported."""
     notes = _notes.get()
     if notes is not None and text not in notes[1]:
         notes[1].add(text)

@@ -24,7 +24,7 @@ _TORCH_FOLDER = str(Path(torch.__file__).parent)
 _PYTHONS_FOLDER = sysconfig.get_path("stdlib")
 _LAYERS = "/torch/nn/modules/"
 _CALLING = ("container.py", "module.py")
-"""Files of layers that only call other modules."""
+"""Files of torch's layers that only call other modules."""
 _CALL = nn.Module._call_impl.__code__
 _MARK = "place"
 _OF_GRADIENT = re.compile(
@@ -50,8 +50,8 @@ class Measuring(nn.Module):
 class CallSite:
     """A call in the consumer's code: the innermost module, the consumer's line, and the line in a layer of torch.
 
-    ``name`` is the module's name in ``model.named_modules()``, None if it is not part of the model. If the line is in
-    an update rule of the consumer's own, ``rule`` is the field that holds the rule.
+    ``name`` is the module's name in ``model.named_modules()``, None if it is not part of the model. If the line is in a
+    custom update rule, ``rule`` is the field of the job that holds this rule.
     """
 
     kind: str = ""
@@ -98,7 +98,9 @@ class CallSites(TorchFunctionMode):
         self._gradients: dict[str, CallSite] = {}
 
     def place_of_gradient(self, error: BaseException) -> CallSite:
-        """Return the call site of the function whose gradient torch cannot compute; the stack does not show it."""
+        """Return the call site of the function whose gradient torch cannot compute, because the stack does not show
+        this function.
+        """
         match = _OF_GRADIENT.search(str(error))
         name = "".join(filter(str.isalnum, match[1] or match[2])).lower() if match else ""
         return self._gradients.get(name, _NOWHERE)
@@ -131,7 +133,10 @@ _ends: set[CodeType] = set()
 
 
 def begins_with(function: Callable[..., Any]) -> None:
-    """Register a function of Assay that calls the consumer's code; frames outside of it are not the consumer's."""
+    """Register a function of Assay that calls the consumer's code.
+
+    Frames outside of this function are not the consumer's.
+    """
     _ends.add(function.__code__)
 
 
@@ -139,7 +144,10 @@ _rules: set[CodeType] = set()
 
 
 def calls_rules(function: Callable[..., Any]) -> None:
-    """Register a function of Assay that calls update rules; its local ``field`` names the rule and the parameter."""
+    """Register a function of Assay that calls update rules.
+
+    Its local variable ``field`` names the rule and the parameter.
+    """
     _rules.add(function.__code__)
 
 
@@ -196,7 +204,8 @@ def _place(frames: Iterable[tuple[FrameType, int | None]]) -> CallSite:
 
     Each frame has the number of its line, or None for its current line.
 
-    This runs for every captured function, and Python computes ``f_lineno`` on each read, so it is read only if needed.
+    This function runs for every captured function. Python computes ``f_lineno`` on each read, so it is read only if
+    needed.
     """
     line = layer = None
     rule = ""

@@ -30,9 +30,9 @@ _DEVICE = (
     "leave out .cuda() and device=, or write device=x.device",
 )
 _OBJECT = re.compile(r" ?<[^<>]* at 0x[0-9a-f]+>")
-"""The default text of a Python object, with its address; errors leave it out."""
+"""Pattern for the default text of a Python object, which contains its address; errors omit this text."""
 _MOST = 240
-"""Characters that are kept of a library's message of several lines."""
+"""Largest number of characters that an error quotes of a library's message of several lines."""
 _SAID: dict[str, tuple[str, str]] = {
     "derivative for": (
         "torch has no gradient of the function that is called there",
@@ -64,7 +64,7 @@ _SAID: dict[str, tuple[str, str]] = {
         "use assay.repeat for a loop and torch.where for a choice",
     ),
 }
-"""Part of a message of torch, to the reason and the remedy here."""
+"""Reason and remedy for each message of torch, by a part of the message."""
 
 
 _PRIVATE = {
@@ -87,7 +87,7 @@ _PRIVATE = {
     "sym_numel": "Tensor.numel",
     "sym_stride": "Tensor.stride",
 }
-"""Internal operations of torch, to the public functions that call them."""
+"""Public functions of torch, by the internal operations that they call."""
 _AROUND = re.compile(r"^_+(?=[a-z])|(_with_indices|_legit|_forward|_ex|_helper|_copy|_impl|_)$")
 _FUNCTIONALS = {
     "upsample_": "interpolate",
@@ -133,7 +133,10 @@ def called(operation: object) -> str:
 
 
 def in_words(error: Exception, remedy: str) -> tuple[str, str]:
-    """Return the reason and the remedy for an error of torch; by default its own first line and ``remedy``."""
+    """Return the reason and the remedy for an error of torch.
+
+    For an unknown error, they are its first line and ``remedy``.
+    """
     if isinstance(error, NotInAJob):
         return error.reason, error.remedy
     if isinstance(error, CONTROL_FLOW):

@@ -1,4 +1,4 @@
-"""Decompositions of operations of torch, if torch itself has none, or only one that a job cannot use."""
+"""Decompositions of torch's operations for which torch has no decomposition, or only one that a job cannot use."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar

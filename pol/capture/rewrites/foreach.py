@@ -1,4 +1,4 @@
-"""Rewrites of torch's functions of lists of tensors (``torch._foreach_…``) as one call for each tensor."""
+"""Rewrites of torch's functions that take lists of tensors (``torch._foreach_…``) as one call for each tensor."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -15,7 +15,7 @@ _OTHERS: dict[str, Callable[..., Tensor]] = {
     "copy": lambda _x, source: source,
     "zero": torch.zeros_like,
 }
-"""Functions of one tensor, if they have another name."""
+"""Functions of one tensor, by the name of the function of lists, if the two names differ."""
 _SCALED = ("addcmul", "addcdiv")
 """Functions whose last factor is a keyword argument."""
 

@@ -1,7 +1,7 @@
-"""Rewrites of resizing and edge padding of images, as weighted sums of rows in one dimension after another.
+"""Rewrites of resizing and edge padding of images as weighted sums of rows, one dimension after another.
 
-In each dimension, a place of the result reads *taps*: the numbers of some rows and their weights. The gradient adds to
-the same rows with the same weights.
+In each dimension, a place of the result reads *taps*, which are the numbers of some rows with a weight for each. The
+gradient adds to the same rows with the same weights.
 """
 
 import math
@@ -175,7 +175,7 @@ for _rank in (1, 2, 3):
 def _nearest(rank: int) -> tuple[Any, Any]:
     """Return two functions: a resizing that takes the nearest row, and its gradient.
 
-    If the factor is an integer, both leave the work to a handler, which repeats rows.
+    If the factor is an integer, both functions leave the work to a handler, which repeats rows.
     """
 
     def taps(size: int, count: int, scale: float | None) -> Taps:
@@ -225,7 +225,7 @@ def _adaptive_windows(size: int, count: int) -> Tensor:
 def _adaptive_max(rank: int) -> tuple[Any, Any]:
     """Return two functions: adaptive max pooling, whose windows may overlap, and its gradient.
 
-    If the windows do not overlap, both leave the work to a handler, which uses slices.
+    If the windows do not overlap, both functions leave the work to a handler, which uses slices.
     """
 
     def forward(x: Tensor, size: Sequence[int]) -> Any:

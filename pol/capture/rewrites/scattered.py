@@ -1,4 +1,7 @@
-"""Rewrites of reductions by index, such as ``scatter_reduce``; sorting makes the elements of one place adjacent."""
+"""Rewrites of reductions by index, such as ``scatter_reduce``.
+
+Elements are sorted, so that all elements for the same place are adjacent.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +19,8 @@ _INITIAL = {"sum": 0.0, "mean": float("nan"), "prod": 1.0, "max": -torch.inf, "m
 
 
 def reduced(x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool = True) -> Tensor:
-    """Return ``x`` with each place that ``index`` names replaced by the reduction of the elements sent to it.
+    """Return ``x``, in which each place that ``index`` names is replaced by the reduction of the elements that are sent
+    to it.
 
     With ``include_self``, the reduction includes the element of ``x``. The gradient of a product is also right if
     factors are zero.

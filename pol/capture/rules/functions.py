@@ -184,7 +184,10 @@ def _toward_zero(a: Expression, b: Expression) -> Expression:
 
 
 def _rest(site: CaptureSite, left: Any, right: Any, *, is_down: bool) -> int:
-    """Return the remainder a - b x quotient; in FP32 it is moved between 0 and b if the quotient was rounded."""
+    """Return the remainder a - b x quotient.
+
+    In FP32, a rounded quotient may put the remainder outside 0 to b, and it is then moved back.
+    """
     a, b = _value(site, left, site.dtype), _value(site, right, site.dtype)
     if site.dtype != "f32":
         quotient = a.floor_divide(b) if is_down else _toward_zero(a, b)

@@ -1,7 +1,7 @@
 """Operations by index and their gradients: rows of tables, gathering, scattering, one index or several.
 
-An index outside its dimension names no element, and a job that reads by such an index stops. If a place is written
-twice, the last write stays; sums add in the order of the index.
+An index outside its dimension names no element, and a job that reads at such an index stops. If a place is written
+twice, the last write counts. Sums are added in the order of the index.
 """
 
 from collections.abc import Sequence
@@ -111,7 +111,7 @@ def _to_front(rank: int, dim: int) -> list[int]:
 
 
 def _back(order: Sequence[int]) -> list[int]:
-    """Return the inverse of an order of dimensions."""
+    """Return the order of dimensions that undoes another order."""
     return [order.index(dim) for dim in range(len(order))]
 
 
@@ -233,8 +233,8 @@ def _to_end(rank: int, axis: int) -> list[int]:
 def _numbers(emitter: Emitter, shape: Sequence[int], axis: int, index: int) -> int:
     """Return the number of the element that each element of ``index`` names, in a value with ``axis`` moved to the end.
 
-    ``shape`` is the shape of the value. The place of an element of ``index`` gives its line; ``index`` may have fewer
-    lines than the value. The number is -1 if the index is outside of the line.
+    ``shape`` is the shape of the value. The position of an element within ``index`` decides the line of the value that
+    it reads; ``index`` may have fewer lines than the value. The number is -1 if the index is outside of the line.
     """
     moved = emitter.permute(index, _to_end(len(shape), axis))
     others = [size for dim, size in enumerate(shape) if dim != axis]
@@ -262,7 +262,8 @@ def _is_in(emitter: Emitter, index: int, count: int) -> int:
 def _written(site: CaptureSite, rows: int, numbers: int, values: int, *, may_repeat: bool) -> int:
     """Return ``rows`` after ``values`` are written to the rows with the ``numbers``, of shape [K].
 
-    If a row is written several times, the last write stays. This cannot happen unless ``may_repeat`` is true.
+    If a row is written several times, the last write counts. Rows may be written several times only if ``may_repeat``
+    is true.
     """
     emitter = site.emitter
     shape, dtype = emitter.shape(rows), emitter.type(rows).dtype
@@ -296,7 +297,7 @@ def _named(emitter: Emitter, numbers: int, weights: int, rows: int) -> int:
 
 
 def _chosen_rows(site: CaptureSite, rows: int, numbers: int, values: int, weights: int) -> int:
-    """Write rows of integers, which FP32 cannot hold, by taking each row from one of two places.
+    """Return rows of integers, which FP32 cannot hold, with each row taken from one of two sources.
 
     A row comes from ``values`` if its number is in ``numbers`` with a weight above 0, and otherwise from ``rows``.
     """
@@ -394,7 +395,7 @@ def _order_of_result(indexed: Sequence[int], rank: int, rest: int) -> list[int]:
 def _row_numbers(site: CaptureSite, shape: Sequence[int], indices: Sequence[Ref | None]) -> int:
     """Return the row of :func:`_table` that each combination of ``indices`` names; -1 if an index is out of range.
 
-    Without the -1, an index outside of its own dimension could name the row of another combination.
+    An index out of range would otherwise name the row of another combination.
     """
     emitter = site.emitter
     pairs = [(shape[dim], index) for dim, index in enumerate(indices) if index is not None]

@@ -1,6 +1,6 @@
 """Sorting and related operations, running sums and products, reversal, diagonals and windows.
 
-Equal elements keep their order, also in descending order; NaN is last in both orders.
+Equal elements stay in their original order, even if the sort is descending. NaN is last in both directions.
 """
 
 import math
@@ -34,7 +34,7 @@ def _sortable(site: CaptureSite, x: Ref) -> int:
 
 
 def _first(site: CaptureSite, x: Ref, dim: int, count: int, *, descending: bool) -> tuple[int, ...]:
-    """Return the first ``count`` elements along ``dim`` after sorting, and their positions before it."""
+    """Return the first ``count`` elements along ``dim`` after sorting, and the positions that they had before."""
     emitter, value = site.emitter, _sortable(site, x)
     axis = dim % len(emitter.shape(value))
     positions = _positions(emitter, value, axis, descending=descending)
@@ -208,7 +208,7 @@ def _logcumsumexp(site: CaptureSite, x: Ref, dim: int) -> int:
 
 def _running_extreme(op: str) -> Any:
     def handler(site: CaptureSite, x: Ref, dim: int) -> tuple[int, ...]:
-        """Return the running extremes and their positions; of equal elements, the position is that of the last."""
+        """Return the running extremes and their positions. If several elements are equal, the last one counts."""
         emitter, value = site.emitter, _sortable(site, x)
         if emitter.type(x).dtype == "bool":
             raise Unsupported("running extremes of bool values are not supported; use mask.long()")
@@ -295,7 +295,7 @@ def _reversed(emitter: Emitter, x: int, axis: int) -> int:
 
 @rule("aten.diagonal.default", "aten.diagonal_copy.default")
 def _diagonal(site: CaptureSite, x: Ref, offset: int = 0, dim1: int = 0, dim2: int = 1) -> int:
-    """Return the diagonal as a slice of the flat matrix: the next element is one row and one column further."""
+    """Return the diagonal as a slice of the flat matrix, in which each step goes one row and one column further."""
     emitter, shape = site.emitter, site.emitter.shape(x)
     one, two = dim1 % len(shape), dim2 % len(shape)
     rest = [dim for dim in range(len(shape)) if dim not in (one, two)]

@@ -1,8 +1,8 @@
 """Registry of torch operations, which maps the name of an overload to the handler that writes it in primitives.
 
 A handler takes a :class:`CaptureSite` and the arguments of the node. Tensors are already handles (``Ref``), and all
-other arguments are as torch gives them. It returns one handle, or a tuple of handles if the operation has several
-results.
+other arguments are as torch gives them. The handler returns one handle, or a tuple of handles if the operation has
+several results.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,10 @@ DTYPES = {
 
 
 class Unsupported(Expected):
-    """An operation, or a use of it, that cannot be written in primitives; the text has the reason and the remedy."""
+    """The error of an operation, or of a use of an operation, that cannot be written in primitives.
+
+    Its text has the reason and the remedy.
+    """
 
 
 class Ref(int):

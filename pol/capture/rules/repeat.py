@@ -1,4 +1,4 @@
-"""Handler of a repeat, whose body was captured before."""
+"""Handler of a repeat; its body was captured earlier."""
 
 from collections.abc import Sequence
 

@@ -17,7 +17,7 @@ _DTYPES = {"f32": torch.float32, "i64": torch.int64, "bool": torch.bool}
 def repeat_op(operands: list[Tensor], body: str, count: int, reverse: bool, is_whole: bool) -> Tensor:
     """Run the program ``body`` once per turn.
 
-    Torch never runs this operation: it only stands in captured graphs.
+    Torch never runs this operation; only captured graphs contain it.
     """
     raise NotImplementedError("only the executor runs the repeat of a job")
 

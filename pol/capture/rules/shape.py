@@ -50,7 +50,7 @@ def _expand(site: CaptureSite, x: Ref, sizes: Sequence[int], implicit: bool = Fa
 
 @rule("aten.repeat.default")
 def _repeat(site: CaptureSite, x: Ref, times: Sequence[int]) -> int:
-    """Repeat each dimension: put a dimension of size 1 before it, broadcast that, and join the two."""
+    """Repeat each dimension: put a dimension of size 1 before it, broadcast the new dimension, and join the two."""
     emitter = site.emitter
     value = emitter.reshape(x, (1,) * (len(times) - len(emitter.shape(x))) + emitter.shape(x))
     for dim, count in enumerate(times):
@@ -82,7 +82,7 @@ def cut(site: CaptureSite, x: int, dim: int, start: int, stop: int, step: int = 
 
 
 def _bounds(size: int, start: int | None, end: int | None) -> tuple[int, int]:
-    """Return ``start`` and ``end`` as Python's slicing limits them to ``size``."""
+    """Return ``start`` and ``end`` limited to ``size``, as Python limits the ends of a slice."""
     low, high, _ = slice(start, end).indices(size)
     return low, max(low, high)
 

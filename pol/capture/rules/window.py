@@ -34,7 +34,7 @@ def convolution_weight_gradient(
 ) -> torch.Tensor:
     """Return the gradient of a convolution with respect to its weights.
 
-    Torch never runs this operation: it only stands in captured graphs. If ``is_kept`` is true, ``x`` comes from the
+    Torch never runs this operation; only captured graphs contain it. If ``is_kept`` is true, ``x`` comes from the
     forward pass, which has already padded it.
     """
     raise NotImplementedError("only the executor computes this operation")
@@ -385,7 +385,7 @@ def _pool(
 
 
 def _divisors(windows: Windows, count_padding: bool, divisor: int | None) -> np.ndarray[Any, Any]:
-    """Return the divisor of the sum of each window; torch never counts places beyond the padding."""
+    """Return the number by which the sum of each window is divided; torch never counts places beyond the padding."""
     if divisor is not None:
         return np.array(divisor)
     counts = np.ones((), np.int64)
@@ -460,7 +460,10 @@ def _avg_pool_backward(
 
 @rule("aten._adaptive_avg_pool2d.default", "aten._adaptive_avg_pool3d.default")
 def _adaptive_avg_pool(site: CaptureSite, x: Ref, _sizes: Sequence[int]) -> int:
-    """Average one dimension after another, which works because a window has the same range for all other dimensions."""
+    """Average one dimension after another.
+
+    This is possible because a window's range in a dimension does not depend on its position in the others.
+    """
     emitter, rank = site.emitter, _rank_of(site)
     value = x
     for dim in range(len(site.shape) - rank, len(site.shape)):

@@ -1,9 +1,9 @@
 """Windows that slide over the last dimensions of a value, as slices, and their gradients.
 
-A place of a window reads every ``stride``-th element from its own position on, which is a slice, so no gathering is
-needed. The gradient needs, for each element, the places of the windows that read it. The elements of one *phase* are
-the elements with the same remainder by the stride. Windows read all elements of a phase at the same places, so the
-gradient needs only slices, too.
+A place of a window reads every ``stride``-th element, beginning at its own position. These elements are a slice, so no
+gathering is needed. The gradient needs, for each element, the places of the windows that read it. The elements of one
+*phase* are the elements with the same remainder by the stride. Windows read all elements of a phase at the same places,
+so the gradient also needs only slices.
 """
 
 from collections.abc import Iterator, Sequence
@@ -95,8 +95,8 @@ class Windows:
     def phases(self) -> Iterator[tuple[Offsets, list[WindowOffset]]]:
         """Yield each phase with the places that read it.
 
-        A place of window ``start + q`` reads the element ``stride x q + phase`` of the padded inputs, if there is such
-        a window.
+        A place with this ``start`` reads the element ``stride x q + phase`` of the padded inputs in window ``start +
+        q``, if there is such a window.
         """
         for phase in product(*map(range, self.stride)):
             kinds = [

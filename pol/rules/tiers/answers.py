@@ -21,7 +21,7 @@ def answer_digest(seed: bytes, inner_roots: Iterable[bytes], state: Iterable[byt
     - for an aggregation, the next global state;
     - for a place that ``STOPPED``, the state before the step that stopped.
 
-    No one can compute the digest before the draw of the seed, and no trace contains it.
+    Before the seed is drawn, no one can compute the digest, and no trace contains it.
     """
     digest = sha256(encode_fields("assay/panel/digest", seed, b"".join(inner_roots)))
     for piece in state:
@@ -69,7 +69,7 @@ def answer_commitment(
 def finding_of(answer: SeatAnswer) -> Finding:
     """Return the finding that an answer gives: its kind, root and step.
 
-    Answers about different unavailable blobs have the same finding.
+    All answers that a blob is unavailable have the same finding, even if they name different blobs.
     """
     root = answer.root if answer.kind is AnswerKind.FINISHED else b""
     return Finding(answer.kind, root, answer.step)

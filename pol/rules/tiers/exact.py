@@ -28,11 +28,11 @@ def _every_byte(digest: bytes) -> bytes:
 
 
 COUNTED = Counted(_whole, _every_byte)
-"""Every field of a finding and every byte of a digest counts."""
+"""Relevant parts of an answer in this tier: every field of the finding and every byte of the digest."""
 
 
 def always(_: Order, __: Leg, ___: Round) -> int:
-    """Return the chance that a round gets a panel, in basis points. It is 100 %, since every round gets one."""
+    """Return the chance that a round gets a panel, in basis points: 100 %, because every round gets a panel."""
     return BPS
 
 
@@ -59,9 +59,8 @@ def panel_fee(order: Order, leg: Leg, work: int) -> int:
 
 
 def is_same_share(rejected: bytes, accepted: bytes) -> bool:
-    """Return whether a rejected share has the accepted roots.
-
-    The share has the accepted roots if its commitment equals the commitment to these roots.
+    """Return whether a rejected share has the accepted roots, that is, whether its commitment equals the commitment to
+    these roots.
     """
     return rejected == accepted
 

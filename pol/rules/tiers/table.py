@@ -38,7 +38,7 @@ def tier_named(name: str) -> Tier:
 
 
 def tier_of(leg: Leg) -> Tier:
-    """Return the tier in which the work of a leg is verified. The auction fixed it."""
+    """Return the tier in which the work of a leg is verified. The tier was fixed by the auction."""
     return TIERS[leg.tier]
 
 

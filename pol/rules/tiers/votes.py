@@ -41,8 +41,8 @@ def decide(counted: Counted, votes: Sequence[Vote], quorum: Quorum) -> Finding |
     revealed so far. If one of these seats abstained, it needs more than two thirds. A finding against the chain needs
     more than two thirds of these seats, and also of the seats that revealed in each of the last two stages. So one
     stage alone never decides against the chain. In both cases at least ``auditors`` seats must have given the finding,
-    or all ``eligible`` validators if these are fewer. Within a stage, seats count together only if their digests agree
-    too. If several findings agree, the first of them is returned.
+    or all ``eligible`` validators if these are fewer. Within a stage, seats are counted together only if their digests
+    agree as well. If several findings agree, the first of them is returned.
     """
     if quorum.is_last:
         stakes = _count(counted, votes, by_stake=True)
@@ -67,9 +67,10 @@ def decide(counted: Counted, votes: Sequence[Vote], quorum: Quorum) -> Finding |
 def count_wanted(counted: Counted, votes: Sequence[Vote], quorum: Quorum) -> int:
     """Return the number of new seats that an undecided place needs in the next stage.
 
-    If answers differ, the number is twice the number of seats so far. If the last stage agreed on a finding against the
-    chain, the number is twice ``auditors``. Otherwise it is the number of silent seats in the last stage. In each case,
-    two are added for each seat of the last stage that abstained. The result is at least 1.
+    If answers differ, the number is twice the number of seats so far. If the seats of the last stage agreed on a
+    finding against the chain, the number is twice ``auditors``. Otherwise, the number is the number of silent seats in
+    the last stage. In all cases, two new seats are added for each seat of the last stage that abstained. The result is
+    at least 1.
     """
     last = _stages(votes)[-1]
     abstained = sum(_abstains(vote) for vote in last)
@@ -83,7 +84,9 @@ def count_wanted(counted: Counted, votes: Sequence[Vote], quorum: Quorum) -> int
 
 
 def is_unserved(votes: Sequence[Vote]) -> bool:
-    """Return whether, in each of the last two stages, some seat revealed and all seats that revealed abstained."""
+    """Return whether, in each of the last two stages, at least one seat revealed and every seat that revealed
+    abstained.
+    """
     last = [_revealed(stage) for stage in _stages(votes)[-2:]]
     return len(last) == 2 and all(stage and all(map(_abstains, stage)) for stage in last)
 
@@ -93,8 +96,8 @@ def judge(counted: Counted, votes: Sequence[Vote], decided: Finding | None) -> t
 
     ``decided`` is the finding that was decided for the place. An answer with the decided finding is right if more than
     two thirds of the answers with this finding in its stage have its digest. A seat could copy the root from a trace,
-    but not the digest. If the place was ``unavailable`` or not decided, no answer is refuted. An answer is then right
-    if at least one other seat of its stage recomputed the place, and all such seats gave the same answer.
+    but it cannot copy the digest. If the place was ``unavailable`` or not decided, no answer is refuted. An answer is
+    then right if at least one other seat of its stage recomputed the place, and all such seats gave the same answer.
     """
     if decided is None or decided.kind is AnswerKind.UNAVAILABLE:
         return tuple(_verdict_without(counted, vote, votes, decided) for vote in votes)
