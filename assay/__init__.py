@@ -12,7 +12,7 @@ This module is the public interface for programs; other modules may change::
         assay.load_result(model, order.result())
 
 Each name is imported on first use. The package also holds the generated modules ``assay.<part>.v1``. A node imports
-this package to reach these modules, and a node must not load the numerical libraries.
+this package for these modules, and must not load the numerical libraries with it.
 """
 
 from importlib import import_module

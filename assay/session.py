@@ -433,8 +433,9 @@ class PlacedOrder:
         """Wait until the order is proven; fetch, check, decrypt and return the trained state after its last round.
 
         If ``round`` is given, fetch the state after that hand-over round instead, without waiting. ``seconds`` is the
-        longest wait; after it raise StillWaiting. ``progress`` is called with (bytes done, bytes in all). If a chunk is
-        wrong, raise HandoverError; with ``complain`` prove the validator's fault to the chain before.
+        longest wait; after it raise StillWaiting. ``progress`` is called with the number of bytes done and the number
+        of all bytes. If a chunk is wrong, raise HandoverError. With ``complain``, the validator's fault is first proven
+        to the chain.
 
         Example::
 
@@ -450,8 +451,8 @@ class PlacedOrder:
     def complain(self, round: int | None = None, progress: Callable[[int, int], None] | None = None) -> TxReceipt:
         """Fetch the states of a hand-over round, and prove to the chain that the validator encrypted a wrong chunk.
 
-        ``round`` is the last one if it is None. The leg then fails by its validator's fault. Raise ConsumerError if all
-        chunks are right, and HandoverError if the result is wrong but nothing can be proven.
+        If ``round`` is None, the last hand-over round is used. The leg then fails by its validator's fault. Raise
+        ConsumerError if all chunks are right, and HandoverError if the result is wrong but nothing can be proven.
 
         Example::
 

@@ -1,9 +1,9 @@
 """The provider's process: a thin shell around :mod:`compute_provider.decide`.
 
-One loop owns the record of the shares. In each turn, the loop applies the outcomes that arrived, decides with the last
-look, and saves the new record. Then it carries out the actions that wait for nothing, and starts all other actions.
-These run in lanes of threads (:mod:`host.lanes`), or in worker processes if they compute. Each of them ends in an
-outcome. Every call has a deadline. After a restart, ``decide`` asks again for every action that was under way.
+One loop owns the record of the shares. In each turn, the loop applies the outcomes that have arrived, decides by the
+last look, and saves the new record. Actions that never wait are carried out in the loop. All other actions run in lanes
+of threads (:mod:`host.lanes`), or in worker processes if they compute, and each ends with an outcome. Every call has a
+deadline. After a restart, ``decide`` asks again for every action that was under way.
 """
 
 import logging
@@ -315,7 +315,7 @@ class Daemon:
         return blocked[0] if len(blocked) == len(works) else ""
 
     def _update_look(self, look: Look) -> None:
-        """Replace the last look with ``look``, but keep the ``training`` of the last look.
+        """Replace the last look with ``look``, but keep the field ``training`` of the last look.
 
         Write the status file if ``joined`` has changed.
         """
@@ -341,7 +341,7 @@ class Daemon:
     def _put(self, after: Shares) -> None:
         """Replace the record by ``after``.
 
-        If the share that the look has as ``training`` has left the stage TRAINING, clear ``training``.
+        If the share in the look's field ``training`` has left the stage TRAINING, clear this field.
         """
         before = self._shares
         self._store.save(before, after)

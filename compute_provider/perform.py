@@ -1,7 +1,7 @@
 """The functions that carry out the actions of ``decide``, with the chain, the validator and the disk.
 
-Each action may be repeated. Its result is a list of changes to the record. ClusterError, ChainError and ProviderError
-are raised to the caller, which decides what they mean for the share.
+Each action may be repeated. Its result is a list of changes to the record. The caller handles ClusterError, ChainError
+and ProviderError, and decides what they mean for the share.
 """
 
 import logging
@@ -73,9 +73,9 @@ FEATURES = ("exact",)
 _log = logging.getLogger("assay.provider")
 _SESSION_BYTES = 16
 PROBE_TASKS_MAX = 16
-"""Most tasks that the provider answers in one probe; it ignores further tasks."""
+"""Largest number of tasks that the provider answers in one probe; further tasks are ignored."""
 DOINGS_MAX = 64
-"""Most shares that a poll reports."""
+"""Largest number of shares that a poll reports."""
 # Shortest pause between two polls, even if the validator gives a shorter pause.
 _POLL_SECONDS_MIN = 0.02
 # Pause between two tries to submit a share that the behaviour never sends.
@@ -229,7 +229,10 @@ class Performer:
         return ActionResult(seen=Look(joined=True))
 
     def _bond_problem(self) -> str:
-        """Return why the bond that the owner wants cannot be deposited; empty if it can, or if it is already there."""
+        """Return the reason why the bond that the owner wants cannot be deposited.
+
+        The text is empty if the bond can be deposited or is already there.
+        """
         self.account = account = self._chain.account(self._config.key.address)
         lacking = self._config.bond - account.bond.free
         if lacking <= 0 or account.balance >= lacking:
@@ -305,7 +308,8 @@ class Performer:
     def _watch(self) -> Iterator[Change]:
         """Read the orders of the signed shares, and yield the changes to the record that follow from the chain.
 
-        Orders without a signed share are not read: the chain may not have such an order, and the query would fail.
+        Orders without a signed share are not read, because the chain may not have such an order, and the query would
+        then fail.
         """
         clock = self._glance().clock
         works = [work for work in self._shares().works if work.signed]
@@ -435,7 +439,7 @@ class Performer:
                 link_whole(self.blobs.path(file.blob.sha256), target)
 
     def _check_wanted(self, task: TrainTask) -> None:
-        """Check that the validator still wants the share; ProviderError if not. This is checked before each chunk."""
+        """Raise ProviderError if the validator no longer wants the share. This function is called before each chunk."""
         work = self._shares().get(task.key)
         if self._stop.is_set() or work is None or work.task is not task:
             raise ProviderError("the validator no longer wants the share")
@@ -476,7 +480,7 @@ class Performer:
         return ActionResult((_verdict_change(receive.submitted, key, verdict),))
 
     def _deliver(self, key: ShareKey) -> Change:
-        """Send the results that a share's commitment hides, once this provider's commitment is on the chain."""
+        """Send the results that a share's commitment hides. This provider's commitment is on the chain by then."""
         work = self._shares().get(key)
         if work is None:
             raise ProviderError("the validator no longer wants the share")

@@ -1,4 +1,7 @@
-"""A provider's records on disk, and its status file. They survive a kill -9 in the middle of a round without a loss."""
+"""A provider's records on disk, and its status file.
+
+Nothing is lost if the process is killed (kill -9) in the middle of a round.
+"""
 
 import json
 import shutil
@@ -90,9 +93,8 @@ class Store:
         self._records.close()
 
     def belong(self, kind: str, owner: str) -> str:
-        """Return the owner of this home: a chain id or an address, by ``kind``.
-
-        The first call for a kind sets the owner of that kind to ``owner``.
+        """Return the owner of this home of the given kind: a chain id or an address. The first call for a kind sets
+        this owner to ``owner``.
         """
         known = self._records.get(_OWNERS, kind)
         if known is None:

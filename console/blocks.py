@@ -130,6 +130,8 @@ def _sent(sent: Sent) -> dict[str, Any]:
 
 
 def _operator(snapshot: NodeSnapshot, proposer: bytes) -> str:
-    """Return the operator of the validator with the consensus address ``proposer``; empty if there is none now."""
+    """Return the operator of the validator with the consensus address ``proposer``; empty if no present validator has
+    this address.
+    """
     operators = {validator.cons_address: validator.operator for validator in snapshot.validators}
     return operators.get(proposer, "")

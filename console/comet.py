@@ -1,6 +1,6 @@
 """Queries to a node's CometBFT, for data that the node itself does not report.
 
-Answers are limited in time and size: CometBFT may be slow, or send an answer without end.
+Answers are limited in time and size, because CometBFT may be slow or send an endless answer.
 """
 
 import time
@@ -36,7 +36,8 @@ class Comet:
         self._session.close()
 
     def ask(self, path: str, *names: str, most: int = SHORT_BYTES) -> Any:
-        """Query ``path``, and return the value that the nested ``names`` lead to in the answer's result.
+        """Query ``path``, and return the value in the answer's result that is reached by the keys ``names``, one inside
+        the other.
 
         Return None if there is no URL, if CometBFT does not answer in time, or if the answer is malformed or longer
         than ``most`` bytes.

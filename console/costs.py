@@ -29,8 +29,8 @@ def cost_of(terms: JobTerms, conditions: Conditions, price: int, price_limit: in
 def limit_of(terms: JobTerms, conditions: Conditions, pays: int, params: Params | None) -> int:
     """Return the highest price limit (uassay per PFLOP) for which an order costs at most ``pays`` (uassay), or 0.
 
-    Audit fees are rounded in each round, so a higher price may cost a few uassay less. The search allows for this with
-    a tolerance of one uassay per round, plus one.
+    Audit fees are rounded in each round, so an order with a higher price may cost a few uassay less. The search allows
+    for this with a tolerance of one uassay per round, plus one.
     """
     rounding = terms.rounds + 1
     low, high = 0, min(pays * PFLOP // total_work(terms), MONEY_MAX)

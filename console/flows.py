@@ -18,7 +18,7 @@ _ORDER: Final = (
 )
 WIDTH: Final = 720
 HEIGHT: Final = 260
-"""Maximum height: a picture with few parts is lower."""
+"""Maximum height of a picture; a picture with few parts is lower."""
 _GAP: Final = 10
 _BAR: Final = 14
 _RIGHT: Final = 300

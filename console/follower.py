@@ -40,7 +40,7 @@ PROBE_SECONDS: Final = 30.0
 BLOCKS_KEPT: Final = 2_000
 _BLOCKS_A_TURN: Final = 200
 _LISTED_MAX: Final = 10_000
-"""Maximum number of providers, and of bids, that are kept: longer lists are of no use on a page."""
+"""Maximum number of providers, and of bids, that are kept. Longer lists would be of no use on a page."""
 
 
 class Follower:
@@ -139,7 +139,9 @@ class Follower:
         return more
 
     def _check_chain(self, client: ChainClient, status: StatusResponse) -> None:
-        """Clear the index if its events are from another chain than the node's. Both chains may have the same id."""
+        """Clear the index if its events are from another chain than the node's chain, even if both chains have the same
+        id.
+        """
         chain_id, first = self._index.chain
         if chain_id == status.chain_id and first and self._index.next <= status.next_event:
             if self._known.snapshot.status is not None and not self._known.snapshot.away:
@@ -227,6 +229,8 @@ def _answers(endpoint: str) -> bool:
 
 
 def _fingerprint(client: ChainClient) -> str:
-    """Return the hash of the chain's first event, which differs between chains of the same id; empty if it has none."""
+    """Return the hash of the chain's first event, which differs between chains of the same id; empty if the chain has
+    no event.
+    """
     events = client.query(EventsRequest(1, 1)).events
     return sha256(encode(events[0])).hexdigest() if events else ""

@@ -1,4 +1,4 @@
-"""Names of jobs, from job documents on this machine: the chain has only the hash of each document."""
+"""Names of jobs, from job documents on this machine. The chain has only the hash of each document."""
 
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
@@ -14,7 +14,7 @@ from pol.limits import LIMITS
 
 NAME_MAX: Final = 64
 LOOKED_AT: Final = 200
-"""Number of orders whose documents are searched for at a time, the newest first."""
+"""Number of orders whose documents are searched for at a time. The newest orders come first."""
 _BLOBS: Final = (Path("validator", "blobs", "complete"), Path("provider", "blobs", "complete"))
 
 

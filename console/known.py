@@ -57,7 +57,10 @@ class NodeSnapshot:
 
     @property
     def clock_most(self) -> int:
-        """The highest chain clock that the next block can have. It limits ``clock``: deadlines pass only in blocks."""
+        """The highest chain clock that the next block can have.
+
+        ``clock`` never exceeds it, because deadlines pass only in blocks.
+        """
         if self.status is None:
             return 0
         return self.status.clock + (self.params.of(NodeParams).clock_step_max if self.params else 0)

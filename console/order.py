@@ -437,7 +437,9 @@ def loss_of(shown: LegStory, terms: JobTerms, traces: Mapping[ShareKey, ShareTra
 
 
 def _standing(round: RoundStory, traces: Mapping[ShareKey, ShareTrace]) -> dict[int, int]:
-    """Return the issue that counts for each slot: the accepted issue, or else the newest that is not rejected."""
+    """Return the issue that counts for each slot: the accepted issue or, without one, the newest issue that is not
+    rejected.
+    """
     issues: dict[int, int] = {}
     for key in sorted(traces):
         share = round.shares.get((key.slot, key.issue))

@@ -31,7 +31,7 @@ _PREFIXES: Final = ("global.", "local.", "mean.")
 
 @dataclass
 class Layer:
-    """The operations that use the tensors of one module, and the operations that only use their results."""
+    """The operations that use the tensors of one module, and the operations that use only results of these."""
 
     name: str
     operations: Counter[str] = field(default_factory=Counter)
@@ -52,8 +52,9 @@ def layer_of(tensor: str) -> str:
 def layers(program: Program) -> list[Layer]:
     """Return the layers of a program, in the order of their first operations.
 
-    An operation belongs to the layer whose tensors it uses, or else to the layer of its newest operand. An operation on
-    tensors only (such as the transpose of a weight) belongs to the layer that uses its result.
+    An operation belongs to the layer whose tensors it uses. If it uses only results, it belongs to the layer of its
+    newest operand. An operation on tensors only (such as the transpose of a weight) belongs to the layer that uses its
+    result.
     """
     by_name: dict[str, Layer] = {}
     # For each value, the layer that computes it.

@@ -71,7 +71,9 @@ HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-"""Headers of every answer: pages load nothing from other hosts, run no inline script, and are not shown in frames."""
+"""Headers of every answer. With them, browsers load nothing from other hosts, run no inline script, and show no page in
+a frame.
+"""
 _TYPES: Final = {
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -86,7 +88,9 @@ log = logging.getLogger(__name__)
 
 
 class Guard:
-    """Middleware that allows only GET and HEAD requests to this machine's names, and adds security headers."""
+    """Middleware that adds security headers and refuses all requests except GET and HEAD requests to a name of this
+    machine.
+    """
 
     def __init__(self, app: ASGIApp, hosts: Callable[[], frozenset[str]]) -> None:
         """Wrap ``app``; ``hosts`` returns the allowed values of the Host header, against DNS rebinding."""
@@ -365,7 +369,7 @@ def _values(view: Callable[..., dict[str, Any]], request: Request) -> dict[str, 
 
 
 _INCONSISTENT: Final = (LookupError, ValueError, ArithmeticError, TypeError, StopIteration)
-"""Exceptions that inconsistent events raise while a story is read."""
+"""Exceptions that are raised while a story is read if its events contradict each other."""
 
 
 def _bad_data(request: Request, error: Exception) -> HTTPException:

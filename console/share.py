@@ -17,7 +17,7 @@ from pol.rules.schedule import first_step, share_segments
 from pol.rules.tiers.table import tier_named
 
 ROWS_SHOWN: Final = 64
-"""Maximum number of segments that are listed; of a longer trace, only segments that were checked are listed."""
+"""Maximum number of segments that are listed. If a trace is longer, only the segments that were checked are listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class ShareView:
         return by_segment
 
     def answers(self, number: int) -> list[tuple[SeatStory, int, bytes]]:
-        """Return the revealed answers on the panel's place ``number``: for each its seat, ``AnswerKind`` and root."""
+        """Return the revealed answers on the panel's place ``number``, each as a seat, an ``AnswerKind`` and a root."""
         seats = self.round.seats if self.round else ()
         return [(seat, *seat.answers[number]) for seat in seats if number in seat.answers]
 

@@ -1,4 +1,7 @@
-"""The stream of events to open pages. After a lost connection, a page continues after its last event."""
+"""The stream of events to open pages.
+
+After a lost connection, a page continues with the event after the last one that it got.
+"""
 
 import asyncio
 import json
@@ -24,7 +27,10 @@ class Streams:
     """The streams of all pages that listen."""
 
     def __init__(self, known: NodeState, head: Callable[[], dict[str, Any]]) -> None:
-        """Create without streams. ``head`` returns the chain's position, which a stream sends after new events."""
+        """Create the object without streams.
+
+        ``head`` returns the chain's position, which a stream sends after new events.
+        """
         self._known = known
         self._index = known.index
         self._head = head

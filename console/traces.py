@@ -51,7 +51,9 @@ class ShareTrace:
 
 
 def first_difference(one: ShareTrace, other: ShareTrace, tier: Tier) -> int:
-    """Return the first boundary at which two traces with the same start differ; 0 if no known boundary differs."""
+    """Return the first boundary at which two traces with the same start differ; 0 if they agree at all known
+    boundaries.
+    """
     for mine, theirs in zip(one.boundaries, other.boundaries, strict=False):
         if not tier.agree(mine.root, theirs.root):
             return mine.index

@@ -106,7 +106,10 @@ def short(value: str) -> str:
 
 
 def cut(text: str, limit: int = TEXT_MAX) -> str:
-    """Shorten a text, and replace its invisible characters. Its author is not trusted: it may be long or misleading."""
+    """Shorten a text, and replace its invisible characters.
+
+    The author of the text is not trusted, so it may be long or misleading.
+    """
     visible = "".join(letter if letter.isprintable() else "·" for letter in text[: limit + 1])
     return f"{visible[:limit]}…" if len(visible) > limit else visible
 

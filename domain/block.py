@@ -11,7 +11,7 @@ from domain.tx import Tx
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A decided block. ``txs`` has its items without the reveal.
+    """A decided block. ``txs`` has the items of the block except the reveal.
 
     An item that could not be decoded is a Refusal in ``txs``.
     """
@@ -65,7 +65,7 @@ class ValidatorUpdate:
 class BlockResult:
     """The results of a block: one result per item in order (the reveal comes first), the events, and the power changes.
 
-    The changes of the state are in the overlay, not here.
+    The changes of the state are in the overlay, not in this record.
     """
 
     tx_results: tuple[TxResult, ...]

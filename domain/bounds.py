@@ -5,7 +5,7 @@ The values themselves are plain ``int``, ``str``, ``bytes`` and ``tuple``. The c
 the marks: the state machine before it handles a message, the wire (:mod:`wire.convert`), and the strict reader of JSON
 (:mod:`domain.plain`). All of them compile the same tests, so each bound is stated once.
 
-An integer, text, bytes or tuple without a bound raises :class:`Mismatch` when its test is compiled.
+If a field of integers, text, bytes or tuples has no bound, compiling its test raises :class:`Mismatch`.
 """
 
 import re
@@ -67,7 +67,7 @@ class Range:
 class Size:
     """Bytes, or text in UTF-8, with a length of ``low`` to ``high`` bytes.
 
-    With ``blank``, an empty value is valid too.
+    With ``blank``, an empty value is also valid.
     """
 
     low: int

@@ -1,4 +1,4 @@
-"""The canonical JSON of records. The state stores records in this form, and queries show them in it.
+"""The canonical JSON of records. The state stores records in this form, and queries return them in the same form.
 
 A dataclass becomes an object of its fields. Bytes become hex, tuples become lists, and enums become their numbers.
 Reading is strict and follows the type hints, so reading returns exactly the record that was written. Writers and

@@ -1,9 +1,10 @@
 """Events: one record per change of the state. The state machine numbers them without gaps.
 
-The state machine emits subclasses of :class:`Change`. On the wire and in the event log, an event is its kind with
-attributes that are texts. The event log lies outside the Merkle tree. Bytes are written in hex, integers in decimal,
-and lists with a comma between the items. The key of a round or a share becomes one attribute per part, and a record
-becomes its canonical JSON. :func:`to_event` writes the attributes, and :func:`domain.vocabulary.read_event` reads them.
+The state machine emits subclasses of :class:`Change`. On the wire and in the event log, an event consists of its kind
+and of attributes, all of which are texts. The event log lies outside the Merkle tree. Bytes are written in hex,
+integers in decimal, and lists with a comma between the items. The key of a round or a share becomes one attribute per
+part, and a record becomes its canonical JSON. :func:`to_event` writes the attributes, and
+:func:`domain.vocabulary.read_event` reads them.
 
 An event carries all new and changed fields. So the genesis and all events are enough to compute the book, the escrows,
 the records, the stakes and the sinks.

@@ -27,9 +27,9 @@ G = TypeVar("G")
 T = TypeVar("T")
 
 AUDIT_SPEED = 200_000_000
-"""FLOP/s of exact work that a machine reaches even if several daemons run on it."""
+"""Speed of exact work (FLOP/s) that a machine reaches even if several daemons run on it."""
 AUDIT_RATE = 10_000_000
-"""Bytes/s that a machine can fetch even if several daemons run on it."""
+"""Download rate (bytes/s) that a machine reaches even if several daemons run on it."""
 RULES_MAX = 256
 """Largest number of entries in the list of rules."""
 

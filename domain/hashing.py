@@ -53,7 +53,10 @@ def merkle_leaf(tag: str, *fields: bytes | str) -> bytes:
 
 
 def large_leaf(tag: str) -> Callable[[bytes | memoryview], bytes]:
-    """Return a function that returns the leaf hash of this tag and one field. That function does not copy the field."""
+    """Return a function from a field to the leaf hash of this tag and the field.
+
+    It does not copy the field, which may be large.
+    """
     start = b"\x00" + encode_fields(tag)
 
     def leaf(data: bytes | memoryview) -> bytes:

@@ -43,4 +43,6 @@ EVENTS_LIMIT_MAX = 1_000
 
 
 EXECUTOR_VERSION = 1
-"""Version of the definitions of the primitives. It changes if a primitive gives other bits, is added or is removed."""
+"""Version of the definitions of the primitives. The version changes if a primitive is added or removed, or gives other
+bits than before.
+"""

@@ -29,8 +29,8 @@ class Message:
 
     ``URL`` is the type url on the wire, and ``SIGNER`` the field with the account that must sign. Gas is counted in
     items; an item costs about as much as the check of one signature. A message has ``GAS_EXTRA`` items. In addition,
-    each entry of a field in ``GAS_ITEMS`` counts as the number of items given there. ``LANE`` is set if the message can
-    be a duty.
+    each entry of a field in ``GAS_ITEMS`` counts as the number of items given there. ``LANE`` names a half of the lane
+    if the message can be a duty.
     """
 
     __slots__ = ()

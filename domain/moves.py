@@ -13,9 +13,9 @@ from enum import Enum, auto
 class Pot:
     """A part of the state that holds coins. The sum of all pots is the supply.
 
-    ``name`` is part of the key under which the state counts the pot's coins, and never changes. Events show ``address``
-    as the owner of the pot's coins; plain transfers to this address are refused. ``address`` is empty if events show
-    each owner's own address.
+    ``name`` never changes, because it is part of the key under which the state counts the pot's coins. Events show
+    ``address`` as the owner of these coins; plain transfers to this address are refused. ``address`` is empty if events
+    show each owner's own address.
     """
 
     name: str
@@ -35,8 +35,8 @@ class Uses(Enum):
 class Move:
     """A reason for which coins move. It names the pot that the coins leave and the pot that they reach.
 
-    ``name`` is the kind of a payment in the state and in events, and never changes. ``uses`` is the part of an order's
-    escrow that the move takes from; it is None for a move from another pot.
+    ``name`` never changes, because the state and events contain it as the kind of a payment. ``uses`` is the part of an
+    order's escrow that the move takes from; it is None for a move from another pot.
     """
 
     name: str

@@ -64,7 +64,7 @@ class Params(Readable):
     def replace(self, **values: int) -> "Params":
         """Return these parameters with some values replaced.
 
-        The component of each parameter is found by the parameter's name.
+        A parameter is named without its component.
 
         Raises TypeError for a name that no component has, or that several components have.
         """

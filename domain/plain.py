@@ -32,8 +32,7 @@ def read(cls: type[T], value: Any, field: str = "") -> T:
 
     The values must have exactly the fields of ``cls``, each within the bounds of its annotation.
 
-    If a value already has the class of its field, it is taken as it is. So a part of ``value`` may have been read
-    before.
+    If a value already has the class of its field, it is used unchanged, so a caller may read parts of ``value`` first.
 
     Raises Refusal with the path of the first field that does not fit; the path begins with ``field``. Raises Mismatch
     if an annotation of ``cls`` has no bounds.

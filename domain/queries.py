@@ -2,7 +2,7 @@
 
 Each request names its response as ``Query[Response]``. One pure function of the state answers each request
 (``chain.state_machine.queries``). Lists are in the order of keys and have at most ``limit`` items (0: the default of
-100). A request for the next page has in ``after`` the id or address of the last item of the page before.
+100). To request the next page, set ``after`` to the id or address of the last item of the previous page.
 """
 
 from typing import Generic, TypeVar

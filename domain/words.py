@@ -17,9 +17,9 @@ class Words:
 
     ``message_packages`` and ``query_packages`` name the Python packages of its generated protobuf modules ``tx_pb2``
     and ``query_pb2``; ``wire`` finds the modules by these names. ``genesis`` is the class of the component's part of
-    the genesis file, and ``params`` the class of its parameters. Both parts have the component's name in the file.
-    Every parameter is an integer of at most eight bytes with the default of a public network; ``local_params`` has the
-    values of a local network.
+    the genesis file, and ``params`` the class of its parameters. In the genesis file, both parts are under the
+    component's name. Every parameter is an integer of at most eight bytes with the default of a public network;
+    ``local_params`` has the values of a local network.
     """
 
     name: str

@@ -63,6 +63,6 @@ def affordable_price(escrow: Escrow, work: int, price_limit: int, reserved: int 
     """Return the highest price (uassay per PFLOP) up to ``price_limit`` at which the escrow can pay ``work`` FLOPs.
 
     ``reserved`` is the part (uassay) of the locked deposits that cannot be used. The price is rounded down. So the cost
-    of the work at this price, rounded up, is never more than the rest of the deposits.
+    of the work at this price, rounded up, is never more than the locked deposits less ``reserved``.
     """
     return min(price_limit, max(0, locked(escrow) - reserved) * PFLOP // work)

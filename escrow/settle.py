@@ -1,6 +1,6 @@
 """Payments of a verified round, sizes of bonds, and amounts that are cut from bonds (protocol section 7).
 
-The description of each function says how it rounds, and which party gets the remainder of a division.
+The docstring of each function says how the function rounds, and which party gets the remainder of a division.
 """
 
 from collections.abc import Sequence
@@ -83,7 +83,7 @@ def compute_redress(work: int, price: int) -> tuple[int, int]:
 
 
 def take_from(source: int, owed: tuple[int, int]) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return the amounts that ``source`` pays of two claims, and the unpaid rest of each.
+    """Return the amounts that ``source`` pays for each of two claims, and the unpaid rest of each.
 
     The first claim is paid first.
     """

@@ -27,7 +27,7 @@ class HostPort:
 
     @classmethod
     def parse(cls, text: str, *, any_port: bool = False) -> Self:
-        """Parse an address; the ValueError says what is wrong with ``text`` and how to write it.
+        """Parse an address. If ``text`` is not an address, the ValueError says what is wrong and how to write one.
 
         With ``any_port`` the port may be 0, which lets the system choose one.
         """

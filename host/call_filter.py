@@ -1,4 +1,4 @@
-"""A filter of system calls for a process that handles a stranger's bytes: only the calls in the table below succeed.
+"""A filter of system calls for a process that handles untrusted bytes: only the calls in the table below succeed.
 
 The filter is a program for the kernel (seccomp). It looks at the number of a call, and at one argument of some calls. A
 call that is not in the table fails with EPERM, or with ENOSYS if Linux 5.1 or later added it. A C library tries such a
@@ -147,7 +147,9 @@ _ARCHITECTURES: Final[Mapping[str, _Architecture]] = MappingProxyType(
 )
 
 _NEW_CALLS: Final = 424
-"""Number of the first call that Linux 5.1 added; from there on, a call has one number on all architectures."""
+"""Number of the first call that Linux 5.1 added. This call and all later ones have the same number on all
+architectures.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +203,10 @@ def is_known(machine: str) -> bool:
 
 
 def filter_program(machine: str, pid: int) -> list[tuple[int, int, int, int]]:
-    """Return the filter of the process ``pid``: instructions, each a code, two distances of jumps, and a number."""
+    """Return the filter of the process ``pid`` as a list of instructions.
+
+    An instruction is a code, two jump distances, and a number.
+    """
     architecture = _ARCHITECTURES[machine]
     conditions = _conditions(pid)
     numbers = {name: row[architecture.column] for name, row in CALLS.items()}
@@ -234,9 +239,10 @@ def _checked(condition: _Condition) -> Iterator[tuple[int, int, int, int]]:
 
 
 def install(libc: ctypes.CDLL) -> str:
-    """Filter the calls of this thread and of all threads that it starts; the process must have given up new rights.
+    """Filter the calls of this thread and of all threads that it starts.
 
-    Return a phrase that says why the filter is not possible; the phrase is empty if the filter was installed.
+    Before that, the process must have given up new rights (PR_SET_NO_NEW_PRIVS). Return a phrase that says why the
+    filter is not possible; the phrase is empty if the filter was installed.
     """
     machine = platform.machine()
     if not is_known(machine):

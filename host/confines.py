@@ -1,7 +1,7 @@
 """The limits of this process on its machine: processor affinity, CPU time and memory of cgroups, and thread settings.
 
-A measured speed means little without these limits. A container that may use half a processor is slow even on a fast
-machine, and so is a service that may use only two of sixteen processors.
+A measured speed can only be judged together with these limits. A container that may use half a processor is slow even
+on a fast machine, and so is a service that may use only two of sixteen processors.
 """
 
 import os
@@ -14,7 +14,7 @@ _GROUPS: Final = Path("/sys/fs/cgroup")
 _OWN: Final = Path("/proc/self/cgroup")
 _THREADS: Final = "OMP_NUM_THREADS"
 _NO_LIMIT: Final = 1 << 60
-"""Version 1 of cgroups writes about 2^63 if there is no limit of memory."""
+"""Number from which a memory limit counts as none, because version 1 of cgroups writes about 2^63 for "no limit"."""
 
 
 @dataclass(frozen=True, slots=True)

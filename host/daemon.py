@@ -103,7 +103,7 @@ class _BoundedFile(RotatingFileHandler):
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
         """Drop the line, and report the first failure on stderr.
 
-        A full disk stops only the log; parts that need the disk report it themselves.
+        A full disk stops only the log. Parts of the program that need the disk report the problem themselves.
         """
         if not self._failed:
             self._failed = True
@@ -128,7 +128,9 @@ def _add(handler: logging.Handler, level: str, formatter: logging.Formatter) -> 
 
 
 _YOUNG_MAX = 50_000
-"""Number of new objects that starts a search for cycles. A block's transactions free their objects before that."""
+"""Number of new objects that starts a search for cycles. The transactions of a block create fewer objects, and free
+them before this number is reached.
+"""
 
 
 def calm_collector() -> None:
@@ -147,7 +149,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 def on_stop_signal(call: Callable[[], None]) -> None:
     """Call ``call`` once per SIGTERM or SIGINT, in a thread of its own. Only for the main thread, once per process.
 
-    A Python signal handler may run while its thread holds a lock that the handler needs too, so the handlers do
+    A Python signal handler may run while its thread holds a lock that the handler also needs, so the handlers do
     nothing. The interpreter writes the signal's number into a pipe, and a thread that reads the pipe makes the call.
     """
     reader, writer = os.pipe()

@@ -13,10 +13,11 @@ _PIECE_BYTES = 2**20
 
 
 def write_durably(path: Path, data: Bytes | Iterable[Bytes], mode: int = 0o600) -> None:
-    """Write a whole file or none, and make it survive a power cut; an old file stays until the new one is complete.
+    """Write a whole file or none; a written file survives a power cut. An old file of this name stays until the new one
+    is complete.
 
-    The pieces of a large file may be made one by one. Only the owner may read the file, unless ``mode`` (less the
-    umask) allows more.
+    ``data`` may produce the pieces of a large file one by one. Only the owner may read the file, unless ``mode`` (less
+    the umask) allows more.
     """
     write_bytes_durably(path, data, mode)
     # The name must survive a power cut too.
@@ -24,15 +25,18 @@ def write_durably(path: Path, data: Bytes | Iterable[Bytes], mode: int = 0o600) 
 
 
 def write_bytes_durably(path: Path, data: Bytes | Iterable[Bytes], mode: int = 0o600) -> None:
-    """Write a whole file or none. Its bytes survive a power cut; its name does so after :func:`move_durably`."""
+    """Write a whole file or none.
+
+    The bytes of the file survive a power cut, but its name does so only after :func:`move_durably`.
+    """
     _write(path, data, mode, durably=True)
 
 
 def move_durably(source: Path, target: Path) -> None:
     """Move a plain file, whose bytes are on disk, to a name that survives a power cut; OSError if it is not plain.
 
-    The untrusted writer of the file may replace it by a link at any moment, but only under the old name. So it is first
-    moved to a name that the writer cannot change, and then checked.
+    The writer of the file is not trusted, and may replace the file by a link at any moment, but only under the old
+    name. So the file is first moved to a name that the writer cannot change, and then checked.
     """
     partial = _partial(target)
     source.rename(partial)
@@ -68,7 +72,7 @@ def plain_pieces(path: Path) -> Iterator[bytes]:
 
 
 def write_whole(path: Path, data: bytes | str) -> None:
-    """Write a whole file or none, so that readers never see a part of it; it may be lost in a power cut."""
+    """Write a whole file or none, so that readers never see a part of the file. A power cut may lose the file."""
     _write(path, data.encode() if isinstance(data, str) else data, 0o666, durably=False)
 
 

@@ -1,8 +1,8 @@
 """Threads for a daemon's actions: each action runs at most once at a time, and after a failure only after a pause.
 
 A daemon looks at the chain and its machine repeatedly, and asks each time for every action whose outcome is still
-missing. Lanes make that safe. A running action is not started again. An action that ended after a look began is not
-started because of that look. An action that fails is tried again after a pause that doubles.
+missing. Lanes make this safe. A running action is not started again. If an action ended after a look had begun, that
+look does not start the action again. An action that fails is tried again after a pause that doubles.
 """
 
 import logging
@@ -22,7 +22,7 @@ FORGET_SECONDS = 300.0
 
 Lane = TypeVar("Lane", bound=Hashable)
 Task = Callable[[], float | None]
-"""The function of an action. It may return the number of seconds for which the action is not started again."""
+"""The function of an action. It may return a number of seconds; for this time the action is not started again."""
 
 
 class RunState(StrEnum):
@@ -114,7 +114,7 @@ class Lanes(Generic[Lane]):
         return counts
 
     def failures(self) -> dict[Lane, int]:
-        """Return, per lane, the largest number of failures in a row that one of its actions has now."""
+        """Return, for each lane, the largest number of failures in a row of any of its actions."""
         now = self._now()
         worst = dict.fromkeys(self._threads, 0)
         with self._lock:

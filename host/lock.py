@@ -1,4 +1,4 @@
-"""Locks that allow one process per folder and one process per key; others can learn the id of this process.
+"""Locks that allow one process per folder and one process per key. Other processes can learn the id of the holder.
 
 A process keeps a file of its folder locked as long as it lives, and writes its id into the file.
 
@@ -6,9 +6,10 @@ The kernel releases the lock when the process ends for any reason. So an old id 
 another process has the same id now, for example after a restart of the machine. Network disks may not support locks, so
 homes must lie on local disks.
 
-A copy of a folder has a lock of its own and the same keys. So a process that works with a key also listens on an
-abstract socket (Linux) whose name is derived from the secret. Such a name is unique on the whole machine, for all users
-and folders, and no program without the secret can take it. A container that has its own network has its own names.
+The lock of a folder does not protect its keys, because a copy of the folder has a lock of its own and the same keys. So
+a process that works with a key also listens on an abstract socket (Linux) whose name is derived from the secret. Such a
+name is unique on the whole machine, for all users and folders, and no program without the secret can take it. A
+container that has its own network has its own names.
 """
 
 import errno
@@ -42,8 +43,8 @@ def holder_of(path: Path) -> int:
 def held(path: Path, refused: Callable[[int], Exception]) -> Iterator[None]:
     """Hold the lock file ``path`` until the end of the block or of this process.
 
-    If another process holds it, raise ``refused(id)`` with that process's id. The id is 0 if the holder has just begun
-    or ended.
+    If another process holds the file, raise ``refused(id)`` with the id of that process. The id is 0 if the holder has
+    just begun or ended.
     """
     ends = time.monotonic() + _WAIT_SECONDS
     while (file := _claim(path)) is None:
@@ -91,10 +92,12 @@ _BACKLOG = 8
 def secret_held(
     secret: bytes, purpose: str, refused: Callable[[int], Exception], wait_seconds: float = 2.0
 ) -> Iterator[None]:
-    """Let no other process of this machine use ``secret`` for ``purpose``, until the end of the block.
+    """Reserve ``secret`` for this process and this ``purpose``, among all processes of this machine, until the end of
+    the block.
 
-    The function waits for a holder that is ending. After ``wait_seconds`` it raises ``refused(id)`` with the holder's
-    process id, which is 0 if this process cannot see it. On systems other than Linux it does nothing.
+    If another process holds it, wait in case the holder is ending. After ``wait_seconds``, raise ``refused(id)`` with
+    the holder's process id, which is 0 if this process cannot see it. On systems other than Linux, this function does
+    nothing.
     """
     if sys.platform != "linux":
         yield

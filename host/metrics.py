@@ -1,7 +1,7 @@
 """A process's report to its operator over HTTP: metrics for Prometheus, and whether it is healthy and ready.
 
-A process has one table of metrics (:class:`Metric`), from which the reference page is written too. Events are counted
-as they happen. Other values are read only before a scrape, so they cost nothing if no one scrapes.
+A process has one table of metrics (:class:`Metric`), from which the reference page is also generated. Events are
+counted as they happen. Other values are read only before a scrape, so they cost nothing if no one scrapes.
 """
 
 import logging
@@ -22,7 +22,7 @@ _log = logging.getLogger("assay.metrics")
 P = ParamSpec("P")
 T = TypeVar("T")
 HOST = "127.0.0.1"
-"""Only programs on this machine can read the metrics."""
+"""Address that the server listens on. Only programs on this machine can read the metrics."""
 SECONDS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 """Upper ends of the buckets of a histogram of durations."""
 _REQUEST_SECONDS = 5.0
@@ -57,7 +57,7 @@ class Meters:
     """The values of a table of metrics. Any thread may count and read."""
 
     def __init__(self, metrics: Iterable[Metric]) -> None:
-        """Start without values: a gauge without labels is NaN until it is set."""
+        """Start without values. A gauge without labels is NaN until it is set."""
         self._registry = CollectorRegistry()
         self._metrics: dict[str, Any] = {}
         self._readers: list[Callable[[], None]] = []
@@ -79,7 +79,7 @@ class Meters:
         self._metrics[metric.name].set(value)
 
     def show_all(self, metric: Metric, values: Mapping[tuple[str, ...], float]) -> None:
-        """Set the gauge ``metric`` to one value per combination of labels, and drop its earlier values."""
+        """Set the gauge ``metric`` to these values, one per combination of labels, and drop all its earlier values."""
         collector = self._metrics[metric.name]
         with self._scraping:
             collector.clear()

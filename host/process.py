@@ -1,4 +1,4 @@
-"""Child processes that cannot outlive their parent, whatever kills it.
+"""Child processes that cannot outlive their parent, no matter how the parent ends.
 
 A child is started through this file. The child asks the kernel for SIGKILL at its parent's death (PR_SET_PDEATHSIG),
 checks that the parent is still there, and becomes the command. The kernel watches the *thread* that started the child.
@@ -38,8 +38,8 @@ def start_child(
 ) -> subprocess.Popen[bytes]:
     """Start ``command`` as a child in a session of its own.
 
-    The child's output is appended to ``log_path``. Without a ``log_path``, it goes into the pipe ``stdout`` of the
-    child if ``piped``, and otherwise where the parent's output goes.
+    The child's output is appended to ``log_path``. Without a ``log_path``, the output goes into the pipe ``stdout`` of
+    the child if ``piped``, and otherwise to the output of the parent.
     """
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError("children are started from the main thread only")

@@ -1,7 +1,7 @@
 """Typed records on disk: one SQLite database, with a table per kind of record, and each record under a tuple of keys.
 
-A record is always written as a whole, so data that grow or change separately have their own table. If the process is
-killed, either all writes of a transaction are in the file, or none of them is.
+A record is always written as a whole, so data that grow or change separately need a table of their own. If the process
+is killed, either all writes of a transaction are in the file, or none of them is.
 """
 
 import sqlite3
@@ -75,8 +75,8 @@ class Records:
     ) -> None:
         """Open the file, or make it; Unusable if it does not hold records of these tables, or has another ``form``.
 
-        ``form`` (1 or more) is raised whenever the program can no longer read older records. A ``read_only`` file must
-        exist, and is never written.
+        ``form`` (1 or more) is the version of the records. It is increased whenever the program can no longer read
+        older records. A ``read_only`` file must exist, and is never written.
         """
         self._path = path
         self._tables = tuple(tables)
@@ -150,7 +150,10 @@ class Records:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Make all writes inside the block, or none of them if the block raises; other writers wait meanwhile."""
+        """Carry out all writes of the block together, or none of them if the block raises an exception.
+
+        Other writers wait meanwhile.
+        """
         with self._lock:
             self._depth += 1
             try:

@@ -1,8 +1,8 @@
-"""The restrictions that a process accepts before it handles a stranger's bytes.
+"""The restrictions that a process accepts before it handles untrusted bytes.
 
-A job contains no code, but its bytes come from a stranger. So the process that parses and runs a job is restricted. It
-dies with its parent and has no network. It can write only to one folder (and the null device). It can read only the
-files of its programs, some facts about the machine, and the folders that the caller names. It cannot start programs,
+A job contains no code, but its bytes come from another party. So the process that parses and runs a job is restricted.
+It dies with its parent and has no network. It can write only to one folder (and the null device). It can read only the
+files of its programs, some files about the machine, and the folders that the caller names. It cannot start programs,
 and it has limits on memory and files. A restriction that the kernel does not permit is reported and left out. On
 systems other than Linux only the limits apply.
 """
@@ -64,8 +64,8 @@ def environment(folder: Path, threads: int | None = None) -> dict[str, str]:
     """Return the environment for a process that will enter the sandbox.
 
     It contains no secrets and no settings of other programs. The new process can import the same modules as this
-    process, and keeps its temporary files in ``folder``. Its numeric library has ``threads`` threads. If ``threads`` is
-    None, the owner's setting applies.
+    process, and keeps its temporary files in ``folder``. Its numerical library uses ``threads`` threads. If ``threads``
+    is None, the owner's setting applies.
     """
     variables = {name: os.environ[name] for name in _KEPT if name in os.environ}
     if threads is not None:
@@ -111,7 +111,10 @@ def enter(parent: int, folder: Path, memory_bytes: int, reads: Iterable[Path] = 
 
 @contextmanager
 def memory_bound(size: int) -> Iterator[None]:
-    """Allow this process at most ``size`` more bytes of memory inside the block; beyond it MemoryError is raised."""
+    """Limit this process to ``size`` more bytes of memory inside the block.
+
+    Beyond this limit, MemoryError is raised.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     most = _held_memory() + size
     # If the process already has a lower limit, that limit stays.
@@ -132,7 +135,10 @@ def _held_memory() -> int:
 
 
 def forbid_processes() -> None:
-    """Forbid new processes and threads, after the numeric library has started its own. The kernel exempts root."""
+    """Forbid new processes and threads.
+
+    Call this function after the numerical library has started its threads. The kernel exempts root.
+    """
     resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
 
 

@@ -2,11 +2,11 @@
 
 A blob's name is the SHA-256 of its bytes. The bytes of an incomplete blob are in ``partial/``, in a file whose name
 contains the blob's name, its declared size and its owner. So no owner can spoil another owner's upload. A complete file
-is hashed, and then renamed into place or deleted. The files are authoritative about content; a small database next to
+is hashed, and then renamed into place or deleted. The files decide which bytes are stored; a small database next to
 them records owners and holds.
 
-Only bytes that have arrived take room; announced bytes take none. An owner sends the whole blob even if other owners
-have sent it before. So no caller can find out which blobs the other owners have sent.
+Only bytes that have arrived count against a quota; announced bytes do not. An owner sends the whole blob even if other
+owners have sent it before. So no caller can find out which blobs the other owners have sent.
 """
 
 import os
@@ -134,7 +134,10 @@ class BlobStore:
             return max(0, min(self._free(owner), self.owner_quota - self._used(owner)))
 
     def unclaimed(self, owner: str, besides: BlobRef) -> tuple[int, int]:
-        """Return the number of an owner's blobs without a hold, and their declared bytes; ``besides`` is left out."""
+        """Return the number of an owner's blobs without a hold, and their declared bytes.
+
+        The blob ``besides`` is not counted.
+        """
         ((count, size),) = self._sql(
             "SELECT COUNT(*), COALESCE(SUM(size), 0) FROM blobs WHERE owner = ? AND name != ? AND NOT EXISTS"
             " (SELECT 1 FROM holds WHERE holds.sha256 = blobs.sha256)",
@@ -148,8 +151,9 @@ class BlobStore:
     def put(self, blob: BlobRef, offset: int, data: bytes, owner: str = "") -> BlobStatus:
         """Store bytes of a blob from ``offset`` on, and return how many of its bytes are here.
 
-        Bytes that are already here are skipped. A call that would leave a gap raises WRONG_STATE. The blob is hashed
-        after its last byte. Then it is whole, or it is deleted and the call raises WRONG_CONTENT.
+        Bytes that are already here are skipped. A call that would leave a gap raises WRONG_STATE. When the last byte
+        has arrived, the blob is hashed. If the hash is right, the blob is whole. Otherwise the blob is deleted, and the
+        call raises WRONG_CONTENT.
         """
         if offset + len(data) > blob.size:
             raise ClusterError(
@@ -261,7 +265,7 @@ class BlobStore:
         """Delete old blobs that are incomplete or not held, and return their number.
 
         A blob is old if it was last written before ``older_than`` (Unix time). A hold keeps only a whole blob. An
-        incomplete blob takes room from other blobs, and its owner can send it again.
+        incomplete blob is not kept, because it takes room from other blobs, and its owner can send it again.
         """
         deleted = 0
         for name, digest, complete in self._sql("SELECT name, sha256, complete FROM blobs"):
@@ -357,7 +361,7 @@ class BlobStore:
         return self._whole[owner] + coming
 
     def _free(self, owner: str) -> int:
-        """Return the number of bytes that are free for an owner if its own quota is left out.
+        """Return the number of bytes that are free for an owner, regardless of the owner's own quota.
 
         The caller holds the database's lock.
         """
@@ -365,7 +369,9 @@ class BlobStore:
         return self._quota - reserved - self._used(None)
 
     def _reconcile(self) -> None:
-        """Make the database agree with the files after a crash that came between writing the two."""
+        """Make the database agree with the files, in case a crash came after one of the two was written and before the
+        other.
+        """
         rows = self._sql("SELECT name, sha256, owner, complete FROM blobs")
         for name, digest, owner, complete in rows:
             partial = self._partial / name

@@ -33,8 +33,9 @@ _READ_BYTES = 1 << 20
 class ClusterClient:
     """A client of one validator. Each call has a deadline; a call that did not reach the validator is repeated.
 
-    A call is repeated only after UNAVAILABLE, each time with a new envelope; all calls are idempotent. The wait before
-    a repetition is random, and its bound doubles each time. Several threads may use one client.
+    Only calls that failed with UNAVAILABLE are repeated, each time with a new envelope. This is safe, because all calls
+    are idempotent. The wait before a repetition is random, and its bound doubles each time. Several threads may use one
+    client.
     """
 
     def __init__(
@@ -176,7 +177,7 @@ class ClusterClient:
         """Fetch a blob into the file ``path``, and continue an earlier try if there was one.
 
         The bytes are collected in another file, which gets the name ``path`` after they are verified. ``take`` is
-        called with all bytes in order, as soon as they have arrived. If ``take`` raises a ClusterError of the kind
+        called with all bytes in order, piece by piece, as they arrive. If ``take`` raises a ClusterError of the kind
         WRONG_CONTENT, the bytes are dropped, so that the next try fetches them again.
         """
         partial = path.with_name(path.name + ".part")
@@ -283,7 +284,10 @@ def connect(validator: Validator, key: Signer, chain_id: str) -> ClusterClient:
 
 
 class Connections:
-    """One connection per validator, replaced if the validator's endpoint or certificate changed. Thread-safe."""
+    """The connections to validators, one for each.
+
+    A connection is replaced if the validator's endpoint or certificate has changed. Thread-safe.
+    """
 
     def __init__(self, key: Signer) -> None:
         """Sign calls with ``key``."""

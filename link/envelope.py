@@ -1,7 +1,8 @@
 """The signed envelope of each request: caller, audience, method, time, and a nonce that is used once.
 
-TLS proves to the caller that it talks to the validator; the envelope proves to the validator who the caller is. The
-envelope names the certificate that the caller dialled, so a validator cannot pass a request on to another validator.
+TLS proves to the caller that the other end is the validator; the envelope proves to the validator who the caller is.
+The envelope names the certificate that the caller dialled, so a validator cannot pass a request on to another
+validator.
 """
 
 import time
@@ -120,9 +121,10 @@ def seal(
 
 
 class NonceMemory:
-    """The nonces that were used recently; their number is bounded in total and per caller.
+    """The nonces that were used recently.
 
-    A nonce is forgotten only when its envelope is too old to be accepted.
+    Their number is bounded in total and per caller. A nonce is forgotten only when an envelope with this nonce would be
+    too old to be accepted.
     """
 
     def __init__(self, capacity: int, per_caller: int) -> None:

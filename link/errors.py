@@ -1,4 +1,7 @@
-"""The error of the link: a handler raises it, it is sent as a typed status, and the caller raises it again."""
+"""The error of the link.
+
+A handler raises it, the server sends it as a typed status, and the client raises it again at the caller.
+"""
 
 from enum import StrEnum
 
@@ -6,7 +9,10 @@ from domain.errors import Expected, printable
 
 
 class ClusterErrorKind(StrEnum):
-    """The kind of failure, as a stable word for programs. The party at fault decides the gRPC status."""
+    """The kind of failure, as a stable word for programs.
+
+    The gRPC status of a kind depends on the party that is at fault.
+    """
 
     BAD_REQUEST = "bad_request"  # a field cannot be parsed or is out of its bounds
     TOO_LARGE = "too_large"

@@ -1,8 +1,9 @@
-"""Limits of connections at the server: strangers get only some of the connections, and share these fairly.
+"""Limits of connections at the server. Strangers, which are callers without a known role, get only some of the
+connections, and share these fairly.
 
-grpc bounds the number of connections, but it does not name their owners, and it cannot close a single connection. So
-this module finds the connections among the sockets of this process (Linux). If there are too many, the group with the
-most connections loses its oldest one.
+The library grpc can bound the number of connections, but it does not tell who made them, and cannot close a single one.
+So this module finds the connections among the sockets of this process (Linux). If there are too many, the group with
+the most connections loses its oldest one.
 """
 
 import os

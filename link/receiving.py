@@ -1,6 +1,7 @@
-"""The receipt of requests. Each request must arrive within a bounded time, and takes a server slot of its caller.
+"""The receipt of requests. Each request must arrive within a bounded time, and takes a server slot that counts for its
+caller.
 
-An open stream takes this slot before the caller has proven its identity.
+An open stream takes the slot even before the caller has proven its identity.
 """
 
 from collections.abc import Iterator

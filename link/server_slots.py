@@ -1,8 +1,7 @@
 """Server slots for calls: a limited number, shared fairly, with a separate number for strangers.
 
-An open call takes a slot before its caller has proven its identity. So a call is not refused just because other calls
-came first. If all slots are taken, the group with the most slots loses its oldest slot whose call is not being
-processed.
+An open call takes a slot before its caller has proven its identity. A call is not refused just because other calls came
+first. If all slots are taken, the group with the most slots loses its oldest slot whose call is not being processed.
 """
 
 import time
@@ -61,7 +60,8 @@ class ServerSlots:
 
     @contextmanager
     def take(self, group: str, cancel: Callable[[], object]) -> Iterator[ServerSlot]:
-        """Hold a slot for a call of ``group`` during the block; another call may lose its slot for it.
+        """Hold a slot for a call of ``group`` during the block. If no slot is free, another call may lose its slot to
+        this call.
 
         ClusterError BUSY if every call that could lose its slot is already being processed.
         """
@@ -101,7 +101,7 @@ class ServerSlots:
         return sum(slot.worked_on for slot in self._held)
 
     def _loser(self, group: str) -> ServerSlot | None:
-        """Return the slot that its call must lose to make room for a call of ``group``; None if there is room."""
+        """Return the slot that another call loses to make room for a call of ``group``; None if there is room."""
         counts = Counter(slot.group for slot in self._held)
         if counts[group] < self._share and len(self._held) < self._count:
             return None
@@ -144,7 +144,7 @@ class KnownPeers:
 def network_of(peer: str) -> str:
     """Return the network of a connection's remote end, given grpc's name of that end.
 
-    One owner commonly has all addresses of such a network.
+    All addresses of such a network usually belong to one owner.
 
     ``ipv4:10.1.2.3:5000`` is in 10.1.2.0/24. An IPv6 address is in its /64, unless it maps an IPv4 address.
     """

@@ -53,7 +53,7 @@ Amount = Annotated[int, Range(0, 2**63 - 1)]
 SENTENCE_MAX = 512
 Sentence = Annotated[str, Size(0, SENTENCE_MAX)]
 Session = Annotated[bytes, Size(0, 16)]
-"""A random id per process of a provider, which tells apart two processes with one key."""
+"""A random id of a provider's process, which distinguishes two processes that use the same key."""
 Invitation = Annotated[bytes, Size(0, 128)]
 """An invitation of a validator's operator to its cluster; empty if the provider has none."""
 Millis = Annotated[int, Range(0, 3_600_000)]
@@ -116,7 +116,7 @@ class PayloadFile:
 
 @dataclass(frozen=True, slots=True)
 class StatBlobRequest:
-    """A request for the number of a blob's bytes that have arrived."""
+    """A request for the number of bytes of a blob that have arrived."""
 
     blob: BlobRef
 
@@ -182,7 +182,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
-    """A provider's message that it has applied to the cluster or belongs to it, with a description of its machine."""
+    """A message of a provider that has applied to the cluster or belongs to it, with a description of its machine."""
 
     version: Name
     machine: Machine
@@ -203,8 +203,8 @@ class JoinLimits:
 class JoinReply:
     """The answer to a JoinRequest: whether the validator accepts the provider for work, the limits, and the reason.
 
-    ``reason`` says why the provider has to wait. If ``probe`` is true, the provider may be measured now; it sends its
-    request again after the measurement.
+    ``reason`` says why the provider has to wait. If ``probe`` is true, the provider may be measured now. After the
+    measurement, the provider sends its request again.
     """
 
     accepted: bool
@@ -222,7 +222,8 @@ class ProbeRequest:
 
 @dataclass(frozen=True, slots=True)
 class ProbeTask:
-    """A timed task of a measurement: hash ``data``, or compute ``pieces`` of ``seed`` (see :mod:`pol.work.probe`).
+    """A timed task of a measurement: to hash ``data``, or to compute ``pieces`` of ``seed`` (see
+    :mod:`pol.work.probe`).
 
     A task with neither data nor pieces means that the measurement has ended; ``text`` has the reason if it ended early.
     """
@@ -296,7 +297,7 @@ class OpenTask:
 
 @dataclass(frozen=True, slots=True)
 class PollReply:
-    """The complete list of tasks for now; the provider drops tasks that are not listed.
+    """The complete list of a provider's current tasks. The provider drops all tasks that are not in the list.
 
     ``probe`` is true if the provider may be measured now, because it has nothing to train and its certified measurement
     expires soon. ``idle`` says why there is nothing to train. ``warning`` is a text for the provider's operator.
@@ -467,10 +468,10 @@ class UpdateRef:
 class AuditOpening:
     """The values that a seat needs to recompute a place.
 
-    For segment i, these are the leaves i (none at 0) and i+1, and the states at boundary i. For an update, they are
-    leaf n, the states at boundaries 0 and n, and ``local_out``. For an aggregation, they are the updates in slot order,
-    and ``states[0]`` with the global state before the round and the order's initial local state. If ``ready`` is false,
-    the seat asks again later.
+    For segment i, these are the leaves i and i+1 (there is no leaf 0), and the states at boundary i. For an update,
+    they are leaf n, the states at boundaries 0 and n, and ``local_out``. For an aggregation, they are the updates in
+    slot order, and ``states[0]`` with the global state before the round and the order's initial local state. If
+    ``ready`` is false, the seat asks again later.
     """
 
     ready: bool
@@ -501,13 +502,17 @@ def not_ready(retry_after_ms: int) -> AuditOpening:
 class Handlers(Protocol):
     """The methods by which a validator answers calls. A method may raise ClusterError; any other exception is a bug.
 
-    The methods run on the server's threads, many at once, and must not block. If an answer takes time, a method returns
-    "ask again later". Before each call, the server calls ``roles``, and refuses a caller that has no role for the call.
-    The method itself checks whether the caller is *the* provider, consumer or auditor concerned.
+    The methods run on the server's threads, many at once, and must not block. If a method needs time for an answer, it
+    returns "ask again later". Before each call, the server calls ``roles``, and refuses a caller that has no role for
+    the call. The method itself checks whether the caller is the very provider, consumer or auditor that the request
+    concerns.
     """
 
     def roles(self, caller: Caller) -> frozenset[Role]:
-        """Return the caller's roles at this validator, according to the chain; the method answers from memory."""
+        """Return the caller's roles at this validator, according to the chain.
+
+        The method answers from memory, without a query.
+        """
         ...
 
     def stat_blob(self, caller: Caller, request: StatBlobRequest) -> BlobStatus:

@@ -1,4 +1,5 @@
-"""Providers that cheat, so that a local network can show that they are caught. They run only on local chains.
+"""Providers that cheat, so that a local network can show how cheats are caught. Such providers run only on local
+chains.
 
 A way to cheat is ``METHOD[@ROUND]``; the method ``slow`` is honest. The functions in ``_PRODUCERS`` change the training
 result, in the worker process. :class:`Cheat` changes messages and their timing, in the daemon. This module starts both
@@ -142,7 +143,10 @@ def _slow(task: "Task", index: int, start: "SlotState") -> "Produced":
 
 
 def _skip_training(task: "Task", _index: int, _start: "SlotState") -> "Produced":
-    """Train only the first and the last segment and invent the others: a plausible trace with little work."""
+    """Train only the first and the last segment, and invent the states in between.
+
+    This gives a plausible trace with little work.
+    """
     from compute_provider.work.worker import honest, result_of
     from pol.work.segments import slot_state
     from pol.work.train import opening_boundary

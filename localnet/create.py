@@ -31,9 +31,9 @@ CONSUMER_COINS = 10_000_000_000_000
 KEY = "main"
 """Name of the only key in each home."""
 AUDIT_SPEED = 10**9
-"""FLOP/s that each validator promises as an auditor.
+"""Speed (FLOP/s) that each validator promises as an auditor.
 
-One core is faster than that. The window of a round is twenty times as long as an audit at the promised speed.
+A single core is faster. The window of a round is twenty times as long as an audit at the promised speed.
 """
 _PORTS_EACH = 6
 PORTS = range(20_000, 28_000)

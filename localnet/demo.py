@@ -69,7 +69,7 @@ JOBS: Mapping[str, Path] = MappingProxyType(
 )
 """The jobs that the demo can train; each has at least two slots, so that the cheat gets one."""
 TWICE = "digits"
-"""The job that is ordered twice at the same time: it is small enough for two clusters."""
+"""The job that is ordered twice at the same time. It is small enough to be trained by two clusters at once."""
 FOUR_SLOTS = _EXAMPLES / "market.py"
 CLUSTERS = (4, 4, 0, 0)
 """Number of providers per validator if two clusters compete; the other two validators serve neither order."""
@@ -315,7 +315,7 @@ class Demo:
                     ) from error
 
     def _finish_build(self, network: Network, build: "Popen[bytes]", seconds: float = BUILD_SECONDS) -> None:
-        """Wait until the job is built; meanwhile show the chain's height."""
+        """Wait until the job is built, and show the chain's height meanwhile."""
         ends = time.monotonic() + seconds
         while True:
             try:

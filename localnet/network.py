@@ -62,7 +62,7 @@ class Network:
     def start(self, names: Sequence[str] | None = None, note: Callable[[str], None] = lambda text: None) -> None:
         """Start the processes ``names`` (all by default), and wait for the first blocks; call ``note`` with messages.
 
-        Nodes and validators start at once, since validators wait for their node; providers start last.
+        Nodes and validators start together, because a validator waits for its node. Providers start last.
         """
         chosen = self.names() if names is None else list(names)
         nodes = [name for name in chosen if name.endswith(".node")]

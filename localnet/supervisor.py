@@ -1,8 +1,8 @@
 """The supervisor, the one process that runs a local network, and requests to it from other processes.
 
 The supervisor locks a file in the network's directory; the file has the supervisor's process id (:mod:`host.lock`). A
-request is a file in a folder of the same directory. The answer is another file there. The answer is empty if the
-request was carried out. Otherwise it has the reason why it was not.
+request is a file in a folder of the same directory. The answer is another file in that folder. If the request was
+carried out, the answer is empty. Otherwise the answer is the reason why the request was not carried out.
 """
 
 import json

@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import TypeAlias
 
 BLOCK = 1_024
-"""Number of amounts in a new block; a block is cut in two when it has twice as many."""
+"""Number of amounts in a new block. A block is cut in two when it has twice this number of amounts."""
 _WORD_MAX = (1 << 63) - 1
 """The greatest amount that an array can hold; the least one is -2^63."""
 

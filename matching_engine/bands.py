@@ -1,10 +1,10 @@
 """Sets of the bids of a page that pass a condition, stored as the bits of integers.
 
 A page has a slot for each of its bids. An integer with a bit for each slot is a set of bids, and one operation
-intersects two sets of thousands of bids. The bids with at least some amount are a union of bands. A band holds the bids
-whose amounts are between two bounds. The bounds are chosen so that a band has few bids, unless all its amounts are the
-same. One band may have bids both above and below the amount that an order needs. The bids of that band are in doubt,
-and the caller tests them one by one.
+intersects two sets of thousands of bids. A band holds the bids whose amounts are between two bounds, so the bids with
+at least a given amount are a union of bands. The bounds are chosen so that a band has few bids, unless all its amounts
+are the same. One band may have bids both above and below the amount that an order needs. The bids of that band are in
+doubt, and the caller tests them one by one.
 """
 
 from abc import ABC, abstractmethod
@@ -16,17 +16,17 @@ from operator import itemgetter, or_
 from typing import Any
 
 BAND = 256
-"""Number of bids in a new band; a band is cut again when it has more than twice as many."""
+"""Number of bids in a new band. A band is cut again when it has more than twice this number of bids."""
 RANKED_BAND = 64
 """Number of bids in a new band of prices. It is smaller, because a search reads the bids of the cheapest band one by
 one."""
 STRIDE = 8
 """Number of bands per stored union of bands."""
 STRIPES = 16
-"""Most stripes of a page, each of which is a range of groups."""
+"""Largest number of stripes of a page. A stripe is a range of groups."""
 
 Passing = tuple[int, int]
-"""Two sets of slots: bids that pass or are in doubt, and bids in doubt."""
+"""Two sets of slots: the bids that pass or are in doubt, and the bids in doubt alone."""
 Valued = tuple[Any, int]
 """The value that a condition reads of a bid, and the bid's slot."""
 
@@ -47,7 +47,7 @@ class Slots(ABC):
 
     @abstractmethod
     def part(self, mask: int, value_of: Callable[[int], Any]) -> "Slots":
-        """Return a new index of the slots in ``mask`` only; it uses ``value_of`` to read the value of a slot."""
+        """Return a new index of only the slots in ``mask``. ``value_of`` returns the value of a slot."""
 
 
 class Bands(Slots):
@@ -96,9 +96,9 @@ class Bands(Slots):
         return found, 0 if surely else self._masks[at]
 
     def _sums(self) -> list[int]:
-        """Return, for every ``STRIDE``-th band, the union of it and all higher bands.
+        """Return, for every ``STRIDE``-th band, the union of this band and all higher bands.
 
-        A union per band would double the memory.
+        A union for each band would double the memory.
         """
         parts = [reduce(or_, self._masks[at : at + STRIDE]) for at in range(0, len(self._masks), STRIDE)]
         return [*accumulate(reversed(parts), or_, initial=0)][::-1]
@@ -205,9 +205,9 @@ class Stripes(Slots):
             self._lower |= 1 << slot
 
     def passing(self, want: Callable[[int], int]) -> Passing:
-        """Return the bids with at least the amount that an order needs in the highest group of their stripe.
+        """Return the bids whose amount is enough for an order in the highest group of their stripe.
 
-        Bids of lower groups are in doubt.
+        All bids of lower groups are in doubt.
         """
         found = doubt = 0
         for group, bands in zip(self._groups, self._bands, strict=True):
@@ -271,7 +271,7 @@ class SharedValues(Slots):
 
 
 class Doubts(Slots):
-    """A set of slots, for a value that few bids share. It does not store the values, so all bids are in doubt."""
+    """A set of slots, for a value that few bids share. The set does not store the values, so all bids are in doubt."""
 
     def __init__(self, pairs: Iterable[Valued]) -> None:
         """Keep the slots of ``pairs`` (value, slot)."""

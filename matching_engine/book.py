@@ -25,10 +25,11 @@ Backing = tuple[bool, int, int, int]
 """Values that all bids of a validator share: jailed, free bond, free stake, and the height of the last worsened bid."""
 
 COLUMNS_MAX = 64
-"""Most columns of a book. If there are more, a new auction drops all columns. Normally there are few columns, because
-orders keep their parameters, so few bases occur."""
+"""Largest number of columns of a book. If there are more, a new auction drops all columns. Normally there are few,
+because the parameters of most orders are the same, so few bases occur.
+"""
 READS_PER_REFRESH = 10
-"""Reads that an auction counts for updating a bid in the book and restoring it later."""
+"""Number of reads that an auction counts for updating a bid in the book and restoring it later."""
 
 _READ = (*CONDITIONS, STOOD)
 """The conditions for which the book has columns."""
@@ -193,8 +194,8 @@ class Sold:
 
     A fill reduces the free capacity of its bid, and the free bond and stake of all bids of its validator. The book is
     updated only when needed. Before bids are counted, :meth:`settle` updates all these bids. If a search finds a bid
-    that no longer fits, it calls :meth:`refresh`, so that no other search reads this bid in vain. At the end of the
-    auction :meth:`undo` restores the book.
+    that no longer fits, it calls :meth:`refresh`, so that other searches do not read this bid in vain. At the end of
+    the auction :meth:`undo` restores the book.
     """
 
     def __init__(self, book: Book) -> None:

@@ -1,4 +1,4 @@
-"""Columns: the values that one condition reads of all bids.
+"""Columns. A column has the values that one condition reads of all bids.
 
 There is a class of columns for each kind of condition. A column counts the bids of the book that fail what an order
 requires. It also makes the sets of slots of a page (:mod:`matching_engine.bands`).
@@ -14,10 +14,11 @@ from matching_engine.conditions import PRICE, AtLeast, AtLeastFor, Condition, No
 from matching_engine.records import StandingBid
 
 DOING_MAX = 64
-"""Most different wishes for which a column caches the values that satisfy them."""
+"""Largest number of different wishes for which a column caches the values that satisfy them."""
 COUNTED_MAX = 64
-"""Most different values that may be read to count the bids that fail a wish. If there are more values, the count is
-taken as 1."""
+"""Largest number of different values that may be read to count the bids that fail a wish. If a column has more values,
+the bids are not counted, and the count is assumed to be 1.
+"""
 
 
 class Wish(NamedTuple):
@@ -206,7 +207,7 @@ class _OfValues(BookColumn):
 
 
 class _OfNames(BookColumn):
-    """The column of a name. An order excludes a few names, and the bids of a page are tested one by one."""
+    """The column of a name. Because an order excludes only a few names, the bids of a page are tested one by one."""
 
     def __init__(self, condition: NoneOf, basis: int, rows: Iterable[StandingBid]) -> None:
         super().__init__(condition, basis)

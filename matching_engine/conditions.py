@@ -1,8 +1,8 @@
 """The conditions of the order book: one row for each, under the name that consumers read.
 
 This table is the source of the auction's tests and of the histogram of an unmatched order. The options of ``assay
-quote``, ``order submit`` and ``bid place``, and the table in ``docs/protocol.md``, come from it too. A row reads one
-value of a standing bid, and determines which values satisfy an order. So the book can index bids by that value, and
+quote``, ``order submit`` and ``bid place``, and the table in ``docs/protocol.md``, are also made from it. A row reads
+one value of a standing bid, and determines which values satisfy an order. So the book can index bids by that value, and
 count bids without reading each of them.
 """
 
@@ -66,9 +66,9 @@ class Condition(ABC):
     Three texts are for users. ``passes`` completes "a bid passes if …". ``fails`` completes "one bid …" and "several
     bids …" for bids that do not pass. ``helps`` is the advice for a consumer whose order fails this condition.
 
-    ``has`` reads the value of a standing bid that the condition tests. ``basis`` returns the parameter of the order if
-    that value also depends on one; it is 0 for nearly all conditions. The book keeps a column for each basis that
-    occurs. ``asks`` and ``offers`` are the options for orders and bids.
+    ``has`` reads the value of a standing bid that the condition tests. If this value also depends on a parameter of the
+    order, ``basis`` returns that parameter. For nearly all conditions, ``basis`` returns 0. The book keeps a column for
+    each basis that occurs. ``asks`` and ``offers`` are the options for orders and bids.
 
     ``own`` is true if the required value depends on the order's size, price or time, so that few orders require the
     same value. If ``own`` is false, the required value depends only on ``AuctionOrder.common`` and the clock. ``taken``
@@ -114,7 +114,7 @@ class AtLeast(Condition):
 class AtLeastFor(Condition):
     """A condition on a group and an amount: the least amount that an order needs depends on the group.
 
-    Groups are numbers. In a higher group an order never needs more.
+    Groups are numbers. In a higher group, an order never needs a larger amount.
     """
 
     needs: Callable[[AuctionOrder, int], Callable[[int], int]]
@@ -224,12 +224,18 @@ def _least_trial_speed(order: AuctionOrder, _: int) -> int:
 
 
 def _most_work_for(value: int, price: int) -> int:
-    """Return the most FLOPs that cost at most ``value`` (``uassay``); the cost of work is rounded up."""
+    """Return the largest amount of work (FLOPs) that costs at most ``value`` (``uassay``).
+
+    The cost of work is rounded up.
+    """
     return value * PFLOP // price if price else UNBOUNDED
 
 
 def backed_work(free_stake: int, price: int) -> int:
-    """Return the most FLOPs that a free stake (``uassay``) backs at ``price``. Their cost must be at most the stake."""
+    """Return the largest amount of work (FLOPs) that a free stake (``uassay``) backs at ``price``.
+
+    The cost of this work is at most the stake.
+    """
     return _most_work_for(free_stake, price)
 
 
@@ -239,7 +245,10 @@ def _most_bond(standing: StandingBid) -> int:
 
 
 def _bonded(standing: StandingBid, bps: int) -> int:
-    """Return the most FLOPs for which the validator can pay a job bond of ``bps`` of their cost, rounded up twice."""
+    """Return the largest amount of work (FLOPs) for which the validator can pay the job bond.
+
+    The bond is ``bps`` of the cost of the work; both the cost and the bond are rounded up.
+    """
     if not bps:
         return UNBOUNDED
     return _most_work_for(_most_bond(standing) * BPS // bps, standing.bid.offer.price)
@@ -474,4 +483,6 @@ STOOD = AtLeast(
     has=lambda standing, _: -standing.bid.placed_height,
     needs=lambda order, _: 1 - order.opened_height,
 )
-"""The condition for bids that come first: an order takes another bid only if no such bid fits. Histograms omit it."""
+"""The condition for bids that come first: an order takes another bid only if no bid that passes this condition fits.
+Histograms omit it.
+"""

@@ -4,8 +4,8 @@ The book holds all bids of the block before the auction begins. Orders of older 
 block are sorted by a hash of the seed and the order's id. Each order takes the cheapest bid that satisfies all its
 conditions. Bids that stood before the order's block come first, so that a validator that saw the order cannot undercut
 a rival. A bid that was placed or changed later is taken only if none of the earlier bids fits. Among equal prices the
-lowest ticket wins. A validator has one ticket, the hash of seed, order and validator, however many bids it has. If a
-fill takes capacity, bond and stake, they are no longer available to later orders. The seed is the **previous** block's
+lowest ticket wins. A validator has one ticket, the hash of seed, order and validator, however many bids it has. The
+capacity, bond and stake that a fill takes are no longer available to later orders. The seed is the **previous** block's
 beacon, so a proposer gains nothing if it chooses the order of its block's transactions. The result does not depend on
 the order of the arguments.
 """
@@ -71,7 +71,7 @@ def match(
 ) -> Matched:
     """Run the auction of a block at ``clock`` (seconds), until ``fills_max`` orders have a bid.
 
-    ``seed`` is the previous block's beacon. The histogram of an unmatched order counts the bids in their state when the
+    ``seed`` is the previous block's beacon. The histogram of an unmatched order counts the bids as they were when the
     auction came to that order. After the auction the book is as it was before. Raise ValueError if an order comes
     twice, which is a bug of the caller.
     """
@@ -120,8 +120,8 @@ def match(
 def quote(order: AuctionOrder, book: Book, seed: bytes, clock: int) -> SimulatedMatch:
     """Return the candidates for ``order``; :func:`match` would choose the first one if the order came alone.
 
-    Between validators of equal price, the order's id decides. A quote before submission uses another id than the later
-    order, so only the price of the quote is reliable.
+    Between validators of equal price, the order's id decides. Before an order is submitted, its quote uses another id
+    than the later order. So such a quote predicts the price, but not the validator.
     """
     book.trim()
     search = Search(Commons(book, clock), Sold(book), order)

@@ -17,7 +17,7 @@ from matching_engine.records import StandingBid
 PAGE = 8_192
 """Number of slots of a page."""
 PAGE_LEAST = PAGE // 16
-"""Least number of bids on a page: a page with fewer is dissolved, unless it is the only one."""
+"""Least number of bids on a page. A page with fewer bids is dissolved, unless it is the only page."""
 
 _NUMBERS = tuple(range(PAGE))
 """One integer object per slot number, which all pages share to save memory."""

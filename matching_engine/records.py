@@ -18,8 +18,9 @@ class AuctionOrder:
     to ``verify_seconds`` of this time. ``opened_height`` is the height of the last block that opened the order.
 
     Before a validator can accept the order, ``payload_bytes`` have to arrive within ``accept_seconds``, and a trial of
-    ``trial_work`` FLOPs has to run. Arrival and trial together may take ``accept_max`` seconds. ``job_bond_bps`` and
-    ``payload_fee`` (``uassay``) determine the winner's job bond; they are parameters that never change for this order.
+    ``trial_work`` FLOPs has to run. Arrival and trial together may take at most ``accept_max`` seconds.
+    ``job_bond_bps`` and ``payload_fee`` (``uassay``) determine the winner's job bond; they are parameters that never
+    change for this order.
     """
 
     order_id: bytes
@@ -42,7 +43,9 @@ class AuctionOrder:
 
     @property
     def common(self) -> tuple[Conditions, tuple[str, ...], int, int]:
-        """The part that many orders have in common: it does not depend on the order's size, price or time."""
+        """The requirements that many orders have in common: those that do not depend on the order's size, price or
+        time.
+        """
         return self.conditions, self.excluded, self.opened_height, self.job_bond_bps
 
     @property

@@ -3,11 +3,11 @@
 On each page the search intersects the sets of bids that pass each condition, beginning with the condition that most
 bids fail. The remaining bids pass all conditions, except for two groups of bids that are tested one by one: bids in
 doubt, and bids of validators with a fill in this auction. A fill only reduces amounts, so a bid that failed never
-passes later. So orders with the same requirements share a search, and each order continues where the previous order
-stopped.
+passes later. For this reason, orders with the same requirements share a search, and each order continues where the
+previous order stopped.
 
-``reads`` is the work of a search beyond the work that every search needs. It depends only on bids and orders, not on
-the distribution of bids over pages. So it is the same on every node.
+``reads`` counts the work of a search beyond the work that every search needs. This count depends only on bids and
+orders, not on the distribution of bids over pages, so it is the same on every node.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -22,14 +22,16 @@ from matching_engine.pages import Page
 from matching_engine.records import AuctionOrder, StandingBid
 
 BIDS_PER_READ = 8_192
-"""Number of bids, in order of price, that an intersection processes in the time of one read."""
+"""Number of bids that an intersection of sets processes in the time of one read."""
 VALUES_PER_READ = 4
 """Number of different values in a column that can be compared with a wish in the time of one read."""
 FEW = 64
-"""Most bids of a page that are tested and sorted by price at once. If there are more, they are read band by band."""
+"""Largest number of bids of a page that are tested and sorted by price at once. If there are more bids, they are read
+band by band.
+"""
 
 COMMONS_MAX = 64
-"""Most entries in an auction's cache of the wishes that orders share; a full cache is emptied."""
+"""Largest number of entries in an auction's cache of the wishes that orders share. A full cache is emptied."""
 
 _PRICE = CONDITIONS.index(PRICE)
 _OWN = tuple([number for number, condition in enumerate(CONDITIONS) if condition.own])

@@ -2,8 +2,8 @@
 
 The rule is ADR-027 of the Cosmos SDK, applied to all messages: fields in ascending order, shortest varints, no
 defaults, no field twice, no unknown field. The check needs no special parser: it parses the bytes with protobuf, drops
-unknown fields, encodes the message again, and compares the two encodings. So equal transactions have equal bytes, and a
-transaction cannot carry data that the application ignores.
+unknown fields, encodes the message again, and compares the two encodings. As a consequence, equal transactions have
+equal bytes, and a transaction cannot carry data that the application ignores.
 """
 
 from typing import Any
@@ -20,7 +20,8 @@ is not UTF-8.
 """
 
 IMPLEMENTATION = "upb"
-"""The implementation of protobuf that every node uses, because its limits and speed must be the same."""
+"""The implementation of protobuf that every node must use, because all nodes need the same limits and a similar speed.
+"""
 
 _LOOKED_AT_MAX = 256  # number of items per list that are searched for an unknown field
 
@@ -53,7 +54,7 @@ def parse(cls: Any, raw: bytes, field: str) -> Any:
 
 
 def _why_not(cls: Any, raw: bytes, field: str) -> Refusal:
-    """Return a Refusal that explains why ``raw`` is not the canonical encoding of a ``cls`` message."""
+    """Return a Refusal that gives the reason why ``raw`` is not the canonical encoding of a ``cls`` message."""
     try:
         unknown = _find_unknown(cls.FromString(raw))
     except UNREADABLE:

@@ -1,11 +1,11 @@
 """The converter between protobuf messages and domain dataclasses, for the chain and for the link between owners.
 
-For each type, a converter is compiled once into a function with one line per field. The sources are the protobuf
-descriptor and the annotated types of the dataclass (:mod:`domain.bounds`). So every value that is read is within its
-bounds; any other value is a Refusal that names its path.
+For each type, a converter is compiled once into a function with one line per field. The converter is made from the
+protobuf descriptor and the annotated types of the dataclass (:mod:`domain.bounds`). It therefore also checks bounds: a
+value out of its bounds raises a Refusal that names the path of the value.
 
-When a converter is compiled, it raises Mismatch for a field that only one side has, and for a field whose kinds on the
-two sides do not fit. It also raises Mismatch for a field without a bound. A compiled converter never raises Mismatch.
+The compilation raises Mismatch for a field that only one side has, or whose kinds on the two sides do not fit, or that
+has no bound. A compiled converter never raises Mismatch.
 """
 
 from collections.abc import Callable, Sequence
@@ -114,8 +114,8 @@ def _making(cls: type, values: Sequence[str], known: dict[str, Any]) -> list[str
 def _function(arguments: Sequence[str], lines: Sequence[str], known: dict[str, Any]) -> Callable[..., Any]:
     """Return the function with these arguments and these lines of code as its body.
 
-    The function is compiled as ``dataclass`` compiles constructors. It has one line per field, so it needs no loops and
-    no calls, in which generic code spends most of its time. The lines contain only names of fields and names in
+    The function is compiled as ``dataclass`` compiles constructors. It has one line per field. So it avoids the loops
+    and calls in which generic code spends most of its time. The lines contain only names of fields and names in
     ``known``.
     """
     source = "\n    ".join([f"def convert({', '.join(arguments)}):", *lines])
@@ -175,7 +175,8 @@ def _field_reader(hint: Any, field: FieldDescriptor) -> tuple[Convert | None, st
     """Return the function that converts the value of ``field``, and the expression for the function's argument.
 
     The function is None if the expression itself gives the domain value. A nested message may be missing, so the
-    function for it takes the enclosing message. Any other field always has a value, even if it is only the default.
+    function for a nested message takes the enclosing message. Any other field always has a value, even if it is only
+    the default.
     """
     value = f"message.{field.name}"
     if field.label == FieldDescriptor.LABEL_REPEATED:
@@ -240,7 +241,7 @@ def _list_reader(hint: Any, field: FieldDescriptor) -> Convert:
 def _value_reader(hint: Any, field: FieldDescriptor, name: str) -> Convert | None:
     """Return the function that converts one protobuf value to its domain value.
 
-    Return None if every protobuf value is a valid domain value as it is.
+    Return None if every protobuf value is a valid domain value without a conversion.
     """
     kind, marks = split(hint)
     if isinstance(kind, type) and issubclass(kind, IntEnum):

@@ -4,8 +4,8 @@ For A = a·G and C = a·B the proof (e, s) shows log_G A = log_B C without showi
 bytes, A, C and the message, so that neither a bad random generator nor a repeated message reveals a. G is the generator
 of secp256k1 everywhere in Assay; the published vectors also use other generators.
 
-The code uses coincurve's public functions only. The time of ``prove`` depends on the secret. This is safe, because a
-consumer proves only on its own machine, and only when it complains.
+The code uses coincurve's public functions only. The running time of ``prove`` depends on the secret. This is safe,
+because a consumer makes proofs only on its own machine, and only for a complaint.
 """
 
 from collections.abc import Iterable

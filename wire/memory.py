@@ -12,8 +12,8 @@ class RecentValues(Generic[K, V]):
     """The newest values by key, up to a total size; any thread may read and write.
 
     The memory has two halves. When the young half is full, it becomes the old half, and the values of the previous old
-    half are forgotten. So the newest values, up to half the total size, are always there. The memory does not have to
-    record the order of its values.
+    half are forgotten. So the newest values, up to half the total size, are always remembered, although the memory does
+    not record the order of its values.
     """
 
     def __init__(self, room: int) -> None:

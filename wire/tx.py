@@ -1,7 +1,7 @@
 """Transactions: strict decoding of bytes from outside, and building them for clients.
 
 ``decode_tx`` refuses everything that the state machine does not check: other sign modes, several signers, extension
-options, unordered transactions, tips, grants, and several fees. So no signed content is silently ignored.
+options, unordered transactions, tips, grants, and several fees. So no content that a user signed is silently ignored.
 """
 
 from collections.abc import Sequence
@@ -332,9 +332,9 @@ class TxDecoder:
     """A decoder of transactions that remembers its results; any thread may call it.
 
     Small transactions, large transactions and refused bytes have a memory each. The size of an entry is the size of its
-    raw bytes plus an overhead. Large transactions and refused bytes therefore cannot displace small transactions.
-    19,000 transfers fill half of the memory for small transactions. So a sender of very many transfers can only make a
-    node decode some transactions again.
+    raw bytes plus an overhead. Large transactions and refused bytes therefore cannot displace small transactions. Half
+    of the memory for small transactions holds 19,000 transfers. A sender of more transfers can displace others, but the
+    only effect is that a node decodes some transactions again.
     """
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ x cannot choose Γ, and no one else can compute it. The proof's nonce is derived
 message always gives the same bytes.
 
 The code uses coincurve's public functions only. The time of ``prove`` depends on the secret. This is safe, because a
-node proves only once per proposal and never at the request of another party that could measure it.
+node makes only one proof per proposal, and never at the request of another party that could measure the time.
 """
 
 from coincurve import PrivateKey, PublicKey

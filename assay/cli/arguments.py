@@ -1,6 +1,6 @@
 """The types of options and arguments.
 
-If a type does not accept a value, it raises click's usage error, and click adds the option's name to the message.
+If a type does not accept a value, the type raises click's usage error, and click adds the option's name to the message.
 """
 
 import re
@@ -47,7 +47,10 @@ class Bounded(click.ParamType[int]):
     high: int
 
     def read(self, text: str) -> int:
-        """Return the integer that ``text`` stands for; raise ValueError, naming the accepted form, for another text."""
+        """Return the integer that ``text`` stands for.
+
+        For any other text, raise a ValueError that names the accepted form.
+        """
         raise NotImplementedError
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
@@ -75,7 +78,7 @@ class Amount(Bounded):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Return the amount in uassay.
 
-        For digits without a unit, add a note that they mean uassay: the user may have meant ASSAY.
+        For digits without a unit, add a note that the amount is in uassay, because the user may have meant ASSAY.
         """
         amount = super().convert(value, param, ctx)
         if isinstance(value, str) and _DIGITS.fullmatch(value) and param and ctx:
@@ -98,7 +101,7 @@ class Amount(Bounded):
 
 
 class AmountCommand(click.Command):
-    """A command whose last argument is an amount; "-5" is refused as an amount, not as an unknown option."""
+    """A command whose last argument is an amount. It reports "-5" as an invalid amount, not as an unknown option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Treat a word that begins like a negative number as an argument, not as an option."""

@@ -76,7 +76,7 @@ class Seen:
 
     - ``now_ns``: this machine's clock in Unix nanoseconds.
     - ``away``: why the node did not answer; empty if it did.
-    - ``own_chain``: chain id of the home's own node.
+    - ``own_chain``: the chain id of the home's own node.
     - ``has_comet``: whether the home has its own node with CometBFT.
     - ``wrong_clock``: a message if this machine's clock is ahead of the chain's.
     - ``signed_twice``: a message if the home's node found another node that signs with the same key.
@@ -112,7 +112,9 @@ class Seen:
 
     @property
     def block_age(self) -> float | None:
-        """Seconds since the time of the newest block that the node or CometBFT reports; None if neither has one."""
+        """Seconds since the time of the newest block that the node or CometBFT reports; None if neither reports a
+        block.
+        """
         known = [source.time_ns for source in (self.status, self.comet) if source is not None]
         return (self.now_ns - max(known)) / _SECOND if known else None
 

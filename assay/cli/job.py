@@ -132,8 +132,8 @@ def _collect_warnings(note: Callable[[str], None], warnings: list[str]) -> Calla
 def _folder(to: Path) -> Iterator[None]:
     """Create the folder ``to`` before a build, and remove it if the build fails.
 
-    A build can take a minute, so errors about the folder must come before the build. A folder that already held files
-    is not removed.
+    A build can take a minute, so errors about the folder must come before the build. A folder that held files before
+    the build is not removed.
     """
     was_there = to.exists()
     is_new = not was_there or not any(to.iterdir())
@@ -335,7 +335,9 @@ def _builder(note: Callable[[str], None]) -> Callable[..., "Job"]:
 
 @contextmanager
 def _errors_of(file: Path) -> Iterator[None]:
-    """Turn an exception from the consumer's own job file into a CliError with its line; raise others unchanged."""
+    """Turn an exception from the consumer's own job file into a CliError with the line of the file; raise other
+    exceptions unchanged.
+    """
     try:
         yield
     except Expected:

@@ -395,10 +395,9 @@ class _HomeAddresses:
 
 
 def _write_addresses(home: Path, grpc_host: str, grpc_port: int) -> str:
-    """Write the node's gRPC address to config.toml, and let commands of this home ask this node.
+    """Write the node's gRPC address to config.toml, so that commands of this home ask this node.
 
-    Return the address of the node that these commands asked before. Return an empty string if that address has not
-    changed, or if there was none.
+    Return the address that these commands used before, or an empty string if it has not changed or there was none.
     """
     import tomli_w
 

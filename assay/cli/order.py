@@ -153,7 +153,7 @@ def _not_settled(order_id: bytes, summary: "Summary") -> NotSettled:
 class WaitReporter:
     """A reporter of a submitted order until a validator has accepted it.
 
-    It prints which validator takes the order, and why the order still waits. It prints each reason once.
+    It prints which validator takes the order, and why the order still waits. Each reason is printed once.
     """
 
     def __init__(

@@ -70,7 +70,7 @@ def look_at(
     """Return a job's outlook as JSON values, as the rows of a table, and the table's title.
 
     ``file`` has the network's parameters. ``slot_speed`` is in FLOP/s, and ``slots`` is the number of slots that train
-    at once. For each of the three, None selects the default.
+    at once. If one of these three is None, its default is used.
     """
     from pol.local.inspect import SLOT_SPEED
     from pol.rules.outlook import outlook

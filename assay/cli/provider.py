@@ -279,7 +279,8 @@ def _standing(found: dict[str, Any]) -> str:
 def asked_node(context: CommandContext) -> str:
     """Return the address of the node to ask about this home's provider.
 
-    The address is the value of --node, else the node that the provider's daemon uses, else the node in the settings.
+    The address is the value of --node. Without --node, it is the node that the provider's daemon uses, or else the node
+    in the settings.
     """
     from compute_provider import api
 

@@ -98,7 +98,9 @@ def run(
 
 
 def _check_reachable(endpoint: str) -> None:
-    """Raise WrongUsage if the endpoint means all addresses, as 0.0.0.0 does: others cannot connect to it."""
+    """Raise WrongUsage if the endpoint means all addresses, as 0.0.0.0 does, because others cannot connect to such an
+    endpoint.
+    """
     host = HostPort.parse(endpoint).host
     address = ip_of(host)
     if address is not None and address.is_unspecified:
@@ -209,7 +211,7 @@ def _name(context: CommandContext, address: str, *, admit: bool) -> None:
 @backend_option
 @common_options
 def promise(context: CommandContext, speed: int | None, rate: int | None, backend: str) -> None:
-    """Promise a speed and a download rate on the chain; measure each one that the user does not give."""
+    """Promise a speed and a download rate on the chain. A value that the user does not give is measured."""
     from domain.registry.messages import MsgPromiseAudits
 
     key = context.key()
@@ -234,7 +236,8 @@ def promise(context: CommandContext, speed: int | None, rate: int | None, backen
 
 
 def _measure_rate(client: "ChainClient", key: "Key") -> int:
-    """Return the lowest of the download rates (bytes/s) from at most ``RATES_MEASURED`` other validators.
+    """Measure the download rates (bytes/s) from at most ``RATES_MEASURED`` other validators, and return the lowest
+    rate.
 
     Validators that do not answer are left out. Raise CliError if no validator answers.
     """

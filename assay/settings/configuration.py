@@ -1,7 +1,7 @@
 """``config.toml`` of a home: the table of its keys, and the source of each value.
 
-The file is checked whenever it is read. An option overrides an environment variable, which overrides the file, which
-overrides the default.
+The file is checked whenever it is read. If a setting has several sources, an option comes first, then an environment
+variable, then the file, then the default.
 """
 
 import os
@@ -243,7 +243,7 @@ class Configuration:
         self._file = dict(_read(path))
 
     def get(self, name: str, option: str | int | None = None) -> SettingValue:
-        """Return a setting's value and source; ``option`` is the value on the command line, or None without one."""
+        """Return a setting's value and source. ``option`` is the value on the command line; None if it is not there."""
         setting = BY_NAME[name]
         if option is not None:
             return SettingValue(setting, option, Source.OPTION)

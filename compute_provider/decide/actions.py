@@ -27,8 +27,8 @@ class Lane(StrEnum):
 class Base:
     """The base class of all actions.
 
-    ``drawn`` is True if the action follows from the validator's picture. A picture that was made before the action
-    ended does not start the action again.
+    ``drawn`` is True if the action follows from the validator's picture. Such an action is not started again because of
+    a picture that is older than the end of the action.
     """
 
     __slots__ = ()
@@ -94,7 +94,7 @@ class Poll(Base):
 
 @dataclass(frozen=True, slots=True)
 class Watch(Base):
-    """The action that reads from the chain what happened to the signed shares."""
+    """The action that reads the states of the signed shares from the chain."""
 
     lane: ClassVar = Lane.CHAIN
 
@@ -123,7 +123,7 @@ class CheckTask(OfTask):
 
 @dataclass(frozen=True, slots=True)
 class Bond(OfTask):
-    """The action that makes sure that the free bond covers this share and all other uncommitted shares."""
+    """The action that ensures that the free bond covers this share and all other uncommitted shares."""
 
     lane: ClassVar = Lane.BOND
     task: TrainTask

@@ -1,4 +1,4 @@
-"""Checks of a validator's task against the chain: the provider does not rely on the validator's word alone.
+"""Checks of a validator's task against the chain, so that the provider need not trust the validator.
 
 These are pure functions over the answer to the order query. A provider trains only for a running order, in its open leg
 and round, for its own validator. The task's initial states must have the roots that the chain has, and the escrow must
@@ -107,14 +107,16 @@ def trace_bytes(task: TrainTask, order: OrderResponse) -> int:
 def has_committed(order: OrderResponse, claim: ShareClaim) -> bool:
     """Return whether exactly the commitment ``claim`` is on the chain and was not rejected.
 
-    From then on, no one else can claim the work.
+    If so, no other provider can claim the work.
     """
     share = order.share(claim.key)
     return share is not None and share.claim == claim and share.state is ShareState.COMMITTED
 
 
 def is_over(key: ShareKey, order: OrderResponse, clock: int) -> bool:
-    """Return whether no one can ask for the states of this share any longer, at the chain's ``clock`` (seconds)."""
+    """Return whether, at the chain's ``clock`` (seconds), it is too late for anyone to ask for the states of this
+    share.
+    """
     if order.order.state is OrderState.CLOSED:
         return True
     share = order.share(key)
@@ -155,8 +157,8 @@ def _local_root(order: OrderResponse, task: TrainTask) -> bytes:
 def still_promised(promised: dict[ShareKey, int], key: ShareKey, order: OrderResponse) -> dict[ShareKey, int]:
     """Return the promised bonds (uassay, by share) that the chain has not locked yet and may still lock.
 
-    Two kinds of share are left out in the order of ``key``: committed shares, because their bonds are already locked,
-    and shares of another leg or round, because their bonds will never be locked.
+    In the order of ``key``, two kinds of share do not count. The bonds of committed shares are already locked, and the
+    bonds of shares of another leg or round will never be locked.
     """
     committed = {share.claim.key for share in order.shares}
     return {

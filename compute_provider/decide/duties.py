@@ -1,13 +1,14 @@
 """A provider's decision: a function from (record, look) to (record, actions), as in the validator's daemon.
 
 A share goes checking → bonding → fetching → ready → training → trained → submitted → committed → delivered. The
-validator gets the commitment first. It gets the hidden results only when the commitment is on chain under this
-provider's name. Before ``trained``, a share is dropped when the validator no longer lists it. From ``trained`` on,
-someone may hold this provider's signature, so the trace stays on disk until the chain shows that the share is over.
+validator gets the commitment first. It gets the results that the commitment hides only when the commitment is on chain
+under this provider's name. Before ``trained``, a share is dropped when the validator no longer lists it. From
+``trained`` on, someone may hold this provider's signature, so the trace stays on disk until the chain shows that the
+share is over.
 
 The daemon calls ``decide`` again and again, and each call returns every action whose outcome is missing. The daemon
-does not start an action that is under way, waits after a failure, and does not act on an outdated picture
-(:mod:`host.lanes`). So a restart needs only the record.
+does not start an action that is under way, waits after a failed action, and does not act on an outdated picture
+(:mod:`host.lanes`). A restarted daemon therefore needs only the record.
 """
 
 from collections.abc import Iterator

@@ -12,7 +12,7 @@ from domain.keys import ShareKey
 TRIES_MAX = 3
 
 Change = Callable[[Shares], Shares]
-"""A function that applies an outcome to the record. It gets the record as it is when the outcome arrives."""
+"""A function that applies an outcome to the record. Its argument is the record at the time when the outcome arrives."""
 
 
 def checked(shares: Shares, key: ShareKey) -> Shares:
@@ -62,7 +62,10 @@ def trained(
 
 
 def submitted(shares: Shares, key: ShareKey, accepted: bool, text: str) -> Shares:
-    """Record whether the validator accepted the commitment to a share. ``text`` is the validator's reason."""
+    """Record whether the validator accepted the commitment to a share.
+
+    ``text`` is the validator's reason for the verdict.
+    """
     stage = Stage.SUBMITTED if accepted else Stage.REFUSED
     return _move(shares, key, stage, Stage.TRAINED, Stage.SUBMITTED, text=text)
 
@@ -73,7 +76,10 @@ def committed(shares: Shares, key: ShareKey) -> Shares:
 
 
 def delivered(shares: Shares, key: ShareKey, accepted: bool, text: str) -> Shares:
-    """Record whether the validator accepted the results of a share. ``text`` is the validator's reason."""
+    """Record whether the validator accepted the results of a share.
+
+    ``text`` is the validator's reason for the verdict.
+    """
     stage = Stage.DELIVERED if accepted else Stage.REFUSED
     return _move(shares, key, stage, Stage.COMMITTED, Stage.DELIVERED, text=text)
 

@@ -1,7 +1,7 @@
 """Measurements of this machine: the speed of exact work, the memory, and the bandwidth from a validator.
 
-The speed is measured in a separate process, in the same sandbox as training. So the daemon never loads a numeric
-library, and a machine that was measured can also train.
+The speed is measured in a separate process, in the same sandbox as training. So the daemon never loads a numerical
+library, and a machine on which the measurement works can also train.
 """
 
 import json

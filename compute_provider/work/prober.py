@@ -21,7 +21,7 @@ from host.foreign_json import read_json
 START_SECONDS = 180.0
 """Longest time (s) for the start of the process: a back end may take long to load."""
 TASK_SECONDS = 60.0
-"""Longest time (s) for a task; no validator waits longer."""
+"""Longest time (s) for a task. A longer time is of no use, because validators do not wait longer."""
 _LOOK_SECONDS = 0.1
 _LINE_BYTES_MAX = 1 << 20
 

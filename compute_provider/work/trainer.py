@@ -74,9 +74,9 @@ class _Worker:
         return self.share is None and not self.is_spent and self.process.poll() is None
 
     def hand_over(self, order: WorkOrder) -> None:
-        """Write an order to the process; this call blocks while the process is slow to read the order.
+        """Write an order to the process; this call waits until the process has read the order.
 
-        The process can read only the job and the folder ``inputs``, so the order names links there.
+        The process can read only the job and the folder ``inputs``, so the order names links in this folder.
         """
         assert self.process.stdin
         order = self._linked(order)
@@ -86,9 +86,10 @@ class _Worker:
             self.process.stdin.flush()
 
     def _linked(self, order: WorkOrder) -> WorkOrder:
-        """Return the order with links instead of the files that the process reads; delete the links of the last share.
+        """Return the order with links in place of the files that the process reads, and delete the links of the last
+        share.
 
-        If a file cannot be linked, the process reports it.
+        If a file cannot be linked, the process reports the missing file.
         """
         before = self._inputs / str(self._shares)
         self._shares += 1
@@ -123,10 +124,10 @@ class _Worker:
 class Trainer:
     """The owner of the worker: one process at a time, which trains one share of an order after another.
 
-    There is only one worker, because the owner's memory limit is for all training on this machine. The worker is ended
-    when it has failed, when its order is over, when it has waited too long, and before a share of another order is
-    trained. The worker can write only to its own folder. When it reports files, they are moved to the share's folder.
-    It can read only its own folder, the job, and links to the files with which its share begins.
+    There is only one worker, because the owner's memory limit applies to all training on this machine together. The
+    worker is ended when it has failed, when its order is over, when it has waited too long, and before a share of
+    another order is trained. The worker can write only to its own folder. When it reports files, they are moved to the
+    share's folder. It can read only its own folder, the job, and links to the files with which its share begins.
     """
 
     def __init__(self, listen: Listen, home: Path, idle_seconds: float = IDLE_SECONDS) -> None:

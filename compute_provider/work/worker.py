@@ -54,7 +54,7 @@ class WorkOrder:
     """The worker's order to train a share.
 
     ``job`` is the job's directory, and ``folder`` is the share's folder. ``global_in`` and ``local_in`` are files of
-    canonical bytes. The worker only reads these four paths. ``boundaries`` are the boundaries that an earlier try
+    canonical bytes. The worker only reads from these four paths. ``boundaries`` are the boundaries that an earlier try
     reported: training continues from the last one.
     """
 
@@ -273,7 +273,8 @@ def result_of(task: Task, end: "SlotState") -> Produced:
 
 
 def _resume(task: Task) -> "tuple[int, SlotState]":
-    """Return the index and the states of the last boundary on disk; if there is none, 0 and the initial states.
+    """Return the index and the states of the last boundary on disk. If there is no such boundary, return 0 and the
+    initial states.
 
     A boundary counts only if its files still have the roots that were reported. Errors as in :meth:`Task.opening`.
     """

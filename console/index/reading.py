@@ -43,7 +43,9 @@ class Readings(Database):
         }
 
     def trace_changes(self, since: int) -> tuple[list[bytes], int]:
-        """Return the orders whose traces changed after change number ``since``, and the number of the last change."""
+        """Return the orders whose traces changed after the change with the number ``since``, and the number of the last
+        change.
+        """
         rows = self._all("SELECT DISTINCT order_id FROM traces WHERE change > ?", since)
         ((last,),) = self._all("SELECT COALESCE(MAX(change), 0) FROM traces")
         return [row[0] for row in rows], int(last)

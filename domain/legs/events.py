@@ -86,8 +86,8 @@ class LegDeadlinesMoved(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderProven(Change):
-    """A leg closed its last round, or the round in which the job stopped. Only the audits and windows of closed rounds
-    are still to come.
+    """A leg closed its last round, or the round in which the job stopped. After this event, only the audits and windows
+    of closed rounds remain.
 
     Example::
 

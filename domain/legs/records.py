@@ -57,12 +57,12 @@ class Leg:
 
     @property
     def end_round(self) -> int:
-        """The round after the last one that the leg serves."""
+        """The number of the round after the last round that the leg serves."""
         return self.first_round + self.rounds
 
     @property
     def end_slot(self) -> int:
-        """The slot after the last one that the leg serves."""
+        """The number of the slot after the last slot that the leg serves."""
         return self.first_slot + self.slots
 
     @property

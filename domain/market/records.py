@@ -91,7 +91,7 @@ class Bid(Shown):
 
     @property
     def free(self) -> int:
-        """FLOPs that are not sold yet."""
+        """Work (FLOPs) that the bid can still sell."""
         return max(0, self.capacity - self.reserved)
 
     def summary(self) -> Iterable[tuple[str, object]]:

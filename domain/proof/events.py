@@ -242,9 +242,9 @@ class StageOpened(Change):
     """A stage of a panel opened. Its seats recompute ``places``; the seats are numbered from ``first_seat`` on.
 
     ``stakes`` has the stake of each seat's validator, and ``groups`` the group of places that each seat recomputes. In
-    the last stage, the group is -1: the seat recomputes all groups in which its validator had no seat before. If
-    ``repeats`` is true, this stage has the same seats as the stage before it. ``eligible`` is the number of validators
-    that have a seat or could have had one, and ``stake`` is their total stake (uassay).
+    the last stage, the group is -1: the seat recomputes all groups in which its validator had no seat in earlier
+    stages. If ``repeats`` is true, this stage has the same seats as the stage before it. ``eligible`` is the number of
+    validators that have a seat or could have had one, and ``stake`` is their total stake (uassay).
     """
 
     KIND: ClassVar[str] = "panel.stage"

@@ -160,7 +160,7 @@ class TraceLeaf:
 class SealedLeaf:
     """The leaf of an encrypted chunk: its point R_i, and the length and hash of its ciphertext.
 
-    The 33 bytes of the point have the size of a compressed point, but they may not be a point of the curve.
+    The point is given as 33 bytes, the size of a compressed point. These bytes need not be a point of the curve.
     """
 
     point: Annotated[bytes, Size(33, 33)]
@@ -232,9 +232,10 @@ class Panel:
     """The validators that recompute places of a closed round, stage after stage, until all places are decided.
 
     A stage begins with its seed. Its seats commit until ``commits_end``, and then reveal until ``reveals_end``. The
-    time to commit ends early when all seats have committed, and the time to reveal when all of these have revealed.
-    ``wanted`` is about the stage whose seed is not known yet: it has the number of seats for each group of places. It
-    is empty while the panel waits for room. If ``repeats`` is true, the next stage has the same seats as this one.
+    time to commit ends early when all seats have committed. The time to reveal ends early when all seats that committed
+    have revealed. ``wanted`` describes the next stage as long as its seed is not known: it has the number of seats for
+    each group of places. It is empty while the panel waits for room. If ``repeats`` is true, the next stage has the
+    same seats as this one.
     """
 
     order_id: Hash

@@ -22,7 +22,7 @@ class BeaconKeySet(Change):
     """A validator registered a beacon key. The new key is valid from height ``valid_from`` on, and the old key is valid
     until then.
 
-    ``dropped`` are keys that would have become valid later. The new key replaces them, so they never become valid.
+    ``dropped`` are earlier keys that were not yet valid. The new key replaces them, so they never become valid.
     """
 
     KIND: ClassVar[str] = "validator.beacon_key"
@@ -48,8 +48,8 @@ class BeaconKeyRevoked(Change):
 class AuditsPromised(Change):
     """A validator's promise as an auditor changed, by a message of the validator or because of its silent seats.
     ``speed`` is in FLOP/s, and ``rate`` is in bytes/s. ``promise_halved_at`` is the time of the last halving.
-    ``silent_at`` is the time of the last silence for which the promise was not halved. Both are on the chain clock, and
-    0 if there was none.
+    ``silent_at`` is the time of the last silence for which the promise was not halved. Both times are on the chain
+    clock; a time is 0 if there was no such event.
     """
 
     KIND: ClassVar[str] = "validator.audits_promised"
