@@ -353,7 +353,7 @@ class Performer:
         """Return why a trace of ``size`` bytes does not fit on the disk; empty if it fits."""
         here = sum(file.stat().st_size for file in self._store.folder(key).iterdir())
         room = min(shutil.disk_usage(self._config.home).free + here, self._config.disk_bytes)
-        return f"the share's trace needs {size} bytes, and {room} are free" if size > room else ""
+        return f"the share's trace needs {size} bytes, but only {room} bytes are free" if size > room else ""
 
     def _ensure_bond(self, key: ShareKey, bond: int, order: OrderResponse) -> str:
         """Deposit the bond that is missing for this share and for all other shares that are not committed yet.
@@ -375,8 +375,8 @@ class Performer:
             if not self._config.auto_bond or account.balance < lacking:
                 del self._promised[key]
                 return (
-                    f"the open shares need a bond of {in_assay(needed)}, and {in_assay(account.bond.free)} are free;"
-                    f" send coins to {me} (assay tx send), or deposit more (assay tx deposit-bond)"
+                    f"the open shares need a bond of {in_assay(needed)}, but only {in_assay(account.bond.free)} is"
+                    f" free; send coins to {me} (assay tx send), or deposit more (assay tx deposit-bond)"
                 )
             self._sender.send(MsgDepositBond(me, lacking))
             return ""

@@ -80,7 +80,7 @@ _TYPES: Final = {
     ".svg": "image/svg+xml",
     ".txt": "text/plain; charset=utf-8",
 }
-_MESSAGES: Final = {502: "This page cannot be shown, because the node's data for it does not fit together."}
+_MESSAGES: Final = {502: "This page cannot be shown, because the node's data for it contradict each other."}
 _EXACT: Final = 2**53
 _FOR_GOOD: Final = "private, max-age=31536000, immutable"
 

@@ -199,7 +199,7 @@ class Records:
     def _check(self, form: int) -> None:
         ((known,),) = self._sql("PRAGMA user_version")
         if known != form:
-            raise Unusable(f"{self._path} holds records of form {known}, and this program reads form {form}")
+            raise Unusable(f"{self._path} has records of version {known}, but this program reads version {form}")
 
     def _prepare(self, form: int) -> None:
         self._sql("PRAGMA journal_mode = WAL")
@@ -210,8 +210,8 @@ class Records:
                 return
             if self._sql("SELECT 1 FROM sqlite_master LIMIT 1"):
                 raise Unusable(
-                    f"{self._path} holds records of form {known}, and this program knows form {form};"
-                    " move it away, or use another home"
+                    f"{self._path} has records of version {known}, but this program needs version {form};"
+                    " move the file away, or use another home"
                 )
             for table in self._tables:
                 columns = (f"{c} {_TYPES[t]}" for c, t in zip(table.columns, table.key, strict=True))

@@ -308,7 +308,7 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     OneOf(
         name="device_class",
-        passes="it is of the device class, if the order names one",
+        passes="its device class is the one that the order names, if any",
         fails=("has another device class", "have another device class"),
         helps="name another device class, or none",
         has=lambda standing, _: standing.bid.offer.device_class,
@@ -336,7 +336,7 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     OneOf(
         name="regions",
-        passes="all its regions are among the order's, if the order names any",
+        passes="all its regions are among the order's regions, if the order names any",
         fails=("may leave the regions", "may leave the regions"),
         helps="allow more regions, or name none",
         has=lambda standing, _: standing.bid.offer.regions,
@@ -347,7 +347,7 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     OneOf(
         name="tier",
-        passes="it verifies in a tier that the order names, or in any if the order names none",
+        passes="it verifies in a tier that the order names, or in any tier if the order names none",
         fails=("verifies in other tiers", "verify in other tiers"),
         helps="allow more tiers, or name none",
         has=lambda standing, _: standing.bid.offer.tiers,

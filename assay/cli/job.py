@@ -97,7 +97,7 @@ def build(
     if (file is None) == (tuning["hf"] is None):
         both = "neither is given" if file is None else "both are given"
         raise CliError(
-            f"a job comes from a FILE or from --hf, and {both}",
+            f"a job comes from a FILE or from --hf, but {both}",
             "give exactly one: assay job build FILE.py -o DIR, or assay job build --hf ./gpt2 --data book.txt -o DIR",
         )
     if to.exists() and (not to.is_dir() or (any(to.iterdir()) and not (to / DOCUMENT).exists())):

@@ -73,7 +73,7 @@ def income_problem(task: TrainTask, order: OrderResponse, least: int) -> str:
     paid = income(order, leg) if leg else 0
     if paid >= least:
         return ""
-    return f"the leg pays its providers {in_assay(paid)} per PFLOP, and --least-income is {in_assay(least)}"
+    return f"the leg pays its providers {in_assay(paid)} per PFLOP, but --least-income is {in_assay(least)}"
 
 
 def exposure(orders: Iterable[OrderResponse], provider: str) -> int:

@@ -83,7 +83,9 @@ def _line(answers: IO[bytes], seconds: float, stop: Event) -> list[str]:
                 raise _ended_error()
             data += part
             if len(data) > _LINE_BYTES_MAX:
-                raise ProviderError("the process that computes the probe sent too long an answer", "trying again")
+                raise ProviderError(
+                    "the process that computes the probe sent an answer that is too long", "trying again"
+                )
     digests: list[str] = read_json(data, PROBE_PIECES_MAX)
     return digests
 

@@ -325,8 +325,8 @@ def _say_modes(model: nn.Module, tell: Progress) -> None:
     ]
     if outer:
         tell(
-            f"these parts came in eval mode and keep it while the rest trains: {listed(outer)}; "
-            "model.train() in job() puts all parts into training mode"
+            f"job() returned these parts in eval mode, and they stay in it while the rest trains: {listed(outer)}; "
+            "to put all parts into training mode, call model.train() in job()"
         )
 
 

@@ -295,7 +295,7 @@ class _Checker:
         other = self._take(self._start, self._rows(1)).state if new else {}
         for name in new:
             if not torch.equal(plain.state[name], other.get(name, torch.empty(0))):
-                reason = "is made in a forward pass, but a job keeps only tensors that the model has when it is built"
+                reason = "is made in a forward pass, but a job has only the tensors of the model at its build"
                 remedy = f"make it in __init__: self.register_buffer(name, torch.zeros(…)); {_OR}"
                 raise JobError(f"model.{name}", reason, remedy)
 
@@ -407,25 +407,27 @@ class _Checker:
         part = own.rpartition(".")[0]
         in_eval = [at for at, _ in parts_in_eval(model) if not at or f"{part}.".startswith(f"{at}.")]
         if not pair.is_changed_by_ours:
-            reason = f"a step of plain torch changes it (by at most {_largest(pair, 'plain')}), but the job's does not"
+            reason = f"a step of plain torch changes it (by at most {_largest(pair, 'plain')}), but the job does not"
             remedy = "change it in forward by operations of torch on the tensor itself, not in a hook or by NumPy"
         elif not pair.is_changed_by_plain:
             most = _largest(pair, "ours")
-            reason = f"the job's step changes it (by at most {most}), but a step of plain torch does not"
+            reason = f"a step of the job changes it (by at most {most}), but a step of plain torch does not"
             remedy = (
                 "leave its part in training mode, or write a train() of the model that keeps the part in eval mode"
                 if in_eval
                 else "do not write to it in forward"
             )
         else:
-            reason = f"a step of plain torch changes it differently from the job's, by {pair.ratio:.1%} of the change"
+            reason = (
+                f"a step of the job changes it, but differently from plain torch, by {pair.ratio:.1%} of the change"
+            )
             remedy = "compute with it by other operations of torch"
         if shared := self._sharing(own):
             reason = f"{reason}; it shares its memory with {shared}, but in a job both are separate tensors"
             remedy = f"use one parameter for both, {own} = {shared}, or give each its own memory by clone()"
         elif in_eval:
             at = in_eval[-1] or "the model"
-            reason = f"{reason}; {at} ({type(model.get_submodule(in_eval[-1])).__name__}) came in eval mode"
+            reason = f"{reason}; {at} ({type(model.get_submodule(in_eval[-1])).__name__}) was returned in eval mode"
         if loss.ratio > 10 * _WITHIN:
             reason = f"{reason}; the loss is {loss.plain[0]:.6g} in plain torch and {loss.ours[0]:.6g} in the job"
         return JobError(f"model.{name}", reason, f"{remedy}; {_OR}")
@@ -442,8 +444,7 @@ class _Checker:
         kind, _, parameter = name.partition(".")
         of = f" of {parameter}" if parameter in self._own else ""
         reason = (
-            f"{kind}{of} differs after a step of the job and after one of plain torch, "
-            f"by {pair.ratio:.1%} of the change"
+            f"{kind}{of} differs between a step of the job and a step of plain torch, by {pair.ratio:.1%} of the change"
         )
         remedy = "give a new optimizer of the model, without state and with torch's default options"
         return JobError("optimizer", reason, f"{remedy}; {_OR}")
@@ -489,7 +490,7 @@ def _not_repeatable(name: str, one: StepResult, other: StepResult) -> JobError:
         'keep values that change from call to call in a buffer of the model, model.register_buffer("calls", '
         f"torch.zeros(())), and change it in place; draw random numbers by torch.rand; {_OR}"
     )
-    return JobError(field, f"{what} {reason}, but a job computes each step as it computed the first", remedy)
+    return JobError(field, f"{what} {reason}, but a job computes every step in the same way as the first", remedy)
 
 
 def _largest_changes(state: Mapping[str, _Compared]) -> dict[str, float]:

@@ -86,7 +86,9 @@ def _check_same_tensors(own: Mapping[str, torch.Tensor], state: Mapping[str, Arr
         if name not in state:
             raise JobError("result", f"{file} has no {name}", remedy)
         if state[name].shape != tuple(tensor.shape):
-            reason = f"{name} has the shape {list(state[name].shape)} in it and {list(tensor.shape)} in the model"
+            reason = (
+                f"{name} has the shape {list(state[name].shape)} in the result and {list(tensor.shape)} in the model"
+            )
             raise JobError("result", reason, remedy)
     for name in state:
         if name not in own and not name.startswith((VELOCITY, AVERAGE)):

@@ -86,7 +86,7 @@ def _check_counts(spec: JobSpec, position: Position) -> None:
 def check_data(position: Position, columns: Mapping[str, Array], sampling: Sampling) -> None:
     """Refuse data, or an order of rows, that differ from the checkpoint's; JobError."""
     if sampling != position.sampling:
-        reason = f"takes rows {sampling.words}, but {_RESULT} {position.sampling.words}"
+        reason = f"takes the rows {sampling.words}, but {_RESULT} took them {position.sampling.words}"
         raise JobError("sampling", reason, f"give the same order of rows, {_ANEW}")
     rows = len(next(iter(columns.values())))
     same = f"give the same columns and rows, {_ANEW}"

@@ -26,7 +26,7 @@ def load_holdout(directory: Path, job: Job) -> dict[str, Array]:
     """
     path = directory / HOLDOUT
     if not path.is_file():
-        remedy = "use the directory that assay job build wrote; only the consumer's has the file"
+        remedy = "use the directory that assay job build wrote; only the consumer's directory has this file"
         raise JobError(HOLDOUT, "does not exist", remedy)
     columns = load_safetensors(path)
     expected = {spec.name: (spec.dtype, spec.shape) for spec in job.document.columns}

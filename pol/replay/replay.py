@@ -352,7 +352,7 @@ class _Checker:
         if result.update_root != share.update_root:
             return failed("the update does not follow from the first and the last state of the share")
         if result.local_out_root != share.local_out_root:
-            return failed("the local state at the end of the share differs")
+            return failed("the local state at the end of the share differs from the replayed one")
         check = Check(round=share.round, slot=share.slot, segments=share.segments, checked=checked, fault="")
         return check, result.update
 

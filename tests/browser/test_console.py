@@ -100,7 +100,7 @@ def test_an_order_from_start_to_end_with_a_cheat(
     tell()
     page.wait(chip("settled"))
     text = page.text()
-    assert "the accepted share of this slot, from which it differs. It is not paid." in text
+    assert "Auditors confirmed the accepted share of this slot. This share differs from it, and is not paid." in text
     assert "It first differs in segment 4 (steps 16 to 19)" in text
     assert "every coin is accounted for" in text
     assert "some coins are not accounted for" not in text

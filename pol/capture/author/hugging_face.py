@@ -160,7 +160,7 @@ def _package(name: str) -> Any:
 
 def _check_numbers(wanted: FineTuning) -> None:
     if wanted.length < 2:
-        reason = f"{wanted.length} is too short: a token is predicted from those before it"
+        reason = f"{wanted.length} is too short: a token is predicted from the tokens before it"
         raise JobError("length", reason, "give 2 or more, such as 128")
     if not 0 < wanted.rate < inf:
         raise JobError("rate", f"{wanted.rate} is not a learning rate", "give a positive number, such as 1e-4")
@@ -211,10 +211,10 @@ def _check_fits(config: Any, words: int, length: int) -> None:
     text = config.get_text_config()
     known = getattr(text, "vocab_size", words)
     if known < 2:
-        reason = f"the model's vocab_size is {known}, and a prediction needs at least 2 different tokens"
+        reason = f"the model's vocab_size is {known}, but a prediction needs at least 2 different tokens"
         raise JobError("hf", reason, "give a configuration with a larger vocab_size")
     if words > known:
-        reason = f"the text has {words} different tokens, the model's vocabulary {known}"
+        reason = f"the text has {words} different tokens, but the model's vocabulary has {known}"
         raise JobError("data", reason, f"give the model's own tokenizer, its {TOKENIZER}")
     places = getattr(text, "max_position_embeddings", length)
     if length > places:
@@ -258,7 +258,7 @@ def _check_order(model: nn.Module, row: Array) -> None:
     finally:
         model.train(was_training)
     if (logits - changed).abs().max() > 1e-5 * logits.abs().max():
-        reason = "the model sees the later tokens, which it has to predict, as an encoder does"
+        reason = "like an encoder, the model sees the later tokens that it has to predict"
         raise JobError("hf", reason, 'set "is_decoder": true in its config.json, or use another model')
 
 

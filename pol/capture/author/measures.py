@@ -34,7 +34,7 @@ def cross_entropy(
     """
     given: object = weight
     if isinstance(given, str):
-        reason = f"{given!r} is text, and weight is one number per class, as in torch"
+        reason = f"{given!r} is text, but weight takes one number per class, as in torch"
         raise JobError("weight", reason, f"for a column of weights, one per row, give row_weight={given!r}")
     smoothing: object = label_smoothing
     if not isinstance(smoothing, int | float) or not 0.0 <= smoothing <= 1.0:

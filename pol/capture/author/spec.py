@@ -386,7 +386,7 @@ class JobSpec(Readable):
         if (self.steps is None) == (self.epochs is None):
             count = "neither is given" if self.steps is None else "both are given"
             raise JobError(
-                "steps", f"a job has steps or epochs, and {count}", "give only one, such as steps=100 or epochs=2"
+                "steps", f"a job needs steps or epochs, but {count}", "give only one, such as steps=100 or epochs=2"
             )
         if self.epochs is not None and not 0.0 < _number(self.epochs) < float("inf"):
             raise JobError(

@@ -80,7 +80,7 @@ def text_rows(
         source = f"{words} different tokens of {tokenizer.name}, SHA-256 {digest}"
     rows = (len(array) - 1) // length
     if rows < 2:
-        reason = f"{len(array)} tokens make {max(rows, 0)} rows of {length}, and two are the least"
+        reason = f"{len(array)} tokens make {max(rows, 0)} rows of {length}, but at least two are needed"
         raise JobError("data", reason, "give a longer text, or a smaller length")
     x, y = (array[shift : shift + rows * length].reshape(rows, length) for shift in (0, 1))
     held_out = np.arange(rows) % HELD_OUT == min(HELD_OUT, rows) - 1

@@ -60,7 +60,7 @@ class Scratch:
         """
         size = int(np.prod(shape, dtype=object)) * dtype.itemsize
         if size > LIMITS.data_size:
-            reason = f"a column has {size:,} bytes, and a job at most {LIMITS.data_size:,} of data"
+            reason = f"a column has {size:,} bytes, but a job has at most {LIMITS.data_size:,} bytes of data"
             raise JobError("data", reason, "give fewer rows, such as x[:100_000]")
         if size <= _IN_MEMORY:
             return np.zeros(shape, dtype)
@@ -78,7 +78,7 @@ class Scratch:
         """Refuse a column if the disk has no room for it: a full disk would kill the process without a message."""
         free = shutil.disk_usage(folder).free
         if size > free:
-            reason = f"a column has {size:,} bytes, and only {free:,} are free in {folder.parent}"
+            reason = f"a column has {size:,} bytes, but only {free:,} are free in {folder.parent}"
             raise JobError("data", reason, "free space there, or build the job on another disk")
 
 
@@ -192,11 +192,11 @@ class ColumnWriter:
             where, column = f"{self._field}.{name}", self.columns[name]
             array = array_of(part, where)
             if array.shape[1:] != column.shape[1:]:
-                shapes = f"{list(array.shape[1:])}, earlier rows {list(column.shape[1:])}"
-                reason = f"row {first} or one after it has the shape {shapes}"
+                shapes = f"{list(array.shape[1:])}, but earlier rows have {list(column.shape[1:])}"
+                reason = f"row {first} or a later row has the shape {shapes}"
                 raise JobError(where, reason, "pad or crop the rows to one shape")
             if target_of(array, where, 1) != column.dtype:
-                reason = f"row {first} or one after it is {array.dtype}, earlier rows {column.dtype}"
+                reason = f"row {first} or a later row is {array.dtype}, but earlier rows are {column.dtype}"
                 raise JobError(where, reason, "give all rows one type")
             # a number too large for FP32 becomes infinity, which check_finite reports
             with np.errstate(over="ignore"):

@@ -58,7 +58,7 @@ def unlike_rows(rows: Sequence[Any], where: str) -> JobError | None:
         if first is None:
             first = shape
         elif shape != first:
-            reason = f"row {number} has the shape {list(shape)}, row 0 {list(first)}"
+            reason = f"row {number} has the shape {list(shape)}, but row 0 has {list(first)}"
             return JobError(where, reason, "pad or crop the rows to one shape")
     return None
 

@@ -163,7 +163,7 @@ def _reading(path: Path, where: str) -> Iterator[None]:
     except JobError:
         raise
     except MemoryError:
-        remedy = "write one .npy file for each column; those are read a few rows at a time"
+        remedy = "write one .npy file for each column; such files are read a few rows at a time"
         raise JobError(where, f"{path.name} does not fit into memory", remedy) from None
     except Exception as error:
         kind = path.suffix.removeprefix(".")

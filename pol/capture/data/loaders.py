@@ -25,7 +25,7 @@ from pol.capture.data.columns import Progress
 from pol.errors import JobError
 
 STREAM = (
-    "has no length, and a job needs rows by number to order them",
+    "has no length, but a job must read rows by number to order them",
     "give a data set with __len__ and __getitem__, loaded without streaming",
 )
 """Reason and remedy for a data set that can only be read from start to end."""
@@ -50,8 +50,8 @@ def open_loader(loader: "DataLoader[Any]", field: str, tell: Progress) -> tuple[
         reason = "is a DataLoader with batch_size=None, which does not make batches"
         raise JobError(field, reason, "give its data set, loader.dataset, if its items are rows")
     if type(batches) is not BatchSampler:
-        reason = f"its {type(batches).__name__} chooses the batches, but a job makes its own, all of one size"
-        remedy = "give DataLoader(data, batch_size=16, shuffle=True), whose batches differ"
+        reason = f"its {type(batches).__name__} chooses the batches, but a job makes its own batches, all of one size"
+        remedy = "give DataLoader(data, batch_size=16, shuffle=True), whose batches have other rows"
         raise JobError(field, reason, remedy)
     rows, order, words = _sampled(loader, batches.sampler, field)
     if loader.collate_fn is not default_collate:
@@ -78,7 +78,7 @@ def _sampled(
         return Subset(rows, chosen), None, f"the {len(chosen):,} of its subset, {shuffled}"
     if type(sampler) is RandomSampler and not sampler.replacement:
         if sampler.num_samples != len(rows):
-            shuffled += f"; an epoch has all {len(rows):,} rows once, not {sampler.num_samples:,}"
+            shuffled += f"; an epoch has all {len(rows):,} rows once, instead of {sampler.num_samples:,} rows"
         return rows, None, shuffled
     if field != "train":
         reason = f"its {type(sampler).__name__} cannot be used: each row of the holdout is evaluated once"

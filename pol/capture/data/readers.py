@@ -85,7 +85,7 @@ def _is_number(text: str) -> bool:
 
 def _check_size(path: Path, field: str) -> None:
     if (size := path.stat().st_size) > LIMITS.data_size:
-        reason = f"{path.name} has {size:,} bytes, and a job at most {LIMITS.data_size:,} of data"
+        reason = f"{path.name} has {size:,} bytes, but a job has at most {LIMITS.data_size:,} bytes of data"
         raise JobError(field, reason, "give a file with fewer rows")
 
 
@@ -170,7 +170,7 @@ def read_images(folder: Path, field: str, scratch: Scratch, tell: Progress) -> C
         first = pixels if first is None else first
         if pixels.shape != first.shape:
             sizes = [f"{shape[2]} x {shape[1]}" for shape in (pixels.shape, first.shape)]
-            reason = f"{path.relative_to(folder)} has {sizes[0]} pixels, the first image {sizes[1]}"
+            reason = f"{path.relative_to(folder)} has {sizes[0]} pixels, but the first image has {sizes[1]}"
             remedy = (
                 f'resize all images: torchvision.datasets.ImageFolder("{folder.name}", '
                 "transform=Compose([Resize((64, 64)), ToTensor()]))"

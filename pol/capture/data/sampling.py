@@ -28,7 +28,7 @@ def sampling_of(order: WeightedRows | RowsInOrder | None, data: Columns, tell: P
     rows = len(next(iter(data.values()), ()))
     weights = _given(order, data)
     if weights.shape != (rows,):
-        reason = f"the weights have the shape {list(weights.shape)}, and there are {rows:,} rows"
+        reason = f"the weights have the shape {list(weights.shape)}, but there are {rows:,} rows"
         raise JobError("sampling", reason, "give one number per row of train")
     whole = _whole(weights)
     if isinstance(order.weights, str) and weights.dtype == np.int64:

@@ -59,7 +59,7 @@ def read_data(spec: JobSpec, scratch: Scratch, tell: Progress) -> JobData:
     train, order = _opened(spec.train, "train", tell)
     if spec.sampling is not None:
         if isinstance(order, WeightedRows):
-            reason = "is given, but the DataLoader of train draws rows by weight, too"
+            reason = "is given, but the DataLoader of train already draws rows by weight"
             raise JobError("sampling", reason, "leave out sampling, or the sampler of the loader")
         order = spec.sampling
     holdout, _ = _opened(spec.holdout, "holdout", tell)
@@ -77,7 +77,7 @@ def _check_classes(train: object, holdout: object) -> None:
     names = [class_folders(folder) for folder in folders]
     if names[0] != names[1]:
         first, second = (", ".join(each) or "none" for each in names)
-        reason = f"its classes are {second}, those of train {first}"
+        reason = f"its classes are {second}, but those of train are {first}"
         raise JobError(
             "holdout", reason, "give train and holdout the same class folders, because the folders number the classes"
         )

@@ -298,7 +298,9 @@ def _is_mutable(node: Node) -> bool:
 def _check_changed(nodes: Sequence[Node]) -> None:
     for node in nodes:
         if isinstance(node.args[0], Node) and node.args[0].op == "get_attr":
-            reason = "it changes a tensor in place that is not a buffer of the model; the next step would not see that"
+            reason = (
+                "it changes a tensor in place that is not a buffer of the model; the next step would not see the change"
+            )
             raise JobError(str(place_of_node(node)), reason, _KEEP)
 
 

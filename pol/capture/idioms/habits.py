@@ -66,7 +66,7 @@ def _tensor_split(x: Tensor, sections: Any, dim: int = 0) -> Any:
 def _with_data(x: Tensor, value: Tensor) -> None:
     """Carry out ``x.data = value`` as a copy, because the capture does not record an assignment to ``data``."""
     if value.shape != x.shape:
-        reason = f"the code gives .data the shape {list(value.shape)} there, and it was {list(x.shape)}"
+        reason = f"the code assigns .data of the shape {list(value.shape)} there, but the tensor has {list(x.shape)}"
         raise NotInAJob(reason, f"assign a tensor of the shape {list(x.shape)}")
     with torch.no_grad():
         x.copy_(value)

@@ -116,7 +116,7 @@ def _turns(sequences: Sequence[Tensor], count: int | None) -> int:
         lengths.add(count)
     if len(lengths) != 1:
         reason = f"different numbers of turns: {sorted(lengths)}" if lengths else "neither a sequence nor a count"
-        raise ValueError(f"a repeat needs one number of turns, and got {reason}")
+        raise ValueError(f"a repeat needs one number of turns, but got {reason}")
     (turns,) = lengths
     if type(turns) is not int or not 1 <= turns <= MAX_TURNS:
         raise ValueError(f"a repeat has 1 to {MAX_TURNS} turns, not {turns}")

@@ -39,7 +39,7 @@ def several_rates_error() -> JobError:
     """Return the error for a single learning rate as the schedule of an optimizer whose groups have different learning
     rates.
     """
-    reason = "is one learning rate, but the groups of the optimizer have different ones"
+    reason = "is one learning rate, but the groups of the optimizer have different learning rates"
     remedy = "use torch.optim.lr_scheduler.LambdaLR(optimizer, function) with a function that returns a factor"
     return JobError("schedule", reason, remedy)
 
@@ -82,7 +82,7 @@ def courses(
     if isinstance(schedule, LRScheduler):
         return _of_scheduler(spec, schedule, steps, rows, first, repeat)
     if spec.schedule_every != 1:
-        reason = "sets how often a scheduler of torch is stepped, but the schedule is not such a scheduler"
+        reason = "sets how often a scheduler of torch is stepped, but the schedule is not a scheduler of torch"
         raise JobError("schedule_every", reason, "leave schedule_every= out")
     own = [float(group["lr"]) for group in groups if "lr" in group]
     if schedule is None:

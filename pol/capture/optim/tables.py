@@ -105,6 +105,6 @@ def _near_factor(column: Array, base: Array) -> float | None:
 def check_length(steps: int) -> None:
     """Raise JobError if the table of a schedule would have more than ``MOST_STEPS`` entries."""
     if steps > MOST_STEPS:
-        reason = f"its table would have {steps} entries, and a job has room for {MOST_STEPS:,}"
+        reason = f"its table would have {steps} entries, but a job has room for {MOST_STEPS:,}"
         remedy = f"use one learning rate for all steps, such as schedule=0.001, or at most {MOST_STEPS:,} steps"
         raise JobError("schedule", reason, remedy)

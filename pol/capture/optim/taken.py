@@ -112,7 +112,7 @@ def _tensors(
             continue
         if not isinstance(value, torch.Tensor) or value.shape != shape:
             what = f"of shape {list(value.shape)}" if isinstance(value, torch.Tensor) else "missing"
-            reason = f"{kind} of {name} is {what} in its state, and the optimizer needs the shape {list(shape)}"
+            reason = f"{kind} of {name} is {what} in its state, but must have the shape {list(shape)}"
             raise JobError("optimizer", reason, _NEW)
         tensor = value.detach().to("cpu", torch.float32).clone()
         if not bool(torch.isfinite(tensor).all()):

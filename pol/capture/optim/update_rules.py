@@ -392,7 +392,7 @@ def check_returned(where: str, what: str, value: object, shape: torch.Size) -> N
         )
         raise JobError(where, reason, remedy)
     if value.shape != shape:
-        reason = f"the rule returns the shape {list(value.shape)} for {what}, which has the shape {list(shape)}"
+        reason = f"the rule returns the shape {list(value.shape)} for {what}, but it must be {list(shape)}"
         raise JobError(where, reason, f"return a tensor of shape {list(shape)}")
     if value.dtype != torch.float32:
         kind = str(value.dtype).removeprefix("torch.")

@@ -26,7 +26,7 @@ VALUES = (
 )
 """Reason and remedy if a number depends on the values of a tensor."""
 _DEVICE = (
-    "the code moves tensors to a GPU there, and a job does not choose devices",
+    "the code moves tensors to a GPU there, but a job does not choose devices",
     "leave out .cuda() and device=, or write device=x.device",
 )
 _OBJECT = re.compile(r" ?<[^<>]* at 0x[0-9a-f]+>")
@@ -39,7 +39,7 @@ _SAID: dict[str, tuple[str, str]] = {
         "call it with x.detach(), which needs no gradient, or use another function",
     ),
     ".numpy() is not supported": (
-        "NumPy computes there, and a job contains only operations of torch",
+        "the code calls NumPy there, but a job contains only operations of torch",
         "use torch's function, or leave the call out if its result is only logged",
     ),
     "NVIDIA driver": _DEVICE,

@@ -123,7 +123,7 @@ def _power(site: CaptureSite, x: Ref, exponent: Any) -> int:
     is_few = size <= 8 and size % 1 in (0, 0.5)
     if not is_few and (size > MOST_PRODUCTS or size % 1):
         if site.dtype != "f32":
-            reason = f"the exponent of integers is {exponent}, and at most {MOST_PRODUCTS} works"
+            reason = f"the exponent of integers is {exponent}, but at most {MOST_PRODUCTS} is supported"
             raise Unsupported(reason, f"convert the tensor to float32 first: x.float() ** {exponent}")
         return fp32.power(value, float(exponent)).handle
     parts = [_product(value, math.floor(size))] if size >= 1 else []

@@ -304,7 +304,7 @@ def _chosen_rows(site: CaptureSite, rows: int, numbers: int, values: int, weight
     emitter = site.emitter
     count, size = emitter.shape(numbers)[0], emitter.shape(rows)[0]
     if count >= _EXACT:
-        reason = f"{count:,} integers are written by index, and at most {_EXACT - 1:,} work"
+        reason = f"{count:,} integers are written by index, but at most {_EXACT - 1:,} are supported"
         raise Unsupported(reason, "write them in parts, or convert the tensor to float32: x.float()")
     places = emitter.cast(emitter.iota(count), "f32")
     ahead = emitter.emit("add", places, emitter.scalar(1, "f32"))

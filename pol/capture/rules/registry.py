@@ -98,6 +98,6 @@ def dtype_of(dtype: torch.dtype) -> str:
     """Return the dtype in which a job computes for a dtype of torch; raise Unsupported for any other dtype."""
     if dtype not in DTYPES:
         name = str(dtype).removeprefix("torch.")
-        reason = f"a value has the dtype {name}, and a job has only float32, int64 and bool"
+        reason = f"a value has the dtype {name}, but a job has only float32, int64 and bool"
         raise Unsupported(reason, "use one of these dtypes, as in x.float()")
     return DTYPES[dtype]

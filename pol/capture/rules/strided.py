@@ -54,7 +54,9 @@ def _numbered(site: CaptureSite, operand: int) -> tuple[torch.Tensor, torch.Tens
     assert isinstance(node, Node)
     source: torch.Tensor = node.meta["val"]
     if not 0 < source.numel() <= _MOST_ELEMENTS:
-        reason = f"it views a tensor of {source.numel():,} elements by strides, and at most {_MOST_ELEMENTS:,} work"
+        reason = (
+            f"it views a tensor of {source.numel():,} elements by strides, but at most {_MOST_ELEMENTS:,} are supported"
+        )
         raise Unsupported(reason, "use x.reshape(…), x.permute(…) or indexing instead of strides")
     start = source.storage_offset()
     steps = zip(source.shape, source.stride(), strict=True)
@@ -67,7 +69,7 @@ def _taken(site: CaptureSite, x: Ref, places: torch.Tensor) -> int:
     """Return the elements of ``x`` with the numbers ``places``, in the shape of ``places``."""
     emitter = site.emitter
     if bool((places < 0).any()):
-        reason = "it reads places in memory without an element of its operand"
+        reason = "it reads places in memory that hold no element of its operand"
         raise Unsupported(reason, "use x.reshape(…), x.permute(…) or indexing instead of strides")
     count = emitter.type(x).elements
     shape = tuple(places.shape)

@@ -128,7 +128,7 @@ def test_a_story_that_does_not_fit_together_is_no_page(told: Told, caplog: pytes
         for path in (f"/orders/{told.waiting.hex()}", f"/api/orders/{told.waiting.hex()}"):
             answer = told.get(path)
             assert answer.status_code == 502
-            assert "does not fit together" in answer.text
+            assert "contradict each other" in answer.text
         assert told.get(f"/orders/{told.settled.hex()}").status_code == 200
         assert all(record.exc_info is None for record in caplog.records)
     finally:

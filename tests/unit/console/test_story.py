@@ -106,7 +106,7 @@ def test_a_cheat_is_told_in_words(told: Told) -> None:
     assert (cheat["provider"], cheat["round"], cheat["slot"]) == ("v0p0", 0, 0)
     assert cheat["state"] == ShareState.WRONG.name.lower()
     assert "training again from one of its states gives another state" in cheat["told"]
-    assert "It is not paid." in cheat["told"]
+    assert "and is not paid." in cheat["told"]
 
 
 def test_providers_have_a_record_of_all_time(told: Told) -> None:

@@ -96,14 +96,14 @@ def test_what_cannot_be_read_is_set_aside_alone(records: Records, tmp_path: Path
 
 
 def test_a_file_of_another_form_is_refused_in_a_sentence(records: Records, tmp_path: Path) -> None:
-    with pytest.raises(Unusable, match=r"r\.db holds records of form 1, .* knows form 2; move it"):
+    with pytest.raises(Unusable, match=r"r\.db has records of version 1, .* needs version 2; move the file"):
         opened(tmp_path, form=2)
 
 
 def test_a_database_of_somebody_else_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "r.db") as database:
         database.execute("CREATE TABLE orders (record BLOB)")
-    with pytest.raises(Unusable, match="holds records of form 0"):
+    with pytest.raises(Unusable, match="has records of version 0"):
         opened(tmp_path)
     with sqlite3.connect(tmp_path / "r.db") as database:
         assert database.execute("SELECT name FROM sqlite_master").fetchall() == [("orders",)]
@@ -141,7 +141,7 @@ def test_a_reader_makes_no_file_and_takes_no_other_form(records: Records, tmp_pa
     with pytest.raises(Unusable, match="is not there"):
         Records(tmp_path / "none.db", (), codec, 1, read_only=True)
     assert not (tmp_path / "none.db").exists()
-    with pytest.raises(Unusable, match="form 1, and this program reads form 2"):
+    with pytest.raises(Unusable, match="version 1, but this program reads version 2"):
         Records(tmp_path / "r.db", (), codec, 2, read_only=True)
 
 

@@ -192,7 +192,7 @@ def test_a_result_goes_into_the_model_that_the_options_make(files: Path) -> None
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"length": 1}, "is too short: a token is predicted from those before it"),
+        ({"length": 1}, "is too short: a token is predicted from the tokens before it"),
         ({"rate": -1.0}, "is not a learning rate"),
         ({"rate": math.nan}, "is not a learning rate"),
         ({"rank": 0}, "is not a rank"),

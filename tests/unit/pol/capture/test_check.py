@@ -71,7 +71,7 @@ def test_it_finds_a_frozen_parameter_whose_change_is_lost(tmp_path: Path) -> Non
     with patch.object(JobFunctions, "_names_forward_may_change", _buffers_only), pytest.raises(JobError) as error:
         build(_follower(), tmp_path)
     assert error.value.field in ("model.steps", "model.key.weight", "model.key.bias")
-    for words in ("a step of plain torch changes it", "but the job's does not", "check=False"):
+    for words in ("a step of plain torch changes it", "but the job does not", "check=False"):
         assert words in str(error.value)
 
 
@@ -89,8 +89,8 @@ def test_it_finds_a_follower_that_is_equal_when_training_begins(tmp_path: Path) 
 
 def test_it_finds_a_part_whose_mode_is_lost(tmp_path: Path) -> None:
     words = (
-        r"model\.0\.running_mean: the job's step changes it.*plain torch does not.*"
-        r"0 \(BatchNorm1d\) came in eval mode; the loss is"
+        r"model\.0\.running_mean: a step of the job changes it.*plain torch does not.*"
+        r"0 \(BatchNorm1d\) was returned in eval mode; the loss is"
     )
     with (
         patch.object(functions, "training", _all_in_training),
@@ -108,7 +108,7 @@ def test_it_finds_state_of_an_optimizer_that_is_lost(tmp_path: Path) -> None:
         optimizer.step()
     spec = spec_of(model, classes, optimizer)
     lost = patch("pol.capture.optim.groups.taken_by_steps", lambda *given: [(given[2], Taken())])
-    with lost, pytest.raises(JobError, match=r"differently from the job's|differs after"):
+    with lost, pytest.raises(JobError, match=r"but differently from plain torch|differs between"):
         build(spec, tmp_path)
     assert not _built(spec, tmp_path)
 
@@ -138,7 +138,7 @@ _UPDATE = InnerOptimizer.update
 def test_it_finds_other_updates(defect: Any, tmp_path: Path) -> None:
     model = _net()
     spec = spec_of(model, classes, torch.optim.SGD(model.parameters(), 0.1), clip_norm=0.01, ema=0.9)
-    with defect, pytest.raises(JobError, match=r"model\..*differently from the job's"):
+    with defect, pytest.raises(JobError, match=r"model\..*but differently from plain torch"):
         build(spec, tmp_path / "other")
     assert not _built(spec, tmp_path / "right")
 

@@ -136,7 +136,7 @@ class Picture:
         (Items([[1.0, [2]], [1.0, [2, 3]]]), r"train\.y: row 1.*shape \[2\].*pad"),
         (Items([{"x": 1}, {"z": 1}]), "row 1 has other columns"),
         (Items([(1, 2), (1.5, 2)]), r"train\.x: row 1.*float64"),
-        ({"x": [[1], [1, 2]]}, r"train\.x: row 1 has the shape \[2\], row 0 \[1\].*pad or crop"),
+        ({"x": [[1], [1, 2]]}, r"train\.x: row 1 has the shape \[2\], but row 0 has \[1\].*pad or crop"),
         ({"x": np.array([2**63], np.uint64)}, r"train\.x: .*2\^63"),
         ({"x": ["a"]}, r"train\.x: holds text \('a'\).*map\(\{'a': 0\}\)"),
         ({"x": "missing.npy"}, r"train\.x: there is no file"),
@@ -171,7 +171,7 @@ def test_what_is_no_data_is_refused_with_a_remedy(tmp_path: Path, source: object
         (lambda: _hugging_face(x=[]), "train: has no rows"),
         (
             lambda: import_module("datasets").Dataset.from_dict({"x": [[1], [1, 2]]}),
-            r"train\.x: row 1 has the shape \[2\], row 0 \[1\]; pad and cut the rows.*max_length",
+            r"train\.x: row 1 has the shape \[2\], but row 0 has \[1\]; pad and cut the rows.*max_length",
         ),
         (
             lambda: import_module("datasets").Dataset.from_dict({"x": [1, None]}),
@@ -327,7 +327,7 @@ def test_a_damaged_file_is_told_in_one_sentence(tmp_path: Path, case: str) -> No
 
 def test_an_archive_that_is_larger_than_a_job_is_refused(tmp_path: Path) -> None:
     """Before any of it is written."""
-    with Scratch(tmp_path) as scratch, pytest.raises(JobError, match="8,589,934,592 of data"):
+    with Scratch(tmp_path) as scratch, pytest.raises(JobError, match="8,589,934,592 bytes of data"):
         scratch.array(np.dtype(np.float32), (2**29, 5))
 
 
@@ -335,7 +335,7 @@ def test_an_archive_that_is_larger_than_the_disk_is_refused(tmp_path: Path, monk
     """Written through a map of memory, a full disk would end the process."""
     monkeypatch.setattr(columns, "_IN_MEMORY", 0)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=95))
-    with pytest.raises(JobError, match="a column has 96 bytes, and only 95 are free"):
+    with pytest.raises(JobError, match="a column has 96 bytes, but only 95 are free"):
         _read(_saved(tmp_path) / "both.npz", tmp_path)
 
 

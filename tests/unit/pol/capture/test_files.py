@@ -188,7 +188,7 @@ def _empty(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (_other_size, r"cat/9\.png has 3 x 5 pixels, the first image 6 x 4.*Resize"),
+        (_other_size, r"cat/9\.png has 3 x 5 pixels, but the first image has 6 x 4.*Resize"),
         (_damaged, r"cat/9\.png cannot be read as an image"),
         (_empty, "has no images for the classes dog"),
         (lambda f: written("{}", f / "dataset_info.json"), "load_from_disk"),
@@ -214,7 +214,7 @@ def test_two_folders_number_their_classes_alike(tmp_path: Path) -> None:
         batch=2,
         steps=1,
     )
-    reason = "holdout: its classes are ant, dog, those of train ant, cat"
+    reason = "holdout: its classes are ant, dog, but those of train are ant, cat"
     with Scratch(tmp_path / "out") as scratch, pytest.raises(JobError, match=reason):
         read_data(spec, scratch, lambda _: None)
 
@@ -245,7 +245,7 @@ DAYS = ["2020-01-02", "2020-03-04"] * 3
         ([True, None] * 3, "row 1 has no value; leave out such rows"),
         (lambda: pandas().Series([1, None] * 3, dtype="Int64"), "row 1 holds NaN"),
         ([{"a": 1}] * 6, r"row 0 holds a dict, \{'a': 1\}"),
-        ([[1, 2], [1, 2], [1]] * 2, r"row 2 has the shape \[1\], row 0 \[2\]; .*pad or crop"),
+        ([[1, 2], [1, 2], [1]] * 2, r"row 2 has the shape \[1\], but row 0 has \[2\]; .*pad or crop"),
         ([[[1], [2, 3]]] * 6, "row 0 itself has parts of different lengths"),
         (
             [1.0, np.nan, np.nan] * 2,
@@ -383,7 +383,7 @@ def test_a_library_that_is_missing_is_named_with_what_to_install(
 def test_a_file_larger_than_a_job_may_be_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written("a\n1\n", tmp_path / "a.csv")
     monkeypatch.setattr(Path, "stat", lambda _: type("Size", (), {"st_size": 2**33 + 1}))
-    with pytest.raises(JobError, match=r"a\.csv has 8,589,934,593 bytes, and a job at most"):
+    with pytest.raises(JobError, match=r"a\.csv has 8,589,934,593 bytes, but a job has at most"):
         import_module("pol.capture.data.readers").read_table(path, "train", lambda _: None)
 
 

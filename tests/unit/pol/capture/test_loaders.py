@@ -130,7 +130,7 @@ def test_a_job_that_goes_on_goes_on_in_its_order(tmp_path: Path, sampling: Any) 
     second = part(2, "second", resume=tmp_path / "first" / "run")
     for name, array in whole.items():
         np.testing.assert_array_equal(second[name], array)
-    with pytest.raises(JobError, match="sampling: takes rows shuffled in each epoch, but the result"):
+    with pytest.raises(JobError, match="sampling: takes the rows shuffled in each epoch, but the result"):
         part(2, "other", resume=tmp_path / "first" / "run", sampling=None)
 
 
@@ -171,7 +171,7 @@ def test_whole_numbers_made_of_others_keep_their_proportion_to_the_last_bit(tmp_
     ("weights", "reason"),
     [
         ("z", "train has no column 'z'; give one of 'x', 'y'"),
-        ([1.0] * 5, r"weights have the shape \[5\], and there are 48 rows"),
+        ([1.0] * 5, r"weights have the shape \[5\], but there are 48 rows"),
         ([-1] + [1] * 47, "the weight of row 0 is -1"),
         ([1.0] * 47 + [np.nan], "the weight of row 47 is nan"),
         ([np.inf] * 48, "the weight of row 0 is inf"),
@@ -201,7 +201,7 @@ def test_weights_that_are_none_are_refused(tmp_path: Path, weights: Any, reason:
         (
             lambda: DataLoader(DATA, BATCH, sampler=RandomSampler(DATA, num_samples=20)),
             SHUFFLED,
-            "all 48 rows once, not 20",
+            "all 48 rows once, instead of 20 rows",
         ),
         (
             lambda: DataLoader(DATA, batch_sampler=BatchSampler(SequentialSampler(DATA), BATCH, False)),
@@ -342,7 +342,7 @@ def test_a_holdout_needs_weights_only_where_its_loss_reads_them(tmp_path: Path) 
 
 def test_either_a_sampler_or_sampling(tmp_path: Path) -> None:
     loader = DataLoader(DATA, BATCH, sampler=WeightedRandomSampler([1.0] * ROWS, ROWS))
-    with pytest.raises(JobError, match="sampling: is given, but the DataLoader of train draws rows by weight"):
+    with pytest.raises(JobError, match="sampling: is given, but the DataLoader of train already draws rows by weight"):
         read(spec(loader, sampling=RowsInOrder()), tmp_path)
     found, _ = read(spec(DataLoader(DATA, BATCH), sampling=WeightedRows("y")), tmp_path)
     assert found.sampling.weights == "y"

@@ -92,7 +92,7 @@ def test_an_unsupported_operation_names_itself_its_line_and_a_remedy() -> None:
         (torch.unique, "torch.unique"),
         (lambda x: x if x.sum() > 0 else -x, "depends on values of a tensor.*torch.where"),
         (lambda x: x * x.tolist()[0][0], r"remove \.item\(\)"),
-        (lambda x: x + torch.from_numpy(x.numpy()), "NumPy computes there.*function of torch"),
+        (lambda x: x + torch.from_numpy(x.numpy()), "the code calls NumPy there.*function of torch"),
     ],
 )
 def test_what_a_job_cannot_hold_is_refused_with_the_reason(function: object, reason: str) -> None:

@@ -635,7 +635,7 @@ class _Warm:
 
 _RULES: list[tuple[Any, Any, str]] = [
     (lambda p, g, s, step: p - g, {}, r"returns Tensor, not a tuple of two.*\(parameter, state\)"),
-    (lambda p, g, s, step: (p.sum(), s), {}, r"returns the shape \[\] for the parameter, which has the shape \[2\]"),
+    (lambda p, g, s, step: (p.sum(), s), {}, r"returns the shape \[\] for the parameter, but it must be \[2\]"),
     (lambda p, g, s, step: (p.double(), s), {}, "returns float64 for the parameter"),
     (lambda p, g, s, step: (1.0, s), {}, "returns float for the parameter.*Python runs once"),
     (lambda p, g, s, step: (p, {}), {"m": 0.0}, "returns no 'm' in its state.*return all of it"),
@@ -715,7 +715,7 @@ def test_what_is_no_optimizer_of_a_job_says_what_to_give(make: Callable[[nn.Modu
 def test_one_rate_for_optimizers_that_have_several_is_refused() -> None:
     model = Net()
     listed = [optim.SGD([model.body.weight], 0.1), optim.SGD(model.head.parameters(), 0.2)]
-    with pytest.raises(JobError, match=r"schedule: .*different ones.*LambdaLR"):
+    with pytest.raises(JobError, match=r"schedule: .*different learning rates.*LambdaLR"):
         trained_groups(_spec(model, listed, schedule=0.1), STEPS, ROWS)
     other = lr_scheduler.StepLR(optim.SGD(model.parameters(), 0.1), 2)
     with pytest.raises(JobError, match="schedule: it is the scheduler of another optimizer"):
