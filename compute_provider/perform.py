@@ -554,7 +554,7 @@ class Performer:
     # Files on disk
 
     def forget(self, key: ShareKey) -> None:
-        """Delete a share's files. If the record has no other share of the order, delete the order's files, too."""
+        """Delete a share's files. If the record has no other share of the order, also delete the order's files."""
         self.blobs.release(_holder(key))
         self._store.forget(key)
         if key.order_id not in (work.key.order_id for work in self._shares().works):

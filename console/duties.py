@@ -11,7 +11,7 @@ from domain.proof.records import ShareState
 def duties_of(story: OrderStory, address: str) -> Iterator[tuple[str, int]]:
     """Yield the tasks that ``address`` has in an order, each with its deadline (chain clock).
 
-    The address may be that of a validator, of a provider or of the consumer.
+    ``address`` is the address of a validator, a provider or the consumer.
     """
     current = story.current
     if current is None:

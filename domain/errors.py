@@ -95,7 +95,7 @@ class Expected(Exception):
     def word(self) -> str:
         """A word for the kind of error, for programs.
 
-        It stays the same when texts change; by default it is the class's name.
+        The word stays the same when texts change; by default it is the class's name.
         """
         name = type(self).__name__.removesuffix("Error")
         return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).removeprefix("_")

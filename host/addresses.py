@@ -60,7 +60,7 @@ def bare(host: str) -> str:
 
 
 def bracketed(host: str) -> str:
-    """Return a host as it is written before a port: an IPv6 address is in brackets."""
+    """Return a host in the form in which it stands before a port: an IPv6 address is in brackets."""
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 

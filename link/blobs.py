@@ -369,8 +369,8 @@ class BlobStore:
         return self._quota - reserved - self._used(None)
 
     def _reconcile(self) -> None:
-        """Make the database agree with the files, in case a crash came after one of the two was written and before the
-        other.
+        """Make the database agree with the files again. They differ if a crash came between the write to a file and the
+        write to the database.
         """
         rows = self._sql("SELECT name, sha256, owner, complete FROM blobs")
         for name, digest, owner, complete in rows:

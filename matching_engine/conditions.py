@@ -51,7 +51,7 @@ class Option:
 
     @property
     def flag(self) -> str:
-        """The option as it is typed."""
+        """The option in the form in which users type it, with dashes."""
         return "--" + (self.word or self.field).replace("_", "-")
 
 

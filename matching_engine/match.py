@@ -41,7 +41,9 @@ class Matched:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedMatch:
-    """The result of a quote: the bids that satisfy the order, best first, and the reasons why the other bids do not."""
+    """The result of a quote: the bids that satisfy the order, best first, and the reasons why the other bids do not
+    satisfy it.
+    """
 
     candidates: tuple[Bid, ...]
     histogram: Histogram

@@ -175,7 +175,7 @@ class Search:
         return group
 
     def _still_fitting(self, bid_id: bytes, *, doubt: bool) -> StandingBid | None:
-        """Return a bid as it is after the fills, or None if it no longer fits.
+        """Return a bid with its capacity, bond and stake after the fills, or None if it no longer fits.
 
         If the bid no longer fits, update it in the book, so that no other search reads it in vain.
         """

@@ -33,7 +33,7 @@ def job_name(name: str) -> str:
 
 
 def column_name(name: str) -> str:
-    """Return the name that a job uses for the column ``name``; a dot in the name is converted, too.
+    """Return the name that a job uses for the column ``name``; a dot in the name is also converted.
 
     >>> column_name("petal.length (cm)")
     'petal_x2e_length_x20__x28_cm_x29_'

@@ -42,7 +42,7 @@ backend_option = click.option(
     type=click.Choice(BACKENDS),
     default=DEFAULT,
     show_default=True,
-    help="Which implementation computes; all give the same bits.",
+    help="Implementation that computes; all of them give the same bits.",
 )
 
 

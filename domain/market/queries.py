@@ -35,7 +35,7 @@ class BidsResponse:
 
 @dataclass(frozen=True, slots=True)
 class BidsRequest(Query[BidsResponse]):
-    """A request for the bids in the book: all, or those of one validator."""
+    """A request for the bids in the book: all bids, or the bids of one validator."""
 
     validator: MaybeAddress
     limit: Count

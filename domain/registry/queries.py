@@ -38,7 +38,10 @@ class ProvidersRequest(Query[ProvidersResponse]):
 
 @dataclass(frozen=True, slots=True)
 class ProviderResponse:
-    """A provider, whether it is admitted to a cluster or not. None if no provider has the address."""
+    """The provider with the requested address, admitted to a cluster or not.
+
+    ``provider`` is None if there is no such provider.
+    """
 
     provider: Provider | None
 

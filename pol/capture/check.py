@@ -1,7 +1,7 @@
 """The check of a job when it is built: one of its steps is compared with a step of plain torch on the same objects.
 
-Both steps have the same batch of real rows, the same random numbers and the same weights. The weights are those of the
-job, with a small random change to each trained weight (:func:`_perturb`). Without the change, many errors would not
+Both steps have the same batch of real rows, the same random numbers and the same weights. The weights are the job's
+weights, with a small random change to each trained weight (:func:`_perturb`). Without the change, many errors would not
 show in the first step. For example, a tensor that follows another tensor still equals it, and a weight of 0 stops the
 gradient of everything that it multiplies.
 
@@ -116,7 +116,9 @@ def check_step(
 
 
 def _at_most_bits(program: Program) -> Program:
-    """Return the program with the largest number of bits in all its products, also in bodies of repeats."""
+    """Return the program with the highest precision (22 bits) in all its products, including those in bodies of
+    repeats.
+    """
     nodes = []
     for node in program.nodes:
         attrs = dict(node.attrs)

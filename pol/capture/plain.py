@@ -1,7 +1,6 @@
 """One step of plain torch with the consumer's own objects, which are restored afterwards.
 
-The random numbers are those of the job, so that the step can be compared with the job's step. Everything else is
-torch's own.
+The step uses the job's random numbers, so that it can be compared with the job's step. Everything else is torch's own.
 """
 
 import random

@@ -19,8 +19,9 @@ def backend(name: str, device: str = "cpu") -> Backend:
     """Return the back end with this name: ``native``, ``numpy`` (the reference), or ``torch`` on a ``device``.
 
     If there are no native kernels, NumPy replaces ``native``. Raises ExecutionError if the name is unknown, if the
-    variable that selects native kernels has an unknown value, or if this process flushes subnormal numbers to zero. For
-    torch, ExecutionError is also raised if there is no such device, or if the device computes wrong results.
+    environment variable that selects native kernels has an unknown value, or if this process flushes subnormal numbers
+    to zero. For torch, ExecutionError is also raised if there is no such device, or if the device computes wrong
+    results.
     """
     if name == NATIVE:
         library = _choose().library

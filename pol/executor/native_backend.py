@@ -81,7 +81,7 @@ class NativeBackend(Remembering[Compiled]):
 
 
 THREADS = "OMP_NUM_THREADS"
-"""The environment variable with the number of threads, which numerical libraries use, too."""
+"""The environment variable with the number of threads, which numerical libraries also use."""
 
 
 def cores() -> int:

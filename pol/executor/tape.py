@@ -89,7 +89,7 @@ _TYPES = {"f32": 0, "i64": 1, "bool": 2}
 _DIMENSIONS = 8
 _ALIGNED = 8
 _FEW = 256
-"""Largest number of rows or columns of the other operand that makes it worthwhile to pack a matrix only once."""
+"""Largest number of rows or columns of one operand for which it is worthwhile to pack the other operand only once."""
 
 
 class InstructionKind(IntEnum):

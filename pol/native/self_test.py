@@ -18,7 +18,7 @@ _SEED = 20_240_229
 
 
 class Kernels(Protocol):
-    """The kernels that the test calls. The reference implements them, too."""
+    """The kernels that the test calls. The reference also implements them."""
 
     def check_thread(self) -> None:
         """Raise ExecutionError if this thread cannot compute exactly."""

@@ -1,8 +1,8 @@
 """The random numbers of a job.
 
 They come from Philox4x32-10, a counter-based generator that uses only integer operations. Source: J. K. Salmon et al.,
-"Parallel random numbers: as easy as 1, 2, 3", SC'11. The constants and the published test vectors are those of
-Random123. Word ``i`` of a stream is word ``i mod 4`` of a block. The counter of the block is ``(i div 4, site, low half
+"Parallel random numbers: as easy as 1, 2, 3", SC'11. The constants are from Random123, whose published test vectors a
+test uses. Word ``i`` of a stream is word ``i mod 4`` of a block. The counter of the block is ``(i div 4, site, low half
 of step, high half of step)``, and its key is ``(low half of seed, high half of seed)``. Any machine can therefore
 compute any part of a stream without computing the rest. Sites below 2^31 are for the ``uniform`` nodes of programs; the
 sample order, initial weights and rows drawn by weight have sites from 2^31 on.

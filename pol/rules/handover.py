@@ -1,8 +1,8 @@
 """The hand-over of a round's states: the places of chunks, their leaves and keys, and the proof that a chunk is wrong.
 
-A hand-over round leaves a global state and the local state of each slot. Their canonical chunks, one state after the
-other, are numbered i. The validator chooses a scalar r_i and encrypts chunk i to the order's key P_o = p_o·G. Both
-sides know S_i = r_i·P_o = p_o·R_i, with the chunk's point R_i = r_i·G.
+A hand-over round leaves a global state and the local state of each slot. The canonical chunks of all these states, one
+state after another, have the numbers i = 0, 1, and so on. The validator chooses a scalar r_i and encrypts chunk i to
+the order's key P_o = p_o·G. Both sides know S_i = r_i·P_o = p_o·R_i, with the chunk's point R_i = r_i·G.
 
 The leaf of chunk i is the RFC 6962 leaf over (tag, order, leg, round, i, R_i, length, SHA-256 of the ciphertext). It
 commits to the key: R_i and P_o have only one S_i, and the key is a hash of S_i and the chunk's place. ChaCha20-Poly1305

@@ -1,8 +1,8 @@
 """The division of a job into rounds, slots, segments and steps, and its work in FLOPs.
 
-The job fixes the division (conventions, "Work and steps"): in each round, every slot runs ``round_steps`` inner steps,
-in segments of ``segment_steps`` steps. All slots have the same inner steps; at step i, slot k takes batch number
-i x slots + k of the job's stream of samples. Every division here is exact for terms that passed :func:`check_terms`.
+The job fixes the division: in each round, every slot runs ``round_steps`` inner steps, in segments of ``segment_steps``
+steps. All slots have the same inner steps; at step i, slot k takes batch number i x slots + k of the job's stream of
+samples. Every division here is exact for terms that passed :func:`check_terms`.
 """
 
 from dataclasses import replace

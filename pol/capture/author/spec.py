@@ -141,8 +141,8 @@ class WeightedRows(Readable):
     """An order of rows that draws them with replacement, in proportion to their weights, by the job's seed.
 
     ``weights`` is the name of a column of ``train``, or one number per row, 0 or more. The weights need not add up to
-    1. Integer weights are used unchanged. Other weights are converted to integers in the same proportion, whose sum has
-       62 bits.
+    1. Integer weights are used unchanged. Other weights are converted to integers in the same proportion; the sum of
+       these integers has 62 bits.
 
     Example::
 
@@ -557,7 +557,7 @@ class JobSpec(Readable):
 
 
 def listed(value: object) -> Sequence[object]:
-    """Return a list as it is, and another value as a list with this one item."""
+    """Return a list unchanged, and any other value as a list with this one item."""
     return value if isinstance(value, list | tuple) else [value]
 
 

@@ -101,7 +101,7 @@ _DENSE: dict[Any, Callable[..., Any]] = {
 
 
 def _by_itself(value: Any) -> Any:
-    """Return a copy of a dense tensor, and any other value as it is.
+    """Return a copy of a dense tensor, and any other value unchanged.
 
     Without the copy, the tensor could be a view of a sparse tensor, which the capture cannot read.
     """

@@ -143,7 +143,7 @@ def check_finite(column: Array, where: str) -> None:
 
 
 def fitting(part: Array, where: str) -> Array:
-    """Return ``part`` as it is; JobError if an integer does not fit into signed 64 bits."""
+    """Return ``part`` unchanged; JobError if an integer does not fit into signed 64 bits."""
     if part.dtype == np.uint64 and part.size and int(part.max()) > MAX_INTEGER:
         raise too_large(where)
     return part

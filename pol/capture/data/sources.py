@@ -84,7 +84,7 @@ def _check_classes(train: object, holdout: object) -> None:
 
 
 def _opened(source: object, field: str, tell: Progress) -> tuple[object, WeightedRows | RowsInOrder | None]:
-    """Return the rows of a loader and their order; return another source as it is, without an order."""
+    """Return the rows of a loader and their order; return any other source unchanged, without an order."""
     if not isinstance(source, DataLoader):
         return source, None
     return open_loader(source, field, tell)

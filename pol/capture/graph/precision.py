@@ -3,7 +3,8 @@
 A step is one flat graph, so the kind of a product follows from the dependences between nodes. The step marks the
 gradient of each parameter with :func:`gradient`; outputs called ``metric.…`` are the results of the forward pass.
 
-* A product is **forward** if a metric depends on it, or if no gradient does (for example, if only a buffer needs it).
+* A product is **forward** if a metric depends on it, or if no gradient depends on it (for example, if only a buffer
+  needs it).
 * Otherwise it is a **weight gradient** if only gradients of parameters depend on it, and only by simple operations.
   These operations move the product's elements, sum them, add other values, or combine them with values that do not
   depend on the batch.

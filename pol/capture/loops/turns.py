@@ -22,7 +22,7 @@ _CHEAP = frozenset({"add", "sub", "mul", "neg", "abs", "maximum", "minimum", "wh
 
 Source = tuple[str, int]
 """Kind of an operand of the backward pass (``end``, ``total``, ``given``, ``sequence``, ``constant`` or ``stacked``),
-and its number within this kind. For ``stacked``, the number is that of the stack in the forward pass.
+and its number within this kind. For ``stacked``, it is the number of the stack in the forward pass.
 """
 
 

@@ -110,10 +110,10 @@ class InitialWeights:
 def initial_weights(model: nn.Module, seed: int, trained: Collection[str], choice: str | None) -> InitialWeights:
     """Return the initial weights of a job; ``choice`` is its option ``weights``.
 
-    With "keep", all weights are those of the model. With "seed", all ``trained`` and not constant parameters are drawn.
-    With None, only those weights are drawn that have not changed since their layers drew them (:func:`_changed_by`).
-    Such weights are random numbers in any case, and numbers from the seed are the same on every machine. If the
-    evidence is not clear, a tensor is kept.
+    With "keep", all weights stay as they are in the model. With "seed", all ``trained`` and not constant parameters are
+    drawn. With None, only those weights are drawn that have not changed since their layers drew them
+    (:func:`_changed_by`). Such weights are random numbers in any case, and numbers from the seed are the same on every
+    machine. If the evidence is not clear, a tensor is kept.
 
     Raises JobError if a parameter must be drawn but the law of its layer is unknown.
     """

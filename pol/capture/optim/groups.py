@@ -133,7 +133,7 @@ _Part = tuple[tuple[str, ...], Mapping[str, Any], Rule]
 def _apart(spec: JobSpec) -> list[JobSpec]:
     """Return one copy of the job for each optimizer in its list, with the scheduler of that optimizer.
 
-    A job with a single optimizer is returned as it is.
+    A job with a single optimizer is returned unchanged.
     """
     optimizers: object = spec.optimizer
     if not isinstance(optimizers, list | tuple):

@@ -137,8 +137,8 @@ class Emitter:
     def product(self, left: int, right: int, bits: int) -> int:
         """Return the product of two values, computed with integers of ``bits`` bits.
 
-        If the program already has a product of the same operands, its bits are used instead. So a product that is
-        computed again for the backward pass has the same bits as in the forward pass.
+        If the program already has a product of the same operands, the number of bits of that product is used instead.
+        So a product that is computed again for the backward pass has the same bits as in the forward pass.
         """
         return self._product("matmul", left, right, bits)
 

@@ -462,7 +462,7 @@ def _avg_pool_backward(
 def _adaptive_avg_pool(site: CaptureSite, x: Ref, _sizes: Sequence[int]) -> int:
     """Average one dimension after another.
 
-    This is possible because a window's range in a dimension does not depend on its position in the others.
+    This is possible because a window's range in one dimension does not depend on its position in the other dimensions.
     """
     emitter, rank = site.emitter, _rank_of(site)
     value = x

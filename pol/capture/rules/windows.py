@@ -1,9 +1,9 @@
 """Windows that slide over the last dimensions of a value, as slices, and their gradients.
 
 A place of a window reads every ``stride``-th element, beginning at its own position. These elements are a slice, so no
-gathering is needed. The gradient needs, for each element, the places of the windows that read it. The elements of one
-*phase* are the elements with the same remainder by the stride. Windows read all elements of a phase at the same places,
-so the gradient also needs only slices.
+gathering is needed. The gradient needs, for each element, the places of the windows that read it. A *phase* is the set
+of elements whose positions have the same remainder after division by the stride. Windows read all elements of a phase
+at the same places, so the gradient also needs only slices.
 """
 
 from collections.abc import Iterator, Sequence

@@ -38,11 +38,11 @@ def decide(counted: Counted, votes: Sequence[Vote], quorum: Quorum) -> Finding |
     In the last stage, a finding is decided if the seats that gave it have more than half of ``stake``. ``stake`` also
     includes the stake of silent seats. In an earlier stage, the answer ``unavailable`` is an abstention: it decides
     nothing, but the seat counts as one that revealed. A finding for the chain needs two thirds of the seats that have
-    revealed so far. If one of these seats abstained, it needs more than two thirds. A finding against the chain needs
-    more than two thirds of these seats, and also of the seats that revealed in each of the last two stages. So one
-    stage alone never decides against the chain. In both cases at least ``auditors`` seats must have given the finding,
-    or all ``eligible`` validators if these are fewer. Within a stage, seats are counted together only if their digests
-    agree as well. If several findings agree, the first of them is returned.
+    revealed so far. If one of these seats abstained, the finding needs more than two thirds. A finding against the
+    chain needs more than two thirds of these seats, and also of the seats that revealed in each of the last two stages.
+    So one stage alone never decides against the chain. In both cases at least ``auditors`` seats must have given the
+    finding, or all ``eligible`` validators if these are fewer. Within a stage, seats are counted together only if their
+    digests agree as well. If several findings agree, the first of them is returned.
     """
     if quorum.is_last:
         stakes = _count(counted, votes, by_stake=True)
