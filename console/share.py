@@ -252,7 +252,7 @@ def describe_share(share: ShareStory, round: RoundStory) -> str:
     lots = f" (drawn: {segments} {drawn})" if drawn else ""
     text = f"Its validator rejected it: {words.share_reason(share.reason)}{lots}."
     if share.reason == ShareReason.LEG_ENDED:
-        text = "The leg ended before the share could be accepted, and the bond of the share was returned."
+        text = "The leg ended before it could be accepted, and its bond was returned."
     elif share.state is ShareState.WRONG:
         text += " Auditors confirmed the accepted share of this slot. This share differs from it, and is not paid."
     elif share.state is ShareState.RIGHT:

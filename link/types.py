@@ -468,10 +468,10 @@ class UpdateRef:
 class AuditOpening:
     """The values that a seat needs to recompute a place.
 
-    For segment i, these are the leaves i and i+1 (there is no leaf 0), and the states at boundary i. For an update,
-    they are leaf n, the states at boundaries 0 and n, and ``local_out``. For an aggregation, they are the updates in
-    slot order, and ``states[0]`` with the global state before the round and the order's initial local state. If
-    ``ready`` is false, the seat asks again later.
+    For segment i, these are the leaves i (none at 0) and i+1, and the states at boundary i. For an update, they are
+    leaf n, the states at boundaries 0 and n, and ``local_out``. For an aggregation, they are the updates in slot order,
+    and ``states[0]`` with the global state before the round and the order's initial local state. If ``ready`` is false,
+    the seat asks again later.
     """
 
     ready: bool

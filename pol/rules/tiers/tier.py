@@ -32,8 +32,8 @@ class Quorum:
 
     ``auditors`` is the number of seats of the first stage. ``eligible`` is the number of validators that have or could
     have a seat, and ``stake`` is the total stake of these validators. ``is_last`` is True in the last stage, in which
-    all of them have a seat. ``claim`` is the root that the chain has for the place. ``claim`` is empty if the chain
-    holds that the job ``stops`` at this place, or if no seat has shown the root.
+    all of them have a seat. ``claim`` is the root that the chain has for the place. It is empty if the chain holds that
+    the job ``stops`` there, or if no seat has shown the root.
     """
 
     auditors: int
