@@ -2,14 +2,15 @@
 
 Nothing is timed: the figures follow from the rules of the chain alone (:mod:`pol.rules`), so they are the same on every
 machine. A cluster skips a part of a round's segments. Its panel finds that if it draws one of them. A coalition of
-validators captures a place if the panel rules as the coalition says. This is computed for one stage, and simulated with
-the chain's own rule for all stages.
+validators captures a place if the panel rules as the coalition says. This is computed for one stage, simulated with the
+chain's own rule for all stages, and simulated with the seats that the state machine draws (:mod:`benchmarks.capture`).
 """
 
 from dataclasses import dataclass
 from math import comb
 from random import Random
 
+from benchmarks.capture import STRANGERS, Court
 from benchmarks.figures import Figures, Row
 from domain.genesis import AUDIT_RATE, AUDIT_SPEED
 from domain.market.records import JobTerms
@@ -34,7 +35,7 @@ from pol.rules.tiers.tier import Quorum, Vote
 NAME = "verification"
 PRICE = 10**6
 """Price of an order (uassay per PFLOP)."""
-VALIDATORS = 100
+VALIDATORS = STRANGERS
 SKIPPED = (0.02, 0.1, 0.5)
 """Parts of a round's segments that a cluster skips."""
 LARGE = 500
@@ -43,6 +44,8 @@ COST_GOAL, MISS_GOAL, CAPTURE_GOAL = 0.03, 0.01, 0.08
 """Highest acceptable cost of verification, chance to skip a tenth of a job unseen, and captured part of places."""
 TRIES = 4_000
 """Simulated panels for each coalition."""
+DRAWN_TRIES = 1_000
+"""The same, where the state machine draws the seats."""
 
 
 @dataclass(frozen=True)
@@ -96,8 +99,9 @@ def run() -> Figures:
     rows: list[Row] = []
     for case in CASES:
         rows += _job_rows(case, params)
+    court = Court(params)
     for count in (10, 25, 33):
-        rows += _coalition_rows(count, params)
+        rows += _coalition_rows(count, params, court)
     notes = [f"{row.case}: above its goal" for row in rows if row.goal is not None and (row.ratio or 0) > row.goal]
     return Figures(name=NAME, rows=rows, notes=notes)
 
@@ -160,16 +164,19 @@ def missed_in_round(total: int, skipped: int, drawn: int) -> float:
     return comb(total - skipped, drawn) / comb(total, drawn)
 
 
-def _coalition_rows(percent: int, params: OrderParams) -> list[Row]:
+def _coalition_rows(percent: int, params: OrderParams, court: Court) -> list[Row]:
     """Return how often a coalition with a part of the stake gets a wrong place verified, and a right one voided."""
     goal = CAPTURE_GOAL if percent == 33 else None
     first = comb(percent, params.auditors) / comb(VALIDATORS, params.auditors)
     verified, voided = (captured(percent, params, for_chain=side) for side in (True, False))
+    on_chain = [court.captured(percent, for_chain=side, tries=DRAWN_TRIES) for side in (True, False)]
     name = f"coalition of {percent} %"
     return [
         _chance(f"{name}: has all seats of a first stage", first),
         _chance(f"{name}: gets a wrong place verified", verified, goal),
         _chance(f"{name}: gets a right place voided", voided, goal),
+        _chance(f"{name}: gets a wrong place verified, drawn by the state machine", on_chain[0], goal),
+        _chance(f"{name}: gets a right place voided, drawn by the state machine", on_chain[1], goal),
     ]
 
 

@@ -1,6 +1,6 @@
 """Records that the proof component keeps: frozen dataclasses of integers, strings, bytes and tuples."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Annotated
 
@@ -113,6 +113,14 @@ class AuditPlace:
     segment: Segment
 
 
+class RoundState(IntEnum):
+    """The state of a closed round."""
+
+    CLOSED = 1
+    VERIFIED = 2
+    VOID = 3  # it will never be verified or paid
+
+
 @dataclass(frozen=True, slots=True)
 class Round:
     """A closed round, with the root of the global state after it, or with the place at which the job ``stopped``."""
@@ -141,6 +149,17 @@ class Round:
     def share_keys(self) -> tuple[ShareKey, ...]:
         """The keys of the accepted shares, in slot order."""
         return tuple(self.key.share(ref.slot, ref.issue) for ref in self.shares)
+
+    @property
+    def state(self) -> RoundState:
+        """The state that ``verified`` and ``void`` stand for."""
+        if self.void:
+            return RoundState.VOID
+        return RoundState.VERIFIED if self.verified else RoundState.CLOSED
+
+    def enter(self, state: RoundState) -> "Round":
+        """Return the round in another state."""
+        return replace(self, verified=state is RoundState.VERIFIED, void=state is RoundState.VOID)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +246,16 @@ class PanelPlace:
     group: Count = 0
 
 
+class PanelState(IntEnum):
+    """The state of a panel."""
+
+    WAITING = 1  # for the lot that decides whether it begins, or for audit room
+    DRAWING = 2  # waits for the seed of its next stage
+    OPEN = 3  # the seats of a stage commit and reveal
+    DECIDED = 4  # every place has a ruling
+    SETTLED = 5  # it is over and its seats are paid
+
+
 @dataclass(frozen=True, slots=True)
 class Panel:
     """The validators that recompute places of a closed round, stage after stage, until all places are decided.
@@ -284,6 +313,17 @@ class Panel:
     def is_decided(self) -> bool:
         """True if every place has a ruling."""
         return self.stage > 0 and not self.undecided
+
+    @property
+    def state(self) -> PanelState:
+        """The state that the fields stand for."""
+        if self.is_settled:
+            return PanelState.SETTLED
+        if self.is_open:
+            return PanelState.OPEN
+        if self.is_decided:
+            return PanelState.DECIDED
+        return PanelState.DRAWING if self.wanted else PanelState.WAITING
 
 
 @dataclass(frozen=True, slots=True)

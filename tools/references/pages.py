@@ -1,6 +1,7 @@
 """The table of reference pages."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 
 from tools.exports import origins
@@ -17,6 +18,7 @@ from tools.references.library import library_page
 from tools.references.money import money_page
 from tools.references.operator import configuration_page, metrics_page
 from tools.references.source import ROOT
+from tools.references.states import STATES, picture, states_page
 from tools.references.words import glossary_page
 
 FOLDER = ROOT / "docs"
@@ -34,7 +36,9 @@ PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
         "reference/events.md": events_page,
         "reference/reasons.md": reasons_page,
         "reference/gas.md": gas_page,
+        "reference/states.md": states_page,
         "reference/tiers.md": tiers_page,
+        **{f"images/states-{what}.svg": partial(picture, what) for what in STATES},
     }
 )
-"""Functions that make the pages, by file name in docs/."""
+"""Functions that make the pages and their pictures, by file name in docs/."""

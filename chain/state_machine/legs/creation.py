@@ -16,8 +16,10 @@ from chain.state_machine.queue import schedule
 from domain.amount import ceil_div
 from domain.ledger.records import BondKind, BondRow
 from domain.legs.events import OrderMatched, SlotStarted
-from domain.legs.records import Leg, LegState, SlotStart
-from domain.market.records import JobTerms, OrderState
+from domain.legs.records import Leg, SlotStart
+from domain.legs.transitions import LEG_STEPS, LegStep
+from domain.market.records import JobTerms
+from domain.market.transitions import ORDER_STEPS, OrderStep
 from pol.rules.schedule import served_terms, total_work
 
 
@@ -63,7 +65,8 @@ def open_leg(ctx: Context, match: Match, extent: LegExtent) -> Leg:
     leg = _make_leg(ctx, match, extent)
     LEGS.put(ctx.store, leg)
     LIVE_LEGS.mark(ctx.store, leg.validator, leg.order_id, leg.number)
-    ORDERS.update(ctx.store, order.id, state=OrderState.MATCHED, legs=leg.number, unmatched=())
+    state = ORDER_STEPS.after(OrderStep.MATCH, order.state)
+    ORDERS.update(ctx.store, order.id, state=state, legs=leg.number, unmatched=())
     ORDERS_OF_VALIDATOR.mark(ctx.store, leg.validator, order.id)
     TALLIES.update(ctx.store, order.id, paid=0, compensated=0)
     reserve(ctx, leg.bid_id, leg.validator, leg.work, leg.price)
@@ -104,7 +107,7 @@ def _make_leg(ctx: Context, match: Match, extent: LegExtent) -> Leg:
         providers_bps=bid.offer.providers_bps,
         slot_speed=bid.offer.slot_speed,
         slots_at_once=bid.offer.slots,
-        state=LegState.MATCHED,
+        state=LEG_STEPS.after(LegStep.MATCH),
         end_reason=0,
         matched_at=ctx.clock,
         # If the order is held, the end of the pause adds its length to the deadline. So the pause is subtracted here.

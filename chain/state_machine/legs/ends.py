@@ -19,6 +19,7 @@ from domain.legs.events import LegFailed, OrderDeclined, OrderSettled
 from domain.legs.moves import BURN, DECLINE_FEE, DEPOSIT_BURN
 from domain.legs.reasons import LegEnd
 from domain.legs.records import Leg, LegState
+from domain.legs.transitions import LEG_STEPS, LegStep
 from domain.market.reasons import CloseReason
 from domain.market.records import Order, OrderState
 from domain.moves import Transfer
@@ -38,8 +39,10 @@ BLAMES_JOB = frozenset(
 """Reasons to decline that blame the consumer. A validator cannot prove any of them."""
 
 
-def end_leg(ctx: Context, leg: Leg, state: LegState, reason: int) -> Leg:
+def end_leg(ctx: Context, leg: Leg, reason: LegEnd | None) -> Leg:
     """End a leg and release its capacity; a leg that has already ended does not change.
+
+    A leg that served all its rounds has no ``reason``.
 
     The stake that backs the leg stays reserved while a closed round of the leg can still be found wrong.
     """
@@ -48,7 +51,8 @@ def end_leg(ctx: Context, leg: Leg, state: LegState, reason: int) -> Leg:
     cancel(ctx, leg.accept_deadline, ACCEPT_DUE, leg.order_id, leg.number)
     cancel(ctx, leg.progress_deadline, PROGRESS_DUE, leg.order_id, leg.number)
     key = (leg.order_id, leg.number)
-    ended = LEGS.update(ctx.store, *key, state=state, end_reason=reason)
+    state = LEG_STEPS.after(LegStep.SETTLE if reason is None else reason, leg.state)
+    ended = LEGS.update(ctx.store, *key, state=state, end_reason=int(reason or 0))
     LIVE_LEGS.delete(ctx.store, leg.validator, *key)
     release_capacity(ctx, leg.bid_id, leg.validator, leg.work)
     return ended
@@ -56,12 +60,12 @@ def end_leg(ctx: Context, leg: Leg, state: LegState, reason: int) -> Leg:
 
 def settle_leg(ctx: Context, order: Order, leg: Leg, reason: CloseReason) -> None:
     """Settle a leg whose rounds are all verified: end it and its order, and pay the withheld part to the validator."""
-    end = int(LegEnd.STOPPED_BY_JOB) if reason is CloseReason.STOPPED_BY_JOB else 0
+    end = LegEnd.STOPPED_BY_JOB if reason is CloseReason.STOPPED_BY_JOB else None
     settled = VALIDATORS.must(ctx.store, leg.validator).orders_settled
     VALIDATORS.update(ctx.store, leg.validator, orders_settled=settled + 1)
-    ctx.emit(OrderSettled(order=order.id, leg=leg.number, validator=leg.validator, reason=end))
+    ctx.emit(OrderSettled(order=order.id, leg=leg.number, validator=leg.validator, reason=int(end or 0)))
     pay_part(ctx, order.id, leg.validator)
-    end_leg(ctx, leg, LegState.DONE, end)
+    end_leg(ctx, leg, end)
     release_stake(ctx, leg.validator, leg.work, leg.price)
     end_order(ctx, order, reason)
 
@@ -105,7 +109,7 @@ def decline_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
     blame the job. For any other reason the validator pays a fee. Its bid stays in the book, unless the reason is that
     the validator has no capacity.
     """
-    ended = end_leg(ctx, leg, LegState.FAILED, int(reason))
+    ended = end_leg(ctx, leg, reason)
     order = exclude(ctx, order, leg.validator)
     ctx.emit(OrderDeclined(order=order.id, leg=ended.number, validator=ended.validator, reason=int(reason)))
     source = order.id.hex()
@@ -135,7 +139,7 @@ def decline_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
 def miss_accept(ctx: Context, order: Order, leg: Leg) -> None:
     """End a match that was not accepted in time, and cut the whole job bond."""
     reason = LegEnd.NOT_ACCEPTED
-    ended = end_leg(ctx, leg, LegState.FAILED, int(reason))
+    ended = end_leg(ctx, leg, reason)
     order = _count_failure(ctx, exclude(ctx, order, leg.validator), leg)
     ctx.emit(LegFailed(order=order.id, leg=ended.number, validator=ended.validator, reason=int(reason)))
     compensate(ctx, order, ended, leg.job_bond)
@@ -146,7 +150,7 @@ def miss_accept(ctx: Context, order: Order, leg: Leg) -> None:
 def fail_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
     """End a running leg, and cut the job bond for the rounds that are not closed; audits of closed rounds go on."""
     ROUND_DROPPED(ctx, leg.open_round)
-    ended = end_leg(ctx, leg, LegState.FAILED, int(reason))
+    ended = end_leg(ctx, leg, reason)
     order = _count_failure(ctx, exclude(ctx, order, leg.validator), leg)
     ctx.emit(LegFailed(order=order.id, leg=ended.number, validator=ended.validator, reason=int(reason)))
     cut = job_bond_cut(leg.job_bond, leg.rounds, leg.closed)
@@ -163,7 +167,7 @@ def void_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
     if leg.is_live:
         if leg.state is LegState.RUNNING:
             ROUND_DROPPED(ctx, leg.open_round)
-        ended = end_leg(ctx, leg, LegState.FAILED, int(reason))
+        ended = end_leg(ctx, leg, reason)
         ctx.emit(LegFailed(order=order.id, leg=ended.number, validator=ended.validator, reason=int(reason)))
         if reason in (LegEnd.WRONG_ROUND, LegEnd.WRONG_HANDOVER):
             order = _count_failure(ctx, exclude(ctx, order, leg.validator), leg)

@@ -15,7 +15,9 @@ from domain.legs.events import OrderAccepted
 from domain.legs.messages import MsgAcceptOrder, MsgDeclineOrder, MsgStopOrder
 from domain.legs.reasons import LegEnd
 from domain.legs.records import Leg, LegState
-from domain.market.records import Order, OrderState
+from domain.legs.transitions import LEG_STEPS, LegStep
+from domain.market.records import Order
+from domain.market.transitions import ORDER_STEPS, OrderStep
 
 # --- MsgAcceptOrder: accept a matched order; from now on the validator is liable for payload and data
 
@@ -32,9 +34,9 @@ def apply_accept_order(ctx: Context, message: MsgAcceptOrder, assigned: tuple[Or
     """Start the leg: open its first round, and set its progress deadline."""
     order, leg = assigned
     cancel(ctx, leg.accept_deadline, ACCEPT_DUE, order.id, leg.number)
-    ORDERS.update(ctx.store, order.id, state=OrderState.RUNNING)
+    ORDERS.update(ctx.store, order.id, state=ORDER_STEPS.after(OrderStep.ACCEPT, order.state))
     ORDER_PARTIES.mark(ctx.store, order.id, leg.validator)
-    restart_progress(ctx, order, leg, state=LegState.RUNNING)
+    restart_progress(ctx, order, leg, state=LEG_STEPS.after(LegStep.ACCEPT, leg.state))
     ctx.emit(OrderAccepted(order.id, leg.number, leg.validator))
 
 

@@ -10,7 +10,9 @@ from chain.state_machine.queue import cancel, schedule
 from domain.keys import RoundKey
 from domain.legs.events import LegDeadlinesMoved, OrderProven, ProgressRestarted
 from domain.legs.records import Leg, LegState
-from domain.market.records import Order, OrderState
+from domain.legs.transitions import LEG_STEPS, LegStep
+from domain.market.records import Order
+from domain.market.transitions import ORDER_STEPS, OrderStep
 from pol.rules.schedule import progress_seconds, served_terms
 
 
@@ -64,9 +66,9 @@ def open_next_round(ctx: Context, order: Order, leg: Leg, global_in: bytes, *, s
 def _prove(ctx: Context, order: Order, leg: Leg, **changes: Any) -> Leg:
     """Record that every round of the leg is closed; the leg then waits for its rounds to be verified."""
     cancel(ctx, leg.progress_deadline, PROGRESS_DUE, order.id, leg.number)
-    ORDERS.update(ctx.store, order.id, state=OrderState.PROVEN)
+    ORDERS.update(ctx.store, order.id, state=ORDER_STEPS.after(OrderStep.PROVE, order.state))
     ctx.emit(OrderProven(order.id, leg.number))
-    state = LegState.PROVEN
+    state = LEG_STEPS.after(LegStep.PROVE, leg.state)
     return LEGS.update(ctx.store, order.id, leg.number, state=state, **changes)
 
 

@@ -27,6 +27,7 @@ from domain.ledger.records import BondRow
 from domain.market.events import OrderClosed, OrderExcluded, OrderOpened
 from domain.market.reasons import CloseReason
 from domain.market.records import Order, OrderState
+from domain.market.transitions import ORDER_STEPS, OrderStep
 from escrow.deposits import locked, refund
 from pol.rules.schedule import total_work
 
@@ -37,10 +38,11 @@ BONDS_PER_CALL = 32
 def open_order(ctx: Context, order: Order) -> None:
     """Put a stored order into the book, for the first time or again, and start its time to live."""
     expires = min(ctx.clock + order.time_to_live, order.deadline)
+    is_new = order.state is OrderState.OPEN
     order = ORDERS.update(
         ctx.store,
         order.id,
-        state=OrderState.OPEN,
+        state=order.state if is_new else ORDER_STEPS.after(OrderStep.REOPEN, order.state),
         opened_at=ctx.clock,
         opened_height=ctx.height,
         expires_at=expires,
@@ -100,7 +102,8 @@ def close_order(ctx: Context, order_id: bytes, reason: CloseReason) -> None:
         TALLIES.update(ctx.store, order_id, ending=int(reason))
         schedule(ctx, ctx.clock, CLOSE_DUE, order_id)
         return
-    order = ORDERS.update(ctx.store, order_id, state=OrderState.CLOSED, close_reason=int(reason))
+    state = ORDER_STEPS.after(reason, ORDERS.must(ctx.store, order_id).state)
+    order = ORDERS.update(ctx.store, order_id, state=state, close_reason=int(reason))
     refunded = sum(row.refunded for row in escrow.depositors)
     ctx.emit(OrderClosed(order=order_id, reason=int(reason), refunded=refunded, failed=order.unmatched))
 

@@ -22,7 +22,7 @@ from chain.state_machine.market.orders import get_parties
 from chain.state_machine.market.tables import ORDER_AUDITORS, ORDERS
 from chain.state_machine.proof.gas import READ_GAS, SEAT_GAS, VALIDATOR_GAS
 from chain.state_machine.proof.lots import open_lot
-from chain.state_machine.proof.room import ask_room, count_next, take_room, weigh_ask
+from chain.state_machine.proof.room import ask_room, count_next, move_panel, take_room, weigh_ask
 from chain.state_machine.proof.rounds import void_round
 from chain.state_machine.proof.seats import (
     cut_seat,
@@ -77,6 +77,7 @@ from domain.proof.records import (
     Share,
     ShareRoots,
 )
+from domain.proof.transitions import PANEL_STEPS, PanelStep
 from domain.registry.records import Validator
 from pol.rules.commitment import update_claim
 from pol.rules.lots import draw, draw_weighted, duty_segments, seed
@@ -128,6 +129,7 @@ def open_panel(ctx: Context, order: Order, closed: Round) -> None:
         stake=0,
         load=0,
     )
+    PANEL_STEPS.check(PanelStep.ASK, None, panel.state)
     PANELS.put(ctx.store, panel)
     if rate >= BPS:
         ask_room(ctx, order, panel)
@@ -146,6 +148,7 @@ def _draw_audit(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
     if number < rate:
         ask_room(ctx, order, panel)
         return
+    PANEL_STEPS.check(PanelStep.SKIP, panel.state, None)
     PANELS.delete(ctx.store, *key)
     ctx.emit(PanelSkipped(key))
     # The window of the round may already be over.
@@ -196,8 +199,11 @@ def draw_stage(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
     count = len(drawn.seats)
     commits_end = ctx.clock + (commit_seconds(order.params, order.audit_ms) if count else 0)
     first_seat = panel.first_seat if panel.repeats else panel.seats
-    panel = replace(
+    repeats = first_seat < len(before)
+    panel = move_panel(
+        ctx,
         panel,
+        PanelStep.DRAW,
         stage=subject.stage,
         seed=seed("panel/digest", subject.id, beacon),
         commits_end=commits_end,
@@ -214,8 +220,6 @@ def draw_stage(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
         repeats=False,
         last_next=False,
     )
-    repeats = first_seat < len(before)
-    PANELS.put(ctx.store, panel)
     take_room(ctx, panel, count)
     for number, (validator, places, _) in enumerate(drawn.seats, first_seat):
         _seat(ctx, panel, number, validator, places)
@@ -519,8 +523,8 @@ def end_stage(ctx: Context, panel: Panel) -> None:
         _punish_silence(ctx, order, leg, panel, seat)
     panel = _rule(ctx, order, leg, panel, seats)
     last_next = bool(panel.undecided) and (lacks_half or panel.last_next)
-    panel = replace(panel, is_open=False, last_next=last_next)
-    PANELS.put(ctx.store, panel)
+    step = PanelStep.GO_ON if panel.undecided else PanelStep.DECIDE
+    panel = move_panel(ctx, panel, step, is_open=False, last_next=last_next)
     take_room(ctx, panel, count_next(panel))
     ctx.emit(StageEnded(round=key, stage=panel.stage, wanted=panel.wanted, repeats=False, last_next=last_next))
     rulings = {place.ruling for place in panel.places}
@@ -537,8 +541,7 @@ def _repeat(ctx: Context, order: Order, leg: Leg, panel: Panel, new: list[PanelS
     """Let the seats of a stage answer again in the next stage, with another seed."""
     for seat in new:
         PANEL_DUTIES.delete(ctx.store, seat.validator, *panel.key)
-    panel = replace(panel, is_open=False, repeats=True, was_repeated=True)
-    PANELS.put(ctx.store, panel)
+    panel = move_panel(ctx, panel, PanelStep.GO_ON, is_open=False, repeats=True, was_repeated=True)
     take_room(ctx, panel, len(new))
     ctx.emit(
         StageEnded(round=panel.key, stage=panel.stage, wanted=panel.wanted, repeats=True, last_next=panel.last_next)
@@ -619,7 +622,7 @@ def _end_void(ctx: Context, order: Order, panel: Panel) -> None:
     for share in _get_wrong_shares(ctx, panel):
         count_share(ctx, share.claim.provider, accepted=-1, rejected=1)
         ctx.emit(ShareFoundWrong(share.claim.key, share.claim.provider))
-    PANELS.update(ctx.store, *key, is_settled=True)
+    move_panel(ctx, PANELS.must(ctx.store, *key), PanelStep.STOP, is_settled=True)
     settle_panel(ctx, order, panel, losers=_get_losers(ctx, panel), undecided=not wrong)
     void_round(ctx, key, (), undecided=not wrong)
     by_validator = _is_by_validator(ctx, panel)

@@ -7,6 +7,9 @@ the waiting time moves the order's deadline. Room only delays the start of a pan
 need, and the load never affects which validators are drawn.
 """
 
+from dataclasses import replace
+from typing import Any
+
 from chain.state_machine.context import Context
 from chain.state_machine.ledger.tables import TALLIES
 from chain.state_machine.legs.fees import compute_largest_fee
@@ -33,6 +36,7 @@ from domain.market.records import Order, OrderState
 from domain.proof.events import PanelBegun, PanelWaits, RoomTaken
 from domain.proof.params import ProofParams
 from domain.proof.records import Panel
+from domain.proof.transitions import PANEL_STEPS, PanelStep
 from pol.rules.panels import GROUP_SEATS, count_groups, least_work
 from pol.rules.schedule import served_terms
 
@@ -50,6 +54,14 @@ def ask_room(ctx: Context, order: Order, panel: Panel) -> None:
     TALLIES.update(ctx.store, order.id, waiting=tally.waiting + 1, waits_since=since)
     ctx.emit(PanelWaits(panel.key))
     schedule(ctx, ctx.clock, ROOM_DUE)
+
+
+def move_panel(ctx: Context, panel: Panel, step: PanelStep, **changes: Any) -> Panel:
+    """Store a panel with changes that lead it to the state after a step, and return it."""
+    moved = replace(panel, **changes)
+    PANEL_STEPS.check(step, panel.state, moved.state)
+    PANELS.put(ctx.store, moved)
+    return moved
 
 
 def take_room(ctx: Context, panel: Panel, seats: int) -> None:
@@ -115,7 +127,7 @@ def _begin(ctx: Context, order: Order, panel: Panel) -> None:
         seats = min(able // GROUP_SEATS, _room(ctx, able) - AUDIT_LOAD.get(ctx.store))
     terms = served_terms(order.terms, leg)
     groups = count_groups(terms, order.params, leg.price, compute_largest_fee(order, leg), seats)
-    panel = PANELS.update(ctx.store, *panel.key, wanted=(order.params.auditors,) * groups)
+    panel = move_panel(ctx, panel, PanelStep.BEGIN, wanted=(order.params.auditors,) * groups)
     ctx.emit(PanelBegun(panel.key, groups))
     take_room(ctx, panel, count_next(panel))
     parties = get_parties(ctx, order, leg.validator)

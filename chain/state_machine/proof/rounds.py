@@ -11,6 +11,7 @@ from domain.ledger.records import BondRow
 from domain.legs.records import Leg
 from domain.proof.events import RoundVoid
 from domain.proof.records import Round, Ruling
+from domain.proof.transitions import ROUND_STEPS, RoundStep
 
 
 def get_next_round(ctx: Context, leg: Leg) -> Round | None:
@@ -39,7 +40,8 @@ def void_round(ctx: Context, key: RoundKey, losers: tuple[BondRow, ...], *, unde
     pay the seats that answered. If the round is void because a place is ``undecided``, the community pool pays these
     seats.
     """
-    ROUNDS.update(ctx.store, *key, void=True)
+    closed = ROUNDS.must(ctx.store, *key)
+    ROUNDS.put(ctx.store, closed.enter(ROUND_STEPS.after(RoundStep.VOID, closed.state)))
     count_void(ctx, key)
     stop_panel(ctx, key, losers, undecided=undecided)
     ctx.emit(RoundVoid(key))

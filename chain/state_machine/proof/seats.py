@@ -22,7 +22,7 @@ from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.gas import SEAT_GAS, VOTE_GAS
 from chain.state_machine.proof.lots import drop_lot
-from chain.state_machine.proof.room import leave_room, take_room
+from chain.state_machine.proof.room import leave_room, move_panel, take_room
 from chain.state_machine.proof.tables import (
     AUDIT_STAGE,
     BEHIND_PANELS,
@@ -56,6 +56,7 @@ from domain.proof.events import (
 )
 from domain.proof.moves import AUDITOR, CUT, CUT_BURN, CUT_SHARE, POOL_SHARE, PROTOCOL
 from domain.proof.records import Panel, PanelSeat, SeatAnswer
+from domain.proof.transitions import PanelStep
 from pol.rules.panels import audit_price, panel_fee, seat_cut, seat_cut_max
 from pol.rules.schedule import served_terms
 from pol.rules.tiers.table import tier_of
@@ -327,12 +328,11 @@ def stop_panel(ctx: Context, key: RoundKey, losers: tuple[BondRow, ...], *, unde
             PANEL_DUTIES.delete(ctx.store, seat.validator, *key)
         for time in (panel.commits_end, panel.reveals_end):
             cancel(ctx, time, STAGE_DUE, *key)
-        PANELS.update(ctx.store, *key, is_open=False)
     for stage in (AUDIT_STAGE, panel.stage + 1):
         drop_lot(ctx, PanelSubject(key, stage))
     BEHIND_PANELS.delete(ctx.store, *key, panel.stage + 1)
     order = ORDERS.must(ctx.store, key.order_id)
     leave_room(ctx, order, panel)
     if not panel.is_settled:
-        PANELS.update(ctx.store, *key, is_settled=True)
+        move_panel(ctx, PANELS.must(ctx.store, *key), PanelStep.STOP, is_open=False, is_settled=True)
         settle_panel(ctx, order, panel, losers=losers, undecided=undecided)

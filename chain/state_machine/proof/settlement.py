@@ -26,6 +26,7 @@ from chain.state_machine.market.holds import is_held
 from chain.state_machine.market.orders import BONDS_PER_CALL, weigh_end
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.rejections import compare_rejected, count_rejected
+from chain.state_machine.proof.room import move_panel
 from chain.state_machine.proof.rounds import get_next_round, is_verifiable
 from chain.state_machine.proof.seats import settle_panel, weigh_panel
 from chain.state_machine.proof.tables import BONDS_DUE, PANELS, ROUNDS, SHARES, WINDOW_DUE, WRONG_HANDOVERS
@@ -37,6 +38,7 @@ from domain.moves import Transfer
 from domain.proof.events import OrderVerified, RoundVerified
 from domain.proof.moves import PROTOCOL, PROVIDER
 from domain.proof.records import Round, Share
+from domain.proof.transitions import ROUND_STEPS, PanelStep, RoundStep
 from escrow.settle import Earnings, settle_round
 from pol.rules.orders import handover_seconds
 
@@ -105,7 +107,7 @@ def _is_going_on(ctx: Context, order: Order, leg: int) -> bool:
 
 def verify_round(ctx: Context, order: Order, leg: Leg, closed: Round) -> Leg:
     """Mark a round as verified, pay it, and return the leg; the queue returns the bonds of its shares in steps."""
-    ROUNDS.update(ctx.store, *closed.key, verified=True)
+    ROUNDS.put(ctx.store, closed.enter(ROUND_STEPS.after(RoundStep.VERIFY, closed.state)))
     was_far_ahead = is_far_ahead(order, leg)
     leg = count_verified(ctx, leg)
     work = ORDERS.must(ctx.store, order.id).work_verified
@@ -118,7 +120,7 @@ def verify_round(ctx: Context, order: Order, leg: Leg, closed: Round) -> Leg:
     pay_from_deposits(ctx, order.id, _transfers(order.id, earnings), closed.round)
     withhold_part(ctx, order.id, earnings.validator)
     if panel is not None:
-        PANELS.update(ctx.store, *closed.key, is_settled=True)
+        move_panel(ctx, panel, PanelStep.PAY, is_settled=True)
         settle_panel(ctx, order, panel, fee)
     paid = TALLIES.must(ctx.store, order.id).paid
     TALLIES.update(ctx.store, order.id, paid=paid + earnings.total + fee)

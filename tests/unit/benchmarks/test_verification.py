@@ -3,6 +3,7 @@
 import pytest
 
 from benchmarks import verification
+from benchmarks.capture import Court
 from domain.params import Params
 
 
@@ -25,6 +26,7 @@ def test_a_coalition_captures_more_with_more_stake_and_never_by_a_first_stage_al
 
 def test_every_job_has_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verification, "TRIES", 100)
+    monkeypatch.setattr(verification, "DRAWN_TRIES", 20)
     figures = verification.run()
     rows = {row.case: row for row in figures.rows}
     for case in verification.CASES:
@@ -33,3 +35,13 @@ def test_every_job_has_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
         assert rows[f"{case.name}: panel, of the training"].value > 0
     # The panel of a large round draws more than the least number of segments.
     assert (rows["wide: panel and duty, of the training"].columns["groups"] or 0) > 1
+
+
+def test_panels_that_the_state_machine_draws_are_captured_as_often() -> None:
+    params = Params().for_order()
+    court = Court(params)
+    for side in (True, False):
+        assert court.captured(0, for_chain=side, tries=5) == 0
+        assert court.captured(100, for_chain=side, tries=5) == 1
+        simulated = verification.captured(45, params, for_chain=side, tries=800)
+        assert court.captured(45, for_chain=side, tries=80) == pytest.approx(simulated, abs=0.15)

@@ -6,7 +6,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from queue import Queue
@@ -108,9 +108,13 @@ class Provider:
 
     def ends_soon(self) -> None:
         started = time.monotonic()
+        self.ends()
+        assert time.monotonic() - started < SOON
+
+    def ends(self) -> None:
         self.stop.set()
         self.thread.join(WAIT)
-        assert time.monotonic() - started < SOON
+        assert not self.thread.is_alive()
         assert self.errors == []
 
     def error(self) -> BaseException:
@@ -155,23 +159,23 @@ def test_a_provider_waits_for_its_node_and_outlives_a_restart_of_it(
     caplog.set_level(logging.WARNING, "assay.provider")
     answers = answers_of(validator)
     with provider(config(tmp_path / "home", address)) as running:
-        wait_until(lambda: "no node answers" in caplog.text, "the word that it waits")
+        away, there = f"waiting for the node at {address}: ", f"the node at {address} answers"
+        wait_until(lambda: f"{away}no node answers at {address}" in caplog.text, "the word that it waits")
         with node(tmp_path / "chain", address) as solo:
             publish(solo, validator)
             with making_blocks(solo.engine):
                 assert answers.joined.wait(WAIT)
                 answers.polls.get(timeout=WAIT)
-        # The node is gone in the middle: the provider goes on, says so once, and finds it when it is back.
-        away = f"waiting for the node at {address}: no node answers at {address}"
-        wait_until(lambda: caplog.text.count(away) == 2, "the word that it is away", deadline_seconds=120)
+        # The node is gone in the middle: the provider goes on, says so once, and finds it when it is back. It says that
+        # no node answers, or that this one ended a call, if there was one.
+        wait_until(lambda: caplog.text.count(away) == 2, "the word that it is away", WAIT)
         answers.polls = Queue()
         answers.polls.get(timeout=WAIT)
         with node(tmp_path / "chain", address):
             answers.polls.get(timeout=WAIT)
-            there = f"the node at {address} answers"
-            wait_until(lambda: caplog.text.count(there) == 2, "the word that it is back")
-        running.ends_soon()
-    assert caplog.text.count(away) == 2
+            wait_until(lambda: caplog.text.count(there) == 2, "the word that it is back", WAIT)
+            assert caplog.text.count(away) == 2
+            running.ends()
 
 
 @pytest.mark.parametrize("silent", [False, True])
@@ -246,6 +250,15 @@ def test_it_stops_while_a_blob_hangs_and_goes_on_from_there(
             assert time.monotonic() - started < WAIT
 
 
+def workers_here() -> list[psutil.Process]:
+    found = []
+    for child in psutil.Process().children():
+        with suppress(psutil.Error):  # it ended meanwhile
+            if "compute_provider.work.worker" in child.cmdline():
+                found.append(child)
+    return found
+
+
 def test_it_stops_while_it_trains_and_leaves_no_worker(
     validator: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,10 +273,9 @@ def test_it_stops_while_it_trains_and_leaves_no_worker(
         with making_blocks(solo.engine), provider(settings) as running:
             while not any(doing.phase is t.Phase.TRAINING for doing in answers.polls.get(timeout=WAIT).doing):
                 pass
-            children = psutil.Process().children()
-            workers = [c for c in children if "compute_provider.work.worker" in c.cmdline()]
-            assert workers
-            running.ends_soon()
+            # A share counts as in training from the moment at which its worker is asked for.
+            workers = wait_until(workers_here, "a worker", WAIT)
+            running.ends()
             assert not any(process.is_running() for process in workers)
 
 

@@ -28,6 +28,7 @@ from domain.market.events import OrderSubmitted
 from domain.market.messages import MsgCancelOrder, MsgSubmitOrder
 from domain.market.reasons import CloseReason
 from domain.market.records import Order, OrderState
+from domain.market.transitions import ORDER_STEPS, OrderStep
 from escrow.deposits import open_escrow
 from pol.rules.commitment import possession_sign_bytes
 from pol.rules.orders import Auditable, check_job, check_order
@@ -75,7 +76,7 @@ def apply_submit_order(ctx: Context, message: MsgSubmitOrder, auditable: Auditab
         time_to_live=message.time_to_live,
         deadline=ctx.clock + message.deadline,
         rematch=message.rematch,
-        state=OrderState.OPEN,
+        state=ORDER_STEPS.after(OrderStep.SUBMIT),
         legs=0,
         failures=0,
         opened_at=0,

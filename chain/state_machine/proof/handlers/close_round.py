@@ -31,6 +31,7 @@ from domain.market.records import Order
 from domain.proof.events import RoundClosed, RoundStopped, ShareAccepted
 from domain.proof.messages import AcceptedShare, MsgCloseRound
 from domain.proof.records import AuditPlace, Round, Share, ShareRoots, ShareState
+from domain.proof.transitions import ROUND_STEPS, RoundStep
 from pol.rules.schedule import is_handover
 from pol.rules.stops import AGGREGATION, check_roots, done_work, find_stop
 
@@ -172,7 +173,7 @@ def apply(ctx: Context, message: MsgCloseRound, checked: CheckedClose) -> None:
         void=False,
         stopped=message.stopped,
     )
-    ROUNDS.put(ctx.store, closed)
+    ROUNDS.put(ctx.store, closed.enter(ROUND_STEPS.after(RoundStep.CLOSE)))
     schedule(ctx, closed.window_ends, WINDOW_DUE, *closed.key)
     ctx.emit(
         RoundClosed(

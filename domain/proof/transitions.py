@@ -1,0 +1,55 @@
+"""The steps of a closed round and of its panel from state to state (protocol section 5)."""
+
+from enum import StrEnum
+
+from domain.proof.records import PanelState, RoundState
+from domain.transitions import Transition, Transitions
+
+
+class RoundStep(StrEnum):
+    """A step of a round."""
+
+    CLOSE = "CloseRound"
+    VERIFY = "every place right, window over"
+    VOID = "a place wrong or undecided, here or earlier"
+
+
+class PanelStep(StrEnum):
+    """A step of a panel."""
+
+    ASK = "CloseRound"
+    SKIP = "lot: no panel"
+    BEGIN = "room for its seats"
+    DRAW = "seed known: seats drawn"
+    GO_ON = "a place without a ruling"
+    DECIDE = "every place has a ruling"
+    PAY = "round verified"
+    STOP = "round void"
+
+
+ROUND_STEPS: Transitions[RoundState] = Transitions(
+    "round",
+    RoundState,
+    {
+        RoundStep.CLOSE: Transition((), RoundState.CLOSED),
+        RoundStep.VERIFY: Transition((RoundState.CLOSED,), RoundState.VERIFIED),
+        RoundStep.VOID: Transition((RoundState.CLOSED,), RoundState.VOID),
+    },
+)
+
+_GOING_ON = (PanelState.WAITING, PanelState.DRAWING, PanelState.OPEN, PanelState.DECIDED)
+
+PANEL_STEPS: Transitions[PanelState] = Transitions(
+    "panel",
+    PanelState,
+    {
+        PanelStep.ASK: Transition((), PanelState.WAITING),
+        PanelStep.SKIP: Transition((PanelState.WAITING,), None),
+        PanelStep.BEGIN: Transition((PanelState.WAITING,), PanelState.DRAWING),
+        PanelStep.DRAW: Transition((PanelState.DRAWING,), PanelState.OPEN),
+        PanelStep.GO_ON: Transition((PanelState.OPEN,), PanelState.DRAWING),
+        PanelStep.DECIDE: Transition((PanelState.OPEN,), PanelState.DECIDED),
+        PanelStep.PAY: Transition((PanelState.DECIDED,), PanelState.SETTLED),
+        PanelStep.STOP: Transition(_GOING_ON, PanelState.SETTLED),
+    },
+)
