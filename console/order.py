@@ -287,6 +287,7 @@ class OrderPage:
                 for stage in round.stages
             ],
             "burnt": round.burnt,
+            "slashed": round.slashed,
         }
 
     def _cheats(self, story: OrderStory) -> list[dict[str, Any]]:

@@ -138,15 +138,15 @@ class ConsolePages:
         proposed = Counter(block.proposer for block in blocks)
         times = [block.time_ns for block in reversed(blocks)]
         gaps = [(after - before) / 1e9 for before, after in pairwise(times)]
-        stake = sum(v.stake for v in snapshot.validators if not v.jailed)
+        stake = sum(v.stake for v in snapshot.validators)
         alive = dict(snapshot.alive)
         validators = [
             {
                 "operator": v.operator,
                 "moniker": v.moniker,
                 "stake": v.stake,
-                "power": 0 if v.jailed else v.stake // POWER_REDUCTION,
-                "part": v.stake / stake if stake and not v.jailed else 0.0,
+                "power": v.stake // POWER_REDUCTION,
+                "part": v.stake / stake if stake else 0.0,
                 "jailed": v.jailed,
                 "audit_speed": v.audit_speed,
                 "endpoint": v.endpoint,

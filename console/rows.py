@@ -25,8 +25,11 @@ from domain.proof.events import (
     ShareCompared,
     ShareRejected,
     ShareSkipped,
+    SlashVoteEnded,
+    SlashVoteOpened,
+    ValidatorSlashed,
 )
-from domain.registry.events import ProviderCertified
+from domain.registry.events import FaultCounted, ProviderCertified
 from domain.vocabulary import read_event
 
 _QUIET: Final = ("panel.", "share.drawn", "order.progress", "payment", "order.excluded", "bond.")
@@ -169,6 +172,20 @@ def _amount_or_reason(change: Change | None) -> str:
             return f"{words.assay(amount)} lost"
         case ProviderCertified(speed=speed):
             return words.speed(speed)
+    return _penalty(change)
+
+
+def _penalty(change: Change | None) -> str:
+    """Return the penalty of a validator that an event is about; empty if it is about none."""
+    match change:
+        case ValidatorSlashed(amount=amount):
+            return f"{words.assay(amount)} lost"
+        case SlashVoteOpened(slash=amount):
+            return f"{words.assay(amount)} reserved"
+        case SlashVoteEnded(slashed=slashed):
+            return "slashed" if slashed else "not slashed"
+        case FaultCounted(jailed_until=until):
+            return "jailed" if until else ""
     return ""
 
 

@@ -54,8 +54,10 @@ from domain.proof.events import (
     ShareFoundWrong,
     ShareRejected,
     ShareSkipped,
+    SlashVoteOpened,
     StageEnded,
     StageOpened,
+    ValidatorSlashed,
 )
 from domain.proof.records import AuditKind, AuditPlace, Ruling, ShareState
 from domain.vocabulary import read_event
@@ -160,6 +162,7 @@ class RoundStory:
     seats: list[SeatStory] = field(default_factory=list)
     panel_over: bool = False
     burnt: int = 0
+    slashed: int = 0  # part of the validator's stake (uassay) that was taken
 
     def issues(self, slot: int) -> list[ShareStory]:
         """Return all issues of a slot's share, in order."""
@@ -597,6 +600,20 @@ class OrderStory:
         place.root = change.root
 
     @_take.register
+    def _(self, change: SlashVoteOpened) -> None:
+        round = self._round(change.round)
+        round.panel_over = False
+        for number, place in enumerate(round.places):
+            if number in change.places:
+                place.ruling, place.stage = Ruling.OPEN, 0
+            elif place.ruling is Ruling.OPEN:
+                place.ruling = Ruling.UNDECIDED
+
+    @_take.register
+    def _(self, change: ValidatorSlashed) -> None:
+        self._round(change.round).slashed = change.amount
+
+    @_take.register
     def _(self, change: LeafShown) -> None:
         self._round(change.round).places[change.place].claim = change.claim
 
@@ -607,7 +624,7 @@ class OrderStory:
     @_take.register
     def _(self, change: PanelEnded) -> None:
         round = self._round(change.round)
-        round.panel_over, round.burnt = True, change.burnt
+        round.panel_over, round.burnt = True, round.burnt + change.burnt
 
 
 def build_story(events: Iterable[LoggedEvent]) -> OrderStory | None:

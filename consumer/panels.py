@@ -2,7 +2,7 @@
 
 from chain.client.client import ChainClient
 from consumer.waiting import panel_stage
-from domain.measures import duration
+from domain.measures import coins, duration
 from domain.proof.queries import OrderResponse, SeatsRequest
 from domain.proof.records import AuditKind, AuditPlace, Panel, PanelPlace, PanelSeat, Round, Ruling
 
@@ -105,7 +105,7 @@ def describe_stop(on_chain: OrderResponse) -> str:
 
 
 def describe_panel(panel: Panel, now: int) -> list[str]:
-    """Return lines about a panel: one per place that is wrong or undecided, and one about its current stage.
+    """Return lines about a panel: one per place that is wrong or undecided, one about a slash, and one about its stage.
 
     A panel that has decided has no current stage, so a panel that found every place right has no lines. ``now`` is the
     time of the chain's clock.
@@ -116,6 +116,13 @@ def describe_panel(panel: Panel, now: int) -> list[str]:
         for place in panel.places
         if place.ruling in (Ruling.WRONG, Ruling.UNDECIDED)
     ]
+    if panel.votes_on_slash:
+        lines.append(
+            f"{where}: two stages found it wrong; all other validators vote on whether its validator loses"
+            f" {coins(panel.slash)} of its stake, and the order does not wait for that"
+        )
+    elif panel.slash:
+        lines.append(f"{where}: its validator lost {coins(panel.slash)} of its stake")
     if panel.is_settled or panel.is_decided:
         return lines
     detail, until = panel_stage(panel)

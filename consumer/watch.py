@@ -103,7 +103,7 @@ def summarise(answer: OrderResponse) -> Summary:
         verified=sum(r.verified for r in rounds),
         shares_committed=len(shares),
         shares_rejected=sum(s.state in _REJECTED for s in shares),
-        panels_open=sum(not panel.is_settled for panel in answer.panels),
+        panels_open=sum(not (panel.is_settled or panel.for_slash) for panel in answer.panels),
         paid=sum(row.paid for row in answer.escrow.depositors),
         withheld=answer.escrow.withheld,
         refunded=sum(row.refunded for row in answer.escrow.depositors),

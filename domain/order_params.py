@@ -56,3 +56,4 @@ class OrderParams:
     audit_price_min: Money
     seat_cut_max_bps: Bps
     decline_stake_bps: Bps
+    slash_bps: Bps

@@ -119,6 +119,7 @@ class Params(Readable):
             audit_price_min=proof.audit_price_min,
             seat_cut_max_bps=proof.seat_cut_max_bps,
             decline_stake_bps=legs.decline_stake_bps,
+            slash_bps=proof.slash_bps,
         )
 
 

@@ -267,7 +267,7 @@ CONDITIONS: tuple[Condition, ...] = (
     ),
     OneOf(
         name="jailed",
-        passes="its validator is in the validator set",
+        passes="its validator is in the validator set and not jailed",
         fails=("has a jailed validator", "have jailed validators"),
         helps="wait for other validators",
         has=lambda standing, _: standing.jailed,

@@ -145,8 +145,8 @@ class Observer:
     ) -> dict[RoundKey, OwnPanel]:
         """Return the panels about this validator's rounds that are not over.
 
-        A decided panel is not read again. Orders that are not ``fresh`` come from an earlier look, so the panels of
-        these orders are read separately.
+        A decided panel is not read again, unless its round is void: a vote on a slash may follow. Orders that are not
+        ``fresh`` come from an earlier look, so the panels of these orders are read separately.
         """
         known = self._panels
         self._panels = {}
@@ -158,7 +158,7 @@ class Observer:
                 key = closed.key
                 panel = on_chain.panel(closed.leg, closed.round)
                 before = known.get(key)
-                if before is not None and before.panel.is_decided:
+                if before is not None and before.panel.is_decided and not closed.void:
                     panel = before.panel
                 elif order_id not in fresh:
                     panel = self._ask_own(key)
@@ -215,11 +215,16 @@ class Observer:
             on_chain = self._closed.get(order_id) or self._order(order_id)
             if on_chain is None:
                 continue
-            if on_chain.order.state == OrderState.CLOSED:
+            if on_chain.order.state == OrderState.CLOSED and not self._has_vote(on_chain):
                 on_chain = replace(on_chain, shares=(), rounds=(), panels=(), payments=())
                 self._closed[order_id] = on_chain
             orders[order_id] = on_chain
         return orders
+
+    def _has_vote(self, on_chain: OrderResponse) -> bool:
+        """Return whether the others vote on a slash of this validator for a round of the order."""
+        mine = {leg.number for leg in on_chain.legs if leg.validator == self.me}
+        return any(panel.votes_on_slash and panel.leg in mine for panel in on_chain.panels)
 
     def _order(self, order_id: bytes) -> OrderResponse | None:
         try:

@@ -265,7 +265,11 @@ def _of_validator(seen: Seen) -> Iterator[Problem]:
     if me is None:
         return
     if me.jailed:
-        yield Problem(HealthProblem.JAILED, f"{me.moniker} is jailed", "its bids do not match, and it does not vote")
+        yield Problem(
+            HealthProblem.JAILED,
+            f"{me.moniker} is jailed, because panels found three of its legs wrong",
+            "wait until the jail ends: until then it gets no matches and no seats",
+        )
     if not seen.answers:
         where = f" at {seen.listens}" if seen.listens else ""
         yield Problem(

@@ -315,7 +315,9 @@ def _home_rows(seen: "Seen") -> list[tuple[str, str]]:
         if seen.votes is not None and (seen.block_age or 0) > LATE_SECONDS:
             rows.append(("votes for the next block", f"{percent(seen.votes.power)} of the power"))
     if me := seen.me:
-        standing = "jailed" if me.jailed else f"votes with {_power(seen):.1%} of the power"
+        standing = f"votes with {_power(seen):.1%} of the power"
+        if me.jailed:
+            standing += ", jailed (no matches, no seats)"
         there = f"answers at {seen.listens}" if seen.answers else "does not answer"
         rows += [
             ("validator", f"{me.moniker} ({short(me.operator)}), {standing}"),
@@ -355,8 +357,8 @@ def _duty_lines(duties: "tuple[OpenDuty, ...]") -> Iterator[str]:
 
 def _power(seen: "Seen") -> float:
     """Return the fraction of the voting power that this home's validator has."""
-    total = sum(each.stake for each in seen.validators if not each.jailed)
-    return seen.me.stake / total if seen.me and total and not seen.me.jailed else 0.0
+    total = sum(each.stake for each in seen.validators)
+    return seen.me.stake / total if seen.me and total else 0.0
 
 
 def _validator_table(seen: "Seen") -> "Table":

@@ -148,12 +148,12 @@ class SoloEngine:
     def _next_proposer(self, height: int) -> bytes:
         """Return the next proposer: validators take turns by address, one block each.
 
-        A validator takes part only if it is not jailed and the application holds its beacon key. If there is no such
-        validator, return an unknown address; blocks of this address do not change the beacon.
+        A validator takes part only if the application holds its beacon key. If there is no such validator, return an
+        unknown address; blocks of this address do not change the beacon.
         """
         response = answer(self._app.view().reader, ValidatorsRequest(), self._app.rulebook)
         assert isinstance(response, ValidatorsResponse)
-        candidates = (v.cons_address for v in response.validators if not v.jailed)
+        candidates = (v.cons_address for v in response.validators)
         active = sorted(filter(self._app.can_propose, candidates))
         return active[height % len(active)] if active else bytes(20)
 

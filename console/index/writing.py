@@ -40,6 +40,7 @@ from domain.proof.events import (
     ShareCompared,
     ShareFoundWrong,
     ShareRejected,
+    ValidatorSlashed,
 )
 from domain.proof.reasons import ShareReason
 from domain.registry.events import (
@@ -264,6 +265,10 @@ class EventIndex(Readings):
     @_take.register
     def _(self, change: SeatSilent | SeatDiffered, event: LoggedEvent) -> None:
         self._pot(audits=change.cut)
+
+    @_take.register
+    def _(self, change: ValidatorSlashed, event: LoggedEvent) -> None:
+        self._pot(audits=change.amount)
 
     @_take.register
     def _(self, change: PanelEnded, event: LoggedEvent) -> None:

@@ -430,10 +430,52 @@ class PlaceRuled(Change):
 
 
 @dataclass(frozen=True, slots=True)
+class SlashVoteOpened(Change):
+    """The round is void, and all validators that are left will vote on ``places`` again. They decide whether
+    ``validator``, which closed the round, is slashed. Until then, ``slash`` (uassay) of its stake is reserved. The
+    order does not wait for this vote. All other places that had no ruling stay undecided.
+    """
+
+    KIND: ClassVar[str] = "panel.slash_vote"
+    round: RoundKey
+    validator: str
+    places: tuple[int, ...]
+    slash: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlashVoteEnded(Change):
+    """The vote on a slash is over. ``slashed`` is true if the validator is slashed."""
+
+    KIND: ClassVar[str] = "panel.slash_vote_ended"
+    round: RoundKey
+    validator: str
+    slashed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ValidatorSlashed(Change):
+    """The last stage of a panel ruled that a round is wrong, and that its validator is at fault. The validator lost
+    ``amount`` (uassay) of its stake. Seats are paid from it, and the rest is burnt.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.ValidatorSlashed):
+                print(event.validator, event.amount)
+    """
+
+    KIND: ClassVar[str] = "panel.slashed"
+    round: RoundKey
+    validator: str
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
 class SeatPaid(Change):
     """A seat received ``paid`` (uassay) for its answers. ``from_pot`` is the part of this amount that came from the
-    cuts of seats, and ``from_pool`` the part that came from the community pool. The rest came from the order's escrow
-    and is in the list of the order's payments.
+    cuts of seats and from a slash, and ``from_pool`` the part that came from the community pool. The rest came from the
+    order's escrow and is in the list of the order's payments.
     """
 
     KIND: ClassVar[str] = "panel.paid"
@@ -447,7 +489,7 @@ class SeatPaid(Change):
 
 @dataclass(frozen=True, slots=True)
 class PanelEnded(Change):
-    """A panel ended; ``burnt`` (uassay) is the part of its seats' cuts that no seat received."""
+    """A panel ended; ``burnt`` (uassay) is the part of cuts and slashes that no seat received."""
 
     KIND: ClassVar[str] = "panel.ended"
     round: RoundKey

@@ -18,6 +18,8 @@ WITHHELD_BURN = Move(name="withheld_burn", source=ESCROWS_POT, target=BURNT_POT,
 STAKE_BURN = Move("stake_burn", STAKES_POT, BURNT_POT)
 # Moves for the seats of panels.
 CUT = Move("cut", STAKES_POT, AUDITS_POT)
+# Stake of the validator of a wrong round. It pays seats, and the rest is burnt.
+SLASH = Move("slash", STAKES_POT, AUDITS_POT)
 CUT_SHARE = Move("cut_share", AUDITS_POT, ACCOUNTS_POT)
 CUT_BURN = Move("cut_burn", AUDITS_POT, BURNT_POT)
 POOL_SHARE = Move("pool_share", COMMUNITY_POT, ACCOUNTS_POT)
@@ -30,6 +32,7 @@ MOVES = (
     WITHHELD_BURN,
     STAKE_BURN,
     CUT,
+    SLASH,
     CUT_SHARE,
     CUT_BURN,
     POOL_SHARE,

@@ -60,6 +60,8 @@ class ProofParams(Readable):
     audit_price_min: Money = 100_000
     # Largest part of its stake (bps) that a validator can lose as a seat of one panel.
     seat_cut_max_bps: Bps = 10
+    # Largest part of its stake (bps) that a validator loses if the last stage of a panel rules that its round is wrong.
+    slash_bps: Bps = 100
 
 
 LOCAL = ProofParams(

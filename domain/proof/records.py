@@ -289,6 +289,9 @@ class Panel:
     repeats: bool = False
     was_repeated: bool = False  # a stage was repeated
     last_next: bool = False  # the next stage is the last one
+    # The round is void, and the last stage only decides whether its validator is slashed (the vote for a slash).
+    for_slash: bool = False
+    slash: Money = 0  # part of the validator's stake (uassay) that was taken, or that is reserved during the vote
 
     @property
     def key(self) -> RoundKey:
@@ -308,6 +311,11 @@ class Panel:
     def undecided(self) -> tuple[int, ...]:
         """The numbers of the places without a ruling."""
         return tuple(at for at, place in enumerate(self.places) if place.ruling is Ruling.OPEN)
+
+    @property
+    def votes_on_slash(self) -> bool:
+        """True while the last stage decides only whether the validator of the void round is slashed."""
+        return self.for_slash and not self.is_settled
 
     @property
     def is_decided(self) -> bool:

@@ -25,6 +25,8 @@ class PanelStep(StrEnum):
     DECIDE = "every place has a ruling"
     PAY = "round verified"
     STOP = "round void"
+    VOTE = "vote on a slash"
+    END_VOTE = "vote over"
 
 
 ROUND_STEPS: Transitions[RoundState] = Transitions(
@@ -51,5 +53,7 @@ PANEL_STEPS: Transitions[PanelState] = Transitions(
         PanelStep.DECIDE: Transition((PanelState.OPEN,), PanelState.DECIDED),
         PanelStep.PAY: Transition((PanelState.DECIDED,), PanelState.SETTLED),
         PanelStep.STOP: Transition(_GOING_ON, PanelState.SETTLED),
+        PanelStep.VOTE: Transition((PanelState.SETTLED,), PanelState.DRAWING),
+        PanelStep.END_VOTE: Transition((PanelState.DECIDED,), PanelState.SETTLED),
     },
 )

@@ -28,8 +28,11 @@ from domain.proof.events import (
     ShareFoundWrong,
     ShareRejected,
     ShareSkipped,
+    SlashVoteEnded,
+    SlashVoteOpened,
     StageEnded,
     StageOpened,
+    ValidatorSlashed,
 )
 from domain.proof.messages import (
     MsgCloseRound,
@@ -82,6 +85,9 @@ WORDS = Words(
         SeatPaid,
         PanelEnded,
         HandoverFoundWrong,
+        SlashVoteOpened,
+        SlashVoteEnded,
+        ValidatorSlashed,
     ),
     queries=(
         OrderRequest,

@@ -61,6 +61,33 @@ class AuditsPromised(Change):
 
 
 @dataclass(frozen=True, slots=True)
+class FaultCounted(Change):
+    """The last stage of a panel ruled that a round is wrong, and that its validator is at fault. ``faults`` are the
+    times of the validator's recent faults (chain clock). If they were enough for the jail, ``faults`` is empty, and
+    ``jailed_until`` is the time at which the jail ends. Otherwise, ``jailed_until`` is 0.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.FaultCounted):
+                print(event.operator, len(event.faults), event.jailed_until)
+    """
+
+    KIND: ClassVar[str] = "validator.fault"
+    operator: str
+    faults: tuple[int, ...]
+    jailed_until: int
+
+
+@dataclass(frozen=True, slots=True)
+class ValidatorReleased(Change):
+    """The jail of a validator is over, so the validator gets matches and seats again."""
+
+    KIND: ClassVar[str] = "validator.released"
+    operator: str
+
+
+@dataclass(frozen=True, slots=True)
 class ProviderRegistered(Change):
     """A provider applied to a validator's cluster."""
 

@@ -22,6 +22,9 @@ from domain.bounds import (
 )
 from domain.limits import CERTIFICATE_BYTES_MAX
 
+FAULTS_KEPT = 2
+"""Most faults that a validator's record keeps. One more within ``fault_period`` puts the validator in jail."""
+
 Promise = Annotated[int, Range(1, 2**63 - 1)]
 """FLOP/s or bytes/s that a validator promises as an auditor; a halving never makes the number 0."""
 
@@ -46,7 +49,7 @@ class Validator:
     cons_key: ConsensusKey  # ed25519, 32 bytes
     cons_address: ConsensusAddress  # SHA-256(cons_key)[:20]
     stake: Money
-    jailed: bool
+    jailed: bool  # it gets no matches and no seats
     endpoint: Text  # host:port of the validator's cluster service; empty until SetEndpoint
     # DER of the certificate of the cluster service, which is the only root that clients trust.
     certificate: Annotated[bytes, Size(0, CERTIFICATE_BYTES_MAX)]
@@ -62,6 +65,9 @@ class Validator:
     audit_rate: Promise = 1
     promise_halved_at: Number = 0  # time of the last halving (chain clock); 0 if there was none
     silent_at: Number = 0  # time of the last silence for which the promise was not halved (chain clock); 0 if none
+    jailed_until: Number = 0  # time at which the jail ends (chain clock); 0 if the validator is not jailed
+    # Times (chain clock) of recent faults that the last stage of a panel ruled on, and that no jail followed yet.
+    faults: Annotated[tuple[Number, ...], Length(0, FAULTS_KEPT)] = ()
 
     def beacon_key(self, height: int) -> bytes:
         """Return the beacon key in force in block ``height``, or an empty key if there is none."""

@@ -5,11 +5,13 @@ from domain.registry.events import (
     BeaconKeyRevoked,
     BeaconKeySet,
     EndpointSet,
+    FaultCounted,
     ProviderAdmitted,
     ProviderCertified,
     ProviderDismissed,
     ProviderLeft,
     ProviderRegistered,
+    ValidatorReleased,
 )
 from domain.registry.messages import (
     MsgAdmitProvider,
@@ -45,6 +47,8 @@ WORDS = Words(
         BeaconKeySet,
         BeaconKeyRevoked,
         AuditsPromised,
+        FaultCounted,
+        ValidatorReleased,
         ProviderRegistered,
         ProviderLeft,
         ProviderAdmitted,

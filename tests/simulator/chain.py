@@ -39,7 +39,7 @@ OF_ORDERS: tuple[Space, ...] = (
     PANEL_POTS,
     WRONG_HANDOVERS,
 )
-"""Tables whose keys begin with an order, and in which nothing changes once it is closed."""
+"""Tables whose keys begin with an order, and in which nothing changes once it is closed and no one votes on a slash."""
 _OF_ORDERS = frozenset(table.prefix for table in OF_ORDERS)
 WHOLE_BLOCKS = 50
 """Blocks after which the invariants are checked over closed orders, too."""
@@ -154,11 +154,15 @@ class LiveChain(Chain):
             assert order_id not in self._closed, f"order {order_id.hex()} changes after its end"
             check_record(living, ORDERS, ORDERS.must(living, order_id))
         for order_id in self.touched:
-            if ORDERS.must(store, order_id).state is OrderState.CLOSED:
+            if ORDERS.must(store, order_id).state is OrderState.CLOSED and not self.has_vote(order_id):
                 self._closed.add(order_id)
                 keys = [k for t in OF_ORDERS for k in self._living.scan_keys(t.key(order_id))]
                 self._living.take([(key, None) for key in keys])
                 self._gone.update(key[0] for key in keys)
+
+    def has_vote(self, order_id: bytes) -> bool:
+        """Return whether validators vote on a slash for a round of an order. It may be closed."""
+        return any(panel.votes_on_slash for panel in PANELS.iterate(self.overlay(), order_id))
 
     def _check_whole(self, changed: set[int]) -> None:
         """Check what holds of the whole, but nothing again that read only what has not changed since it held."""

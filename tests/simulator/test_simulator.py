@@ -9,9 +9,9 @@ from chain.state_machine.market.tables import BIDS
 from chain.state_machine.registry.tables import PROVIDERS
 from domain.legs.reasons import LegEnd
 from domain.market.reasons import CloseReason
-from domain.proof.events import HandoverFoundWrong, SeatSilent
+from domain.proof.events import HandoverFoundWrong, SeatSilent, SlashVoteEnded, SlashVoteOpened
 from domain.vocabulary import changes_of
-from tests.simulator.behaviours import VALIDATOR_CHEATS, Hider, HonestValidator, NoiseSeller
+from tests.simulator.behaviours import VALIDATOR_CHEATS, Forger, Hider, HonestValidator, NoiseSeller
 from tests.simulator.coalitions import COALITIONS, with_validators
 from tests.simulator.play import kind_of, play
 from tests.simulator.scenario import Kind, Shape, make_setup
@@ -99,6 +99,19 @@ def test_who_hands_over_noise_sells_nothing() -> None:
         assert {"provider", "compensation"} <= kinds
         assert "validator" not in kinds
     assert any(answer.order.close_reason == CloseReason.SETTLED for answer in answers)
+
+
+def test_who_forges_rounds_is_slashed_by_a_vote_after_its_orders_are_closed() -> None:
+    """Its daemon goes on serving the states, and the others recompute, commit and reveal, though nothing else waits."""
+    setup = make_setup(6, Kind.HONEST, Shape(orders=8, spread=20, validators=12, providers=24))
+    world = World(with_validators(setup, {"v1": Forger()}))
+    world.run()
+    votes = list(changes_of(SlashVoteOpened, world.chain.events))
+    ended = list(changes_of(SlashVoteEnded, world.chain.events))
+    assert votes
+    assert {change.validator for change in votes} == {"v1"}
+    assert len(ended) == len(votes)
+    assert all(change.slashed for change in ended)
 
 
 def test_slander_is_refused_and_costs_nobody_else_anything() -> None:

@@ -339,9 +339,9 @@ class World:
     # Running
 
     def run(self, limit: int = 3_600) -> None:
-        """Play until every order is closed, at most so many seconds."""
+        """Play until every order is closed and every vote on a slash is over, at most so many seconds."""
         with _no_collector():
-            while self.living:
+            while self.living or any(self.chain.has_vote(o.order_id) for o in self.orders if o.order_id):
                 self.clock.step()
                 if self.clock.now > 1000 * limit:
                     ids = [order.order_id.hex()[:8] for order in self.orders if not order.over]

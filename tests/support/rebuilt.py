@@ -90,8 +90,11 @@ from domain.proof.events import (
     ShareFoundWrong,
     ShareRejected,
     ShareSkipped,
+    SlashVoteEnded,
+    SlashVoteOpened,
     StageEnded,
     StageOpened,
+    ValidatorSlashed,
 )
 from domain.proof.reasons import ShareReason
 from domain.proof.records import (
@@ -115,11 +118,13 @@ from domain.registry.events import (
     BeaconKeyRevoked,
     BeaconKeySet,
     EndpointSet,
+    FaultCounted,
     ProviderAdmitted,
     ProviderCertified,
     ProviderDismissed,
     ProviderLeft,
     ProviderRegistered,
+    ValidatorReleased,
 )
 from domain.registry.records import BeaconKey, Provider, Validator
 from domain.vocabulary import read_event
@@ -268,6 +273,16 @@ class Rebuilt:
             promise_halved_at=change.promise_halved_at,
             silent_at=change.silent_at,
         )
+
+    @take.register
+    def _(self, change: FaultCounted) -> None:
+        self._validator(change.operator, faults=change.faults)
+        if change.jailed_until:
+            self._validator(change.operator, jailed=True, jailed_until=change.jailed_until)
+
+    @take.register
+    def _(self, change: ValidatorReleased) -> None:
+        self._validator(change.operator, jailed=False, jailed_until=0)
 
     @take.register
     def _(self, change: ProviderRegistered) -> None:
@@ -873,6 +888,27 @@ class Rebuilt:
         )
 
     @take.register
+    def _(self, change: SlashVoteOpened) -> None:
+        key = change.round
+        for number, place in enumerate(self.panels[key].places):
+            if number in change.places:
+                self._place(key, number, ruling=Ruling.OPEN, stage=0, finding=None)
+            elif place.ruling is Ruling.OPEN:
+                self._place(key, number, ruling=Ruling.UNDECIDED)
+        wanted = (0,) * len(self.panels[key].wanted)
+        self._panel(key, wanted=wanted, is_settled=False, last_next=True, for_slash=True, slash=change.slash)
+
+    @take.register
+    def _(self, change: SlashVoteEnded) -> None:
+        self._panel(change.round, is_settled=True, slash=0)
+
+    @take.register
+    def _(self, change: ValidatorSlashed) -> None:
+        self._cut(change.validator, change.amount)
+        self.pots[change.round] = self.pots.get(change.round, 0) + change.amount
+        self._panel(change.round, slash=change.amount)
+
+    @take.register
     def _(self, change: SeatPaid) -> None:
         self.pots[change.round] = self.pots.get(change.round, 0) - change.from_pot
         self.community -= change.from_pool
@@ -885,6 +921,8 @@ class Rebuilt:
         self._panel(key, is_open=False, is_settled=True)
         for number in range(self.panels[key].seats):
             seat = self.seats[key, number]
+            if self.panels[key].for_slash and seat.stage != self.panels[key].stage:
+                continue
             if seat.answers and (key, seat.validator, seat.stage) not in self._differed:
                 answered = self.validators[seat.validator].audits_answered
                 self._validator(seat.validator, audits_answered=answered + 1)

@@ -78,7 +78,8 @@ def money_page() -> str:
                     "A panel finds a closed round wrong.",
                     "The validator loses its job bond. If only the provider was wrong, the provider loses its bond"
                     " instead. From the lost bond the panel is paid first, then you get back what the leg cost you,"
-                    " and the rest is burnt. The round is not paid.",
+                    " and the rest is burnt. The round is not paid. If a vote of all validators that could audit the"
+                    " round confirms it, the validator also loses a part of its stake, which you do not get.",
                 ),
                 (
                     "The validator hands over a wrong chunk, and you complain.",

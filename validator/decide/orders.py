@@ -20,7 +20,7 @@ from validator.decide.actions import (
 )
 from validator.decide.initial import initial_states_from, lacking, refusal
 from validator.decide.records import LocalOrder, PayloadStage
-from validator.decide.retention import KEEP_SECONDS, decide_audited, fold, needed_blobs
+from validator.decide.retention import KEEP_SECONDS, decide_audited, fold, needed_blobs, voted_rounds
 from validator.decide.rounds import decide_round, verdict_rows
 from validator.decide.view import Look, View
 
@@ -32,6 +32,7 @@ def decide_leg(local: LocalOrder, look: Look) -> tuple[LocalOrder, tuple[Action,
     """Return the updated record of a leg, and every action whose outcome is missing.
 
     After an order is closed, its consumer can fetch the result for ``KEEP_SECONDS``. Then the leg's record is deleted.
+    If the order closed while others vote on a slash for one of its rounds, the record serves that vote first.
     """
     on_chain = look.chain.orders[local.order_id]
     clock = look.chain.clock
@@ -41,6 +42,10 @@ def decide_leg(local: LocalOrder, look: Look) -> tuple[LocalOrder, tuple[Action,
         local, order_actions = decide_order(local, look.of(on_chain))
         actions += order_actions
         actions.append(NoteVerdicts(f"{name}/verdicts", local.key, verdict_rows(local, on_chain)))
+    elif voted_rounds(local, look.chain.panels):
+        # The seats of the vote need the same states as those of any other stage.
+        local, audit_actions = decide_audited(local, look.of(on_chain), name)
+        actions += audit_actions
     elif not local.closed_at:
         local = replace(local, closed_at=clock)
     elif clock - local.closed_at > KEEP_SECONDS:

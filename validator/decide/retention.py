@@ -30,13 +30,29 @@ def is_over(on_chain: OrderResponse, panels: Panels, leg: int, round: int, clock
     """Return whether a round is over, so that no one can ask about it any longer.
 
     This is the case when its window has ended, its panel has no open stage, and the round is paid or will never be
-    paid.
+    paid. After a round became void, a vote on a slash may follow once all rounds of the leg are decided.
     """
     closed = on_chain.round(leg, round)
     if closed is None or clock < closed.window_ends or not (closed.verified or closed.void):
         return False
+    served = on_chain.leg(leg)
+    if closed.void and served is not None and served.verified + served.void < served.closed:
+        return False
     about = panels.get(RoundKey(on_chain.order.id, leg, round))
-    return about is None or not about.panel.is_open
+    return about is None or not (about.panel.is_open or about.panel.votes_on_slash)
+
+
+def voted_rounds(local: LocalOrder, panels: Panels) -> tuple[LocalRound, ...]:
+    """Return the void rounds about which others vote on a slash.
+
+    Their states are served even after the order has closed.
+    """
+    return tuple(
+        known
+        for known in local.rounds
+        if (about := panels.get(RoundKey(local.order_id, local.leg, known.round))) is not None
+        and about.panel.votes_on_slash
+    )
 
 
 def fold(local: LocalOrder, on_chain: OrderResponse, panels: Panels, clock: int) -> LocalOrder:
@@ -93,6 +109,11 @@ def _needed(local: LocalOrder, on_chain: OrderResponse, panels: Panels, clock: i
         return
     yield from (r.sealed.blob for r in served_rounds(local, on_chain) if r.sealed is not None)
     if on_chain.order.state == OrderState.CLOSED:
+        voted = voted_rounds(local, panels)
+        if voted:
+            yield from (file.blob for file in local.payload.files)
+        for known in voted:
+            yield from _of_round(known)
         return
     live = leg.is_live
     rounds = [

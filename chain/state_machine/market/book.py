@@ -10,7 +10,7 @@ from chain.state_machine.ledger.order_money import pay_from_bond, remove_bond
 from chain.state_machine.ledger.tables import BOND_ACCOUNTS, get_bond_account
 from chain.state_machine.market.tables import BID_DUE, BIDS, BIDS_OF, LOADS, SWEEP, Sweep, get_load
 from chain.state_machine.queue import QueueEntry, cancel
-from chain.state_machine.registry.members import is_active
+from chain.state_machine.registry.members import may_serve
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay, Reader
 from chain.state_machine.tables import parts_of
@@ -99,7 +99,7 @@ def _standing(bid: Bid, backing: Backing, words: dict[Any, Any]) -> StandingBid:
 
 
 def get_backing(store: Overlay, operator: str) -> Backing:
-    """Return a validator's backing: whether it is outside the set, its free bond and stake, and its last worsened bid.
+    """Return a validator's backing: whether it gets no matches, its free bond and stake, and its last worsened bid.
 
     The auction never sells more value than a validator's free stake, whatever capacity its bids have. But after a cut,
     the stake may be below the value of the live legs. The free stake is then 0.
@@ -108,9 +108,9 @@ def get_backing(store: Overlay, operator: str) -> Backing:
     load = get_load(store, operator)
     free_bond, free_stake = (
         get_bond_account(store, operator).free,
-        max(0, validator.stake - load.value),
+        max(0, validator.stake - load.value - load.slash),
     )
-    return not is_active(validator), free_bond, free_stake, load.worsened_height
+    return not may_serve(validator), free_bond, free_stake, load.worsened_height
 
 
 # --- between blocks --------------------------------------------------------------------------------
@@ -277,6 +277,18 @@ def release_capacity(ctx: Context, bid_id: bytes, validator: str, work: int) -> 
 def release_stake(ctx: Context, validator: str, work: int, price: int) -> None:
     """Release the stake that was reserved for ``work`` (FLOPs) sold at ``price``."""
     _add_load(ctx, validator, 0, -price_ceil(work, price))
+    mark_if_bidder(ctx, validator)
+
+
+def reserve_slash(ctx: Context, validator: str, amount: int) -> None:
+    """Reserve stake that a vote on a slash may take."""
+    load = get_load(ctx.store, validator)
+    LOADS.put(ctx.store, replace(load, slash=load.slash + amount))
+
+
+def release_slash(ctx: Context, validator: str, amount: int) -> None:
+    """Release stake that was reserved for a vote on a slash, because the vote is over."""
+    reserve_slash(ctx, validator, -amount)
     mark_if_bidder(ctx, validator)
 
 

@@ -19,6 +19,8 @@ class Load:
     # Price in uassay of the work of legs that the validator's stake backs.
     value: int
     worsened_height: int
+    # Stake in uassay that votes on slashes may take.
+    slash: int = 0
 
 
 @dataclass(frozen=True, slots=True)

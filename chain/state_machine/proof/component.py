@@ -33,10 +33,12 @@ from chain.state_machine.proof.shares import (
     weigh_open_round,
     weigh_segments,
 )
+from chain.state_machine.proof.slashes import on_jail
 from chain.state_machine.proof.tables import (
     AUDIT_LOAD,
     BEHIND_PANELS,
     BONDS_DUE,
+    JAIL_DUE,
     LAST_GROUP,
     LAST_ISSUES,
     LOT_DUE,
@@ -92,6 +94,7 @@ COMPONENT = Component(
         Effect(STAGE_DUE, on_stage, weigh_stage),
         Effect(ROOM_DUE, on_room, weigh_room),
         Effect(WORK_DUE, on_work),
+        Effect(JAIL_DUE, on_jail),
     ),
     draws=(
         Draw(SharesSubject, draw_segments, weigh_segments),

@@ -10,10 +10,11 @@ from chain.state_machine.ledger.tables import (
     TALLIES,
 )
 from chain.state_machine.legs.tables import LEGS
-from chain.state_machine.market.tables import HELD_TIMES, ORDERS
+from chain.state_machine.market.tables import HELD_TIMES, LOADS, ORDERS
 from chain.state_machine.proof.tables import (
     AUDIT_LOAD,
     BEHIND_PANELS,
+    JAIL_DUE,
     LOT_DUE,
     LOT_GROUPS,
     LOTS,
@@ -29,9 +30,12 @@ from chain.state_machine.proof.tables import (
     WAITING_LOTS,
     WAITING_PANELS,
     WRONG_HANDOVERS,
+    PanelSubject,
     get_drawn_rounds,
+    lot_key,
 )
-from chain.state_machine.queue import get_entries
+from chain.state_machine.queue import DEADLINES, get_entries
+from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import number_of
 from domain.keys import RoundKey
@@ -270,8 +274,29 @@ def check_duties(store: Overlay, _: Running) -> None:
     for order_id, leg, round in PANEL_POTS.keys(store):
         closed = ROUNDS.must(store, order_id, number_of(leg), number_of(round))
         ended = ORDERS.must(store, order_id).state is OrderState.CLOSED
-        over = ended or closed.void or closed.verified
+        votes = PANELS.must(store, order_id, number_of(leg), number_of(round)).votes_on_slash
+        over = (ended or closed.void or closed.verified) and not votes
         ensure(not over, f"order {order_id.hex()} still has the pot of a panel that is over")
+
+
+def check_slashes(store: Overlay, _: Running) -> None:
+    """Check the stake that is reserved for votes on slashes, and that each vote and each jail will end."""
+    reserved: Counter[str] = Counter()
+    lots = {(purpose.decode(), subject_id) for purpose, subject_id in LOTS.keys(store)}
+    for panel in PANELS.scan(store):
+        if panel.votes_on_slash:
+            name = f"the vote on a slash for round {panel.round} of order {panel.order_id.hex()}"
+            ensure(ROUNDS.must(store, *panel.key).void, f"{name} is about a round that is not void")
+            key = lot_key(PanelSubject(panel.key, panel.stage + 1))
+            ensure(panel.is_open or tuple(key) in lots, f"{name} will not end")
+            reserved[LEGS.must(store, panel.order_id, panel.leg).validator] += panel.slash
+    held = Counter({load.validator: load.slash for load in LOADS.scan(store) if load.slash})
+    ensure(held == reserved, "the stake that votes on slashes may take is not what they reserve")
+    for validator in VALIDATORS.scan(store):
+        until = validator.jailed_until
+        ensure(validator.jailed or not until, f"{validator.operator} has an end of its jail, but is free")
+        due = DEADLINES.has(store, JAIL_DUE.lane, until, JAIL_DUE.number, validator.operator)
+        ensure(due or not until, f"the queue will not release {validator.operator}")
 
 
 def check_handovers(store: Overlay, order: Order) -> None:
@@ -283,6 +308,6 @@ def check_handovers(store: Overlay, order: Order) -> None:
 
 
 INVARIANTS = Invariants(
-    whole=(check_audit_pots, check_queue, check_deadlines, check_room, check_duties),
+    whole=(check_audit_pots, check_queue, check_deadlines, check_room, check_duties, check_slashes),
     each=(Each(ORDERS, (check_rounds, check_shares, check_panels, check_handovers)),),
 )

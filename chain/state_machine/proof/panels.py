@@ -32,6 +32,7 @@ from chain.state_machine.proof.seats import (
 )
 from chain.state_machine.proof.settlement import advance
 from chain.state_machine.proof.shares import count_share, weigh_open_round
+from chain.state_machine.proof.slashes import end_slash_vote, open_slash_vote, slash_at_once, weigh_slash
 from chain.state_machine.proof.tables import (
     AUDIT_STAGE,
     BEHIND_PANELS,
@@ -46,7 +47,7 @@ from chain.state_machine.proof.tables import (
     PanelSubject,
 )
 from chain.state_machine.queue import QueueEntry, cancel, schedule
-from chain.state_machine.registry.members import count_silence, is_active
+from chain.state_machine.registry.members import count_silence, may_serve
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.tables import number_of
 from domain.amount import BPS, ceil_div
@@ -188,7 +189,7 @@ def draw_stage(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
     panel = PANELS.must(ctx.store, *key)
     order = ORDERS.must(ctx.store, key.order_id)
     leg = LEGS.must(ctx.store, key.order_id, key.leg)
-    if _waits_for_earlier(ctx, leg, panel):
+    if not panel.for_slash and _waits_for_earlier(ctx, leg, panel):
         take_room(ctx, panel, 0)
         BEHIND_PANELS.mark(ctx.store, *key, subject.stage)
         return
@@ -352,7 +353,7 @@ def _group(panel: Panel, seat: PanelSeat) -> int:
 
 
 def _get_pool(ctx: Context, order: Order, leg: Leg) -> list[Validator]:
-    """Return the validators that may sit in a panel of an order: active, not a party, and able to audit it.
+    """Return the validators that may sit in a panel of an order: not jailed, not a party, and able to audit it.
 
     A validator is able if it could audit the order when the order was submitted. If fewer than twice ``auditors`` such
     validators are left, the validators that can audit it now are added.
@@ -361,7 +362,7 @@ def _get_pool(ctx: Context, order: Order, leg: Leg) -> list[Validator]:
     active = [
         validator
         for validator in VALIDATORS.scan(ctx.store)
-        if validator.operator not in parties and is_active(validator)
+        if validator.operator not in parties and may_serve(validator)
     ]
     listed = set(ORDER_AUDITORS.must(ctx.store, order.id).operators)
     left = [validator for validator in active if validator.operator in listed]
@@ -491,7 +492,7 @@ def weigh_stage(ctx: Context, entry: QueueEntry) -> int:
         return 0
     leg = LEGS.must(ctx.store, panel.order_id, panel.leg)
     shares = weigh_open_round(ctx, leg.open_round) if leg.is_live else 0
-    return 2 * weigh_panel(panel) + BOND_GAS * len(panel.places) + shares
+    return 2 * weigh_panel(panel) + BOND_GAS * len(panel.places) + shares + weigh_slash(ctx)
 
 
 def on_work(ctx: Context, entry: QueueEntry) -> None:
@@ -505,7 +506,8 @@ def end_stage(ctx: Context, panel: Panel) -> None:
     """Decide places, punish silent seats, and continue with the next stage, the next round, or the end of the leg.
 
     A stage in which fewer than half of the seats answered is repeated once in a panel, and no seat is punished. After a
-    second stage of this kind, all validators that are left vote in the last stage.
+    second stage of this kind, all validators that are left vote in the last stage. If they voted for the slash alone,
+    the round is void already, and only the panel ends.
     """
     key = panel.key
     cancel(ctx, panel.reveals_end, STAGE_DUE, *key)
@@ -527,6 +529,9 @@ def end_stage(ctx: Context, panel: Panel) -> None:
     panel = move_panel(ctx, panel, step, is_open=False, last_next=last_next)
     take_room(ctx, panel, count_next(panel))
     ctx.emit(StageEnded(round=key, stage=panel.stage, wanted=panel.wanted, repeats=False, last_next=last_next))
+    if panel.for_slash:
+        end_slash_vote(ctx, order, leg, panel, slashed=bool(_get_slashable(ctx, panel)))
+        return
     rulings = {place.ruling for place in panel.places}
     if Ruling.WRONG in rulings or Ruling.UNDECIDED in rulings:
         _end_void(ctx, order, panel)
@@ -615,6 +620,9 @@ def _end_void(ctx: Context, order: Order, panel: Panel) -> None:
     wrong place the validator loses the job bond. These bonds pay the seats of this panel first. Then they pay the seats
     of the later rounds' panels, which become void one by one (:func:`on_void`), and at last the consumer. If all places
     are right or undecided, no one loses a bond, and the community pool pays the seats.
+
+    If this was the last stage, it may also slash the validator. After an earlier stage, a vote on the slash follows
+    when all later rounds are void.
     """
     key = panel.key
     leg = LEGS.must(ctx.store, key.order_id, key.leg)
@@ -623,7 +631,8 @@ def _end_void(ctx: Context, order: Order, panel: Panel) -> None:
         count_share(ctx, share.claim.provider, accepted=-1, rejected=1)
         ctx.emit(ShareFoundWrong(share.claim.key, share.claim.provider))
     move_panel(ctx, PANELS.must(ctx.store, *key), PanelStep.STOP, is_settled=True)
-    settle_panel(ctx, order, panel, losers=_get_losers(ctx, panel), undecided=not wrong)
+    slash = slash_at_once(ctx, order, leg, panel) if panel.is_last and _get_slashable(ctx, panel) else 0
+    settle_panel(ctx, order, panel, losers=_get_losers(ctx, panel), undecided=not wrong, slash=slash)
     void_round(ctx, key, (), undecided=not wrong)
     by_validator = _is_by_validator(ctx, panel)
     reason = LegEnd.WRONG_ROUND if by_validator else LegEnd.WRONG_SHARE
@@ -643,7 +652,8 @@ def on_void(ctx: Context, entry: QueueEntry) -> None:
 def _go_on_voiding(ctx: Context, key: RoundKey, origin: RoundKey) -> None:
     """Schedule the next round that becomes void because ``origin`` did.
 
-    If no round is left, pay the consumer from the bonds of the parties at fault, and continue with the order.
+    If no round is left, pay the consumer from the bonds of the parties at fault, let validators vote on a slash, and
+    continue with the order.
     """
     following = replace(key, round=key.round + 1)
     closed = ROUNDS.get(ctx.store, *following)
@@ -652,7 +662,10 @@ def _go_on_voiding(ctx: Context, key: RoundKey, origin: RoundKey) -> None:
         return
     order = ORDERS.must(ctx.store, key.order_id)
     leg = LEGS.must(ctx.store, key.order_id, key.leg)
-    cut_for_consumer(ctx, order, leg, _get_losers(ctx, PANELS.must(ctx.store, *origin)))
+    panel = PANELS.must(ctx.store, *origin)
+    cut_for_consumer(ctx, order, leg, _get_losers(ctx, panel))
+    if not panel.is_last:
+        open_slash_vote(ctx, order, leg, panel, _get_slashable(ctx, panel))
     advance(ctx, order)
 
 
@@ -667,6 +680,27 @@ def _get_losers(ctx: Context, panel: Panel) -> tuple[BondRow, ...]:
 def _is_by_validator(ctx: Context, panel: Panel) -> bool:
     """Return whether some place is wrong by the validator's fault."""
     return any(_get_wrong_share(ctx, panel, place) is None for place in _get_wrong(panel))
+
+
+def _get_slashable(ctx: Context, panel: Panel) -> tuple[int, ...]:
+    """Return the numbers of the places for which the stage that just ended would slash the validator.
+
+    The ruling must say what is right there. A place that was not served, or whose leaf no one has shown, may be the
+    fault of an outage. It costs the job bond and never a slash.
+    """
+    return tuple(
+        number
+        for number, place in enumerate(panel.places)
+        if place.ruling is Ruling.WRONG
+        and place.stage == panel.stage
+        and not _is_unserved(place)
+        and (place.stops or place.claim != b"")
+        and _get_wrong_share(ctx, panel, place) is None
+    )
+
+
+def _is_unserved(place: PanelPlace) -> bool:
+    return place.finding is None or place.finding.kind is AnswerKind.UNAVAILABLE
 
 
 def _get_wrong_shares(ctx: Context, panel: Panel) -> list[Share]:
@@ -689,7 +723,7 @@ def _get_wrong_share(ctx: Context, panel: Panel, place: PanelPlace) -> Share | N
     where = place.place
     if place.stops:
         return None
-    unserved = place.finding is None or place.finding.kind is AnswerKind.UNAVAILABLE
+    unserved = _is_unserved(place)
     if where.kind is not AuditKind.SEGMENT or unserved or not place.claim:
         return None
     share = SHARES.must(ctx.store, *panel.key.share(where.slot, where.issue))

@@ -27,7 +27,7 @@ from chain.state_machine.proof.tables import (
     PanelSubject,
 )
 from chain.state_machine.queue import QueueEntry, cancel, schedule
-from chain.state_machine.registry.members import is_active
+from chain.state_machine.registry.members import may_serve
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.tables import number_of
 from domain.amount import BPS, PFLOP
@@ -151,7 +151,7 @@ def _room(ctx: Context, able: int) -> int:
 def _count_able(ctx: Context, order: Order) -> int:
     """Return the number of validators in the set that could audit the order when it was submitted."""
     found = (VALIDATORS.get(ctx.store, name) for name in ORDER_AUDITORS.must(ctx.store, order.id).operators)
-    return sum(1 for validator in found if validator is not None and is_active(validator))
+    return sum(1 for validator in found if validator is not None and may_serve(validator))
 
 
 def _turn(ctx: Context, order: Order, panel: Panel) -> tuple[int, bytes, int, int]:

@@ -3,9 +3,11 @@
 from chain.state_machine.context import Context
 from chain.state_machine.legs.progress import count_void
 from chain.state_machine.market.holds import is_held
+from chain.state_machine.proof.gas import VALIDATOR_GAS
 from chain.state_machine.proof.seats import stop_panel, weigh_panel
 from chain.state_machine.proof.tables import PANELS, ROUNDS
 from chain.state_machine.queue import QueueEntry
+from chain.state_machine.registry.tables import VALIDATORS
 from domain.keys import RoundKey
 from domain.ledger.records import BondRow
 from domain.legs.records import Leg
@@ -48,6 +50,10 @@ def void_round(ctx: Context, key: RoundKey, losers: tuple[BondRow, ...], *, unde
 
 
 def weigh_void(ctx: Context, entry: QueueEntry) -> int:
-    """Return the gas of making one round void; it depends on the seats of the round's panel."""
+    """Return the gas of making one round void.
+
+    It depends on the seats of the round's panel, and on all validators, of which a vote on a slash may follow.
+    """
     panel = PANELS.get(ctx.store, *entry.round_key)
-    return 0 if panel is None else weigh_panel(panel)
+    validators = 2 * VALIDATOR_GAS * sum(1 for _ in VALIDATORS.keys(ctx.store))
+    return validators + (0 if panel is None else weigh_panel(panel))

@@ -5,7 +5,7 @@ seat loses the amount that it would have earned. A seat that the ruling refutes 
 of the seat's stake bounds both losses. A seat that found a place unavailable loses nothing, and earns at most the
 answer fee. The round's audit fee pays the seats of the first stage. Seats of later stages are paid from these sources,
 in this order: the losses of other seats; the part of the audit fee that no seat earned; the bonds of the parties whose
-claims were wrong; and the community pool, up to the audit fee.
+claims were wrong; a slash of the validator; and the community pool, up to the audit fee.
 
 The seats of a void round are also paid for answers with a digest. The parties at fault pay these seats. If no party is
 at fault, the community pool pays them, but only at the least price of audits, because the parties of an order choose
@@ -182,6 +182,7 @@ class Purse:
     fee: int = 0
     pot: int = 0
     bond: int = 0
+    slash: int = 0
     pool: int = 0
 
     def take(self, amount: int, *sources: str) -> dict[str, int]:
@@ -199,8 +200,8 @@ class Purse:
 
 
 _WITH_FEE = frozenset((AnswerVerdict.RIGHT, AnswerVerdict.UNKNOWN, AnswerVerdict.ABSTAINED_RIGHTLY))
-_FIRST = ("fee", "pot", "bond", "pool")
-_FURTHER = ("pot", "fee", "bond", "pool")
+_FIRST = ("fee", "pot", "bond", "slash", "pool")
+_FURTHER = ("pot", "fee", "bond", "slash", "pool")
 
 
 def settle_panel(
@@ -211,12 +212,17 @@ def settle_panel(
     losers: tuple[BondRow, ...] = (),
     *,
     undecided: bool = False,
+    slash: int = 0,
 ) -> None:
-    """Pay the seats of a panel that is over, and cut the seats that a ruling refutes; call it once per panel.
+    """Pay the seats of a panel that is over, and cut the seats that a ruling refutes.
+
+    Call it once per panel, and once more after a vote on a slash. The second call pays only the seats of that vote. It
+    also cuts seats of earlier stages that the vote refutes and that lost nothing before.
 
     ``fee`` is the audit fee of a verified round, paid from the deposit; the part that no seat earned goes to the
     community pool. ``losers`` are the bonds of the parties that are at fault if the round is void. A void round is
-    ``undecided`` if no party is at fault.
+    ``undecided`` if no party is at fault. ``slash`` is the part of the panel's pot that comes from a slash; it pays
+    after the bonds.
     """
     key = panel.key
     leg = LEGS.must(ctx.store, order.id, panel.leg)
@@ -224,10 +230,11 @@ def settle_panel(
     verdicts = _judge_seats(order, leg, panel, seats)
     price = price_floor(ROUNDS.must(ctx.store, *key).work, leg.price) // max(1, order.params.auditors)
     for seat, verdict in zip(seats, verdicts, strict=True):
-        if verdict.refuted:
+        is_paid = panel.for_slash and seat.stage != panel.stage
+        if verdict.refuted and not (is_paid and seat.cut):
             cut = cut_seat(ctx, order, leg, panel, seat, verdict.refuted, tier_of(leg).penalty, price)
             ctx.emit(SeatDiffered(round=key, auditor=seat.validator, stage=seat.stage, places=verdict.refuted, cut=cut))
-        elif seat.answers:
+        elif seat.answers and not is_paid:
             answered = VALIDATORS.must(ctx.store, seat.validator).audits_answered
             VALIDATORS.update(ctx.store, seat.validator, audits_answered=answered + 1)
     pool = fee
@@ -235,20 +242,22 @@ def settle_panel(
         pool = panel_fee(served_terms(order.terms, leg), order.params, 0, len(panel.wanted))
     purse = Purse(
         fee=fee,
-        pot=PANEL_POTS.get(ctx.store, *key),
+        pot=PANEL_POTS.get(ctx.store, *key) - slash,
         bond=sum(row.amount for row in losers),
+        slash=slash,
         pool=min(pool, POTS.get(ctx.store, COMMUNITY_POT.name)),
     )
     from_fee, from_bonds = [], []
     source = order.id.hex()
     for seat, verdict in zip(seats, verdicts, strict=True):
-        if not verdict.earned:
+        if not verdict.earned or (panel.for_slash and seat.stage != panel.stage):
             continue
         parts = purse.take(verdict.earned, *(_FIRST if seat.stage == 1 else _FURTHER))
         name = seat.validator
         from_fee.append(Transfer(move=AUDITOR, source=source, target=name, amount=parts["fee"]))
         from_bonds.append(Transfer(move=COMPENSATION, source=source, target=name, amount=parts["bond"]))
-        apply_transfer(ctx, Transfer(move=CUT_SHARE, source="", target=name, amount=parts["pot"]))
+        from_pot = parts["pot"] + parts["slash"]
+        apply_transfer(ctx, Transfer(move=CUT_SHARE, source="", target=name, amount=from_pot))
         apply_transfer(ctx, Transfer(move=POOL_SHARE, source="", target=name, amount=parts["pool"]))
         paid = sum(parts.values())
         ctx.emit(
@@ -257,16 +266,17 @@ def settle_panel(
                 auditor=name,
                 stage=seat.stage,
                 paid=paid,
-                from_pot=parts["pot"],
+                from_pot=from_pot,
                 from_pool=parts["pool"],
             )
         )
     from_fee.append(Transfer(move=PROTOCOL, source=source, target="", amount=purse.fee))
     pay_from_deposits(ctx, order.id, from_fee, key.round)
     _pay_from_bonds(ctx, order.id, losers, from_bonds)
-    apply_transfer(ctx, Transfer(move=CUT_BURN, source="", target="", amount=purse.pot))
+    burnt = purse.pot + purse.slash
+    apply_transfer(ctx, Transfer(move=CUT_BURN, source="", target="", amount=burnt))
     PANEL_POTS.delete(ctx.store, *key)
-    ctx.emit(PanelEnded(key, purse.pot))
+    ctx.emit(PanelEnded(key, burnt))
 
 
 @dataclass(slots=True)
@@ -284,6 +294,8 @@ def _judge_seats(order: Order, leg: Leg, panel: Panel, seats: list[PanelSeat]) -
     price = audit_price(order.params, leg.price)
     verdicts = [_Verdict() for _ in seats]
     for number, place in enumerate(panel.places):
+        if panel.for_slash and place.stage != panel.stage:
+            continue  # the vote on the slash was not about this place
         cost = tier.cost(order.terms, place.place.kind, price)
         asked = [seat for seat in seats if number in seat.places]
         for seat, found in zip(asked, tier.judge(get_votes(asked, number), place.finding), strict=True):

@@ -148,6 +148,8 @@ BONDS_DUE = Due("bonds", 4, lane=0, of_order=True)
 ROOM_DUE = Due("room", 5, lane=0)
 # The seats of a stage had the time that their work takes. Parts of an entry: order, leg, round, stage.
 WORK_DUE = Due("work", 6, lane=0, of_order=True)
+# The jail of a validator is over. Parts of an entry: operator.
+JAIL_DUE = Due("jail", 9, lane=0)
 
 
 def get_drawn_rounds(store: Overlay) -> Iterator[RoundKey]:

@@ -11,24 +11,30 @@ from domain.block import ValidatorUpdate
 from domain.errors import WRONG_STATE, Refusal
 from domain.genesis import POWER_REDUCTION
 from domain.moves import Move, Transfer
-from domain.registry.events import AuditsPromised, ProviderAdmitted
+from domain.registry.events import AuditsPromised, FaultCounted, ProviderAdmitted, ValidatorReleased
 from domain.registry.params import RegistryParams
-from domain.registry.records import Provider, Validator
+from domain.registry.records import FAULTS_KEPT, Provider, Validator
 from pol.rules.panels import Promised
+from pol.rules.slashes import is_jailed, recent_faults
 
 
 def compute_power(validator: Validator) -> int:
-    """Return a validator's consensus power; 0 if it is jailed."""
-    return 0 if validator.jailed else validator.stake // POWER_REDUCTION
+    """Return a validator's consensus power. The jail does not change it."""
+    return validator.stake // POWER_REDUCTION
 
 
 def is_active(validator: Validator) -> bool:
-    """Return whether a validator is in the validator set; only such validators get new matches and seats."""
+    """Return whether a validator is in the validator set."""
     return compute_power(validator) > 0
 
 
+def may_serve(validator: Validator) -> bool:
+    """Return whether a validator gets new matches and seats: it is in the validator set and not jailed."""
+    return is_active(validator) and not validator.jailed
+
+
 def get_promised(store: Overlay) -> list[Promised]:
-    """Return the audit promises of the validators in the set, in order of operator."""
+    """Return the audit promises of the validators that get seats, in order of operator."""
     return [
         Promised(
             operator=validator.operator,
@@ -37,7 +43,7 @@ def get_promised(store: Overlay) -> list[Promised]:
             rate=validator.audit_rate,
         )
         for validator in VALIDATORS.scan(store)
-        if is_active(validator)
+        if may_serve(validator)
     ]
 
 
@@ -74,6 +80,29 @@ def count_silence(ctx: Context, operator: str) -> None:
     share = 2 if again else 1
     speed, rate = max(1, validator.audit_speed // share), max(1, validator.audit_rate // share)
     promise_audits(ctx, operator, speed, rate)
+
+
+def count_fault(ctx: Context, operator: str) -> int:
+    """Count a validator's fault, and jail it if it has three within ``fault_period``.
+
+    Return the time at which the jail ends; 0 if this fault did not put the validator in jail.
+    """
+    params = ctx.block.params.of(RegistryParams)
+    faults = recent_faults(VALIDATORS.must(ctx.store, operator).faults, ctx.clock, params.fault_period)
+    others = sum(1 for each in VALIDATORS.scan(ctx.store) if each.operator != operator and may_serve(each))
+    until = ctx.clock + params.jail_time if is_jailed(faults, others) else 0
+    kept = () if until else faults[-FAULTS_KEPT:]
+    VALIDATORS.update(ctx.store, operator, faults=kept)
+    if until:
+        VALIDATORS.update(ctx.store, operator, jailed=True, jailed_until=until)
+    ctx.emit(FaultCounted(operator, kept, until))
+    return until
+
+
+def release(ctx: Context, operator: str) -> None:
+    """Release a validator from the jail."""
+    VALIDATORS.update(ctx.store, operator, jailed=False, jailed_until=0)
+    ctx.emit(ValidatorReleased(operator))
 
 
 def cut_stake(ctx: Context, operator: str, amount: int, move: Move, target: str = "") -> None:

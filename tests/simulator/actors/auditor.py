@@ -72,14 +72,14 @@ class Auditor:
         """Return the panels about own rounds that are not over; of decided ones what was read last."""
         known, self._panels = self._panels, {}
         for order_id, on_chain in orders.items():
-            if on_chain.order.state is OrderState.CLOSED:
+            if on_chain.order.state is OrderState.CLOSED and not any(p.votes_on_slash for p in on_chain.panels):
                 continue
             mine = {a.number for a in on_chain.legs if a.validator == self.daemon.me}
             for closed in on_chain.rounds:
                 if closed.leg not in mine or (closed.verified and clock >= closed.window_ends):
                     continue
                 before = known.get(closed.key)
-                if before is not None and before.panel.is_decided:
+                if before is not None and before.panel.is_decided and not closed.void:
                     panel: Panel | None = before.panel
                 else:
                     panel = self.daemon.world.order(order_id).panel(closed.leg, closed.round)

@@ -37,6 +37,31 @@ def test_a_panel_says_what_it_waits_for() -> None:
     assert describe_panel(market.panel(first, 0), market.chain.clock) == []
 
 
+def test_a_panel_says_that_others_vote_on_a_slash() -> None:
+    market = Market(local_params().replace(auditors=3), validators=14)
+    order_id = market.run(submit(deposit=900_000, rematch=False))
+    market.train_round(order_id)
+
+    def say(stage: int) -> None:
+        market.wait_stage(order_id, 0, stage)
+        answers = market.answers(order_id)
+        wrong = (replace(answers[0], root=bytes(32)), *answers[1:])
+        market.say(order_id, dict.fromkeys(market.seated(order_id, 0, stage), wrong))
+
+    say(1)
+    say(2)
+    lines = describe_panel(market.panel(order_id, 0), market.chain.clock)
+    assert lines[-2:] == [
+        "round 0 of leg 1: two stages found it wrong; all other validators vote on whether its validator loses"
+        " 0.16 ASSAY of its stake, and the order does not wait for that",
+        "the panel of round 0 of leg 1: the auditors of stage 3 are drawn in the next blocks",
+    ]
+    say(3)
+    lines = describe_panel(market.panel(order_id, 0), market.chain.clock)
+    assert lines[0] == "round 0 of leg 1: aggregation is wrong"
+    assert lines[-1] == "round 0 of leg 1: its validator lost 0.16 ASSAY of its stake"
+
+
 def test_a_panel_says_what_it_found_wrong_and_its_rows_say_who_has_spoken() -> None:
     market = Market(validators=6)
     order_id = market.run(submit(rematch=False))
@@ -102,7 +127,8 @@ def test_a_stop_that_was_none_is_said_to_be_wrong() -> None:
     found = market.all_of(order_id)
     assert describe_stop(found) == ""
     assert describe_panel(found.panels[0], 0) == [
-        "round 0 of leg 1: segment 0 of slot 0 does not stop the job, although the validator claims so"
+        "round 0 of leg 1: segment 0 of slot 0 does not stop the job, although the validator claims so",
+        "round 0 of leg 1: its validator lost 0.16 ASSAY of its stake",
     ]
 
 

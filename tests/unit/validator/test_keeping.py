@@ -3,13 +3,14 @@
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
 
 import pytest
 
+from domain.keys import RoundKey
 from domain.legs.records import LegState
 from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse
@@ -18,6 +19,8 @@ from link.errors import ClusterError, ClusterErrorKind
 from link.types import BlobRef, Machine, PayloadFile
 from tests.support.chain_market import digest
 from tests.unit.validator.support import (
+    CHAIN_ID,
+    ME,
     ORDER_ID,
     about,
     chain,
@@ -30,6 +33,8 @@ from tests.unit.validator.support import (
     view,
     works,
 )
+from validator.decide.actions import Recompute
+from validator.decide.orders import decide_leg
 from validator.decide.orders import decide_order as decide
 from validator.decide.receive import opening_verified, segment_checked
 from validator.decide.records import (
@@ -45,6 +50,7 @@ from validator.decide.records import (
 )
 from validator.decide.retention import fold, needed_blobs
 from validator.decide.rounds import aggregated, not_aggregated
+from validator.decide.view import ChainView, Look, OwnPanel
 from validator.ledger import Ledger
 from validator.serve.callers import GRANT_SECONDS, LIVE_SECONDS, Grants, Presence
 from validator.store import CACHED, StoreError, ValidatorStore
@@ -73,6 +79,7 @@ def planned(local: LocalOrder, now: OrderResponse) -> LocalOrder:
 
 RUNNING = chain(assigned={"round": 1}, rounds=(closed(),))
 VERIFIED = replace(RUNNING, rounds=(closed(verified=True),))
+VOID = chain(assigned={"round": 1, "void": 1}, rounds=(closed(void=True),))
 
 
 def test_a_round_leaves_the_record_when_nobody_can_ask_any_more() -> None:
@@ -81,12 +88,44 @@ def test_a_round_leaves_the_record_when_nobody_can_ask_any_more() -> None:
     open_stage = about(segment(0))
     for kept in ((RUNNING, {}, 100), (VERIFIED, {}, 19), (VERIFIED, open_stage, 100)):
         assert fold(local, *kept) == local
-    for over in (VERIFIED, replace(RUNNING, rounds=(closed(void=True),))):
+    for over in (VERIFIED, VOID):
         after = fold(local, over, about(segment(0), is_open=False), 20)
         assert [r.round for r in after.rounds] == [1]
         assert after.failures == (PastFailures("p0", 1),)
     alone = replace(local, rounds=local.rounds[:1])
     assert fold(alone, VERIFIED, {}, 20) == alone  # the last one has the state to go on from
+
+
+def test_the_states_of_a_void_round_wait_for_the_vote_on_a_slash() -> None:
+    """Without them, the others could not see that the round was right; the order may be closed meanwhile."""
+    local = two_rounds()
+    dropping = replace(VOID, legs=chain(assigned={"round": 2, "void": 1}).legs)
+    assert fold(local, dropping, about(segment(0), is_open=False, is_settled=True), 100) == local
+    waiting = about(segment(0), is_open=False, for_slash=True)
+    assert fold(local, VOID, waiting, 100) == local
+    kinds = names(local)
+    over = replace(VOID, order=replace(VOID.order, state=OrderState.CLOSED))
+    assert needed_blobs(local, over, waiting, 100) >= kinds["payload"] | kinds["round"]
+    ended = about(segment(0), is_open=False, for_slash=True, is_settled=True)
+    assert needed_blobs(local, over, ended, 100) == frozenset()
+    assert [r.round for r in fold(local, VOID, ended, 100).rounds] == [1]
+
+
+def look(on_chain: OrderResponse, panels: Mapping[RoundKey, OwnPanel], clock: int = 100) -> Look:
+    seen = ChainView(clock=clock, orders={ORDER_ID: on_chain}, validators={}, providers={}, panels=panels)
+    return Look(seen, ME, CHAIN_ID, b"secret")
+
+
+def test_a_closed_order_serves_the_vote_before_its_record_ends() -> None:
+    local = two_rounds()
+    over = replace(VOID, order=replace(VOID.order, state=OrderState.CLOSED))
+    open_vote = about(segment(1), for_slash=True)
+    after, actions = decide_leg(local, look(over, open_vote))
+    assert after.closed_at == 0
+    assert [action.index for action in actions if isinstance(action, Recompute)] == [1]
+    assert after.rounds[0].audit_by
+    later, _ = decide_leg(local, look(over, {}))
+    assert later.closed_at
 
 
 def test_who_failed_in_a_forgotten_round_still_stands_behind() -> None:

@@ -24,7 +24,7 @@ from domain.registry.queries import (
 )
 from domain.registry.records import Provider
 from link.blobs import BlobStore
-from tests.support.chain_market import Market, bid, digest
+from tests.support.chain_market import Market, bid, digest, submit
 from tests.unit.validator.loop import PARAMS, Node
 from validator.decide.records import new_order
 from validator.decide.upkeep import CERTIFY_SECONDS
@@ -72,8 +72,12 @@ class Setting:
 
 
 @pytest.fixture
-def setting(tmp_path: Path) -> Iterator[Setting]:
-    market = Market(PARAMS)
+def market() -> Market:
+    return Market(PARAMS)
+
+
+@pytest.fixture
+def setting(tmp_path: Path, market: Market) -> Iterator[Setting]:
     node, now = Asked(market), [100.0]
     store, blobs = ValidatorStore(tmp_path / "v.db"), BlobStore(tmp_path / "b", 1 << 20)
     store.chain("assay-test")
@@ -254,3 +258,32 @@ def test_a_cluster_of_more_than_a_page_is_read_whole(setting: Setting, monkeypat
     monkeypatch.setattr(setting.node, "query", query)
     setting.look()
     assert len(setting.view.providers) == 2_000
+
+
+@pytest.mark.parametrize("market", [Market(PARAMS.replace(auditors=3), validators=14)])
+def test_a_vote_on_a_slash_is_read_until_it_is_over(setting: Setting, market: Market) -> None:
+    """Its order may be closed before it begins; the validator serves the seats all the same."""
+    order_id = market.run(submit(deposit=900_000, rematch=False))
+    setting.look()
+    market.train_round(order_id)
+    for stage in (1, 2):
+        market.wait_stage(order_id, 0, stage)
+        answers = market.answers(order_id)
+        wrong = (replace(answers[0], root=digest("another root")), *answers[1:])
+        market.say(order_id, dict.fromkeys(market.seated(order_id, 0, stage), wrong))
+    setting.look()
+    key = market.panel(order_id, 0).key
+    assert not setting.view.panels[key].panel.is_open
+    market.wait_stage(order_id, 0, 3)
+    assert market.order(order_id).state is OrderState.CLOSED
+    setting.look()
+    about = setting.view.panels[key]
+    assert about.panel.is_open
+    assert about.panel.votes_on_slash
+    assert {seat.stage for seat in about.seats} == {1, 2, 3}
+    answers = market.answers(order_id)
+    market.say(order_id, dict.fromkeys(market.seated(order_id, 0, 3), answers))
+    setting.look()
+    setting.look()
+    assert setting.view.orders[order_id].rounds == ()
+    assert key not in setting.view.panels

@@ -41,6 +41,8 @@ def test_a_wrong_round_is_void_after_two_stages_that_agree() -> None:
     def found() -> tuple[SeatAnswer, ...]:
         return tuple(replace(a, root=digest("the right root")) for a in market.answers(order_id))
 
-    market.say_all(order_id, found)
+    for stage in (1, 2):
+        market.wait_stage(order_id, 0, stage)
+        market.say(order_id, dict.fromkeys(market.seated(order_id, 0, stage), found()))
     assert market.round_of(order_id, 1, 0).void
     assert len(market.chain.seen("panel.stage")) == 2

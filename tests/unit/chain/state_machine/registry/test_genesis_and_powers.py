@@ -5,7 +5,7 @@ import pytest
 
 from chain.state_machine.context import BlockInfo, Context
 from chain.state_machine.ledger.balances import LedgerBroken
-from chain.state_machine.registry.members import cut_stake, take_updates
+from chain.state_machine.registry.members import compute_power, cut_stake, is_active, may_serve, take_updates
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.rules import RULES
 from chain.state_machine.store import MemoryStore, Overlay
@@ -152,11 +152,13 @@ def test_what_could_not_be_told_is_told_when_somebody_has_power_again() -> None:
     assert take_updates(ctx) == ()
 
 
-def test_a_jailed_validator_has_no_power() -> None:
+def test_the_jail_takes_matches_and_seats_and_no_power() -> None:
     ctx = context(Chain(GENESIS).overlay())
-    VALIDATORS.put(ctx.store, replace(VALIDATORS.must(ctx.store, "v0"), jailed=True))
-    cut_stake(ctx, "v0", 10**7, CUT)
-    assert take_updates(ctx) == ()
+    validator = VALIDATORS.must(ctx.store, "v0")
+    jailed = replace(validator, jailed=True)
+    assert compute_power(jailed) == compute_power(validator)
+    assert is_active(jailed)
+    assert (may_serve(validator), may_serve(jailed)) == (True, False)
 
 
 def test_no_more_is_cut_than_a_validator_has_at_stake() -> None:
