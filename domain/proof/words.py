@@ -4,6 +4,7 @@ from domain.proof.events import (
     AnswerCommitted,
     AnswerRevealed,
     HandoverFoundWrong,
+    HandoverTaken,
     LeafShown,
     OrderVerified,
     PanelBegun,
@@ -37,6 +38,7 @@ from domain.proof.messages import (
     MsgCommitTraces,
     MsgComplain,
     MsgRevealAnswer,
+    MsgTakeEarly,
 )
 from domain.proof.moves import MOVES, POTS
 from domain.proof.params import LOCAL, ProofParams
@@ -51,6 +53,7 @@ WORDS = Words(
         MsgCommitAnswer,
         MsgRevealAnswer,
         MsgComplain,
+        MsgTakeEarly,
     ),
     events=(
         OrderVerified,
@@ -82,6 +85,7 @@ WORDS = Words(
         SeatPaid,
         PanelEnded,
         HandoverFoundWrong,
+        HandoverTaken,
     ),
     queries=(
         OrderRequest,

@@ -101,6 +101,25 @@ def test_who_hands_over_noise_sells_nothing() -> None:
     assert any(answer.order.close_reason == CloseReason.SETTLED for answer in answers)
 
 
+def test_who_takes_its_results_early_gives_up_refunds() -> None:
+    """A round that is not verified is served to nobody else; what becomes void of those that were taken is burnt."""
+    setup = make_setup(2, Kind.HONEST, Shape(orders=12, spread=30))
+    orders = [replace(o, habits=replace(o.habits, early=at > 4)) for at, o in enumerate(setup.orders)]
+    world = World(with_validators(replace(setup, orders=tuple(orders)), {"v1": Hider()}))
+    world.run()
+    burnt, kept = 0, 0
+    for order in world.orders:
+        answer = world.order(order.order_id)
+        taken = {leg.number: leg.taken_end for leg in answer.legs}
+        assert order.plan.habits.early or not any(taken.values())
+        burns = [payment.round for payment in answer.payments if payment.kind == "refund_burn"]
+        void = [closed for closed in answer.rounds if closed.void]
+        assert sorted(burns) == sorted(closed.round for closed in void if closed.round < taken[closed.leg])
+        burnt, kept = burnt + len(burns), kept + len(void) - len(burns)
+    assert burnt
+    assert kept
+
+
 def test_slander_is_refused_and_costs_nobody_else_anything() -> None:
     setup = make_setup(5, Kind.HONEST, Shape(orders=12, spread=30))
     orders = [replace(plan, habits=replace(plan.habits, slanders=True)) for plan in setup.orders]

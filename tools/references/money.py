@@ -81,6 +81,10 @@ def money_page() -> str:
                     " and the rest is burnt. The round is not paid.",
                 ),
                 (
+                    "You take a round before it is verified, and a panel then finds the round wrong.",
+                    "The price of the round and of earlier unverified rounds is burnt from your deposit.",
+                ),
+                (
                     "The validator hands over a wrong chunk, and you complain.",
                     "The validator loses the job bond. Of that you get what the leg cost you, and the rest is burnt."
                     " Verified rounds stay paid, except for the validator's own part, which you get back.",
