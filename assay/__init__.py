@@ -50,6 +50,7 @@ ORIGINS = {
     "GradientAt": "pol.capture.optim.gradient_at:GradientAt",
     "HandoverError": "link.handover:HandoverError",
     "HandoverFoundWrong": "domain.proof.events:HandoverFoundWrong",
+    "HandoverTaken": "domain.proof.events:HandoverTaken",
     "HasState": "pol.capture.loading:HasState",
     "HasTraining": "pol.job.checkpoint:HasTraining",
     "Job": "pol.job.document:Job",

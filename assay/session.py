@@ -22,6 +22,7 @@ from chain.client.errors import ChainError
 from chain.client.sender import TxSender
 from consumer import watch
 from consumer.complain import complain, fetch_or_complain
+from consumer.early import take_early
 from consumer.errors import ConsumerError, StillWaiting
 from consumer.history import history_of, losses_of
 from consumer.jobs import job_name, read_job, recall
@@ -30,7 +31,7 @@ from consumer.request import OrderOptions, request_of
 from consumer.result import Result
 from consumer.submit import Quote, place_order, quote
 from consumer.waiting import waiting
-from consumer.watch import Delivery, Summary, summarise, wait_for
+from consumer.watch import Delivery, Summary, summarise, wait_for, wait_for_result
 from consumer.why import Why, ask_why
 from domain.events import Change
 from domain.genesis import DENOM
@@ -382,7 +383,7 @@ class PlacedOrder:
         The iterator ends when the order has reached the state ``until`` or is closed. If the node stops answering, the
         iterator waits until the node answers again. Raise StillWaiting if the order is still not in that state after
         ``seconds``. The next call of this method begins again with the order's first event. The result is available
-        once the order is ``PROVEN``, which is minutes before it closes.
+        after the event ``OrderVerified``, which is minutes before the order closes.
 
         Example::
 
@@ -429,24 +430,33 @@ class PlacedOrder:
         seconds: float = DAY,
         progress: Callable[[int, int], None] | None = None,
         complain: bool = False,
+        early: bool = False,
     ) -> Result:
-        """Wait until the order is proven; fetch, check, decrypt and return the trained state after its last round.
+        """Wait until the order is verified; fetch, check, decrypt and return the trained state after its last round.
 
         If ``round`` is given, fetch the state after that hand-over round instead, without waiting. ``seconds`` is the
         longest wait; after it raise StillWaiting. ``progress`` is called with the number of bytes done and the number
         of all bytes. If a chunk is wrong, raise HandoverError. With ``complain``, the validator's fault is first proven
         to the chain.
 
+        With ``early``, wait only until the order is proven, and take a round that is not verified yet. If this round or
+        an earlier one then becomes void, its price is burnt instead of refunded, even if another party is at fault.
+
         Example::
 
             assay.load_result(model, order.result())
         """
-        if round is None:
-            self.wait(OrderState.PROVEN, seconds)
         session = self.session
+        client, sender = session.client, TxSender(session.client, session.key)
+        if round is None and early:
+            self.wait(OrderState.PROVEN, seconds)
+        elif round is None:
+            wait_for_result(client, self.id, self._delivery(), Event(), float(seconds))
+        if early:
+            take_early(client, sender, self.id, round)
         job, scratch = read_job(self.job), session.home / "results"
-        sender = TxSender(session.client, session.key) if complain else None
-        return fetch_or_complain(session.client, session.key, self.id, job, scratch, progress, round, sender)
+        complainer = sender if complain else None
+        return fetch_or_complain(client, session.key, self.id, job, scratch, progress, round, complainer)
 
     def complain(self, round: int | None = None, progress: Callable[[int, int], None] | None = None) -> TxReceipt:
         """Fetch the states of a hand-over round, and prove to the chain that the validator encrypted a wrong chunk.

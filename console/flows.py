@@ -14,6 +14,7 @@ _ORDER: Final = (
     "withheld_compensation",
     "withheld_burn",
     "deposit_burn",
+    "refund_burn",
     "refund",
 )
 WIDTH: Final = 720

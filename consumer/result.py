@@ -34,6 +34,8 @@ LATE_SECONDS = 5.0
 PAUSE_SECONDS = 0.2
 """Pause between two requests to a validator that does not know the round yet."""
 _READ_BYTES = 1 << 20
+SERVING = (LegState.RUNNING, LegState.PROVEN, LegState.DONE)
+"""States of a leg whose verified hand-over rounds its validator serves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +98,7 @@ def handed_over(answer: OrderResponse, round: int | None = None) -> tuple[Leg, R
             else "there is no result: no earlier round handed its state over"
         )
         raise ConsumerError(describe_stop(answer), remedy)
-    serving = (LegState.RUNNING, LegState.PROVEN, LegState.DONE)
-    if current is not None and current.state in serving:
+    if current is not None and (current.state in SERVING or current.is_taken(wanted)):
         record = answer.round(current.number, wanted)
         if record is not None and record.ciphertext_root:
             return current, record
@@ -112,6 +113,17 @@ def handed_over(answer: OrderResponse, round: int | None = None) -> tuple[Leg, R
             "the order closed without a result", "see why with assay order why (in Python: order.why())"
         )
     raise ConsumerError("there is no result yet", "wait for it with assay order watch (in Python: order.wait())")
+
+
+def check_served(leg: Leg, closed: Round) -> None:
+    """Raise ConsumerError if a round is neither verified nor taken early, so that no validator serves its states."""
+    if closed.verified or leg.is_taken(closed.round):
+        return
+    raise ConsumerError(
+        f"round {closed.round} is closed, but not verified yet",
+        "wait until it is verified (assay order watch), or take it early, which gives up its refund: --early"
+        " (in Python: early=True)",
+    )
 
 
 def _state_entries(job: Job, answer: OrderResponse, closed: Round) -> list[StateEntry]:
@@ -136,7 +148,8 @@ def fetch_result(
 ) -> Result:
     """Fetch a result, decrypt its states, and check them against the chain.
 
-    ``round`` is the hand-over round after which the states are fetched, by default the last round. The folder
+    ``round`` is the hand-over round after which the states are fetched, by default the last round. It must be verified,
+    or the consumer must have taken it early (:func:`consumer.early.take_early`). The folder
     ``scratch`` keeps the fetched data, so that a second try continues where the first try stopped. Raise HandoverError
     if the data does not match the chain, and ClusterError if the connection fails.
 
@@ -148,6 +161,7 @@ def fetch_result(
     scratch = Path(scratch)
     answer = client.query(OrderRequest(order_id))
     leg, closed = handed_over(answer, round)
+    check_served(leg, closed)
     check_ordered(job, answer.order)
     validator = find_validator(client, leg.validator)
     chain_id = client.status().chain_id

@@ -229,6 +229,38 @@ def wait_for(
 
         assay.wait_for(client, order_id, assay.OrderState.PROVEN, None, Event(), seconds=600)
     """
+    return _wait_until(client, order_id, lambda answer: answer.order.state >= wanted, delivery, stop, seconds, seen)
+
+
+def wait_for_result(
+    client: ChainClient,
+    order_id: bytes,
+    delivery: Delivery | None,
+    stop: Event,
+    seconds: float,
+) -> OrderResponse:
+    """Wait as :func:`wait_for` does, until all rounds of an order are verified or the order is closed.
+
+    The validator serves the result from then on.
+    """
+    return _wait_until(client, order_id, _has_result, delivery, stop, seconds)
+
+
+def _has_result(answer: OrderResponse) -> bool:
+    """Return whether an order waits for its settlement, which begins when its last round is verified, or is closed."""
+    current = answer.current
+    return answer.order.state == OrderState.CLOSED or (current is not None and current.settles_at > 0)
+
+
+def _wait_until(
+    client: ChainClient,
+    order_id: bytes,
+    is_reached: Callable[[OrderResponse], bool],
+    delivery: Delivery | None,
+    stop: Event,
+    seconds: float,
+    seen: Callable[[OrderResponse], None] = lambda answer: None,
+) -> OrderResponse:
     ends = time.monotonic() + seconds
     node = WatchedNode(client.address, stop, delivery.note if delivery else lambda text: None)
     while True:
@@ -237,7 +269,7 @@ def wait_for(
             seen(answer)
             if delivery is not None:
                 delivery.step(answer)
-            if answer.order.state >= wanted:
+            if is_reached(answer):
                 return answer
         if time.monotonic() > ends or stop.wait(POLL_SECONDS):
             raise _still(answer)

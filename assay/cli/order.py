@@ -496,7 +496,9 @@ def cancel(context: CommandContext, order: str) -> None:
     help="Fetch, check and decrypt a result, and write it as safetensors.\n\n"
     "The folder model.training beside the file lets another job continue from it (assay job build --resume).\n\n"
     "The result is the state after the last round. --round fetches the state after an earlier hand-over\n"
-    "round. The validator serves the newest verified hand-over round and all later ones.\n\n"
+    "round. The validator serves the newest verified hand-over round.\n\n"
+    "--early takes a closed round before it is verified. If the round or an earlier one then becomes void,\n"
+    "its price is burnt instead of refunded. The command asks first.\n\n"
     + ORDER_ID
     + "Example: assay order result 1a2b… -o model.safetensors --from alice"
 )
@@ -505,20 +507,39 @@ def cancel(context: CommandContext, order: str) -> None:
 @job_option
 @round_option
 @click.option("--complain", is_flag=True, help="Prove a wrong chunk to the chain.")
+@click.option("--early", is_flag=True, help="Take a round that is not verified yet; gives up its refund.")
+@click.option("--yes", is_flag=True, help="Do not ask before --early.")
 @common_options
 def result(
-    context: CommandContext, order: str, to: Path, directory: Path | None, round: int | None, complain: bool
+    context: CommandContext,
+    order: str,
+    to: Path,
+    directory: Path | None,
+    round: int | None,
+    complain: bool,
+    early: bool,
+    yes: bool,
 ) -> None:
     """Fetch the trained state, check it against the roots on the chain, and write it to a file."""
     from consumer.complain import fetch_or_complain
+    from consumer.early import early_take
     from consumer.jobs import read_job, recall
     from consumer.lookup import find_order
+    from domain.proof.queries import OrderRequest
     from pol.job.checkpoint import training_folder
 
     key = context.key()
-    with context.client() as client, byte_progress(context.output) as bar:
+    with context.client() as client:
         wanted = find_order(client, order)
         job = read_job(directory or recall(context.home, wanted).job)
+        take = early_take(client.query(OrderRequest(wanted)), round) if early else None
+        if take is not None:
+            if yes:
+                context.output.note(str(take))
+            else:
+                click.confirm(f"{take} Take the states now?", abort=True)
+            context.sender(client, key).send(take.message)
+    with context.client() as client, byte_progress(context.output) as bar:
         task = bar.add_task("result", total=None)
         outcome = fetch_or_complain(
             client,

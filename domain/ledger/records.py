@@ -112,9 +112,9 @@ class Payment:
     """
 
     to: Address  # the address of a pot for "protocol", "decline_fee" and burnt coins
-    # Kinds of payments from deposits: "provider", "validator", "auditor", "protocol", "refund", "deposit_burn". Kinds
-    # from the coins withheld from the validator: "withheld_compensation", "withheld_burn". Kinds from bonds:
-    # "bond_return" (into the owner's bond account), "compensation", "decline_fee", "burn".
+    # Kinds of payments from deposits: "provider", "validator", "auditor", "protocol", "refund", "deposit_burn",
+    # "refund_burn". Kinds from the coins withheld from the validator: "withheld_compensation", "withheld_burn". Kinds
+    # from bonds: "bond_return" (into the owner's bond account), "compensation", "decline_fee", "burn".
     kind: Name
     amount: Money
     round: Annotated[int, Range(-1, 2**31 - 1)]  # -1 if the payment belongs to no round

@@ -1,10 +1,18 @@
 """Parameters of the legs component; durations in seconds on the chain clock."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from domain.bounds import Bps, Money
+from domain.amount import MONEY_MAX
+from domain.bounds import Bps, Range
 from domain.order_params import Legs, NewcomerSlots, Rate, RoundsAhead, Wait
 from domain.readable import Readable
+
+FEES_IN_DEPOSIT = 10
+"""Smallest number of ``payload_fee`` in the deposit of any order. Otherwise declines could burn most of a deposit."""
+
+PayloadFee = Annotated[int, Range(0, MONEY_MAX // FEES_IN_DEPOSIT)]
+"""A fee (uassay) that the smallest deposit can be a multiple of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +41,7 @@ class LegsParams(Readable):
     decline_fee_bps: Bps = 1_000
     # Amount (uassay) burnt from the job bond and from the deposit if a validator declines and blames the job, because
     # the chain cannot find out which side is at fault.
-    payload_fee: Money = 50_000
+    payload_fee: PayloadFee = 50_000
     # Part of the total stake (bps). An order closes if at least `max_attempts` validators blame its job and they
     # together hold at least this part.
     decline_stake_bps: Bps = 1_000

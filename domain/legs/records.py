@@ -54,6 +54,9 @@ class Leg:
     initial_root: Hash
     global_in: Hash  # global state root at the start of the open round
     settles_at: Number  # time at which all rounds were verified (chain clock); 0 before
+    # The round after the last one that the consumer took before it was verified; 0 if there is none. The consumer gave
+    # up the refunds of the unverified rounds before it.
+    taken_end: Count = 0
 
     @property
     def end_round(self) -> int:
@@ -84,6 +87,10 @@ class Leg:
     def open_round(self) -> "RoundKey":
         """The key of the open round."""
         return RoundKey(self.order_id, self.number, self.round)
+
+    def is_taken(self, round: int) -> bool:
+        """Return whether the consumer took the work of a round before it was verified, and so gave up its refund."""
+        return round < self.taken_end
 
     @property
     def is_live(self) -> bool:

@@ -15,7 +15,7 @@ class MarketParams(Readable):
         print(assay.Params().of(assay.MarketParams).ttl_max)
     """
 
-    # Smallest deposit (uassay) of an order. It should be at least ten times `payload_fee`.
+    # Smallest deposit (uassay) of an order. A genesis with less than ten times `payload_fee` is refused.
     order_min: Money = 500_000
     # Longest time that an order may stay in the book without a match.
     ttl_max: Duration = 7 * 86_400

@@ -238,6 +238,24 @@ class HandoverFoundWrong(Change):
 
 
 @dataclass(frozen=True, slots=True)
+class HandoverTaken(Change):
+    """The consumer took the states of a hand-over round before the round was verified.
+
+    ``refund`` (uassay) is the part of the deposit that this message gave up: it is burnt if the rounds become void.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.HandoverTaken):
+                print(event.round.round, event.refund)
+    """
+
+    KIND: ClassVar[str] = "handover.taken"
+    round: RoundKey
+    refund: int
+
+
+@dataclass(frozen=True, slots=True)
 class StageOpened(Change):
     """A stage of a panel opened. Its seats recompute ``places``; the seats are numbered from ``first_seat`` on.
 

@@ -147,3 +147,19 @@ class MsgComplain(Message):
     leaf: SealedLeaf
     path: Annotated[tuple[Hash, ...], Length(0, PATH_MAX)]
     opened: OpenedChunk | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MsgTakeEarly(Message):
+    """Take the states of a closed hand-over round before the round is verified.
+
+    The consumer gives up the refund of this round and of every earlier unverified round of the leg, because the states
+    contain the work of all these rounds. If one of them becomes void, its price is burnt instead of refunded.
+    """
+
+    URL: ClassVar[str] = "/assay.pol.v1.MsgTakeEarly"
+    SIGNER: ClassVar[str] = "consumer"
+    consumer: Address
+    order_id: Hash
+    leg: Count
+    round: Count

@@ -12,6 +12,8 @@ POTS = (AUDITS_POT,)
 PROVIDER = Move(name="provider", source=ESCROWS_POT, target=ACCOUNTS_POT, uses=Uses.DEPOSIT)
 AUDITOR = Move(name="auditor", source=ESCROWS_POT, target=ACCOUNTS_POT, uses=Uses.DEPOSIT)
 PROTOCOL = Move(name="protocol", source=ESCROWS_POT, target=COMMUNITY_POT, uses=Uses.DEPOSIT)
+# The refund of a void round whose states the consumer took before the round was verified.
+REFUND_BURN = Move(name="refund_burn", source=ESCROWS_POT, target=BURNT_POT, uses=Uses.DEPOSIT)
 # Taken from the coins withheld from a validator that rejected a right share, and then from its stake.
 WITHHELD_COMPENSATION = Move(name="withheld_compensation", source=ESCROWS_POT, target=ACCOUNTS_POT, uses=Uses.WITHHELD)
 WITHHELD_BURN = Move(name="withheld_burn", source=ESCROWS_POT, target=BURNT_POT, uses=Uses.WITHHELD)
@@ -28,6 +30,7 @@ MOVES = (
     PROVIDER,
     AUDITOR,
     PROTOCOL,
+    REFUND_BURN,
     WITHHELD_COMPENSATION,
     WITHHELD_BURN,
     STAKE_BURN,

@@ -4,6 +4,7 @@ from domain.proof.events import (
     AnswerCommitted,
     AnswerRevealed,
     HandoverFoundWrong,
+    HandoverTaken,
     LeafShown,
     OrderVerified,
     PanelBegun,
@@ -40,6 +41,7 @@ from domain.proof.messages import (
     MsgCommitTraces,
     MsgComplain,
     MsgRevealAnswer,
+    MsgTakeEarly,
 )
 from domain.proof.moves import MOVES, POTS
 from domain.proof.params import LOCAL, ProofParams
@@ -54,6 +56,7 @@ WORDS = Words(
         MsgCommitAnswer,
         MsgRevealAnswer,
         MsgComplain,
+        MsgTakeEarly,
     ),
     events=(
         OrderVerified,
@@ -88,6 +91,7 @@ WORDS = Words(
         SlashVoteOpened,
         SlashVoteEnded,
         ValidatorSlashed,
+        HandoverTaken,
     ),
     queries=(
         OrderRequest,

@@ -6,6 +6,7 @@ import pytest
 
 from chain.client.sender import TxSender
 from consumer.complain import complain
+from consumer.early import take_early
 from consumer.errors import ConsumerError
 from consumer.result import fetch_result
 from domain.legs.reasons import LegEnd
@@ -38,6 +39,9 @@ def test_seats_are_served_when_the_provider_is_gone_and_the_daemon_was_killed(
     order = market.submit("here", deadline=1_200)
     # Before the lot of the last round's panel is drawn: nobody knows yet which states will be needed.
     wait_until(lambda: len(market.look(order).rounds) == ROUNDS, "the last round", SECONDS)
+    # The consumer does not wait until the round is verified.
+    sender = TxSender(market.client, market.key)
+    assert take_early(market.client, sender, order.id)
     market.network.kill(market.members("val0")[0].name)
     market.network.kill("val0.validator")
     market.network.start_one("val0.validator")
@@ -57,7 +61,6 @@ def test_seats_are_served_when_the_provider_is_gone_and_the_daemon_was_killed(
     scratch = market.layout.path / "scratch"
     result = fetch_result(market.client, market.key, order.id, market.job, scratch)
     assert result.root == market.look(order).rounds[-1].next_root
-    sender = TxSender(market.client, market.key)
     with pytest.raises(ConsumerError, match="there is nothing to complain about"):
         complain(market.client, market.key, order.id, market.job, scratch, sender=sender)
 

@@ -25,6 +25,8 @@ JOB = f"{_VECTORS}[job]"
 _BLOBS = "tests/unit/link/test_blobs.py"
 _SERVICE = "tests/unit/validator/test_service.py"
 _SEATS = "tests/unit/validator/test_seats.py"
+_DECIDE = "tests/unit/validator/test_decide.py"
+_ALONE = "tests/unit/chain/attacks/test_the_consumer_alone.py"
 _OTHER_TIER = "tests/unit/chain/state_machine/proof/test_other_tier.py"
 _EXACT = "tests/unit/pol/rules/tiers/test_exact.py"
 _AUDITOR = "tests/unit/validator/test_auditor.py"
@@ -3640,5 +3642,73 @@ MUTANTS = (
         "    if closed.void and served is not None and served.verified + served.void < served.closed:\n",
         "    if False:\n",
         ("tests/unit/validator/test_keeping.py::test_the_states_of_a_void_round_wait_for_the_vote_on_a_slash",),
+    ),
+    Mutant(
+        "result-before-payment",
+        "a validator serves a round that is closed but not verified, so that its consumer can have the result and the"
+        " deposit",
+        "validator/decide/retention.py",
+        "(known.round > newest and leg.is_taken(known.round))",
+        "known.round > newest",
+        (_DECIDE, _SERVICE),
+    ),
+    Mutant(
+        "early-for-nothing",
+        "a consumer that took an unverified round has its refund all the same",
+        "chain/state_machine/proof/rounds.py",
+        "    if leg.is_taken(key.round):\n",
+        "    if False:\n",
+        (_ALONE,),
+    ),
+    Mutant(
+        "early-takes-one",
+        "who takes the last of several unverified rounds gives up the refund of that one alone",
+        "chain/state_machine/proof/rounds.py",
+        "    if leg.is_taken(key.round):\n",
+        "    if leg.taken_end == key.round + 1:\n",
+        (_ALONE,),
+    ),
+    Mutant(
+        "early-refund-made-good",
+        "the bonds of who is at fault pay a consumer for the refund that it gave up",
+        "chain/state_machine/proof/rounds.py",
+        "        pay_from_deposits(ctx, key.order_id, (burn,), key.round)\n",
+        "        pay_from_deposits(ctx, key.order_id, (burn,), key.round)\n"
+        "        from chain.state_machine.ledger.tables import TALLIES\n"
+        "        paid = TALLIES.must(ctx.store, key.order_id).paid\n"
+        "        TALLIES.update(ctx.store, key.order_id, paid=paid + cost)\n",
+        (_ALONE,),
+    ),
+    Mutant(
+        "cheap-early",
+        "a round that was taken and becomes void costs less than one that is verified",
+        "chain/state_machine/proof/rounds.py",
+        "        cost = compute_round_cost(ORDERS.must(ctx.store, key.order_id), leg)\n",
+        "        cost = compute_round_cost(ORDERS.must(ctx.store, key.order_id), leg) // 2\n",
+        (_ALONE,),
+    ),
+    Mutant(
+        "early-for-anyone",
+        "another account gives up the refund of a consumer",
+        "chain/state_machine/proof/handlers/take_early.py",
+        "    if order.consumer != message.consumer:\n",
+        "    if False:\n",
+        (_ALONE,),
+    ),
+    Mutant(
+        "fees-eat-deposits",
+        "a genesis lets three declines that blame the job burn most of a small deposit",
+        "chain/state_machine/legs/genesis.py",
+        'check_genesis(least >= needed, "params.market.order_min", reason)',
+        'check_genesis(least >= 0, "params.market.order_min", reason)',
+        ("tests/unit/chain/state_machine/registry/test_genesis_and_powers.py",),
+    ),
+    Mutant(
+        "auditors-for-nothing",
+        "the list of auditors that an order keeps needs no gas",
+        "chain/state_machine/market/handlers/orders.py",
+        "    return AUDITOR_GAS * len(auditable.auditors)\n",
+        "    return 0\n",
+        ("tests/unit/chain/state_machine/market/handlers/test_submit_order.py",),
     ),
 )

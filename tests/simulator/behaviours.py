@@ -330,6 +330,7 @@ class ConsumerHabits:
     deliver: tuple[bool, ...] = (True,)
     cancel_after: int | None = None  # ms
     slanders: bool = False  # complains about right chunks
+    early: bool = False  # takes each hand-over as soon as its round is closed, and gives up the refund
 
     def delivers(self, leg: int) -> bool:
         return self.deliver[min(leg, len(self.deliver)) - 1]

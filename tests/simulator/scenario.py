@@ -107,7 +107,8 @@ def make_order(random: Random, number: object, at: int, used: Params, **changes:
         rematch=random.randrange(10) > 0,
     )
     cancel = random.randrange(500, 30_000) if random.randrange(10) == 0 else None
-    return OrderPlan(at, replace(message, **changes), job, ConsumerHabits(cancel_after=cancel))
+    early = Random(f"early {number} {at}").randrange(4) == 0
+    return OrderPlan(at, replace(message, **changes), job, ConsumerHabits(cancel_after=cancel, early=early))
 
 
 def make_setup(seed: int, kind: Kind = Kind.MIXED, shape: Shape | None = None) -> Setup:

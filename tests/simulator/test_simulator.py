@@ -114,6 +114,25 @@ def test_who_forges_rounds_is_slashed_by_a_vote_after_its_orders_are_closed() ->
     assert all(change.slashed for change in ended)
 
 
+def test_who_takes_its_results_early_gives_up_refunds() -> None:
+    """A round that is not verified is served to nobody else; what becomes void of those that were taken is burnt."""
+    setup = make_setup(2, Kind.HONEST, Shape(orders=12, spread=30))
+    orders = [replace(o, habits=replace(o.habits, early=at > 4)) for at, o in enumerate(setup.orders)]
+    world = World(with_validators(replace(setup, orders=tuple(orders)), {"v1": Hider()}))
+    world.run()
+    burnt, kept = 0, 0
+    for order in world.orders:
+        answer = world.order(order.order_id)
+        taken = {leg.number: leg.taken_end for leg in answer.legs}
+        assert order.plan.habits.early or not any(taken.values())
+        burns = [payment.round for payment in answer.payments if payment.kind == "refund_burn"]
+        void = [closed for closed in answer.rounds if closed.void]
+        assert sorted(burns) == sorted(closed.round for closed in void if closed.round < taken[closed.leg])
+        burnt, kept = burnt + len(burns), kept + len(void) - len(burns)
+    assert burnt
+    assert kept
+
+
 def test_slander_is_refused_and_costs_nobody_else_anything() -> None:
     setup = make_setup(5, Kind.HONEST, Shape(orders=12, spread=30))
     orders = [replace(plan, habits=replace(plan.habits, slanders=True)) for plan in setup.orders]

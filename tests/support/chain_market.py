@@ -12,6 +12,7 @@ from typing import Any
 
 from chain.state_machine import gas
 from chain.state_machine.ledger.gas import PAY_GAS
+from chain.state_machine.ledger.tables import TALLIES
 from chain.state_machine.market.gas import AUCTION_PERCENT, FILL_GAS, TRY_GAS
 from chain.state_machine.market.tables import ORDER_DUE, ORDERS
 from chain.state_machine.queue import DEADLINES
@@ -265,6 +266,10 @@ class Market:
         if found is None:
             raise AssertionError("the round is not closed")
         return found
+
+    def order_fee(self, order_id: bytes) -> int:
+        """Return the least fee for placing an order, as far as it is not compensated yet."""
+        return TALLIES.must(self.chain.overlay(), order_id).fee
 
     # --- driving an order ---
 

@@ -66,6 +66,7 @@ from domain.proof.events import (
     AnswerCommitted,
     AnswerRevealed,
     HandoverFoundWrong,
+    HandoverTaken,
     LeafShown,
     OrderVerified,
     PanelBegun,
@@ -138,13 +139,14 @@ FROM_DEPOSITS = frozenset(
         "auditor",
         "protocol",
         "deposit_burn",
+        "refund_burn",
         "withheld_compensation",
         "withheld_burn",
     )
 )
 """Payments that use up a deposit; a refund returns what is left of it."""
 FROM_WITHHELD = frozenset(("validator", "withheld_compensation", "withheld_burn"))
-BURNS = frozenset(("burn", "deposit_burn", "withheld_burn"))
+BURNS = frozenset(("burn", "deposit_burn", "refund_burn", "withheld_burn"))
 TO_POOL = frozenset(("protocol", "decline_fee"))
 BLAMES_JOB = frozenset(
     (
@@ -657,6 +659,11 @@ class Rebuilt:
     @take.register
     def _(self, change: HandoverFoundWrong) -> None:
         """Nothing of it stands in a record that others read: the failure and the payments have events of their own."""
+
+    @take.register
+    def _(self, change: HandoverTaken) -> None:
+        key = change.round
+        self._leg(key.order_id, key.leg, taken_end=key.round + 1)
 
     @take.register
     def _(self, change: RoundClosed) -> None:

@@ -35,8 +35,8 @@ def gas_page() -> str:
         f" which is {gas.ITEM_GAS:,}:",
         table(("message", "gas", "gas per entry of a field"), _messages()),
         "Handlers whose work depends on the state add weights of the first table: `MsgStopOrder` adds `REJECT_GAS` per"
-        " share that it drops, and `MsgCancelOrder` adds `BOND_GAS` per bond and `PAY_GAS` per depositor that it"
-        " refunds.",
+        " share that it drops, `MsgCancelOrder` adds `BOND_GAS` per bond and `PAY_GAS` per depositor that it refunds,"
+        " and `MsgSubmitOrder` adds `AUDITOR_GAS` per validator that can audit the order.",
         "## Due work",
         "Work that is due in a block has its own gas, the parameter `due_gas`. Due work does not use the gas of"
         " transactions:",

@@ -82,6 +82,10 @@ def money_page() -> str:
                     " round confirms it, the validator also loses a part of its stake, which you do not get.",
                 ),
                 (
+                    "You take a round before it is verified, and a panel then finds the round wrong.",
+                    "The price of the round and of earlier unverified rounds is burnt from your deposit.",
+                ),
+                (
                     "The validator hands over a wrong chunk, and you complain.",
                     "The validator loses the job bond. Of that you get what the leg cost you, and the rest is burnt."
                     " Verified rounds stay paid, except for the validator's own part, which you get back.",

@@ -57,8 +57,8 @@ WORDS = (
     Word("genesis", "The file that a chain begins with: its validators, coins and parameters."),
     Word(
         "hand-over round",
-        "A round whose state the consumer can fetch, encrypted; `assay order result --round`. The last round "
-        "is always one.",
+        "A round whose state the consumer can fetch, encrypted, when the round is verified; `assay order result"
+        " --round`. The last round is always one.",
     ),
     Word("hold", "A named reason why the payment of an order or of a round must wait."),
     Word("holdout", "A consumer's own test data, which never leave the consumer's machine."),

@@ -60,7 +60,7 @@ def fold(local: LocalOrder, on_chain: OrderResponse, panels: Panels, clock: int)
 
     The record keeps the number of each provider's failures in the dropped rounds.
     """
-    served = served_rounds(local, on_chain)[:1]
+    served = served_rounds(local, on_chain)
     over = [
         known
         for known in local.rounds[:-1]
@@ -79,23 +79,26 @@ def fold(local: LocalOrder, on_chain: OrderResponse, panels: Panels, clock: int)
 
 
 def served_rounds(local: LocalOrder, on_chain: OrderResponse) -> tuple[LocalRound, ...]:
-    """Return the hand-over rounds that the consumer can fetch: the newest verified round, and the rounds closed since.
+    """Return the hand-over rounds that the consumer can fetch.
 
-    A failed leg has no such round. For a closed order, return only its last sealed round, because the rounds of a
-    closed order are no longer read from the chain.
+    These are the newest verified round, and the later rounds that the consumer took early. A round that may still
+    become void is not served otherwise, because the consumer could then have its result and its deposit. For a failed
+    leg, return only rounds taken early. For a closed order, return only the last of these rounds, because the rounds of
+    a closed order are no longer read from the chain.
     """
     leg = on_chain.leg(local.leg)
-    if leg is None or leg.state == LegState.FAILED:
+    if leg is None:
         return ()
+    sealed = [known for known in local.rounds if known.sealed is not None]
+    if leg.state == LegState.FAILED:
+        return tuple(known for known in sealed if leg.is_taken(known.round))[-1:]
     if on_chain.order.state == OrderState.CLOSED:
-        return tuple(sealed for sealed in local.rounds if sealed.sealed is not None)[-1:]
-    known = [
-        (sealed, closed)
-        for sealed in local.rounds
-        if sealed.sealed is not None and (closed := on_chain.round(local.leg, sealed.round)) is not None
-    ]
-    newest = max((sealed.round for sealed, closed in known if closed.verified), default=0)
-    return tuple(sealed for sealed, _ in known if sealed.round >= newest)
+        return tuple(sealed[-1:])
+    rounds = {known.round: on_chain.round(local.leg, known.round) for known in sealed}
+    newest = max((number for number, closed in rounds.items() if closed and closed.verified), default=-1)
+    return tuple(
+        known for known in sealed if known.round == newest or (known.round > newest and leg.is_taken(known.round))
+    )
 
 
 def needed_blobs(local: LocalOrder, on_chain: OrderResponse, panels: Panels, clock: int) -> frozenset[bytes]:

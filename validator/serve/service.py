@@ -489,8 +489,10 @@ class Service:
         if result is None:
             raise ClusterError(
                 ClusterErrorKind.WRONG_STATE,
-                f"there is no result of round {request.round} here",
-                f"the results of these rounds are here: {sorted(served)}" if served else "ask again later",
+                f"there is no result of round {request.round} here now",
+                f"the results of these rounds are here: {sorted(served)}"
+                if served
+                else "ask again when the round is verified, or take it early (assay order result --early)",
                 field="round",
             )
         self._grants.give(caller.address, (result.blob,))

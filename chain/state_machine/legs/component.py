@@ -9,6 +9,7 @@ from chain.state_machine.legs.ends import (
     weigh_overdue,
     weigh_progress,
 )
+from chain.state_machine.legs.genesis import check_fees
 from chain.state_machine.legs.handlers import HANDLERS
 from chain.state_machine.legs.invariants import INVARIANTS
 from chain.state_machine.legs.progress import move_deadlines
@@ -28,6 +29,7 @@ from chain.state_machine.queue import Effect
 COMPONENT = Component(
     name="legs",
     tables=(LEGS, LIVE_LEGS, SLOT_STARTS, LOCAL_ROOTS),
+    genesis=check_fees,
     handlers=HANDLERS,
     effects=(
         Effect(ACCEPT_DUE, on_accept, weigh_end),

@@ -67,5 +67,10 @@ COMPONENT = Component(
     answers=ANSWERS,
     invariants=INVARIANTS,
     due_percent=gas.AUCTION_PERCENT,
-    gas={"TRY_GAS": gas.TRY_GAS, "BOOK_READ_GAS": gas.BOOK_READ_GAS, "FILL_GAS": gas.FILL_GAS},
+    gas={
+        "TRY_GAS": gas.TRY_GAS,
+        "BOOK_READ_GAS": gas.BOOK_READ_GAS,
+        "FILL_GAS": gas.FILL_GAS,
+        "AUDITOR_GAS": gas.AUDITOR_GAS,
+    },
 )

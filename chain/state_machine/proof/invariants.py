@@ -6,9 +6,7 @@ from itertools import groupby, pairwise
 from chain.state_machine.context import HEAD, NS, Running
 from chain.state_machine.invariant import Each, Invariants, ensure
 from chain.state_machine.ledger.invariants import ensure_pot
-from chain.state_machine.ledger.tables import (
-    TALLIES,
-)
+from chain.state_machine.ledger.tables import ESCROWS, TALLIES
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.tables import HELD_TIMES, LOADS, ORDERS
 from chain.state_machine.proof.tables import (
@@ -44,6 +42,8 @@ from domain.limits import SEATS_MAX
 from domain.market.records import Order, OrderState
 from domain.proof.moves import AUDITS_POT
 from domain.proof.records import Round, Ruling, ShareState
+from escrow.deposits import locked
+from pol.rules.fees import compute_round_cost
 from pol.rules.orders import handover_seconds
 from pol.rules.panels import verify_seconds
 from pol.rules.schedule import (
@@ -307,7 +307,19 @@ def check_handovers(store: Overlay, order: Order) -> None:
         ensure(failed or not wrong, f"order {order.id.hex()} goes on after a proven complaint")
 
 
+def check_taken(store: Overlay, order: Order) -> None:
+    """Check that the deposit covers the refunds that the consumer gave up, and that only closed rounds were taken."""
+    for leg in LEGS.scan(store, order.id):
+        name = f"leg {leg.number} of order {order.id.hex()}"
+        ensure(leg.taken_end <= leg.round, f"the consumer took a round of {name} that is not closed")
+        rounds = (ROUNDS.must(store, order.id, leg.number, round) for round in range(leg.next_round, leg.taken_end))
+        given_up = compute_round_cost(order, leg) * sum(1 for closed in rounds if not closed.void)
+        escrow = ESCROWS.must(store, order.id)
+        covered = given_up <= locked(escrow) - escrow.withheld
+        ensure(covered, f"the deposit of order {order.id.hex()} does not cover the refunds that were given up")
+
+
 INVARIANTS = Invariants(
     whole=(check_audit_pots, check_queue, check_deadlines, check_room, check_duties, check_slashes),
-    each=(Each(ORDERS, (check_rounds, check_shares, check_panels, check_handovers)),),
+    each=(Each(ORDERS, (check_rounds, check_shares, check_panels, check_handovers, check_taken)),),
 )

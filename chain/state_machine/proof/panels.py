@@ -13,7 +13,7 @@ could have a seat. So a round cannot be verified by silence, or by one accomplic
 from dataclasses import dataclass, replace
 
 from chain.state_machine.context import Context
-from chain.state_machine.ledger.gas import BOND_GAS
+from chain.state_machine.ledger.gas import BOND_GAS, PAY_GAS
 from chain.state_machine.ledger.order_money import get_job_bond, get_share_bond
 from chain.state_machine.legs.ends import void_leg
 from chain.state_machine.legs.money import cut_for_consumer
@@ -492,7 +492,8 @@ def weigh_stage(ctx: Context, entry: QueueEntry) -> int:
         return 0
     leg = LEGS.must(ctx.store, panel.order_id, panel.leg)
     shares = weigh_open_round(ctx, leg.open_round) if leg.is_live else 0
-    return 2 * weigh_panel(panel) + BOND_GAS * len(panel.places) + shares + weigh_slash(ctx)
+    # The round may become void, and its refund may be burnt.
+    return 2 * weigh_panel(panel) + BOND_GAS * len(panel.places) + PAY_GAS + shares + weigh_slash(ctx)
 
 
 def on_work(ctx: Context, entry: QueueEntry) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 
 from chain.state_machine.context import Context
 from chain.state_machine.ledger.tables import TALLIES
-from chain.state_machine.legs.fees import compute_largest_fee
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.holds import get_held_seconds
 from chain.state_machine.market.orders import get_parties
@@ -37,6 +36,7 @@ from domain.proof.events import PanelBegun, PanelWaits, RoomTaken
 from domain.proof.params import ProofParams
 from domain.proof.records import Panel
 from domain.proof.transitions import PANEL_STEPS, PanelStep
+from pol.rules.fees import compute_largest_fee
 from pol.rules.panels import GROUP_SEATS, count_groups, least_work
 from pol.rules.schedule import served_terms
 

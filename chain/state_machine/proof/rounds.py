@@ -1,8 +1,11 @@
 """Closed rounds: the next round to verify, the conditions to verify it, and rounds that become void."""
 
 from chain.state_machine.context import Context
+from chain.state_machine.ledger.gas import PAY_GAS
+from chain.state_machine.ledger.order_money import pay_from_deposits
 from chain.state_machine.legs.progress import count_void
 from chain.state_machine.market.holds import is_held
+from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.gas import VALIDATOR_GAS
 from chain.state_machine.proof.seats import stop_panel, weigh_panel
 from chain.state_machine.proof.tables import PANELS, ROUNDS
@@ -11,9 +14,12 @@ from chain.state_machine.registry.tables import VALIDATORS
 from domain.keys import RoundKey
 from domain.ledger.records import BondRow
 from domain.legs.records import Leg
+from domain.moves import Transfer
 from domain.proof.events import RoundVoid
+from domain.proof.moves import REFUND_BURN
 from domain.proof.records import Round, Ruling
 from domain.proof.transitions import ROUND_STEPS, RoundStep
+from pol.rules.fees import compute_round_cost
 
 
 def get_next_round(ctx: Context, leg: Leg) -> Round | None:
@@ -40,20 +46,26 @@ def void_round(ctx: Context, key: RoundKey, losers: tuple[BondRow, ...], *, unde
 
     The round's panel stops, because the round can never be paid. ``losers`` are the bonds of the parties at fault; they
     pay the seats that answered. If the round is void because a place is ``undecided``, the community pool pays these
-    seats.
+    seats. If the consumer took the round's states early, the refund that it gave up is burnt. This burn is not a loss
+    that the parties at fault make good.
     """
     closed = ROUNDS.must(ctx.store, *key)
     ROUNDS.put(ctx.store, closed.enter(ROUND_STEPS.after(RoundStep.VOID, closed.state)))
-    count_void(ctx, key)
+    leg = count_void(ctx, key)
     stop_panel(ctx, key, losers, undecided=undecided)
     ctx.emit(RoundVoid(key))
+    if leg.is_taken(key.round):
+        cost = compute_round_cost(ORDERS.must(ctx.store, key.order_id), leg)
+        burn = Transfer(move=REFUND_BURN, source=key.order_id.hex(), target="", amount=cost)
+        pay_from_deposits(ctx, key.order_id, (burn,), key.round)
 
 
 def weigh_void(ctx: Context, entry: QueueEntry) -> int:
     """Return the gas of making one round void.
 
-    It depends on the seats of the round's panel, and on all validators, of which a vote on a slash may follow.
+    It depends on the seats of the round's panel, and on all validators, of which a vote on a slash may follow. It
+    includes the burn of a refund that the consumer may have given up.
     """
     panel = PANELS.get(ctx.store, *entry.round_key)
     validators = 2 * VALIDATOR_GAS * sum(1 for _ in VALIDATORS.keys(ctx.store))
-    return validators + (0 if panel is None else weigh_panel(panel))
+    return PAY_GAS + validators + (0 if panel is None else weigh_panel(panel))

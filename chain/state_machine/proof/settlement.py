@@ -17,7 +17,6 @@ from chain.state_machine.ledger.order_money import (
 from chain.state_machine.ledger.tables import TALLIES
 from chain.state_machine.legs.checks import is_far_ahead
 from chain.state_machine.legs.ends import reopen_or_end, settle_leg
-from chain.state_machine.legs.fees import compute_panel_fee
 from chain.state_machine.legs.money import compensate
 from chain.state_machine.legs.progress import count_verified, restart_progress
 from chain.state_machine.legs.tables import LEGS
@@ -40,6 +39,7 @@ from domain.proof.moves import PROTOCOL, PROVIDER
 from domain.proof.records import Round, Share
 from domain.proof.transitions import ROUND_STEPS, PanelStep, RoundStep
 from escrow.settle import Earnings, settle_round
+from pol.rules.fees import compute_panel_fee
 from pol.rules.orders import handover_seconds
 
 

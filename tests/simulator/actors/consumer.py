@@ -10,7 +10,7 @@ from domain.keys import RoundKey
 from domain.legs.records import Leg, LegState
 from domain.market.messages import MsgCancelOrder, MsgSubmitOrder
 from domain.market.records import OrderState
-from domain.proof.messages import MsgComplain
+from domain.proof.messages import MsgComplain, MsgTakeEarly
 from domain.proof.queries import OrderResponse
 from domain.proof.records import OpenedChunk, Round
 from link.handover import Sealed, prove_chunk
@@ -49,6 +49,7 @@ class OrderActor:
         self._delivered = 0
         self._busy = False
         self._checked: set[RoundKey] = set()
+        self._taken: set[RoundKey] = set()
         self.alarm = Alarm(world.clock, self.step)
         world.clock.at(plan.at, self.submit)
 
@@ -106,6 +107,12 @@ class OrderActor:
         """Ask for the newest states that were handed over, unless they are here."""
         closed = next((c for c in reversed(answer.rounds_of(leg.number)) if c.ciphertext_root and not c.void), None)
         if leg.state is not LegState.PROVEN or closed is None or closed.key in self._checked:
+            return
+        if not closed.verified and not leg.is_taken(closed.round):
+            if self.plan.habits.early and closed.key not in self._taken:
+                self._taken.add(closed.key)
+                message = MsgTakeEarly(answer.order.consumer, closed.order_id, closed.leg, closed.round)
+                self.world.submit((message,), _ignore, surely=True)
             return
         self._busy = True
         service = self.world.validators[leg.validator].service

@@ -148,7 +148,7 @@ SAME: dict[str, tuple[click.Command, object, dict[str, str]]] = {
         {"file": "trace", "directory": ""},
     ),
     "order list": (order.list_, Session.orders, {}),
-    "order result": (order.result, PlacedOrder.result, {"to": "", "directory": "", "order": ""}),
+    "order result": (order.result, PlacedOrder.result, {"to": "", "directory": "", "order": "", "yes": ""}),
     "order complain": (order.complain, PlacedOrder.complain, {"directory": "", "order": ""}),
     "tx send": (tx.send, Session.send, {}),
 }

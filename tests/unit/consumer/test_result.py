@@ -19,6 +19,7 @@ import link.client
 from chain.client.client import ChainClient, TxReceipt
 from chain.client.sender import TxSender
 from consumer.complain import complain, fetch_or_complain
+from consumer.early import early_take, take_early
 from consumer.errors import ConsumerError
 from consumer.jobs import read_job, write_result
 from consumer.result import Result, fetch_result, handed_over
@@ -27,9 +28,10 @@ from domain.ledger.queries import AccountRequest, AccountResponse
 from domain.ledger.records import Account, BondAccount
 from domain.legs.records import LegState
 from domain.market.records import JobTerms, OrderState
+from domain.measures import coins
 from domain.messages import Message
 from domain.node.queries import StatusRequest, StatusResponse
-from domain.proof.messages import MsgComplain
+from domain.proof.messages import MsgComplain, MsgTakeEarly
 from domain.proof.queries import OrderRequest, OrderResponse
 from domain.proof.records import Round, Share, ShareClaim, ShareRoots, ShareState
 from domain.queries import Query
@@ -42,6 +44,7 @@ from link.types import BlobRef, ResultLeaf, ResultManifest
 from pol.job.checkpoint import read_training
 from pol.job.document import Job, order_terms
 from pol.rules.commitment import chunk_leaf
+from pol.rules.fees import compute_round_cost
 from pol.rules.handover import HandoverId
 from pol.state.arrays import State
 from pol.state.canonical import chunks_of, encode_state, state_tree
@@ -90,6 +93,9 @@ class Market:
     known: bool = True
     ordered: bytes | None = None
     fetches: int = 0
+    verified: int = LAST + 1
+    taken_end: int = 0
+    state: LegState = LegState.PROVEN
 
     def order(self) -> OrderResponse:
         secret = h.order_secret(KEY.secret, CHAIN, self.job.id, SEQUENCE)
@@ -113,12 +119,13 @@ class Market:
                     0,
                     0,
                     0,
-                    verified=False,
+                    verified=number < self.verified,
                     void=False,
                 )
             )
         proven = replace(proven, shares=tuple(shares), rounds=tuple(rounds))
-        return s.with_leg(proven, state=LegState.PROVEN, validator=OPERATOR)
+        counts = {"round": LAST + 1, "verified": self.verified, "taken_end": self.taken_end}
+        return s.with_leg(proven, state=self.state, validator=OPERATOR, rounds=LAST + 1, **counts)
 
     def validator(self) -> Validator:
         return replace(s.validator_record(self.endpoint, b"c"), operator=OPERATOR)
@@ -304,6 +311,45 @@ class Sender(TxSender):
         del memo, in_lane, timeout_blocks
         self.sent += messages
         return TxReceipt(b"\x0c" * 32, 7, 0, "", "", 1, 1, ())
+
+
+def test_a_round_that_is_not_verified_is_not_fetched(market: Market, tmp_path: Path) -> None:
+    market.verified = LAST
+    with pytest.raises(ConsumerError, match=f"round {LAST} is closed, but not verified yet") as caught:
+        fetch(market, tmp_path)
+    assert "--early" in str(caught.value)
+    assert not market.fetches
+    # Whoever took it may also fetch it when the leg has failed meanwhile.
+    market.taken_end, market.state = LAST + 1, LegState.FAILED
+    assert fetch(market, tmp_path).root == market.roots[0]
+
+
+def test_what_is_given_up_is_said_before_and_sent_once(market: Market) -> None:
+    """The states after the last round hold the work of all rounds that are not verified."""
+    market.verified = 1
+    answer = market.order()
+    assert answer.current
+    cost = compute_round_cost(answer.order, answer.current)
+    take = early_take(answer)
+    assert take
+    assert (take.first, take.last, take.refund) == (1, LAST, LAST * cost)
+    assert take.message == MsgTakeEarly(answer.order.consumer, ORDER, 1, LAST)
+    said = str(take)
+    assert f"rounds 1 to {LAST} are not verified yet" in said
+    assert f"{coins(LAST * cost)} of your deposit is burnt" in said
+    sender = Sender()
+    assert take_early(Node(market), sender, ORDER) == take
+    assert sender.sent == [take.message]
+    market.taken_end = LAST  # an earlier take gave up the others
+    again = early_take(market.order())
+    assert again
+    assert (again.first, again.refund) == (LAST, cost)
+    assert f"round {LAST} is not verified yet" in str(again)
+    market.taken_end = LAST + 1
+    assert take_early(Node(market), sender, ORDER) is None
+    market.taken_end, market.verified = 0, LAST + 1
+    assert take_early(Node(market), sender, ORDER) is None
+    assert len(sender.sent) == 1
 
 
 def test_a_wrong_chunk_is_proven_if_the_consumer_says_so(market: Market, tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import pytest
 from chain.client.client import ChainClient, TxReceipt
 from chain.client.errors import TxRefused
 from chain.client.sender import TxSender
-from chain.state_machine.legs.fees import compute_round_cost
 from consumer.errors import ConsumerError
 from consumer.jobs import read_job
 from consumer.request import Request
@@ -44,6 +43,7 @@ from link.handover import order_secret, public_point
 from pol.job.cost import memory_size
 from pol.job.document import Job, order_terms
 from pol.rules.commitment import possession_sign_bytes
+from pol.rules.fees import compute_round_cost
 from pol.rules.panels import audit_floor, promised_ms
 from pol.rules.schedule import share_work, total_work
 from tests.unit.compute_provider import support as s

@@ -14,7 +14,7 @@ from chain.client.errors import ChainError, ChainTimeout, ErrorKind
 from consumer.deliver import deliver, payload
 from consumer.errors import ConsumerError, StillWaiting
 from consumer.jobs import read_job
-from consumer.watch import Delivery, follow, wait_for, waits_for
+from consumer.watch import Delivery, follow, wait_for, wait_for_result, waits_for
 from domain.errors import BAD_FIELD
 from domain.legs.records import LegState
 from domain.market.records import OrderState
@@ -138,6 +138,18 @@ def test_waiting_after_an_order_outlives_a_restart_of_the_node() -> None:
     assert chain.order.state is OrderState.RUNNING
     with pytest.raises(StillWaiting, match="no node answers"):
         wait_for(Node(AWAY), s.ORDER_ID, OrderState.RUNNING, None, Event(), 0.05)
+
+
+def test_a_result_is_there_when_its_last_round_is_verified() -> None:
+    """Proven is not enough: until then the validator serves nothing that costs nothing."""
+    proven = s.with_leg(at(OrderState.PROVEN), state=LegState.PROVEN)
+    verified = s.with_leg(proven, settles_at=60)
+    node = Node(at(OrderState.MATCHED), proven, proven, verified, at(OrderState.CLOSED))
+    assert wait_for_result(node, s.ORDER_ID, None, Event(), 30.0) == verified
+    closed = at(OrderState.CLOSED)
+    assert wait_for_result(Node(proven, closed), s.ORDER_ID, None, Event(), 30.0) == closed
+    with pytest.raises(StillWaiting, match="the order is still proven"):
+        wait_for_result(Node(proven), s.ORDER_ID, None, Event(), 0.05)
 
 
 def test_a_payload_that_is_not_the_jobs_any_more_is_said(tmp_path: Path) -> None:

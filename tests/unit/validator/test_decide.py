@@ -664,7 +664,7 @@ def test_other_rounds_are_closed_without() -> None:
     assert (close.round, close.ciphertext_root) == (0, b"")
 
 
-def test_the_newest_verified_hand_over_is_kept_and_those_after_it() -> None:
+def test_the_newest_verified_hand_over_is_served_and_those_taken_early() -> None:
     """Older ones are of no use: whoever goes on from the consumer's state goes on from the newest."""
     local = with_packets(planned())
     (first,) = local.rounds
@@ -676,14 +676,31 @@ def test_the_newest_verified_hand_over_is_kept_and_those_after_it() -> None:
     def served(seen: OrderResponse) -> list[int]:
         return [known.round for known in served_rounds(local, seen)]
 
-    assert served(now) == [2, 3]
+    # A round that may still become void is kept, but served to nobody: its consumer could have it for nothing.
+    assert served(now) == [2]
     assert [known.round for known in fold(local, now, {}, 100).rounds] == [2, 3]
     kept = needed_blobs(local, now, {}, 100)
     assert [r for r in range(4) if _sealed(r).blob.sha256 in kept] == [2, 3]
     # The last is not closed yet, and the one before it not verified.
     earlier = replace(now, rounds=(*records[:2], closed(2)))
-    assert served(earlier) == [1, 2]
-    # A settled order is not looked at any more, and a failed leg hands nothing over.
+    assert served(earlier) == [1]
+    assert served(replace(now, rounds=(closed(0),))) == []
+    # The consumer took round 2, and so gave up the refunds of rounds 1 and 2.
+    (taken,) = chain(assigned={"taken_end": 3}).legs
+    assert served(replace(now, legs=(taken,), rounds=(records[0], closed(1), closed(2), closed(3)))) == [0, 1, 2]
+    assert served(replace(now, legs=(taken,))) == [2]
+    # What was taken is there even if the leg fails, and its rounds are void and over.
+    lost = replace(
+        now,
+        legs=(replace(taken, state=LegState.FAILED),),
+        rounds=(*records[:2], closed(2, void=True), closed(3, void=True)),
+    )
+    assert served(lost) == [2]
+    assert [known.round for known in fold(local, lost, {}, 100).rounds] == [2, 3]
+    assert _sealed(2).blob.sha256 in needed_blobs(local, lost, {}, 100)
+    gone = replace(lost, order=replace(now.order, state=OrderState.CLOSED), rounds=())
+    assert served(gone) == [2]
+    # A settled order is not looked at any more, and a failed leg hands nothing else over.
     over = replace(now, order=replace(now.order, state=OrderState.CLOSED), rounds=())
     done = chain(assigned={"state": LegState.DONE}).legs
     failed = chain(assigned={"state": LegState.FAILED}).legs

@@ -738,7 +738,13 @@ def test_a_result_is_for_its_consumer_also_after_closing(setting: Setting) -> No
     setting.see()
     with refused(ClusterErrorKind.WRONG_STATE):
         setting.service.get_result(CAROL, ask)
+    # Closed is not verified: until then its consumer could have it and its deposit.
     setting.see(rounds=(closed(),))
+    with refused(ClusterErrorKind.WRONG_STATE):
+        setting.service.get_result(CAROL, ask)
+    setting.see(rounds=(closed(),), assigned={"taken_end": 1})
+    assert setting.service.get_result(CAROL, ask).round == 0
+    setting.see(rounds=(closed(verified=True),))
     assert setting.service.get_result(CAROL, ask).round == 0
     with refused(ClusterErrorKind.WRONG_STATE):
         setting.service.get_result(CAROL, replace(ask, round=1))

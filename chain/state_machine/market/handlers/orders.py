@@ -5,6 +5,7 @@ from chain.state_machine.handler import Handler
 from chain.state_machine.ledger import balances
 from chain.state_machine.ledger.order_money import apply_inflow
 from chain.state_machine.ledger.tables import ESCROWS, TALLIES, Tally
+from chain.state_machine.market.gas import AUDITOR_GAS
 from chain.state_machine.market.holds import check_not_held
 from chain.state_machine.market.orders import (
     check_before,
@@ -94,7 +95,7 @@ def apply_submit_order(ctx: Context, message: MsgSubmitOrder, auditable: Auditab
     escrow, deposit = open_escrow(order.id, message.consumer, message.deposit)
     ESCROWS.put(ctx.store, escrow)
     ORDER_AUDITORS.put(ctx.store, OrderAuditors(order.id, auditable.auditors))
-    TALLIES.put(ctx.store, Tally(order.id, fee=_least_fee(ctx)))
+    TALLIES.put(ctx.store, Tally(order.id, fee=_least_fee(ctx, message, auditable)))
     apply_inflow(ctx, order.id, deposit)
     ORDERS_OF_CONSUMER.mark(ctx.store, message.consumer, order.id)
     schedule(ctx, order.deadline, ORDER_DUE, order.id)
@@ -107,11 +108,17 @@ def apply_submit_order(ctx: Context, message: MsgSubmitOrder, auditable: Auditab
     open_order(ctx, order)
 
 
-def _least_fee(ctx: Context) -> int:
+def weigh_submit_order(_: Context, __: MsgSubmitOrder, auditable: Auditable) -> int:
+    """Return the gas of the list of validators that can audit the order."""
+    return AUDITOR_GAS * len(auditable.auditors)
+
+
+def _least_fee(ctx: Context, message: MsgSubmitOrder, auditable: Auditable) -> int:
     """Return the least fee (uassay) of the transaction if this is its first message, else 0."""
     if ctx.sender is None or ctx.message_index:
         return 0
-    return ctx.sender.gas * ctx.block.params.of(LedgerParams).min_gas_price_millionths // 1_000_000
+    gas = ctx.sender.gas + weigh_submit_order(ctx, message, auditable)
+    return gas * ctx.block.params.of(LedgerParams).min_gas_price_millionths // 1_000_000
 
 
 # --- MsgCancelOrder: cancel an order that is not matched -----------------------------------------
@@ -149,6 +156,7 @@ HANDLERS = (
         check_state=check_submit_order,
         apply=apply_submit_order,
         check_fields=check_submit_order_fields,
+        weight=weigh_submit_order,
     ),
     Handler(MsgCancelOrder, check_cancel_order, apply_cancel_order, weight=weigh_cancel_order),
 )

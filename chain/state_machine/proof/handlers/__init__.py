@@ -1,10 +1,11 @@
-"""Handlers of the proof: traces, the close of rounds, seats, and complaints about hand-overs."""
+"""Handlers of the proof: traces, the close of rounds, seats, hand-overs taken early, and complaints about them."""
 
 from chain.state_machine.proof.handlers import (
     close_round,
     commit_traces,
     complain,
     seats,
+    take_early,
 )
 
 HANDLERS = (
@@ -12,4 +13,5 @@ HANDLERS = (
     close_round.HANDLER,
     *seats.HANDLERS,
     complain.HANDLER,
+    take_early.HANDLER,
 )

@@ -13,11 +13,17 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
+import consumer.complain
+import consumer.early
+import consumer.jobs
 from assay.cli.bid import backing_line, bid_table
 from assay.cli.order import WaitReporter
 from assay.cli.quote import quote_headline
 from assay.settings.home import Settings
 from chain.client.client import ChainClient
+from chain.client.sender import TxSender
+from consumer.early import EarlyTake
+from consumer.errors import ConsumerError
 from consumer.jobs import OrderNote, remember
 from consumer.lookup import BackedBid
 from consumer.submit import Quote
@@ -26,8 +32,10 @@ from domain.ledger.records import Depositor, Escrow
 from domain.market.queries import OrdersRequest, OrdersResponse, SimulateMatchResponse
 from domain.market.reasons import CloseReason
 from domain.market.records import Bid, Offer, Order, OrderState
+from domain.messages import Message
 from domain.node.queries import StatusRequest, StatusResponse
 from domain.params import local_params
+from domain.proof.messages import MsgTakeEarly
 from domain.proof.queries import OrderRequest
 from tests.unit.assay.support import assay
 from tests.unit.compute_provider import support as s
@@ -202,3 +210,53 @@ def test_what_an_order_locked_is_what_the_rows_of_it_say() -> None:
         )
     )
     assert (found.paid, found.refunded, found.locked, found.withheld) == (9, 14, 6, 4)
+
+
+@pytest.fixture
+def taking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Message]:
+    """Return what is sent while the command may take round 3 early; nobody serves its states."""
+    sent: list[Message] = []
+    take = EarlyTake(MsgTakeEarly("carol", s.ORDER_ID, 1, 3), first=2, last=3, refund=5_000_000)
+
+    def send(_: TxSender, *messages: Message) -> None:
+        sent.extend(messages)
+
+    def fetch(*_: object) -> None:
+        raise ConsumerError("nobody serves it", "ask again")
+
+    monkeypatch.setattr(Settings, "client", lambda settings: Node())
+    monkeypatch.setattr(TxSender, "send", send)
+    monkeypatch.setattr(consumer.early, "early_take", lambda *_: take)
+    monkeypatch.setattr(consumer.complain, "fetch_or_complain", fetch)
+    monkeypatch.setattr(consumer.jobs, "read_job", lambda _: None)
+    (tmp_path / "config.toml").write_text('keyring = "test"\nfrom = "carol"\n')
+    assert assay("keys", "add", "carol", home=tmp_path).code == 0
+    return sent
+
+
+@pytest.mark.parametrize(
+    ("flags", "typed", "is_sent"),
+    [
+        (("--early",), "n\n", False),
+        (("--early",), "", False),
+        (("--early",), "y\n", True),
+        (("--early", "--yes"), "", True),
+        ((), "y\n", False),
+    ],
+)
+def test_who_takes_a_result_early_reads_what_it_gives_up(
+    flags: tuple[str, ...],
+    typed: str,
+    is_sent: bool,
+    tmp_path: Path,
+    taking: list[Message],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.stdin", StringIO(typed))
+    arguments = ("order", "result", s.ORDER_ID.hex(), "-o", tmp_path / "m", "--job", tmp_path)
+    ran = assay(*arguments, *flags, home=tmp_path)
+    assert len(taking) == is_sent
+    assert ran.code == 1
+    said = " ".join((ran.out + ran.err).split())
+    assert ("5 ASSAY of your deposit is burnt" in said) == bool(flags)
+    assert ("nobody serves it" in said) == (is_sent or not flags)

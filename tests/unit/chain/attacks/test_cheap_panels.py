@@ -8,7 +8,7 @@ from tests.support.chain_market import PRICE, Market, bid, slow_auditors, submit
 
 
 def test_auditors_are_paid_the_least_price_whatever_the_orders_limit() -> None:
-    params = local_params().replace(audit_price_min=PRICE, order_min=0)
+    params = local_params().replace(audit_price_min=PRICE, order_min=0, payload_fee=0)
     market = Market(params, bidders=(), validators=6)
     market.chain.ok(bid("v0", price=1))
     order_id = market.run(submit(price_limit=1, deposit=200_000))

@@ -42,6 +42,7 @@ def test_an_open_order_ends_with_its_time_to_live_or_deadline(time_to_live: int,
 def test_no_progress_costs_the_part_that_was_not_done(progress: int) -> None:
     market = Market()
     order_id = market.run(submit(rematch=False))
+    cost = market.order_fee(order_id)
     for number in range(progress):
         market.train_round(order_id)
         market.answer_all(order_id, number)
@@ -54,7 +55,6 @@ def test_no_progress_costs_the_part_that_was_not_done(progress: int) -> None:
     assert closed(market, order_id) is CloseReason.FAILED
     cut = 16_000 * (2 - progress) // 2
     # What was paid after the leg had failed is not counted.
-    cost = market.chain.fees["carol"]
     # And of that, what was withheld of the validator returns.
     gone = (169_800 - 25_728) * progress
     assert market.chain.worth("carol") == COINS - gone + ((progress and 8_000) or cost)

@@ -33,6 +33,7 @@ from domain.market.reasons import CloseReason
 from domain.market.records import OrderState
 from domain.messages import Message
 from domain.params import local_params
+from domain.proof.messages import MsgTakeEarly
 from domain.proof.queries import OrderResponse, PanelDutiesRequest
 from domain.proof.reasons import ShareReason
 from domain.proof.records import (
@@ -53,6 +54,7 @@ from domain.registry.messages import (
     MsgRegisterProvider,
 )
 from link.handover import Sealed
+from pol.rules.fees import compute_round_cost
 from pol.rules.handover import HandoverId
 from tests.support.chain_harness import check_bounds
 from tests.support.chain_market import (
@@ -91,7 +93,8 @@ class World:
             audit_room_bps=random.choice((1, 5_000)),
             progress_base=random.choice((30, 300)),
             lot_wait=random.choice((0, 2, 20)),
-            payload_fee=random.choice((0, 500, 70_000)),
+            payload_fee=random.choice((0, 500, 27_000)),
+            order_min=270_000,
             accept_base=20,
             stage_base=Random(f"{seed}/stages").choice((4, 6, 12)),
         )
@@ -115,6 +118,7 @@ class World:
         self.stops = Random(f"{seed}/stops").choice((0.0, 0.0, 0.1, 0.3))
         self.noise = Random(f"{seed}/noise").choice((0.0, 0.1, 0.5))  # hand-overs with a wrong chunk
         self.grumbling = Random(f"{seed}/complaints")
+        self.haste = Random(f"{seed}/early")
         self.absent = random.choice((*self.market.validators, "", "", ""))  # accepts nothing
         for name in self.market.validators:
             for _ in range(random.choice((1, 2))):
@@ -142,6 +146,7 @@ class World:
             messages = [*self.legs(), *self.audits(), *self.moods()]
             self.random.shuffle(messages)
             messages += self.complaints()
+            messages += self.taken_early()
             proposer = self.random.choice(self.market.validators)
             self.chain.block(*messages, seconds=self.random.choice((0, 1, 1, 2)), proposer=proposer)
 
@@ -319,6 +324,20 @@ class World:
                     found.append(self.market.complaint(order.id, closed.round, 1))
         return found
 
+    def taken_early(self) -> list[Message]:
+        """Return takes of rounds that may be verified, void or taken already."""
+        found: list[Message] = []
+        for order in self.chain.ask(OrdersRequest("", "", 0, 0, b"")).orders:
+            if order.state not in (OrderState.RUNNING, OrderState.PROVEN):
+                continue
+            rounds = self.market.all_of(order.id).rounds_of(order.legs)
+            found += [
+                MsgTakeEarly(order.consumer, order.id, closed.leg, closed.round)
+                for closed in rounds
+                if self.haste.random() < 0.03
+            ]
+        return found
+
     # --- the end ---
 
     def finish(self) -> None:
@@ -421,7 +440,7 @@ def check_payments(order: OrderResponse) -> None:
             paid[payment.kind, payment.to, payment.round] += payment.amount
     assert paid == expected
     (depositor,) = order.escrow.depositors
-    gone = sum(sums[kind] for kind in (*kinds, "auditor", "protocol", "deposit_burn", "refund"))
+    gone = sum(sums[kind] for kind in (*kinds, "auditor", "protocol", "deposit_burn", "refund_burn", "refund"))
     gone += sums["withheld_compensation"] + sums["withheld_burn"]
     assert (depositor.locked, depositor.refunded) == (0, sums["refund"])
     # Nobody earns by another's failure: at most the fee of ordering, less than 200, and what was paid.
@@ -434,7 +453,16 @@ def check_payments(order: OrderResponse) -> None:
     works = sum(floor(money(closed.work, price)) for closed in verified)
     fees = sum(fee for _, fee in parts)
     audits = fees - sum(part for part, _ in parts)
-    assert depositor.paid - sums["deposit_burn"] + returned == works + audits
+    given_up: Counter[int] = Counter()
+    for closed in order.rounds:
+        leg = order.legs[closed.leg - 1]
+        if closed.void and closed.round < leg.taken_end:
+            given_up[closed.round] += compute_round_cost(order.order, leg)
+    for payment in order.payments:
+        if payment.kind == "refund_burn":
+            given_up[payment.round] -= payment.amount
+    assert not any(given_up.values())
+    assert depositor.paid - sums["deposit_burn"] - sums["refund_burn"] + returned == works + audits
     assert sums["auditor"] <= fees
 
 
@@ -585,6 +613,8 @@ REACHED = (
     *(f"payment {kind}" for kind in ("provider", "validator", "auditor", "protocol", "refund")),
     *(f"payment {kind}" for kind in ("bond_return", "compensation", "decline_fee", "burn")),
     "payment deposit_burn",
+    "payment refund_burn",
+    "handover.taken",
     "payment withheld_compensation",
     "part.returned",
     "order.verified",

@@ -80,6 +80,16 @@ def test_a_validator_that_does_not_hold(changes: dict[str, Any], field: str) -> 
     assert refused(replace(GENESIS, validators=(replace(GENESIS.validators[0], **changes),))) == field
 
 
+@pytest.mark.parametrize(("fee", "least", "fits"), [(500, 5_000, True), (500, 4_999, False), (501, 5_000, False)])
+def test_the_smallest_deposit_is_ten_fees_for_a_payload(fee: int, least: int, *, fits: bool) -> None:
+    """Three declines that blame the job would else burn most of a small deposit, and shut its consumer out."""
+    genesis = replace(GENESIS, params=local_params().replace(payload_fee=fee, order_min=least))
+    if fits:
+        init_chain(Overlay(MemoryStore()), genesis, 0)
+    else:
+        assert refused(genesis) == "params.market.order_min"
+
+
 def test_two_validators_have_two_keys() -> None:
     twin = replace(GENESIS.validators[1], cons_key=GENESIS.validators[0].cons_key)
     assert refused(replace(GENESIS, validators=(GENESIS.validators[0], twin))) == "validators"
@@ -95,7 +105,9 @@ def test_parameters_at_their_edges(component: str, name: str, hint: Any) -> None
         params = local_params().replace(**{name: value})
         assert refused(replace(GENESIS, params=params)) == f"params.{component}.{name}"
     for value in (low, high):
-        params = local_params().replace(**{name: value})
+        # A smallest deposit that fits every fee, or a fee that fits every smallest deposit.
+        fits = {"order_min": MONEY_MAX} if name == "payload_fee" else {"payload_fee": 0}
+        params = local_params().replace(**{**fits, name: value})
         init_chain(Overlay(MemoryStore()), replace(GENESIS, params=params), 0)
 
 

@@ -3,17 +3,21 @@ from typing import Any
 
 import pytest
 
+from chain.state_machine.gas import gas_of
+from chain.state_machine.market.gas import AUDITOR_GAS
 from domain.amount import MONEY_MAX
 from domain.errors import (
     BAD_FIELD,
     BAD_PROOF,
     INSUFFICIENT_DEPOSIT,
     INSUFFICIENT_FUNDS,
+    OUT_OF_GAS,
     TOO_SLOW_TO_AUDIT,
     UNSUPPORTED,
     Code,
 )
 from domain.hashing import hash_fields, u32, u64
+from domain.ledger.params import LedgerParams
 from domain.market.queries import OrdersRequest
 from domain.market.records import Conditions, JobTerms, OrderState
 from domain.order_params import OrderParams
@@ -22,6 +26,8 @@ from pol.rules.tiers.exact import EXACT
 from tests.support.chain_harness import CHAIN_ID, COINS, prove_key, sign
 from tests.support.chain_market import ANY, PRICE, Market, make_terms, submit
 from tests.support.four_bytes import registered
+
+FLOOR = local_params().of(LedgerParams).min_gas_price_millionths
 
 
 @pytest.fixture
@@ -199,3 +205,15 @@ def test_the_deposit_holds_the_least_audit_fees_beside_the_work(market: Market) 
     refused = market.chain.refused(INSUFFICIENT_DEPOSIT, submit(deposit=needed - 1))
     assert f"deposit at least {needed}" in refused.log
     market.chain.ok(submit(deposit=needed))
+
+
+@pytest.mark.parametrize("validators", [4, 9])
+def test_the_list_of_auditors_that_an_order_keeps_has_its_gas(validators: int) -> None:
+    """An order of a chain with many validators writes more, so it needs more gas and costs a larger fee."""
+    market = Market(validators=validators, bidders=())
+    tx = market.chain.tx(submit())
+    assert market.chain.simulate(tx).gas_used == gas_of(tx) + validators * AUDITOR_GAS
+    short = market.chain.tx(submit(), gas_limit=gas_of(tx) + validators * AUDITOR_GAS - 1)
+    market.chain.refused(OUT_OF_GAS, short, field="fee.gas_limit")
+    order_id = market.submit()
+    assert market.order_fee(order_id) == (gas_of(tx) + validators * AUDITOR_GAS) * FLOOR // 1_000_000
