@@ -63,7 +63,8 @@ class ShareWork:
     """A share and its progress.
 
     ``loss`` is the last loss, as FP32 bits. ``text`` is the reason of a failure or a refusal, or the place where the
-    job stopped itself. The roots are set once the share is trained, unless the job stopped itself.
+    job stopped itself. The roots are set once the share is trained, unless the job stopped itself. ``stop_step`` is the
+    number of the step at which the job stopped itself, and -1 if it did not stop in a step.
     """
 
     task: TrainTask
@@ -75,6 +76,7 @@ class ShareWork:
     text: str = ""
     update_root: bytes = b""
     local_out_root: bytes = b""
+    stop_step: int = -1
 
     @property
     def key(self) -> ShareKey:
