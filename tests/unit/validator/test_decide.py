@@ -15,7 +15,7 @@ from domain.proof.queries import OrderResponse
 from domain.proof.reasons import ShareReason
 from domain.proof.records import AuditKind, AuditPlace, PanelPlace, Ruling, Share, ShareState
 from link.types import BlobRef, ShareSubmission
-from pol.rules.schedule import share_segments
+from pol.rules.schedule import segment_work, share_segments
 from pol.rules.stops import AGGREGATION
 from tests.support.chain_market import digest
 from tests.unit.validator.support import (
@@ -40,7 +40,7 @@ from tests.unit.validator.support import (
     works,
 )
 from validator.decide import actions as do
-from validator.decide.assign import PATIENCE
+from validator.decide.assign import PATIENCE, anchors_of
 from validator.decide.orders import decide_order as decide
 from validator.decide.plan import FreeProvider
 from validator.decide.receive import (
@@ -61,6 +61,7 @@ from validator.decide.records import (
 )
 from validator.decide.retention import fold, needed_blobs, served_rounds
 from validator.decide.rounds import OPEN_SECONDS, aggregated, not_aggregated, segments_to_check
+from validator.decide.tasks import open_tasks
 from validator.decide.view import View
 
 KEY = LegKey(ORDER_ID, 1)
@@ -335,6 +336,42 @@ def test_places_are_replayed_as_their_openings_arrive() -> None:
     _, actions = decide(with_openings(local, 1, 4), view(now))
     segments = {a.segment for a in actions if isinstance(a, do.CheckSegment) and a.share.slot == 0}
     assert segments >= {1, 4}
+
+
+def test_states_between_replayed_segments_are_kept_where_recomputing_would_take_too_long() -> None:
+    """A provider of whose share nothing was drawn could stay silent when a panel asks for a segment of it."""
+    # A window of 10 s leaves a second for a state. This machine may need four times as long as the bid says.
+    slow = chain(assigned={"slot_speed": 8 * segment_work(TERMS)})
+    assert chain().order.window == 10
+    assert [w.anchors for w in works(planned())] == [(), ()]
+    local = unpicked(with_packets(decide(loaded(), view(slow))[0]))
+    assert [w.anchors for w in works(local)] == [(2,), (2,)]
+    now = replace(slow, shares=on_chain(local, drawn=()).shares)
+    (task, _) = [t for p in ("p0", "p1") for t in open_tasks(local, now, {}, p)]
+    assert task.indices == (2, 4)
+    # It is asked for, and compared with the trace, but not replayed.
+    held = with_openings(local, 2, 4)
+    _, actions = decide(held, view(now))
+    assert [a.segment for a in actions if isinstance(a, do.CheckSegment)] == [4, 4]
+    assert [a.index for a in actions if isinstance(a, do.VerifyOpening)] == [2, 2]
+    # The round waits for it, and its provider is not waited for without end.
+    done = all_checked(with_openings(local, 4), now)
+    waits, actions = decide(done, view(now))
+    assert actions == ()
+    late = max(w.open_by for w in works(waits))
+    after, _ = decide(waits, view(now, late))
+    assert {w.verdict for w in works(after) if w.issue == 1} == {ShareReason.NO_ANSWER}
+    done = all_checked(with_openings(local, 2, 4, verified=True), now)
+    assert [type(action) for action in decide(done, view(now))[1]] == [do.Aggregate]
+
+
+def test_no_more_states_are_kept_than_a_few_however_slow_the_machine_is() -> None:
+    terms = replace(TERMS, round_steps=200)
+    for speed, least in ((1, 6), (10**18, 0)):
+        slow = chain(ordered={"terms": terms}, assigned={"slot_speed": speed})
+        anchors = anchors_of(view(slow), slow.legs[0])
+        assert len(anchors) == least
+    assert anchors_of(view(chain(ordered={"terms": terms, "window": 0})), chain().legs[0]) == (15, 30, 45, 60, 75, 90)
 
 
 def hand_in(local: LocalOrder, issue: int) -> LocalOrder:
