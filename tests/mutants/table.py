@@ -996,10 +996,7 @@ MUTANTS = (
         "pol/rules/lots.py",
         "    return tuple(sorted({*(segment for segment in drawn if segment < segments), segments}))\n",
         "    return tuple(segment for segment in drawn if segment < segments)\n",
-        (
-            f"{_ATTACKS}/test_duty_per_round.py::test_an_update_is_the_validators_duty_in_a_share_without_a_draw_too",
-            "tests/unit/validator/test_receive.py::test_every_place_of_a_suspect_share_is_replayed",
-        ),
+        ("tests/unit/validator/test_receive.py::test_every_place_of_a_suspect_share_is_replayed",),
     ),
     Mutant(
         "duty-in-every-share",

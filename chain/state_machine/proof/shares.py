@@ -10,7 +10,7 @@ from chain.state_machine.ledger.order_money import get_share_bond
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.book import return_bond
 from chain.state_machine.market.tables import ORDERS
-from chain.state_machine.proof.gas import DRAW_GAS, REJECT_GAS
+from chain.state_machine.proof.gas import DRAW_GAS, REJECT_GAS, TICKET_GAS
 from chain.state_machine.proof.lots import drop_lot
 from chain.state_machine.proof.tables import (
     LAST_ISSUES,
@@ -109,8 +109,9 @@ def draw_segments(ctx: Context, subject: SharesSubject, beacon: bytes) -> None:
 
 
 def weigh_segments(ctx: Context, subject: SharesSubject) -> int:
-    """Return the gas of drawing segments; it depends on the number of live shares of the round."""
-    return DRAW_GAS * count_live_shares(ctx, subject.round)
+    """Return the gas of drawing segments; it depends on the live shares of the round, and on the tickets of each."""
+    tickets = ORDERS.must(ctx.store, subject.round.order_id).params.duty_segments
+    return (DRAW_GAS + TICKET_GAS * tickets) * count_live_shares(ctx, subject.round)
 
 
 def count_live_shares(ctx: Context, key: RoundKey) -> int:
