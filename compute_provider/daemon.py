@@ -466,9 +466,11 @@ class Daemon:
                         local_out_root=bytes.fromhex(local_out),
                     )
                 )
-            case {"stopped": str(text), "step": int(step)}:
+            case {"stopped": str(text)}:
                 _log.warning("%s: the job stopped itself: %s", name_of(key), text)
-                self._queue_change(partial(receive.trained, key=key, text=text, stop_step=step))
+                step = message.get("step")
+                stop_step = step if isinstance(step, int) else -1
+                self._queue_change(partial(receive.trained, key=key, text=text, stop_step=stop_step))
             case {"failed": str(text), "again": bool(again)}:
                 _log.warning("%s: training failed: %s", name_of(key), text)
                 self._queue_change(partial(receive.failed, key=key, text=text, again=again))
