@@ -38,7 +38,7 @@ from domain.amount import in_assay
 from domain.keys import ShareKey
 from domain.ledger.messages import MsgDepositBond
 from domain.ledger.queries import AccountResponse
-from domain.limits import EXECUTOR_VERSION, SAMPLES_MAX
+from domain.limits import EXECUTOR_VERSION
 from domain.node.queries import StatusResponse
 from domain.proof.queries import OrderResponse
 from domain.proof.records import ShareClaim, ShareRoots
@@ -513,7 +513,7 @@ class Performer:
             local_out=work.local_out_root,
             metrics=boundaries[-1].metrics,
             segments=len(leaves),
-            steps=max(0, min(work.stop_step - boundaries[-1].step, SAMPLES_MAX)),
+            steps=work.steps_since(boundaries[-1].step),
         )
         me = self._config.key.address
         commitment = share_commitment(

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from domain.keys import ShareKey
+from domain.limits import SAMPLES_MAX
 from link.types import NAN_BITS, Doing, Phase, TrainTask
 
 
@@ -82,6 +83,11 @@ class ShareWork:
     def key(self) -> ShareKey:
         """The key of the share."""
         return self.task.key
+
+    def steps_since(self, step: int) -> int:
+        """Return the number of steps from ``step`` to the stop of the job; 0 if it did not stop in a later step."""
+        # The worker's number may be any integer.
+        return max(0, min(self.stop_step - step, SAMPLES_MAX))
 
     @property
     def signed(self) -> bool:
