@@ -424,7 +424,7 @@ class Net:
         for order_id in orders:
             self.block(*self.commits(order_id, self.shares(order_id)), seconds=0)
         for _ in range(60):
-            if all(s.drawn for o in orders for s in self.order(o).shares if s.reason == 0):
+            if all(s.is_drawn for o in orders for s in self.order(o).shares if s.reason == 0):
                 return
             self.block(seconds=0)
         raise RuntimeError("shares are not drawn")

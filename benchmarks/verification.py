@@ -31,6 +31,7 @@ from pol.rules.panels import (
 from pol.rules.schedule import round_work, share_segments
 from pol.rules.tiers.exact import EXACT
 from pol.rules.tiers.tier import Quorum, Vote
+from validator.decide.assign import OWN_PICKS
 
 NAME = "verification"
 PRICE = 10**6
@@ -88,6 +89,7 @@ class Case:
 
 CASES = (
     Case("small", slots=4, segments=20, steps=10, step_work=2 * 10**8, rounds=10, state=2 * 10**6),
+    Case("edge", slots=10, segments=50, steps=3, step_work=10**11, rounds=20, state=5 * 10**7),
     Case("gpt", slots=8, segments=50, steps=3, step_work=10**11, rounds=40, state=5 * 10**7),
     Case("wide", slots=64, segments=100, steps=3, step_work=10**11, rounds=20, state=5 * 10**7),
 )
@@ -120,9 +122,11 @@ def _job_rows(case: Case, params: OrderParams) -> list[Row]:
         + place_work(terms, AuditKind.UPDATE)
         + drawn * place_work(terms, AuditKind.SEGMENT)
     )
-    # A validator replays the drawn segments of each share, its first and its last one, and its update.
-    replayed = min(params.segments_drawn + 2, share_segments(terms))
-    duty = terms.slots * (replayed * place_work(terms, AuditKind.SEGMENT) + place_work(terms, AuditKind.UPDATE))
+    # A validator replays the segments that lots draw in the round, and the update of every share. Its daemon also
+    # replays segments of its own choice, which are no duty.
+    duty = min(total, params.duty_segments) * place_work(terms, AuditKind.SEGMENT)
+    duty += terms.slots * place_work(terms, AuditKind.UPDATE)
+    picks = terms.slots * OWN_PICKS * place_work(terms, AuditKind.SEGMENT)
     whole = {"segments": float(total), "drawn": float(drawn), "groups": float(groups)}
     rows = [
         Row(
@@ -135,6 +139,7 @@ def _job_rows(case: Case, params: OrderParams) -> list[Row]:
         ),
         _flops(f"{case.name}: panel, of the training", panel, training),
         _flops(f"{case.name}: duty of the validator, of the training", duty, training),
+        _flops(f"{case.name}: own picks of a validator's daemon, of the training", picks, training),
         Row(
             case=f"{case.name}: audit fee, of the price of a round",
             value=panel_fee(terms, params, PRICE, groups),
@@ -145,9 +150,12 @@ def _job_rows(case: Case, params: OrderParams) -> list[Row]:
     ]
     for part in SKIPPED:
         missed = missed_in_round(total, round(part * total), drawn)
+        both = missed * missed_by_duty(terms.slots, part, params.duty_segments)
         goal = MISS_GOAL if has_goal and part == 0.1 else None
-        rows.append(_chance(f"{case.name}: {part:.0%} skipped, not found in a round", missed))
-        rows.append(_chance(f"{case.name}: {part:.0%} skipped, not found in the job", missed**terms.rounds, goal))
+        name = f"{case.name}: {part:.0%} skipped"
+        rows.append(_chance(f"{name}, not found by the panel of a round", missed))
+        rows.append(_chance(f"{name}, not found by a panel of the job", missed**terms.rounds))
+        rows.append(_chance(f"{name}, not found by a panel or the duty", both**terms.rounds, goal))
     return rows
 
 
@@ -162,6 +170,14 @@ def _chance(case: str, value: float, goal: float | None = None) -> Row:
 def missed_in_round(total: int, skipped: int, drawn: int) -> float:
     """Return the chance that none of ``drawn`` segments of ``total`` is one of the ``skipped`` ones."""
     return comb(total - skipped, drawn) / comb(total, drawn)
+
+
+def missed_by_duty(slots: int, part: float, tickets: int) -> float:
+    """Return the chance that the duty of a round has no skipped segment, if each share skips the same part.
+
+    The lot of each share throws its tickets onto the whole round; one of ``slots`` falls on the share.
+    """
+    return float((1 - part / slots) ** (tickets * slots))
 
 
 def _coalition_rows(percent: int, params: OrderParams, court: Court) -> list[Row]:
@@ -206,7 +222,7 @@ def captured(coalition: int, params: OrderParams, *, for_chain: bool, tries: int
                 stake=VALIDATORS,
                 is_last=False,
                 claim=claim,
-                stops=False,
+                stop=None,
             )
             finding = EXACT.decide(votes, quorum)
             if finding is not None:

@@ -468,7 +468,9 @@ class Daemon:
                 )
             case {"stopped": str(text)}:
                 _log.warning("%s: the job stopped itself: %s", name_of(key), text)
-                self._queue_change(partial(receive.trained, key=key, text=text))
+                number = message.get("step")
+                stop_step = number if isinstance(number, int) else -1
+                self._queue_change(partial(receive.trained, key=key, text=text, stop_step=stop_step))
             case {"failed": str(text), "again": bool(again)}:
                 _log.warning("%s: training failed: %s", name_of(key), text)
                 self._queue_change(partial(receive.failed, key=key, text=text, again=again))

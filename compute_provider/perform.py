@@ -517,6 +517,7 @@ class Performer:
             local_out=work.local_out_root,
             metrics=boundaries[-1].metrics,
             segments=len(leaves),
+            steps=work.steps_since(boundaries[-1].step),
         )
         me = self._config.key.address
         commitment = share_commitment(

@@ -242,9 +242,9 @@ def describe_share(share: ShareStory, round: RoundStory) -> str:
     if share.found_wrong:
         return "Its validator accepted it, and auditors later found a segment of it wrong."
     if share.state is ShareState.COMMITTED:
-        if not share.drawn:
+        if not share.is_drawn:
             return "Its provider has committed to it; its segments are not drawn yet."
-        return "Its provider has committed to it, and its validator is training the drawn segments again."
+        return "Its provider has committed to it, and its validator is checking it."
     if share.state is ShareState.ACCEPTED:
         return _describe_accepted(share, round)
     drawn = ", ".join(map(str, share.drawn))
@@ -302,9 +302,10 @@ def describe_difference(share: ShareView) -> str:
     if story.reason == ShareReason.UPDATE_MISMATCH:
         return "It differs at its end: the update does not follow from its first and last state."
     duty = duty_segments(share.segments, share.drawn)[:-1]
+    drawn = f"{_list(duty)} of {share.segments}, or " if duty else ""
     return (
-        f"It differs in one of the segments that its validator trained again: {_list(duty)} of {share.segments}, "
-        "or segments of its own choice. The chain does not have the segment's number; the validator's records do."
+        f"It differs in one of the segments that its validator trained again: {drawn}"
+        "segments of its own choice. The chain does not have the segment's number; the validator's records do."
     )
 
 

@@ -80,6 +80,7 @@ class ShareStory:
     # True if a panel found it wrong after it was accepted.
     found_wrong: bool = False
     drawn: tuple[int, ...] = ()
+    is_drawn: bool = False
     # Its commitment, and the root that the commitment hides until the share is accepted.
     commitment: bytes = b""
     trace_root: bytes = b""
@@ -449,7 +450,8 @@ class OrderStory:
 
     @_take.register
     def _(self, change: ShareDrawn) -> None:
-        self._share(change.share).drawn = change.segments
+        share = self._share(change.share)
+        share.drawn, share.is_drawn = change.segments, True
 
     @_take.register
     def _(self, change: ShareRejected) -> None:

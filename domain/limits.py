@@ -29,6 +29,7 @@ METRICS_MAX = 8
 BIDS_PER_VALIDATOR_MAX = 64
 WITHDRAWALS_MAX = 16
 ROUNDS_MAX = 100_000
+DUTY_SEGMENTS_MAX = 256  # a block may draw the segments of a whole round, with as many tickets for each share
 SHARE_SEGMENTS_MAX = 32_767  # small enough that one message of the link can carry all leaves of a trace
 SAMPLES_MAX = 2**48
 PAYLOAD_BYTES_MAX = 2**48

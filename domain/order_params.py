@@ -5,7 +5,7 @@ from typing import Annotated
 
 from domain.amount import BPS
 from domain.bounds import Bps, Duration, Money, Range
-from domain.limits import ANSWERS_MAX, DURATION_MAX, ROUNDS_MAX, SHARE_SEGMENTS_MAX, SLOTS_MAX
+from domain.limits import ANSWERS_MAX, DURATION_MAX, DUTY_SEGMENTS_MAX, ROUNDS_MAX, SLOTS_MAX
 
 # Every value in a range is safe, although not every value is useful.
 Wait = Annotated[int, Range(0, DURATION_MAX)]
@@ -22,7 +22,7 @@ AuditSegments = Annotated[int, Range(1, 16)]
 RoundsAhead = Annotated[int, Range(1, 256)]
 StageBase = Annotated[int, Range(4, DURATION_MAX)]
 """Seconds, enough for a block to include an answer that is ready."""
-SegmentsDrawn = Annotated[int, Range(1, SHARE_SEGMENTS_MAX)]
+DutySegments = Annotated[int, Range(1, DUTY_SEGMENTS_MAX)]
 NewcomerSlots = Annotated[int, Range(1, SLOTS_MAX)]
 
 
@@ -37,7 +37,7 @@ class OrderParams:
     max_attempts: Legs
     auditors: Auditors
     audit_places_max: AuditPlaces
-    segments_drawn: SegmentsDrawn
+    duty_segments: DutySegments
     job_bond_bps: Bps
     decline_fee_bps: Bps
     protocol_bps: Take

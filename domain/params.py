@@ -100,7 +100,7 @@ class Params(Readable):
             max_attempts=legs.max_attempts,
             auditors=proof.auditors,
             audit_places_max=proof.audit_places_max,
-            segments_drawn=proof.segments_drawn,
+            duty_segments=proof.duty_segments,
             job_bond_bps=legs.job_bond_bps,
             decline_fee_bps=legs.decline_fee_bps,
             protocol_bps=proof.protocol_bps,

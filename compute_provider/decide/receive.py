@@ -42,10 +42,12 @@ def trained(
     update_root: bytes = b"",
     local_out_root: bytes = b"",
     text: str = "",
+    stop_step: int = -1,
 ) -> Shares:
     """Record that a share is trained: all its boundaries and its update are on disk.
 
-    If the job stopped itself, there is no update, and ``text`` has the place and the reason.
+    If the job stopped itself, there is no update, and ``text`` has the place and the reason. ``stop_step`` is the
+    number of the step that has no result, or -1.
     """
     work = _at(shares, key, Stage.TRAINING)
     if work is None:
@@ -57,6 +59,7 @@ def trained(
             update_root=update_root,
             local_out_root=local_out_root,
             text=text,
+            stop_step=stop_step,
         )
     )
 

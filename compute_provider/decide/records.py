@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from domain.keys import ShareKey
+from domain.limits import SAMPLES_MAX
 from link.types import NAN_BITS, Doing, Phase, TrainTask
 
 
@@ -63,7 +64,8 @@ class ShareWork:
     """A share and its progress.
 
     ``loss`` is the last loss, as FP32 bits. ``text`` is the reason of a failure or a refusal, or the place where the
-    job stopped itself. The roots are set once the share is trained, unless the job stopped itself.
+    job stopped itself. The roots are set once the share is trained, unless the job stopped itself. ``stop_step`` is the
+    number of the step at which the job stopped itself, and -1 if it did not stop in a step.
     """
 
     task: TrainTask
@@ -75,11 +77,17 @@ class ShareWork:
     text: str = ""
     update_root: bytes = b""
     local_out_root: bytes = b""
+    stop_step: int = -1
 
     @property
     def key(self) -> ShareKey:
         """The key of the share."""
         return self.task.key
+
+    def steps_since(self, step: int) -> int:
+        """Return the number of steps from ``step`` to the stop of the job; 0 if it did not stop in a later step."""
+        # The worker's number may be any integer.
+        return max(0, min(self.stop_step - step, SAMPLES_MAX))
 
     @property
     def signed(self) -> bool:

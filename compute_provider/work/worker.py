@@ -11,7 +11,8 @@ every boundary that it reported is on disk. These are its messages:
     {"step": n, "loss": bits}
     {"boundary": {...}}                          its states are in I.global and I.local
     {"done": {"update_root": hex, "local_out_root": hex}}   update.state, local_out.state
-    {"stopped": "where and why"}                 the job stopped itself: the share is the boundaries up to there
+    {"stopped": "where and why", "step": 17}     the job stopped itself: the share is the boundaries up to there
+                                                 (the step is -1 for a stop in the update)
     {"failed": "why", "again": false}            the process ends after this message
 """
 
@@ -117,7 +118,7 @@ class ShareWorker:
         return False
 
     def _work(self, order: WorkOrder) -> None:
-        from pol.errors import ExecutionError, JobError, ReplayError, StateError, Stopped
+        from pol.errors import ExecutionError, JobError, ReplayError, StateError, StepFailed, Stopped
 
         try:
             loaded, executor, aside = self._load(order)
@@ -135,7 +136,7 @@ class ShareWorker:
         except JobError as error:
             raise Refused(f"the job does not load: {error}") from None
         except Stopped as stop:
-            self._send(stopped=str(stop))
+            self._send(stopped=str(stop), step=stop.step if isinstance(stop, StepFailed) else -1)
             return
         except (StateError, ExecutionError, ReplayError) as error:
             raise Refused(str(error)) from None

@@ -77,7 +77,7 @@ class ShareRejected(Change):
 
 @dataclass(frozen=True, slots=True)
 class ShareDrawn(Change):
-    """A public lot drew ``segments`` of a share. The validator of the share has to replay these segments.
+    """A public lot drew ``segments`` of a share, often none. The validator of the share has to replay these segments.
 
     Example::
 
@@ -95,7 +95,7 @@ class ShareDrawn(Change):
 class ShareAccepted(Change):
     """A share is accepted in a closed round. The event shows the roots that the share's commitment hid. ``metrics`` are
     the metrics at the share's last boundary, as FP32 bit patterns. If ``update_root`` is empty, the share ends where
-    the job stopped, after ``segments`` whole segments.
+    the job stopped, after ``segments`` whole segments and ``steps`` steps.
 
     Example::
 
@@ -112,6 +112,7 @@ class ShareAccepted(Change):
     local_out: bytes
     metrics: tuple[int, ...]
     segments: int
+    steps: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from domain.order_params import (
     Auditors,
     AuditPlaces,
     AuditSegments,
+    DutySegments,
     Rounds,
-    SegmentsDrawn,
     StageBase,
     Take,
     Wait,
@@ -38,8 +38,8 @@ class ProofParams(Readable):
     audit_places_max: AuditPlaces = 16
     # Number of segments of each round that are always recomputed, even if the audit fee pays for fewer.
     audit_segments: AuditSegments = 2
-    # Number of segments of each share that a lot draws. The share's validator must replay them.
-    segments_drawn: SegmentsDrawn = 4
+    # Average number of a round's segments that lots draw. The leg's validator must replay them.
+    duty_segments: DutySegments = 2
     # Part of the total stake (bps). It must belong to validators that can audit a round within its window.
     eligible_bps: Bps = 7_500
     # Part of each payment (bps) that goes to the community pool.
@@ -70,7 +70,7 @@ LOCAL = ProofParams(
     window_max=600,
     auditors=2,
     audit_places_max=6,
-    segments_drawn=2,
+    duty_segments=32,
     answer_fee=100,
     audit_room_bps=20_000,
     audit_price_min=1_000,

@@ -60,8 +60,8 @@ class ShareRoots:
     The validator sees these roots once the commitment is on chain. Everyone sees them when the round closes.
 
     A share is whole, or it ends where the job stopped. A share that stopped has no update and no local state, and
-    ``segments`` counts its segments before the stop. If this number is 0, the share has no trace either
-    (:func:`pol.rules.stops.check_roots`).
+    ``segments`` counts its segments before the stop. If this number is 0, the share has no trace either. ``steps``
+    counts the steps after these segments, before the stop (:func:`pol.rules.stops.check_roots`).
     """
 
     trace_root: MaybeHash
@@ -70,6 +70,8 @@ class ShareRoots:
     # FP32 bit patterns at the last boundary.
     metrics: Annotated[tuple[Bits, ...], Length(0, METRICS_MAX)]
     segments: Segment  # number of whole segments; n for a trace with n segments
+    # Number of whole steps of the segment in which the share stopped. 0 if the share did not stop inside a segment.
+    steps: Number = 0
 
     @property
     def is_whole(self) -> bool:
@@ -90,9 +92,10 @@ class Share:
     reason: Count  # ShareReason
     committed_at: Number
     committed_height: Number
-    # Segments that public lots drew for this slot and round. Empty until the seed for the slot is known.
+    # Segments that public lots drew for this slot and round.
     drawn: Annotated[tuple[Segment, ...], Many]
     roots: ShareRoots | None  # None until it is accepted
+    is_drawn: bool = False  # the share's own lot is drawn
 
 
 class AuditKind(IntEnum):

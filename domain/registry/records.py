@@ -97,6 +97,7 @@ class Provider:
     shares_accepted: Count
     shares_rejected: Count
     admitted: bool = False
+    has_verified_share: bool = False  # one of its shares is in a verified round, in any cluster
 
     def is_in(self, validator: str) -> bool:
         """Return whether the provider is in the cluster of ``validator``."""

@@ -1,4 +1,4 @@
-"""A timed trial of a new job. It runs one segment of a slot, and one aggregation at the end of a round.
+"""A timed trial of a new job. It runs one segment of a slot, the first step of the other slots, and one aggregation.
 
 A job that loads can still end in NaN, use a row number that does not exist, or take longer than its work indicates.
 """
@@ -21,7 +21,7 @@ from pol.job.cost import memory_size
 from pol.job.document import order_terms
 from pol.job.load import LoadedJob, load_job
 from pol.work.records import RoundSlot
-from pol.work.segments import SlotState, run_segment, slot_state
+from pol.work.segments import SlotState, advance, first_state, run_segment, slot_state
 from pol.work.speed import core_speed
 from pol.work.train import aggregate, share_update
 from pol.work.trials import Trial, TrialTimes
@@ -37,12 +37,14 @@ _TIMES = 3
 class TrialRequest:
     """A request to try a payload under the terms of its order.
 
-    ``memory`` is the memory of a device in bytes, or 0 for no limit.
+    One segment of ``slot`` is tried, and the first step of every other slot in ``slots``. ``memory`` is the
+    memory of a device in bytes, or 0 for no limit.
     """
 
     directory: Path
     terms: JobTerms
     slot: int
+    slots: range
     memory: int
     backend: str
 
@@ -65,7 +67,7 @@ def try_payload(request: TrialRequest) -> Trial:
             if memory and needed > memory:
                 text = f"the job needs {needed} bytes of memory, but a device of the bid has {memory}"
                 return Trial(terms=terms, decline=LegEnd.DECLINED_BAD_JOB, text=text)
-            return Trial(terms=terms, times=try_job(loaded, request.slot, engine))
+            return Trial(terms=terms, times=try_job(loaded, request.slot, request.slots, engine))
     except JobError as error:
         return Trial(decline=LegEnd.DECLINED_BAD_JOB, text=str(error))
     except Stopped as error:
@@ -78,11 +80,11 @@ def try_payload(request: TrialRequest) -> Trial:
         return Trial(decline=LegEnd.DECLINED_BAD_JOB, text=text)
 
 
-def try_job(loaded: LoadedJob, slot: int, backend: Backend) -> TrialTimes:
+def try_job(loaded: LoadedJob, slot: int, slots: range, backend: Backend) -> TrialTimes:
     """Return the times of a trial: the first segment of ``slot`` in round 0, and an aggregation.
 
-    The aggregation takes the update of that segment for every slot. Raises Stopped if the segment or the aggregation
-    has no result.
+    The aggregation takes the update of that segment for every slot. The first step of every other slot in ``slots`` is
+    tried too, but not timed. Raises Stopped if the segment, a step or the aggregation has no result.
     """
     document = loaded.job.document
     speed = core_speed(backend)
@@ -96,6 +98,9 @@ def try_job(loaded: LoadedJob, slot: int, backend: Backend) -> TrialTimes:
         return run_segment(loaded, RoundSlot(0, slot), 0, start, backend, hash_state)[0]
 
     end, segment_time = _timed(segment)
+    for other in slots:
+        if other != slot:
+            _try_step(loaded, other, start, backend)
     update = share_update(loaded, start.global_state, end).update
     del end
 
@@ -103,6 +108,14 @@ def try_job(loaded: LoadedJob, slot: int, backend: Backend) -> TrialTimes:
         aggregate(loaded, loaded.global_state, repeat(update, document.slots), backend)
 
     return TrialTimes(segment_time, _timed(outer)[1], speed)
+
+
+def _try_step(loaded: LoadedJob, slot: int, start: SlotState, backend: Backend) -> None:
+    """Run the first step of a slot. A job could otherwise stop at once in every slot that is not timed."""
+    try:
+        advance(loaded, first_state(loaded, slot, start), 0, slot, backend)
+    except Stopped as error:
+        raise error.within(f"slot {slot}") from None
 
 
 def _timed(task: Callable[[], T]) -> tuple[T, int]:

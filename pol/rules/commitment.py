@@ -90,6 +90,7 @@ def share_commitment(
         global_in,
         local_in,
         u32(roots.segments),
+        u64(roots.steps),
         u32(executor_version),
         roots.trace_root,
         roots.update_root,

@@ -86,15 +86,32 @@ def draw_weighted(seed: bytes, weights: Sequence[int], count: int) -> tuple[int,
     return tuple(sorted(drawn))
 
 
+def draw_duty_segments(seed: bytes, slots: int, segments: int, expected: int, at_least: int = 0) -> tuple[int, ...]:
+    """Draw the segments of one share that its own validator must replay, sorted.
+
+    The round has ``slots`` shares of ``segments`` segments each. The lot throws ``expected`` tickets onto all segments
+    of the round, independently of each other. The tickets that fall on this share count, so ``expected`` tickets of a
+    round count on average. Every segment of a round is equally likely, no matter how a round is divided into shares.
+    If no ticket falls on the share, ``at_least`` different segments of it are drawn instead. All segments are drawn if
+    the round has at most ``expected`` segments. ValueError for a negative argument.
+    """
+    if min(slots, segments, expected, at_least) < 0:
+        raise ValueError("counts must not be negative")
+    if slots * segments <= expected:
+        return tuple(range(segments))
+    stream = _Stream(seed)
+    tickets = {stream.below(slots * segments) for _ in range(expected)}
+    own = tuple(sorted(ticket for ticket in tickets if ticket < segments))
+    return own or draw(hash_fields("assay/lot/duty", seed), segments, at_least)
+
+
 def duty_segments(segments: int, drawn: Sequence[int]) -> tuple[int, ...]:
     """Return the segments of a share that its own validator must replay, sorted and without repeats.
 
-    ``segments`` is the number n of the share's segments, and ``drawn`` holds the numbers that a lot drew. The validator
-    must replay the first segment, the last segment, and the drawn ones. Number n is always added: it stands for the end
-    of the share, which is its update or the place at which the job stopped. Numbers drawn beyond the end of the share
-    are dropped. ValueError for a negative argument.
+    ``segments`` is the number n of the share's segments, and ``drawn`` holds the numbers that a lot drew. Number n is
+    always added: it stands for the end of the share, which is its update or the place at which the job stopped. Numbers
+    drawn beyond the end of the share are dropped. ValueError for a negative argument.
     """
     if segments < 0 or any(segment < 0 for segment in drawn):
         raise ValueError("segments must not be negative")
-    inside = (segment for segment in drawn if segment < segments)
-    return tuple(sorted({*inside, 0, max(0, segments - 1), segments}))
+    return tuple(sorted({*(segment for segment in drawn if segment < segments), segments}))

@@ -3,14 +3,15 @@
 A job stops if it has no result: a step is not finite or uses a row number that does not exist, or an update or an
 aggregation is not finite. The places of a round have an order: slot after slot, each with its segments and its update,
 then the aggregation. The job stops at the first place in this order that has no result. Slots are trained at the same
-time, so several shares may stop. A share that stopped has only the whole segments before its stop.
+time, so several shares may stop. A share that stopped has only the whole segments before its stop, and
+the whole steps of the segment in which it stopped. It is paid for both.
 """
 
 from collections.abc import Iterable
 
 from domain.market.records import JobTerms
 from domain.proof.records import AuditKind, AuditPlace, ShareRoots
-from pol.rules.schedule import segment_work, share_segments
+from pol.rules.schedule import first_step, segment_work, share_segments
 
 AGGREGATION = AuditPlace(kind=AuditKind.AGGREGATION, slot=0, issue=0, segment=0)
 """The place of the aggregation at the end of a round."""
@@ -31,6 +32,10 @@ def check_roots(terms: JobTerms, roots: ShareRoots) -> str:
         return "have a trace without segments, or segments without a trace"
     if roots.metrics and not roots.segments:
         return "have metrics without segments"
+    if roots.steps >= terms.segment_steps:
+        return f"have {roots.steps} steps before the stop, but a segment has {terms.segment_steps}"
+    if roots.steps and roots.segments == segments:
+        return "have steps after the last segment"
     return ""
 
 
@@ -54,6 +59,17 @@ def find_stop(terms: JobTerms, shares: Iterable[tuple[int, int, ShareRoots]]) ->
     return next((stop for stop in stops if stop is not None), AGGREGATION)
 
 
+def stop_step(terms: JobTerms, round: int, place: AuditPlace, roots: ShareRoots | None) -> int:
+    """Return the number of the job's step that has no result, if the job stops at ``place``.
+
+    ``roots`` are those of the share that claims the stop. Return 0 if the place is not a segment, because an update and
+    an aggregation have no steps.
+    """
+    if place.kind is not AuditKind.SEGMENT or roots is None:
+        return 0
+    return first_step(terms, round) + place.segment * terms.segment_steps + roots.steps
+
+
 def done_work(terms: JobTerms, roots: ShareRoots) -> int:
-    """Return the FLOPs of the segments that a share completed."""
-    return roots.segments * segment_work(terms)
+    """Return the FLOPs that a share completed: its segments, and its steps before the stop."""
+    return roots.segments * segment_work(terms) + roots.steps * terms.step_work

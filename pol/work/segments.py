@@ -205,6 +205,12 @@ def merged(before: State, outputs: Mapping[str, Array], prefix: str) -> dict[str
     return state
 
 
+def first_state(loaded: LoadedJob, slot: int, state: SlotState) -> SlotState:
+    """Return the state that a slot's first step uses: ``state``, or one with the slot's own initial local state."""
+    own = loaded.slot_local(slot)
+    return state if own is None else state.with_local(freeze(own))
+
+
 def run_segment(
     loaded: LoadedJob,
     part: RoundSlot,
@@ -242,8 +248,8 @@ def run_steps(
     passed to ``on_step`` is valid only during that call. ``release`` is as in :func:`advance`.
     """
     document = loaded.job.document
-    if (part.round, index) == (0, 0) and (own := loaded.slot_local(part.slot)) is not None:
-        state = state.with_local(freeze(own))
+    if (part.round, index) == (0, 0):
+        state = first_state(loaded, part.slot, state)
     start = boundary_step(document, part.round, index)
     end = start + document.segment_steps
     sums = [np.float64(0.0)] * len(document.metrics)

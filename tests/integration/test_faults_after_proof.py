@@ -15,7 +15,7 @@ from domain.proof.records import AnswerKind, Ruling
 from tests.support.market_network import MarketNetwork, market_network, quick_params
 from tests.support.waiting import wait_until
 
-PARAMS = quick_params(segments_drawn=1, audit_bps=5_000, audit_places_max=9)
+PARAMS = quick_params(duty_segments=1, audit_bps=5_000, audit_places_max=9)
 """Seats replay 2 or more of the 10 segments of a round; the validator has opened what 6 of them need, at most."""
 ROUNDS = 2
 PATIENT = 20_000

@@ -70,7 +70,12 @@ def test_a_job_stops_on_a_network_where_it_stops_at_home(market: MarketNetwork, 
 
     # What was done before is paid, in the slot that went on as well.
     terms = on_chain.order.terms
-    assert last.work == (SEGMENTS + WHOLE) * segment_work(terms)
+    steps = STEP % SEGMENT_STEPS
+    assert last.work == (SEGMENTS + WHOLE) * segment_work(terms) + steps * terms.step_work
+    ended = on_chain.share(last.key.share(where.slot, where.issue))
+    assert ended is not None
+    assert ended.roots is not None
+    assert (ended.roots.segments, ended.roots.steps) == (WHOLE, steps)
     assert on_chain.order.work_verified == first.work + last.work
     rounds = {payment.round for payment in on_chain.payments if payment.kind == "provider"}
     assert rounds == {0, 1}

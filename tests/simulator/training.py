@@ -39,6 +39,12 @@ class Job:
         at = digest("stop", self.terms.job_id, slot)[0] % (segments + 2)
         return at if at <= segments else None
 
+    def stop_step(self, round: int, slot: int) -> int:
+        """Return the number of steps of the segment in which a share stops that it does before the stop."""
+        stop = self.stop(round, slot)
+        inside = stop is not None and stop < share_segments(self.terms)
+        return digest("step", self.terms.job_id, slot)[0] % self.terms.segment_steps if inside else 0
+
     def step_at(self, round: int, segment: int) -> int:
         """Return the inner step at which a segment begins."""
         return first_step(self.terms, round) + segment * self.terms.segment_steps

@@ -85,7 +85,7 @@ class Watch:
             same = ("claim", "signature", "local_in", "bond", "drawn", *(() if cut else ("work",)))
             changed = [name for name in same if getattr(before, name) != getattr(share, name)]
             _hold(not changed, f"a drawn share of {share.claim.provider} changed: {changed}")
-        if share.drawn and before is None:
+        if share.is_drawn and before is None:
             self._drawn[key] = share
         habit = self.world.habit_of(share.claim)
         self._check_rejected(share, habit)

@@ -63,7 +63,7 @@ from pol.rules.commitment import (
 )
 from pol.rules.orders import handover_seconds
 from pol.rules.schedule import first_step, is_handover, share_segments
-from pol.rules.stops import find_stop
+from pol.rules.stops import find_stop, stop_step
 from pol.rules.tiers.answers import answer_commitment
 from tests.support.chain_harness import CHAIN_ID, UNPROVEN, Chain, make_genesis, pub_key, sign
 
@@ -179,11 +179,12 @@ class Trace:
 
 
 def make_work(
-    order: Order, round: int, slot: int, work: str, stop: int | None = None
+    order: Order, round: int, slot: int, work: str, stop: int | None = None, steps: int = 0
 ) -> tuple[ShareRoots, tuple[TraceLeaf, ...]]:
     """Return what training a slot in a round gives, made up: the same for everybody whose ``work`` is of one name.
 
-    Where the job stops in segment ``stop``, or behind the last one in the update, there is what came before.
+    Where the job stops in segment ``stop``, or behind the last one in the update, there is what came before: also
+    ``steps`` of that segment.
     """
     first = first_step(order.terms, round)
     count = share_segments(order.terms) if stop is None else stop
@@ -199,6 +200,7 @@ def make_work(
         local_out=digest("local out", name) if stop is None else b"",
         metrics=(0x3F800000,) if stated else (),
         segments=count,
+        steps=steps,
     )
     leaves = (replace(leaf, path=merkle_path(hashes, leaf.index - 1)) for leaf in stated)
     return roots, tuple(leaves)
@@ -347,15 +349,16 @@ class Market:
         slot: int = 0,
         work: str = "right",
         stop: int | None = None,
+        steps: int = 0,
         **more: Any,
     ) -> Trace:
         """Return a trace with a claim that holds, in the open round, and remember it for audits.
 
         ``work`` is the same for all who trained rightly; whoever did something else has another one. The job stops in
-        segment ``stop``, if one is given.
+        segment ``stop``, if one is given, after ``steps`` of its steps.
         """
         round = self.leg(order_id).round
-        roots, leaves = make_work(self.order(order_id), round, slot, work, stop)
+        roots, leaves = make_work(self.order(order_id), round, slot, work, stop, steps)
         claim = self.claim(order_id, slot, **{"roots": roots, **more})
         trace = Trace(sign_share(claim), roots, leaves)
         self.traces[order_id, claim.leg, claim.round, trace.ref] = trace
@@ -392,7 +395,7 @@ class Market:
         """Make blocks until every share that stands is drawn."""
         for _ in range(20):
             standing = [s for s in self.shares(order_id) if s.state is ShareState.COMMITTED]
-            if all(share.drawn for share in standing):
+            if all(share.is_drawn for share in standing):
                 return
             self.chain.block()
         raise AssertionError("shares are not drawn")
@@ -498,7 +501,10 @@ class Market:
         for number in panel.undecided if places is None else places:
             place, made = panel.places[number], digest("work", panel.seed, number)
             if place.stops:
-                found.append(SeatAnswer(number, AnswerKind.STOPPED, b"", made, 17))
+                ref = ShareRef(place.place.slot, place.place.issue)
+                trace = self.traces.get((order_id, panel.leg, round, ref))
+                step = stop_step(self.order(order_id).terms, round, place.place, trace.roots if trace else None)
+                found.append(SeatAnswer(number, AnswerKind.STOPPED, b"", made, step))
             else:
                 root = self.right_root(order_id, round, place.place)
                 found.append(SeatAnswer(number, AnswerKind.FINISHED, root, made, 0))

@@ -82,9 +82,17 @@ class HandoverMarket(Market):
         rightly = [seal_chunk(handover, at, chunk, key, VALIDATOR_SECRET) for at, chunk in enumerate(chunks)]
         return self.spoil(handover, rightly)
 
-    def trace(self, order_id: bytes, slot: int = 0, work: str = "right", stop: int | None = None, **more: Any) -> Trace:
+    def trace(
+        self,
+        order_id: bytes,
+        slot: int = 0,
+        work: str = "right",
+        stop: int | None = None,
+        steps: int = 0,
+        **more: Any,
+    ) -> Trace:
         leg: Leg = self.leg(order_id)
-        roots, leaves = make_work(self.order(order_id), leg.round, slot, work, stop)
+        roots, leaves = make_work(self.order(order_id), leg.round, slot, work, stop, steps)
         state = 1 + slot - leg.first_slot
         roots = replace(roots, local_out=self.root(order_id, leg.round, state)) if stop is None else roots
         claim = self.claim(order_id, slot, **{"roots": roots, **more})

@@ -61,7 +61,7 @@ SPEED = 10**9
 
 def quick_params(**changes: int) -> Params:
     """Return the parameters of a local network with more places to audit and every segment drawn."""
-    params = local_params().replace(audit_bps=4_500, segments_drawn=16)
+    params = local_params().replace(audit_bps=4_500, duty_segments=64)
     return params.replace(**changes)
 
 

@@ -617,7 +617,7 @@ class Rebuilt:
 
     @take.register
     def _(self, change: ShareDrawn) -> None:
-        self._share(change.share, drawn=change.segments)
+        self._share(change.share, drawn=change.segments, is_drawn=True)
 
     @take.register
     def _(self, change: ShareRejected) -> None:
@@ -634,6 +634,7 @@ class Rebuilt:
             change.local_out,
             change.metrics,
             change.segments,
+            change.steps,
         )
         work = done_work(self.orders[key.order_id].terms, roots)
         self._share(key, state=ShareState.ACCEPTED, roots=roots, work=work)
@@ -709,6 +710,8 @@ class Rebuilt:
         verified = self.legs[key.order_id, key.leg].verified
         self._leg(key.order_id, key.leg, verified=verified + 1)
         self._withhold(key.order_id, change.withheld)
+        for share in self.rounds[key].share_keys:
+            self._provider(self.shares[share].claim.provider, has_verified_share=True)
 
     @take.register
     def _(self, change: RoundVoid) -> None:

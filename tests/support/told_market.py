@@ -94,19 +94,20 @@ class ToldMarket(Market):
         slot: int = 0,
         work: str = "right",
         stop: int | None = None,
+        steps: int = 0,
         **more: Any,
     ) -> Trace:
         """Return a trace as markets do, with a loss that falls."""
         round = self.leg(order_id).round
         order = self.order(order_id)
-        roots, leaves = make_work(order, round, slot, work, stop)
+        roots, leaves = make_work(order, round, slot, work, stop, steps)
         if work == "skipped":
             # It is trained rightly up to the middle.
-            _, right = make_work(order, round, slot, "right", stop)
+            _, right = make_work(order, round, slot, "right", stop, steps)
             leaves = right[: len(leaves) // 2] + leaves[len(leaves) // 2 :]
             roots = replace(roots, trace_root=compute_trace_root(leaves))
         roots = replace(roots, metrics=(_bits(loss_at(slot, round)),))
-        trace = super().trace(order_id, slot, work, stop, **{"roots": roots, **more})
+        trace = super().trace(order_id, slot, work, stop, steps, **{"roots": roots, **more})
         made = replace(trace, roots=roots, leaves=leaves)
         self.traces[order_id, made.claim.leg, made.claim.round, made.ref] = made
         return made

@@ -3,11 +3,12 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from domain.amount import ceil_div
 from domain.hashing import hash_fields, u32
 from domain.legs.records import Leg
 from domain.proof.reasons import ShareReason
 from pol.rules.lots import draw
-from pol.rules.schedule import share_segments, share_work
+from pol.rules.schedule import segment_work, share_segments, share_work
 from validator.decide.initial import initial_state
 from validator.decide.pace import paced, unshown
 from validator.decide.plan import FreeProvider, plan_slots, spread_slots
@@ -16,6 +17,14 @@ from validator.decide.view import View
 
 OWN_PICKS = 1
 """Number of segments of a share that the validator itself chooses to replay. A provider cannot predict the choice."""
+ANCHORS_MAX = 6
+"""Largest number of boundaries of a share that are kept for recomputations."""
+RECOMPUTE_SECONDS = 600
+"""Longest time of a recomputation; a process of the pool has no more time."""
+WINDOW_PART = 7
+"""The part of a round's window in which every state must be recomputed: a seat waits no longer than that."""
+RECOMPUTE_SLACK = 4
+"""Factor on the time of a recomputation at the bid's speed: this machine may be slower than the bid, and busy."""
 PATIENCE = 20
 """Chain seconds that even the smallest share may take: the provider has to start a process, and perhaps load torch."""
 PATIENCES = 20
@@ -123,6 +132,7 @@ def new_work(
         packet=None,
         open_by=0,
         picks=_own_picks(view, leg, slot, issue),
+        anchors=anchors_of(view, leg),
         openings=(),
         checked=(),
         broken=(),
@@ -163,14 +173,26 @@ def transfer_seconds(view: View, states: int, more: int = 0) -> int:
 
 
 def _own_picks(view: View, leg: Leg, slot: int, issue: int) -> tuple[int, ...]:
-    """Return the segments that the validator replays by its own choice, drawn with its secret.
-
-    The first and the last segment are not among them, because they are always replayed.
-    """
+    """Return the segments that the validator replays by its own choice, drawn with its secret."""
     numbers = (leg.number, leg.round, slot, issue)
     seed = hash_fields("assay/own-picks", view.secret, leg.order_id, *(u32(n) for n in numbers))
     segments = share_segments(view.on_chain.order.terms)
-    return tuple(1 + pick for pick in draw(seed, max(0, segments - 2), OWN_PICKS))
+    return draw(seed, segments, OWN_PICKS)
+
+
+def anchors_of(view: View, leg: Leg) -> tuple[int, ...]:
+    """Return the boundaries of each share whose states this validator keeps even if it replays nothing near them.
+
+    A panel may draw any segment, and its provider may send nothing then. The validator has to recompute the segment's
+    initial state in time, from the nearest boundary before it. So the boundaries are so near to each other that this
+    machine recomputes what is between them in a part of the window. But there are at most ``ANCHORS_MAX`` of them.
+    """
+    order = view.on_chain.order
+    count = share_segments(order.terms)
+    seconds = min(RECOMPUTE_SECONDS, order.window // WINDOW_PART)
+    every = seconds * leg.slot_speed // (RECOMPUTE_SLACK * segment_work(order.terms))
+    every = max(every, ceil_div(count, ANCHORS_MAX + 1))
+    return tuple(range(every, count, every))
 
 
 def give_out(

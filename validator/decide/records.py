@@ -83,6 +83,8 @@ class SlotWork:
     given_at: int = 0
     # Chain seconds when its commitment was first seen; 0 before.
     handed_at: int = 0
+    # Boundaries whose states its provider sends even if nothing near them is replayed. Sorted.
+    anchors: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

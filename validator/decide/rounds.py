@@ -24,7 +24,7 @@ from link.types import StateRef
 from pol.rules.lots import duty_segments
 from pol.rules.schedule import is_handover, progress_seconds, served_terms
 from pol.rules.stops import AGGREGATION, find_stop
-from validator.decide.actions import NEVER, Action, Aggregate, CheckSegment, Seal, SendTx
+from validator.decide.actions import NEVER, Action, Aggregate, CheckSegment, Seal, SendTx, VerifyOpening
 from validator.decide.assign import (
     PATIENCE,
     give_out,
@@ -118,7 +118,7 @@ def _advance(
         return work, []
     if work.packet is None:
         return _await_delivery(work, view), []
-    if not share.drawn:
+    if not share.is_drawn:
         return work, []
     return _verify(local, current, work, share, view, key, tier)
 
@@ -146,7 +146,7 @@ def _verify(
 ) -> tuple[SlotWork, list[Action]]:
     """Set the deadline for the openings of the segments to check, and replay the segments whose states have arrived."""
     segments = segments_to_check(current, work, share)
-    patience = OPEN_SECONDS + transfer_seconds(view, states=len(segments))
+    patience = OPEN_SECONDS + transfer_seconds(view, states=len(boundaries_to_open(current, work, share)))
     if not work.open_by:
         work = replace(work, open_by=view.clock + patience)
     failed = [done for done in work.checked if done.reason]
@@ -165,6 +165,13 @@ def _verify(
         else:
             name = f"{key}/{work.slot}/{work.issue}/check/{segment}"
             actions.append(CheckSegment(key=name, share=share_key(local, current, work), segment=segment, tier=tier))
+    unreplayed = anchors_in(work) - {opening_index(segment) for segment in segments}
+    for index in sorted(unreplayed - {opening.index for opening in work.openings if opening.verified}):
+        if index in arrived:
+            name = f"{key}/{work.slot}/{work.issue}/anchor/{index}"
+            actions.append(VerifyOpening(name, share_key(local, current, work), index))
+        else:
+            waiting = True
     if waiting and view.clock >= max(work.open_by, view.since + patience):
         return replace(work, verdict=ShareReason.NO_ANSWER), []
     return work, actions
@@ -190,6 +197,18 @@ def duty_of(work: SlotWork, share: Share) -> tuple[int, ...]:
     return tuple(sorted({*duty_segments(segments, share.drawn), *picks}))
 
 
+def anchors_in(work: SlotWork) -> set[int]:
+    """Return the anchors of a delivered share that it has; a share that stopped may end before some of them."""
+    segments = len(work.packet.boundaries) if work.packet else 0
+    return {index for index in work.anchors if index <= segments}
+
+
+def boundaries_to_open(current: LocalRound, work: SlotWork, share: Share) -> set[int]:
+    """Return the boundaries of a share whose states its provider has to send. The initial states are here already."""
+    starts = {opening_index(segment) for segment in segments_to_check(current, work, share)}
+    return (starts | anchors_in(work)) - {0}
+
+
 def opening_index(segment: int) -> int:
     """Return the boundary from whose states a segment is recomputed. Segment n stands for the update."""
     return segment  # segment i starts at boundary i; the update is computed from boundary n
@@ -201,13 +220,17 @@ def is_verified(current: LocalRound, work: SlotWork, share: Share | None) -> boo
 
 
 def _holds(work: SlotWork, share: Share | None, segments: Collection[int]) -> bool:
-    """Return whether these segments were replayed and are correct, in a share that is committed and drawn."""
+    """Return whether these segments of a share were replayed and are correct, and the states of its anchors are here.
+
+    The share must be committed and drawn.
+    """
     if work.verdict or work.packet is None or share is None:
         return False
-    if share.state != ShareState.COMMITTED or not share.drawn:
+    if share.state != ShareState.COMMITTED or not share.is_drawn:
         return False
     correct = {done.segment for done in work.checked if not done.reason}
-    return correct.issuperset(segments)
+    verified = {opening.index for opening in work.openings if opening.verified}
+    return correct.issuperset(segments) and verified >= anchors_in(work)
 
 
 # Messages to the chain

@@ -39,6 +39,7 @@ from domain.proof.records import (
 from link.types import AuditOpening
 from pol.rules.commitment import check_leaf, update_claim
 from pol.rules.panels import STAGE_TIMES
+from pol.rules.stops import stop_step
 from pol.rules.tiers.answers import finding_of
 from pol.rules.tiers.table import tier_named
 from validator.decide.actions import (
@@ -398,9 +399,13 @@ def _stops(subject: PanelResponse, asked: NumberedPlace) -> bool:
 
 def agrees(asked: NumberedPlace, answer: SeatAnswer, known: SeatPlace, subject: PanelResponse) -> bool:
     """Return whether an answer agrees with the chain, by the rules of the leg's tier."""
-    stops = _stops(subject, asked)
-    claim = b"" if stops else _claim(asked.place, known, subject)
-    return tier_named(subject.tier).rule(finding_of(answer), claim, stops) is Ruling.RIGHT
+    claim, stop = b"", None
+    if _stops(subject, asked):
+        share = next(iter(_shares(subject, asked.place)), None)
+        stop = stop_step(subject.terms, subject.round.round, asked.place, share.roots if share else None)
+    else:
+        claim = _claim(asked.place, known, subject)
+    return tier_named(subject.tier).rule(finding_of(answer), claim, stop) is Ruling.RIGHT
 
 
 def _claim(place: AuditPlace, known: SeatPlace, subject: PanelResponse) -> bytes:

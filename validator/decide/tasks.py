@@ -22,7 +22,7 @@ from validator.decide.records import (
     share_key,
 )
 from validator.decide.retention import Panels, wanted_of_provider
-from validator.decide.rounds import opening_index, segments_to_check
+from validator.decide.rounds import boundaries_to_open
 from validator.decide.traces import leaf_with_path, metrics_at
 
 RETRY_MS = 500
@@ -58,14 +58,13 @@ def open_tasks(local: LocalOrder, on_chain: OrderResponse, panels: Panels, provi
     for share in on_chain.shares:
         claim = share.claim
         at = local.share(claim.key)
-        if at is None or at.work.provider != provider or not share.drawn:
+        if at is None or at.work.provider != provider or not share.is_drawn:
             continue
         work = at.work
         if work.verdict or share.state != ShareState.COMMITTED:
             continue
         arrived = {opening.index for opening in work.openings}
-        segments = segments_to_check(at.current, work, share)
-        missing = {opening_index(segment) for segment in segments} - arrived - {0}
+        missing = boundaries_to_open(at.current, work, share) - arrived
         if missing:
             wanted.setdefault((claim.round, claim.slot, claim.issue), set()).update(missing)
     tasks: list[OpenTask] = []

@@ -1,9 +1,10 @@
 """The trial of a job before its order is accepted: its time limit, and the verdict on its times.
 
 A validator that accepts an order must complete it, or it loses the job bond. So the trial checks that the first segment
-and an aggregation have a result. It also checks that the job is not too slow for the deadlines, compared with its work.
-The times are measured on one core of this machine, and the speed of that core is measured in the same trial. The speed
-of providers is measured elsewhere (``Capability``), so the verdict is about the job alone.
+of a slot, the first step of the other slots, and an aggregation have a result. It also checks that the job is not too
+slow for the deadlines, compared with its work. The times are measured on one core of this machine, and the speed of
+that core is measured in the same trial. The speed of providers is measured elsewhere (``Capability``), so the verdict
+is about the job alone.
 """
 
 from domain.amount import ceil_div
@@ -24,8 +25,8 @@ LOAD_RATE = 20_000_000
 TRIAL_SLACK = 4
 """Factor on the time for the trial's work at the bid's speed: this machine may be slower than the bid."""
 _MICRO = 1_000_000
-_ENDS = 2
-"""Segments of every share that are always replayed: the first and the last."""
+_DRAWN = 1
+"""Least number of segments that a lot draws in the share of a provider without a share in a verified round."""
 
 
 def trial_slot(secret: bytes, leg: Leg) -> int:
@@ -77,8 +78,8 @@ def judged(trial: Trial, order: Order, leg: Leg, clock: int, processes: int) -> 
         text = f"a round takes {_seconds(round)} s at the bid's speed, which is too long for the order's deadlines"
         return Trial(terms=terms, times=times, decline=LegEnd.DECLINED_TOO_SLOW, text=text)
     # The time of this machine's own replays.
-    places = min(segments, order.params.segments_drawn + _ENDS + OWN_PICKS)
-    replays = ceil_div(leg.slots * places * times.segment, processes)
+    places = min(leg.slots * segments, order.params.duty_segments + leg.slots * (_DRAWN + OWN_PICKS))
+    replays = ceil_div(places * times.segment, processes)
     if training + replays + times.outer > most:
         text = f"this machine would need {_seconds(replays)} s per round for its replays, which is too long"
         return Trial(terms=terms, times=times, decline=LegEnd.DECLINED_BY_CHOICE, text=text)

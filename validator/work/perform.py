@@ -31,6 +31,7 @@ from pol.work.pool import OutOfMemory, ReplayPool, TaskTimeout, WorkerDied
 from pol.work.records import RoundSlot
 from validator.decide import actions as do
 from validator.decide import receive
+from validator.decide.assign import RECOMPUTE_SECONDS
 from validator.decide.records import (
     CheckedSegment,
     LegKey,
@@ -63,7 +64,7 @@ from validator.work.sealing import seal_into
 R = TypeVar("R")
 T = TypeVar("T")
 _log = logging.getLogger("assay.validator")
-REPLAY_SECONDS = 600.0
+REPLAY_SECONDS = float(RECOMPUTE_SECONDS)
 
 Table = Mapping[type, Callable[[Any], float | None]]
 """The functions that carry out actions, by the action's class."""
@@ -151,6 +152,7 @@ class Performer:
             directory=self._directory(local),
             terms=terms,
             slot=trial_slot(self.secret, leg),
+            slots=leg.served_slots,
             memory=self._memory_of(leg),
             backend=self.backend,
         )
@@ -210,6 +212,7 @@ class Performer:
                     directory=directory,
                     part=part,
                     index=segment,
+                    steps=roots.steps,
                     round_opening=round_opening,
                     last=start,
                     backend=self.backend,

@@ -67,12 +67,14 @@ class UpdateCheck:
 class StopCheck:
     """A request to check that the job stops itself in a share.
 
-    ``last`` are the states at the share's last boundary, where segment ``index`` would begin.
+    ``last`` are the states at the share's last boundary, where segment ``index`` would begin. ``steps`` is the
+    number of steps of that segment before the stop.
     """
 
     directory: Path
     part: RoundSlot
     index: int
+    steps: int
     round_opening: Path
     last: OpenedStates
     backend: str

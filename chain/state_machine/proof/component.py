@@ -113,6 +113,7 @@ COMPONENT = Component(
     gas={
         "REJECT_GAS": gas.REJECT_GAS,
         "DRAW_GAS": gas.DRAW_GAS,
+        "TICKET_GAS": gas.TICKET_GAS,
         "READ_GAS": gas.READ_GAS,
         "VALIDATOR_GAS": gas.VALIDATOR_GAS,
         "SEAT_GAS": gas.SEAT_GAS,

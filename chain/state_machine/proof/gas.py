@@ -4,6 +4,8 @@
 REJECT_GAS = 55_000
 # Draw of the segments of one share.
 DRAW_GAS = 20_000
+# A ticket that the lot of a share throws onto the segments of its round.
+TICKET_GAS = 200
 # Read of a record that does not change.
 READ_GAS = 6_000
 # Consideration of one validator in a draw.

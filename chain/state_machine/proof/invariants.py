@@ -199,6 +199,7 @@ def check_shares(store: Overlay, order: Order) -> None:
         ensure(share.work == work, "a share does not have the work of its order's terms")
         inside = all(0 <= segment < segments for segment in share.drawn)
         ensure(inside, "a segment outside its share was drawn")
+        ensure(share.is_drawn or not share.drawn, "a share has drawn segments, but its lot is not drawn")
         shown = (share.roots is not None) == (share.state is ShareState.ACCEPTED)
         ensure(shown, "a share has roots before it is accepted, or none after")
 

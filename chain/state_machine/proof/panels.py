@@ -93,7 +93,7 @@ from pol.rules.panels import (
     segment_count,
 )
 from pol.rules.schedule import served_terms, share_segments
-from pol.rules.stops import stop_of
+from pol.rules.stops import stop_of, stop_step
 from pol.rules.tiers.table import tier_of
 from pol.rules.tiers.tier import Quorum
 from pol.rules.tiers.votes import is_unserved
@@ -568,20 +568,21 @@ def _rule(ctx: Context, order: Order, leg: Leg, panel: Panel, seats: list[PanelS
     for number in panel.undecided:
         votes = get_votes(seats, number)
         place = places[number]
+        stop = _get_stop_step(ctx, order, panel, place) if place.stops else None
         quorum = Quorum(
             auditors=order.params.auditors,
             eligible=panel.eligible,
             stake=panel.stake,
             is_last=panel.is_last,
             claim=place.claim,
-            stops=place.stops,
+            stop=stop,
         )
         finding = tier.decide(votes, quorum)
         if finding is None and not panel.is_last:
             wanted[place.group] = max(wanted[place.group], tier.count_wanted(votes, quorum))
             last_next = last_next or is_unserved(votes)
             continue
-        ruling = tier.rule(finding, place.claim, place.stops)
+        ruling = tier.rule(finding, place.claim, stop)
         places[number] = replace(place, ruling=ruling, stage=panel.stage, finding=finding)
         kind, root, step = (finding.kind, finding.root, finding.step) if finding else (0, b"", 0)
         ctx.emit(
@@ -596,6 +597,15 @@ def _rule(ctx: Context, order: Order, leg: Leg, panel: Panel, seats: list[PanelS
             )
         )
     return replace(panel, places=tuple(places), wanted=tuple(wanted), last_next=last_next)
+
+
+def _get_stop_step(ctx: Context, order: Order, panel: Panel, place: PanelPlace) -> int:
+    """Return the number of the step at which the job stops in a place, according to the chain; 0 outside segments."""
+    where = place.place
+    if where.kind is not AuditKind.SEGMENT:
+        return 0
+    roots = _get_roots(ctx, panel.key.share(where.slot, where.issue))
+    return stop_step(order.terms, panel.round, where, roots)
 
 
 def _punish_silence(ctx: Context, order: Order, leg: Leg, panel: Panel, seat: PanelSeat) -> None:

@@ -28,6 +28,7 @@ from chain.state_machine.proof.rejections import compare_rejected, count_rejecte
 from chain.state_machine.proof.room import move_panel
 from chain.state_machine.proof.rounds import get_next_round, is_verifiable
 from chain.state_machine.proof.seats import settle_panel, weigh_panel
+from chain.state_machine.proof.shares import note_verified
 from chain.state_machine.proof.tables import BONDS_DUE, PANELS, ROUNDS, SHARES, WINDOW_DUE, WRONG_HANDOVERS
 from chain.state_machine.queue import QueueEntry, schedule
 from domain.legs.records import Leg, LegState
@@ -113,6 +114,8 @@ def verify_round(ctx: Context, order: Order, leg: Leg, closed: Round) -> Leg:
     work = ORDERS.must(ctx.store, order.id).work_verified
     ORDERS.update(ctx.store, order.id, work_verified=work + closed.work)
     shares = [SHARES.must(ctx.store, *key) for key in closed.share_keys]
+    for share in shares:
+        note_verified(ctx, share.claim.provider)
     panel = PANELS.get(ctx.store, *closed.key)
     earnings = compute_earnings(order, leg, closed, shares, audited=panel is not None)
     fee = compute_panel_fee(order, leg, len(panel.wanted)) if panel is not None else 0

@@ -10,7 +10,7 @@ from chain.state_machine.ledger.order_money import get_share_bond
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.book import return_bond
 from chain.state_machine.market.tables import ORDERS
-from chain.state_machine.proof.gas import DRAW_GAS, REJECT_GAS
+from chain.state_machine.proof.gas import DRAW_GAS, REJECT_GAS, TICKET_GAS
 from chain.state_machine.proof.lots import drop_lot
 from chain.state_machine.proof.tables import (
     LAST_ISSUES,
@@ -29,7 +29,7 @@ from domain.proof.reasons import ShareReason
 from domain.proof.records import Share, ShareRoots, ShareState
 from pol.rules.commitment import share_commitment
 from pol.rules.lots import seed
-from pol.rules.schedule import share_segments
+from pol.rules.schedule import served_terms
 from pol.rules.tiers.table import tier_of
 
 
@@ -83,29 +83,35 @@ def get_live_shares(ctx: Context, key: RoundKey) -> list[Share]:
 def draw_segments(ctx: Context, subject: SharesSubject, beacon: bytes) -> None:
     """Draw the segments of every live share that the block of this subject committed.
 
+    A share may have no drawn segment, because tickets fall on a whole round
+    (:func:`pol.rules.lots.draw_duty_segments`).
+
     The drawn segments of a slot accumulate over its issues. Suppose that a provider does not open its drawn segments
     and is rejected: the next issue still includes these segments, so it is not easier.
     """
     order = ORDERS.must(ctx.store, subject.round.order_id)
-    tier = tier_of(LEGS.must(ctx.store, order.id, subject.round.leg))
-    segments = share_segments(order.terms)
+    leg = LEGS.must(ctx.store, order.id, subject.round.leg)
+    tier = tier_of(leg)
+    terms = served_terms(order.terms, leg)
     for share in get_live_shares(ctx, subject.round):
         if share.committed_height != subject.height:
             continue
         key = share.claim.key
         lot = seed(subject.PURPOSE, share_id(key), beacon)
-        own = tier.draw_duty(lot, segments, order.params)
+        is_new = not PROVIDERS.must(ctx.store, share.claim.provider).has_verified_share
+        own = tier.draw_duty(lot, terms, is_new, order.params)
         slot = (key.order_id, key.leg, key.slot)
         before = LAST_ISSUES.must(ctx.store, *slot).drawn
         drawn = tuple(sorted({*own, *before}))
         LAST_ISSUES.update(ctx.store, *slot, drawn=drawn)
-        change_share(ctx, key, drawn=drawn)
+        change_share(ctx, key, drawn=drawn, is_drawn=True)
         ctx.emit(ShareDrawn(key, drawn))
 
 
 def weigh_segments(ctx: Context, subject: SharesSubject) -> int:
-    """Return the gas of drawing segments; it depends on the number of live shares of the round."""
-    return DRAW_GAS * count_live_shares(ctx, subject.round)
+    """Return the gas of drawing segments; it depends on the live shares of the round, and on the tickets of each."""
+    tickets = ORDERS.must(ctx.store, subject.round.order_id).params.duty_segments
+    return (DRAW_GAS + TICKET_GAS * tickets) * count_live_shares(ctx, subject.round)
 
 
 def count_live_shares(ctx: Context, key: RoundKey) -> int:
@@ -183,6 +189,12 @@ def drop_open_round(ctx: Context, key: RoundKey) -> None:
 def weigh_open_round(ctx: Context, key: RoundKey) -> int:
     """Return the gas of dropping an open round; it depends on the number of its live shares."""
     return REJECT_GAS * count_live_shares(ctx, key)
+
+
+def note_verified(ctx: Context, provider: str) -> None:
+    """Record that a provider has a share in a verified round, so that lots may draw nothing in its later shares."""
+    if not PROVIDERS.must(ctx.store, provider).has_verified_share:
+        PROVIDERS.update(ctx.store, provider, has_verified_share=True)
 
 
 def count_share(ctx: Context, provider: str, accepted: int = 0, rejected: int = 0) -> None:

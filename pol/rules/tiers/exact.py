@@ -7,13 +7,13 @@ from functools import partial
 
 from domain.amount import BPS
 from domain.legs.records import Leg
-from domain.market.records import Order
+from domain.market.records import JobTerms, Order
 from domain.order_params import OrderParams
 from domain.proof.records import Finding, Round
 from escrow.settle import audit_fee
-from pol.rules.lots import draw
+from pol.rules.lots import draw_duty_segments
 from pol.rules.panels import audit_floor, draw_places, is_eligible, place_cost
-from pol.rules.schedule import served_terms
+from pol.rules.schedule import served_terms, share_segments
 from pol.rules.tiers.answers import answer_commitment, answer_digest
 from pol.rules.tiers.tier import Description, Tier
 from pol.rules.tiers.votes import Counted, count_wanted, decide, judge, rule
@@ -36,12 +36,12 @@ def always(_: Order, __: Leg, ___: Round) -> int:
     return BPS
 
 
-def draw_duty(seed: bytes, segments: int, params: OrderParams) -> tuple[int, ...]:
+def draw_duty(seed: bytes, terms: JobTerms, is_new: bool, params: OrderParams) -> tuple[int, ...]:
     """Draw the segments of a share that its own validator must replay.
 
-    The validator also replays the first segment, the last segment and the update.
+    ``terms`` are those of the leg. A share of a provider that ``is_new`` has at least one such segment.
     """
-    return draw(seed, segments, params.segments_drawn)
+    return draw_duty_segments(seed, terms.slots, share_segments(terms), params.duty_segments, at_least=int(is_new))
 
 
 def may_sit(order: Order, speed: int, rate: int) -> bool:

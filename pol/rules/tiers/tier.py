@@ -32,8 +32,9 @@ class Quorum:
 
     ``auditors`` is the number of seats of the first stage. ``eligible`` is the number of validators that have or could
     have a seat, and ``stake`` is the total stake of these validators. ``is_last`` is True in the last stage, in which
-    all of them have a seat. ``claim`` is the root that the chain has for the place. It is empty if the chain holds that
-    the job ``stops`` there, or if no seat has shown the root.
+    all of them have a seat. ``claim`` is the root that the chain has for the place. It is empty if no seat has shown
+    the root. ``stop`` is the number of the step at which the job stops there, according to the chain, and 0 for a place
+    without steps. The claim is then empty too. ``stop`` is None if the job does not stop there.
     """
 
     auditors: int
@@ -41,7 +42,7 @@ class Quorum:
     stake: int
     is_last: bool
     claim: bytes
-    stops: bool
+    stop: int | None
 
 
 class AnswerVerdict(Enum):
@@ -73,7 +74,8 @@ class Tier:
 
     - ``rate(order, leg, closed)``: the chance that a closed round gets a panel, in basis points.
     - ``draw_places(seed, shares, segments, stopped)``: the places of the panel.
-    - ``draw_duty(seed, segments, params)``: the segments of a share that its own validator must replay.
+    - ``draw_duty(seed, terms, is_new, params)``: the segments of a share that its own validator must replay. ``terms``
+      are those of the leg. ``is_new`` is true if its provider has no share in a verified round.
     - ``may_sit(order, speed, rate)``: whether a validator may have a seat.
 
     Answers:
@@ -86,7 +88,7 @@ class Tier:
     - ``decide(votes, quorum)``: the finding that is decided for a place, or None.
     - ``judge(votes, finding)``: the verdict on each seat that follows from the decided finding.
     - ``count_wanted(votes, quorum)``: the new seats that an undecided place needs in the next stage.
-    - ``rule(finding, claim, stops)``: the ruling on the root that the chain has, given the finding.
+    - ``rule(finding, claim, stop)``: the ruling on the root that the chain has, given the finding.
     - ``is_same_share(rejected, accepted)``: whether the commitment of a rejected share is equivalent to the commitment
       of the accepted roots under the same provider's name.
 
@@ -103,14 +105,14 @@ class Tier:
     description: Description
     rate: Callable[[Order, Leg, Round], int]
     draw_places: Callable[[bytes, Sequence[ShareExtent], int, AuditPlace | None], tuple[AuditPlace, ...]]
-    draw_duty: Callable[[bytes, int, OrderParams], tuple[int, ...]]
+    draw_duty: Callable[[bytes, JobTerms, bool, OrderParams], tuple[int, ...]]
     may_sit: Callable[[Order, int, int], bool]
     digest: Callable[[bytes, Iterable[bytes], Iterable[bytes | memoryview]], bytes]
     commitment: Callable[[str, RoundKey, int, str, bytes, Iterable[SeatAnswer]], bytes]
     decide: Callable[[Sequence[Vote], Quorum], Finding | None]
     judge: Callable[[Sequence[Vote], Finding | None], tuple[AnswerVerdict, ...]]
     count_wanted: Callable[[Sequence[Vote], Quorum], int]
-    rule: Callable[[Finding | None, bytes, bool], Ruling]
+    rule: Callable[[Finding | None, bytes, int | None], Ruling]
     is_same_share: Callable[[bytes, bytes], bool]
     floor: Callable[[JobTerms, int, OrderParams], int]
     fee: Callable[[Order, Leg, int], int]
@@ -119,4 +121,4 @@ class Tier:
 
     def agree(self, root: bytes, claim: bytes) -> bool:
         """Return whether a recomputed root agrees with the root that a provider claimed."""
-        return self.rule(Finding(AnswerKind.FINISHED, root, 0), claim, False) is Ruling.RIGHT
+        return self.rule(Finding(AnswerKind.FINISHED, root, 0), claim, None) is Ruling.RIGHT

@@ -54,7 +54,7 @@ def decide(counted: Counted, votes: Sequence[Vote], quorum: Quorum) -> Finding |
         if finding.kind is AnswerKind.UNAVAILABLE or count < needed:
             continue
         most = 3 * count > 2 * len(revealed)
-        if rule(counted, finding, quorum.claim, quorum.stops) is Ruling.RIGHT:
+        if rule(counted, finding, quorum.claim, quorum.stop) is Ruling.RIGHT:
             decided = most or (not abstained and 3 * count == 2 * len(revealed))
         else:
             last = _stages(votes)[-2:]
@@ -177,7 +177,7 @@ def _is_against(counted: Counted, stage: Sequence[Vote], quorum: Quorum) -> bool
     """Return whether more than two thirds of the seats that revealed in a stage gave one finding against the chain."""
     return any(
         finding.kind is not AnswerKind.UNAVAILABLE
-        and rule(counted, finding, quorum.claim, quorum.stops) is not Ruling.RIGHT
+        and rule(counted, finding, quorum.claim, quorum.stop) is not Ruling.RIGHT
         and _has_most(counted, finding, stage)
         for finding, _ in _count(counted, stage, by_stake=False)
     )
@@ -192,18 +192,19 @@ def _differ(counted: Counted, votes: Sequence[Vote]) -> bool:
     return len(findings) > 1 or len(set(answers)) > len({stage for stage, *_ in answers})
 
 
-def rule(counted: Counted, decided: Finding | None, claim: bytes, stops: bool) -> Ruling:
+def rule(counted: Counted, decided: Finding | None, claim: bytes, stop: int | None) -> Ruling:
     """Return the ruling on the root ``claim``, which the chain has from the provider.
 
-    ``claim`` is empty if the provider never showed a root. If the chain holds that the job ``stops`` at this place, the
-    claim is right if the finding says that the job stopped.
+    ``claim`` is empty if the provider never showed a root. If the job stops at this place according to the chain,
+    ``stop`` is the number of the step, and 0 for an update or an aggregation. The claim is then right if the finding
+    says that the job stopped in this step.
     """
     if decided is None:
         return Ruling.UNDECIDED
-    if stops:
-        return Ruling.RIGHT if decided.kind is AnswerKind.STOPPED else Ruling.WRONG
-    claimed = Finding(AnswerKind.FINISHED, claim, 0)
-    same = claim != b"" and counted.agree(decided, claimed)
+    if stop is not None:
+        same = counted.agree(decided, Finding(AnswerKind.STOPPED, b"", stop))
+    else:
+        same = claim != b"" and counted.agree(decided, Finding(AnswerKind.FINISHED, claim, 0))
     return Ruling.RIGHT if same else Ruling.WRONG
 
 

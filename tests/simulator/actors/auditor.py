@@ -177,7 +177,10 @@ class Auditor:
         job, round, step = self.daemon.world.job(action.seat.order_id), action.seat.round, 0
         stop: int | None = 0
         if place.kind is not AuditKind.AGGREGATION:
-            stop, step = job.stop(round, place.slot), job.step_at(round, place.segment)
+            stop = job.stop(round, place.slot)
+        if place.kind is AuditKind.SEGMENT:
+            step = job.step_at(round, place.segment)
+            step += job.stop_step(round, place.slot) if place.segment == stop else 0
         if job.breaks(round) and stop is not None and place.segment >= stop:
             found = Recomputed("", AnswerKind.STOPPED, b"", made, step)
         said = self._said(action.seat, seat.duty.places[action.index].number)

@@ -164,7 +164,8 @@ class Numerics:
             return CheckedSegment(segment, ShareReason.OPENING_MISMATCH, b"")
         states, stops = self._states(work, segment), job.stop(key.round, key.slot)
         if segment == len(packet.boundaries) and not roots.is_whole:
-            reason = ShareReason.NONE if stops == segment else ShareReason.NOT_STOPPED
+            is_right = stops == segment and roots.steps == job.stop_step(key.round, key.slot)
+            reason = ShareReason.NONE if is_right else ShareReason.NOT_STOPPED
             return CheckedSegment(segment, reason, b"")
         if stops is not None and segment >= stops:
             return CheckedSegment(segment, ShareReason.NOT_FINITE, b"")

@@ -355,7 +355,8 @@ class ProviderActor:
             roots = ShareRoots(b"", update, states[-1][1], metrics, segments)
             delivery = ShareDelivery(key, roots, boundaries, *blobs)
         else:
-            roots = ShareRoots(b"", b"", b"", metrics if stop else (), stop)
+            steps = 0 if habit == "quits" else job.stop_step(key.round, key.slot)
+            roots = ShareRoots(b"", b"", b"", metrics if stop else (), stop, steps)
             delivery = ShareDelivery(key, roots, boundaries, None, None)
         leaves = leaves_of(delivery)
         roots = replace(roots, trace_root=compute_trace_root(leaves) if leaves else b"")

@@ -30,9 +30,18 @@ def test_every_job_has_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     figures = verification.run()
     rows = {row.case: row for row in figures.rows}
     for case in verification.CASES:
-        found = rows[f"{case.name}: 10% skipped, not found in the job"]
-        assert 0 <= found.value < 1
+        panel, both = (
+            rows[f"{case.name}: 10% skipped, not found by {name}"]
+            for name in ("a panel of the job", "a panel or the duty")
+        )
+        assert 0 <= both.value < panel.value < 1
+        is_large = case.slots * case.segments >= verification.LARGE
+        assert not is_large or both.value < verification.MISS_GOAL
+        cost = rows[f"{case.name}: panel and duty, of the training"].ratio
+        assert not is_large or (cost or 1) < verification.COST_GOAL
         assert rows[f"{case.name}: panel, of the training"].value > 0
+    # A round of 500 segments is the smallest one with a goal.
+    assert verification.LARGE in [case.slots * case.segments for case in verification.CASES]
     # The panel of a large round draws more than the least number of segments.
     assert (rows["wide: panel and duty, of the training"].columns["groups"] or 0) > 1
 

@@ -101,7 +101,7 @@ def test_where_a_job_stops_is_said_in_a_sentence_and_instead_of_a_result() -> No
     market.answer_all(order_id, 1)
     market.chain.pass_until(market.round(order_id, 1).window_ends + 1)
     found = market.all_of(order_id)
-    assert "stops in round 1, because the segment 1 of slot 1 has no result (step 17)" in describe_stop(found)
+    assert "stops in round 1, because the segment 1 of slot 1 has no result (step 6)" in describe_stop(found)
     for asked in (None, 1):
         with pytest.raises(ConsumerError, match=r"stops in round 1.*--round 0"):
             handed_over(found, asked)

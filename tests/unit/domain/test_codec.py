@@ -78,6 +78,7 @@ def test_bytes_are_hex_tuples_lists_and_nothing_is_null() -> None:
         "shares_accepted": 1,
         "shares_rejected": 2,
         "admitted": False,
+        "has_verified_share": False,
     }
     capable = Provider("p", "v", b"", Capability("cpu", 1, 2, 3, 4), 0, 0)
     assert codec.decode(Provider, codec.encode(capable)) == capable

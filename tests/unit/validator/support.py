@@ -199,8 +199,8 @@ def signed_of(local: LocalOrder, work: SlotWork, round: int = 0) -> ShareSubmiss
 
 
 def share_of(signed: ShareSubmission, **changes: Any) -> Share:
-    """Return a share on chain: committed, and drawn unless ``drawn`` says otherwise."""
-    share = Share(signed.claim, bytes(64), TERMS.local_root, 1, 1, ShareState.COMMITTED, 0, 1, 1, (1,), None)
+    """Return a share on chain: committed, and drawn unless ``is_drawn`` says otherwise."""
+    share = Share(signed.claim, bytes(64), TERMS.local_root, 1, 1, ShareState.COMMITTED, 0, 1, 1, (1,), None, True)
     return replace(share, **changes)
 
 

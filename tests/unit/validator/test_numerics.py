@@ -69,6 +69,7 @@ def check_stop(
     index: int,
     last: requests.OpenedStates,
     *,
+    steps: int = 0,
     job: Path = JOB,
     opening: Path = JOB / "global.state",
 ) -> ReplayOutcome:
@@ -76,6 +77,7 @@ def check_stop(
         directory=job,
         part=PART,
         index=index,
+        steps=steps,
         round_opening=opening,
         last=last,
         backend="numpy",
@@ -253,6 +255,8 @@ def test_a_share_that_ends_where_the_job_stops_is_checked_there(trained: Trained
     root = boundary_root(state_tree(huge).root, state_tree(trained.states[1][1]).root)
     ends = check_stop(1, opened_at(pair, (), root))
     assert ends == ReplayOutcome(0, b"")
+    # A share is paid for its steps before the stop, so their number is checked.
+    assert check_stop(1, opened_at(pair, (), root), steps=1).reason == ShareReason.NOT_STOPPED
     # Where training goes on, nobody stops; and nobody brings other states for it.
     for index in range(N):
         metrics, at = trained.boundaries[index].metrics, trained.boundaries[index].root

@@ -531,8 +531,10 @@ def test_a_seat_says_where_the_job_stops_and_shows_no_leaf_for_it(segments: int)
     assert seat.places[0].accepted
     seat = job_loaded(seat, ORDERED, ORDERED, SIZES, "")
     seat = blob_awaited(seat, 0, b"")
-    stops = Recomputed("", AnswerKind.STOPPED, b"", digest("before"), 5)
-    for found, agreed in ((stops, True), (DONE[1], False)):
+    # The share claims that it stops in the first step of its segment.
+    at = segments * ORDERED.segment_steps
+    stops, later = (Recomputed("", AnswerKind.STOPPED, b"", digest("before"), step) for step in (at, at + 1))
+    for found, agreed in ((stops, True), (later, False), (DONE[1], False)):
         done, actions = go_on(place_recomputed(seat, 0, found), BEGAN + 2)
         assert isinstance(sent(actions), MsgCommitAnswer)
         assert done.sealed is not None

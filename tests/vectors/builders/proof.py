@@ -33,6 +33,8 @@ METRICS = (0x3F800000, 0x00000001, 0xFF7FFFFF)
 OPENING = (digest("global in"), digest("local in"))
 SEGMENTS, VERSION = 6, 1
 ROOTS = ShareRoots(digest("trace"), digest("update"), digest("local out"), METRICS, SEGMENTS)
+# A share that stopped after 3 segments and 2 steps.
+STOPPED = ShareRoots(digest("trace"), b"", b"", METRICS, 3, 2)
 ANSWERS = (
     SeatAnswer(0, AnswerKind.FINISHED, digest("root"), digest("digest"), 0),
     SeatAnswer(2, AnswerKind.STOPPED, b"", digest("before"), 17),
@@ -75,6 +77,10 @@ def build_commitments() -> Any:
             "executor_version": VERSION,
             "roots": to_plain(ROOTS),
             "commitment": made.hex(),
+        },
+        "stopped_commitment": {
+            "roots": to_plain(STOPPED),
+            "commitment": commitment.share_commitment(CHAIN_ID, CLAIM.key, PROVIDER, OPENING, VERSION, STOPPED).hex(),
         },
         "share_sign_bytes": commitment.share_sign_bytes(CHAIN_ID, CLAIM).hex(),
         "update_claim": commitment.update_claim(ROOTS.update_root, ROOTS.local_out, ROOTS.metrics).hex(),
@@ -135,6 +141,22 @@ def build_lot() -> Any:
         "stakes": [str(stake) for stake in stakes],
         "seats": {str(count): list(lots.draw_weighted(seed, stakes, count)) for count in (1, 2, 6)},
         "segments": {str(n): list(lots.draw(seed, n, 4)) for n in (3, 5, 64, 257, 70_000)},
+        "duty": [
+            {
+                "slots": slots,
+                "segments": segments,
+                "expected": expected,
+                "at_least": at_least,
+                "drawn": list(lots.draw_duty_segments(seed, slots, segments, expected, at_least)),
+            }
+            for slots, segments, expected, at_least in (
+                (2, 3, 6, 0),
+                (1, 64, 3, 0),
+                (4, 16, 9, 0),
+                (64, 100, 2, 0),
+                (64, 100, 2, 1),
+            )
+        ],
         "shares": [to_plain(share) for share in shares],
         "places": [to_plain(place) for place in panels.draw_places(seed, shares, 4)],
         "all_places": [to_plain(place) for place in panels.draw_places(seed, shares, 11)],

@@ -8,14 +8,14 @@ from contextlib import suppress
 
 from domain.proof.reasons import ShareReason
 from domain.proof.records import AnswerKind
-from pol.errors import AggregationFailed, StateError, StepFailed, Stopped, UpdateFailed
+from pol.errors import AggregationFailed, StateError, StepFailed, UpdateFailed
 from pol.job.load import LoadedJob
 from pol.replay.replay import replay_from, replay_segment
 from pol.rules.commitment import update_claim
 from pol.rules.tiers.exact import EXACT
 from pol.state.arrays import State
 from pol.state.canonical import read_state, state_tree
-from pol.work.segments import SlotState
+from pol.work.segments import SlotState, boundary_step
 from pol.work.train import aggregate, share_update
 from validator.decide.records import Recomputed, ReplayOutcome
 from validator.work.checks.check import Checks
@@ -81,7 +81,10 @@ def check_update(asked: UpdateCheck) -> ReplayOutcome:
 
 
 def check_stop(asked: StopCheck) -> ReplayOutcome:
-    """Check that the job stops itself where a share ends: in the next segment, or in the update after the last one."""
+    """Check that the job stops itself where a share ends: in the next segment, or in the update after the last one.
+
+    In a segment, it must stop after the number of steps that the share claims.
+    """
     job = job_in(asked.directory)
     last = opened_states(job, asked.last)
     if last is None:
@@ -93,7 +96,10 @@ def check_stop(asked: StopCheck) -> ReplayOutcome:
             replay_segment(job, asked.part, asked.index, *opened, backend_named(asked.backend))
         else:
             share_update(job, start, last)
-    except Stopped:
+    except StepFailed as error:
+        stop = boundary_step(job.job.document, asked.part.round, asked.index) + asked.steps
+        return ReplayOutcome(ShareReason.NONE if error.step == stop else ShareReason.NOT_STOPPED, b"")
+    except UpdateFailed:
         return ReplayOutcome(ShareReason.NONE, b"")
     return ReplayOutcome(ShareReason.NOT_STOPPED, b"")
 

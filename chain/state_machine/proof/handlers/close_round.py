@@ -132,7 +132,7 @@ def _name(place: AuditPlace) -> str:
 def _get_drawn(ctx: Context, key: RoundKey, accepted: AcceptedShare) -> Share:
     """Return a share of the round; refuse one whose segments are not drawn yet."""
     share = SHARES.must(ctx.store, *key.share(accepted.slot, accepted.issue))
-    if not share.drawn:
+    if not share.is_drawn:
         reason = f"the segments of share {accepted.slot}/{accepted.issue} are not drawn yet"
         raise Refusal(NOT_YET, "shares", reason, "wait for its event share.drawn")
     return share
@@ -202,7 +202,7 @@ def apply(ctx: Context, message: MsgCloseRound, checked: CheckedClose) -> None:
 
 
 def _accept(ctx: Context, order: Order, leg: Leg, share: Share, roots: ShareRoots) -> int:
-    """Accept a share, and publish its roots; return the work (FLOPs) of its whole segments.
+    """Accept a share, and publish its roots; return the work (FLOPs) that it completed.
 
     The next share of the slot starts from the local state that this share left.
     """
@@ -221,6 +221,7 @@ def _accept(ctx: Context, order: Order, leg: Leg, share: Share, roots: ShareRoot
             local_out=roots.local_out,
             metrics=roots.metrics,
             segments=roots.segments,
+            steps=roots.steps,
         )
     )
     return work

@@ -89,7 +89,7 @@ class World:
             protocol_bps=random.choice((0, 101, 5_000)),
             max_attempts=random.choice((1, 2, 3)),
             round_window=random.choice((10, 11, 40)),
-            segments_drawn=random.choice((1, 2)),
+            duty_segments=random.choice((1, 2)),
             audit_room_bps=random.choice((1, 5_000)),
             progress_base=random.choice((30, 300)),
             lot_wait=random.choice((0, 2, 20)),
@@ -198,7 +198,7 @@ class World:
         missing = [self.bend(self.new_trace(order_id, slot)) for slot in (0, 1) if slot not in taken]
         if missing:
             return self.market.commit_message(order_id, *missing)
-        return self.close(order_id, leg) if all(s.drawn for s in shares) else None
+        return self.close(order_id, leg) if all(s.is_drawn for s in shares) else None
 
     def close(self, order_id: bytes, leg: Leg) -> Message:
         """Return the closing of a round: with a place where a share ends early, or the aggregation has no result."""
@@ -223,11 +223,14 @@ class World:
         issues = [c.issue for c in claims if (c.leg, c.round, c.slot) == where]
         cluster = self.market.clusters[leg.validator]
         place = (order_id, leg.round, slot)
+        # Two segments, and the update.
+        stop = next((n for n in range(3) if self.stop(*place, n)), None)
         return self.market.trace(
             order_id,
             slot,
-            # Two segments, and the update.
-            stop=next((n for n in range(3) if self.stop(*place, n)), None),
+            stop=stop,
+            # A segment has two steps.
+            steps=Random(f"{self.seed}/{place}/steps").randrange(2) if stop in (0, 1) else 0,
             work="made up" if self.chance(self.faults) else "right",
             issue=max(issues, default=0) + 1,
             provider=self.random.choice(cluster),
@@ -492,8 +495,7 @@ def wrong_places(order: OrderResponse) -> list[tuple[Panel, PanelPlace, Share | 
             unavailable = place.finding and place.finding.kind is AnswerKind.UNAVAILABLE
             if where.kind is AuditKind.SEGMENT and place.claim and not unavailable:
                 share = order.share(panel.key.share(where.slot, where.issue))
-                segments = share.roots.segments if share and share.roots else 0
-                if share and where.segment in {0, segments - 1, *share.drawn}:
+                if share and where.segment in share.drawn:
                     share = None
             found.append((panel, place, share))
     return found

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from compute_provider.decide.claims import bond_of, earned, has_committed, is_over, problem
+from compute_provider.decide.receive import trained
+from compute_provider.decide.records import Shares, ShareWork, Stage
 from domain.keys import ShareRef
 from domain.ledger.records import Depositor, Escrow, Payment
 from domain.legs.records import LegState, SlotStart
+from domain.limits import SAMPLES_MAX
 from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse
 from domain.proof.records import Round, Share, ShareClaim, ShareRoots, ShareState
@@ -245,3 +248,12 @@ def test_a_task_of_a_slot_that_the_leg_does_not_serve_is_not_taken() -> None:
     part = with_leg(order(), first_slot=1, slots=known.slots - 1)
     assert problem(task(slot=0), part, VALIDATOR) == "the leg does not serve the slot"
     assert problem(task(slot=1), part, VALIDATOR) == ""
+
+
+@pytest.mark.parametrize(("stop_step", "steps"), [(17, 2), (15, 0), (3, 0), (-1, 0), (2**80, SAMPLES_MAX)])
+def test_the_steps_before_a_stop_are_counted_from_the_last_boundary(stop_step: int, steps: int) -> None:
+    """A worker that is taken over may name any step."""
+    stopped = Shares((ShareWork(task(), Stage.TRAINING),))
+    (work,) = trained(stopped, KEY, text="it stops", stop_step=stop_step).works
+    assert (work.stage, work.stop_step) == (Stage.TRAINED, stop_step)
+    assert work.steps_since(15) == steps

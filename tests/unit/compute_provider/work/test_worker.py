@@ -116,7 +116,7 @@ def test_a_share_ends_where_the_job_stops(tmp_path: Path, step: int, segments: i
     }
     listener = Listener(folder)
     answer = listener.run(order(folder, **changes))
-    assert answer == {"stopped": f"step {step}, global.w: holds NaN or infinity"}
+    assert answer == {"stopped": f"step {step}, global.w: holds NaN or infinity", "step": step}
     assert [b.index for b in listener.boundaries()] == list(range(segments + 1))
     assert not (folder / UPDATE).exists()
     # Whoever is killed on the way ends there again.

@@ -21,9 +21,11 @@ from tests.unit.pol.odd_jobs import (
 )
 
 
-def trial(directory: Path, step: Change = halved, outer: Change | None = None, slot: int = 0) -> TrialTimes:
+def trial(
+    directory: Path, step: Change = halved, outer: Change | None = None, slot: int = 0, slots: int = 1
+) -> TrialTimes:
     write_odd_job(directory, step, outer)
-    return try_job(load_job(directory), slot, backend("numpy"))
+    return try_job(load_job(directory), slot, range(slots), backend("numpy"))
 
 
 def test_a_job_that_has_results_is_timed(tmp_path: Path) -> None:
@@ -55,7 +57,10 @@ def test_rows_that_are_not_there(tmp_path: Path) -> None:
         trial(tmp_path, beyond_the_table)
 
 
-def test_one_slot_is_tried_and_no_other(tmp_path: Path) -> None:
-    trial(tmp_path / "0", infinite_in_slot_one)
+def test_the_first_step_of_every_slot_of_the_leg_is_tried(tmp_path: Path) -> None:
+    with pytest.raises(NotFiniteStep, match="slot 1, step 0"):
+        trial(tmp_path / "0", infinite_in_slot_one, slots=2)
     with pytest.raises(NotFiniteStep):
         trial(tmp_path / "1", infinite_in_slot_one, slot=1)
+    # A leg may have other slots.
+    trial(tmp_path / "2", infinite_in_slot_one)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from domain.hashing import hash_fields
+from domain.hashing import hash_fields, u32
 from pol.rules import lots
 
 VECTORS = json.loads((Path(__file__).parents[3] / "vectors" / "lots" / "draws.json").read_text(encoding="utf-8"))
@@ -161,18 +161,62 @@ def test_weighted_draw_takes_those_with_weight_only(seed: bytes, weights: list[i
     assert set(drawn) <= set(with_weight)
 
 
-def test_duty_is_drawn_first_last_and_update() -> None:
-    assert lots.duty_segments(8, (3, 5)) == (0, 3, 5, 7, 8)
+def test_duty_is_drawn_and_the_update() -> None:
+    assert lots.duty_segments(8, (3, 5)) == (3, 5, 8)
     assert lots.duty_segments(8, (7, 0)) == (0, 7, 8)
-    assert lots.duty_segments(1, ()) == (0, 1)
-    assert lots.duty_segments(2, (2,)) == (0, 1, 2)
+    assert lots.duty_segments(1, ()) == (1,)
+    assert lots.duty_segments(2, (2,)) == (2,)
 
 
 def test_what_was_drawn_behind_the_end_of_a_share_falls_away() -> None:
     """The lot is drawn before anybody knows that the job stops; where it does is always a duty."""
-    assert lots.duty_segments(4, (1, 5, 7)) == (0, 1, 3, 4)
-    assert lots.duty_segments(1, (3,)) == (0, 1)
+    assert lots.duty_segments(4, (1, 5, 7)) == (1, 4)
+    assert lots.duty_segments(1, (3,)) == (1,)
     assert lots.duty_segments(0, (0, 3)) == (0,)
+
+
+def rounds(slots: int, segments: int, expected: int, count: int = 2_000) -> list[list[tuple[int, ...]]]:
+    """Return what the lots of many rounds draw, each share by a lot of its own."""
+    return [
+        [
+            lots.draw_duty_segments(hash_fields("share", u32(number), u32(slot)), slots, segments, expected)
+            for slot in range(slots)
+        ]
+        for number in range(count)
+    ]
+
+
+@pytest.mark.parametrize(("slots", "segments"), [(1, 64), (4, 16), (16, 4), (64, 1)])
+def test_a_round_has_as_much_duty_however_it_is_divided_into_shares(slots: int, segments: int) -> None:
+    counts = Counter[int]()
+    for shares in rounds(slots, segments, 3):
+        counts.update(slot * segments + segment for slot, own in enumerate(shares) for segment in own)
+    # Two tickets that fall on one segment count once: 3 of 64 do in about one round of 21.
+    assert 2.85 < counts.total() / 2_000 < 3.05
+    assert set(counts) == set(range(64))
+    assert max(counts.values()) < 2 * min(counts.values())
+
+
+def test_a_small_round_is_replayed_whole() -> None:
+    assert rounds(2, 3, 6, 1) == [[(0, 1, 2), (0, 1, 2)]]
+    assert rounds(2, 3, 7, 1) == [[(0, 1, 2), (0, 1, 2)]]
+    assert any(len(own) < 3 for shares in rounds(2, 3, 5, 4) for own in shares)
+
+
+def test_a_share_may_have_no_draw_unless_its_provider_is_new() -> None:
+    old = [lots.draw_duty_segments(seed, 64, 10, 2) for seed in seeds(300)]
+    new = [lots.draw_duty_segments(seed, 64, 10, 2, at_least=1) for seed in seeds(300)]
+    assert sum(not own for own in old) > 280
+    assert all(len(own) >= 1 for own in new)
+    # The tickets are the same, and any segment can be the one that a new provider's share has at least.
+    assert all(first == second for first, second in zip(old, new, strict=True) if first)
+    assert {segment for own in new for segment in own} == set(range(10))
+
+
+@pytest.mark.parametrize("counts", [(-1, 1, 1, 0), (1, -1, 1, 0), (1, 1, -1, 0), (1, 9, 1, -1)])
+def test_duty_of_negative_counts_is_a_bug(counts: tuple[int, int, int, int]) -> None:
+    with pytest.raises(ValueError, match="negative"):
+        lots.draw_duty_segments(SEED, *counts)
 
 
 @pytest.mark.parametrize(("segments", "drawn"), [(-1, ()), (4, (-1,))])

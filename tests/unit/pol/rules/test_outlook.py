@@ -18,7 +18,7 @@ def test_a_job_as_an_example() -> None:
     assert (found.steps, found.segments) == (180, 12)
     assert (found.providers, found.turns) == (4, 2)
     assert (found.round, found.job) == (285, 3 * 285)
-    assert found.accept == 7 + 2 + 216  # 2 bytes, and twice a segment of 77 and an aggregation
+    assert found.accept == 7 + 2 + 219  # 2 bytes; twice a segment of 77 and an aggregation; a step of each slot
     assert found.progress == 11 + 3 * 285
     assert found.window == 800
 

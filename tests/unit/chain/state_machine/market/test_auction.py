@@ -320,7 +320,7 @@ def test_slots_that_wait_for_each_other_take_longer(slots: int, seconds: int) ->
     market.chain.ok(bid("v0", slot_speed=10**6, slots=slots))
     terms, rounds = make_terms(), 2
     assert round_seconds(terms, 10**6, slots) == seconds
-    needed = 60 + 1 + 46 + rounds * seconds + 625
+    needed = 60 + 1 + 64 + rounds * seconds + 625
     late, right = (market.submit(submit(deadline=needed - early)) for early in (1, 0))
     assert market.order(late).unmatched == (("deadline", 1),)
     market.accept(right)

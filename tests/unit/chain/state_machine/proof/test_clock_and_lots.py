@@ -37,7 +37,7 @@ from domain.params import local_params
 from domain.registry.messages import MsgAdmitProvider, MsgRegisterProvider, MsgRevokeBeaconKey
 from domain.registry.moves import STAKES_POT
 from domain.vocabulary import POTS as ALL_POTS
-from pol.rules.lots import draw, seed
+from pol.rules.lots import draw_duty_segments, seed
 from tests.support.chain_harness import CRYPTO, Chain, beacon_key, make_genesis, prove
 from tests.support.chain_market import Market, bid, digest, submit
 
@@ -80,11 +80,12 @@ def drawn(market: Market, order_id: bytes) -> list[tuple[int, ...]]:
 
 
 def expected(market: Market, order_id: bytes, beacon: bytes) -> list[tuple[int, ...]]:
-    return [draw(seed("shares", share_id(share.claim.key), beacon), 2, 1) for share in market.shares(order_id)]
+    lots = (seed("shares", share_id(share.claim.key), beacon) for share in market.shares(order_id))
+    return [draw_duty_segments(lot, 2, 2, 1, at_least=1) for lot in lots]
 
 
 def one_drawn(validators: int = 4, **params: int) -> Market:
-    return Market(local_params().replace(segments_drawn=1, lot_wait=20, **params), validators=validators)
+    return Market(local_params().replace(duty_segments=1, lot_wait=20, **params), validators=validators)
 
 
 NOT_YET = [(), ()]
@@ -277,7 +278,7 @@ def test_with_a_single_validator_the_next_block_draws() -> None:
 
 
 def test_who_cannot_reveal_is_not_waited_for() -> None:
-    market = Market(local_params().replace(segments_drawn=1, auditors=1), validators=3, bidders=())
+    market = Market(local_params().replace(duty_segments=1, auditors=1), validators=3, bidders=())
     market.chain.change(lambda store: VALIDATORS.update(store, "v2", beacon_keys=()))
     market.chain.ok(bid("v0"))
     order_id = committed(market)

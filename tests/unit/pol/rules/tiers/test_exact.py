@@ -69,7 +69,7 @@ def quorum(**changes: Any) -> Quorum:
         "stake": 9,
         "is_last": False,
         "claim": digest("right"),
-        "stops": False,
+        "stop": None,
     }
     return Quorum(**(of | changes))
 
@@ -112,7 +112,9 @@ def test_one_stage_never_decides_against_the_chain() -> None:
 def test_it_stops_is_against_the_chain_where_the_chain_has_a_root() -> None:
     stopped = SeatAnswer(0, STOPPED, b"", digest("work"), 3)
     assert decide(votes(*[stopped] * 3)) is None
-    assert decide(votes(*[stopped] * 3), claim=b"", stops=True) == Finding(STOPPED, b"", 3)
+    assert decide(votes(*[stopped] * 3), claim=b"", stop=3) == Finding(STOPPED, b"", 3)
+    # One that stops elsewhere is against it too: one stage does not decide that.
+    assert decide(votes(*[stopped] * 3), claim=b"", stop=2) is None
 
 
 def test_an_abstention_stays_in_the_count_and_brings_two_seats() -> None:
@@ -210,19 +212,21 @@ def test_work_on_a_place_that_most_did_not_get_is_work_where_another_confirms_it
 
 
 def test_a_ruling_is_for_the_chain_only_where_a_claim_was_shown_and_recomputed() -> None:
-    assert EXACT.rule(RIGHT, digest("right"), False) is Ruling.RIGHT
-    assert EXACT.rule(RIGHT, digest("wrong"), False) is Ruling.WRONG
-    assert EXACT.rule(RIGHT, b"", False) is Ruling.WRONG
-    assert EXACT.rule(Finding(STOPPED, b"", 3), digest("right"), False) is Ruling.WRONG
-    assert EXACT.rule(Finding(UNAVAILABLE, b"", 0), b"", False) is Ruling.WRONG
-    assert EXACT.rule(None, digest("right"), False) is Ruling.UNDECIDED
+    assert EXACT.rule(RIGHT, digest("right"), None) is Ruling.RIGHT
+    assert EXACT.rule(RIGHT, digest("wrong"), None) is Ruling.WRONG
+    assert EXACT.rule(RIGHT, b"", None) is Ruling.WRONG
+    assert EXACT.rule(Finding(STOPPED, b"", 3), digest("right"), None) is Ruling.WRONG
+    assert EXACT.rule(Finding(UNAVAILABLE, b"", 0), b"", None) is Ruling.WRONG
+    assert EXACT.rule(None, digest("right"), None) is Ruling.UNDECIDED
 
 
 def test_only_that_it_stops_rules_for_a_claim_that_the_job_stops() -> None:
     stopped = Finding(STOPPED, b"", 17)
-    assert EXACT.rule(stopped, b"", True) is Ruling.RIGHT
-    for found in (RIGHT, Finding(UNAVAILABLE, b"", 0)):
-        assert EXACT.rule(found, b"", True) is Ruling.WRONG
-    assert EXACT.rule(None, b"", True) is Ruling.UNDECIDED
+    assert EXACT.rule(stopped, b"", 17) is Ruling.RIGHT
+    for found in (RIGHT, Finding(UNAVAILABLE, b"", 0), Finding(STOPPED, b"", 16), Finding(STOPPED, b"", 18)):
+        assert EXACT.rule(found, b"", 17) is Ruling.WRONG
+    assert EXACT.rule(None, b"", 17) is Ruling.UNDECIDED
+    # An update has no steps.
+    assert EXACT.rule(Finding(STOPPED, b"", 0), b"", 0) is Ruling.RIGHT
     # And a stop that was hidden is against the chain.
-    assert EXACT.rule(stopped, RIGHT.root, False) is Ruling.WRONG
+    assert EXACT.rule(stopped, RIGHT.root, None) is Ruling.WRONG
