@@ -32,6 +32,7 @@ from domain.proof.events import (
     StageOpened,
 )
 from domain.proof.messages import (
+    MsgAcceptShares,
     MsgCloseRound,
     MsgCommitAnswer,
     MsgCommitTraces,
@@ -47,6 +48,7 @@ WORDS = Words(
     name="proof",
     messages=(
         MsgCommitTraces,
+        MsgAcceptShares,
         MsgCloseRound,
         MsgCommitAnswer,
         MsgRevealAnswer,
