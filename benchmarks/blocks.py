@@ -21,7 +21,7 @@ from cosmpy.protos.tendermint.abci import types_pb2 as abci
 from google.protobuf.any_pb2 import Any as AnyProto
 
 from assay.pol.v1.tx_pb2 import AcceptedShare as AcceptedShareProto
-from assay.pol.v1.tx_pb2 import MsgCloseRound as CloseRoundProto
+from assay.pol.v1.tx_pb2 import MsgAcceptShares as AcceptSharesProto
 from benchmarks.figures import Figures, Row
 from chain.app.application import AppConfig, Application
 from chain.app.beacon_keys import BeaconKeys
@@ -57,6 +57,7 @@ from domain.node.params import NodeParams, tx_gas_max
 from domain.params import local_params
 from domain.proof.messages import (
     AcceptedShare,
+    MsgAcceptShares,
     MsgCloseRound,
     MsgCommitAnswer,
     MsgCommitTraces,
@@ -83,9 +84,6 @@ START_NS = 1_700_000_000 * 10**9
 COINS = 10**14
 PRICE = 10**12
 _NO_ROOT = bytes(32)
-CLOSED_SLOTS = 200
-STOPPED_SLOTS = 100
-"""Slots of a round that is closed or stopped by one transaction, which declares at most a tenth of a block."""
 FILLED_BLOCKS = 20
 WINDOW_BLOCKS = 90
 """Blocks of a second in which the seats of a window of 300 s commit."""
@@ -429,11 +427,31 @@ class Net:
             self.block(seconds=0)
         raise RuntimeError("shares are not drawn")
 
-    def close(self, order_id: bytes, slots: int = SLOTS_MAX, issue: int = 1) -> MsgCloseRound:
-        """Return the message that closes the open round with the shares of the first ``slots``."""
+    def accepts(self, order_id: bytes, slots: int = SLOTS_MAX, issue: int = 1) -> Iterator[MsgAcceptShares]:
+        """Yield the messages that accept the shares of the first ``slots`` slots."""
         answer = self.order(order_id)
         terms = answer.order.terms
         shares = _every(terms.local_root, share_segments(terms), slots, issue)
+        for at in range(0, slots, SHARES_PER_MESSAGE_MAX):
+            yield MsgAcceptShares(
+                validator=key("v0").address,
+                order_id=order_id,
+                leg=1,
+                round=answer.legs[-1].round,
+                shares=shares[at : at + SHARES_PER_MESSAGE_MAX],
+            )
+
+    def accept_all(self, orders: Sequence[bytes]) -> None:
+        """Accept the shares of all open rounds that are not accepted yet."""
+        for order_id in orders:
+            waiting = {share.claim.slot for share in self.order(order_id).shares if share.roots is None}
+            messages = self.accepts(order_id, self.order(order_id).order.terms.slots)
+            self.block(*(m for m in messages if m.shares[0].slot in waiting), seconds=0)
+
+    def close(self, order_id: bytes) -> MsgCloseRound:
+        """Return the message that closes the open round."""
+        answer = self.order(order_id)
+        terms = answer.order.terms
         round = answer.legs[-1].round
         every = answer.order.params.handover_every
         sealed = _NO_ROOT if is_handover(terms, every, round) else b""
@@ -442,7 +460,6 @@ class Net:
             order_id=order_id,
             leg=1,
             round=round,
-            shares=shares,
             next_root=_NO_ROOT,
             ciphertext_root=sealed,
         )
@@ -455,7 +472,7 @@ def _roots(local_out: bytes, segments: int) -> ShareRoots:
 
 
 def _every(local_out: bytes, segments: int = 1, slots: int = SLOTS_MAX, issue: int = 1) -> tuple[AcceptedShare, ...]:
-    """Return the accepted shares of the first ``slots`` slots, as a message that closes a round lists them."""
+    """Return the accepted shares of the first ``slots`` slots, as messages that accept them list them."""
     roots = _roots(local_out, segments)
     return tuple(AcceptedShare(slot, issue, roots) for slot in range(slots))
 
@@ -501,18 +518,20 @@ def rounds_of_an_order() -> list[Row]:
     rows += net.measured("CommitTraces, 128 shares", good)
     net = Net()
     net.place_bid()
-    orders = net.run_orders(12, slots=CLOSED_SLOTS)
+    orders = net.run_orders(4)
     net.commit_all(orders)
     net.paid = 0
-    right = net.close(orders[0], CLOSED_SLOTS)
-    last = replace(right.shares[-1], issue=2)
+    right = next(net.accepts(orders[0]))
+    last = replace(right.shares[-1], roots=replace(right.shares[-1].roots, local_out=bytes(32)))
     bad = replace(right, shares=(*right.shares[:-1], last))
-    rows += net.measured("CloseRound, refused", [net.raw(bad) for _ in range(20)])
-    closes = [net.estimated(net.close(o, CLOSED_SLOTS)) for o in orders]
-    rows += net.measured(f"CloseRound, {CLOSED_SLOTS} shares", closes)
-    still = [o for o in orders if net.order(o).legs[-1].round == 0]
-    net.block(*[net.close(o, CLOSED_SLOTS) for o in still], seconds=0)
-    rows += net.measured(f"windows due, {CLOSED_SLOTS} shares each", [], seconds=60)
+    rows += net.measured("AcceptShares, refused", [net.raw(bad) for _ in range(20)])
+    accepts = [message for order_id in orders for message in net.accepts(order_id)]
+    rows += net.measured("AcceptShares, 128 shares", [net.raw(message) for message in accepts])
+    net.accept_all(orders)
+    net.paid = 0
+    closes = [net.estimated(net.close(order_id)) for order_id in orders]
+    rows += net.measured("CloseRound, 1,024 slots", closes)
+    rows += net.measured("windows due, 1,024 shares each", [], seconds=60)
     rows += net.measured("windows due, the block after", [], seconds=0)
     rows += net.measured("bonds that return, in steps", [], seconds=0)
     return rows
@@ -542,13 +561,10 @@ def rounds_that_are_dropped() -> list[Row]:
         for at in range(0, SLOTS_MAX, SHARES_PER_MESSAGE_MAX)
     ]
     rows += net.measured("CommitTraces, 128 rejections", [net.raw(m) for m in rejections])
-    (small,) = net.run_orders(1, slots=STOPPED_SLOTS)
-    net.block(*net.commits(small, net.shares(small)), seconds=0)
-    net.paid = 0
-    stop = MsgStopOrder(key("v0").address, small, 1)
-    rows += net.measured(f"StopOrder, {STOPPED_SLOTS} shares stand", [net.estimated(stop)])
-    net.block(seconds=60)  # the deadline of the order whose shares were all rejected
-    rows += net.measured("progress deadlines, 1,024 shares each", [], seconds=0)
+    stop = MsgStopOrder(key("v0").address, orders[1], 1)
+    rows += net.measured("StopOrder, 1,024 shares stand", [net.estimated(stop)])
+    rows += net.measured("progress deadlines, 1,024 shares each", [], seconds=60)
+    rows += net.measured("shares that are dropped, in steps", [], seconds=0)
     return rows
 
 
@@ -559,7 +575,7 @@ def cascade() -> list[Row]:
     (order_id,) = net.run_orders(1, slots=1, rounds=200)
     for _ in range(100):
         net.commit_all([order_id])
-        net.block(net.close(order_id, 1), seconds=0)
+        net.block(*net.accepts(order_id, 1), net.close(order_id), seconds=0)
     for _ in range(20):
         panel = net.order(order_id).panels[0]
         if panel.is_open:
@@ -628,16 +644,14 @@ def withdrawals() -> list[Row]:
 def decoding() -> list[Row]:
     """Measure messages with lists of the maximum length, and with more items than allowed."""
     net = Net()
-    close = MsgCloseRound(
+    accept = MsgAcceptShares(
         validator=key("v0").address,
         order_id=bytes(32),
         leg=1,
         round=0,
-        shares=_every(bytes(32), slots=CLOSED_SLOTS),
-        next_root=_NO_ROOT,
-        ciphertext_root=_NO_ROOT,
+        shares=_every(bytes(32), slots=SHARES_PER_MESSAGE_MAX),
     )
-    rows = net.measured("lists at their caps", [net.raw(close) for _ in range(40)])
+    rows = net.measured("lists at their caps", [net.raw(accept) for _ in range(40)])
     long = [_too_long(number) for number in range(BLOCK_BYTES_MAX // TX_BYTES_MAX)]
 
     def decode() -> None:
@@ -652,8 +666,8 @@ def decoding() -> list[Row]:
 def _too_long(number: int) -> bytes:
     """Return a transaction with one message whose list of empty shares is longer than allowed."""
     shares = [AcceptedShareProto()] * ((TX_BYTES_MAX - 700) // 2)
-    message = CloseRoundProto(validator=key("v0").address, order_id=bytes(32), round=number, shares=shares)
-    packed = AnyProto(type_url=MsgCloseRound.URL, value=message.SerializeToString())
+    message = AcceptSharesProto(validator=key("v0").address, order_id=bytes(32), round=number, shares=shares)
+    packed = AnyProto(type_url=MsgAcceptShares.URL, value=message.SerializeToString())
     parts = TxRaw(
         body_bytes=TxBody(messages=[packed]).SerializeToString(),
         auth_info_bytes=b"\x12\x00",
@@ -694,7 +708,7 @@ def _panels(price_change: int = 0) -> tuple[Net, list[bytes]]:
     net.place_bid(3)
     orders = net.run_orders(20, slots=1)
     net.commit_all(orders)
-    net.block(*[net.close(order_id, 1) for order_id in orders], seconds=0)
+    net.block(*[m for order_id in orders for m in (*net.accepts(order_id, 1), net.close(order_id))], seconds=0)
     for _ in range(60):
         if all(net.order(order_id).panels[0].is_open for order_id in orders):
             return net, orders
@@ -794,16 +808,15 @@ def answers() -> list[Row]:
     net = Net()
     net.place_bid()
     orders = net.run_orders(1)
-    (small,) = net.run_orders(1, slots=CLOSED_SLOTS)
-    net.commit_all([*orders, small])
-
-    close = net.close(small, CLOSED_SLOTS)
+    net.commit_all(orders)
+    net.accept_all(orders)
+    close = net.close(orders[0])
     unsigned = build_unsigned_tx([close], key("v0").pub_key, sequence=0)
     simulated = decode_simulated_tx(unsigned)
     return [
         _best_of("query: 1,000 events", lambda: net.app.events(1, 1_000)),
         _best_of("query: an order with 1,024 shares", lambda: net.order(orders[0])),
-        _best_of(f"simulate: CloseRound, {CLOSED_SLOTS} shares", lambda: net.app.simulate(simulated)),
+        _best_of("simulate: CloseRound, 1,024 slots", lambda: net.app.simulate(simulated)),
     ]
 
 

@@ -411,8 +411,8 @@ def points_of(shown: LegStory, terms: JobTerms, traces: Mapping[ShareKey, ShareT
 def loss_of(shown: LegStory, terms: JobTerms, traces: Mapping[ShareKey, ShareTrace]) -> dict[str, Any] | None:
     """Return the losses of a leg by training step, for each slot and as the mean over all slots; None without losses.
 
-    The chain has the loss at the end of each share in a closed round. Losses in between, and the losses of the open
-    round, come from records of a validator or provider on this machine.
+    The chain has the loss at the end of each accepted share. All other losses come from records of a validator or
+    provider on this machine.
     """
     slots = points_of(shown, terms, traces)
     known = _rounds_of(shown, traces)

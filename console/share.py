@@ -252,7 +252,7 @@ def describe_share(share: ShareStory, round: RoundStory) -> str:
     lots = f" (drawn: {segments} {drawn})" if drawn else ""
     text = f"Its validator rejected it: {words.share_reason(share.reason)}{lots}."
     if share.reason == ShareReason.LEG_ENDED:
-        text = "The leg ended before it could be accepted, and its bond was returned."
+        text = "The leg ended before its round was closed, and its bond was returned."
     elif share.state is ShareState.WRONG:
         text += " Auditors confirmed the accepted share of this slot. This share differs from it, and is not paid."
     elif share.state is ShareState.RIGHT:
@@ -272,6 +272,8 @@ def _describe_accepted(share: ShareStory, round: RoundStory) -> str:
     ]
     right = sum(place.ruling is Ruling.RIGHT for place in audited)
     text = "Its validator accepted it"
+    if not round.closed_height:
+        return f"{text}; auditors may recompute it when the round is closed."
     if not audited:
         return f"{text}; auditors were not asked about it{'' if round.panel_over else ' yet'}."
     places = "one place" if len(audited) == 1 else f"{len(audited)} places"

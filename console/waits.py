@@ -60,7 +60,8 @@ def waiting_of(story: OrderStory, now: int, name: Callable[[str], str]) -> Waiti
 def _handed_in(leg: LegStory) -> int:
     open_round = leg.rounds.get(leg.open_round)
     shares = open_round.shares.values() if open_round else ()
-    return len({s.slot for s in shares if s.state is ShareState.COMMITTED and not s.skipped})
+    handed_in = (ShareState.COMMITTED, ShareState.ACCEPTED)
+    return len({s.slot for s in shares if s.state in handed_in and not s.skipped})
 
 
 def _is_decided(round: RoundStory) -> bool:

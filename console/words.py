@@ -209,7 +209,7 @@ _KINDS: Final = MappingProxyType(
         "share.skipped": "A share could not be committed",
         "share.rejected": "A share was rejected",
         "share.drawn": "Segments of a share were drawn",
-        "share.accepted": "A share was accepted in a closed round",
+        "share.accepted": "A share was accepted",
         "share.compared": "A rejected share was compared with the accepted one",
         "share.wrong": "A panel found a share wrong",
         "round.closed": "A round is closed",

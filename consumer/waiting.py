@@ -209,11 +209,12 @@ def _for_verification(answer: OrderResponse, unverified: Sequence[Round], now: i
 
 
 def _handed_in(answer: OrderResponse, leg: Leg) -> int:
-    """Return the number of slots that have a committed share in the leg's open round."""
+    """Return the number of slots that have a committed or accepted share in the leg's open round."""
     return len(
         {
             share.claim.slot
             for share in answer.shares
-            if (share.claim.leg, share.claim.round) == (leg.number, leg.round) and share.state is ShareState.COMMITTED
+            if (share.claim.leg, share.claim.round) == (leg.number, leg.round)
+            and share.state in (ShareState.COMMITTED, ShareState.ACCEPTED)
         }
     )

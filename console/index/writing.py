@@ -228,6 +228,8 @@ class EventIndex(Readings):
         if change.reason != ShareReason.LEG_ENDED:
             self._provider(change.provider, event.height, rejected=1)
             self._count(change.share.order_id, "rejected")
+        if change.was_accepted:
+            self._provider(change.provider, event.height, accepted=-1)
 
     @_take.register
     def _(self, change: ShareCompared, event: LoggedEvent) -> None:

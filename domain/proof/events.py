@@ -60,7 +60,8 @@ class ShareSkipped(Change):
 
 @dataclass(frozen=True, slots=True)
 class ShareRejected(Change):
-    """A share was rejected; ``reason`` is a ``ShareReason``.
+    """A share was rejected, or dropped because its leg ended; ``reason`` is a ``ShareReason``. Only a dropped share may
+    have been accepted before: ``was_accepted`` is then true.
 
     Example::
 
@@ -73,6 +74,7 @@ class ShareRejected(Change):
     share: ShareKey
     provider: str
     reason: int
+    was_accepted: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ class ShareDrawn(Change):
 
 @dataclass(frozen=True, slots=True)
 class ShareAccepted(Change):
-    """A share is accepted in a closed round. The event shows the roots that the share's commitment hid. ``metrics`` are
+    """A share of the open round is accepted. The event shows the roots that the share's commitment hid. ``metrics`` are
     the metrics at the share's last boundary, as FP32 bit patterns. If ``update_root`` is empty, the share ends where
     the job stopped, after ``segments`` whole segments and ``steps`` steps.
 

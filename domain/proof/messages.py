@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 from domain.bounds import Address, Bits, Count, Hash, Length, MaybeHash, Signature, Size, Slot
 from domain.errors import LIMIT_REACHED
 from domain.keys import ShareRef
-from domain.limits import ANSWERS_MAX, PATH_MAX, SALT_BYTES, SLOTS_MAX
+from domain.limits import ANSWERS_MAX, PATH_MAX, SALT_BYTES, SHARES_PER_MESSAGE_MAX
 from domain.messages import AT_ONCE, LaneHalf, Message
 from domain.proof.records import (
     AuditPlace,
@@ -39,8 +39,8 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class MsgCommitTraces(Message):
-    """Put commitments to shares of the open round on chain (at most 128). The rejections in the message are applied
-    before its commitments.
+    """Put commitments to shares of the open round on chain. The rejections in the message are applied before its
+    commitments. A message has at most 128 shares and rejections together.
     """
 
     URL: ClassVar[str] = "/assay.pol.v1.MsgCommitTraces"
@@ -65,16 +65,14 @@ class AcceptedShare:
 
 
 @dataclass(frozen=True, slots=True)
-class MsgCloseRound(Message):
-    """Close the open round, with the accepted shares in slot order, their roots, and the root of the next global state.
+class MsgAcceptShares(Message):
+    """Accept shares of the open round (at most 128), with their roots. A large round needs several of these messages.
 
-    If the job stopped in the round, ``stopped`` names the place of the stop, ``next_root`` is empty, and no round
-    follows. ``shares`` also has the shares that end at a stop. In a hand-over round, the states after the round are
-    encrypted to the order's key, and ``ciphertext_root`` is the root over the encrypted chunks. In other rounds it is
-    empty. The last round is a hand-over round, and closing it proves the order.
+    The slots may come in any order. Shares that end where the job stopped are accepted too. An accepted share can no
+    longer be rejected, and its slot cannot be issued again.
     """
 
-    URL: ClassVar[str] = "/assay.pol.v1.MsgCloseRound"
+    URL: ClassVar[str] = "/assay.pol.v1.MsgAcceptShares"
     SIGNER: ClassVar[str] = "validator"
     LANE: ClassVar[LaneHalf | None] = LaneHalf.LEGS
     GAS_ITEMS: ClassVar[Mapping[str, int]] = MappingProxyType({"shares": 4})
@@ -82,7 +80,26 @@ class MsgCloseRound(Message):
     order_id: Hash
     leg: Count
     round: Count
-    shares: Annotated[tuple[AcceptedShare, ...], Length(0, SLOTS_MAX, LIMIT_REACHED)]
+    shares: Annotated[tuple[AcceptedShare, ...], Length(1, SHARES_PER_MESSAGE_MAX, LIMIT_REACHED)]
+
+
+@dataclass(frozen=True, slots=True)
+class MsgCloseRound(Message):
+    """Close the open round, whose slots all have an accepted share, with the root of the next global state.
+
+    If the job stopped in the round, ``stopped`` names the place of the stop, ``next_root`` is empty, and no round
+    follows. In a hand-over round, the states after the round are encrypted to the order's key, and ``ciphertext_root``
+    is the root over the encrypted chunks. In other rounds it is empty. The last round is a hand-over round, and closing
+    it proves the order.
+    """
+
+    URL: ClassVar[str] = "/assay.pol.v1.MsgCloseRound"
+    SIGNER: ClassVar[str] = "validator"
+    LANE: ClassVar[LaneHalf | None] = LaneHalf.LEGS
+    validator: Address
+    order_id: Hash
+    leg: Count
+    round: Count
     next_root: MaybeHash
     ciphertext_root: MaybeHash
     stopped: AuditPlace | None = None

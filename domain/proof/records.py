@@ -29,7 +29,7 @@ class ShareState(IntEnum):
     """The state of a share."""
 
     COMMITTED = 1
-    ACCEPTED = 2  # the share is in a closed round
+    ACCEPTED = 2  # the share is part of its round, which is closed when each slot has such a share
     REJECTED = 3  # the bond stays locked until the round is verified or the leg is over
     RIGHT = 4  # rejected, but its commitment matches the accepted share
     WRONG = 5  # rejected, and its commitment differs from the accepted share

@@ -36,6 +36,7 @@ from domain.proof.events import (
     ValidatorSlashed,
 )
 from domain.proof.messages import (
+    MsgAcceptShares,
     MsgCloseRound,
     MsgCommitAnswer,
     MsgCommitTraces,
@@ -52,6 +53,7 @@ WORDS = Words(
     name="proof",
     messages=(
         MsgCommitTraces,
+        MsgAcceptShares,
         MsgCloseRound,
         MsgCommitAnswer,
         MsgRevealAnswer,

@@ -87,7 +87,7 @@ def test_an_order_from_start_to_end_with_a_cheat(
     assert "Auditors will check the rejection when they recompute" in page.text()
     # What was trained is seen before its round is closed.
     page.wait("document.querySelector('#loss canvas')")
-    market.chain.ok(market.close_message(order_id))
+    market.chain.ok(*market.close_messages(order_id))
     for round in range(ROUNDS - 2):
         market.answer_all(order_id, round)
         market.train_round(order_id)

@@ -19,7 +19,6 @@ from domain.market.records import Order, OrderState
 from domain.messages import Message
 from domain.params import local_params
 from domain.proof.queries import PanelDutiesRequest
-from domain.proof.records import ShareState
 from domain.registry.messages import (
     MsgAdmitProvider,
     MsgDismissProvider,
@@ -102,11 +101,13 @@ class MoneyMachine(RuleBasedStateMachine):
             self.send(MsgAcceptOrder(leg.validator, order.id, order.legs))
         else:
             shares = self.market.shares(order.id)
-            taken = {s.claim.slot for s in shares if s.state is ShareState.COMMITTED}
+            taken = {s.claim.slot for s in shares if self.market.is_of_open_round(order.id, s)}
             free = [slot for slot in range(order.terms.slots) if slot not in taken]
             traces = [self.free_trace(order, slot) for slot in free]
             if traces:
                 self.send(self.market.commit_message(order.id, *traces))
+            elif waiting := self.market.accept_message(order.id).shares:
+                self.send(self.market.accept_message(order.id, *waiting[-1 - index % 2 :]))
             else:
                 self.send(self.market.close_message(order.id))
 

@@ -1,6 +1,7 @@
 """Markets from seeds: whatever people do there, what must always hold does, and everything ends."""
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -9,13 +10,16 @@ from chain.state_machine.market.tables import BIDS
 from chain.state_machine.registry.tables import PROVIDERS
 from domain.legs.reasons import LegEnd
 from domain.market.reasons import CloseReason
-from domain.proof.events import HandoverFoundWrong, SeatSilent, SlashVoteEnded, SlashVoteOpened
+from domain.market.records import Conditions
+from domain.proof.events import HandoverFoundWrong, SeatSilent, ShareAccepted, SlashVoteEnded, SlashVoteOpened
 from domain.vocabulary import changes_of
+from pol.rules.orders import least_deposit
 from tests.simulator.behaviours import VALIDATOR_CHEATS, Forger, Hider, HonestValidator, NoiseSeller
 from tests.simulator.coalitions import COALITIONS, with_validators
 from tests.simulator.play import kind_of, play
-from tests.simulator.scenario import Kind, Shape, make_setup
+from tests.simulator.scenario import Kind, Shape, make_job, make_setup
 from tests.simulator.world import World
+from tests.support.chain_market import PRICE
 
 SEEDS, ORDERS = 20, 50
 
@@ -67,6 +71,33 @@ def test_who_comes_later_is_measured_admitted_and_given_work() -> None:
         assert provider.admitted
         assert provider.capability is not None
     assert any(provider.shares_accepted for provider in later)
+
+
+def test_a_round_of_some_hundred_slots_closes_in_parts() -> None:
+    """Validators crash, messages get lost, and each share is accepted once all the same."""
+    slots = 260
+    setup = make_setup(5, Kind.HONEST, Shape(orders=1, spread=1))
+    # No provider is a newcomer for long: one slot after the other would take longer than the order may.
+    used = setup.params.replace(newcomer_slots=slots, progress_base=600)
+    (plan,) = setup.orders
+    job = make_job(Random(1), "large", slots=slots, rounds=1, round_steps=1, segment_steps=1, step_work=5 * 10**6)
+    message = replace(
+        plan.message,
+        terms=job.terms,
+        conditions=Conditions(),
+        price_limit=3 * PRICE,
+        deposit=least_deposit(job.terms, 3 * PRICE, used),
+        deadline=900,
+    )
+    plan = replace(plan, message=message, job=job, habits=replace(plan.habits, cancel_after=None))
+    world = World(replace(setup, params=used, orders=(plan,), checked=False))
+    world.run()
+    answer = world.order(world.orders[0].order_id)
+    assert answer.order.close_reason == CloseReason.SETTLED
+    assert [ref.slot for ref in answer.rounds[0].shares] == list(range(slots))
+    accepted = [change.share.slot for change in changes_of(ShareAccepted, world.chain.events)]
+    assert accepted == list(range(slots))
+    world.chain.check_state()
 
 
 @pytest.mark.parametrize("cheat", VALIDATOR_CHEATS, ids=lambda cheat: str(cheat.__name__))

@@ -15,6 +15,7 @@ from chain.state_machine.ledger.gas import PAY_GAS
 from chain.state_machine.ledger.tables import TALLIES
 from chain.state_machine.market.gas import AUCTION_PERCENT, FILL_GAS, TRY_GAS
 from chain.state_machine.market.tables import ORDER_DUE, ORDERS
+from chain.state_machine.proof.shares import LIVE
 from chain.state_machine.queue import DEADLINES
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay
@@ -24,11 +25,13 @@ from domain.keys import ShareRef
 from domain.ledger.messages import MsgDepositBond
 from domain.legs.messages import MsgAcceptOrder
 from domain.legs.records import Leg
+from domain.limits import SHARES_PER_MESSAGE_MAX
 from domain.market.messages import MsgPlaceBid, MsgSubmitOrder
 from domain.market.records import Conditions, JobTerms, Offer, Order
 from domain.params import Params
 from domain.proof.messages import (
     AcceptedShare,
+    MsgAcceptShares,
     MsgCloseRound,
     MsgCommitAnswer,
     MsgCommitTraces,
@@ -400,19 +403,49 @@ class Market:
             self.chain.block()
         raise AssertionError("shares are not drawn")
 
-    def close_message(self, order_id: bytes, **changes: Any) -> MsgCloseRound:
+    def standing(self, order_id: bytes) -> list[Trace]:
+        """Return the traces of the shares of the open round that can be accepted."""
         leg = self.leg(order_id)
-        standing = [
-            self.traces[order_id, leg.number, leg.round, share.claim.key.ref].accepted
+        return [
+            self.traces[order_id, leg.number, leg.round, share.claim.key.ref]
             for share in self.shares(order_id)
             if share.state is ShareState.COMMITTED
         ]
+
+    def is_of_open_round(self, order_id: bytes, share: Share) -> bool:
+        """Return whether a share keeps its slot of the open round."""
+        leg, claim = self.leg(order_id), share.claim
+        return (claim.leg, claim.round) == (leg.number, leg.round) and share.state in LIVE
+
+    def accept_message(self, order_id: bytes, *accepted: AcceptedShare, **changes: Any) -> MsgAcceptShares:
+        """Return the message that accepts these shares, or all that can be accepted."""
+        leg = self.leg(order_id)
+        message = MsgAcceptShares(
+            validator=leg.validator,
+            order_id=order_id,
+            leg=leg.number,
+            round=leg.round,
+            shares=accepted or tuple(trace.accepted for trace in self.standing(order_id)),
+        )
+        return replace(message, **changes)
+
+    def accept_shares(self, order_id: bytes) -> None:
+        """Accept all shares of the open round that can be accepted, as many at once as a message may have."""
+        shares = self.accept_message(order_id).shares
+        for at in range(0, len(shares), SHARES_PER_MESSAGE_MAX):
+            self.chain.ok(self.accept_message(order_id, *shares[at : at + SHARES_PER_MESSAGE_MAX]))
+
+    def close_messages(self, order_id: bytes, **changes: Any) -> tuple[MsgAcceptShares, MsgCloseRound]:
+        """Return the messages that accept the shares of the open round and close it."""
+        return self.accept_message(order_id), self.close_message(order_id, **changes)
+
+    def close_message(self, order_id: bytes, **changes: Any) -> MsgCloseRound:
+        leg = self.leg(order_id)
         message = MsgCloseRound(
             validator=leg.validator,
             order_id=order_id,
             leg=leg.number,
             round=leg.round,
-            shares=tuple(standing),
             next_root=digest("next", order_id, leg.number, leg.round),
             ciphertext_root=self.sealed_root(order_id, leg.round),
         )
@@ -421,22 +454,30 @@ class Market:
     def stop_message(self, order_id: bytes, **changes: Any) -> MsgCloseRound:
         """Return the message that closes the open round where the job stops by the shares that stand."""
         message = self.close_message(order_id, next_root=b"", ciphertext_root=b"")
-        shares = ((share.slot, share.issue, share.roots) for share in message.shares)
+        leg = self.leg(order_id)
+        shares = (
+            (ref.slot, ref.issue, self.traces[order_id, leg.number, leg.round, ref].roots)
+            for ref in (s.claim.key.ref for s in self.shares(order_id) if self.is_of_open_round(order_id, s))
+        )
         stop = find_stop(self.order(order_id).terms, shares)
         return replace(message, stopped=stop, **changes)
+
+    def stop_messages(self, order_id: bytes) -> tuple[MsgAcceptShares, MsgCloseRound]:
+        """Return the messages that accept the shares of the open round and close it where the job stops."""
+        return self.accept_message(order_id), self.stop_message(order_id)
 
     def stop_round(self, order_id: bytes, *stops: int | None) -> None:
         """Commit a round in which each slot stops in a segment, or goes to its end (None), and close it."""
         traces = [self.trace(order_id, slot, stop=stop) for slot, stop in enumerate(stops)]
         self.commit(order_id, *traces)
         self.wait_drawn(order_id)
-        self.chain.ok(self.stop_message(order_id))
+        self.chain.ok(*self.stop_messages(order_id))
 
     def train_round(self, order_id: bytes) -> None:
         """Commit a round, wait for the draws, close it."""
         self.commit(order_id, *self.traces_of_round(order_id))
         self.wait_drawn(order_id)
-        self.chain.ok(self.close_message(order_id))
+        self.chain.ok(*self.close_messages(order_id))
 
     def sealed_root(self, order_id: bytes, round: int) -> bytes:
         """Return the root of the encrypted states that a round leaves, where it is a hand-over round."""

@@ -621,9 +621,12 @@ class Rebuilt:
 
     @take.register
     def _(self, change: ShareRejected) -> None:
-        self._share(change.share, state=ShareState.REJECTED, reason=change.reason)
+        work = share_work(self.orders[change.share.order_id].terms)
+        self._share(change.share, state=ShareState.REJECTED, reason=change.reason, roots=None, work=work)
         if change.reason != ShareReason.LEG_ENDED:
             self._count(change.provider, rejected=1)
+        if change.was_accepted:
+            self._count(change.provider, accepted=-1)
 
     @take.register
     def _(self, change: ShareAccepted) -> None:

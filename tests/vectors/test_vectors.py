@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 # At least these the market sends; the next ones may be samples.
 PLAYED = {
     "AcceptOrder",
+    "AcceptShares",
     "AdmitProvider",
     "CancelOrder",
     "CertifyProvider",

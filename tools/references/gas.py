@@ -34,9 +34,9 @@ def gas_page() -> str:
         " transaction. The messages in this table need more, because they declare items. An item needs `ITEM_GAS`,"
         f" which is {gas.ITEM_GAS:,}:",
         table(("message", "gas", "gas per entry of a field"), _messages()),
-        "Handlers whose work depends on the state add weights of the first table: `MsgStopOrder` adds `REJECT_GAS` per"
-        " share that it drops, `MsgCancelOrder` adds `BOND_GAS` per bond and `PAY_GAS` per depositor that it refunds,"
-        " and `MsgSubmitOrder` adds `AUDITOR_GAS` per validator that can audit the order.",
+        "Handlers whose work depends on the state add weights of the first table: `MsgCloseRound` adds `CLOSE_GAS` per"
+        " slot, `MsgCancelOrder` adds `BOND_GAS` per bond and `PAY_GAS` per depositor that it refunds, and"
+        " `MsgSubmitOrder` adds `AUDITOR_GAS` per validator that can audit the order.",
         "## Due work",
         "Work that is due in a block has its own gas, the parameter `due_gas`. Due work does not use the gas of"
         " transactions:",

@@ -9,9 +9,11 @@ from dataclasses import replace
 
 from domain.keys import ShareRef
 from domain.legs.records import Leg
+from domain.limits import SHARES_PER_MESSAGE_MAX
 from domain.messages import Message
 from domain.proof.messages import (
     AcceptedShare,
+    MsgAcceptShares,
     MsgCloseRound,
     MsgCommitTraces,
     Rejection,
@@ -48,12 +50,12 @@ from validator.decide.view import View
 
 OPEN_SECONDS = 10
 """Chain seconds in which a provider must upload the states that it is asked for. For large states, it has more time."""
-COMMIT_MAX = 32
-"""Most shares, and most rejections, in one message; far below the limits of a transaction."""
 FORGIVEN = frozenset({ShareReason.NO_ANSWER, ShareReason.LATE, ShareReason.NO_BOND})
 """Verdicts after which a provider may get work in the same order again. Providers that failed less often come first."""
 PRESSED_PART = 4
 """In the last ``1 / PRESSED_PART`` of the progress time, a round closes even if not all its suspects are replayed."""
+
+_LIVE = (ShareState.COMMITTED, ShareState.ACCEPTED)
 
 Shares = dict[tuple[int, int], Share]
 
@@ -111,6 +113,9 @@ def _advance(
         # Providers could not answer while this daemon was down, so a restart gives them more time.
         late = view.clock >= max(work.answer_by, view.since + PATIENCE) or is_gone(local, work, view)
         return (replace(work, verdict=ShareReason.NO_ANSWER, settled=True) if late else work), []
+    if share is not None and share.state is ShareState.ACCEPTED:
+        # The round is about to close, and accepted shares stay as they are.
+        return work, []
     if share is not None and share.state != ShareState.COMMITTED:
         # The share was ended by a message that this record does not have.
         return replace(work, verdict=share.reason or ShareReason.NO_ANSWER, settled=True), []
@@ -226,7 +231,7 @@ def _holds(work: SlotWork, share: Share | None, segments: Collection[int]) -> bo
     """
     if work.verdict or work.packet is None or share is None:
         return False
-    if share.state != ShareState.COMMITTED or not share.is_drawn:
+    if share.state not in _LIVE or not share.is_drawn:
         return False
     correct = {done.segment for done in work.checked if not done.reason}
     verified = {opening.index for opening in work.openings if opening.verified}
@@ -250,8 +255,8 @@ def _rejection_reason(verdict: int) -> int:
 def _commit(local: LocalOrder, view: View, current: LocalRound, shares: Shares, key: str) -> list[Action]:
     """Return the action that sends all rejections and shares that are not on the chain yet. Rejections come first."""
     open_verdicts = [w for w in current.works if w.verdict and not w.settled and (w.slot, w.issue) in shares]
-    rejected = open_verdicts[:COMMIT_MAX]
-    blocked = {w.slot for w in open_verdicts[COMMIT_MAX:]}
+    rejected = open_verdicts[:SHARES_PER_MESSAGE_MAX]
+    blocked = {w.slot for w in open_verdicts[SHARES_PER_MESSAGE_MAX:]}
     signed = [
         SignedShare(work.signed.claim, work.signed.signature)
         for work in current.works
@@ -268,9 +273,9 @@ def _commit(local: LocalOrder, view: View, current: LocalRound, shares: Shares, 
         leg=local.leg,
         round=current.round,
         rejections=tuple(Rejection(ShareRef(w.slot, w.issue), _rejection_reason(w.verdict)) for w in rejected),
-        shares=tuple(signed[:COMMIT_MAX]),
+        shares=tuple(signed[: SHARES_PER_MESSAGE_MAX - len(rejected)]),
     )
-    return [_send(f"{key}/commit", message, local, view)]
+    return [_send(f"{key}/commit", local, view, message)]
 
 
 def _are_done(current: LocalRound, leg: Leg, shares: Shares) -> bool:
@@ -352,18 +357,43 @@ def _close(
     stop = _first_stop(current, view)
     refs = tuple(ShareRef(work.slot, work.issue) for work in accepted)
     if stop != AGGREGATION or (current.next_global is None and refs == current.suspects):
-        return _send_close(local, view, current, key, stop)
+        return _send_close(local, view, current, shares, key, stop)
     if current.next_global is None:
         return [Aggregate(f"{key}/aggregate", local.key.round(current.round))]
     order = view.on_chain.order
     where = local.key.round(current.round)
     if current.sealed is None and is_handover(order.terms, order.params.handover_every, current.round):
         return [Seal(f"{key}/seal", where, order.order_key)]
-    return _send_close(local, view, current, key, None)
+    return _send_close(local, view, current, shares, key, None)
 
 
-def _send_close(local: LocalOrder, view: View, current: LocalRound, key: str, stop: AuditPlace | None) -> list[Action]:
-    """Return the action that closes a round, with its next state or with the place where the job stops itself."""
+def _send_close(
+    local: LocalOrder,
+    view: View,
+    current: LocalRound,
+    shares: Shares,
+    key: str,
+    stop: AuditPlace | None,
+) -> list[Action]:
+    """Return the action that closes a round, with its next state or with the place where the job stops itself.
+
+    The same transaction accepts the last shares. If the round has more shares than fit in a message, return the action
+    that accepts the next of them. The chain knows which shares it has accepted, so a restarted daemon goes on there.
+    """
+    accepts = [
+        AcceptedShare(work.slot, work.issue, work.packet.roots)
+        for work in accepted_works(current)
+        if work.packet is not None and not _is_accepted(work, shares)
+    ]
+    accept = MsgAcceptShares(
+        validator=view.me,
+        order_id=local.order_id,
+        leg=local.leg,
+        round=current.round,
+        shares=tuple(accepts[:SHARES_PER_MESSAGE_MAX]),
+    )
+    if len(accepts) > SHARES_PER_MESSAGE_MAX:
+        return [_send(f"{key}/accept", local, view, accept)]
     if not _has_room(local, view):
         return []
     close = MsgCloseRound(
@@ -371,22 +401,24 @@ def _send_close(local: LocalOrder, view: View, current: LocalRound, key: str, st
         order_id=local.order_id,
         leg=local.leg,
         round=current.round,
-        shares=tuple(
-            AcceptedShare(work.slot, work.issue, work.packet.roots)
-            for work in accepted_works(current)
-            if work.packet is not None
-        ),
         next_root=current.next_global.root if current.next_global and stop is None else b"",
         ciphertext_root=current.sealed.ciphertext_root if current.sealed and stop is None else b"",
         stopped=stop,
     )
-    return [_send(f"{key}/close", close, local, view)]
+    messages = (accept, close) if accepts else (close,)
+    return [_send(f"{key}/close", local, view, *messages)]
 
 
-def _send(key: str, message: Message, local: LocalOrder, view: View) -> SendTx:
-    """Return the action that sends a message before the leg's progress deadline."""
+def _is_accepted(work: SlotWork, shares: Shares) -> bool:
+    """Return whether the chain has accepted a share."""
+    share = shares.get((work.slot, work.issue))
+    return share is not None and share.state is ShareState.ACCEPTED
+
+
+def _send(key: str, local: LocalOrder, view: View, *messages: Message) -> SendTx:
+    """Return the action that sends messages in one transaction before the leg's progress deadline."""
     leg = view.on_chain.leg(local.leg)
-    return SendTx(key, (message,), leg.progress_deadline if leg else NEVER)
+    return SendTx(key, messages, leg.progress_deadline if leg else NEVER)
 
 
 def _has_room(local: LocalOrder, view: View) -> bool:

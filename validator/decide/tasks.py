@@ -18,6 +18,7 @@ from validator.decide.records import (
     LocalOrder,
     LocalRound,
     SlotWork,
+    WorkAt,
     accepted_works,
     share_key,
 )
@@ -55,10 +56,16 @@ def open_tasks(local: LocalOrder, on_chain: OrderResponse, panels: Panels, provi
     A provider cannot see whether a boundary was drawn on the chain or chosen by the validator.
     """
     wanted = wanted_of_provider(local, panels)
+    own = {
+        (current.round, work.slot, work.issue): WorkAt(local, current, work)
+        for current in local.rounds
+        for work in current.works
+        if work.provider == provider
+    }
     for share in on_chain.shares:
         claim = share.claim
-        at = local.share(claim.key)
-        if at is None or at.work.provider != provider or not share.is_drawn:
+        at = own.get((claim.round, claim.slot, claim.issue)) if claim.leg == local.leg else None
+        if at is None or not share.is_drawn:
             continue
         work = at.work
         if work.verdict or share.state != ShareState.COMMITTED:

@@ -6,8 +6,6 @@ from chain.state_machine.legs.ends import (
     on_accept,
     on_overdue,
     on_progress,
-    weigh_overdue,
-    weigh_progress,
 )
 from chain.state_machine.legs.genesis import check_fees
 from chain.state_machine.legs.handlers import HANDLERS
@@ -22,7 +20,7 @@ from chain.state_machine.legs.tables import (
     PROGRESS_DUE,
     SLOT_STARTS,
 )
-from chain.state_machine.market.hooks import MATCHED, OVERDUE, PAUSE_ENDED, WEIGH_OVERDUE
+from chain.state_machine.market.hooks import MATCHED, OVERDUE, PAUSE_ENDED
 from chain.state_machine.market.orders import weigh_end
 from chain.state_machine.queue import Effect
 
@@ -33,12 +31,11 @@ COMPONENT = Component(
     handlers=HANDLERS,
     effects=(
         Effect(ACCEPT_DUE, on_accept, weigh_end),
-        Effect(PROGRESS_DUE, on_progress, weigh_progress),
+        Effect(PROGRESS_DUE, on_progress),
     ),
     hooks=(
         MATCHED.to(open_whole),
         OVERDUE.to(on_overdue),
-        WEIGH_OVERDUE.to(weigh_overdue),
         PAUSE_ENDED.to(move_deadlines),
     ),
     answers=ANSWERS,

@@ -4,7 +4,7 @@ from chain.state_machine.context import Context
 from chain.state_machine.ledger.order_money import pay_from_deposits, pay_part
 from chain.state_machine.ledger.tables import ESCROWS
 from chain.state_machine.legs.checks import is_far_ahead
-from chain.state_machine.legs.hooks import ROUND_DROPPED, ROUND_LEFT, WEIGH_ROUND
+from chain.state_machine.legs.hooks import ROUND_DROPPED, ROUND_LEFT
 from chain.state_machine.legs.money import clear_leg, compensate, cut_job_bond, lose_part
 from chain.state_machine.legs.progress import restart_progress
 from chain.state_machine.legs.tables import ACCEPT_DUE, LEGS, LIVE_LEGS, PROGRESS_DUE
@@ -201,11 +201,6 @@ def on_progress(ctx: Context, entry: QueueEntry) -> None:
         fail_leg(ctx, order, leg, LegEnd.NO_PROGRESS)
 
 
-def weigh_progress(ctx: Context, entry: QueueEntry) -> int:
-    """Return the gas of failing a leg that made no progress; it depends on the shares of the leg's open round."""
-    return weigh_failure(ctx, LEGS.must(ctx.store, entry.parts[0], entry.number(1)))
-
-
 def on_overdue(ctx: Context, order: Order) -> None:
     """End the leg of an order whose deadline has passed."""
     leg = LEGS.must(ctx.store, order.id, order.legs)
@@ -213,16 +208,6 @@ def on_overdue(ctx: Context, order: Order) -> None:
         miss_accept(ctx, order, leg)
     elif leg.state is LegState.RUNNING:
         fail_leg(ctx, order, leg, LegEnd.ORDER_DEADLINE)
-
-
-def weigh_overdue(ctx: Context, order: Order) -> int:
-    """Return the gas of failing the leg of an overdue order; it depends on the shares of the leg's open round."""
-    return weigh_failure(ctx, LEGS.must(ctx.store, order.id, order.legs))
-
-
-def weigh_failure(ctx: Context, leg: Leg) -> int:
-    """Return the gas of dropping the open round of a leg; 0 if the leg is not running."""
-    return sum(WEIGH_ROUND(ctx, leg.open_round)) if leg.state is LegState.RUNNING else 0
 
 
 def _is_unserved(ctx: Context, order: Order) -> bool:

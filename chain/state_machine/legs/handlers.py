@@ -3,7 +3,7 @@
 from chain.state_machine.context import Context
 from chain.state_machine.handler import Duty, Handler
 from chain.state_machine.legs.checks import find_duty, get_assigned
-from chain.state_machine.legs.ends import BLAMES_JOB, decline_leg, fail_leg, weigh_failure
+from chain.state_machine.legs.ends import BLAMES_JOB, decline_leg, fail_leg
 from chain.state_machine.legs.progress import restart_progress
 from chain.state_machine.legs.tables import ACCEPT_DUE
 from chain.state_machine.market.holds import check_not_held
@@ -84,12 +84,6 @@ def apply_stop_order(ctx: Context, message: MsgStopOrder, assigned: tuple[Order,
     fail_leg(ctx, order, leg, LegEnd.STOPPED_BY_VALIDATOR)
 
 
-def weigh_stop_order(ctx: Context, _: MsgStopOrder, assigned: tuple[Order, Leg]) -> int:
-    """Return the gas of failing the leg, which depends on the shares of its open round."""
-    _order, leg = assigned
-    return weigh_failure(ctx, leg)
-
-
 def find_matched_duty(store: Overlay, message: MsgAcceptOrder | MsgDeclineOrder) -> Duty | None:
     """Return the duty to accept or decline, or None if the message does not name a matched leg of the signer."""
     return find_duty(store, message.order_id, message.leg, message.validator, LegState.MATCHED)
@@ -109,5 +103,5 @@ HANDLERS = (
         check_fields=check_decline_order_fields,
         duty=find_matched_duty,
     ),
-    Handler(MsgStopOrder, check_stop_order, apply_stop_order, weight=weigh_stop_order, duty=find_stop_duty),
+    Handler(MsgStopOrder, check_stop_order, apply_stop_order, duty=find_stop_duty),
 )

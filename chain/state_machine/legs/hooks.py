@@ -5,10 +5,9 @@ from domain.keys import RoundKey
 from domain.market.records import Order
 
 ROUND_DROPPED: Hook[[RoundKey], None] = Hook("round dropped")
-"""Called when the leg of this open round fails, so that the round will never be closed."""
+"""Called when the leg of this open round fails, so that the round will never be closed.
 
-WEIGH_ROUND: Hook[[RoundKey], int] = Hook("weigh round")
-"""Called for the gas of dropping an open round."""
+The shares of the round are dropped in steps, and the order does not go on before."""
 
 ROUND_LEFT: Hook[[Order], None] = Hook("round left")
 """Called when the order has no open round left. The order's closed rounds then decide how it continues."""

@@ -23,9 +23,6 @@ MATCHED: Hook[[Match], None] = Hook("matched")
 OVERDUE: Hook[[Order], None] = Hook("overdue")
 """Called when the deadline of a matched or running order has passed."""
 
-WEIGH_OVERDUE: Hook[[Order], int] = Hook("weigh overdue")
-"""Called for the gas of ending the leg of an order whose deadline has passed."""
-
 RELEASED: Hook[[bytes], None] = Hook("released")
 """Called when a hold of this order or of one of its rounds ended, so that waiting work can go on."""
 

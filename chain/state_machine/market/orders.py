@@ -9,7 +9,7 @@ from chain.state_machine.ledger.order_money import apply_payments
 from chain.state_machine.ledger.tables import BOND_ROWS, ESCROWS, TALLIES
 from chain.state_machine.market.book import return_bond
 from chain.state_machine.market.holds import drop_holds, get_held_seconds, is_paused
-from chain.state_machine.market.hooks import OVERDUE, WEIGH_OVERDUE
+from chain.state_machine.market.hooks import OVERDUE
 from chain.state_machine.market.tables import (
     CLOSE_DUE,
     DIRTY_ORDERS,
@@ -176,11 +176,9 @@ def on_order(ctx: Context, entry: QueueEntry) -> None:
 
 
 def weigh_order(ctx: Context, entry: QueueEntry) -> int:
-    """Return the gas of an order's deadline. It is the gas of failing the running leg, or else of closing the order."""
+    """Return the gas of an order's deadline: that of closing the order, or 0 if a running leg fails first."""
     order = ORDERS.must(ctx.store, entry.parts[0])
-    if order.state is OrderState.RUNNING:
-        return sum(WEIGH_OVERDUE(ctx, order))
-    return weigh_end(ctx, entry)
+    return 0 if order.state is OrderState.RUNNING else weigh_end(ctx, entry)
 
 
 def on_close(ctx: Context, entry: QueueEntry) -> None:

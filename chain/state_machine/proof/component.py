@@ -2,7 +2,7 @@
 
 from chain.state_machine.component import Component
 from chain.state_machine.context import Draw
-from chain.state_machine.legs.hooks import ROUND_DROPPED, ROUND_LEFT, WEIGH_ROUND
+from chain.state_machine.legs.hooks import ROUND_DROPPED, ROUND_LEFT
 from chain.state_machine.market.hooks import RELEASED
 from chain.state_machine.proof import gas
 from chain.state_machine.proof.handlers import HANDLERS
@@ -22,6 +22,7 @@ from chain.state_machine.proof.rounds import weigh_void
 from chain.state_machine.proof.settlement import (
     advance,
     on_bonds,
+    on_drop,
     on_released,
     on_window,
     weigh_bonds,
@@ -30,7 +31,7 @@ from chain.state_machine.proof.settlement import (
 from chain.state_machine.proof.shares import (
     draw_segments,
     drop_open_round,
-    weigh_open_round,
+    weigh_drop,
     weigh_segments,
 )
 from chain.state_machine.proof.slashes import on_jail
@@ -38,12 +39,14 @@ from chain.state_machine.proof.tables import (
     AUDIT_LOAD,
     BEHIND_PANELS,
     BONDS_DUE,
+    DROP_DUE,
     JAIL_DUE,
     LAST_GROUP,
     LAST_ISSUES,
     LOT_DUE,
     LOT_GROUPS,
     LOTS,
+    OPEN_ROUNDS,
     PANEL_DUTIES,
     PANEL_POTS,
     PANELS,
@@ -83,6 +86,7 @@ COMPONENT = Component(
         LAST_GROUP,
         STANDING_ISSUES,
         LAST_ISSUES,
+        OPEN_ROUNDS,
         WRONG_HANDOVERS,
     ),
     handlers=HANDLERS,
@@ -91,6 +95,7 @@ COMPONENT = Component(
         Effect(WINDOW_DUE, on_window, weigh_window),
         Effect(VOID_DUE, on_void, weigh_void),
         Effect(BONDS_DUE, on_bonds, weigh_bonds),
+        Effect(DROP_DUE, on_drop, weigh_drop),
         Effect(STAGE_DUE, on_stage, weigh_stage),
         Effect(ROOM_DUE, on_room, weigh_room),
         Effect(WORK_DUE, on_work),
@@ -103,7 +108,6 @@ COMPONENT = Component(
     hooks=(
         BEGIN.to(apply_lots),
         ROUND_DROPPED.to(drop_open_round),
-        WEIGH_ROUND.to(weigh_open_round),
         ROUND_LEFT.to(advance),
         RELEASED.to(on_released),
     ),
@@ -112,6 +116,7 @@ COMPONENT = Component(
     due_percent=gas.LOTS_PERCENT,
     gas={
         "REJECT_GAS": gas.REJECT_GAS,
+        "CLOSE_GAS": gas.CLOSE_GAS,
         "DRAW_GAS": gas.DRAW_GAS,
         "TICKET_GAS": gas.TICKET_GAS,
         "READ_GAS": gas.READ_GAS,

@@ -9,6 +9,7 @@ from chain.state_machine.ledger.invariants import ensure_pot
 from chain.state_machine.ledger.tables import ESCROWS, TALLIES
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.tables import HELD_TIMES, LOADS, ORDERS
+from chain.state_machine.proof.shares import LIVE
 from chain.state_machine.proof.tables import (
     AUDIT_LOAD,
     BEHIND_PANELS,
@@ -16,6 +17,7 @@ from chain.state_machine.proof.tables import (
     LOT_DUE,
     LOT_GROUPS,
     LOTS,
+    OPEN_ROUNDS,
     PANEL_DUTIES,
     PANEL_POTS,
     PANELS,
@@ -41,7 +43,7 @@ from domain.legs.records import Leg, LegState
 from domain.limits import SEATS_MAX
 from domain.market.records import Order, OrderState
 from domain.proof.moves import AUDITS_POT
-from domain.proof.records import Round, Ruling, ShareState
+from domain.proof.records import Round, Ruling, Share, ShareState
 from escrow.deposits import locked
 from pol.rules.fees import compute_round_cost
 from pol.rules.orders import handover_seconds
@@ -53,7 +55,7 @@ from pol.rules.schedule import (
     share_work,
     total_work,
 )
-from pol.rules.stops import done_work
+from pol.rules.stops import AGGREGATION, done_work, find_stop
 
 
 def check_audit_pots(store: Overlay, _: Running) -> None:
@@ -182,12 +184,11 @@ def check_shares(store: Overlay, order: Order) -> None:
     """Check that a slot has at most one live or accepted share per round; check work, draws and roots of shares."""
     shares = SHARES.scan(store, order.id)
     for _, group in groupby(shares, key=lambda s: (s.claim.leg, s.claim.round)):
-        valid = [s for s in group if s.state in (ShareState.COMMITTED, ShareState.ACCEPTED)]
+        valid = [s for s in group if s.state in LIVE]
         slots = [share.claim.slot for share in valid]
         ensure(len(set(slots)) == len(slots), "a slot has two shares in a round")
     indexed = {(key[0], *map(number_of, key[1:]), issue) for key, issue in STANDING_ISSUES.scan(store, order.id)}
-    committed = (share for share in shares if share.state is ShareState.COMMITTED)
-    marked = {tuple(share.claim.key) for share in committed}
+    marked = {tuple(share.claim.key) for share in shares if share.state in LIVE}
     ensure(indexed == marked, "the index of live shares is wrong")
     terms = order.terms
     segments = share_segments(terms)
@@ -202,6 +203,28 @@ def check_shares(store: Overlay, order: Order) -> None:
         ensure(share.is_drawn or not share.drawn, "a share has drawn segments, but its lot is not drawn")
         shown = (share.roots is not None) == (share.state is ShareState.ACCEPTED)
         ensure(shown, "a share has roots before it is accepted, or none after")
+
+
+def check_open_rounds(store: Overlay, order: Order) -> None:
+    """Check the numbers of an order's open round: its accepted shares, their work, and the first that ends early.
+
+    A round that is closed or was dropped has no such numbers.
+    """
+    accepted = {leg.open_round: list[Share]() for leg in LEGS.scan(store, order.id) if leg.state is LegState.RUNNING}
+    for share in SHARES.scan(store, order.id):
+        claim = share.claim
+        of_round = accepted.get(RoundKey(claim.order_id, claim.leg, claim.round))
+        if of_round is not None and share.state is ShareState.ACCEPTED:
+            of_round.append(share)
+    name = order.id.hex()
+    for current in OPEN_ROUNDS.scan(store, order.id):
+        shares = accepted.pop(current.key, [])
+        ensure(current.accepted == len(shares) > 0, f"order {name} has a wrong count of accepted shares")
+        ensure(current.work == sum(share.work for share in shares), f"order {name} has a wrong work of accepted shares")
+        roots = ((share.claim.slot, share.claim.issue, share.roots) for share in shares if share.roots is not None)
+        stop = find_stop(order.terms, roots)
+        ensure(stop == (current.stopped or AGGREGATION), f"order {name} has a wrong place of its stop")
+    ensure(not any(accepted.values()), f"order {name} has accepted shares that are not counted")
 
 
 def check_panels(store: Overlay, order: Order) -> None:
@@ -322,5 +345,5 @@ def check_taken(store: Overlay, order: Order) -> None:
 
 INVARIANTS = Invariants(
     whole=(check_audit_pots, check_queue, check_deadlines, check_room, check_duties, check_slashes),
-    each=(Each(ORDERS, (check_rounds, check_shares, check_panels, check_handovers, check_taken)),),
+    each=(Each(ORDERS, (check_rounds, check_shares, check_open_rounds, check_panels, check_handovers, check_taken)),),
 )

@@ -31,7 +31,7 @@ from chain.state_machine.proof.seats import (
     weigh_panel,
 )
 from chain.state_machine.proof.settlement import advance
-from chain.state_machine.proof.shares import count_share, weigh_open_round
+from chain.state_machine.proof.shares import count_share
 from chain.state_machine.proof.slashes import end_slash_vote, open_slash_vote, slash_at_once, weigh_slash
 from chain.state_machine.proof.tables import (
     AUDIT_STAGE,
@@ -486,14 +486,12 @@ def on_stage(ctx: Context, entry: QueueEntry) -> None:
 
 
 def weigh_stage(ctx: Context, entry: QueueEntry) -> int:
-    """Return the gas of a stage's end; it depends on the panel's answers and seats, and on the leg, which may fail."""
+    """Return the gas of a stage's end; it depends on the panel's answers and seats."""
     panel = PANELS.get(ctx.store, *entry.round_key)
     if panel is None or not panel.is_open:
         return 0
-    leg = LEGS.must(ctx.store, panel.order_id, panel.leg)
-    shares = weigh_open_round(ctx, leg.open_round) if leg.is_live else 0
     # The round may become void, and its refund may be burnt.
-    return 2 * weigh_panel(panel) + BOND_GAS * len(panel.places) + PAY_GAS + shares + weigh_slash(ctx)
+    return 2 * weigh_panel(panel) + BOND_GAS * len(panel.places) + PAY_GAS + weigh_slash(ctx)
 
 
 def on_work(ctx: Context, entry: QueueEntry) -> None:

@@ -28,8 +28,8 @@ from chain.state_machine.proof.rejections import compare_rejected, count_rejecte
 from chain.state_machine.proof.room import move_panel
 from chain.state_machine.proof.rounds import get_next_round, is_verifiable
 from chain.state_machine.proof.seats import settle_panel, weigh_panel
-from chain.state_machine.proof.shares import note_verified
-from chain.state_machine.proof.tables import BONDS_DUE, PANELS, ROUNDS, SHARES, WINDOW_DUE, WRONG_HANDOVERS
+from chain.state_machine.proof.shares import drop_shares, has_live_shares, note_verified
+from chain.state_machine.proof.tables import BONDS_DUE, DROP_DUE, PANELS, ROUNDS, SHARES, WINDOW_DUE, WRONG_HANDOVERS
 from chain.state_machine.queue import QueueEntry, schedule
 from domain.legs.records import Leg, LegState
 from domain.market.reasons import CloseReason
@@ -76,6 +76,16 @@ def on_window(ctx: Context, entry: QueueEntry) -> None:
         advance(ctx, order)
     else:
         _end_if_decided(ctx, order.id, leg)
+
+
+def on_drop(ctx: Context, entry: QueueEntry) -> None:
+    """Drop the next shares of a round that will never be closed; after the last one, continue with the order."""
+    key = entry.round_key
+    drop_shares(ctx, key)
+    if has_live_shares(ctx, key):
+        schedule(ctx, ctx.clock, DROP_DUE, *key)
+    else:
+        advance(ctx, ORDERS.must(ctx.store, key.order_id))
 
 
 def weigh_window(ctx: Context, entry: QueueEntry) -> int:
@@ -180,13 +190,16 @@ def _transfers(order_id: bytes, earnings: Earnings) -> list[Transfer]:
 
 
 def _end_if_decided(ctx: Context, order_id: bytes, leg: Leg) -> None:
-    """End the order if all its rounds are verified, or go on after a failed leg. Do nothing while the order is held."""
+    """End the order if all its rounds are verified, or go on after a failed leg.
+
+    Do nothing while the order is held, or while shares of the failed leg's open round have to be dropped.
+    """
     order = ORDERS.must(ctx.store, order_id)
     if is_held(ctx, order_id):
         return
     if leg.state is LegState.FAILED:
         # Count all rounds, because a panel may find a later round wrong while an earlier one is still open.
-        if leg.verified + leg.void == leg.closed:
+        if leg.verified + leg.void == leg.closed and not has_live_shares(ctx, leg.open_round):
             _pay_for_handover(ctx, order, leg)
             reopen_or_end(ctx, order, leg)
     elif order.state is OrderState.PROVEN and leg.verified == leg.closed:

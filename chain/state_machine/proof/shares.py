@@ -1,8 +1,9 @@
 """Shares of rounds: their storage, the draw of their segments, and their end.
 
-A *live* share is committed, but not yet accepted or rejected. A slot of a round has at most one live share.
+A *live* share is committed or accepted: it is not rejected. A slot of a round has at most one live share.
 """
 
+from itertools import islice
 from typing import Any
 
 from chain.state_machine.context import Context
@@ -13,24 +14,32 @@ from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.gas import DRAW_GAS, REJECT_GAS, TICKET_GAS
 from chain.state_machine.proof.lots import drop_lot
 from chain.state_machine.proof.tables import (
+    DROP_DUE,
     LAST_ISSUES,
+    OPEN_ROUNDS,
     SHARES,
     STANDING_ISSUES,
     LastIssue,
     SharesSubject,
 )
+from chain.state_machine.queue import QueueEntry, schedule
 from chain.state_machine.registry.tables import PROVIDERS
 from chain.state_machine.tables import number_of
 from domain.hashing import hash_fields, u32
-from domain.keys import RoundKey, ShareKey
+from domain.keys import RoundKey, ShareKey, ShareRef
 from domain.market.records import Order
 from domain.proof.events import ShareDrawn, ShareRejected
 from domain.proof.reasons import ShareReason
 from domain.proof.records import Share, ShareRoots, ShareState
 from pol.rules.commitment import share_commitment
 from pol.rules.lots import seed
-from pol.rules.schedule import served_terms
+from pol.rules.schedule import served_terms, share_work
 from pol.rules.tiers.table import tier_of
+
+DROPPED_PER_CALL = 64
+"""Most shares of an open round that are dropped in one step; the queue drops the rest in later steps."""
+LIVE = (ShareState.COMMITTED, ShareState.ACCEPTED)
+"""States in which a share keeps its slot."""
 
 
 def share_id(key: ShareKey) -> bytes:
@@ -48,7 +57,8 @@ def share_id(key: ShareKey) -> bytes:
 def put_share(ctx: Context, share: Share) -> None:
     """Store a share, and mark its slot of the round as taken as long as the share is live.
 
-    Scans read only live shares, because a round may have any number of rejected shares.
+    Scans read only live shares, because a round may have any number of rejected shares. An accepted share keeps its
+    slot, so that the slot is not issued again.
     """
     SHARES.put(ctx.store, share)
     _mark_slot(ctx, share)
@@ -63,9 +73,10 @@ def change_share(ctx: Context, key: ShareKey, **changes: Any) -> Share:
 
 def _mark_slot(ctx: Context, share: Share) -> None:
     *slot, _ = share.claim.key
-    if share.state is ShareState.COMMITTED:
-        STANDING_ISSUES.set(ctx.store, share.claim.issue, *slot)
-    else:
+    issue = share.claim.issue
+    if share.state in LIVE:
+        STANDING_ISSUES.set(ctx.store, issue, *slot)
+    elif STANDING_ISSUES.get(ctx.store, *slot) == issue:
         STANDING_ISSUES.delete(ctx.store, *slot)
 
 
@@ -74,10 +85,15 @@ def get_live_issue(ctx: Context, key: RoundKey, slot: int) -> int:
     return STANDING_ISSUES.get(ctx.store, *key, slot)
 
 
+def get_live_refs(ctx: Context, key: RoundKey, limit: int | None = None) -> list[ShareRef]:
+    """Return the slots and issues of a round's live shares, by slot; at most ``limit``, or all if it is None."""
+    marks = islice(STANDING_ISSUES.scan(ctx.store, *key), limit)
+    return [ShareRef(number_of(slot), issue) for (*_, slot), issue in marks]
+
+
 def get_live_shares(ctx: Context, key: RoundKey) -> list[Share]:
     """Return the live shares of a round, by slot."""
-    keys = [key.share(number_of(slot), issue) for (*_, slot), issue in STANDING_ISSUES.scan(ctx.store, *key)]
-    return [SHARES.must(ctx.store, *share_key) for share_key in keys]
+    return [SHARES.must(ctx.store, *key.share(ref.slot, ref.issue)) for ref in get_live_refs(ctx, key)]
 
 
 def draw_segments(ctx: Context, subject: SharesSubject, beacon: bytes) -> None:
@@ -117,6 +133,11 @@ def weigh_segments(ctx: Context, subject: SharesSubject) -> int:
 def count_live_shares(ctx: Context, key: RoundKey) -> int:
     """Return the number of live shares of a round."""
     return sum(1 for _ in STANDING_ISSUES.keys(ctx.store, *key))
+
+
+def has_live_shares(ctx: Context, key: RoundKey) -> bool:
+    """Return whether a round has live shares."""
+    return bool(get_live_refs(ctx, key, 1))
 
 
 def get_last_issue(ctx: Context, key: ShareKey) -> int:
@@ -167,28 +188,39 @@ def reject_share(ctx: Context, share: Share, reason: ShareReason) -> None:
     claim = share.claim
     change_share(ctx, claim.key, state=ShareState.REJECTED, reason=int(reason))
     count_share(ctx, claim.provider, rejected=1)
-    ctx.emit(ShareRejected(claim.key, claim.provider, int(reason)))
+    ctx.emit(ShareRejected(claim.key, claim.provider, int(reason), was_accepted=False))
 
 
 def drop_open_round(ctx: Context, key: RoundKey) -> None:
-    """Drop the live shares of a round that will never be closed, and their lots.
+    """Let the queue drop the live shares of a round that will never be closed."""
+    OPEN_ROUNDS.delete(ctx.store, *key)
+    schedule(ctx, ctx.clock, DROP_DUE, *key)
 
-    The drop does not count against a provider.
+
+def drop_shares(ctx: Context, key: RoundKey) -> None:
+    """Drop the next live shares of a round that will never be closed, and their lots.
+
+    The drop does not count against a provider, and an accepted share no longer counts for its provider.
     """
     reason = int(ShareReason.LEG_ENDED)
-    for share in get_live_shares(ctx, key):
+    work = share_work(ORDERS.must(ctx.store, key.order_id).terms)
+    for ref in get_live_refs(ctx, key, DROPPED_PER_CALL):
+        share = SHARES.must(ctx.store, *key.share(ref.slot, ref.issue))
         claim = share.claim
-        change_share(ctx, claim.key, state=ShareState.REJECTED, reason=reason)
+        was_accepted = share.state is ShareState.ACCEPTED
+        if was_accepted:
+            count_share(ctx, claim.provider, accepted=-1)
+        change_share(ctx, claim.key, state=ShareState.REJECTED, reason=reason, roots=None, work=work)
         bond = get_share_bond(ctx, claim.key)
         if bond is not None:
             return_bond(ctx, claim.order_id, bond)
-        ctx.emit(ShareRejected(claim.key, claim.provider, reason))
+        ctx.emit(ShareRejected(claim.key, claim.provider, reason, was_accepted=was_accepted))
         drop_lot(ctx, SharesSubject(key, share.committed_height))
 
 
-def weigh_open_round(ctx: Context, key: RoundKey) -> int:
-    """Return the gas of dropping an open round; it depends on the number of its live shares."""
-    return REJECT_GAS * count_live_shares(ctx, key)
+def weigh_drop(ctx: Context, entry: QueueEntry) -> int:
+    """Return the gas of one step of dropping an open round; it depends on the number of the round's live shares."""
+    return REJECT_GAS * len(get_live_refs(ctx, entry.round_key, DROPPED_PER_CALL))
 
 
 def note_verified(ctx: Context, provider: str) -> None:

@@ -11,7 +11,7 @@ from chain.state_machine.tables import BytesTable, KeySet, Numbers, Table
 from domain.codec import Packed
 from domain.hashing import u64
 from domain.keys import RoundKey
-from domain.proof.records import Panel, PanelSeat, Round, Share
+from domain.proof.records import AuditPlace, Panel, PanelSeat, Round, Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +89,26 @@ class LotGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenRound:
+    """The accepted shares of an open round in numbers: how many they are, and the FLOPs of their whole segments.
+
+    ``stopped`` is the place at which the first of these shares in slot order ends early; None if all of them are whole.
+    """
+
+    order_id: bytes
+    leg: int
+    round: int
+    accepted: int
+    work: int
+    stopped: AuditPlace | None
+
+    @property
+    def key(self) -> RoundKey:
+        """The key of the round."""
+        return RoundKey(self.order_id, self.leg, self.round)
+
+
+@dataclass(frozen=True, slots=True)
 class LastIssue:
     """The highest committed issue of a slot, in the last round with a commitment for the slot.
 
@@ -127,9 +147,11 @@ LOT_GROUPS = Table(0x3C, "group of lots", LotGroup, lambda r: (r.id,))
 WAITING_LOTS = KeySet(0x3D, "lot of a group")
 # The id of the group that a block checked last.
 LAST_GROUP = BytesTable(0x3E, "last group")
-# Key: order, leg, round, slot; value: issue number of the live share in the slot of the open round.
+# Key: order, leg, round, slot; value: issue number of the live share in the slot.
 STANDING_ISSUES = Numbers(0x3A, "standing issue")
 LAST_ISSUES = Table(0x3B, "last issue", LastIssue, lambda r: (r.order_id, r.leg, r.slot))
+# The accepted shares of open rounds; a round has no record before its first share is accepted.
+OPEN_ROUNDS = Table(0x4E, "open round", OpenRound, lambda r: r.key)
 # Legs whose validator, as a complaint proved, did not hand over the right states. Key: order, leg.
 WRONG_HANDOVERS = KeySet(0x4D, "leg with a wrong hand-over")
 
@@ -150,6 +172,9 @@ ROOM_DUE = Due("room", 5, lane=0)
 WORK_DUE = Due("work", 6, lane=0, of_order=True)
 # The jail of a validator is over. Parts of an entry: operator.
 JAIL_DUE = Due("jail", 9, lane=0)
+# Shares of a round that will never be closed have to be dropped, in the lane of orders, so that this delays no panel.
+# Parts of an entry: order, leg, round.
+DROP_DUE = Due("drop", 16, lane=1, of_order=True)
 
 
 def get_drawn_rounds(store: Overlay) -> Iterator[RoundKey]:

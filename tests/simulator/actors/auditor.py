@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from chain.state_machine.proof.tables import PANEL_DUTIES, PANEL_POTS, SEATS
 from chain.state_machine.tables import Space, number_of
 from domain.keys import RoundKey
+from domain.limits import SLOTS_MAX
 from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse, PanelRequest, PanelResponse, SeatsRequest
 from domain.proof.records import AnswerKind, AuditKind, Panel, PanelSeat, SeatAnswer, Share
@@ -65,7 +66,8 @@ class Auditor:
     def read_subjects(self, seats: Iterable[SeatKey]) -> Mapping[SeatKey, PanelResponse]:
         """Return what seats are about, each read once."""
         known, ask = self._subjects, self.daemon.world.ask
-        self._subjects = {key: known.get(key) or ask(PanelRequest(*key.panel)) for key in seats}
+        wanted = {key: PanelRequest(key.order_id, key.leg, key.round, limit=SLOTS_MAX) for key in seats}
+        self._subjects = {key: known.get(key) or ask(request) for key, request in wanted.items()}
         return self._subjects
 
     def own_panels(self, orders: Mapping[bytes, OrderResponse], clock: int) -> Mapping[RoundKey, OwnPanel]:

@@ -160,7 +160,7 @@ def test_providers_and_consumers_have_duties_too() -> None:
         assert duties("v0p0") == [("show the drawn segments of slot 0 in round 0", progress)]
         market.commit(order_id, market.trace(order_id, 1, provider="v0p1"))
         market.wait_drawn(order_id)
-        market.chain.ok(market.close_message(order_id))
+        market.chain.ok(*market.close_messages(order_id))
         assert duties("v0p0") == []
 
 
@@ -183,7 +183,7 @@ def test_a_provider_shows_what_it_has_in_hand_and_when_it_was_last_seen() -> Non
         assert "The chain has no share of this provider" in idle
         market.commit(order_id, market.trace(order_id, 1, provider="v0p1"))
         market.wait_drawn(order_id)
-        market.chain.ok(market.close_message(order_id))
+        market.chain.ok(*market.close_messages(order_id))
         market.tell(console.known)
         page = console.pages.member(PageQuery({}), "v0p0")
         assert [(w["round"], w["in_hand"]) for w in page["work"]] == [(0, False)]

@@ -35,7 +35,7 @@ def cheat() -> tuple[ToldMarket, bytes]:
     market.wait_drawn(order_id)
     market.commit(order_id, again, reject=[(first.ref, int(ShareReason.SEGMENT_MISMATCH))])
     market.wait_drawn(order_id)
-    market.chain.ok(market.close_message(order_id))
+    market.chain.ok(*market.close_messages(order_id))
     market.answer_all(order_id, 0)
     return market, order_id
 

@@ -36,7 +36,7 @@ def test_both_say_the_same_from_open_to_closed() -> None:
     told.append(sentences(market, order_id, 5))
     market.commit(order_id, market.trace(order_id, 1, provider="v0p1"))
     market.wait_drawn(order_id)
-    market.chain.ok(market.close_message(order_id))
+    market.chain.ok(*market.close_messages(order_id))
     market.train_round(order_id)
     told.append(sentences(market, order_id, 5))
     market.wait_stage(order_id)

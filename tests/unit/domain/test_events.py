@@ -50,10 +50,11 @@ def test_keys_lists_and_counts_are_attributes_as_they_always_were() -> None:
     key = ShareKey(order, 1, 0, 2, 3)
     round_fields = (("order", order.hex()), ("leg", "1"), ("round", "0"))
     share = (*round_fields, ("slot", "2"), ("issue", "3"))
-    assert to_event(ShareRejected(key, "p", 10_105), 1).attributes == (
+    assert to_event(ShareRejected(key, "p", 10_105, was_accepted=False), 1).attributes == (
         *share,
         ("provider", "p"),
         ("reason", "10105"),
+        ("was_accepted", "false"),
     )
     silent = SeatSilent(RoundKey(order, 1, 0), "v1", 2, (0, 3), 5)
     assert to_event(silent, 1).attributes == (

@@ -142,7 +142,8 @@ class Node:
         self.sent += messages
         for message in messages:
             self.wait(message)
-        if any(map(self.refuse, messages)):
+        refusals = [self.refuse(message) for message in messages]
+        if any(refusals):
             raise TxRefused(code_of("assay", 1), "not today")
         with self.lock:
             chain = self.market.chain

@@ -10,7 +10,7 @@ from domain.legs.messages import MsgAcceptOrder, MsgDeclineOrder
 from domain.legs.reasons import LegEnd
 from domain.legs.records import LegState
 from domain.market.records import OrderState
-from domain.proof.messages import AcceptedShare, MsgCloseRound, MsgCommitTraces, Rejection
+from domain.proof.messages import AcceptedShare, MsgAcceptShares, MsgCloseRound, MsgCommitTraces, Rejection
 from domain.proof.queries import OrderResponse
 from domain.proof.reasons import ShareReason
 from domain.proof.records import AuditKind, AuditPlace, PanelPlace, Ruling, Share, ShareState
@@ -472,15 +472,14 @@ def test_a_round_is_aggregated_and_closed_only_when_every_place_holds() -> None:
     closing = sealed(aggregated(done, 0, state("next")), 0, SEALED)
     _, actions = decide(closing, view(now))
     assert messages(actions) == [
-        MsgCloseRound(
+        MsgAcceptShares(
             "v0",
             ORDER_ID,
             1,
             0,
             tuple(AcceptedShare(w.slot, 1, w.packet.roots) for w in works(local) if w.packet),
-            digest("next"),
-            digest("c"),
-        )
+        ),
+        MsgCloseRound("v0", ORDER_ID, 1, 0, digest("next"), digest("c")),
     ]
 
 
@@ -495,10 +494,11 @@ def test_a_round_that_does_not_aggregate_has_every_place_replayed() -> None:
         assert segments_to_check(current, work, share) == (0, 1, 2, 3, 4)
     assert {type(a) for a in actions} == {do.CheckSegment}
     # All holds: the job itself has no next state.
-    (close,) = messages(decide(all_checked(suspect, now), view(now))[1])
+    accept, close = messages(decide(all_checked(suspect, now), view(now))[1])
+    assert isinstance(accept, MsgAcceptShares)
     assert isinstance(close, MsgCloseRound)
     assert (close.next_root, close.ciphertext_root, close.stopped) == (b"", b"", AGGREGATION)
-    assert [accepted.slot for accepted in close.shares] == [0, 1]
+    assert [accepted.slot for accepted in accept.shares] == [0, 1]
 
 
 def unpicked(local: LocalOrder) -> LocalOrder:
@@ -534,10 +534,11 @@ def test_a_share_by_which_the_order_ends_has_every_place_replayed_first() -> Non
     local, actions = decide(local, view(now))
     assert [a.segment for a in actions if isinstance(a, do.CheckSegment)] == [1, 2]
     _, actions = decide(all_checked(local, now), view(now))
-    (close,) = messages(actions)
+    accept, close = messages(actions)
+    assert isinstance(accept, MsgAcceptShares)
     assert isinstance(close, MsgCloseRound)
     assert close.stopped == AuditPlace(AuditKind.SEGMENT, 1, 1, 3)
-    assert [accepted.roots.segments for accepted in close.shares] == [4, 3]
+    assert [accepted.roots.segments for accepted in accept.shares] == [4, 3]
 
 
 def test_a_stop_goes_out_before_the_leg_fails_for_want_of_time() -> None:
@@ -552,7 +553,7 @@ def test_a_stop_goes_out_before_the_leg_fails_for_want_of_time() -> None:
     # Where nothing is left to replay, it does not wait.
     local = unpicked(with_openings(stopping(planned(), 0, 3), 1, 2, 3, 4))
     now = on_chain(local, drawn=(0,))
-    (close,) = messages(decide(all_checked(local, now), view(now))[1])
+    _, close = messages(decide(all_checked(local, now), view(now))[1])
     assert isinstance(close, MsgCloseRound)
     assert close.stopped == AuditPlace(AuditKind.SEGMENT, 0, 1, 0)
 
@@ -668,7 +669,7 @@ def test_a_round_waits_while_as_many_as_allowed_are_not_verified() -> None:
     full = replace(now, rounds=(*now.rounds, *waiting))
     assert messages(decide(closing, view(full))[1]) == []
     room = replace(now, rounds=(*now.rounds, replace(waiting[0], verified=True), waiting[1]))
-    assert [type(m) for m in messages(decide(closing, view(room))[1])] == [MsgCloseRound]
+    assert [type(m) for m in messages(decide(closing, view(room))[1])] == [MsgAcceptShares, MsgCloseRound]
 
 
 SEALED = SealedResult(digest("c"), BlobRef(digest("s"), 1), (), ())
@@ -681,7 +682,7 @@ def test_a_hand_over_round_is_sealed_before_it_is_closed() -> None:
     seal = do.Seal(f"{ORDER_ID.hex()}/1/0/seal", KEY.round(0), now.order.order_key)
     assert decide(local, view(now))[1] == (seal,)
     assert decide(local, view(now))[1] == (seal,)  # again, until it is there
-    (close,) = messages(decide(sealed(local, 0, SEALED), view(now))[1])
+    _, close = messages(decide(sealed(local, 0, SEALED), view(now))[1])
     assert isinstance(close, MsgCloseRound)
     assert close.ciphertext_root == digest("c")
     # What was sealed meanwhile for a round that has left the record is nothing any more.
@@ -694,7 +695,7 @@ def test_other_rounds_are_closed_without() -> None:
     rarely = replace(now.order.params, handover_every=10)
     now = replace(now, order=replace(now.order, params=rarely))
     done = aggregated(all_checked(local, now), 0, state("next"))
-    (close,) = messages(decide(done, view(now))[1])
+    _, close = messages(decide(done, view(now))[1])
     assert isinstance(close, MsgCloseRound)
     assert (close.round, close.ciphertext_root) == (0, b"")
 

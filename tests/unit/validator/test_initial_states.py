@@ -149,7 +149,7 @@ def test_a_leg_that_begins_later_plans_and_closes_its_own_rounds() -> None:
     _, actions = decide(local, view(now))
     assert actions == (do.Aggregate(f"{ORDER_ID.hex()}/1/1/aggregate", KEY.round(1)),)
     local = aggregated(local, 1, state("after round 1"))
-    (close,) = messages(decide(local, view(now))[1])
+    _, close = messages(decide(local, view(now))[1])
     assert isinstance(close, MsgCloseRound)
     assert (close.round, close.next_root) == (1, state("after round 1").root)
     # The next one goes on from there, and its slots from what they left.

@@ -43,7 +43,8 @@ from validator.decide import orders, outgoing
 from validator.decide.admission import Policy, make_invitation
 from validator.decide.records import accepted_works
 
-DUTIES = ["AcceptOrder", "CommitTraces", "CloseRound", "CommitTraces", "CloseRound"]
+ROUND = ["CommitTraces", "AcceptShares", "CloseRound"]
+DUTIES = ["AcceptOrder", *ROUND, *ROUND]
 
 
 @pytest.fixture

@@ -197,7 +197,7 @@ def _rejected(market: Market, order_id: bytes) -> None:
     market.commit(order_id, third, late, reject=[(second.ref, int(ShareReason.NO_ANSWER))])
     market.traces[order_id, third.claim.leg, 0, third.ref] = third
     market.wait_drawn(order_id)
-    chain.ok(market.close_message(order_id))
+    chain.ok(*market.close_messages(order_id))
 
 
 def _settled(market: Market, order_id: bytes) -> None:

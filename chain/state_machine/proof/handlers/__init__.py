@@ -1,6 +1,7 @@
-"""Handlers of the proof: traces, the close of rounds, seats, hand-overs taken early, and complaints about them."""
+"""Handlers of the proof: traces, accepted shares, the close of rounds, seats, early results, and complaints."""
 
 from chain.state_machine.proof.handlers import (
+    accept_shares,
     close_round,
     commit_traces,
     complain,
@@ -10,6 +11,7 @@ from chain.state_machine.proof.handlers import (
 
 HANDLERS = (
     commit_traces.HANDLER,
+    accept_shares.HANDLER,
     close_round.HANDLER,
     *seats.HANDLERS,
     complain.HANDLER,

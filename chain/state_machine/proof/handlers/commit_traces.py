@@ -27,11 +27,12 @@ from chain.state_machine.proof.shares import (
 from chain.state_machine.proof.tables import SHARES, SharesSubject
 from chain.state_machine.registry.tables import PROVIDERS
 from chain.state_machine.store import Overlay
-from domain.errors import BAD_FIELD, WRONG_STATE, Refusal
+from domain.errors import BAD_FIELD, LIMIT_REACHED, WRONG_STATE, Refusal
 from domain.ledger.moves import FEE
 from domain.ledger.params import LedgerParams
 from domain.ledger.records import BondKind, BondRow
 from domain.legs.records import Leg, LegState
+from domain.limits import SHARES_PER_MESSAGE_MAX
 from domain.market.records import Order
 from domain.moves import Transfer
 from domain.proof.events import ShareCommitted, ShareSkipped
@@ -56,10 +57,14 @@ class CheckedCommit:
 
 
 def check_stateless(message: MsgCommitTraces) -> None:
-    """Check that there is a share or a rejection, that no share is rejected twice, and that the reasons are allowed."""
+    """Check the number of shares and rejections, that no share is rejected twice, and that the reasons are allowed."""
     if not message.shares and not message.rejections:
         reason = "is empty, and rejections is empty too"
         raise Refusal(BAD_FIELD, "shares", reason, "send at least one share or rejection")
+    count = len(message.shares) + len(message.rejections)
+    if count > SHARES_PER_MESSAGE_MAX:
+        reason = f"and rejections are {count} together, but a message has at most {SHARES_PER_MESSAGE_MAX}"
+        raise Refusal(LIMIT_REACHED, "shares", reason, "send the rest in another message")
     refs = [rejection.ref for rejection in message.rejections]
     if len(set(refs)) != len(refs):
         raise Refusal(BAD_FIELD, "rejections", "have a share twice", "reject each share once")

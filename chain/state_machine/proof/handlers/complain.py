@@ -10,7 +10,7 @@ from hashlib import sha256
 
 from chain.state_machine.context import Context
 from chain.state_machine.handler import Duty, Handler
-from chain.state_machine.legs.ends import void_leg, weigh_failure
+from chain.state_machine.legs.ends import void_leg
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.orders import is_ending
 from chain.state_machine.market.tables import ORDERS
@@ -140,11 +140,6 @@ def apply(ctx: Context, message: MsgComplain, checked: CheckedComplaint) -> None
     void_leg(ctx, checked.order, checked.leg, LegEnd.WRONG_HANDOVER)
 
 
-def weigh(ctx: Context, _: MsgComplain, checked: CheckedComplaint) -> int:
-    """Return the gas of dropping the leg's open round."""
-    return weigh_failure(ctx, checked.leg)
-
-
 def find_duty(store: Overlay, message: MsgComplain) -> Duty | None:
     """Return the right to complain until the order settles.
 
@@ -164,6 +159,5 @@ HANDLER = Handler(
     message=MsgComplain,
     check_state=check_state,
     apply=apply,
-    weight=weigh,
     duty=find_duty,
 )

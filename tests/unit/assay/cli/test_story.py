@@ -25,7 +25,7 @@ def test_the_story_of_an_order_with_a_cheat() -> None:
     (caught,) = told()
     assert caught.startswith("ada's share of round 0, slot 0 is rejected: training again")
     market.wait_drawn(order_id)
-    market.chain.ok(market.close_message(order_id))
+    market.chain.ok(*market.close_messages(order_id))
     (closed,) = told(0.25)
     assert closed == "round 0 of the order is closed, trained by ben; loss 0.250"
     market.answer_all(order_id, 0)

@@ -32,7 +32,7 @@ def close_with(market: Market, order_id: bytes, reason: ShareReason, *traces: Tr
     for old, new in pairwise(traces):
         market.commit(order_id, new, reject=[(old.ref, int(reason))])
     market.wait_drawn(order_id)
-    market.chain.ok(market.close_message(order_id))
+    market.chain.ok(*market.close_messages(order_id))
 
 
 def copied_with_one_bit_changed(blocks: int) -> tuple[Market, bytes]:
@@ -87,10 +87,10 @@ def test_a_published_loss_that_is_a_lie_voids_the_round_where_its_update_is_draw
         order_id = market.run()
         market.commit(order_id, *market.traces_of_round(order_id))
         market.wait_drawn(order_id)
-        message = market.close_message(order_id)
+        message, close = market.close_messages(order_id)
         honest, *others = message.shares
         lie = replace(honest, roots=replace(honest.roots, metrics=(honest.roots.metrics[0] ^ 1,)))
-        market.chain.ok(replace(message, shares=(lie, *others)))
+        market.chain.ok(replace(message, shares=(lie, *others)), close)
         places = market.wait_stage(order_id).places
         number = next(at for at, place in enumerate(places) if place.place.kind is AuditKind.UPDATE)
         if places[number].place.slot == 0:

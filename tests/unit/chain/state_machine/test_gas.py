@@ -4,20 +4,19 @@ from itertools import pairwise
 
 from chain.state_machine import gas
 from chain.state_machine.gas import gas_of
-from chain.state_machine.proof.gas import REJECT_GAS
-from chain.state_machine.proof.tables import WINDOW_DUE
+from chain.state_machine.proof.gas import CLOSE_GAS, REJECT_GAS
+from chain.state_machine.proof.tables import DROP_DUE, WINDOW_DUE
 from chain.state_machine.queue import DEADLINES, get_entries
 from chain.state_machine.store import Overlay
 from domain.errors import OUT_OF_GAS
-from domain.legs.messages import MsgStopOrder
 from domain.legs.reasons import LegEnd
 from domain.legs.records import LegState
-from domain.limits import GAS_MAX
+from domain.limits import GAS_MAX, SHARES_PER_MESSAGE_MAX
 from domain.market.records import OrderState
 from domain.params import local_params
-from domain.proof.messages import AcceptedShare, MsgCloseRound
+from domain.proof.messages import MsgCloseRound
 from domain.proof.queries import PanelDutiesRequest
-from domain.proof.records import ShareRoots, ShareState
+from domain.proof.records import ShareState
 from tests.support.chain_harness import COINS
 from tests.support.chain_market import Market, due_gas, make_terms, submit
 
@@ -38,36 +37,46 @@ def states(market: Market, order_id: bytes) -> set[ShareState]:
 # --- transactions --------------------------------------------------------------------------------
 
 
+def closable(market: Market, slots: int = SLOTS) -> tuple[bytes, MsgCloseRound]:
+    """Return an order with a round whose shares are accepted, and the message that closes it."""
+    order_id = standing_round(market, slots)
+    market.wait_drawn(order_id)
+    market.accept_shares(order_id)
+    return order_id, market.close_message(order_id)
+
+
 def test_what_needs_more_than_it_declared_fails_and_pays() -> None:
-    """How many shares stand shows only in the state."""
+    """How many slots the leg has shows only in the state."""
     market = Market()
-    order_id = standing_round(market)
-    stop = MsgStopOrder("v0", order_id, 1)
-    needed = gas_of(market.chain.tx(stop)) + SLOTS * REJECT_GAS
+    order_id, close = closable(market)
+    needed = market.chain.simulate(market.chain.tx(close)).gas_used
     before = market.chain.balance("v0")
-    short = market.chain.tx(stop, gas_limit=needed - 1)
+    short = market.chain.tx(close, gas_limit=needed - 1)
     result = market.chain.refused(OUT_OF_GAS, short, field="fee.gas_limit")
     assert (result.gas_wanted, result.gas_used) == (needed - 1, needed)
     assert market.chain.balance("v0") == before - short.fee[0].amount
-    assert states(market, order_id) == {ShareState.COMMITTED}
-    market.chain.ok(market.chain.tx(stop, gas_limit=needed))
-    assert states(market, order_id) == {ShareState.REJECTED}
+    assert market.leg(order_id).round == 0
+    market.chain.ok(market.chain.tx(close, gas_limit=needed))
+    assert market.leg(order_id).round == 1
 
 
 def test_a_simulation_tells_what_the_state_asks_for() -> None:
-    market = Market()
-    order_id = standing_round(market)
-    tx = market.chain.tx(MsgStopOrder("v0", order_id, 1), gas_limit=0, fee=0)
-    assert market.chain.simulate(tx).gas_used == gas_of(tx) + SLOTS * REJECT_GAS
+    found = []
+    for slots in (1, SLOTS):
+        market = Market(local_params().replace(auditors=0))
+        _, close = closable(market, slots)
+        tx = market.chain.tx(close, gas_limit=0, fee=0)
+        found.append(market.chain.simulate(tx).gas_used - gas_of(tx))
+    assert found[1] - found[0] == (SLOTS - 1) * CLOSE_GAS
 
 
 def test_a_simulation_runs_nothing_that_no_transaction_may() -> None:
-    """Sixteen CloseRounds of a thousand shares weigh more than a transaction may."""
+    """Sixteen messages that commit as many shares as they may weigh more than a transaction may."""
     market = Market()
-    order_id = standing_round(market)
-    roots = ShareRoots(bytes(32), bytes(32), bytes(32), (), 1)
-    refs = tuple(AcceptedShare(slot, 1, roots) for slot in range(1_024))
-    tx = market.chain.tx(*[MsgCloseRound("v0", order_id, 1, 0, refs, bytes(32), bytes(32))] * 16, gas_limit=1)
+    order_id = market.run()
+    signed = market.trace(order_id).signed
+    message = market.commit_message(order_id, *[signed] * SHARES_PER_MESSAGE_MAX)
+    tx = market.chain.tx(*[message] * 16, gas_limit=1)
     result = market.chain.simulate(tx)
     assert (result.code, result.gas_wanted) == (OUT_OF_GAS.number, 1)
     assert result.gas_used > GAS_MAX
@@ -102,28 +111,39 @@ def test_a_flood_in_one_lane_holds_up_no_other() -> None:
 
 
 def test_what_is_heavier_than_its_lanes_share_runs_alone() -> None:
-    """The whole budget of a block is a unit of gas, and a round of twelve shares ends in one."""
+    """The whole budget of a block is a unit of gas, and the twelve shares of a round are dropped in one block."""
     market = Market(local_params().replace(due_gas=1))
     order_id = standing_round(market)
     deadline = market.leg(order_id).progress_deadline
     market.chain.pass_until(deadline)
     assert market.leg(order_id).end_reason == LegEnd.NO_PROGRESS
     assert market.leg(order_id).state is LegState.FAILED
+    for _ in range(3):
+        found = states(market, order_id)
+        assert found in ({ShareState.COMMITTED}, {ShareState.REJECTED})
+        market.chain.block()
     assert states(market, order_id) == {ShareState.REJECTED}
 
 
 def test_a_heavy_entry_is_first_in_the_next_block_and_none_overtakes_it() -> None:
-    """Three legs are late at once: a light one, a heavy one, and a light one that would still have room."""
+    """Three open rounds are dropped at once: a light one, a heavy one, and a light one that would still have room."""
     light = gas.DUE_GAS + REJECT_GAS
-    share = 3 * light * 100 // gas.LANE_PERCENT[1]
-    market = Market(local_params().replace(due_gas=share, clock_step_max=60, progress_base=30))
-    slots = (1, SLOTS, 1)
-    orders = [standing_round(market, count) for count in slots]
-    ended = []
-    for seconds in (60, 0, 0):
-        market.chain.block(seconds=seconds)
-        ended.append([market.leg(o).state is LegState.FAILED for o in orders])
-    assert ended == [[True, False, False], [True, True, False], [True, True, True]]
+    share = 3 * light * 100 // gas.LANE_PERCENT[DROP_DUE.lane]
+    market = Market(local_params().replace(due_gas=share))
+    orders = [standing_round(market, count) for count in (1, SLOTS, 1)]
+    for order_id in orders:
+        market.wait_drawn(order_id)
+
+    def put(overlay: Overlay) -> None:
+        for time, order_id in enumerate(orders, 1):
+            DEADLINES.mark(overlay, DROP_DUE.lane, time, DROP_DUE.number, order_id, 1, 0)
+
+    market.chain.change(put)
+    dropped = []
+    for _ in orders:
+        market.chain.block(seconds=0)
+        dropped.append([states(market, o) == {ShareState.REJECTED} for o in orders])
+    assert dropped == [[True, False, False], [True, True, False], [True, True, True]]
 
 
 def test_a_void_round_takes_those_behind_it_along_one_step_at_a_time() -> None:

@@ -69,7 +69,7 @@ from tests.support.chain_market import (
 )
 from tests.support.handed_over import ORDER_KEY, HandoverMarket, noise, spoilt
 
-SEEDS = (*range(30), 32, 146, 235)
+SEEDS = (*range(30), 32, 43, 146, 235)
 DECLINES = (*sorted(BLAMES_JOB), LegEnd.DECLINED_NO_CAPACITY, LegEnd.DECLINED_BY_CHOICE)
 BLOCKS = 110
 
@@ -194,18 +194,27 @@ class World:
         doubted = [share for share in shares if self.chance(self.faults)]
         if doubted:
             return self.doubt(order_id, doubted)
-        taken = {share.claim.slot for share in shares}
+        taken = {s.claim.slot for s in self.market.shares(order_id) if self.market.is_of_open_round(order_id, s)}
         missing = [self.bend(self.new_trace(order_id, slot)) for slot in (0, 1) if slot not in taken]
         if missing:
             return self.market.commit_message(order_id, *missing)
         return self.close(order_id, leg) if all(s.is_drawn for s in shares) else None
 
     def close(self, order_id: bytes, leg: Leg) -> Message:
-        """Return the closing of a round: with a place where a share ends early, or the aggregation has no result."""
-        message = self.market.close_message(order_id)
-        whole = all(accepted.roots.is_whole for accepted in message.shares)
+        """Return the next message of a round whose shares are drawn: it accepts some, or it closes the round.
+
+        A round is closed with a place where a share ends early, or the aggregation has no result.
+        """
+        waiting = self.market.accept_message(order_id).shares
+        if waiting:
+            return self.market.accept_message(order_id, *waiting[: 1 + leg.round % 2])
+        whole = all(
+            share.roots.is_whole
+            for share in self.market.shares(order_id)
+            if self.market.is_of_open_round(order_id, share) and share.roots is not None
+        )
         if whole and not self.stop(order_id, leg.round, "aggregation"):
-            return message
+            return self.market.close_message(order_id)
         return self.market.stop_message(order_id)
 
     def stop(self, *where: object) -> bool:

@@ -84,7 +84,7 @@ def test_a_share_from_another_opening_cannot_be_accepted() -> None:
     traces[1] = market.trace(order_id, 1, opening=(OPENING, TERMS.local_root))
     market.commit(order_id, *traces)
     market.wait_drawn(order_id)
-    refused = market.chain.refused(BAD_PROOF, market.close_message(order_id))
+    refused = market.chain.refused(BAD_PROOF, market.accept_message(order_id))
     assert "do not hash to its commitment" in refused.log
 
 
@@ -94,12 +94,12 @@ def test_nobody_commits_or_closes_outside_the_slots_of_a_leg() -> None:
     market.commit(order_id, *market.traces_of_round(order_id), *outside)
     assert market.skipped() == [ShareReason.BAD_SLOT] * 2
     market.wait_drawn(order_id)
-    message = market.close_message(order_id)
-    more = (replace(message.shares[0], slot=0), *message.shares)
-    refused = market.chain.refused(NOT_FOUND, replace(message, shares=more), field="shares")
+    accept, close = market.close_messages(order_id)
+    more = (replace(accept.shares[0], slot=0), *accept.shares)
+    refused = market.chain.refused(NOT_FOUND, replace(accept, shares=more), field="shares")
     assert "a share of slot 0, but the leg serves slots 1 to 2" in refused.log
-    market.chain.refused(SLOT_MISSING, replace(message, shares=message.shares[1:]))
-    market.chain.ok(message)
+    market.chain.refused(SLOT_MISSING, market.chain.tx(replace(accept, shares=accept.shares[1:]), close))
+    market.chain.ok(accept, close)
 
 
 @pytest.mark.parametrize("round", [0, 1, 4, 9])
@@ -177,7 +177,7 @@ def test_a_rejected_share_of_a_slice_is_compared_with_that_of_its_slot() -> None
     again = market.trace(order_id, 2, issue=2, provider="v0p1")
     market.commit(order_id, again, reject=[(right.ref, ShareReason.SEGMENT_MISMATCH)])
     market.wait_drawn(order_id)
-    market.chain.ok(market.close_message(order_id))
+    market.chain.ok(*market.close_messages(order_id))
     market.chain.pass_time(30)
     compared = market.chain.seen("share.compared")
     assert [(event.get("slot"), event.get("right")) for event in compared] == [("2", "true")]

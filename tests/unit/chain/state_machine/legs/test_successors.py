@@ -47,9 +47,9 @@ def test_a_leg_that_does_not_exist_has_no_messages(leg: int) -> None:
     market.chain.refused(WRONG_STATE, replace(commit, leg=leg), field="leg")
     market.chain.ok(commit)
     market.wait_drawn(order_id)
-    close = market.close_message(order_id)
-    market.chain.refused(WRONG_STATE, replace(close, leg=leg), field="leg")
-    market.chain.ok(close)
+    for message in market.close_messages(order_id):
+        market.chain.refused(WRONG_STATE, replace(message, leg=leg), field="leg")
+        market.chain.ok(message)
 
 
 def test_the_validator_of_an_old_leg_has_no_say_in_the_next() -> None:
@@ -64,7 +64,7 @@ def test_the_validator_of_an_old_leg_has_no_say_in_the_next() -> None:
         market.chain.refused(code, MsgStopOrder(old, order_id, number))
         commit = MsgCommitTraces(old, order_id, number, 0, (), (market.trace(order_id, 0).signed,))
         market.chain.refused(code, commit)
-        close = MsgCloseRound(old, order_id, number, 0, (), digest("next"), b"")
+        close = MsgCloseRound(old, order_id, number, 0, digest("next"), b"")
         market.chain.refused(code, close)
     assert market.leg(order_id).state is LegState.RUNNING
 

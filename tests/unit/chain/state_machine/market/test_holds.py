@@ -187,9 +187,9 @@ def test_time_in_which_panels_wait_for_room_as_well_counts_once(held_first: bool
         market.chain.ok(judge(order_id, 500))
         begin = market.chain.clock
         market.chain.pass_time(3)
-        market.chain.ok(market.close_message(order_id))
+        market.chain.ok(*market.close_messages(order_id))
     else:
-        market.chain.ok(market.close_message(order_id))
+        market.chain.ok(*market.close_messages(order_id))
         begin = market.chain.clock
         market.chain.pass_time(3)
         market.chain.ok(judge(order_id, 500))

@@ -269,7 +269,7 @@ def test_with_a_single_validator_the_next_block_draws() -> None:
     order_id = committed(market)
     market.chain.block()
     assert drawn(market, order_id) == expected(market, order_id, market.chain.beacon)
-    market.chain.ok(market.close_message(order_id))
+    market.chain.ok(*market.close_messages(order_id))
     market.train_round(order_id)
     market.chain.pass_time(12)
     assert market.order(order_id).work_verified == 160_000_000

@@ -236,7 +236,7 @@ def test_a_rejected_share_is_compared_as_the_tier_says(agrees: bool, audited: bo
     market.commit(order_id, first, market.trace(order_id, 1, provider="v0p1"))
     market.commit(order_id, again, reject=[(first.ref, int(ShareReason.SEGMENT_MISMATCH))])
     market.wait_drawn(order_id)
-    market.chain.ok(market.close_message(order_id))
+    market.chain.ok(*market.close_messages(order_id))
     draw_audit(market, order_id, 0, audited=audited)
     if audited:
         market.answer_all(order_id, 0)
@@ -265,7 +265,7 @@ def test_a_round_behind_a_void_one_is_not_drawn_any_more() -> None:
     seats = market.seated(order_id, stage=2)
     market.chain.ok(*(market.commit_answer(order_id, 0, name, nothing) for name in seats))
     reveals = [market.reveal_answer(order_id, 0, name, nothing, ()) for name in seats]
-    market.chain.ok(market.close_message(order_id), *reveals)
+    market.chain.ok(*market.close_messages(order_id), *reveals)
     market.chain.block(seconds=0)
     assert [closed.void for closed in market.all_of(order_id).rounds] == [True, True]
     assert not LOTS.scan(market.chain.overlay())

@@ -472,7 +472,7 @@ def test_a_wrong_aggregation_costs_the_job_bond_and_the_order_opens_again() -> N
     bond = market.leg(order_id).job_bond
     market.commit(order_id, *market.traces_of_round(order_id))
     market.wait_drawn(order_id)
-    market.chain.ok(market.close_message(order_id, next_root=digest("foreign model")))
+    market.chain.ok(*market.close_messages(order_id, next_root=digest("foreign model")))
     market.wait_stage(order_id)
     market.say_all(order_id, lambda: market.answers(order_id))
     (first,) = [a for a in market.all_of(order_id).legs if a.number == 1]
@@ -741,13 +741,13 @@ def test_only_so_many_rounds_are_closed_and_not_verified_and_waiting_fails_nobod
     market.answer_all(order_id, 0)
     market.commit(order_id, *market.traces_of_round(order_id))
     market.wait_drawn(order_id)
-    market.chain.refused(NOT_YET, market.close_message(order_id))
+    market.chain.refused(NOT_YET, market.chain.tx(*market.close_messages(order_id)))
     market.chain.pass_until(market.round(order_id, 0).window_ends)
     assert market.round(order_id, 0).verified
     assert market.order(order_id).state is OrderState.RUNNING
     deadline = market.leg(order_id).progress_deadline
     assert deadline == market.chain.clock + 5 + 3
-    market.chain.ok(market.close_message(order_id))
+    market.chain.ok(*market.close_messages(order_id))
 
 
 @pytest.mark.parametrize("shown", [True, False])

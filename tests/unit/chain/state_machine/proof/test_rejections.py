@@ -44,7 +44,7 @@ def close_with(market: Market, order_id: bytes, first: Trace, again: Trace, reas
     market.commit(order_id, first, market.trace(order_id, 1, provider="v0p1"))
     market.commit(order_id, again, reject=[(first.ref, int(reason))])
     market.wait_drawn(order_id)
-    market.chain.ok(market.close_message(order_id))
+    market.chain.ok(*market.close_messages(order_id))
 
 
 def verify(market: Market, order_id: bytes) -> None:
@@ -139,7 +139,7 @@ def test_every_right_share_that_was_rejected_as_a_mismatch_is_paid(market: Marke
     for old, new in pairwise(traces):
         market.commit(order_id, new, reject=[(old.ref, int(MISMATCH))])
     market.wait_drawn(order_id)
-    market.chain.ok(market.close_message(order_id))
+    market.chain.ok(*market.close_messages(order_id))
     assert market.chain.bond("v0p1") == BOND - 2 * VALUE
     verify(market, order_id)
     assert [event.get("paid") for event in market.chain.seen("share.compared")] == [str(VALUE)] * 2
@@ -250,6 +250,7 @@ def test_an_leg_that_ends_returns_the_bonds_of_rejected_shares(market: Market, o
     market.commit(order_id, market.trace(order_id, 0, issue=2), reject=[(first.ref, int(MISMATCH))])
     assert market.chain.bond("v0p0") < BOND
     market.chain.ok(MsgStopOrder("v0", order_id, 1))
+    market.chain.block(seconds=0)  # after the shares of the leg are dropped
     assert market.order(order_id).state is OrderState.OPEN
     assert market.chain.bond("v0p0") == BOND
     assert market.chain.seen("share.compared") == []
@@ -269,7 +270,7 @@ def test_a_block_compares_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> N
         reject=[(second.ref, int(MISMATCH))],
     )
     market.wait_drawn(order_id)
-    market.chain.ok(market.close_message(order_id))
+    market.chain.ok(*market.close_messages(order_id))
     market.chain.pass_until(market.round(order_id, 0).window_ends - 1)
     seen = []
     for _ in range(4):
@@ -300,7 +301,7 @@ def test_lots_of_a_slot_add_up() -> None:
     market.commit(order_id, market.trace(order_id, 1))
     market.wait_drawn(order_id)
     assert len(market.shares(order_id)[-1].drawn) in (1, 2)
-    market.chain.ok(market.close_message(order_id))
+    market.chain.ok(*market.close_messages(order_id))
     market.commit(order_id, market.trace(order_id, 0))
     market.wait_drawn(order_id)
     assert len(market.shares(order_id)[-1].drawn) in (1, 2)

@@ -39,7 +39,7 @@ def close_together(market: Market, *order_ids: bytes) -> None:
         market.commit(order_id, *market.traces_of_round(order_id))
     for order_id in order_ids:
         market.wait_drawn(order_id)
-    market.chain.ok(*(market.close_message(order_id) for order_id in order_ids))
+    market.chain.ok(*(each for order_id in order_ids for each in market.close_messages(order_id)))
 
 
 def test_rounds_that_close_in_one_block_do_not_seat_more_than_there_is_room_for() -> None:

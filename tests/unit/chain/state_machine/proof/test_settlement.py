@@ -131,7 +131,7 @@ def test_a_block_returns_a_bounded_number_of_bonds_before_an_order_opens_again(
     again = market.trace(order_id, 0, issue=2, provider="v0p1")
     market.commit(order_id, again, reject=[(rejected.ref, 10_105)])
     market.wait_drawn(order_id)
-    market.chain.ok(market.close_message(order_id))
+    market.chain.ok(*market.close_messages(order_id))
     market.fault_round(order_id)
     assert market.order(order_id).state is OrderState.RUNNING
     returned = returned_in_blocks(market, 8)

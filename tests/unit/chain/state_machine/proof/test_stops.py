@@ -108,23 +108,35 @@ def test_the_place_is_the_first_that_has_no_result_by_the_shares(
     order_id = market.run()
     market.commit(order_id, *(market.trace(order_id, at, stop=n) for at, n in enumerate(stops)))
     market.wait_drawn(order_id)
-    message = market.stop_message(order_id)
-    market.chain.refused(BAD_FIELD, replace(message, stopped=wrong), field="stopped")
-    market.chain.ok(message)
+    accept, close = market.stop_messages(order_id)
+    market.chain.refused(BAD_FIELD, market.chain.tx(accept, replace(close, stopped=wrong)), field="stopped")
+    market.chain.ok(accept, close)
+
+
+def test_the_first_stop_is_found_whatever_is_accepted_first(market: Market) -> None:
+    """The place is that of the lowest slot, in whatever messages and order the shares are accepted."""
+    order_id = market.run(submit(terms=make_terms(slots=3), deposit=600_000))
+    market.commit(order_id, *(market.trace(order_id, slot, stop=n) for slot, n in enumerate((None, 1, 0))))
+    market.wait_drawn(order_id)
+    accept, close = market.stop_messages(order_id)
+    assert close.stopped == AuditPlace(AuditKind.SEGMENT, 1, 1, 1)
+    for share in reversed(accept.shares):
+        market.chain.ok(replace(accept, shares=(share,)))
+    market.chain.refused(BAD_FIELD, replace(close, stopped=AuditPlace(AuditKind.SEGMENT, 2, 1, 0)), field="stopped")
+    market.chain.ok(close)
+    assert market.round(order_id, 0).work == 3 * SEGMENT_WORK
 
 
 def test_a_share_that_ends_early_leads_to_no_next_state(market: Market) -> None:
     order_id = market.run()
     market.commit(order_id, market.trace(order_id, 0), market.trace(order_id, 1, stop=1))
     market.wait_drawn(order_id)
-    message = market.close_message(order_id)
+    message, stop = market.close_message(order_id), market.stop_message(order_id)
+    market.chain.ok(market.accept_message(order_id))
     market.chain.refused(BAD_FIELD, message, field="stopped")
-    for both in (
-        replace(market.stop_message(order_id), next_root=digest("next")),
-        replace(message, next_root=b""),
-    ):
+    for both in (replace(stop, next_root=digest("next")), replace(message, next_root=b"")):
         market.chain.refused(BAD_FIELD, both, field="stopped")
-    sealed = replace(market.stop_message(order_id), ciphertext_root=digest("sealed"))
+    sealed = replace(stop, ciphertext_root=digest("sealed"))
     market.chain.refused(BAD_FIELD, sealed, field="ciphertext_root")
 
 
@@ -133,8 +145,8 @@ def test_every_slot_has_a_share_all_the_same(market: Market) -> None:
     order_id = market.run()
     market.commit(order_id, market.trace(order_id, 0, stop=0), market.trace(order_id, 1))
     market.wait_drawn(order_id)
-    message = market.stop_message(order_id)
-    market.chain.refused(SLOT_MISSING, replace(message, shares=message.shares[:1]))
+    accept, close = market.stop_messages(order_id)
+    market.chain.refused(SLOT_MISSING, market.chain.tx(replace(accept, shares=accept.shares[:1]), close))
 
 
 def test_a_validator_cannot_shorten_what_was_committed(market: Market) -> None:
@@ -142,15 +154,10 @@ def test_a_validator_cannot_shorten_what_was_committed(market: Market) -> None:
     order_id = market.run()
     market.commit(order_id, market.trace(order_id, 0), market.trace(order_id, 1, stop=1))
     market.wait_drawn(order_id)
-    message = market.stop_message(order_id)
+    message = market.accept_message(order_id)
     first = message.shares[0]
     cut = replace(first.roots, update_root=b"", local_out=b"", segments=1)
-    bent = replace(
-        message,
-        shares=(replace(first, roots=cut), message.shares[1]),
-        stopped=AuditPlace(AuditKind.SEGMENT, 0, 1, 1),
-    )
-    market.chain.refused(BAD_PROOF, bent)
+    market.chain.refused(BAD_PROOF, replace(message, shares=(replace(first, roots=cut), message.shares[1])))
     odd = replace(message.shares[1].roots, segments=2, trace_root=b"")
     bent = replace(message, shares=(first, replace(message.shares[1], roots=odd)))
     market.chain.refused(BAD_FIELD, bent, field="shares")
@@ -235,7 +242,7 @@ def test_a_right_share_that_was_rejected_is_worth_what_it_had(market: Market) ->
     reason = int(ShareReason.NOT_STOPPED)
     market.commit(order_id, again, reject=[(first.ref, reason)])
     market.wait_drawn(order_id)
-    market.chain.ok(market.stop_message(order_id))
+    market.chain.ok(*market.stop_messages(order_id))
     market.wait_stage(order_id)
     finish(market, order_id)
     compared = market.chain.seen("share.compared")[-1]
@@ -252,7 +259,7 @@ def test_a_provider_who_went_on_where_the_job_stops_is_not_paid(market: Market) 
     again = market.trace(order_id, 0, stop=1, provider="v0p1", issue=2)
     market.commit(order_id, again, reject=[(wrong.ref, int(ShareReason.NOT_FINITE))])
     market.wait_drawn(order_id)
-    market.chain.ok(market.stop_message(order_id))
+    market.chain.ok(*market.stop_messages(order_id))
     market.wait_stage(order_id)
     finish(market, order_id)
     compared = market.chain.seen("share.compared")[-1]

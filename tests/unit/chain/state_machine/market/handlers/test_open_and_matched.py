@@ -277,6 +277,7 @@ def test_stopping_before_anything_is_done_opens_the_order_again(market: Market, 
     market.accept(matched)
     market.commit(matched, market.trace(matched))
     market.chain.ok(MsgStopOrder("v0", matched, 1))
+    market.chain.block(seconds=0)  # after the shares of the leg are dropped
     assert market.order(matched).state is OrderState.OPEN
     assert market.order(matched).failures == 1
     assert market.chain.bond("v0") == BOND - JOB_BOND

@@ -19,7 +19,7 @@ from domain.errors import (
 from domain.keys import ShareRef
 from domain.ledger.messages import MsgDepositBond, MsgWithdrawBond
 from domain.legs.messages import MsgStopOrder
-from domain.proof.messages import MsgCommitTraces, SignedShare
+from domain.proof.messages import MsgCommitTraces, Rejection, SignedShare
 from domain.proof.reasons import ShareReason
 from domain.proof.records import ShareClaim, ShareState
 from domain.registry.messages import MsgAdmitProvider, MsgRegisterProvider
@@ -216,9 +216,9 @@ def test_what_was_rejected_costs_later_commitments_nothing(
             market.chain.ok(message)
             market.chain.block()
             market.chain.block()
-    close = market.close_message(order_id)
+    close = market.close_messages(order_id)
     monkeypatch.setattr(MemoryStore, "scan", watch)
-    market.chain.ok(close)
+    market.chain.ok(*close)
     market.chain.ok(MsgStopOrder("v0", order_id, 1))
 
 
@@ -235,6 +235,11 @@ def test_a_message_is_bounded(market: Market, order_id: bytes) -> None:
     message = market.commit_message(order_id, trace)
     chain = market.chain
     chain.refused(LIMIT_REACHED, replace(message, shares=(trace.signed,) * 129))
+    most = replace(message, shares=(trace.signed,) * 64)
+    rejections = tuple(Rejection(ShareRef(0, issue), 10_101) for issue in range(1, 66))
+    refused = chain.refused(LIMIT_REACHED, replace(most, rejections=rejections), field="shares")
+    assert "and rejections are 129 together, but a message has at most 128" in refused.log
+    chain.refused(NOT_FOUND, replace(most, rejections=rejections[:64]))
     chain.refused(BAD_FIELD, replace(message, shares=()), field="shares")
     chain.refused(BAD_FIELD, replace(message, order_id=b""), field="order_id")
     chain.refused(BAD_FIELD, replace(message, round=-1), field="round")
@@ -283,10 +288,9 @@ def test_a_slot_goes_on_from_the_local_state_that_its_last_share_left(market: Ma
     accepted = [market.trace(order_id, 0, issue=2), market.trace(order_id, 1)]
     market.chain.ok(rejecting(market, order_id, rejected, *accepted))
     market.wait_drawn(order_id)
-    market.chain.ok(market.close_message(order_id))
+    market.chain.ok(*market.close_messages(order_id))
     left = [trace.roots.local_out for trace in accepted]
     market.commit(order_id, *market.traces_of_round(order_id))
     assert [share.local_in for share in market.shares(order_id)][-2:] == left
     market.wait_drawn(order_id)
-    message = market.close_message(order_id)
-    market.chain.ok(message)
+    market.chain.ok(*market.close_messages(order_id))
