@@ -13,6 +13,7 @@ from domain.market.records import JobTerms, Order
 from domain.messages import Message
 from domain.proof.messages import MsgCommitAnswer, MsgRevealAnswer
 from domain.proof.records import AuditPlace, Share
+from link.handover import SealedState
 from link.types import PayloadFile, StateRef
 from validator.decide.probe import ProbeResult
 from validator.decide.records import LegKey, SeatKey, SlotLocal, VerdictRow
@@ -229,6 +230,20 @@ class ReplayPlace:
 
 
 @dataclass(frozen=True, slots=True)
+class RebuildChunk:
+    """The action that encrypts an opened chunk of a hand-over round again, and records the root that follows."""
+
+    lane: ClassVar = Lane.AUDIT
+    key: str
+    seat: SeatKey
+    index: int
+    chunk: int
+    asked: SealedState
+    seed: bytes  # seed of the panel's stage
+    tier: str  # the leg's tier
+
+
+@dataclass(frozen=True, slots=True)
 class SendAnswer:
     """The action that commits to the answers of a seat, or reveals them, in a block before ``by`` on the chain's clock.
 
@@ -296,6 +311,7 @@ Action = (
     | AskOpening
     | LoadAudited
     | ReplayPlace
+    | RebuildChunk
     | SendAnswer
     | EndSeat
     | CheckProbe

@@ -3,10 +3,12 @@
 The input of a seat is its duty and the chain's records of that round. For each place, the daemon asks the winner (the
 validator of that round) for the opening, compares the opening with the chain, fetches its blobs, and recomputes the
 place. If the winner does not send the data of a place in time, or if the data do not hash to the roots on the chain,
-the answer is ``unavailable``. If the data arrived in time and the recomputation did not end in time, the place gets no
-answer, because that says nothing about the winner. The winner may be hostile. So the daemon accepts nothing that is
-larger than the order allows. Nothing that the winner does may delay a seat beyond its time, because a missing answer
-costs stake.
+the answer is ``unavailable``. An encrypted chunk of a hand-over round needs no job and no blob: its opening has the
+chunk and the scalar with which the winner encrypted it.
+
+If the data arrived in time and the recomputation did not end in time, the place gets no answer, because that says
+nothing about the winner. The winner may be hostile. So the daemon accepts nothing that is larger than the order allows.
+Nothing that the winner does may delay a seat beyond its time, because a missing answer costs stake.
 
 The winner must send its data at the rate that it owes, and early enough that the seat can recompute in the rest of the
 time. A winner could send the last byte at the last moment, to make seats look silent. Then the answer is
@@ -36,8 +38,10 @@ from domain.proof.records import (
     ShareRoots,
     ShownLeaf,
 )
+from link.handover import SealedState
 from link.types import AuditOpening
 from pol.rules.commitment import check_leaf, update_claim
+from pol.rules.handover import HandoverId, chunk_layout
 from pol.rules.panels import STAGE_TIMES
 from pol.rules.tiers.answers import finding_of
 from pol.rules.tiers.table import tier_named
@@ -46,6 +50,7 @@ from validator.decide.actions import (
     AskOpening,
     EndSeat,
     LoadAudited,
+    RebuildChunk,
     ReplayPlace,
     SendAnswer,
 )
@@ -105,7 +110,7 @@ def decide_seat(key: SeatKey, seat: LocalSeat | None, look: Look) -> tuple[Local
         if look.chain.clock < ends:
             seat = _judge(_note_served(seat, look.chain.clock), subject)
             if any(place.is_open for place in seat.places):
-                return seat, tuple(_steps(key, seat, duty, subject, ends))
+                return seat, tuple(_steps(key, seat, duty, subject, ends, look.chain_id))
         seat = replace(seat, sealed=_seal(key, seat, duty, subject, look))
     return seat, _send(key, seat, duty, look)
 
@@ -144,7 +149,9 @@ def _send(key: SeatKey, seat: LocalSeat, duty: PanelDuty, look: Look) -> tuple[A
     return (SendAnswer(key=f"{key}/reveal", message=message, agreed=sealed.agreed, by=duty.reveals_end),)
 
 
-def _steps(key: SeatKey, seat: LocalSeat, duty: PanelDuty, subject: PanelResponse, until: int) -> list[Action]:
+def _steps(
+    key: SeatKey, seat: LocalSeat, duty: PanelDuty, subject: PanelResponse, until: int, chain_id: str
+) -> list[Action]:
     """Return the actions for the places that have no answer yet."""
     winner = subject.validator
     terms = subject.terms
@@ -164,6 +171,17 @@ def _steps(key: SeatKey, seat: LocalSeat, duty: PanelDuty, subject: PanelRespons
         name = f"{key}/{asked.number}"
         if place.opening is None and place.is_open:
             steps.append(AskOpening(key=f"{name}/ask", seat=key, index=index, number=asked.number, winner=winner))
+        elif place.accepted and place.is_open and asked.place.kind is AuditKind.HANDOVER:
+            rebuild = RebuildChunk(
+                key=f"{name}/rebuild",
+                seat=key,
+                index=index,
+                chunk=asked.place.chunk,
+                asked=_sealed_state(asked.place.chunk, subject, chain_id),
+                seed=duty.seed,
+                tier=subject.tier,
+            )
+            steps.append(rebuild)
         elif place.accepted and place.is_open and seat.sizes is not None:
             shares = _shares(subject, asked.place)
             replay = ReplayPlace(
@@ -180,6 +198,22 @@ def _steps(key: SeatKey, seat: LocalSeat, duty: PanelDuty, subject: PanelRespons
             )
             steps.append(replay)
     return steps
+
+
+def _sealed_state(chunk: int, subject: PanelResponse, chain_id: str) -> SealedState:
+    """Return what the chain has about an encrypted chunk of a hand-over round."""
+    closed = subject.round
+    layout = chunk_layout(subject.terms, len(closed.shares))
+    place = layout.locate(chunk)
+    if place is None:
+        raise AssertionError("only chunks of the round are drawn")
+    return SealedState(
+        handover=HandoverId(chain_id=chain_id, order_id=closed.order_id, leg=closed.leg, round=closed.round),
+        layout=layout,
+        state_root=_roots(subject.shares[place.state - 1]).local_out if place.state else closed.next_root,
+        root=closed.ciphertext_root,
+        order_key=subject.order_key,
+    )
 
 
 # Arrivals
@@ -255,7 +289,7 @@ def _judge(seat: LocalSeat, subject: PanelResponse) -> LocalSeat:
         why = ""
         if not place.accepted:
             why = _fault(seat, asked, place.opening, subject)
-            files = place.opening.payload
+            files = seat.files if asked.place.kind is AuditKind.HANDOVER else place.opening.payload
         if not why and seat.sizes is not None and not _fits(place.opening, seat.sizes):
             why = "a state or an update in the opening has a wrong size"
         if why:
@@ -268,6 +302,8 @@ def _judge(seat: LocalSeat, subject: PanelResponse) -> LocalSeat:
 
 def _fault(seat: LocalSeat, asked: NumberedPlace, opening: AuditOpening, subject: PanelResponse) -> str:
     """Return what is wrong with an opening; an empty string if nothing is wrong."""
+    if asked.place.kind is AuditKind.HANDOVER:
+        return "" if opening.chunk is not None else "the opening has no encrypted chunk"
     terms = subject.terms
     place = asked.place
     files = {file.path: file.blob for file in opening.payload}
@@ -335,7 +371,7 @@ def _seal(key: SeatKey, seat: LocalSeat, duty: PanelDuty, subject: PanelResponse
     could_come = rate * (serve_end - seat.begun - seat.away)
     for place, asked in zip(seat.places, duty.places, strict=True):
         serving = serve_end + seat.away, could_come
-        answer = _answer(seat, place, asked.number, subject, serving)
+        answer = _answer(seat, place, asked, subject, serving)
         if answer is not None:
             answers.append(answer)
         leaf = place.opening.leaves[-1:] if place.accepted and place.opening else ()
@@ -358,7 +394,7 @@ def make_salt(secret: bytes, chain_id: str, key: SeatKey) -> bytes:
 def _answer(
     seat: LocalSeat,
     place: SeatPlace,
-    number: int,
+    asked: NumberedPlace,
     subject: PanelResponse,
     serving: tuple[int, int],
 ) -> SeatAnswer | None:
@@ -371,11 +407,16 @@ def _answer(
     """
     if place.found is not None:
         result = place.found
-        return SeatAnswer(place=number, kind=result.kind, root=result.root, digest=result.digest, step=result.step)
-    unavailable = SeatAnswer(place=number, kind=AnswerKind.UNAVAILABLE, root=place.lacking, digest=b"", step=0)
+        return SeatAnswer(
+            place=asked.number, kind=result.kind, root=result.root, digest=result.digest, step=result.step
+        )
+    unavailable = SeatAnswer(place=asked.number, kind=AnswerKind.UNAVAILABLE, root=place.lacking, digest=b"", step=0)
     if place.unavailable:
         return unavailable
     ends, could_come = serving
+    if asked.place.kind is AuditKind.HANDOVER:
+        # The opening is all that the seat needs.
+        return None if place.accepted or could_come < 1 else unavailable
     needed = 1 if seat.sizes is not None else subject.terms.delivered_bytes
     needed += _bytes_of(place.opening) if place.opening else 0
     if could_come < needed or (place.served and place.served_at <= ends):
@@ -414,3 +455,5 @@ def _claim(place: AuditPlace, known: SeatPlace, subject: PanelResponse) -> bytes
         case AuditKind.UPDATE:
             roots = _roots(*_shares(subject, place))
             return update_claim(roots.update_root, roots.local_out, roots.metrics)
+        case AuditKind.HANDOVER:
+            return subject.round.ciphertext_root

@@ -16,12 +16,14 @@ from typing import Protocol, TypeVar
 
 from chain.client.client import TxReceipt
 from domain.proof.messages import MsgRevealAnswer
-from domain.proof.records import AuditKind
+from domain.proof.records import AnswerKind, AuditKind
 from link.blobs import BlobStore
 from link.client import ClusterClient
 from link.errors import ClusterError
+from link.handover import HandoverError, rebuild_root
 from link.types import GET_OPENING, AuditOpening, BlobRef, OpeningRequest, PayloadFile
 from pol.rules.commitment import boundary_root
+from pol.rules.tiers.table import tier_named
 from pol.work.pool import PoolError
 from pol.work.records import RoundSlot
 from validator.decide import actions as do
@@ -118,6 +120,7 @@ class Auditor:
             do.AskOpening: partial(self._in_turn, self.ask),
             do.LoadAudited: partial(self._in_turn, self.load),
             do.ReplayPlace: partial(self._in_turn, self.replay),
+            do.RebuildChunk: self.rebuild,
             do.EndSeat: self.end,
         }
 
@@ -169,6 +172,20 @@ class Auditor:
         else:
             result = self._share(action, opening, directory, states)
         self.ledger.change_seat(key, lambda now: place_recomputed(now, index, result))
+
+    def rebuild(self, action: do.RebuildChunk) -> None:
+        """Encrypt an opened chunk again, and record the root that follows, or why nothing follows."""
+        seat = self.ledger.store.seat(action.seat)
+        opening = seat.places[action.index].opening if seat else None
+        if opening is None or opening.chunk is None:
+            return
+        try:
+            root = rebuild_root(action.asked, action.chunk, opening.chunk)
+            digest = tier_named(action.tier).digest(action.seed, (), (opening.chunk.data,))
+            result = Recomputed("", AnswerKind.FINISHED, root, digest)
+        except HandoverError as error:
+            result = Recomputed(fault=str(error))
+        self.ledger.change_seat(action.seat, lambda now: place_recomputed(now, action.index, result))
 
     def answered(self, action: do.SendAnswer, receipt: TxReceipt) -> None:
         """Log that the transaction with an answer is in a block. If it reveals answers, record that in the history."""

@@ -4,6 +4,7 @@ Everything that depends on how panels go stands here; the validator knows no mor
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,12 +14,13 @@ from domain.keys import RoundKey
 from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse, PanelRequest, PanelResponse, SeatsRequest
 from domain.proof.records import AnswerKind, AuditKind, Panel, PanelSeat, SeatAnswer, Share
-from link.types import AuditOpening, not_ready
+from link.handover import seal_chunk
+from link.types import AuditOpening, ChunkOpening, not_ready
 from pol.rules.commitment import boundary_root, update_claim
 from pol.rules.panels import place_work
 from tests.simulator.behaviours import Asked
 from tests.simulator.chain import LiveChain
-from tests.simulator.training import METRICS, next_state, update_of
+from tests.simulator.training import LOCAL_CHUNK, METRICS, next_state, update_of
 from tests.support.chain_market import digest
 from validator.decide import actions as do
 from validator.decide.actions import Action
@@ -117,6 +119,8 @@ class Auditor:
                 work = place_work(terms, action.place.kind)
                 daemon.later(delay, partial(self._change, seat, _served(index)))
                 daemon.later(delay + work * 1000 // daemon.speed, partial(self._replayed, action))
+            case do.RebuildChunk():
+                daemon.later(world.network.delay(len(LOCAL_CHUNK)), partial(self._rebuilt, action))
             case _:
                 return False
         return True
@@ -133,7 +137,12 @@ class Auditor:
         known = any(s.validator == caller and action.number in s.places for s in about.seats)
         if not known or action.number >= len(about.panel.places):
             return not_ready(ASK_MS)
-        opening = audit_opening(local, seat.round, about.panel.places[action.number].place)
+        place = about.panel.places[action.number].place
+        if place.kind is AuditKind.HANDOVER:
+            leaf = daemon.world.sealed[seat.panel][place.chunk].leaf
+            opened = ChunkOpening(leaf=leaf, path=(), scalar=bytes(32), data=LOCAL_CHUNK, state_path=())
+            return replace(not_ready(0), ready=True, chunk=opened)
+        opening = audit_opening(local, seat.round, place)
         if opening.ready:
             kept = needed_blobs(local, on_chain, daemon.view.panels, daemon.view.clock)
             for state in opening.states:  # what is served is what is kept
@@ -166,6 +175,23 @@ class Auditor:
         if isinstance(seat, LocalSeat):
             found = self._recomputed(seat, action)
             self._change(action.seat, partial(place_recomputed, index=action.index, found=found))
+
+    def _rebuilt(self, action: do.RebuildChunk) -> None:
+        """Encrypt a chunk of a local state again, for real, and record what this validator says of it."""
+        self.daemon.finished(action.key)
+        seat = self.daemon.records.get(action.seat)
+        opening = seat.places[action.index].opening if isinstance(seat, LocalSeat) else None
+        if not isinstance(seat, LocalSeat) or opening is None or opening.chunk is None:
+            return
+        asked, world = action.asked, self.daemon.world
+        subject = self._subjects[action.seat]
+        winner = world.validators[subject.validator]
+        right = seal_chunk(asked.handover, action.chunk, LOCAL_CHUNK, asked.order_key, winner.secret)
+        root = asked.root if right.leaf == opening.chunk.leaf else digest("rebuilt", asked.root, action.chunk)
+        found = Recomputed("", AnswerKind.FINISHED, root, digest("work", action.seat.panel, action.chunk, action.seed))
+        said = self._said(action.seat, seat.duty.places[action.index].number)
+        found = self.daemon.behaviour.says(self.daemon, Asked(subject.validator, asked.root, 0, said), found)
+        self._change(action.seat, partial(place_recomputed, index=action.index, found=found))
 
     def _recomputed(self, seat: LocalSeat, action: do.ReplayPlace) -> Recomputed:
         """Return what this validator says that recomputing a place gives."""

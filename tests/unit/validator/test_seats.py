@@ -14,6 +14,7 @@ from domain.proof.messages import MsgCommitAnswer, MsgRevealAnswer
 from domain.proof.queries import NumberedPlace, PanelDuty, PanelResponse
 from domain.proof.records import AnswerKind, AuditKind, AuditPlace, SeatAnswer
 from domain.registry.records import Validator
+from link.handover import public_point
 from link.types import AuditOpening, BlobRef, OpenedState, PayloadFile
 from pol.rules.commitment import check_leaf
 from pol.rules.panels import STAGE_TIMES
@@ -79,6 +80,7 @@ SUBJECT = PanelResponse(
     shares=tuple(share_of(signed_of(LOCAL, work), roots=packet_of(LOCAL, work).roots) for work in works(LOCAL)),
     accept_rate=RATE,
     tier="exact",
+    order_key=public_point(b"\x07" * 32),
 )
 COMMITS_END = BEGAN + COMMIT_SECONDS
 DUTY = PanelDuty(
