@@ -190,6 +190,7 @@ class AskOpening:
     index: int
     number: int  # the place's number in its panel
     winner: str
+    helpers: tuple[str, ...] = ()  # seats of earlier stages, which are asked if the winner has nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +207,7 @@ class LoadAudited:
     files: tuple[PayloadFile, ...]
     terms: JobTerms
     until: int
+    helpers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +229,7 @@ class ReplayPlace:
     global_in: bytes
     until: int
     tier: str  # the leg's tier
+    helpers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,11 @@ place. If the winner does not send the data of a place in time, or if the data d
 the answer is ``unavailable``. An encrypted chunk of a hand-over round needs no job and no blob: its opening has the
 chunk and the scalar with which the winner encrypted it.
 
+In later stages, the daemon also asks seats of earlier stages that have revealed answers, once half of the time to
+serve is over. It takes their blobs by hash. If an opening of theirs is wrong, that says nothing about the winner: the
+daemon drops it and no longer asks that seat. In turn, the daemon keeps what it fetched until the panel has decided its
+places, and serves it to seats of later stages (:func:`serves_later`).
+
 If the data arrived in time and the recomputation did not end in time, the place gets no answer, because that says
 nothing about the winner. The winner may be hostile. So the daemon accepts nothing that is larger than the order allows.
 Nothing that the winner does may delay a seat beyond its time, because a missing answer costs stake.
@@ -64,7 +69,7 @@ from validator.decide.records import (
     Sizes,
     nests,
 )
-from validator.decide.view import Look
+from validator.decide.view import Look, OwnPanel
 
 SEND_SECONDS = 6
 """Chain seconds to get a transaction into a block: they allow for a late look, a transaction under way, and a missing
@@ -98,6 +103,8 @@ def decide_seat(key: SeatKey, seat: LocalSeat | None, look: Look) -> tuple[Local
     duty = look.chain.duties.get(key)
     subject = look.chain.subjects.get(key)
     if duty is None:
+        if seat is not None and _may_serve(seat, look.chain.earlier.get(key.panel)):
+            return seat, ()
         return seat, (EndSeat(f"{key}/end", key),)
     if subject is None:
         return seat, ()
@@ -110,7 +117,7 @@ def decide_seat(key: SeatKey, seat: LocalSeat | None, look: Look) -> tuple[Local
         if look.chain.clock < ends:
             seat = _judge(_note_served(seat, look.chain.clock), subject)
             if any(place.is_open for place in seat.places):
-                return seat, tuple(_steps(key, seat, duty, subject, ends, look.chain_id))
+                return seat, tuple(_steps(key, seat, duty, subject, ends, look))
         seat = replace(seat, sealed=_seal(key, seat, duty, subject, look))
     return seat, _send(key, seat, duty, look)
 
@@ -150,12 +157,14 @@ def _send(key: SeatKey, seat: LocalSeat, duty: PanelDuty, look: Look) -> tuple[A
 
 
 def _steps(
-    key: SeatKey, seat: LocalSeat, duty: PanelDuty, subject: PanelResponse, until: int, chain_id: str
+    key: SeatKey, seat: LocalSeat, duty: PanelDuty, subject: PanelResponse, until: int, look: Look
 ) -> list[Action]:
     """Return the actions for the places that have no answer yet."""
     winner = subject.validator
     terms = subject.terms
     steps: list[Action] = []
+    asks_seats = look.chain.clock >= seat.begun + (serve_by(duty, subject) - seat.begun) // 2
+    helpers = tuple(name for name in _helpers(key, look) if name not in seat.unhelpful) if asks_seats else ()
     if seat.files and seat.sizes is None:
         steps.append(
             LoadAudited(
@@ -165,19 +174,28 @@ def _steps(
                 files=seat.files,
                 terms=terms,
                 until=until,
+                helpers=helpers,
             )
         )
     for index, (place, asked) in enumerate(zip(seat.places, duty.places, strict=True)):
         name = f"{key}/{asked.number}"
         if place.opening is None and place.is_open:
-            steps.append(AskOpening(key=f"{name}/ask", seat=key, index=index, number=asked.number, winner=winner))
+            ask = AskOpening(
+                key=f"{name}/ask",
+                seat=key,
+                index=index,
+                number=asked.number,
+                winner=winner,
+                helpers=helpers,
+            )
+            steps.append(ask)
         elif place.accepted and place.is_open and asked.place.kind is AuditKind.HANDOVER:
             rebuild = RebuildChunk(
                 key=f"{name}/rebuild",
                 seat=key,
                 index=index,
                 chunk=asked.place.chunk,
-                asked=_sealed_state(asked.place.chunk, subject, chain_id),
+                asked=_sealed_state(asked.place.chunk, subject, look.chain_id),
                 seed=duty.seed,
                 tier=subject.tier,
             )
@@ -195,6 +213,7 @@ def _steps(
                 global_in=subject.round.global_in,
                 until=until,
                 tier=subject.tier,
+                helpers=helpers,
             )
             steps.append(replay)
     return steps
@@ -216,14 +235,55 @@ def _sealed_state(chunk: int, subject: PanelResponse, chain_id: str) -> SealedSt
     )
 
 
+# Seats of other stages
+
+
+def _helpers(key: SeatKey, look: Look) -> tuple[str, ...]:
+    """Return the seats of earlier stages of a panel that revealed at least one answer with a digest."""
+    about = look.chain.earlier.get(key.panel)
+    if about is None:
+        return ()
+    return tuple(
+        seat.validator
+        for seat in about.seats
+        if seat.stage < key.stage and seat.revealed and any(answer.digest for answer in seat.answers)
+    )
+
+
+def _may_serve(seat: LocalSeat, about: OwnPanel | None) -> bool:
+    """Return whether seats of later stages may ask for what this seat fetched: it has a place without a ruling."""
+    if about is None or about.panel.is_settled:
+        return False
+    undecided = set(about.panel.undecided)
+    asked = zip(seat.places, seat.duty.places, strict=True)
+    return any(place.accepted and numbered.number in undecided for place, numbered in asked)
+
+
+def serves_later(seat: LocalSeat, about: OwnPanel, caller: str, number: int) -> AuditOpening | None:
+    """Return the opening of a place for a seat of a later stage; None if the caller has none, or there is no opening.
+
+    Only what the seat itself got is served: the states before a segment, and never the state after it.
+    """
+    later = (other for other in about.seats if other.stage > seat.duty.stage and other.validator == caller)
+    if not any(number in other.places for other in later):
+        return None
+    for place, asked in zip(seat.places, seat.duty.places, strict=True):
+        if asked.number == number and place.accepted and place.opening is not None:
+            return replace(place.opening, payload=seat.files)
+    return None
+
+
 # Arrivals
 
 
-def opening_arrived(seat: LocalSeat, index: int, opening: AuditOpening) -> LocalSeat:
-    """Record the winner's first opening of a place; the next decision compares it with the chain."""
+def opening_arrived(seat: LocalSeat, index: int, opening: AuditOpening, helper: str = "") -> LocalSeat:
+    """Record the first opening of a place; the next decision compares it with the chain.
+
+    It is the winner's, or that of the seat ``helper`` of an earlier stage.
+    """
     if seat.places[index].opening is not None:
         return seat
-    return _with(seat, index, opening=opening)
+    return _with(seat, index, opening=opening, helper=helper)
 
 
 def payload_awaited(seat: LocalSeat, blob: bytes) -> LocalSeat:
@@ -268,8 +328,17 @@ def place_recomputed(seat: LocalSeat, index: int, found: Recomputed) -> LocalSea
     if not (seat.places[index].accepted and seat.places[index].is_open):
         return seat
     if found.fault:
-        return _with(seat, index, unavailable=found.fault)
+        return _refuse(seat, index, found.fault)
     return _with(seat, index, found=found)
+
+
+def _refuse(seat: LocalSeat, index: int, why: str) -> LocalSeat:
+    """Record that an opening is wrong: the winner's makes the place unavailable, and a helper's is dropped."""
+    helper = seat.places[index].helper
+    if not helper:
+        return _with(seat, index, unavailable=why)
+    seat = replace(seat, unhelpful=(*seat.unhelpful, helper))
+    return _with(seat, index, opening=None, accepted=False, helper="", lacking=b"", served=False, served_at=0)
 
 
 def _with(seat: LocalSeat, index: int, **changes: object) -> LocalSeat:
@@ -293,7 +362,7 @@ def _judge(seat: LocalSeat, subject: PanelResponse) -> LocalSeat:
         if not why and seat.sizes is not None and not _fits(place.opening, seat.sizes):
             why = "a state or an update in the opening has a wrong size"
         if why:
-            seat = _with(seat, index, unavailable=why)
+            seat = _refuse(seat, index, why)
         elif not place.accepted:
             seat = _with(seat, index, opening=replace(place.opening, payload=()), accepted=True)
             seat = replace(seat, files=files)

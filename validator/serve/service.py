@@ -32,6 +32,7 @@ from validator.decide.receive import (
 )
 from validator.decide.records import JOB_FILE, LocalOrder, PayloadStage, accepted_works, nests
 from validator.decide.retention import served_rounds
+from validator.decide.seats import serves_later
 from validator.decide.second_look import Suspect, second_looks
 from validator.decide.tasks import RETRY_MS, audit_opening, open_tasks, train_tasks
 from validator.decide.view import ChainView
@@ -126,7 +127,8 @@ class Service:
             roles.add(t.Role.PROVIDER)
         if address in view.applicants:
             roles.add(t.Role.APPLICANT)
-        if any(seat.validator == address for about in view.panels.values() for seat in about.seats):
+        panels = (*view.panels.values(), *view.earlier.values())
+        if any(seat.validator == address for about in panels for seat in about.seats):
             roles.add(t.Role.AUDITOR)
         if any(on_chain.order.consumer == address for on_chain in view.orders.values()):
             roles.add(t.Role.CONSUMER)
@@ -515,7 +517,10 @@ class Service:
     def get_opening(self, caller: t.Caller, request: t.OpeningRequest) -> t.AuditOpening:
         """Return the opening that a seat of a panel needs to recompute one of its places in this validator's round."""
         number = request.place_index
-        about = self.view.panels.get(RoundKey(request.order_id, request.leg, request.round))
+        key = RoundKey(request.order_id, request.leg, request.round)
+        if key in self.view.earlier:
+            return self._later_opening(caller, key, number)
+        about = self.view.panels.get(key)
         local = self.ledger.load(request.order_id, request.leg)
         if (
             local is None
@@ -534,6 +539,27 @@ class Service:
         opening = audit_opening(local, request.round, place)
         self._grants.give(caller.address, _blobs_of(opening))
         return opening
+
+    def _later_opening(self, caller: t.Caller, key: RoundKey, number: int) -> t.AuditOpening:
+        """Return an opening that this validator got for its own seat, to a seat of a later stage.
+
+        A seat whose duty is open serves nothing: it has not revealed its answers yet.
+        """
+        about = self.view.earlier[key]
+        for own in self.ledger.store.seats():
+            seat = self.ledger.store.seat(own)
+            if own.panel != key or own in self.view.duties or seat is None:
+                continue
+            opening = serves_later(seat, about, caller.address, number)
+            if opening is not None:
+                self._grants.give(caller.address, _blobs_of(opening))
+                return opening
+        raise ClusterError(
+            ClusterErrorKind.NOT_ALLOWED,
+            "you have no later seat for this place, or this validator has no opening of it",
+            "ask the validator of the round",
+            field="place_index",
+        )
 
     def _chunk_opening(self, local: LocalOrder, round: int, chunk: int) -> t.AuditOpening:
         """Return the opening of an encrypted chunk of a hand-over round."""

@@ -26,7 +26,7 @@ from validator.decide import actions as do
 from validator.decide.actions import Action
 from validator.decide.records import LegKey, LocalSeat, Recomputed, SeatKey, Sizes
 from validator.decide.retention import needed_blobs
-from validator.decide.seats import blob_awaited, job_loaded, opening_arrived, place_recomputed
+from validator.decide.seats import blob_awaited, job_loaded, opening_arrived, place_recomputed, serves_later
 from validator.decide.tasks import audit_opening
 from validator.decide.view import OwnPanel
 
@@ -98,6 +98,19 @@ class Auditor:
             found = self.daemon.world.ask(SeatsRequest(*panel.key)).seats
         return found
 
+    def earlier_panels(self, seats: Iterable[SeatKey]) -> Mapping[RoundKey, OwnPanel]:
+        """Return the undecided panels in which it has or had a seat, as far as seats of two stages matter there."""
+        world = self.daemon.world
+        open_seats = set(seats)
+        wanted = {key.panel for key in held(self.daemon.records) if key not in open_seats}
+        wanted |= {key.panel for key in open_seats if key.stage > 1}
+        found: dict[RoundKey, OwnPanel] = {}
+        for key in sorted(wanted):
+            panel = world.order(key.order_id).panel(key.leg, key.round)
+            if panel is not None and not panel.is_settled and not panel.is_decided:
+                found[key] = OwnPanel(panel, world.ask(SeatsRequest(*key)).seats)
+        return found
+
     # Doing
 
     def start(self, action: Action) -> bool:
@@ -105,11 +118,7 @@ class Auditor:
         daemon, world = self.daemon, self.daemon.world
         match action:
             case do.AskOpening():
-                winner = world.validators[action.winner]
-                world.network.call(
-                    partial(winner.auditor.serve, daemon.me, action),
-                    _if_alive(daemon, partial(self._opened, action)),
-                )
+                self._ask(action, (action.winner, *action.helpers))
             case do.LoadAudited():
                 delay = world.network.delay(action.terms.delivered_bytes) + world.dice(200)
                 daemon.later(delay, partial(self._loaded, action))
@@ -125,9 +134,25 @@ class Auditor:
                 return False
         return True
 
+    def _ask(self, action: do.AskOpening, names: tuple[str, ...]) -> None:
+        """Ask the first of these validators for an opening, and the others if it has none."""
+        daemon, world = self.daemon, self.daemon.world
+        other = world.validators[names[0]]
+        world.network.call(
+            partial(other.auditor.serve, daemon.me, action),
+            _if_alive(daemon, partial(self._opened, action, names)),
+        )
+
     def serve(self, caller: str, action: do.AskOpening) -> AuditOpening | None:
         """Answer a seat's question for an opening."""
         daemon, seat = self.daemon, action.seat
+        earlier = daemon.view.earlier.get(seat.panel)
+        if daemon.up and earlier is not None:
+            own = [key for key in held(daemon.records) if key.panel == seat.panel and key not in daemon.view.duties]
+            records = (daemon.records[key] for key in own)
+            mine = (record for record in records if isinstance(record, LocalSeat))
+            openings = (serves_later(record, earlier, caller, action.number) for record in mine)
+            return next((opening for opening in openings if opening is not None), None)
         local = daemon.leg(LegKey(seat.order_id, seat.leg))
         if not daemon.up or local is None or not daemon.behaviour.serves(daemon, caller):
             return None
@@ -155,10 +180,14 @@ class Auditor:
             self.daemon.records[key] = change(seat)
             self.daemon.wake()
 
-    def _opened(self, action: do.AskOpening, opening: AuditOpening | None) -> None:
+    def _opened(self, action: do.AskOpening, names: tuple[str, ...], opening: AuditOpening | None) -> None:
+        if (opening is None or not opening.ready) and len(names) > 1:
+            self._ask(action, names[1:])
+            return
         self.daemon.finished(action.key, ASK_MS)
         if opening is not None and opening.ready:
-            arrived = partial(opening_arrived, index=action.index, opening=opening)
+            helper = "" if names[0] == action.winner else names[0]
+            arrived = partial(opening_arrived, index=action.index, opening=opening, helper=helper)
             self._change(action.seat, arrived)
         self.daemon.wake(ASK_MS)
 

@@ -1,9 +1,9 @@
 """A seat against a winner's real service, over the real link, on a real job."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
@@ -75,6 +75,8 @@ TERMS = order_terms(load_job(JOB).job)
 HANDOVER_SECRET = b"\x09" * 32
 ORDER_KEY = public_point(b"\x07" * 32)
 AUDITOR = Key(sha256(b"auditor").digest())
+LATER = Key(sha256(b"later").digest())
+DIGESTED = SeatAnswer(0, AnswerKind.FINISHED, digest("root"), digest("work"), 0)
 PLACES = (
     AuditPlace(AuditKind.SEGMENT, PART.slot, 1, 2),
     AuditPlace(AuditKind.UPDATE, PART.slot, 1, N),
@@ -135,7 +137,11 @@ class Setting:
     clock: int = BEGAN
     rate: int = 10**9
     following: Path = Path()
+    keeps: bool = False
+    port: int = 0
+    certificate: bytes = b""
     sealed: SealedResult | None = None
+    subject: PanelResponse = field(init=False)
 
     def ref(self, path: Path) -> t.BlobRef:
         return self.ledger.blobs.add(path.read_bytes())
@@ -251,6 +257,9 @@ class Setting:
             same = answer is not None and agrees(asked, answer, known, subject)
             found.append(Found(answer, same))
         assert after.sealed.agreed == all(item.agrees for item in found)
+        self.subject = subject
+        if self.keeps:
+            return tuple(found)
         # What becomes of it when the answers were shown.
         _, (end,) = decide(seat_key(self.duty), after, self.look(subject))
         work_of(self.auditor.table(), end)()
@@ -290,6 +299,7 @@ def setting(trained: Trained, tmp_path: Path) -> Iterator[Setting]:
     packet = packet_of(trained, ledger)
     made.append(Setting(trained, ledger, service, client, auditor, stopped, packet, following.root))
     made[0].following = tmp_path / "next"
+    made[0].port, made[0].certificate = server.port, certificate.der
     yield made[0]
     client.close()
     server.stop(0)
@@ -395,6 +405,106 @@ def test_a_chunk_that_was_not_encrypted_is_unavailable(setting: Setting) -> None
     setting.sealed = sealed
     (found,) = setting.answer(1.5)
     assert found.unavailable
+
+
+@dataclass
+class Later:
+    """A seat of the second stage, for which the winner has nothing, and the seat of the first stage as a server."""
+
+    setting: Setting
+    helper: Service
+    auditor: Auditor
+    connected: dict[str, ClusterClient]
+    duty: PanelDuty
+
+    def answer(self, clocks: Iterable[int]) -> LocalSeat:
+        """Decide and act at these times on the chain's clock."""
+        subject = self.setting.subject
+        about = self.helper.view.earlier[KEY.panel]
+        key, store = seat_key(self.duty), self.auditor.ledger.store
+        for self.setting.clock in clocks:
+            look = self.setting.look(subject, self.duty)
+            look = replace(look, me=LATER.address, chain=replace(look.chain, earlier={KEY.panel: about}))
+            for _ in range(4):
+                after, actions = decide(key, store.seat(key), look)
+                assert isinstance(after, LocalSeat)
+                store.save_seat(after)
+                for action in actions:
+                    if not isinstance(action, SendAnswer):
+                        work_of(self.auditor.table(), action)()
+        seat = store.seat(key)
+        assert seat is not None
+        return seat
+
+
+@pytest.fixture
+def later(setting: Setting, tmp_path: Path) -> Iterator[Later]:
+    """The first seat was served and revealed; one that sits later was drawn for the same places."""
+    setting.record(setting.opening(2), setting.opening(N))
+    setting.keeps = True
+    setting.answer()
+    helper = Service(AUDITOR.address, CHAIN_ID, setting.auditor.ledger, lambda *_: True, Event())
+    certificate = make_certificate(tmp_path / "tls2")
+    server = ClusterServer("127.0.0.1:0", certificate, helper, CHAIN_ID)
+    server.start()
+    link = ClusterClient(f"127.0.0.1:{server.port}", certificate.der, LATER, CHAIN_ID, 5.0)
+    other = ClusterClient(f"127.0.0.1:{setting.port}", setting.certificate, LATER, CHAIN_ID, 5.0)
+    connected = {AUDITOR.address: link, ME: other}
+    mine = BlobStore(tmp_path / "later", 1 << 24)
+    own = Ledger(ValidatorStore(tmp_path / "later.db"), mine, Event())
+    auditor = Auditor(own, mine, tmp_path / "later-jobs", _run, "numpy", connected.__getitem__, lambda: setting.clock)
+    places = tuple(range(len(PLACES)))
+    shown = replace(seat(0, AUDITOR.address, places), revealed=True, answers=(DIGESTED,))
+    seats = (shown, replace(seat(1, LATER.address, places), stage=2))
+    helper.view = ChainView(20, {}, {}, {}, earlier={KEY.panel: OwnPanel(panel(*PLACES, seed=SEED, stage=2), seats)})
+    yield Later(setting, helper, auditor, connected, replace(DUTY, stage=2))
+    link.close()
+    other.close()
+    server.stop(0)
+    own.store.close()
+    mine.close()
+
+
+def test_a_seat_that_the_winner_does_not_serve_gets_everything_from_an_earlier_seat(later: Later) -> None:
+    """A winner that serves its friends alone used to make all others abstain."""
+    seat_now = later.answer([BEGAN])
+    assert not any(place.accepted for place in seat_now.places)
+    seat_now = later.answer([BEGAN + COMMIT_SECONDS // 2])
+    assert [place.helper for place in seat_now.places] == [AUDITOR.address] * 3
+    found = [place.found for place in seat_now.places]
+    assert [result.root for result in found if result] == [
+        later.setting.trained.boundaries[3].root,
+        update_claim(*_update_of(later.setting.packet)),
+        later.setting.next_root,
+    ]
+    assert seat_now.sealed is not None
+    assert seat_now.sealed.agreed
+
+
+def test_an_earlier_seat_that_has_not_revealed_serves_nothing(later: Later) -> None:
+    """Until then its duty is open, and its answers are its own."""
+    later.helper.view = replace(later.helper.view, duties={KEY: DUTY})
+    seat_now = later.answer([BEGAN, BEGAN + COMMIT_SECONDS // 2])
+    assert not any(place.accepted for place in seat_now.places)
+
+
+def test_an_earlier_seat_serves_nobody_but_later_seats(later: Later) -> None:
+    key = KEY.panel
+    request = t.OpeningRequest(key.order_id, key.leg, key.round, 0)
+    assert later.connected[AUDITOR.address].call(t.GET_OPENING, request).ready
+    about = later.helper.view.earlier[key]
+    for seats in (
+        (about.seats[0], replace(about.seats[1], stage=1)),
+        (about.seats[0], replace(about.seats[1], places=(1, 2))),
+    ):
+        later.helper.view = replace(later.helper.view, earlier={key: OwnPanel(about.panel, seats)})
+        with pytest.raises(ClusterError) as caught:
+            later.connected[AUDITOR.address].call(t.GET_OPENING, request)
+        assert caught.value.kind is ClusterErrorKind.NOT_ALLOWED
+
+
+def _update_of(packet: t.ShareDelivery) -> tuple[bytes, bytes, tuple[int, ...]]:
+    return packet.roots.update_root, packet.roots.local_out, packet.roots.metrics
 
 
 def test_what_fails_once_is_no_news(setting: Setting, caplog: pytest.LogCaptureFixture) -> None:
