@@ -67,7 +67,7 @@ from tests.support.chain_market import (
 )
 from tests.support.handed_over import ORDER_KEY, HandoverMarket, noise, spoilt
 
-SEEDS = (*range(30), 32, 235)
+SEEDS = (*range(30), 32, 89, 116, 235)
 DECLINES = (*sorted(BLAMES_JOB), LegEnd.DECLINED_NO_CAPACITY, LegEnd.DECLINED_BY_CHOICE)
 BLOCKS = 110
 
