@@ -531,6 +531,7 @@ class OrderStory:
             slot=change.slot,
             issue=change.issue,
             segment=change.segment,
+            chunk=change.chunk,
         )
         self._round(change.round).places.append(
             PlaceStory(place=place, stops=change.stops, claim=change.claim, group=change.group)

@@ -289,6 +289,8 @@ def place(place: AuditPlace) -> str:
             return f"update of slot {place.slot}"
         case AuditKind.SEGMENT:
             return f"segment {place.segment} of slot {place.slot}"
+        case AuditKind.HANDOVER:
+            return f"encrypted chunk {place.chunk}"
 
 
 def message_kind(name: str) -> str:

@@ -68,6 +68,8 @@ def name_place(place: AuditPlace) -> str:
             return f"update of slot {place.slot}"
         case AuditKind.SEGMENT:
             return f"segment {place.segment} of slot {place.slot}"
+        case AuditKind.HANDOVER:
+            return f"encrypted chunk {place.chunk}"
 
 
 def _describe_ruling(place: PanelPlace) -> str:

@@ -13,12 +13,21 @@ from hashlib import sha256
 from coincurve import PrivateKey, PublicKey
 
 from domain.errors import Expected
-from domain.hashing import encode_fields, merkle_root, u32, u64
+from domain.hashing import encode_fields, hash_fields, merkle_root, root_from_path, u32, u64, verify_path
 from domain.proof.messages import MsgComplain
 from domain.proof.records import SealedLeaf
-from pol.rules.handover import HandoverId, chunk_key, chunk_statement, sealed_leaf
+from link.types import ChunkOpening
+from pol.rules.commitment import chunk_leaf
+from pol.rules.handover import (
+    ChunkLayout,
+    HandoverId,
+    chunk_key,
+    chunk_statement,
+    has_valid_length,
+    sealed_leaf,
+)
 from wire import cipher, dleq
-from wire.vrf import GROUP_ORDER
+from wire.vrf import GROUP_ORDER, is_point
 
 
 class HandoverError(Expected):
@@ -62,9 +71,14 @@ def derive_scalar(secret: bytes, tag: str, *fields: bytes | str) -> bytes:
     message = encode_fields(tag, *fields)
     for counter in range(256):  # a digest is outside the group's order once in 2^127
         digest = hmac.new(secret, message + u32(counter), sha256).digest()
-        if 0 < int.from_bytes(digest, "big") < GROUP_ORDER:
+        if is_scalar(digest):
             return digest
     raise AssertionError("256 digests are outside the group's order")
+
+
+def is_scalar(number: bytes) -> bool:
+    """Return whether 32 bytes are a scalar from 1 to the group's order - 1."""
+    return 0 < int.from_bytes(number, "big") < GROUP_ORDER
 
 
 def order_secret(account_secret: bytes, chain_id: str, job_id: bytes, sequence: int) -> bytes:
@@ -99,10 +113,50 @@ def seal_with_scalar(handover: HandoverId, index: int, chunk: bytes, order_key: 
 def rebuild_leaf(handover: HandoverId, index: int, chunk: bytes, order_key: bytes, scalar: bytes) -> bytes:
     """Return the leaf of chunk ``index`` in the tree of the ciphertext, encrypted with r_i = ``scalar``.
 
-    A seat that recomputed the chunk compares the result with the leaf under the round's ciphertext root. ValueError if
-    ``scalar`` is not from 1 to the group's order - 1.
+    ValueError if ``scalar`` is not from 1 to the group's order - 1.
     """
     return sealed_leaf(handover, index, seal_with_scalar(handover, index, chunk, order_key, scalar).leaf)
+
+
+@dataclass(frozen=True, slots=True)
+class SealedState:
+    """The state of an encrypted chunk with the roots that the chain has, and the key that the chunk is encrypted to.
+
+    ``state_root`` is the root of the state that the chunk belongs to, and ``root`` is the round's ciphertext root.
+    """
+
+    handover: HandoverId
+    layout: ChunkLayout
+    state_root: bytes
+    root: bytes
+    order_key: bytes
+
+
+def rebuild_root(asked: SealedState, index: int, opening: ChunkOpening) -> bytes:
+    """Return the ciphertext root of the round if chunk ``index`` is encrypted as it must be.
+
+    This is the round's own root if the validator encrypted the chunk rightly. Every opening without a HandoverError
+    gives the same root: its leaf is the one under the root on chain, its chunk is the one in the state on chain, and
+    only one scalar belongs to the leaf's point. If the leaf cannot belong to a chunk at all, the result is a hash that
+    is no root. HandoverError if the opening does not belong to the round, so that nothing can be recomputed.
+    """
+    place = asked.layout.locate(index)
+    if place is None:
+        raise HandoverError(index, "is not a chunk of the round")
+    leaf = sealed_leaf(asked.handover, index, opening.leaf)
+    if not verify_path(leaf, index, asked.layout.count, opening.path, asked.root):
+        raise HandoverError(index, "has a leaf that is not under the round's ciphertext root")
+    if not is_point(opening.leaf.point) or not has_valid_length(place, opening.leaf.length):
+        return hash_fields("assay/result/no-chunk", leaf)
+    if not verify_path(chunk_leaf(opening.data), place.index, place.count, opening.state_path, asked.state_root):
+        raise HandoverError(index, "is not the chunk of the state on chain")
+    if not is_scalar(opening.scalar) or public_point(opening.scalar) != opening.leaf.point:
+        raise HandoverError(index, "has a scalar that does not belong to its point")
+    rebuilt = rebuild_leaf(asked.handover, index, opening.data, asked.order_key, opening.scalar)
+    root = root_from_path(rebuilt, index, asked.layout.count, opening.path)
+    if root is None:
+        raise AssertionError("the path of the leaf was followed before")
+    return root
 
 
 def seal_chunk(handover: HandoverId, index: int, chunk: bytes, order_key: bytes, validator_secret: bytes) -> Sealed:

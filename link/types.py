@@ -28,11 +28,13 @@ from domain.bounds import (
 from domain.keys import ShareKey
 from domain.limits import (
     METRICS_MAX,
+    PATH_MAX,
     PAYLOAD_BYTES_MAX,
     PROBE_PIECES_MAX,
     ROUNDS_MAX,
     SHARE_SEGMENTS_MAX,
     SLOTS_MAX,
+    STATE_CHUNK_BYTES,
     TEXT_MAX,
 )
 from domain.proof.records import SealedLeaf, ShareClaim, ShareRoots, TraceLeaf
@@ -465,13 +467,28 @@ class UpdateRef:
 
 
 @dataclass(frozen=True, slots=True)
+class ChunkOpening:
+    """An encrypted chunk of a hand-over round, opened for a seat that encrypts the chunk again.
+
+    ``path`` leads from ``leaf`` to the round's ciphertext root, and ``state_path`` from the leaf of the chunk ``data``
+    to the root of its state. ``scalar`` is r_i. It opens no other chunk.
+    """
+
+    leaf: SealedLeaf
+    path: Annotated[tuple[Hash, ...], Length(0, PATH_MAX)]
+    scalar: Hash
+    data: Annotated[bytes, Size(1, STATE_CHUNK_BYTES)]
+    state_path: Annotated[tuple[Hash, ...], Length(0, PATH_MAX)]
+
+
+@dataclass(frozen=True, slots=True)
 class AuditOpening:
     """The values that a seat needs to recompute a place.
 
     For segment i, these are the leaves i (none at 0) and i+1, and the states at boundary i. For an update, they are
     leaf n, the states at boundaries 0 and n, and ``local_out``. For an aggregation, they are the updates in slot order,
-    and ``states[0]`` with the global state before the round and the order's initial local state. If ``ready`` is false,
-    the seat asks again later.
+    and ``states[0]`` with the global state before the round and the order's initial local state. For an encrypted
+    chunk, only ``chunk`` is set. If ``ready`` is false, the seat asks again later.
     """
 
     ready: bool
@@ -481,6 +498,7 @@ class AuditOpening:
     states: Annotated[tuple[OpenedState, ...], Length(0, 2)]
     updates: Annotated[tuple[UpdateRef, ...], Length(0, UPDATES_MAX)]
     local_out: StateRef | None
+    chunk: ChunkOpening | None = None
 
 
 def not_ready(retry_after_ms: int) -> AuditOpening:

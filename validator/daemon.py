@@ -219,7 +219,7 @@ class ValidatorDaemon:
     def _connect(self) -> None:
         self._chain_id = self._check_chain()
         verify = self._counts.verifying(SignatureVerifier())
-        self._service = Service(self._me, self._chain_id, self._ledger, verify, self._wake, self._pub_key)
+        self._service = Service(self._me, self._chain_id, self._ledger, verify, self._wake, self._pub_key, self._secret)
         self._service.admission = Admission(self._config.admit, self._store.named())
         self._health.service = self._service
         self._certificate = make_certificate(self._config.home)

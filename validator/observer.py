@@ -92,6 +92,7 @@ class Observer:
             subjects=self._read_subjects(seats),
             whole=self.slow,
             applicants=frozenset(applicants),
+            earlier=self._read_earlier(seats),
         )
 
     def _asks(self, address: str) -> bool:
@@ -140,6 +141,20 @@ class Observer:
                 raise
             return None
 
+    def _read_earlier(self, duties: Collection[SeatKey]) -> dict[RoundKey, OwnPanel]:
+        """Return the undecided panels with a seat of this validator, with all their seats.
+
+        A panel in its first stage whose answers are not revealed has no earlier seats, so it is not read.
+        """
+        kept = {key.panel for key in self.ledger.store.seats() if key not in duties}
+        wanted = kept | {key.panel for key in duties if key.stage > 1}
+        earlier: dict[RoundKey, OwnPanel] = {}
+        for key in sorted(wanted):
+            panel = self._ask_without_shares(key)
+            if panel is not None and not panel.is_settled and not panel.is_decided:
+                earlier[key] = OwnPanel(panel, self._read_seats(panel, None))
+        return earlier
+
     def _read_panels(
         self, orders: Mapping[bytes, OrderResponse], fresh: Collection[bytes], clock: int
     ) -> dict[RoundKey, OwnPanel]:
@@ -161,15 +176,14 @@ class Observer:
                 if before is not None and before.panel.is_decided and not closed.void:
                     panel = before.panel
                 elif order_id not in fresh:
-                    panel = self._ask_own(key)
+                    panel = self._ask_without_shares(key)
                 if panel is not None:
                     self._panels[key] = OwnPanel(panel, self._read_seats(panel, before))
         return self._panels
 
-    def _ask_own(self, key: RoundKey) -> Panel | None:
-        """Return the panel about a round of this validator; None if it has ended."""
-        # The query begins after the last slot, so its answer has no shares: this validator knows the shares of its own
-        # rounds.
+    def _ask_without_shares(self, key: RoundKey) -> Panel | None:
+        """Return the panel of a round; None if it has ended."""
+        # The query begins after the last slot, so its answer has no shares. This validator already knows them.
         request = PanelRequest(key.order_id, key.leg, key.round, from_slot=SLOTS_MAX, limit=1)
         answer = self._ask_panel(request)
         return answer.panel if answer else None

@@ -338,7 +338,7 @@ class RoomTaken(Change):
 class PlaceDrawn(Change):
     """A place was drawn for a panel. ``place`` is its number in the panel, and ``kind`` is its ``AuditKind``. ``claim``
     is the chain's root for the place; it is empty if the chain has no such root. ``stops`` is true if, according to the
-    chain, the job stops at this place.
+    chain, the job stops at this place. ``chunk`` is the number of the encrypted chunk of a hand-over.
     """
 
     KIND: ClassVar[str] = "panel.place"
@@ -351,6 +351,7 @@ class PlaceDrawn(Change):
     stops: bool
     claim: bytes
     group: int
+    chunk: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class ProofParams(Readable):
     # Number of seats in a panel's first stage.
     auditors: Auditors = 3
     # Largest number of a round's places that a panel recomputes.
-    audit_places_max: AuditPlaces = 16
+    audit_places_max: AuditPlaces = 17
     # Number of segments of each round that are always recomputed, even if the audit fee pays for fewer.
     audit_segments: AuditSegments = 2
     # Average number of a round's segments that lots draw. The leg's validator must replay them.
@@ -69,7 +69,7 @@ LOCAL = ProofParams(
     round_window=10,
     window_max=600,
     auditors=2,
-    audit_places_max=6,
+    audit_places_max=7,
     duty_segments=32,
     answer_fee=100,
     audit_room_bps=20_000,

@@ -14,6 +14,7 @@ from domain.bounds import (
     Money,
     Name,
     Number,
+    PublicKey,
 )
 from domain.keys import RoundKey, ShareKey
 from domain.ledger.records import Escrow, Payment
@@ -111,7 +112,8 @@ class PanelResponse:
     The size of this response does not depend on the order's history.
 
     ``validator`` closed the round and serves its states at ``accept_rate`` (bytes/s) or faster. The seats of a stage
-    have ``commit_seconds`` to commit. ``shares`` are the accepted shares by slot, and ``tier`` is the leg's tier.
+    have ``commit_seconds`` to commit. ``shares`` are the accepted shares by slot, and ``tier`` is the leg's tier. The
+    chunks of a hand-over round are encrypted to ``order_key``.
     """
 
     terms: JobTerms
@@ -123,6 +125,7 @@ class PanelResponse:
     shares: Annotated[tuple[Share, ...], Many]
     accept_rate: Rate
     tier: Name
+    order_key: PublicKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,16 +104,22 @@ class AuditKind(IntEnum):
     SEGMENT = 1  # segment 0..n-1 of a share
     UPDATE = 2  # the last "segment": it computes the update and local_out from boundaries 0 and n
     AGGREGATION = 3
+    HANDOVER = 4  # one encrypted chunk of the states that a hand-over round leaves
 
 
 @dataclass(frozen=True, slots=True)
 class AuditPlace:
-    """A place that can be audited: a segment of a share, its update, or the aggregation of the round."""
+    """A place that can be audited: a segment of a share, its update, the aggregation of the round, or one encrypted
+    chunk of a hand-over round.
+
+    ``chunk`` is the number of the encrypted chunk (:class:`pol.rules.handover.ChunkLayout`), and 0 for other places.
+    """
 
     kind: AuditKind
     slot: Count
     issue: Count
     segment: Segment
+    chunk: Count = 0
 
 
 class RoundState(IntEnum):

@@ -1,10 +1,11 @@
 """Panels: the places of a closed round that auditors recompute, their time and their fees (protocol section 5).
 
-The aggregation, the update of one share and ``audit_segments`` segments are always drawn. They are the first group of
-places. If the fee and the number of validators allow it, further groups of segments are drawn. Other seats recompute
-these groups at the same time. Every result here depends only on the order's terms and parameters, and on the speeds
-that validators promise. Times of auditors are in milliseconds; times of the chain are in seconds. A tier
-(:mod:`pol.rules.tiers`) determines which of these rules apply, and how answers decide a place.
+The aggregation, the update of one share and ``audit_segments`` segments are always drawn, and one encrypted chunk of a
+hand-over round. They are the first group of places. If the fee and the number of validators allow it, further groups
+of segments are drawn. Other seats recompute these groups at the same time. Every result here depends only on the
+order's terms and parameters, and on the speeds that validators promise. Times of auditors are in milliseconds; times of
+the chain are in seconds. A tier (:mod:`pol.rules.tiers`) determines which of these rules apply, and how answers decide
+a place.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,6 +16,7 @@ from domain.hashing import hash_fields
 from domain.market.records import JobTerms
 from domain.order_params import OrderParams
 from domain.proof.records import AuditKind, AuditPlace
+from pol.rules.handover import ChunkLayout
 from pol.rules.lots import draw
 from pol.rules.schedule import boundary_work, share_segments
 from pol.rules.stops import AGGREGATION
@@ -29,6 +31,8 @@ SILENCE = 1
 """Loss of a silent seat, as a multiple of the pay that it would have earned."""
 GROUP_SEGMENTS = 2
 """Segments of each group of places after the first one."""
+FIXED_PLACES = 3
+"""Places of a panel beside its segments: the aggregation, one update, and one encrypted chunk of a hand-over round."""
 GROUP_SEATS = 3
 """The first stage of a panel takes at most one in this many eligible validators, unless the panel has only one
 group."""
@@ -50,7 +54,10 @@ def update_work(terms: JobTerms) -> int:
 
 
 def place_work(terms: JobTerms, kind: AuditKind) -> int:
-    """Return the FLOPs of recomputing a place of the given kind."""
+    """Return the FLOPs of recomputing a place of the given kind.
+
+    An encrypted chunk counts as no work: it has at most 64 KiB, and the answer fee covers it.
+    """
     match kind:
         case AuditKind.SEGMENT:
             return replay_work(terms)
@@ -58,6 +65,8 @@ def place_work(terms: JobTerms, kind: AuditKind) -> int:
             return update_work(terms)
         case AuditKind.AGGREGATION:
             return terms.outer_work
+        case AuditKind.HANDOVER:
+            return 0
 
 
 def audit_price(params: OrderParams, price: int) -> int:
@@ -140,7 +149,7 @@ def count_groups(terms: JobTerms, params: OrderParams, price: int, fee: int, sea
     further group needs as many seats as the first group; ``seats`` is the number of seats for all groups together.
     """
     left = terms.slots * share_segments(terms) - least_segments(terms, params)
-    room = params.audit_places_max - 2 - least_segments(terms, params)
+    room = params.audit_places_max - FIXED_PLACES - least_segments(terms, params)
     further = min(max(0, room), left) // GROUP_SEGMENTS
     further = min(further, seats // max(1, params.auditors) - 1)
     spare = fee - audit_floor(terms, price, params)
@@ -163,7 +172,7 @@ def segment_count(terms: JobTerms, params: OrderParams, groups: int) -> int:
 def group_places(places: Sequence[AuditPlace], least: int) -> tuple[int, ...]:
     """Return the group of each place of a panel, in the order of ``places``.
 
-    The first ``least`` segments belong to the first group, as do an aggregation and an update.
+    The first ``least`` segments belong to the first group, as do an aggregation, an update and an encrypted chunk.
     """
     groups = []
     segments = 0
@@ -215,6 +224,24 @@ def draw_places(
     count = segments - 1 if fixed.kind is AuditKind.SEGMENT else segments
     numbers = draw(hash_fields("assay/panel/segments", seed), population, count)
     return (*places, *(_segment(shares, number, stopped) for number in numbers))
+
+
+def draw_chunk(seed: bytes, layout: ChunkLayout) -> AuditPlace | None:
+    """Draw the encrypted chunk of a hand-over round that its panel audits; all chunks of tensors are equally likely.
+
+    A state's first chunk is its header, which anyone who has the job writes without the validator, so it is never
+    drawn. Return None if the states have no other chunks.
+    """
+    of_global = layout.global_chunks - 1
+    of_slot = layout.local_chunks - 1
+    count = of_global + layout.slots * of_slot
+    if not count:
+        return None
+    (number,) = draw(hash_fields("assay/panel/chunk", seed), count, 1)
+    state = 0 if number < of_global else 1 + (number - of_global) // of_slot
+    index = number if state == 0 else (number - of_global) % of_slot
+    chunk = layout.first_chunk(state) + 1 + index
+    return AuditPlace(kind=AuditKind.HANDOVER, slot=0, issue=0, segment=0, chunk=chunk)
 
 
 def _has_update(extent: ShareExtent) -> bool:

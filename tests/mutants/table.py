@@ -65,6 +65,7 @@ _GOING_ON = "tests/unit/pol/local/test_going_on.py"
 _RESUMING = "tests/unit/pol/capture/test_resuming.py"
 _COMPLAIN = "tests/unit/chain/state_machine/proof/handlers/test_complain.py"
 _NOISE = "tests/unit/chain/attacks/test_noise_is_not_paid_as_a_result.py"
+_NOISE_FOUND = "tests/unit/chain/attacks/test_noise_is_found_before_it_is_paid.py"
 _DLEQ = "tests/unit/wire/test_dleq.py"
 _UNSEALING = "tests/unit/consumer/test_unsealing.py"
 _ATTACKS = "tests/unit/chain/attacks"
@@ -2251,7 +2252,7 @@ MUTANTS = (
         "    places = [fixed] if stopped else []\n",
         (
             _RULES_OF_PANELS,
-            f"{_PANELS}::test_the_places_are_the_aggregation_an_update_and_two_segments",
+            f"{_PANELS}::test_the_places_are_the_aggregation_an_update_two_segments_and_a_chunk",
         ),
     ),
     Mutant(
@@ -3870,5 +3871,69 @@ MUTANTS = (
         "    return AUDITOR_GAS * len(auditable.auditors)\n",
         "    return 0\n",
         ("tests/unit/chain/state_machine/market/handlers/test_submit_order.py",),
+    ),
+    Mutant(
+        "no-chunk-drawn",
+        "a validator is paid for noise if no consumer complains",
+        "chain/state_machine/proof/panels.py",
+        "    if closed.ciphertext_root:\n        chunk = draw_chunk(",
+        "    if closed.ciphertext_root and closed.stopped:\n        chunk = draw_chunk(",
+        (_NOISE_FOUND,),
+    ),
+    Mutant(
+        "any-scalar",
+        "a validator shows another scalar to each seat, so that no two seats agree on what is wrong",
+        "link/handover.py",
+        "    if not is_scalar(opening.scalar) or public_point(opening.scalar) != opening.leaf.point:\n",
+        "    if not is_scalar(opening.scalar):\n",
+        (_NOISE_FOUND, _AUDITOR),
+    ),
+    Mutant(
+        "no-chunk-is-unavailable",
+        "a leaf that no chunk can have is an abstention",
+        "link/handover.py",
+        "    if not is_point(opening.leaf.point) or not has_valid_length(place, opening.leaf.length):\n",
+        "    if not has_valid_length(place, opening.leaf.length):\n",
+        (_NOISE_FOUND,),
+    ),
+    Mutant(
+        "any-sealed-leaf",
+        "a validator shows seats a right leaf that is not the one on chain",
+        "link/handover.py",
+        "    if not verify_path(leaf, index, asked.layout.count, opening.path, asked.root):\n",
+        '    if asked.root == b"":\n',
+        ("tests/unit/link/test_handover.py",),
+    ),
+    Mutant(
+        "helper-speaks-for-winner",
+        "a wrong opening of another seat makes a place unavailable that the winner would serve",
+        "validator/decide/seats.py",
+        "    helper = seat.places[index].helper\n    if not helper:\n",
+        "    helper = seat.places[index].helper\n    if helper is not None:\n",
+        (_SEATS,),
+    ),
+    Mutant(
+        "seat-forgets-at-once",
+        "a winner that serves its friends alone leaves all others without data",
+        "validator/decide/seats.py",
+        "        if seat is not None and _may_serve(seat, look.chain.earlier.get(key.panel)):\n",
+        "        if False:\n",
+        (_SEATS,),
+    ),
+    Mutant(
+        "serves-before-reveal",
+        "a seat shows what it has before it has revealed its answers",
+        "validator/serve/service.py",
+        "            if own.panel != key or own in self.view.duties or seat is None:\n",
+        "            if own.panel != key or seat is None:\n",
+        (_AUDITOR,),
+    ),
+    Mutant(
+        "header-drawn",
+        "a panel draws headers, which no consumer fetches",
+        "pol/rules/panels.py",
+        "    chunk = layout.first_chunk(state) + 1 + index\n",
+        "    chunk = layout.first_chunk(state) + index\n",
+        (_RULES_OF_PANELS,),
     ),
 )

@@ -165,12 +165,21 @@ class Forger(HonestValidator):
 
 
 class NoiseSeller(HonestValidator):
-    """Trains rightly, and hands over noise."""
+    """Trains rightly, and hands over a global state of noise, in the only chunk that no panel draws."""
 
     honest = False
 
     def seals(self, daemon: "ValidatorActor", sealed: list[Sealed]) -> list[Sealed]:
-        return [noise(chunk) for chunk in sealed]
+        return [noise(sealed[0]), *sealed[1:]]
+
+
+class LocalNoiseSeller(HonestValidator):
+    """Trains rightly, and hands over local states of noise."""
+
+    honest = False
+
+    def seals(self, daemon: "ValidatorActor", sealed: list[Sealed]) -> list[Sealed]:
+        return [sealed[0], *(noise(chunk) for chunk in sealed[1:])]
 
 
 class Mute(HonestValidator):
@@ -276,6 +285,7 @@ class Withholder(HonestValidator):
 VALIDATOR_CHEATS: tuple[type[HonestValidator], ...] = (
     Forger,
     NoiseSeller,
+    LocalNoiseSeller,
     NeverCloses,
     NeverAccepts,
     Hider,

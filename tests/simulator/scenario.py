@@ -79,7 +79,7 @@ def make_job(random: Random, name: object, **changes: Any) -> Job:
         local_bytes=100_000,
         update_bytes=150_000,
         global_chunks=1,
-        local_chunks=1,
+        local_chunks=2,
         executor_version=1,
     )
     return Job(replace(terms, **changes))

@@ -14,7 +14,14 @@ from domain.market.records import Conditions
 from domain.proof.events import HandoverFoundWrong, SeatSilent, ShareAccepted, SlashVoteEnded, SlashVoteOpened
 from domain.vocabulary import changes_of
 from pol.rules.orders import least_deposit
-from tests.simulator.behaviours import VALIDATOR_CHEATS, Forger, Hider, HonestValidator, NoiseSeller
+from tests.simulator.behaviours import (
+    VALIDATOR_CHEATS,
+    Forger,
+    Hider,
+    HonestValidator,
+    LocalNoiseSeller,
+    NoiseSeller,
+)
 from tests.simulator.coalitions import COALITIONS, with_validators
 from tests.simulator.play import kind_of, play
 from tests.simulator.scenario import Kind, Shape, make_job, make_setup
@@ -115,7 +122,7 @@ def test_a_validator_that_cheats_costs_nobody_else_anything(cheat: type[HonestVa
 
 
 def test_who_hands_over_noise_sells_nothing() -> None:
-    """Its rounds are right, so panels verify them and providers are paid; its own part and its bond are gone."""
+    """Panels do not draw the chunk, so rounds are verified and providers paid; its own part and its bond are gone."""
     setup = make_setup(2, Kind.HONEST, Shape(orders=12, spread=30))
     world = World(with_validators(setup, {"v1": NoiseSeller()}))
     world.run()
@@ -162,6 +169,22 @@ def test_who_takes_its_results_early_gives_up_refunds() -> None:
         burnt, kept = burnt + len(burns), kept + len(void) - len(burns)
     assert burnt
     assert kept
+
+
+def test_who_hands_over_noise_in_a_chunk_that_is_drawn_is_found_by_the_panel() -> None:
+    setup = make_setup(2, Kind.HONEST, Shape(orders=6, spread=30))
+    world = World(with_validators(setup, {"v1": LocalNoiseSeller()}))
+    world.run()
+    answers = [world.order(order.order_id) for order in world.orders]
+    void = [closed for answer in answers for closed in answer.rounds if closed.void]
+    assert any(closed.ciphertext_root for closed in void)
+    for answer in answers:
+        for closed in answer.rounds:
+            leg = answer.leg(closed.leg)
+            assert leg is not None
+            sold = leg.validator == "v1" and closed.ciphertext_root != b""
+            assert not (sold and closed.verified)
+            assert not closed.void or leg.validator == "v1"
 
 
 def test_slander_is_refused_and_costs_nobody_else_anything() -> None:

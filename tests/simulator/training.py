@@ -120,6 +120,10 @@ def update_of(opening: bytes, closing: bytes) -> bytes:
     return digest("update", opening, closing)
 
 
+LOCAL_CHUNK = b"local"
+"""Every chunk of a local state that is handed over."""
+
+
 def next_content(opening: bytes, updates: list[bytes]) -> bytes:
     """Return the only chunk of the state that a round leaves."""
     return digest("next", opening, updates)

@@ -529,6 +529,8 @@ class Market:
         closed = self.round(order_id, round)
         if place.kind is AuditKind.AGGREGATION:
             return digest("next", order_id, closed.leg, round)
+        if place.kind is AuditKind.HANDOVER:
+            return self.sealed_root(order_id, round)
         ref = ShareRef(place.slot, place.issue)
         trace = self.traces[order_id, closed.leg, round, ref]
         if place.kind is AuditKind.UPDATE:

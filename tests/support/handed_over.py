@@ -12,7 +12,16 @@ from domain.legs.records import Leg
 from domain.market.messages import MsgSubmitOrder
 from domain.proof.messages import MsgCloseRound, MsgComplain
 from domain.proof.records import AuditKind, AuditPlace, OpenedChunk
-from link.handover import Sealed, ciphertext_root, public_point, seal_chunk
+from link.handover import (
+    Sealed,
+    SealedState,
+    ciphertext_root,
+    derive_chunk_scalar,
+    public_point,
+    rebuild_root,
+    seal_chunk,
+)
+from link.types import ChunkOpening
 from pol.rules.commitment import chunk_leaf
 from pol.rules.handover import ChunkLayout, HandoverId, chunk_layout, chunk_statement, sealed_leaf
 from pol.rules.schedule import is_handover
@@ -56,6 +65,8 @@ class HandoverMarket(Market):
     """Its states have the chunks that the job's terms say, each of some bytes."""
 
     spoil: Spoil = staticmethod(honest)
+    looks: bool = True
+    """Whether the panel sees a spoilt chunk. If not, seats answer as if it had drawn another chunk, which is right."""
 
     def layout(self, order_id: bytes) -> ChunkLayout:
         return chunk_layout(self.order(order_id).terms, len(self.leg(order_id).served_slots))
@@ -107,6 +118,29 @@ class HandoverMarket(Market):
         leaves = [chunk.leaf for chunk in self.sealed(order_id, round)]
         return ciphertext_root(self.handover(order_id, round), leaves)
 
+    def rebuilt_root(self, order_id: bytes, round: int, number: int) -> bytes:
+        """Return the root that a seat gets that encrypts a chunk again, as its validator's scalar opens it."""
+        place = self.layout(order_id).locate(number)
+        assert place is not None
+        handover, sealed = self.handover(order_id, round), self.sealed(order_id, round)
+        chunks = self.chunks(order_id, round, place.state)
+        hashes = [sealed_leaf(handover, at, chunk.leaf) for at, chunk in enumerate(sealed)]
+        opening = ChunkOpening(
+            leaf=sealed[number].leaf,
+            path=merkle_path(hashes, number),
+            scalar=derive_chunk_scalar(handover, number, chunks[place.index], VALIDATOR_SECRET),
+            data=chunks[place.index],
+            state_path=merkle_path([chunk_leaf(chunk) for chunk in chunks], place.index),
+        )
+        asked = SealedState(
+            handover=handover,
+            layout=self.layout(order_id),
+            state_root=self.root(order_id, round, place.state),
+            root=self.sealed_root(order_id, round),
+            order_key=self.order(order_id).order_key,
+        )
+        return rebuild_root(asked, number, opening)
+
     def close_message(self, order_id: bytes, **changes: Any) -> MsgCloseRound:
         round = self.leg(order_id).round
         return super().close_message(order_id, **{"next_root": self.root(order_id, round, 0), **changes})
@@ -114,6 +148,8 @@ class HandoverMarket(Market):
     def right_root(self, order_id: bytes, round: int, place: AuditPlace) -> bytes:
         if place.kind is AuditKind.AGGREGATION:
             return self.root(order_id, round, 0)
+        if place.kind is AuditKind.HANDOVER and self.looks:
+            return self.rebuilt_root(order_id, round, place.chunk)
         return super().right_root(order_id, round, place)
 
     # --- complaints ---

@@ -788,7 +788,7 @@ class Rebuilt:
     def _(self, change: PlaceDrawn) -> None:
         known = self.panels[change.round].places
         assert change.place == len(known), "a place is drawn before its time"
-        place = AuditPlace(AuditKind(change.kind), change.slot, change.issue, change.segment)
+        place = AuditPlace(AuditKind(change.kind), change.slot, change.issue, change.segment, change.chunk)
         drawn = PanelPlace(place, change.claim, Ruling.OPEN, 0, None, change.stops, change.group)
         self._panel(change.round, places=(*known, drawn))
 

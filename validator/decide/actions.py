@@ -13,6 +13,7 @@ from domain.market.records import JobTerms, Order
 from domain.messages import Message
 from domain.proof.messages import MsgCommitAnswer, MsgRevealAnswer
 from domain.proof.records import AuditPlace, Share
+from link.handover import SealedState
 from link.types import PayloadFile, StateRef
 from validator.decide.probe import ProbeResult
 from validator.decide.records import LegKey, SeatKey, SlotLocal, VerdictRow
@@ -189,6 +190,7 @@ class AskOpening:
     index: int
     number: int  # the place's number in its panel
     winner: str
+    helpers: tuple[str, ...] = ()  # seats of earlier stages, which are asked if the winner has nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +207,7 @@ class LoadAudited:
     files: tuple[PayloadFile, ...]
     terms: JobTerms
     until: int
+    helpers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +228,21 @@ class ReplayPlace:
     shares: tuple[Share, ...]
     global_in: bytes
     until: int
+    tier: str  # the leg's tier
+    helpers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildChunk:
+    """The action that encrypts an opened chunk of a hand-over round again, and records the root that follows."""
+
+    lane: ClassVar = Lane.AUDIT
+    key: str
+    seat: SeatKey
+    index: int
+    chunk: int
+    asked: SealedState
+    seed: bytes  # seed of the panel's stage
     tier: str  # the leg's tier
 
 
@@ -296,6 +314,7 @@ Action = (
     | AskOpening
     | LoadAudited
     | ReplayPlace
+    | RebuildChunk
     | SendAnswer
     | EndSeat
     | CheckProbe

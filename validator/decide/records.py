@@ -284,10 +284,10 @@ class Sizes:
 class SeatPlace:
     """One place of another validator's round, from its opening to its answer.
 
-    ``opening`` comes from the winner. ``accepted`` is True once the opening agrees with the chain; from then on, the
-    opening is stored without its payload. ``lacking`` is the digest of a blob that has not arrived. ``served`` is True
-    once all blobs have arrived, and ``served_at`` is the chain second at which the daemon noticed that. ``unavailable``
-    is the reason why the place will not be recomputed.
+    ``opening`` comes from the winner, or from ``helper``, a seat of an earlier stage. ``accepted`` is True once the
+    opening agrees with the chain; from then on, the opening is stored without its payload. ``lacking`` is the digest of
+    a blob that has not arrived. ``served`` is True once all blobs have arrived, and ``served_at`` is the chain second
+    at which the daemon noticed that. ``unavailable`` is the reason why the place will not be recomputed.
     """
 
     opening: AuditOpening | None = None
@@ -297,6 +297,7 @@ class SeatPlace:
     served_at: int = 0
     found: Recomputed | None = None
     unavailable: str = ""
+    helper: str = ""
 
     @property
     def is_open(self) -> bool:
@@ -329,6 +330,8 @@ class LocalSeat:
     lacking: bytes = b""  # the file of the job that has not arrived
     sizes: Sizes | None = None  # set once the job loads
     away: int = 0  # chain seconds in which no process of this daemon ran
+    # Seats of earlier stages whose openings were wrong.
+    unhelpful: tuple[str, ...] = ()
     sealed: SealedAnswers | None = None
 
 

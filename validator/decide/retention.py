@@ -7,7 +7,6 @@ from domain.keys import RoundKey
 from domain.legs.records import LegState
 from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse
-from domain.proof.records import AuditKind
 from link.types import BlobRef
 from pol.rules.panels import STAGE_TIMES, commit_seconds
 from validator.decide.actions import Action, Recompute, VerifyOpening
@@ -142,6 +141,9 @@ def _of_round(known: LocalRound) -> Iterator[BlobRef]:
     yield known.global_in.blob
     if known.sealed is not None:
         yield known.sealed.blob
+        # Seats ask for one of the chunks that were encrypted.
+        if known.next_global is not None:
+            yield known.next_global.blob
     for work in known.works:
         yield work.local_in.blob
         if work.packet is not None:
@@ -169,8 +171,9 @@ def audited_boundaries(local: LocalOrder, panels: Panels) -> Boundaries:
         for number in about.panel.undecided:
             place = about.panel.places[number].place
             work = current.find(place.slot, place.issue)
-            if place.kind == AuditKind.AGGREGATION or work is None or place.segment == 0:
-                continue  # boundary 0 is the share's initial state, which is here
+            if work is None or place.segment == 0:
+                # The place is not in a share, or needs boundary 0: the share's initial state, which is here.
+                continue
             if place.segment not in {opening.index for opening in work.openings if opening.verified}:
                 share = (key.round, place.slot, place.issue)
                 wanted.setdefault(share, set()).add(place.segment)

@@ -3,10 +3,17 @@
 The input of a seat is its duty and the chain's records of that round. For each place, the daemon asks the winner (the
 validator of that round) for the opening, compares the opening with the chain, fetches its blobs, and recomputes the
 place. If the winner does not send the data of a place in time, or if the data do not hash to the roots on the chain,
-the answer is ``unavailable``. If the data arrived in time and the recomputation did not end in time, the place gets no
-answer, because that says nothing about the winner. The winner may be hostile. So the daemon accepts nothing that is
-larger than the order allows. Nothing that the winner does may delay a seat beyond its time, because a missing answer
-costs stake.
+the answer is ``unavailable``. An encrypted chunk of a hand-over round needs no job and no blob: its opening has the
+chunk and the scalar with which the winner encrypted it.
+
+In later stages, the daemon also asks seats of earlier stages that have revealed answers, once half of the time to
+serve is over. It takes their blobs by hash. If an opening of theirs is wrong, that says nothing about the winner: the
+daemon drops it and no longer asks that seat. In turn, the daemon keeps what it fetched until the panel has decided its
+places, and serves it to seats of later stages (:func:`serves_later`).
+
+If the data arrived in time and the recomputation did not end in time, the place gets no answer, because that says
+nothing about the winner. The winner may be hostile. So the daemon accepts nothing that is larger than the order allows.
+Nothing that the winner does may delay a seat beyond its time, because a missing answer costs stake.
 
 The winner must send its data at the rate that it owes, and early enough that the seat can recompute in the rest of the
 time. A winner could send the last byte at the last moment, to make seats look silent. Then the answer is
@@ -36,8 +43,10 @@ from domain.proof.records import (
     ShareRoots,
     ShownLeaf,
 )
+from link.handover import SealedState
 from link.types import AuditOpening
 from pol.rules.commitment import check_leaf, update_claim
+from pol.rules.handover import HandoverId, chunk_layout
 from pol.rules.panels import STAGE_TIMES
 from pol.rules.stops import stop_step
 from pol.rules.tiers.answers import finding_of
@@ -47,6 +56,7 @@ from validator.decide.actions import (
     AskOpening,
     EndSeat,
     LoadAudited,
+    RebuildChunk,
     ReplayPlace,
     SendAnswer,
 )
@@ -60,7 +70,7 @@ from validator.decide.records import (
     Sizes,
     nests,
 )
-from validator.decide.view import Look
+from validator.decide.view import Look, OwnPanel
 
 SEND_SECONDS = 6
 """Chain seconds to get a transaction into a block: they allow for a late look, a transaction under way, and a missing
@@ -94,6 +104,8 @@ def decide_seat(key: SeatKey, seat: LocalSeat | None, look: Look) -> tuple[Local
     duty = look.chain.duties.get(key)
     subject = look.chain.subjects.get(key)
     if duty is None:
+        if seat is not None and _may_serve(seat, look.chain.earlier.get(key.panel)):
+            return seat, ()
         return seat, (EndSeat(f"{key}/end", key),)
     if subject is None:
         return seat, ()
@@ -106,7 +118,7 @@ def decide_seat(key: SeatKey, seat: LocalSeat | None, look: Look) -> tuple[Local
         if look.chain.clock < ends:
             seat = _judge(_note_served(seat, look.chain.clock), subject)
             if any(place.is_open for place in seat.places):
-                return seat, tuple(_steps(key, seat, duty, subject, ends))
+                return seat, tuple(_steps(key, seat, duty, subject, ends, look))
         seat = replace(seat, sealed=_seal(key, seat, duty, subject, look))
     return seat, _send(key, seat, duty, look)
 
@@ -145,11 +157,15 @@ def _send(key: SeatKey, seat: LocalSeat, duty: PanelDuty, look: Look) -> tuple[A
     return (SendAnswer(key=f"{key}/reveal", message=message, agreed=sealed.agreed, by=duty.reveals_end),)
 
 
-def _steps(key: SeatKey, seat: LocalSeat, duty: PanelDuty, subject: PanelResponse, until: int) -> list[Action]:
+def _steps(
+    key: SeatKey, seat: LocalSeat, duty: PanelDuty, subject: PanelResponse, until: int, look: Look
+) -> list[Action]:
     """Return the actions for the places that have no answer yet."""
     winner = subject.validator
     terms = subject.terms
     steps: list[Action] = []
+    asks_seats = look.chain.clock >= seat.begun + (serve_by(duty, subject) - seat.begun) // 2
+    helpers = tuple(name for name in _helpers(key, look) if name not in seat.unhelpful) if asks_seats else ()
     if seat.files and seat.sizes is None:
         steps.append(
             LoadAudited(
@@ -159,12 +175,32 @@ def _steps(key: SeatKey, seat: LocalSeat, duty: PanelDuty, subject: PanelRespons
                 files=seat.files,
                 terms=terms,
                 until=until,
+                helpers=helpers,
             )
         )
     for index, (place, asked) in enumerate(zip(seat.places, duty.places, strict=True)):
         name = f"{key}/{asked.number}"
         if place.opening is None and place.is_open:
-            steps.append(AskOpening(key=f"{name}/ask", seat=key, index=index, number=asked.number, winner=winner))
+            ask = AskOpening(
+                key=f"{name}/ask",
+                seat=key,
+                index=index,
+                number=asked.number,
+                winner=winner,
+                helpers=helpers,
+            )
+            steps.append(ask)
+        elif place.accepted and place.is_open and asked.place.kind is AuditKind.HANDOVER:
+            rebuild = RebuildChunk(
+                key=f"{name}/rebuild",
+                seat=key,
+                index=index,
+                chunk=asked.place.chunk,
+                asked=_sealed_state(asked.place.chunk, subject, look.chain_id),
+                seed=duty.seed,
+                tier=subject.tier,
+            )
+            steps.append(rebuild)
         elif place.accepted and place.is_open and seat.sizes is not None:
             shares = _shares(subject, asked.place)
             replay = ReplayPlace(
@@ -178,19 +214,77 @@ def _steps(key: SeatKey, seat: LocalSeat, duty: PanelDuty, subject: PanelRespons
                 global_in=subject.round.global_in,
                 until=until,
                 tier=subject.tier,
+                helpers=helpers,
             )
             steps.append(replay)
     return steps
 
 
+def _sealed_state(chunk: int, subject: PanelResponse, chain_id: str) -> SealedState:
+    """Return what the chain has about an encrypted chunk of a hand-over round."""
+    closed = subject.round
+    layout = chunk_layout(subject.terms, len(closed.shares))
+    place = layout.locate(chunk)
+    if place is None:
+        raise AssertionError("only chunks of the round are drawn")
+    return SealedState(
+        handover=HandoverId(chain_id=chain_id, order_id=closed.order_id, leg=closed.leg, round=closed.round),
+        layout=layout,
+        state_root=_roots(subject.shares[place.state - 1]).local_out if place.state else closed.next_root,
+        root=closed.ciphertext_root,
+        order_key=subject.order_key,
+    )
+
+
+# Seats of other stages
+
+
+def _helpers(key: SeatKey, look: Look) -> tuple[str, ...]:
+    """Return the seats of earlier stages of a panel that revealed at least one answer with a digest."""
+    about = look.chain.earlier.get(key.panel)
+    if about is None:
+        return ()
+    return tuple(
+        seat.validator
+        for seat in about.seats
+        if seat.stage < key.stage and seat.revealed and any(answer.digest for answer in seat.answers)
+    )
+
+
+def _may_serve(seat: LocalSeat, about: OwnPanel | None) -> bool:
+    """Return whether seats of later stages may ask for what this seat fetched: it has a place without a ruling."""
+    if about is None or about.panel.is_settled:
+        return False
+    undecided = set(about.panel.undecided)
+    asked = zip(seat.places, seat.duty.places, strict=True)
+    return any(place.accepted and numbered.number in undecided for place, numbered in asked)
+
+
+def serves_later(seat: LocalSeat, about: OwnPanel, caller: str, number: int) -> AuditOpening | None:
+    """Return the opening of a place for a seat of a later stage; None if the caller has none, or there is no opening.
+
+    Only what the seat itself got is served: the states before a segment, and never the state after it.
+    """
+    later = (other for other in about.seats if other.stage > seat.duty.stage and other.validator == caller)
+    if not any(number in other.places for other in later):
+        return None
+    for place, asked in zip(seat.places, seat.duty.places, strict=True):
+        if asked.number == number and place.accepted and place.opening is not None:
+            return replace(place.opening, payload=seat.files)
+    return None
+
+
 # Arrivals
 
 
-def opening_arrived(seat: LocalSeat, index: int, opening: AuditOpening) -> LocalSeat:
-    """Record the winner's first opening of a place; the next decision compares it with the chain."""
+def opening_arrived(seat: LocalSeat, index: int, opening: AuditOpening, helper: str = "") -> LocalSeat:
+    """Record the first opening of a place; the next decision compares it with the chain.
+
+    It is the winner's, or that of the seat ``helper`` of an earlier stage.
+    """
     if seat.places[index].opening is not None:
         return seat
-    return _with(seat, index, opening=opening)
+    return _with(seat, index, opening=opening, helper=helper)
 
 
 def payload_awaited(seat: LocalSeat, blob: bytes) -> LocalSeat:
@@ -235,8 +329,17 @@ def place_recomputed(seat: LocalSeat, index: int, found: Recomputed) -> LocalSea
     if not (seat.places[index].accepted and seat.places[index].is_open):
         return seat
     if found.fault:
-        return _with(seat, index, unavailable=found.fault)
+        return _refuse(seat, index, found.fault)
     return _with(seat, index, found=found)
+
+
+def _refuse(seat: LocalSeat, index: int, why: str) -> LocalSeat:
+    """Record that an opening is wrong: the winner's makes the place unavailable, and a helper's is dropped."""
+    helper = seat.places[index].helper
+    if not helper:
+        return _with(seat, index, unavailable=why)
+    seat = replace(seat, unhelpful=(*seat.unhelpful, helper))
+    return _with(seat, index, opening=None, accepted=False, helper="", lacking=b"", served=False, served_at=0)
 
 
 def _with(seat: LocalSeat, index: int, **changes: object) -> LocalSeat:
@@ -256,11 +359,11 @@ def _judge(seat: LocalSeat, subject: PanelResponse) -> LocalSeat:
         why = ""
         if not place.accepted:
             why = _fault(seat, asked, place.opening, subject)
-            files = place.opening.payload
+            files = seat.files if asked.place.kind is AuditKind.HANDOVER else place.opening.payload
         if not why and seat.sizes is not None and not _fits(place.opening, seat.sizes):
             why = "a state or an update in the opening has a wrong size"
         if why:
-            seat = _with(seat, index, unavailable=why)
+            seat = _refuse(seat, index, why)
         elif not place.accepted:
             seat = _with(seat, index, opening=replace(place.opening, payload=()), accepted=True)
             seat = replace(seat, files=files)
@@ -269,6 +372,8 @@ def _judge(seat: LocalSeat, subject: PanelResponse) -> LocalSeat:
 
 def _fault(seat: LocalSeat, asked: NumberedPlace, opening: AuditOpening, subject: PanelResponse) -> str:
     """Return what is wrong with an opening; an empty string if nothing is wrong."""
+    if asked.place.kind is AuditKind.HANDOVER:
+        return "" if opening.chunk is not None else "the opening has no encrypted chunk"
     terms = subject.terms
     place = asked.place
     files = {file.path: file.blob for file in opening.payload}
@@ -336,7 +441,7 @@ def _seal(key: SeatKey, seat: LocalSeat, duty: PanelDuty, subject: PanelResponse
     could_come = rate * (serve_end - seat.begun - seat.away)
     for place, asked in zip(seat.places, duty.places, strict=True):
         serving = serve_end + seat.away, could_come
-        answer = _answer(seat, place, asked.number, subject, serving)
+        answer = _answer(seat, place, asked, subject, serving)
         if answer is not None:
             answers.append(answer)
         leaf = place.opening.leaves[-1:] if place.accepted and place.opening else ()
@@ -359,7 +464,7 @@ def make_salt(secret: bytes, chain_id: str, key: SeatKey) -> bytes:
 def _answer(
     seat: LocalSeat,
     place: SeatPlace,
-    number: int,
+    asked: NumberedPlace,
     subject: PanelResponse,
     serving: tuple[int, int],
 ) -> SeatAnswer | None:
@@ -372,11 +477,16 @@ def _answer(
     """
     if place.found is not None:
         result = place.found
-        return SeatAnswer(place=number, kind=result.kind, root=result.root, digest=result.digest, step=result.step)
-    unavailable = SeatAnswer(place=number, kind=AnswerKind.UNAVAILABLE, root=place.lacking, digest=b"", step=0)
+        return SeatAnswer(
+            place=asked.number, kind=result.kind, root=result.root, digest=result.digest, step=result.step
+        )
+    unavailable = SeatAnswer(place=asked.number, kind=AnswerKind.UNAVAILABLE, root=place.lacking, digest=b"", step=0)
     if place.unavailable:
         return unavailable
     ends, could_come = serving
+    if asked.place.kind is AuditKind.HANDOVER:
+        # The opening is all that the seat needs.
+        return None if place.accepted or could_come < 1 else unavailable
     needed = 1 if seat.sizes is not None else subject.terms.delivered_bytes
     needed += _bytes_of(place.opening) if place.opening else 0
     if could_come < needed or (place.served and place.served_at <= ends):
@@ -419,3 +529,5 @@ def _claim(place: AuditPlace, known: SeatPlace, subject: PanelResponse) -> bytes
         case AuditKind.UPDATE:
             roots = _roots(*_shares(subject, place))
             return update_claim(roots.update_root, roots.local_out, roots.metrics)
+        case AuditKind.HANDOVER:
+            return subject.round.ciphertext_root

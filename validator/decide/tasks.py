@@ -87,7 +87,8 @@ def open_tasks(local: LocalOrder, on_chain: OrderResponse, panels: Panels, provi
 def audit_opening(local: LocalOrder, round: int, place: AuditPlace) -> AuditOpening:
     """Return the opening that a seat needs to recompute a place.
 
-    If some states are missing, the opening is not ready.
+    If some states are missing, the opening is not ready. An encrypted chunk is not in the record
+    (:func:`validator.work.sealing.open_for_seat`).
     """
     current = local.find(round)
     if current is None:

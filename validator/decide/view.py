@@ -15,7 +15,7 @@ from validator.decide.records import SeatKey
 
 @dataclass(frozen=True, slots=True)
 class OwnPanel:
-    """The panel about a round that this validator closed, and its seats of all stages."""
+    """A panel with its seats of all stages: about a round that this validator closed, or one in which it had a seat."""
 
     panel: Panel
     seats: tuple[PanelSeat, ...]
@@ -41,8 +41,9 @@ class ChainView:
     ``orders`` are the orders in this validator's records. ``providers`` are the providers of its cluster, and
     ``applicants`` are the providers that have applied to it. ``panels`` are the panels about its own rounds that are
     not over. ``duties`` are its open seats in panels about others' rounds, and ``subjects`` are these panels with the
-    shares of their rounds. Live orders, panels and seats are read in each look; in a ``whole`` look, everything else is
-    read, too.
+    shares of their rounds. ``earlier`` are the panels in which this validator has, or had, a seat, as far as they are
+    not decided, with their seats of all stages. Live orders, panels and seats are read in each look; in a ``whole``
+    look, everything else is read, too.
     """
 
     clock: int
@@ -54,6 +55,7 @@ class ChainView:
     subjects: Mapping[SeatKey, PanelResponse] = field(default_factory=dict)
     whole: bool = False
     applicants: frozenset[str] = frozenset()
+    earlier: Mapping[RoundKey, OwnPanel] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,11 @@ from domain.legs.records import LegState
 from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse
 from domain.proof.reasons import ShareReason
+from domain.proof.records import AuditKind
 from link import types as t
 from link.errors import ClusterError, ClusterErrorKind
 from pol.rules.commitment import share_sign_bytes
+from pol.rules.handover import HandoverId, chunk_layout
 from validator.decide.admission import Admission, is_invitation
 from validator.decide.idle import why_idle
 from validator.decide.pace import doubted
@@ -28,14 +30,16 @@ from validator.decide.receive import (
     share_delivered,
     share_received,
 )
-from validator.decide.records import JOB_FILE, LocalOrder, PayloadStage, nests
+from validator.decide.records import JOB_FILE, LocalOrder, PayloadStage, accepted_works, nests
 from validator.decide.retention import served_rounds
+from validator.decide.seats import serves_later
 from validator.decide.second_look import Suspect, second_looks
-from validator.decide.tasks import audit_opening, open_tasks, train_tasks
+from validator.decide.tasks import RETRY_MS, audit_opening, open_tasks, train_tasks
 from validator.decide.view import ChainView
 from validator.ledger import Ledger
 from validator.serve.callers import Asking, Grants, Presence
 from validator.serve.prober import Prober
+from validator.work.sealing import open_for_seat
 
 _log = logging.getLogger("assay.validator")
 POLL_MS = 300
@@ -65,12 +69,14 @@ class Service:
         verify: Callable[[bytes, bytes, bytes], bool],
         wake: Event,
         pub_key: bytes = b"",
+        secret: bytes = b"",
     ) -> None:
         """Serve from ``ledger``; set ``wake`` when something arrives that the loop should handle.
 
-        ``pub_key`` is the validator's public key, for invitations.
+        ``pub_key`` is the validator's public key, for invitations, and ``secret`` the one that hand-overs use.
         """
         self._pub_key = pub_key
+        self._secret = secret
         self._invited: set[str] = set()
         self.me = me
         self.chain_id = chain_id
@@ -121,7 +127,8 @@ class Service:
             roles.add(t.Role.PROVIDER)
         if address in view.applicants:
             roles.add(t.Role.APPLICANT)
-        if any(seat.validator == address for about in view.panels.values() for seat in about.seats):
+        panels = (*view.panels.values(), *view.earlier.values())
+        if any(seat.validator == address for about in panels for seat in about.seats):
             roles.add(t.Role.AUDITOR)
         if any(on_chain.order.consumer == address for on_chain in view.orders.values()):
             roles.add(t.Role.CONSUMER)
@@ -512,7 +519,10 @@ class Service:
     def get_opening(self, caller: t.Caller, request: t.OpeningRequest) -> t.AuditOpening:
         """Return the opening that a seat of a panel needs to recompute one of its places in this validator's round."""
         number = request.place_index
-        about = self.view.panels.get(RoundKey(request.order_id, request.leg, request.round))
+        key = RoundKey(request.order_id, request.leg, request.round)
+        if key in self.view.earlier:
+            return self._later_opening(caller, key, number)
+        about = self.view.panels.get(key)
         local = self.ledger.load(request.order_id, request.leg)
         if (
             local is None
@@ -525,9 +535,46 @@ class Service:
                 "ask only for the places of your own seats, once they are drawn",
                 field="place_index",
             )
-        opening = audit_opening(local, request.round, about.panel.places[number].place)
+        place = about.panel.places[number].place
+        if place.kind is AuditKind.HANDOVER:
+            return self._chunk_opening(local, request.round, place.chunk)
+        opening = audit_opening(local, request.round, place)
         self._grants.give(caller.address, _blobs_of(opening))
         return opening
+
+    def _later_opening(self, caller: t.Caller, key: RoundKey, number: int) -> t.AuditOpening:
+        """Return an opening that this validator got for its own seat, to a seat of a later stage.
+
+        A seat whose duty is open serves nothing: it has not revealed its answers yet.
+        """
+        about = self.view.earlier[key]
+        for own in self.ledger.store.seats():
+            seat = self.ledger.store.seat(own)
+            if own.panel != key or own in self.view.duties or seat is None:
+                continue
+            opening = serves_later(seat, about, caller.address, number)
+            if opening is not None:
+                self._grants.give(caller.address, _blobs_of(opening))
+                return opening
+        raise ClusterError(
+            ClusterErrorKind.NOT_ALLOWED,
+            "you have no later seat for this place, or this validator has no opening of it",
+            "ask the validator of the round",
+            field="place_index",
+        )
+
+    def _chunk_opening(self, local: LocalOrder, round: int, chunk: int) -> t.AuditOpening:
+        """Return the opening of an encrypted chunk of a hand-over round."""
+        current = local.find(round)
+        on_chain = self.view.orders.get(local.order_id)
+        if current is None or on_chain is None:
+            return t.not_ready(RETRY_MS)
+        handover = HandoverId(chain_id=self.chain_id, order_id=local.order_id, leg=local.leg, round=round)
+        layout = chunk_layout(on_chain.order.terms, len(accepted_works(current)))
+        opened = open_for_seat(self.blobs, handover, current, layout, chunk, self._secret)
+        if opened is None:
+            return t.not_ready(RETRY_MS)
+        return replace(t.not_ready(0), ready=True, chunk=opened)
 
     # Records
 

@@ -59,7 +59,7 @@ from validator.work.requests import (
     StopCheck,
     UpdateCheck,
 )
-from validator.work.sealing import seal_into
+from validator.work.sealing import seal_into, states_of
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -318,10 +318,7 @@ class Performer:
         current = local.find(round) if local else None
         if current is None or current.next_global is None:
             return
-        packets = (work.packet for work in accepted_works(current))
-        local_states = (packet.local_out for packet in packets if packet is not None)
-        blobs = [blob for blob in (current.next_global.blob, *local_states) if blob is not None]
-        chunks = (chunk for blob in blobs for chunk in self._chunks(blob))
+        chunks = (chunk for blob in states_of(current) for chunk in self._chunks(blob))
         handover = HandoverId(chain_id=self.chain_id, order_id=leg.order_id, leg=leg.leg, round=round)
         result = seal_into(self.blobs, handover, chunks, action.order_key, self.secret)
         self._change(leg, lambda now: receive.sealed(now, round, result), result.blob)

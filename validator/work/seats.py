@@ -6,7 +6,7 @@ full pool says nothing about them, either. So a failed action is repeated soon, 
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,12 +16,14 @@ from typing import Protocol, TypeVar
 
 from chain.client.client import TxReceipt
 from domain.proof.messages import MsgRevealAnswer
-from domain.proof.records import AuditKind
+from domain.proof.records import AnswerKind, AuditKind
 from link.blobs import BlobStore
 from link.client import ClusterClient
 from link.errors import ClusterError
+from link.handover import HandoverError, rebuild_root
 from link.types import GET_OPENING, AuditOpening, BlobRef, OpeningRequest, PayloadFile
 from pol.rules.commitment import boundary_root
+from pol.rules.tiers.table import tier_named
 from pol.work.pool import PoolError
 from pol.work.records import RoundSlot
 from validator.decide import actions as do
@@ -118,6 +120,7 @@ class Auditor:
             do.AskOpening: partial(self._in_turn, self.ask),
             do.LoadAudited: partial(self._in_turn, self.load),
             do.ReplayPlace: partial(self._in_turn, self.replay),
+            do.RebuildChunk: self.rebuild,
             do.EndSeat: self.end,
         }
 
@@ -127,20 +130,37 @@ class Auditor:
         self.failing.pop(action.seat, None)
 
     def ask(self, action: do.AskOpening) -> float | None:
-        """Ask the winner for an opening; return the pause (seconds) before the next try if it is not ready."""
+        """Ask the winner for an opening, then seats of earlier stages.
+
+        Return the pause (seconds) before the next try if the opening is not ready. Raises the winner's ClusterError if
+        no one has the opening.
+        """
         seat = action.seat
         request = OpeningRequest(order_id=seat.order_id, leg=seat.leg, round=seat.round, place_index=action.number)
-        opening = self.connect(action.winner).call(GET_OPENING, request)
-        if not opening.ready:
-            least, most = ASK_SECONDS
-            return min(most, max(least, opening.retry_after_ms / 1e3))
-        self.ledger.change_seat(seat, lambda now: opening_arrived(now, action.index, opening))
-        return None
+        pause: float | None = None
+        failure: ClusterError | None = None
+        for name in (action.winner, *action.helpers):
+            helper = "" if name == action.winner else name
+            try:
+                opening = self.connect(name).call(GET_OPENING, request)
+            except ClusterError as error:
+                failure = failure or error
+                continue
+            if opening.ready:
+                arrived = partial(opening_arrived, index=action.index, opening=opening, helper=helper)
+                self.ledger.change_seat(seat, arrived)
+                return None
+            if not helper:
+                least, most = ASK_SECONDS
+                pause = min(most, max(least, opening.retry_after_ms / 1e3))
+        if pause is None and failure is not None:
+            raise failure
+        return pause
 
     def load(self, action: do.LoadAudited) -> None:
         """Fetch and load the job, and record its sizes."""
         seat = action.seat
-        directory = self._job(seat, action.winner, action.files)
+        directory = self._job(seat, (action.winner, *action.helpers), action.files)
         loaded = self._run(action, numerics.load, directory)
         same = loaded.terms == action.terms
         sizes = self._run(action, numerics.sizes, directory) if same else None
@@ -154,7 +174,7 @@ class Auditor:
         opening = seat.places[index].opening if seat else None
         if seat is None or opening is None:
             return
-        directory = self._job(key, action.winner, seat.files)
+        directory = self._job(key, (action.winner, *action.helpers), seat.files)
         states = [
             StateFiles(
                 self._fetch(action, state.global_state),
@@ -169,6 +189,20 @@ class Auditor:
         else:
             result = self._share(action, opening, directory, states)
         self.ledger.change_seat(key, lambda now: place_recomputed(now, index, result))
+
+    def rebuild(self, action: do.RebuildChunk) -> None:
+        """Encrypt an opened chunk again, and record the root that follows, or why nothing follows."""
+        seat = self.ledger.store.seat(action.seat)
+        opening = seat.places[action.index].opening if seat else None
+        if opening is None or opening.chunk is None:
+            return
+        try:
+            root = rebuild_root(action.asked, action.chunk, opening.chunk)
+            digest = tier_named(action.tier).digest(action.seed, (), (opening.chunk.data,))
+            result = Recomputed(fault="", kind=AnswerKind.FINISHED, root=root, digest=digest)
+        except HandoverError as error:
+            result = Recomputed(fault=str(error))
+        self.ledger.change_seat(action.seat, lambda now: place_recomputed(now, action.index, result))
 
     def answered(self, action: do.SendAnswer, receipt: TxReceipt) -> None:
         """Log that the transaction with an answer is in a block. If it reveals answers, record that in the history."""
@@ -246,7 +280,7 @@ class Auditor:
 
     # Fetching
 
-    def _job(self, seat: SeatKey, winner: str, files: Iterable[PayloadFile]) -> Path:
+    def _job(self, seat: SeatKey, sources: Sequence[str], files: Iterable[PayloadFile]) -> Path:
         """Return the directory of the job; fetch its files if they are not here."""
         files = tuple(files)
         if not is_materialised(files, self.jobs):
@@ -255,7 +289,7 @@ class Auditor:
                 first = missing[0].sha256
                 self.ledger.change_seat(seat, lambda now: payload_awaited(now, first))
             for blob in missing:
-                self._take(seat, winner, blob)
+                self._take(seat, sources, blob)
         directory = materialise(files, self.blobs, self.jobs)
         self.ledger.change_seat(seat, lambda now: payload_awaited(now, b""))
         return directory
@@ -265,17 +299,29 @@ class Auditor:
         if not self.blobs.status(blob).complete:
             awaited = partial(blob_awaited, index=action.index, blob=blob.sha256)
             self.ledger.change_seat(action.seat, awaited)
-        self._take(action.seat, action.winner, blob)
+        self._take(action.seat, (action.winner, *action.helpers), blob)
         return self.blobs.path(blob.sha256)
 
-    def _take(self, seat: SeatKey, winner: str, blob: BlobRef) -> None:
-        """Fetch a blob from the winner; ClusterError if the seat ends meanwhile."""
+    def _take(self, seat: SeatKey, sources: Sequence[str], blob: BlobRef) -> None:
+        """Fetch a blob by its hash from the first source that has it.
+
+        Raises the first source's ClusterError if none has it, or if the seat ends meanwhile.
+        """
 
         def go_on(_done: int, _size: int) -> None:
             self.ledger.hold_for(seat, ())
 
         self.ledger.hold_for(seat, (blob,))
-        self.connect(winner).fetch(blob, self.blobs, go_on)
+        failure: ClusterError | None = None
+        for name in sources:
+            try:
+                self.connect(name).fetch(blob, self.blobs, go_on)
+            except ClusterError as error:
+                failure = failure or error
+            else:
+                return
+        if failure is not None:
+            raise failure
 
     def _in_turn(self, act: Callable[[A], float | None], action: A) -> float | None:
         """Carry out an action; if its winner has too many callers or the action fails, return the pause for a retry."""

@@ -81,12 +81,14 @@ from domain.proof.records import (
 from domain.proof.transitions import PANEL_STEPS, PanelStep
 from domain.registry.records import Validator
 from pol.rules.commitment import update_claim
+from pol.rules.handover import chunk_layout
 from pol.rules.lots import draw, draw_weighted, duty_segments, seed
 from pol.rules.panels import (
     SILENCE,
     STAGES,
     ShareExtent,
     commit_seconds,
+    draw_chunk,
     group_places,
     least_segments,
     reveal_seconds,
@@ -387,6 +389,9 @@ def _draw_places(ctx: Context, subject: PanelSubject, beacon: bytes, order: Orde
     if closed.stopped is not None:
         stops.add(closed.stopped)
     places = tier_of(leg).draw_places(lot, shares, segments, closed.stopped)
+    if closed.ciphertext_root:
+        chunk = draw_chunk(lot, chunk_layout(terms, len(closed.shares)))
+        places = (*places, chunk) if chunk is not None else places
     groups = group_places(places, least_segments(terms, order.params))
     drawn = tuple(
         PanelPlace(
@@ -413,6 +418,7 @@ def _draw_places(ctx: Context, subject: PanelSubject, beacon: bytes, order: Orde
                 stops=panel_place.stops,
                 claim=panel_place.claim,
                 group=panel_place.group,
+                chunk=place.chunk,
             )
         )
     return drawn
@@ -447,6 +453,8 @@ def _get_claim(ctx: Context, closed: Round, place: AuditPlace, stops: set[AuditP
         case AuditKind.UPDATE:
             roots = _get_roots(ctx, closed.key.share(place.slot, place.issue))
             return update_claim(roots.update_root, roots.local_out, roots.metrics)
+        case AuditKind.HANDOVER:
+            return closed.ciphertext_root
         case AuditKind.SEGMENT:
             return b""
 

@@ -72,6 +72,7 @@ def _panel(store: Overlay, request: PanelRequest) -> PanelResponse:
         shares=tuple(SHARES.must(store, *share) for share in take(accepted, get_limit(request.limit))),
         accept_rate=order.params.accept_rate,
         tier=leg.tier,
+        order_key=order.order_key,
     )
 
 

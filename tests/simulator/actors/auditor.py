@@ -4,6 +4,7 @@ Everything that depends on how panels go stands here; the validator knows no mor
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,18 +15,19 @@ from domain.limits import SLOTS_MAX
 from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse, PanelRequest, PanelResponse, SeatsRequest
 from domain.proof.records import AnswerKind, AuditKind, Panel, PanelSeat, SeatAnswer, Share
-from link.types import AuditOpening, not_ready
+from link.handover import seal_chunk
+from link.types import AuditOpening, ChunkOpening, not_ready
 from pol.rules.commitment import boundary_root, update_claim
 from pol.rules.panels import place_work
 from tests.simulator.behaviours import Asked
 from tests.simulator.chain import LiveChain
-from tests.simulator.training import METRICS, next_state, update_of
+from tests.simulator.training import LOCAL_CHUNK, METRICS, next_state, update_of
 from tests.support.chain_market import digest
 from validator.decide import actions as do
 from validator.decide.actions import Action
 from validator.decide.records import LegKey, LocalSeat, Recomputed, SeatKey, Sizes
 from validator.decide.retention import needed_blobs
-from validator.decide.seats import blob_awaited, job_loaded, opening_arrived, place_recomputed
+from validator.decide.seats import blob_awaited, job_loaded, opening_arrived, place_recomputed, serves_later
 from validator.decide.tasks import audit_opening
 from validator.decide.view import OwnPanel
 
@@ -98,6 +100,19 @@ class Auditor:
             found = self.daemon.world.ask(SeatsRequest(*panel.key)).seats
         return found
 
+    def earlier_panels(self, seats: Iterable[SeatKey]) -> Mapping[RoundKey, OwnPanel]:
+        """Return the undecided panels in which it has or had a seat, as far as seats of two stages matter there."""
+        world = self.daemon.world
+        open_seats = set(seats)
+        wanted = {key.panel for key in held(self.daemon.records) if key not in open_seats}
+        wanted |= {key.panel for key in open_seats if key.stage > 1}
+        found: dict[RoundKey, OwnPanel] = {}
+        for key in sorted(wanted):
+            panel = world.order(key.order_id).panel(key.leg, key.round)
+            if panel is not None and not panel.is_settled and not panel.is_decided:
+                found[key] = OwnPanel(panel, world.ask(SeatsRequest(*key)).seats)
+        return found
+
     # Doing
 
     def start(self, action: Action) -> bool:
@@ -105,11 +120,7 @@ class Auditor:
         daemon, world = self.daemon, self.daemon.world
         match action:
             case do.AskOpening():
-                winner = world.validators[action.winner]
-                world.network.call(
-                    partial(winner.auditor.serve, daemon.me, action),
-                    _if_alive(daemon, partial(self._opened, action)),
-                )
+                self._ask(action, (action.winner, *action.helpers))
             case do.LoadAudited():
                 delay = world.network.delay(action.terms.delivered_bytes) + world.dice(200)
                 daemon.later(delay, partial(self._loaded, action))
@@ -119,13 +130,31 @@ class Auditor:
                 work = place_work(terms, action.place.kind)
                 daemon.later(delay, partial(self._change, seat, _served(index)))
                 daemon.later(delay + work * 1000 // daemon.speed, partial(self._replayed, action))
+            case do.RebuildChunk():
+                daemon.later(world.network.delay(len(LOCAL_CHUNK)), partial(self._rebuilt, action))
             case _:
                 return False
         return True
 
+    def _ask(self, action: do.AskOpening, names: tuple[str, ...]) -> None:
+        """Ask the first of these validators for an opening, and the others if it has none."""
+        daemon, world = self.daemon, self.daemon.world
+        other = world.validators[names[0]]
+        world.network.call(
+            partial(other.auditor.serve, daemon.me, action),
+            _if_alive(daemon, partial(self._opened, action, names)),
+        )
+
     def serve(self, caller: str, action: do.AskOpening) -> AuditOpening | None:
         """Answer a seat's question for an opening."""
         daemon, seat = self.daemon, action.seat
+        earlier = daemon.view.earlier.get(seat.panel)
+        if daemon.up and earlier is not None:
+            own = [key for key in held(daemon.records) if key.panel == seat.panel and key not in daemon.view.duties]
+            records = (daemon.records[key] for key in own)
+            mine = (record for record in records if isinstance(record, LocalSeat))
+            openings = (serves_later(record, earlier, caller, action.number) for record in mine)
+            return next((opening for opening in openings if opening is not None), None)
         local = daemon.leg(LegKey(seat.order_id, seat.leg))
         if not daemon.up or local is None or not daemon.behaviour.serves(daemon, caller):
             return None
@@ -135,7 +164,12 @@ class Auditor:
         known = any(s.validator == caller and action.number in s.places for s in about.seats)
         if not known or action.number >= len(about.panel.places):
             return not_ready(ASK_MS)
-        opening = audit_opening(local, seat.round, about.panel.places[action.number].place)
+        place = about.panel.places[action.number].place
+        if place.kind is AuditKind.HANDOVER:
+            leaf = daemon.world.sealed[seat.panel][place.chunk].leaf
+            opened = ChunkOpening(leaf=leaf, path=(), scalar=bytes(32), data=LOCAL_CHUNK, state_path=())
+            return replace(not_ready(0), ready=True, chunk=opened)
+        opening = audit_opening(local, seat.round, place)
         if opening.ready:
             kept = needed_blobs(local, on_chain, daemon.view.panels, daemon.view.clock)
             for state in opening.states:  # what is served is what is kept
@@ -148,10 +182,14 @@ class Auditor:
             self.daemon.records[key] = change(seat)
             self.daemon.wake()
 
-    def _opened(self, action: do.AskOpening, opening: AuditOpening | None) -> None:
+    def _opened(self, action: do.AskOpening, names: tuple[str, ...], opening: AuditOpening | None) -> None:
+        if (opening is None or not opening.ready) and len(names) > 1:
+            self._ask(action, names[1:])
+            return
         self.daemon.finished(action.key, ASK_MS)
         if opening is not None and opening.ready:
-            arrived = partial(opening_arrived, index=action.index, opening=opening)
+            helper = "" if names[0] == action.winner else names[0]
+            arrived = partial(opening_arrived, index=action.index, opening=opening, helper=helper)
             self._change(action.seat, arrived)
         self.daemon.wake(ASK_MS)
 
@@ -168,6 +206,23 @@ class Auditor:
         if isinstance(seat, LocalSeat):
             found = self._recomputed(seat, action)
             self._change(action.seat, partial(place_recomputed, index=action.index, found=found))
+
+    def _rebuilt(self, action: do.RebuildChunk) -> None:
+        """Encrypt a chunk of a local state again, for real, and record what this validator says of it."""
+        self.daemon.finished(action.key)
+        seat = self.daemon.records.get(action.seat)
+        opening = seat.places[action.index].opening if isinstance(seat, LocalSeat) else None
+        if not isinstance(seat, LocalSeat) or opening is None or opening.chunk is None:
+            return
+        asked, world = action.asked, self.daemon.world
+        subject = self._subjects[action.seat]
+        winner = world.validators[subject.validator]
+        right = seal_chunk(asked.handover, action.chunk, LOCAL_CHUNK, asked.order_key, winner.secret)
+        root = asked.root if right.leaf == opening.chunk.leaf else digest("rebuilt", asked.root, action.chunk)
+        found = Recomputed("", AnswerKind.FINISHED, root, digest("work", action.seat.panel, action.chunk, action.seed))
+        said = self._said(action.seat, seat.duty.places[action.index].number)
+        found = self.daemon.behaviour.says(self.daemon, Asked(subject.validator, asked.root, 0, said), found)
+        self._change(action.seat, partial(place_recomputed, index=action.index, found=found))
 
     def _recomputed(self, seat: LocalSeat, action: do.ReplayPlace) -> Recomputed:
         """Return what this validator says that recomputing a place gives."""

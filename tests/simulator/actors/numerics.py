@@ -11,7 +11,7 @@ from pol.rules.commitment import boundary_root, chunk_leaf, update_claim
 from pol.rules.handover import HandoverId, chunk_layout
 from pol.rules.schedule import segment_work, trial_work
 from pol.work.trials import Trial, TrialTimes
-from tests.simulator.training import METRICS, Job, States, next_content, next_state, root_of, update_of
+from tests.simulator.training import LOCAL_CHUNK, METRICS, Job, States, next_content, next_state, root_of, update_of
 from tests.support.chain_harness import CHAIN_ID
 from tests.support.chain_market import digest
 from tests.support.handed_over import ORDER_KEY
@@ -104,7 +104,7 @@ class Numerics:
         updates = [w.packet.roots.update_root for w in works if w.packet]
         layout = chunk_layout(job.terms, len(works))
         handover = HandoverId(CHAIN_ID, *key)
-        chunks = [next_content(current.global_in.root, updates), *(b"local" for _ in range(1, layout.count))]
+        chunks = [next_content(current.global_in.root, updates), *(LOCAL_CHUNK for _ in range(1, layout.count))]
         sealed = [seal_chunk(handover, at, chunk, ORDER_KEY, daemon.secret) for at, chunk in enumerate(chunks)]
         sealed = daemon.world.sealed[key] = daemon.behaviour.seals(daemon, sealed)
         leaves = tuple(chunk.leaf for chunk in sealed)

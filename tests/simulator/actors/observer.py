@@ -56,6 +56,7 @@ class Observer:
             daemon.auditor.read_subjects(seats),
             whole,
             daemon.service.applicants(),
+            daemon.auditor.earlier_panels(seats),
         )
 
     def _take_note(self, on_chain: OrderResponse) -> None:

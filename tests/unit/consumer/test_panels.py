@@ -73,14 +73,14 @@ def test_a_panel_says_what_it_found_wrong_and_its_rows_say_who_has_spoken() -> N
         (1, 0, 0, "aggregation", "open"),
         (1, 0, 1, f"update of slot {market.panel(order_id, 0).places[1].place.slot}", "open"),
     ]
-    assert [row[5:] for row in rows] == [(1, 2, 0)] * 4
+    assert [row[5:] for row in rows] == [(1, 2, 0)] * 5
     market.fault_round(order_id)
     found = market.all_of(order_id)
     lines = [line for panel in found.panels for line in describe_panel(panel, 0)]
     assert lines[0] == "round 0 of leg 1: aggregation is wrong"
-    assert len(lines) == 4
+    assert len(lines) == 5
     rows = panel_rows(found, list(market.chain.ask(seats_of(order_id)).seats))
-    assert [row[4:] for row in rows] == [("wrong", 2, 5, 5)] * 4
+    assert [row[4:] for row in rows] == [("wrong", 2, 5, 5)] * 5
 
 
 def test_where_a_job_stops_is_said_in_a_sentence_and_instead_of_a_result() -> None:

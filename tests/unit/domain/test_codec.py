@@ -64,7 +64,7 @@ def test_different_records_have_different_bytes(cls: type, data: st.DataObject) 
 
 def test_enums_come_back_as_enums() -> None:
     place = AuditPlace(AuditKind.UPDATE, 1, 2, 3)
-    assert codec.to_plain(place) == {"kind": 2, "slot": 1, "issue": 2, "segment": 3}
+    assert codec.to_plain(place) == {"kind": 2, "slot": 1, "issue": 2, "segment": 3, "chunk": 0}
     assert isinstance(codec.decode(AuditPlace, codec.encode(place)).kind, AuditKind)
 
 
@@ -120,9 +120,9 @@ def test_what_does_not_fit_is_refused(plain: Any) -> None:
 
 def test_values_inside_are_checked_too() -> None:
     with pytest.raises(ValueError, match="not a valid AuditKind"):
-        codec.from_plain(AuditPlace, {"kind": 9, "slot": 0, "issue": 0, "segment": 0})
+        codec.from_plain(AuditPlace, {"kind": 9, "slot": 0, "issue": 0, "segment": 0, "chunk": 0})
     with pytest.raises(ValueError, match="expected int, got bool"):
-        codec.from_plain(AuditPlace, {"kind": True, "slot": 0, "issue": 0, "segment": 0})
+        codec.from_plain(AuditPlace, {"kind": True, "slot": 0, "issue": 0, "segment": 0, "chunk": 0})
     bid = codec.to_plain(Bid(b"", "v", Offer(1, 1), 1, 0, 0))
     with pytest.raises(ValueError, match="expected list"):
         codec.from_plain(Bid, {**bid, "offer": {**bid["offer"], "regions": "eu"}})

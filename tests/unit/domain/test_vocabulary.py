@@ -96,8 +96,8 @@ def test_defaults_are_those_of_the_protocol() -> None:
     assert (params["max_attempts"], local["max_attempts"]) == (3, 3)
     assert (params["order_min"], local["order_min"]) == (10 * params["payload_fee"], 10 * local["payload_fee"])
     assert params["decline_stake_bps"] == local["decline_stake_bps"] == 1_000
-    assert (params["auditors"], params["audit_places_max"]) == (3, 16)
-    assert (local["auditors"], local["audit_places_max"]) == (2, 6)
+    assert (params["auditors"], params["audit_places_max"]) == (3, 17)
+    assert (local["auditors"], local["audit_places_max"]) == (2, 7)
     assert (params["duty_segments"], local["duty_segments"]) == (2, 32)
     assert (params["audit_segments"], local["audit_segments"]) == (2, 2)
     assert (params["eligible_bps"], local["eligible_bps"]) == (7_500, 7_500)

@@ -1,5 +1,6 @@
 """Hand-over: what was sealed for an order opens with its secret alone, and any change names its chunk."""
 
+from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
 from typing import Any
@@ -7,10 +8,12 @@ from typing import Any
 import pytest
 from coincurve import PrivateKey, PublicKey
 
-from domain.hashing import merkle_path, verify_path
+from domain.hashing import merkle_path, merkle_root, verify_path
 from domain.proof.records import SealedLeaf
 from link import handover as h
-from pol.rules.handover import HandoverId, chunk_key, chunk_statement, sealed_leaf
+from link.types import ChunkOpening
+from pol.rules.commitment import chunk_leaf
+from pol.rules.handover import ChunkLayout, HandoverId, chunk_key, chunk_statement, sealed_leaf
 from tests.support.sealed import split
 from wire import cipher, dleq
 
@@ -172,6 +175,68 @@ def test_a_seat_rebuilds_the_leaf_from_the_scalar_and_the_chunk() -> None:
     for scalar in (bytes(32), b"\xff" * 32, b"", b"\x01" * 33):
         with pytest.raises(ValueError, match=r"."):
             h.rebuild_leaf(HANDOVER, 0, CHUNKS[0], KEY, scalar)
+
+
+def in_state(chunks: list[h.Sealed], index: int) -> tuple[h.SealedState, ChunkOpening]:
+    """Return what the chain has of a state of four chunks, and the opening of one of them."""
+    hashes = [sealed_leaf(HANDOVER, at, leaf) for at, leaf in enumerate(leaves(chunks))]
+    of_state = [chunk_leaf(chunk) for chunk in CHUNKS]
+    asked = h.SealedState(
+        handover=HANDOVER,
+        layout=ChunkLayout(len(CHUNKS), 1, 0),
+        state_root=merkle_root(of_state),
+        root=h.ciphertext_root(HANDOVER, leaves(chunks)),
+        order_key=KEY,
+    )
+    opening = ChunkOpening(
+        leaf=chunks[index].leaf,
+        path=merkle_path(hashes, index),
+        scalar=h.derive_chunk_scalar(HANDOVER, index, CHUNKS[index], VALIDATOR),
+        data=CHUNKS[index],
+        state_path=merkle_path(of_state, index),
+    )
+    return asked, opening
+
+
+@pytest.mark.parametrize("index", range(len(CHUNKS)))
+def test_a_right_chunk_gives_the_root_on_chain_and_any_other_chunk_another_root(index: int) -> None:
+    asked, opening = in_state(sealed(), index)
+    assert h.rebuild_root(asked, index, opening) == asked.root
+    for change in ({"ciphertext": b"z" * 40}, {"ciphertext": b"z" * 16}, {"point": b"\x02" + b"\xff" * 32}):
+        spoilt = sealed()
+        spoilt[index] = replace(spoilt[index], **change)
+        asked, opening = in_state(spoilt, index)
+        root = h.rebuild_root(asked, index, opening)
+        assert root != asked.root
+        # A winner that shows other things to another seat changes nothing but that the seat cannot answer.
+        for wrong in (
+            {"scalar": b"\x05" * 32},
+            {"scalar": bytes(32)},
+            {"data": b"other"},
+            {"state_path": opening.state_path[:-1]},
+            {"path": opening.path[:-1]},
+            {"leaf": sealed()[index].leaf},
+        ):
+            with suppress(h.HandoverError):
+                assert h.rebuild_root(asked, index, replace(opening, **wrong)) == root
+    with pytest.raises(h.HandoverError, match="is not a chunk of the round"):
+        h.rebuild_root(asked, len(CHUNKS), opening)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"scalar": b"\x05" * 32}, "a scalar that does not belong to its point"),
+        ({"scalar": bytes(32)}, "a scalar that does not belong to its point"),
+        ({"data": b"other"}, "is not the chunk of the state on chain"),
+        ({"state_path": ()}, "is not the chunk of the state on chain"),
+        ({"path": ()}, "has a leaf that is not under the round's ciphertext root"),
+    ],
+)
+def test_an_opening_that_is_not_of_the_round_says_nothing(wrong: dict[str, Any], why: str) -> None:
+    asked, opening = in_state(sealed(), 1)
+    with pytest.raises(h.HandoverError, match=why):
+        h.rebuild_root(asked, 1, replace(opening, **wrong))
 
 
 def test_the_consumer_proves_what_opens_a_chunk() -> None:

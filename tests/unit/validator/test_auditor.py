@@ -1,9 +1,9 @@
 """A seat against a winner's real service, over the real link, on a real job."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
@@ -29,12 +29,16 @@ from link import types as t
 from link.blobs import BlobStore
 from link.client import ClusterClient
 from link.errors import ClusterError, ClusterErrorKind
+from link.handover import ciphertext_root, public_point
 from link.server import ClusterServer
 from link.tls import make_certificate
 from pol.job.document import order_terms
 from pol.job.load import load_job
 from pol.rules.commitment import update_claim
+from pol.rules.handover import HandoverId, chunk_layout
+from pol.rules.panels import draw_chunk
 from pol.rules.tiers.answers import answer_digest
+from pol.state.canonical import chunks_of
 from pol.work.pool import TaskTimeout
 from tests.support.chain_market import digest
 from tests.unit.validator.support import CHAIN_ID, ME, ORDER_ID, chain, panel, seat
@@ -47,6 +51,7 @@ from validator.decide.records import (
     LocalRound,
     LocalSeat,
     Opening,
+    SealedResult,
     SlotWork,
     new_order,
     seat_key,
@@ -60,13 +65,18 @@ from validator.work import numerics
 from validator.work.checks import exact
 from validator.work.perform import work_of
 from validator.work.requests import RoundAggregation
+from validator.work.sealing import seal_into
 from validator.work.seats import CALLS_MAX, RETRY_SECONDS, Auditor, SeatQueues
 from wire.keys import Key
 
 R = TypeVar("R")
 T = TypeVar("T")
 TERMS = order_terms(load_job(JOB).job)
+HANDOVER_SECRET = b"\x09" * 32
+ORDER_KEY = public_point(b"\x07" * 32)
 AUDITOR = Key(sha256(b"auditor").digest())
+LATER = Key(sha256(b"later").digest())
+DIGESTED = SeatAnswer(0, AnswerKind.FINISHED, digest("root"), digest("work"), 0)
 PLACES = (
     AuditPlace(AuditKind.SEGMENT, PART.slot, 1, 2),
     AuditPlace(AuditKind.UPDATE, PART.slot, 1, N),
@@ -126,6 +136,12 @@ class Setting:
     duty: PanelDuty = DUTY
     clock: int = BEGAN
     rate: int = 10**9
+    following: Path = Path()
+    keeps: bool = False
+    port: int = 0
+    certificate: bytes = b""
+    sealed: SealedResult | None = None
+    subject: PanelResponse = field(init=False)
 
     def ref(self, path: Path) -> t.BlobRef:
         return self.ledger.blobs.add(path.read_bytes())
@@ -189,7 +205,7 @@ class Setting:
             0,
             TERMS.global_root,
             self.next_root,
-            b"",
+            self.sealed.ciphertext_root if self.sealed else b"",
             (ShareRef(0, 1), ShareRef(1, 1)),
             1,
             1,
@@ -204,7 +220,7 @@ class Setting:
         seats = (seat(0, AUDITOR.address, tuple(range(len(places)))),)
         panels = {RoundKey(ORDER_ID, 1, 0): OwnPanel(about, seats)}
         self.service.view = ChainView(10, {ORDER_ID: now}, {}, {}, panels)
-        return PanelResponse(TERMS, 1, ME, COMMIT_SECONDS, closed, about, shares, self.rate, "exact")
+        return PanelResponse(TERMS, 1, ME, COMMIT_SECONDS, closed, about, shares, self.rate, "exact", ORDER_KEY)
 
     def look(self, subject: PanelResponse, *duties: PanelDuty) -> Look:
         other = Validator(AUDITOR.address, "", b"", b"", 1, False, "", b"", 0, 0, 0, 0, audit_rate=10**9)
@@ -241,6 +257,9 @@ class Setting:
             same = answer is not None and agrees(asked, answer, known, subject)
             found.append(Found(answer, same))
         assert after.sealed.agreed == all(item.agrees for item in found)
+        self.subject = subject
+        if self.keeps:
+            return tuple(found)
         # What becomes of it when the answers were shown.
         _, (end,) = decide(seat_key(self.duty), after, self.look(subject))
         work_of(self.auditor.table(), end)()
@@ -256,7 +275,7 @@ def packet_of(trained: Trained, ledger: Ledger, bent: int = -1) -> t.ShareDelive
 def setting(trained: Trained, tmp_path: Path) -> Iterator[Setting]:
     stop = Event()
     ledger = Ledger(ValidatorStore(tmp_path / "v.db"), BlobStore(tmp_path / "b", 1 << 24), stop)
-    service = Service(ME, CHAIN_ID, ledger, lambda *_: True, Event())
+    service = Service(ME, CHAIN_ID, ledger, lambda *_: True, Event(), secret=HANDOVER_SECRET)
     certificate = make_certificate(tmp_path / "tls")
     server = ClusterServer("127.0.0.1:0", certificate, service, CHAIN_ID)
     server.start()
@@ -279,6 +298,8 @@ def setting(trained: Trained, tmp_path: Path) -> Iterator[Setting]:
     assert following is not None
     packet = packet_of(trained, ledger)
     made.append(Setting(trained, ledger, service, client, auditor, stopped, packet, following.root))
+    made[0].following = tmp_path / "next"
+    made[0].port, made[0].certificate = server.port, certificate.der
     yield made[0]
     client.close()
     server.stop(0)
@@ -310,6 +331,180 @@ def test_an_honest_round_is_answered_with_the_roots_of_the_chain(setting: Settin
     # Nothing is left behind but the job's directory.
     mine = setting.auditor.blobs
     assert mine.total() == 0
+
+
+def with_handover(setting: Setting) -> tuple[AuditPlace, SealedResult]:
+    """Let the winner hand over the round's states, and the auditor have a seat for one of their chunks alone."""
+    local = setting.record()
+    current = local.rounds[0]
+    following = t.StateRef(setting.next_root, setting.ref(setting.following))
+    layout = chunk_layout(TERMS, TERMS.slots)
+    handover = HandoverId(CHAIN_ID, ORDER_ID, 1, 0)
+    packet = setting.packet.local_out
+    assert packet is not None
+    blobs = setting.ledger.blobs
+    states = (following.blob, *[packet] * TERMS.slots)
+    chunks = [chunk for state in states for chunk in chunks_of(blobs.path(state.sha256).read_bytes())]
+    assert len(chunks) == layout.count
+    sealed = seal_into(blobs, handover, chunks, ORDER_KEY, HANDOVER_SECRET)
+    works = tuple(replace(work, packet=setting.packet) for work in current.works)
+    setting.ledger.store.save(replace(local, rounds=(replace(current, works=works, next_global=following),)))
+    setting.sealed = sealed
+    place = draw_chunk(digest("places"), layout)
+    assert place is not None
+    setting.duty = duty_of(place)
+    return place, sealed
+
+
+def hand_over(setting: Setting, sealed: SealedResult) -> None:
+    """Put what was encrypted on chain and into the winner's record."""
+    setting.sealed = sealed
+    local = setting.ledger.load(ORDER_ID, 1)
+    assert local is not None
+    setting.ledger.store.save(local.put(replace(local.rounds[0], sealed=sealed)))
+
+
+def test_a_chunk_is_encrypted_again_without_the_job(setting: Setting) -> None:
+    place, sealed = with_handover(setting)
+    hand_over(setting, sealed)
+    (found,) = setting.answer()
+    assert found.agrees
+    assert found.says.root == sealed.ciphertext_root
+    layout = chunk_layout(TERMS, TERMS.slots)
+    where = layout.locate(place.chunk)
+    assert where is not None
+    assert not where.is_header
+    # Neither the payload nor a state was fetched.
+    assert setting.auditor.blobs.total() == 0
+
+
+def test_noise_under_a_right_point_is_a_difference_from_the_chain(setting: Setting) -> None:
+    place, sealed = with_handover(setting)
+    leaves = list(sealed.leaves)
+    leaves[place.chunk] = replace(leaves[place.chunk], sha256=digest("noise"))
+    root = ciphertext_root(HandoverId(CHAIN_ID, ORDER_ID, 1, 0), leaves)
+    hand_over(setting, replace(sealed, leaves=tuple(leaves), ciphertext_root=root))
+    (found,) = setting.answer()
+    assert found.says.kind is AnswerKind.FINISHED
+    assert not found.agrees
+
+
+def test_a_chunk_without_its_scalar_is_unavailable(setting: Setting) -> None:
+    place, sealed = with_handover(setting)
+    leaves = list(sealed.leaves)
+    leaves[place.chunk] = replace(leaves[place.chunk], point=public_point(b"\x05" * 32))
+    root = ciphertext_root(HandoverId(CHAIN_ID, ORDER_ID, 1, 0), leaves)
+    hand_over(setting, replace(sealed, leaves=tuple(leaves), ciphertext_root=root))
+    (found,) = setting.answer()
+    assert found.unavailable
+
+
+def test_a_chunk_that_was_not_encrypted_is_unavailable(setting: Setting) -> None:
+    """The winner has no record of it, so it asks the seat to come again until the time is over."""
+    _, sealed = with_handover(setting)
+    setting.sealed = sealed
+    (found,) = setting.answer(1.5)
+    assert found.unavailable
+
+
+@dataclass
+class Later:
+    """A seat of the second stage, for which the winner has nothing, and the seat of the first stage as a server."""
+
+    setting: Setting
+    helper: Service
+    auditor: Auditor
+    connected: dict[str, ClusterClient]
+    duty: PanelDuty
+
+    def answer(self, clocks: Iterable[int]) -> LocalSeat:
+        """Decide and act at these times on the chain's clock."""
+        subject = self.setting.subject
+        about = self.helper.view.earlier[KEY.panel]
+        key, store = seat_key(self.duty), self.auditor.ledger.store
+        for self.setting.clock in clocks:
+            look = self.setting.look(subject, self.duty)
+            look = replace(look, me=LATER.address, chain=replace(look.chain, earlier={KEY.panel: about}))
+            for _ in range(4):
+                after, actions = decide(key, store.seat(key), look)
+                assert isinstance(after, LocalSeat)
+                store.save_seat(after)
+                for action in actions:
+                    if not isinstance(action, SendAnswer):
+                        work_of(self.auditor.table(), action)()
+        seat = store.seat(key)
+        assert seat is not None
+        return seat
+
+
+@pytest.fixture
+def later(setting: Setting, tmp_path: Path) -> Iterator[Later]:
+    """The first seat was served and revealed; one that sits later was drawn for the same places."""
+    setting.record(setting.opening(2), setting.opening(N))
+    setting.keeps = True
+    setting.answer()
+    helper = Service(AUDITOR.address, CHAIN_ID, setting.auditor.ledger, lambda *_: True, Event())
+    certificate = make_certificate(tmp_path / "tls2")
+    server = ClusterServer("127.0.0.1:0", certificate, helper, CHAIN_ID)
+    server.start()
+    link = ClusterClient(f"127.0.0.1:{server.port}", certificate.der, LATER, CHAIN_ID, 5.0)
+    other = ClusterClient(f"127.0.0.1:{setting.port}", setting.certificate, LATER, CHAIN_ID, 5.0)
+    connected = {AUDITOR.address: link, ME: other}
+    mine = BlobStore(tmp_path / "later", 1 << 24)
+    own = Ledger(ValidatorStore(tmp_path / "later.db"), mine, Event())
+    auditor = Auditor(own, mine, tmp_path / "later-jobs", _run, "numpy", connected.__getitem__, lambda: setting.clock)
+    places = tuple(range(len(PLACES)))
+    shown = replace(seat(0, AUDITOR.address, places), revealed=True, answers=(DIGESTED,))
+    seats = (shown, replace(seat(1, LATER.address, places), stage=2))
+    helper.view = ChainView(20, {}, {}, {}, earlier={KEY.panel: OwnPanel(panel(*PLACES, seed=SEED, stage=2), seats)})
+    yield Later(setting, helper, auditor, connected, replace(DUTY, stage=2))
+    link.close()
+    other.close()
+    server.stop(0)
+    own.store.close()
+    mine.close()
+
+
+def test_a_seat_that_the_winner_does_not_serve_gets_everything_from_an_earlier_seat(later: Later) -> None:
+    """A winner that serves its friends alone used to make all others abstain."""
+    seat_now = later.answer([BEGAN])
+    assert not any(place.accepted for place in seat_now.places)
+    seat_now = later.answer([BEGAN + COMMIT_SECONDS // 2])
+    assert [place.helper for place in seat_now.places] == [AUDITOR.address] * 3
+    found = [place.found for place in seat_now.places]
+    assert [result.root for result in found if result] == [
+        later.setting.trained.boundaries[3].root,
+        update_claim(*_update_of(later.setting.packet)),
+        later.setting.next_root,
+    ]
+    assert seat_now.sealed is not None
+    assert seat_now.sealed.agreed
+
+
+def test_an_earlier_seat_that_has_not_revealed_serves_nothing(later: Later) -> None:
+    """Until then its duty is open, and its answers are its own."""
+    later.helper.view = replace(later.helper.view, duties={KEY: DUTY})
+    seat_now = later.answer([BEGAN, BEGAN + COMMIT_SECONDS // 2])
+    assert not any(place.accepted for place in seat_now.places)
+
+
+def test_an_earlier_seat_serves_nobody_but_later_seats(later: Later) -> None:
+    key = KEY.panel
+    request = t.OpeningRequest(key.order_id, key.leg, key.round, 0)
+    assert later.connected[AUDITOR.address].call(t.GET_OPENING, request).ready
+    about = later.helper.view.earlier[key]
+    for seats in (
+        (about.seats[0], replace(about.seats[1], stage=1)),
+        (about.seats[0], replace(about.seats[1], places=(1, 2))),
+    ):
+        later.helper.view = replace(later.helper.view, earlier={key: OwnPanel(about.panel, seats)})
+        with pytest.raises(ClusterError) as caught:
+            later.connected[AUDITOR.address].call(t.GET_OPENING, request)
+        assert caught.value.kind is ClusterErrorKind.NOT_ALLOWED
+
+
+def _update_of(packet: t.ShareDelivery) -> tuple[bytes, bytes, tuple[int, ...]]:
+    return packet.roots.update_root, packet.roots.local_out, packet.roots.metrics
 
 
 def test_what_fails_once_is_no_news(setting: Setting, caplog: pytest.LogCaptureFixture) -> None:

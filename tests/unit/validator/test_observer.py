@@ -13,6 +13,7 @@ from chain.client.errors import ChainError, ErrorKind
 from domain.legs.params import LegsParams
 from domain.legs.queries import LiveLegsRequest
 from domain.market.records import OrderState
+from domain.params import local_params
 from domain.proof.params import ProofParams
 from domain.proof.queries import OrderRequest
 from domain.registry.messages import MsgAdmitProvider, MsgCertifyProvider, MsgRegisterProvider
@@ -27,6 +28,7 @@ from link.blobs import BlobStore
 from tests.support.chain_market import Market, bid, digest, submit
 from tests.unit.validator.loop import PARAMS, Node
 from validator.decide.records import new_order
+from validator.decide.seats import new_seat
 from validator.decide.upkeep import CERTIFY_SECONDS
 from validator.decide.view import ChainView, Member
 from validator.ledger import Ledger
@@ -287,3 +289,34 @@ def test_a_vote_on_a_slash_is_read_until_it_is_over(setting: Setting, market: Ma
     setting.look()
     assert setting.view.orders[order_id].rounds == ()
     assert key not in setting.view.panels
+
+
+def test_a_panel_is_read_as_long_as_a_seat_of_this_validator_may_serve_later_ones(setting: Setting) -> None:
+    market = setting.market = Market(local_params(), bidders=("v1",))
+    setting.observer.client = setting.node = Asked(market)  # type: ignore[assignment]
+    for _ in range(8):
+        order_id = market.run()
+        assert market.leg(order_id).validator == "v1"
+        market.train_round(order_id)
+        market.wait_stage(order_id)
+        if ME in market.seated(order_id):
+            break
+    setting.look(0.2)
+    ((key, duty),) = setting.view.duties.items()
+    setting.observer.ledger.store.save_seat(new_seat(duty, 1))
+    setting.look(0.2)
+    # The seat is in the first stage, and has not revealed.
+    assert setting.view.earlier == {}
+    other = next(name for name in market.seated(order_id) if name != ME)
+    right = market.answers(order_id)
+    market.say(order_id, {ME: right, other: market.unavailable(order_id)}, leaves=market.leaves(order_id))
+    market.wait_stage(order_id, stage=2)
+    setting.look(0.2)
+    assert setting.view.earlier.keys() == {key.panel}
+    about = setting.view.earlier[key.panel]
+    assert {seat.stage for seat in about.seats} == {1, 2}
+    assert next(seat for seat in about.seats if seat.validator == ME).revealed
+    market.say(order_id, dict.fromkeys(market.seated(order_id, 0, 2), market.answers(order_id)))
+    assert market.panel(order_id, 0).is_decided
+    setting.look(0.2)
+    assert setting.view.earlier == {}

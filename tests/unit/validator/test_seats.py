@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,8 +13,9 @@ from domain.codec import decode, encode
 from domain.keys import RoundKey
 from domain.proof.messages import MsgCommitAnswer, MsgRevealAnswer
 from domain.proof.queries import NumberedPlace, PanelDuty, PanelResponse
-from domain.proof.records import AnswerKind, AuditKind, AuditPlace, SeatAnswer
+from domain.proof.records import AnswerKind, AuditKind, AuditPlace, Ruling, SeatAnswer
 from domain.registry.records import Validator
+from link.handover import public_point
 from link.types import AuditOpening, BlobRef, OpenedState, PayloadFile
 from pol.rules.commitment import check_leaf
 from pol.rules.panels import STAGE_TIMES
@@ -36,6 +38,7 @@ from tests.unit.validator.support import (
     signed_of,
     works,
 )
+from tests.unit.validator.support import seat as panel_seat
 from tests.unit.validator.test_decide import planned, with_openings, with_packets
 from validator.decide import actions as do
 from validator.decide.duties import Upkeep, decide, duties
@@ -59,7 +62,7 @@ from validator.decide.seats import (
     serve_by,
 )
 from validator.decide.tasks import audit_opening
-from validator.decide.view import ChainView, Look
+from validator.decide.view import ChainView, Look, OwnPanel
 
 PLACES = (AuditPlace(AuditKind.AGGREGATION, 0, 0, 0), segment(1), segment(0))
 # The second stage: the first one has decided place 1.
@@ -79,6 +82,7 @@ SUBJECT = PanelResponse(
     shares=tuple(share_of(signed_of(LOCAL, work), roots=packet_of(LOCAL, work).roots) for work in works(LOCAL)),
     accept_rate=RATE,
     tier="exact",
+    order_key=public_point(b"\x07" * 32),
 )
 COMMITS_END = BEGAN + COMMIT_SECONDS
 DUTY = PanelDuty(
@@ -555,3 +559,83 @@ def test_an_opening_behind_a_stop_is_not_taken() -> None:
         seat, _ = decide(KEY, opening_arrived(seat, 0, replace(opening, leaves=leaves)), seen)
         assert isinstance(seat, LocalSeat)
         assert seat.places[0].unavailable
+
+
+# --- seats of earlier and of later stages ---------------------------------------------------------
+
+FRIEND, LAZY = "friend", "lazy"
+DIGESTED = SeatAnswer(0, AnswerKind.FINISHED, ROOT, digest("work"), 0)
+ABSTAINED = SeatAnswer(0, AnswerKind.UNAVAILABLE, b"", b"", 0)
+
+
+def earlier(**changes: Any) -> OwnPanel:
+    """Return the panel in its second stage: of its first seats one worked, one abstained and one was silent."""
+    first = panel_seat(0, FRIEND, (0, 2))
+    seats = (
+        replace(first, revealed=True, answers=(DIGESTED,)),
+        replace(first, number=1, validator=LAZY, revealed=True, answers=(ABSTAINED,)),
+        replace(first, number=2, validator="silent"),
+        replace(first, number=3, validator=ME, stage=2),
+    )
+    return OwnPanel(panel(*PLACES, stage=2, **changes), seats)
+
+
+def with_earlier(clock: int, about: OwnPanel, *duties_: PanelDuty) -> Look:
+    now = look(clock, *duties_)
+    return replace(now, chain=replace(now.chain, earlier={KEY.panel: about}))
+
+
+def helped(seat: LocalSeat | None, clock: int) -> tuple[LocalSeat, tuple[do.Action, ...]]:
+    after, actions = decide(KEY, seat, with_earlier(clock, earlier(), DUTY))
+    assert isinstance(after, LocalSeat)
+    return after, actions
+
+
+HALF = BEGAN + (serve_by(DUTY, SUBJECT) - BEGAN) // 2
+
+
+def test_earlier_seats_that_showed_work_are_asked_once_half_of_the_time_is_over() -> None:
+    seat, _ = helped(None, BEGAN)
+    seat, actions = helped(seat, HALF - 1)
+    assert [action.helpers for action in actions if isinstance(action, do.AskOpening)] == [(), ()]
+    seat, actions = helped(seat, HALF)
+    assert [action.helpers for action in actions if isinstance(action, do.AskOpening)] == [(FRIEND,)] * 2
+
+
+@pytest.mark.parametrize("opening", [*OPENINGS[1:7], OPENINGS[8]])
+def test_a_wrong_opening_of_an_earlier_seat_says_nothing_about_the_winner(opening: AuditOpening) -> None:
+    seat, _ = helped(None, HALF)
+    seat, actions = helped(opening_arrived(seat, SEGMENT, opening, FRIEND), HALF)
+    assert not seat.places[SEGMENT].unavailable
+    assert seat.places[SEGMENT].opening is None
+    assert seat.unhelpful == (FRIEND,)
+    assert [action.helpers for action in actions if isinstance(action, do.AskOpening)] == [(), ()]
+    # What the winner sends then counts.
+    seat, _ = helped(opening_arrived(seat, SEGMENT, RIGHT), HALF)
+    assert seat.places[SEGMENT].accepted
+    assert decode(LocalSeat, encode(seat)) == seat
+
+
+def test_states_of_an_earlier_seat_that_do_not_hash_say_nothing_either() -> None:
+    seat, _ = helped(None, HALF)
+    seat, _ = helped(opening_arrived(seat, SEGMENT, RIGHT, FRIEND), HALF)
+    assert seat.places[SEGMENT].accepted
+    seat = place_recomputed(seat, SEGMENT, Recomputed("the states do not hash to the root"))
+    assert seat.places[SEGMENT].is_open
+    assert not seat.places[SEGMENT].accepted
+    assert seat.unhelpful == (FRIEND,)
+
+
+def test_a_seat_keeps_what_it_fetched_until_its_places_are_decided() -> None:
+    seat = found(turn(None, BEGAN)[0], *DONE)
+    assert decide(KEY, seat, with_earlier(50, earlier())) == (seat, ())
+    for about in (earlier(is_settled=True), None):
+        now = with_earlier(50, about) if about else look(50)
+        _, actions = decide(KEY, seat, now)
+        assert kinds(actions) == [do.EndSeat]
+    decided = tuple(replace(place, ruling=Ruling.RIGHT) for place in earlier().panel.places)
+    _, actions = decide(KEY, seat, with_earlier(50, earlier(places=decided)))
+    assert kinds(actions) == [do.EndSeat]
+    # A seat that got nothing has nothing to keep.
+    _, actions = decide(KEY, turn(None, BEGAN)[0], with_earlier(50, earlier()))
+    assert kinds(actions) == [do.EndSeat]

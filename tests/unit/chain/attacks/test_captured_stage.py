@@ -25,7 +25,7 @@ def test_the_first_stage_alone_voids_nothing() -> None:
     seats = market.seated(order_id, stage=2)
     assert len(seats) == 6
     market.say(order_id, dict.fromkeys(seats, market.answers(order_id)))
-    assert [place.ruling for place in market.panel(order_id, 0).places] == [Ruling.RIGHT] * 4
+    assert [place.ruling for place in market.panel(order_id, 0).places] == [Ruling.RIGHT] * 5
     market.chain.pass_until(market.round(order_id, 0).window_ends)
     assert market.round(order_id, 0).verified
     assert market.chain.bond("v0") == bond

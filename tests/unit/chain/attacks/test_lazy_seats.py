@@ -27,7 +27,7 @@ def test_lazy_seats_earn_nothing_and_ruin_nobody() -> None:
     market.wait_stage(order_id, stage=3)
     seats = market.seated(order_id, stage=3)
     market.say(order_id, dict.fromkeys(seats, market.answers(order_id)))
-    assert [place.ruling for place in market.panel(order_id, 0).places] == [Ruling.RIGHT] * 4
+    assert [place.ruling for place in market.panel(order_id, 0).places] == [Ruling.RIGHT] * 5
     market.chain.pass_until(market.round(order_id, 0).window_ends)
     assert market.round(order_id, 0).verified
     assert market.chain.bond("v0") == bond

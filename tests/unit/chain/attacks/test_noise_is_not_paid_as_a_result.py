@@ -1,4 +1,4 @@
-"""A validator trains rightly and hands over noise: the panel sees nothing of it, but the consumer proves it."""
+"""A validator trains rightly and hands over noise that its panel does not draw, but the consumer proves it."""
 
 from dataclasses import replace
 
@@ -21,6 +21,7 @@ def all_noise(_: HandoverId, sealed: list[Sealed]) -> list[Sealed]:
 def played(*, complains: bool) -> tuple[HandoverMarket, bytes]:
     """Return a market in which a round-by-round right order was handed over as noise, and is over."""
     market = HandoverMarket(local_params())
+    market.looks = False
     market.spoil = all_noise
     order_id = market.run(order_with_key())
     for round in range(2):
@@ -61,7 +62,8 @@ def test_noise_is_not_paid_as_a_result() -> None:
 
 def test_a_replaced_ciphertext_does_not_help() -> None:
     """The complaint is about the root on chain. What the validator serves later does not matter."""
-    market, _ = HandoverMarket(local_params()), None
+    market = HandoverMarket(local_params())
+    market.looks = False
     market.spoil = all_noise
     order_id = market.run(order_with_key())
     for round in range(2):

@@ -41,7 +41,7 @@ def test_honest_seats_that_were_not_served_lose_nothing() -> None:
     unserved = serve_one(market, order_id)
     market.chain.pass_until(market.round(order_id, 0).window_ends)
     assert market.round(order_id, 0).verified
-    assert [place.ruling for place in market.panel(order_id, 0).places] == [Ruling.RIGHT] * 4
+    assert [place.ruling for place in market.panel(order_id, 0).places] == [Ruling.RIGHT] * 5
     assert lost(market, *market.validators) == [0] * 14
     assert not {event.get("auditor") for event in market.chain.seen("panel.paid")} & set(unserved)
 

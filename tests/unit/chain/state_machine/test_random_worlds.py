@@ -69,7 +69,7 @@ from tests.support.chain_market import (
 )
 from tests.support.handed_over import ORDER_KEY, HandoverMarket, noise, spoilt
 
-SEEDS = (*range(30), 32, 43, 146, 235)
+SEEDS = (*range(30), 32, 43, 89, 116, 146, 235)
 DECLINES = (*sorted(BLAMES_JOB), LegEnd.DECLINED_NO_CAPACITY, LegEnd.DECLINED_BY_CHOICE)
 BLOCKS = 110
 
@@ -106,6 +106,8 @@ class World:
             stake=random.choice((1_002_000, 2_000_000, 10**9)),
         )
         self.market.spoil = self.spoil
+        # Complaints prove noise here. Panels that find it have tests of their own.
+        self.market.looks = False
         self.chain = self.market.chain
         self.said: dict[tuple[str, RoundKey], tuple[SeatAnswer, ...]] = {}
         self.diligence = random.choice((0.15, 0.8, 1.0))  # of validators, a block

@@ -1,14 +1,17 @@
 """Panels: places, the time and money that they take, and who may sit."""
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from domain.hashing import hash_fields
 from domain.order_params import OrderParams
 from domain.params import Params
 from domain.proof.records import AuditKind, AuditPlace
 from pol.rules import panels
+from pol.rules.handover import ChunkLayout
 from pol.rules.panels import Promised, ShareExtent
 from pol.rules.schedule import boundary_work, segment_work
 from pol.rules.stops import AGGREGATION
@@ -107,6 +110,21 @@ def test_what_is_always_drawn_costs_its_work_with_a_state_root_for_each_step() -
     assert panels.audit_floor(TERMS, LIMIT, params(auditors=0)) == 0
 
 
+def test_every_chunk_of_a_tensor_is_as_likely_and_no_header_is_drawn() -> None:
+    layout = ChunkLayout(global_chunks=4, local_chunks=3, slots=2)
+    seen = Counter(panels.draw_chunk(hash_fields("chunk", str(at)), layout) for at in range(7_000))
+    assert {place.chunk for place in seen if place} == {1, 2, 3, 5, 6, 8, 9}
+    assert all(900 < count < 1_100 for count in seen.values())
+    headers = [at for at in range(layout.count) if (place := layout.locate(at)) and place.is_header]
+    assert headers == [0, 4, 7]
+
+
+def test_states_without_tensors_have_no_chunk_to_draw() -> None:
+    assert panels.draw_chunk(SEED, ChunkLayout(1, 1, 5)) is None
+    (place,) = {panels.draw_chunk(hash_fields("chunk", str(at)), ChunkLayout(2, 1, 5)) for at in range(50)}
+    assert place == AuditPlace(AuditKind.HANDOVER, 0, 0, 0, 1)
+
+
 def test_a_round_of_few_segments_has_them_all() -> None:
     small = make_terms(slots=1, round_steps=2)
     assert panels.least_segments(small, params(audit_segments=4)) == 1
@@ -117,7 +135,7 @@ def test_a_round_of_few_segments_has_them_all() -> None:
 def test_further_groups_are_drawn_as_far_as_the_fee_pays_every_seat() -> None:
     """Two of 6,400 segments used to be drawn, while the fee paid for fourteen."""
     terms = make_terms(slots=64)
-    asked = params(auditors=3, answer_fee=10, audit_places_max=50)
+    asked = params(auditors=3, answer_fee=10, audit_places_max=51)
     floor = panels.audit_floor(terms, LIMIT, asked)
     each = 3 * (2 * 20_000 + 10)
     assert panels.group_fee(terms, LIMIT, asked) == each

@@ -173,7 +173,7 @@ def test_a_difference_within_what_counts_is_none() -> None:
     right = market.answers(order_id)
     market.say(order_id, {first: others(right), second: right})
     panel = market.panel(order_id, 0)
-    assert [place.ruling for place in panel.places] == [Ruling.RIGHT] * 4
+    assert [place.ruling for place in panel.places] == [Ruling.RIGHT] * 5
     assert panel.stage == 1
     market.chain.pass_time(market.order(order_id).window + 2)
     assert market.round(order_id, 0).verified

@@ -136,15 +136,21 @@ def test_if_too_few_of_those_are_left_others_that_are_able_now_are_added() -> No
     assert sorted(market.seated(order_id)) == ["v3", "v4", "v5"]
 
 
-def test_the_places_are_the_aggregation_an_update_and_two_segments() -> None:
+def test_the_places_are_the_aggregation_an_update_two_segments_and_a_chunk() -> None:
     """The aggregation is the model; among uniform places it was drawn in one round of many (B8)."""
     market = Market()
     order_id = closed_round(market)
     kinds = [place.place.kind for place in market.panel(order_id, 0).places]
-    assert kinds == [AuditKind.AGGREGATION, AuditKind.UPDATE, AuditKind.SEGMENT, AuditKind.SEGMENT]
+    assert kinds == [
+        AuditKind.AGGREGATION,
+        AuditKind.UPDATE,
+        AuditKind.SEGMENT,
+        AuditKind.SEGMENT,
+        AuditKind.HANDOVER,
+    ]
     claims = [place.claim for place in market.panel(order_id, 0).places]
     assert claims[0] == market.round(order_id, 0).next_root
-    assert claims[2:] == [b"", b""]
+    assert claims[2:] == [b"", b"", market.round(order_id, 0).ciphertext_root]
 
 
 def test_duties_show_what_is_to_do_and_nothing_else() -> None:
@@ -262,11 +268,11 @@ def test_an_accomplice_whose_answer_is_the_chains_does_not_verify_alone_either()
     order_id = closed_round(market)
     right = market.answers(order_id)
     market.say(order_id, {market.seated(order_id)[0]: right})
-    assert rulings(market, order_id) == [Ruling.OPEN] * 4
+    assert rulings(market, order_id) == [Ruling.OPEN] * 5
     for stage in (2, 3, 4):
         market.wait_stage(order_id, stage=stage)
         market.say(order_id, {})
-    assert rulings(market, order_id) == [Ruling.UNDECIDED] * 4
+    assert rulings(market, order_id) == [Ruling.UNDECIDED] * 5
     assert not market.round(order_id, 0).verified
 
 
@@ -287,7 +293,7 @@ def test_the_silent_are_replaced_and_pay_for_it() -> None:
     community = POTS.get(market.chain.overlay(), "community")
     burnt = POTS.get(market.chain.overlay(), "burnt")
     market.say(order_id, {third: market.answers(order_id)})
-    assert rulings(market, order_id) == [Ruling.RIGHT] * 4
+    assert rulings(market, order_id) == [Ruling.RIGHT] * 5
     market.chain.pass_until(market.round(order_id, 0).window_ends)
     assert market.round(order_id, 0).verified
     assert market.chain.worth(first) == worth[first] + COST + FEE
@@ -341,7 +347,7 @@ def test_after_a_second_stage_without_half_of_its_seats_all_that_are_left_vote()
     assert len(market.seated(order_id, stage=3)) == 5
     assert [lost(market, name) for name in silent] == [COST + FEE] * 2
     market.say(order_id, dict.fromkeys(market.seated(order_id, stage=3), market.answers(order_id)))
-    assert rulings(market, order_id) == [Ruling.RIGHT] * 4
+    assert rulings(market, order_id) == [Ruling.RIGHT] * 5
 
 
 def test_nobody_reaches_another_seats_pay_by_silencing_it() -> None:
@@ -368,13 +374,13 @@ def test_one_that_differs_meets_twice_as_many_and_loses() -> None:
     liar, honest = market.seated(order_id)
     right = market.answers(order_id)
     market.say(order_id, {liar: elsewhere(right, 0), honest: right})
-    assert rulings(market, order_id) == [Ruling.OPEN, *[Ruling.RIGHT] * 3]
+    assert rulings(market, order_id) == [Ruling.OPEN, *[Ruling.RIGHT] * 4]
     market.wait_stage(order_id, stage=2)
     assert market.panel(order_id, 0).undecided == (0,)
     assert len(market.seated(order_id, stage=2)) == 4
     worth = market.chain.worth(honest)
     market.say(order_id, dict.fromkeys(market.seated(order_id, stage=2), market.answers(order_id)))
-    assert rulings(market, order_id) == [Ruling.RIGHT] * 4
+    assert rulings(market, order_id) == [Ruling.RIGHT] * 5
     assert [place.stage for place in market.panel(order_id, 0).places] == [2, 1, 1, 1]
     market.chain.pass_until(market.round(order_id, 0).window_ends)
     # At least the price of the round, divided by the auditors.
@@ -391,10 +397,10 @@ def test_the_root_without_the_work_is_another_answer() -> None:
     right = market.answers(order_id)
     read = tuple(replace(answer, digest=digest("made up")) for answer in right)
     market.say(order_id, {lazy: read, honest: right})
-    assert rulings(market, order_id) == [Ruling.OPEN] * 4
+    assert rulings(market, order_id) == [Ruling.OPEN] * 5
     market.wait_stage(order_id, stage=2)
     market.say(order_id, dict.fromkeys(market.seated(order_id, stage=2), market.answers(order_id)))
-    assert rulings(market, order_id) == [Ruling.RIGHT] * 4
+    assert rulings(market, order_id) == [Ruling.RIGHT] * 5
     market.chain.pass_until(market.round(order_id, 0).window_ends)
     paid = {p.to for p in market.all_of(order_id).payments if p.kind == "auditor"}
     # Of two seats nobody can tell which one computed.
@@ -413,7 +419,7 @@ def test_in_a_set_of_four_all_three_strangers_may_have_to_sit() -> None:
     assert market.panel(order_id, 0).is_last
     (third,) = market.seated(order_id, stage=2)
     market.say(order_id, {third: market.answers(order_id)})
-    assert rulings(market, order_id) == [Ruling.RIGHT] * 4
+    assert rulings(market, order_id) == [Ruling.RIGHT] * 5
 
 
 def test_without_anybody_who_could_sit_a_round_is_void_and_nobody_is_at_fault() -> None:
@@ -543,7 +549,7 @@ def test_a_leaf_that_was_shown_to_one_seat_does_for_all() -> None:
         market.reveal_answer(order_id, 0, first, right),
         market.reveal_answer(order_id, 0, second, right, leaves=()),
     )
-    assert rulings(market, order_id) == [Ruling.RIGHT] * 4
+    assert rulings(market, order_id) == [Ruling.RIGHT] * 5
 
 
 def test_a_segment_whose_leaf_nobody_was_given_is_its_validators_fault() -> None:
@@ -592,7 +598,7 @@ def test_what_was_not_served_is_the_validators_fault() -> None:
     market = Market(validators=6)
     order_id = closed_round(market)
     market.fault_round(order_id)
-    assert rulings(market, order_id) == [Ruling.WRONG] * 4
+    assert rulings(market, order_id) == [Ruling.WRONG] * 5
     assert market.all_of(order_id).legs[0].end_reason == LegEnd.WRONG_ROUND
     assert market.chain.bond("v0") < BOND
 

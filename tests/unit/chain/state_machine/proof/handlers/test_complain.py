@@ -48,6 +48,7 @@ LAST = 1
 def proven(spoil: Spoil | None = None) -> tuple[HandoverMarket, bytes]:
     """Return a market with an order whose rounds are all verified, and which waits for its settlement."""
     market = HandoverMarket(local_params())
+    market.looks = False
     if spoil is not None:
         market.spoil = spoil
     order_id = market.run(order_with_key())
@@ -222,6 +223,7 @@ def test_chunks_of_another_order_prove_nothing(honest: tuple[HandoverMarket, byt
 def test_a_ciphertext_that_two_keys_open_is_right_all_the_same() -> None:
     """ChaCha20-Poly1305 does not commit to its key; the leaf does, because P_o and R_i have only one S_i."""
     market = HandoverMarket(local_params())
+    market.looks = False
     order_id, other_key = b"", sha256(b"another key").digest()
     scalar = b"\x0b" * 32
     made: dict[int, bytes] = {}
@@ -366,6 +368,7 @@ def test_a_leaf_with_a_length_that_no_chunk_has_is_proof_enough(number: int, len
 )
 def test_a_complaint_is_the_consumers_and_about_a_hand_over(changes: dict[str, Any], code: Code, field: str) -> None:
     market = HandoverMarket(local_params().replace(handover_every=2))
+    market.looks = False
     market.spoil = spoilt(1, noise)
     order_id = market.run(order_with_key(terms=make_terms(rounds=2)))
     for round in range(2):
@@ -404,6 +407,7 @@ def test_the_bond_pays_what_the_leg_cost_and_verified_work_stays_paid() -> None:
 def test_a_complaint_while_the_order_runs_ends_it_and_closed_rounds_are_paid() -> None:
     """The bond waits until the closed rounds are decided, because the consumer pays for them, too."""
     market = HandoverMarket(local_params().replace(handover_every=1, round_window=60))
+    market.looks = False
     market.spoil = spoilt(5, noise)
     order_id = market.run(order_with_key(terms=make_terms(rounds=4), deposit=800_000))
     for round in range(2):
@@ -433,6 +437,7 @@ def test_a_complaint_while_the_order_runs_ends_it_and_closed_rounds_are_paid() -
 def test_giving_up_does_not_save_the_bond() -> None:
     """A validator sees a complaint in the mempool, and stops before it is in a block."""
     market = HandoverMarket(local_params().replace(handover_every=1, round_window=60))
+    market.looks = False
     market.spoil = spoilt(1, noise)
     order_id = market.run(order_with_key(terms=make_terms(rounds=4), deposit=800_000))
     market.train_round(order_id)
@@ -452,6 +457,7 @@ def test_giving_up_does_not_save_the_bond() -> None:
 
 def test_a_void_round_and_a_settled_order_take_no_complaint() -> None:
     market = HandoverMarket(local_params().replace(handover_every=1))
+    market.looks = False
     market.spoil = spoilt(1, noise)
     order_id = market.run(order_with_key())
     market.train_round(order_id)
