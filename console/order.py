@@ -394,7 +394,7 @@ def points_of(shown: LegStory, terms: JobTerms, traces: Mapping[ShareKey, ShareT
     """Return the losses of a leg by slot, then by step."""
     slots: dict[int, dict[int, float]] = {}
     for number in _rounds_of(shown, traces):
-        round = shown.rounds.get(number, RoundStory(number))
+        round = shown.rounds.get(number, RoundStory(number=number))
         for slot, issue in _standing(round, traces).items():
             points = slots.setdefault(slot, {})
             share = round.shares.get((slot, issue))

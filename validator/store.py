@@ -358,7 +358,7 @@ class TraceReader:
 
 
 def _key_of(key: SeatKey) -> Key:
-    return key.order_id, key.leg, key.round, key.stage
+    return key.order_id, key.leg, key.round, key.dispute, key.stage
 
 
 def _bare(work: SlotWork) -> SlotWork:

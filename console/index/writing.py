@@ -258,7 +258,7 @@ class EventIndex(Readings):
     @_take.register
     def _(self, change: SeatPaid, event: LoggedEvent) -> None:
         amount = change.from_pot + change.from_pool
-        self._earn(change.auditor, "auditor", amount, change.round.order_id)
+        self._earn(change.auditor, "auditor", amount, change.panel.order_id)
         self._pot(audits=-change.from_pot, community=-change.from_pool)
 
     @_take.register

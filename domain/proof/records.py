@@ -21,7 +21,7 @@ from domain.bounds import (
     Size,
     Work,
 )
-from domain.keys import RoundKey, ShareKey, ShareRef
+from domain.keys import PanelKey, RoundKey, ShareKey, ShareRef
 from domain.limits import ANSWERS_MAX, CHUNK_TAG_BYTES, METRICS_MAX, PATH_MAX, SLOTS_MAX, STATE_CHUNK_BYTES
 
 
@@ -231,6 +231,8 @@ class PanelPlace:
 class Panel:
     """The validators that recompute places of a closed round, stage after stage, until all places are decided.
 
+    One panel audits the round. Each dispute about the round has a panel of its own.
+
     A stage begins with its seed. Its seats commit until ``commits_end``, and then reveal until ``reveals_end``. The
     time to commit ends early when all seats have committed, and the time to reveal when all of these have revealed.
     ``wanted`` is about the stage whose seed is not known yet: it has the number of seats for each group of places. It
@@ -259,9 +261,15 @@ class Panel:
     repeats: bool = False
     was_repeated: bool = False  # a stage was repeated
     last_next: bool = False  # the next stage is the last one
+    dispute: Count = 0  # number of the dispute that the panel decides; 0 for the panel that audits the round
 
     @property
-    def key(self) -> RoundKey:
+    def key(self) -> PanelKey:
+        """The key of the panel."""
+        return PanelKey(self.order_id, self.leg, self.round, self.dispute)
+
+    @property
+    def round_key(self) -> RoundKey:
         """The key of the round that the panel audits."""
         return RoundKey(self.order_id, self.leg, self.round)
 
@@ -327,11 +335,12 @@ class PanelSeat:
     answers: Annotated[tuple[SeatAnswer, ...], Length(0, ANSWERS_MAX)]
     revealed: bool
     cut: Money = 0  # part of its stake that the seat lost
+    dispute: Count = 0  # as in the panel
 
     @property
-    def key(self) -> RoundKey:
-        """The key of the round that the seat audits."""
-        return RoundKey(self.order_id, self.leg, self.round)
+    def key(self) -> PanelKey:
+        """The key of the seat's panel."""
+        return PanelKey(self.order_id, self.leg, self.round, self.dispute)
 
     def answer(self, place: int) -> SeatAnswer | None:
         """Return the seat's answer for a place, or None if it was silent about that place."""

@@ -3,6 +3,7 @@
 from domain.proof.events import (
     AnswerCommitted,
     AnswerRevealed,
+    DisputePanelOpened,
     HandoverFoundWrong,
     LeafShown,
     OrderVerified,
@@ -65,6 +66,7 @@ WORDS = Words(
         RoundStopped,
         RoundVerified,
         RoundVoid,
+        DisputePanelOpened,
         StageOpened,
         StageEnded,
         PanelSkipped,

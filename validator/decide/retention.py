@@ -1,9 +1,8 @@
 """The retention of rounds and blobs (protocol 4.7 and 6.2), and the preparation of the states that seats ask for."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
-from domain.keys import RoundKey
 from domain.legs.records import LegState
 from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse
@@ -17,10 +16,7 @@ from validator.decide.records import (
     PastFailures,
     SlotWork,
 )
-from validator.decide.view import OwnPanel, View
-
-Panels = Mapping[RoundKey, OwnPanel]
-"""The panels about this validator's rounds that are not over."""
+from validator.decide.view import Panels, View
 
 KEEP_SECONDS = 7 * 86_400
 """Chain seconds for which a result is served after its order closed (protocol section 6.2)."""
@@ -29,14 +25,13 @@ KEEP_SECONDS = 7 * 86_400
 def is_over(on_chain: OrderResponse, panels: Panels, leg: int, round: int, clock: int) -> bool:
     """Return whether a round is over, so that no one can ask about it any longer.
 
-    This is the case when its window has ended, its panel has no open stage, and the round is paid or will never be
+    This is the case when its window has ended, its panels have no open stage, and the round is paid or will never be
     paid.
     """
     closed = on_chain.round(leg, round)
     if closed is None or clock < closed.window_ends or not (closed.verified or closed.void):
         return False
-    about = panels.get(RoundKey(on_chain.order.id, leg, round))
-    return about is None or not about.panel.is_open
+    return not any(about.is_open for key, about in panels.items() if key.round_key == closed.key)
 
 
 def fold(local: LocalOrder, on_chain: OrderResponse, panels: Panels, clock: int) -> LocalOrder:
@@ -140,10 +135,9 @@ def audited_boundaries(local: LocalOrder, panels: Panels) -> Boundaries:
         if (key.order_id, key.leg) != (local.order_id, local.leg):
             continue
         current = local.find(key.round)
-        if current is None or not about.panel.is_open:
-            continue  # no seat asks now
-        for number in about.panel.undecided:
-            place = about.panel.places[number].place
+        if current is None:
+            continue
+        for place in about.asked:
             work = current.find(place.slot, place.issue)
             if place.kind == AuditKind.AGGREGATION or work is None or place.segment == 0:
                 continue  # boundary 0 is the share's initial state, which is here

@@ -21,9 +21,10 @@ from validator.decide.records import (
     accepted_works,
     share_key,
 )
-from validator.decide.retention import Panels, wanted_of_provider
+from validator.decide.retention import wanted_of_provider
 from validator.decide.rounds import opening_index, segments_to_check
 from validator.decide.traces import leaf_with_path, metrics_at
+from validator.decide.view import Panels
 
 RETRY_MS = 500
 

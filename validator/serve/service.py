@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from threading import Event
 
-from domain.keys import RoundKey
+from domain.keys import PanelKey, RoundKey
 from domain.legs.records import LegState
 from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse
@@ -14,6 +14,7 @@ from domain.proof.reasons import ShareReason
 from link import types as t
 from link.errors import ClusterError, ClusterErrorKind
 from pol.rules.commitment import share_sign_bytes
+from pol.rules.panels import is_place
 from validator.decide.admission import Admission, is_invitation
 from validator.decide.idle import why_idle
 from validator.decide.pace import doubted
@@ -32,10 +33,11 @@ from validator.decide.records import JOB_FILE, LocalOrder, PayloadStage, nests
 from validator.decide.retention import served_rounds
 from validator.decide.second_look import Suspect, second_looks
 from validator.decide.tasks import audit_opening, open_tasks, train_tasks
-from validator.decide.view import ChainView
+from validator.decide.view import ChainView, OwnPanel, WatchedPlaces
 from validator.ledger import Ledger
-from validator.serve.callers import Asking, Grants, Presence
+from validator.serve.callers import Asking, Grants, Presence, Watched
 from validator.serve.prober import Prober
+from validator.watch.places import get_extents
 
 _log = logging.getLogger("assay.validator")
 POLL_MS = 300
@@ -50,6 +52,8 @@ MEASURED_AGAIN = (
     "; its certified speed is far below that of other providers, or below its own measurement, and is measured again"
     " soon"
 )
+WATCHED = 2**32 - 1
+"""The number of a dispute that no round has, for the places that possible challengers ask for."""
 _FILE_BYTES = 64
 """Bytes of a file's entry in a message, without its path."""
 
@@ -88,6 +92,7 @@ class Service:
         self._verify = verify
         self._wake = wake
         self._grants = Grants()
+        self._watched = Watched()
 
     def see(self, view: ChainView, asked: Collection[str]) -> None:
         """Answer from ``view`` from now on, and choose the providers to measure.
@@ -96,7 +101,8 @@ class Service:
         """
         if view.clock != self.view.clock:
             self._idle = {}
-        self.view = view
+        watched = {key.panel(WATCHED): WatchedPlaces(places) for key, places in self._watched.places().items()}
+        self.view = replace(view, panels={**view.panels, **watched})
         self.asking.drop(name for name in asked if name not in view.applicants)
         due = {name for name, member in view.providers.items() if member.due}
         self._invited &= view.applicants
@@ -123,6 +129,8 @@ class Service:
             roles.add(t.Role.APPLICANT)
         if any(seat.validator == address for about in view.panels.values() for seat in about.seats):
             roles.add(t.Role.AUDITOR)
+        if address in view.validators and address != self.me:
+            roles.add(t.Role.WATCHER)
         if any(on_chain.order.consumer == address for on_chain in view.orders.values()):
             roles.add(t.Role.CONSUMER)
         return frozenset(roles)
@@ -510,11 +518,11 @@ class Service:
     def get_opening(self, caller: t.Caller, request: t.OpeningRequest) -> t.AuditOpening:
         """Return the opening that a seat of a panel needs to recompute one of its places in this validator's round."""
         number = request.place_index
-        about = self.view.panels.get(RoundKey(request.order_id, request.leg, request.round))
+        about = self.view.panels.get(PanelKey(request.order_id, request.leg, request.round, request.dispute))
         local = self.ledger.load(request.order_id, request.leg)
         if (
             local is None
-            or about is None
+            or not isinstance(about, OwnPanel)
             or not any(seat.validator == caller.address and number in seat.places for seat in about.seats)
         ):
             raise ClusterError(
@@ -526,6 +534,56 @@ class Service:
         opening = audit_opening(local, request.round, about.panel.places[number].place)
         self._grants.give(caller.address, _blobs_of(opening))
         return opening
+
+    def get_place(self, caller: t.Caller, request: t.PlaceRequest) -> t.AuditOpening:
+        """Return the opening of a place to a party that may challenge the round: its consumer, or another validator.
+
+        It is refused while a panel about this round or the one before is undecided. Otherwise a seat could fetch a
+        state that it has to recompute.
+        """
+        key = RoundKey(request.order_id, request.leg, request.round)
+        on_chain = self._find(request.order_id, request.leg)
+        local = self.ledger.load(request.order_id, request.leg)
+        closed = on_chain.round(request.leg, request.round)
+        if local is None or closed is None or closed.void or closed.verified:
+            raise ClusterError(
+                ClusterErrorKind.WRONG_STATE,
+                "the round is not closed, or it is already verified or void",
+                "ask for places of a closed round before its window ends",
+                field="round",
+            )
+        if caller.address != on_chain.order.consumer and caller.address not in self.view.validators:
+            raise ClusterError(
+                ClusterErrorKind.NOT_ALLOWED,
+                "only the order's consumer and validators may fetch places to challenge them",
+                "use the key of one of them",
+                field="order_id",
+            )
+        if not is_place(request.place, get_extents(on_chain, closed), closed.stopped):
+            raise ClusterError(
+                ClusterErrorKind.NOT_FOUND,
+                "the round has no such place",
+                "ask for a place of an accepted share",
+                field="place",
+            )
+        if self._is_undecided(key) or (request.round and self._is_undecided(replace(key, round=key.round - 1))):
+            raise ClusterError(
+                ClusterErrorKind.BUSY,
+                "a panel about this round or the one before is undecided, and its seats recompute places now",
+                "ask again when the panel is over",
+                field="round",
+            )
+        if not self._watched.ask(caller.address, key, request.place):
+            raise ClusterError(ClusterErrorKind.BUSY, "many others ask for places", "ask again a little later")
+        self._wake.set()
+        opening = audit_opening(local, request.round, request.place)
+        self._grants.give(caller.address, _blobs_of(opening))
+        return opening
+
+    def _is_undecided(self, key: RoundKey) -> bool:
+        """Return whether a panel about a round has a place without a ruling."""
+        panels = (about for about_key, about in self.view.panels.items() if about_key.round_key == key)
+        return any(isinstance(about, OwnPanel) and not about.panel.is_decided for about in panels)
 
     # Records
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from chain.state_machine.proof.tables import PANEL_DUTIES, PANEL_POTS, SEATS
 from chain.state_machine.tables import Space, number_of
-from domain.keys import RoundKey
+from domain.keys import PanelKey
 from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse, PanelRequest, PanelResponse, SeatsRequest
 from domain.proof.records import AnswerKind, AuditKind, Panel, PanelSeat, SeatAnswer, Share
@@ -44,8 +44,8 @@ def held(records: Iterable[object]) -> tuple[SeatKey, ...]:
 def seats_changed(chain: LiveChain) -> Iterator[PanelSeat]:
     """Yield the seats that the last block changed."""
     store = chain.overlay()
-    for order_id, leg, round, number in chain.changed_in(SEATS):
-        yield SEATS.must(store, order_id, *map(number_of, (leg, round, number)))
+    for order_id, *numbers in chain.changed_in(SEATS):
+        yield SEATS.must(store, order_id, *map(number_of, numbers))
 
 
 class Auditor:
@@ -58,7 +58,7 @@ class Auditor:
     def crash(self) -> None:
         """Forget what was read."""
         self._subjects: dict[SeatKey, PanelResponse] = {}
-        self._panels: dict[RoundKey, OwnPanel] = {}
+        self._panels: dict[PanelKey, OwnPanel] = {}
 
     # Looking, as the observer does
 
@@ -68,7 +68,7 @@ class Auditor:
         self._subjects = {key: known.get(key) or ask(PanelRequest(*key.panel)) for key in seats}
         return self._subjects
 
-    def own_panels(self, orders: Mapping[bytes, OrderResponse], clock: int) -> Mapping[RoundKey, OwnPanel]:
+    def own_panels(self, orders: Mapping[bytes, OrderResponse], clock: int) -> Mapping[PanelKey, OwnPanel]:
         """Return the panels about own rounds that are not over; of decided ones what was read last."""
         known, self._panels = self._panels, {}
         for order_id, on_chain in orders.items():
@@ -78,13 +78,12 @@ class Auditor:
             for closed in on_chain.rounds:
                 if closed.leg not in mine or (closed.verified and clock >= closed.window_ends):
                     continue
-                before = known.get(closed.key)
-                if before is not None and before.panel.is_decided:
-                    panel: Panel | None = before.panel
-                else:
-                    panel = self.daemon.world.order(order_id).panel(closed.leg, closed.round)
-                if panel is not None:
-                    self._panels[closed.key] = OwnPanel(panel, self._seats(panel, before))
+                for panel in self.daemon.world.order(order_id).panels:
+                    if panel.round_key != closed.key:
+                        continue
+                    before = known.get(panel.key)
+                    found = before.panel if before is not None and before.panel.is_decided else panel
+                    self._panels[panel.key] = OwnPanel(found, self._seats(found, before))
         return self._panels
 
     def _seats(self, panel: Panel, before: OwnPanel | None) -> tuple[PanelSeat, ...]:
@@ -128,7 +127,7 @@ class Auditor:
         if not daemon.up or local is None or not daemon.behaviour.serves(daemon, caller):
             return None
         about, on_chain = daemon.view.panels.get(seat.panel), daemon.view.orders.get(seat.order_id)
-        if about is None or on_chain is None:
+        if not isinstance(about, OwnPanel) or on_chain is None:
             return not_ready(ASK_MS)
         known = any(s.validator == caller and action.number in s.places for s in about.seats)
         if not known or action.number >= len(about.panel.places):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from domain.events import Event, to_event
-from domain.keys import RoundKey, ShareKey
+from domain.keys import PanelKey, RoundKey, ShareKey
 from domain.ledger.events import PaymentMade
 from domain.market.events import OrderClosed
 from domain.market.records import Bid, Order
@@ -55,9 +55,10 @@ def test_keys_lists_and_counts_are_attributes_as_they_always_were() -> None:
         ("provider", "p"),
         ("reason", "10105"),
     )
-    silent = SeatSilent(RoundKey(order, 1, 0), "v1", 2, (0, 3), 5)
+    silent = SeatSilent(PanelKey(order, 1, 0, 4), "v1", 2, (0, 3), 5)
     assert to_event(silent, 1).attributes == (
         *round_fields,
+        ("dispute", "4"),
         ("auditor", "v1"),
         ("stage", "2"),
         ("places", "0,3"),

@@ -8,7 +8,7 @@ from threading import Event
 
 import pytest
 
-from domain.keys import RoundKey, ShareKey, ShareRef
+from domain.keys import PanelKey, RoundKey, ShareKey, ShareRef
 from domain.legs.records import LegState
 from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse
@@ -96,7 +96,7 @@ class Setting:
 
     def see(self, **changes: object) -> OrderResponse:
         ordered = {"terms": TERMS, **changes.pop("ordered", {})}  # type: ignore[dict-item]
-        panels: dict[RoundKey, OwnPanel] = changes.pop("panels", {})  # type: ignore[assignment]
+        panels: dict[PanelKey, OwnPanel] = changes.pop("panels", {})  # type: ignore[assignment]
         now = chain(ordered=ordered, **changes)
         self.service.view = ChainView(
             10,

@@ -463,7 +463,7 @@ def wrong_places(order: OrderResponse) -> list[tuple[Panel, PanelPlace, Share | 
             share = None
             unavailable = place.finding and place.finding.kind is AnswerKind.UNAVAILABLE
             if where.kind is AuditKind.SEGMENT and place.claim and not unavailable:
-                share = order.share(panel.key.share(where.slot, where.issue))
+                share = order.share(panel.round_key.share(where.slot, where.issue))
                 segments = share.roots.segments if share and share.roots else 0
                 if share and where.segment in {0, segments - 1, *share.drawn}:
                     share = None
