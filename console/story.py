@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import singledispatchmethod
 
+from domain.disputes.events import ChallengeCommitted, ChallengeOpened, ChallengerRewarded, DisputeEnded
 from domain.disputes.records import DisputeState
 from domain.events import Change, Counts
 from domain.keys import PanelKey, RoundKey, ShareKey
@@ -161,7 +162,9 @@ class DisputeStory(PanelStory):
     state: DisputeState = DisputeState.COMMITTED
     committed_height: int = 0
     ended_height: int = 0
+    place: AuditPlace | None = None
     again: bool = False
+    joins: int = 0
     reward: int = 0
     lost: int = 0  # burnt part of the challenger's bond
 
@@ -435,6 +438,9 @@ class OrderStory:
         round = self._round(key.round_key)
         return round.disputes[key.dispute] if key.dispute else round
 
+    def _dispute(self, key: PanelKey) -> DisputeStory:
+        return self._round(key.round_key).disputes[key.dispute]
+
     def _share(self, key: ShareKey) -> ShareStory:
         return self.legs[key.leg].round(key.round).shares[key.slot, key.issue]
 
@@ -451,6 +457,33 @@ class OrderStory:
             height=self._height,
             commitment=change.commitment,
         )
+
+    @_take.register
+    def _(self, change: ChallengeCommitted) -> None:
+        key = change.dispute
+        self.bonds_in += change.bond
+        self._round(key.round_key).disputes[key.dispute] = DisputeStory(
+            number=key.dispute,
+            challenger=change.challenger,
+            bond=change.bond,
+            committed_height=self._height,
+        )
+
+    @_take.register
+    def _(self, change: ChallengeOpened) -> None:
+        dispute = self._dispute(change.dispute)
+        dispute.state, dispute.place = DisputeState.OPEN, change.place
+        dispute.again, dispute.joins = change.again, change.joins
+
+    @_take.register
+    def _(self, change: DisputeEnded) -> None:
+        dispute = self._dispute(change.dispute)
+        dispute.state, dispute.lost = DisputeState(change.state), change.burnt
+        dispute.ended_height = self._height
+
+    @_take.register
+    def _(self, change: ChallengerRewarded) -> None:
+        self._dispute(change.dispute).reward = change.reward
 
     @_take.register
     def _(self, change: ShareSkipped) -> None:

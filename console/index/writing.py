@@ -12,6 +12,7 @@ from typing import Any, Final
 from console.index.reading import Readings
 from console.index.records import EARNINGS, BlockRow, order_of
 from console.traces import ShareTrace
+from domain.disputes.events import ChallengeCommitted
 from domain.events import Change
 from domain.keys import ShareKey
 from domain.ledger.events import BondDeposited, BondReleased, BondWithdrawing, PaymentMade
@@ -216,6 +217,10 @@ class EventIndex(Readings):
     @_take.register
     def _(self, change: ShareCommitted, event: LoggedEvent) -> None:
         self._provider(change.provider, event.height)
+        self._pot(escrows=change.bond, bonds=-change.bond)
+
+    @_take.register
+    def _(self, change: ChallengeCommitted, event: LoggedEvent) -> None:
         self._pot(escrows=change.bond, bonds=-change.bond)
 
     @_take.register

@@ -11,6 +11,7 @@ from domain.legs.records import LegState
 from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse
 from domain.proof.reasons import ShareReason
+from domain.proof.records import AuditPlace
 from link import types as t
 from link.errors import ClusterError, ClusterErrorKind
 from pol.rules.commitment import share_sign_bytes
@@ -37,7 +38,7 @@ from validator.decide.view import ChainView, OwnPanel, WatchedPlaces
 from validator.ledger import Ledger
 from validator.serve.callers import Asking, Grants, Presence, Watched
 from validator.serve.prober import Prober
-from validator.watch.places import get_extents
+from validator.watch.places import get_extents, shows_earlier_result, shows_result
 
 _log = logging.getLogger("assay.validator")
 POLL_MS = 300
@@ -538,8 +539,7 @@ class Service:
     def get_place(self, caller: t.Caller, request: t.PlaceRequest) -> t.AuditOpening:
         """Return the opening of a place to a party that may challenge the round: its consumer, or another validator.
 
-        It is refused while a panel about this round or the one before is undecided. Otherwise a seat could fetch a
-        state that it has to recompute.
+        It is refused while it would show a seat the result of a place that the seat has to recompute.
         """
         key = RoundKey(request.order_id, request.leg, request.round)
         on_chain = self._find(request.order_id, request.leg)
@@ -566,12 +566,12 @@ class Service:
                 "ask for a place of an accepted share",
                 field="place",
             )
-        if self._is_undecided(key) or (request.round and self._is_undecided(replace(key, round=key.round - 1))):
+        if self._shows_open_result(key, request.place):
             raise ClusterError(
                 ClusterErrorKind.BUSY,
-                "a panel about this round or the one before is undecided, and its seats recompute places now",
+                "a panel recomputes a place whose result these data contain, or its places are not drawn yet",
                 "ask again when the panel is over",
-                field="round",
+                field="place",
             )
         if not self._watched.ask(caller.address, key, request.place):
             raise ClusterError(ClusterErrorKind.BUSY, "many others ask for places", "ask again a little later")
@@ -580,10 +580,22 @@ class Service:
         self._grants.give(caller.address, _blobs_of(opening))
         return opening
 
-    def _is_undecided(self, key: RoundKey) -> bool:
-        """Return whether a panel about a round has a place without a ruling."""
-        panels = (about for about_key, about in self.view.panels.items() if about_key.round_key == key)
-        return any(isinstance(about, OwnPanel) and not about.panel.is_decided for about in panels)
+    def _shows_open_result(self, key: RoundKey, asked: AuditPlace) -> bool:
+        """Return whether the data of a place contain the result of a place that a panel recomputes or may still draw.
+
+        A seat could otherwise fetch what it has to recompute.
+        """
+        for about_key, about in self.view.panels.items():
+            if not isinstance(about, OwnPanel) or (about_key.order_id, about_key.leg) != (key.order_id, key.leg):
+                continue
+            shows = {key.round: shows_result, key.round - 1: shows_earlier_result}.get(about_key.round)
+            if shows is None:
+                continue
+            if about.panel.stage == 0 and not about.panel.places:
+                return True
+            if any(shows(asked, about.panel.places[number].place) for number in about.panel.undecided):
+                return True
+        return False
 
     # Records
 

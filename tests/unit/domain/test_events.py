@@ -13,6 +13,7 @@ from domain.ledger.events import PaymentMade
 from domain.market.events import OrderClosed
 from domain.market.records import Bid, Order
 from domain.proof.events import SeatSilent, ShareCompared, ShareRejected
+from domain.proof.records import AuditPlace, Finding
 from domain.registry.records import Capability
 from domain.vocabulary import KINDS, read_event
 from tests.support.bounded import sample
@@ -29,8 +30,9 @@ VALUES: dict[Any, st.SearchStrategy[Any]] = {
     RoundKey: st.builds(RoundKey, st.binary(min_size=32, max_size=32), st.just(1), st.just(2)),
 }
 VALUES[tuple[bytes, ...]] = st.lists(VALUES[bytes], max_size=2).map(tuple)
-VALUES |= {cls: st.just(sample(cls)) for cls in (Order, Bid, Capability)}
+VALUES |= {cls: st.just(sample(cls)) for cls in (Order, Bid, Capability, AuditPlace, Finding)}
 VALUES[ShareKey] = VALUES[RoundKey].map(lambda key: key.share(3, 4))
+VALUES[PanelKey] = VALUES[RoundKey].map(lambda key: key.panel(2))
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))

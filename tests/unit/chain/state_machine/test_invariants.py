@@ -91,11 +91,11 @@ ORDER = object()
 
 
 def panel(**changes: Any) -> Break:
-    return edit(PANELS, ORDER, 1, 0, **changes)
+    return edit(PANELS, ORDER, 1, 0, 0, **changes)
 
 
 def seat(number: int, **changes: Any) -> Break:
-    return edit(SEATS, ORDER, 1, 0, number, **changes)
+    return edit(SEATS, ORDER, 1, 0, 0, number, **changes)
 
 
 def deposit_of_nobody(store: Overlay, order_id: bytes) -> None:
