@@ -14,7 +14,7 @@ from chain.state_machine.proof.tables import PANELS, SEATS, PanelSubject
 from chain.state_machine.rules import RULES
 from chain.state_machine.store import Overlay
 from domain.genesis import DENOM
-from domain.keys import RoundKey
+from domain.keys import PanelKey
 from domain.order_params import OrderParams
 from domain.params import local_params
 from domain.proof.records import AnswerKind, Panel, Ruling, SeatAnswer
@@ -35,7 +35,7 @@ class Court:
         market = Market(self._params, validators=STRANGERS + 1, providers=1, checked=False)
         order_id = market.run(submit(deposit=10_000_000))
         market.train_round(order_id)
-        self._key = RoundKey(order_id, 1, 0)
+        self._key = PanelKey(order_id, 1, 0, 0)
         self._base = Overlay(market.chain.store)
         panel = PANELS.must(self._base, *self._key)
         if panel.stage or not panel.wanted:

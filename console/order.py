@@ -112,6 +112,7 @@ class OrderPage:
             "rounds_page": at,
             "rounds_pages": last,
             "grid": self._grid(shown, at) if shown else [],
+            "challenges": self._challenges(story),
             "cheats": self._cheats(story),
             "unmatched": condition_bars(story.unmatched, self._bids),
             "excluded": story.excluded,
@@ -290,6 +291,31 @@ class OrderPage:
             "slashed": round.slashed,
         }
 
+    def _challenges(self, story: OrderStory) -> list[dict[str, Any]]:
+        """Return a row for each challenge of a round: its place, its end, and where its coins went."""
+        return [
+            {
+                "leg": leg.number,
+                "round": round.number,
+                "number": dispute.number,
+                "place": words.place(dispute.place) if dispute.place is not None else "",
+                "challenger": dispute.challenger,
+                "state": dispute.state.name.lower(),
+                "again": dispute.again,
+                "bond": dispute.bond,
+                "reward": dispute.reward,
+                "burnt": dispute.lost,
+                "paid_to_seats": sum(seat.paid for seat in dispute.seats),
+                "seats": [
+                    {"validator": seat.validator, "stage": seat.stage, "paid": seat.paid, "cut": seat.cut}
+                    for seat in dispute.seats
+                ],
+            }
+            for leg in story.legs.values()
+            for round in leg.rounds.values()
+            for dispute in round.disputes.values()
+        ]
+
     def _cheats(self, story: OrderStory) -> list[dict[str, Any]]:
         """Return rejected and wrong shares, and places that a panel ruled wrong, each with a sentence of evidence."""
         cheats = []
@@ -395,7 +421,7 @@ def points_of(shown: LegStory, terms: JobTerms, traces: Mapping[ShareKey, ShareT
     """Return the losses of a leg by slot, then by step."""
     slots: dict[int, dict[int, float]] = {}
     for number in _rounds_of(shown, traces):
-        round = shown.rounds.get(number, RoundStory(number))
+        round = shown.rounds.get(number, RoundStory(number=number))
         for slot, issue in _standing(round, traces).items():
             points = slots.setdefault(slot, {})
             share = round.shares.get((slot, issue))

@@ -9,7 +9,7 @@ from console.costs import cost_of
 from console.index.records import OrderRow
 from console.index.writing import EventIndex
 from domain.events import Change
-from domain.keys import RoundKey, ShareKey
+from domain.keys import PanelKey, RoundKey, ShareKey
 from domain.ledger.events import BondDeposited, BondReleased, BondWithdrawing, PaymentMade
 from domain.legs.events import LegFailed, OrderDeclined, OrderMatched
 from domain.market.events import OrderClosed, OrderSubmitted
@@ -131,12 +131,15 @@ def _detail(change: Change | None) -> str:
 
 
 def _where(change: Change | None) -> str:
-    key = getattr(change, "share", None) or getattr(change, "round", None)
+    names = ("share", "panel", "dispute", "round")
+    key = next((getattr(change, name) for name in names if hasattr(change, name)), None)
     if isinstance(change, PaymentMade):
         return f"round {change.round}" if change.round >= 0 else ""
     if isinstance(key, ShareKey):
         again = f", issue {key.issue}" if key.issue > 1 else ""
         return f"round {key.round}, slot {key.slot}{again}"
+    if isinstance(key, PanelKey):
+        return f"round {key.round}" + (f", challenge {key.dispute}" if key.dispute else "")
     if isinstance(key, RoundKey):
         return f"round {key.round}"
     return ""

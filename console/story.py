@@ -4,8 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import singledispatchmethod
 
+from domain.disputes.events import ChallengeCommitted, ChallengeOpened, ChallengerRewarded, DisputeEnded
+from domain.disputes.records import DisputeState
 from domain.events import Change, Counts
-from domain.keys import RoundKey, ShareKey
+from domain.keys import PanelKey, RoundKey, ShareKey
 from domain.ledger.events import PaymentMade
 from domain.legs.events import (
     LegDeadlinesMoved,
@@ -142,10 +144,41 @@ class StageStory:
 
 
 @dataclass
-class RoundStory:
-    """A round of a leg; it is open while ``closed_height`` is 0."""
+class PanelStory:
+    """A panel: its places, stages and seats, and the part of its seats' cuts that was burnt (uassay)."""
 
-    number: int
+    waits: bool = False
+    places: list[PlaceStory] = field(default_factory=list)
+    stages: list[StageStory] = field(default_factory=list)
+    seats: list[SeatStory] = field(default_factory=list)
+    panel_over: bool = False
+    burnt: int = 0
+    slashed: int = 0  # part of the validator's stake (uassay) that was taken
+
+
+@dataclass
+class DisputeStory(PanelStory):
+    """A challenge of a place of a round, with its panel. Amounts are in uassay."""
+
+    number: int = 0
+    challenger: str = ""
+    bond: int = 0
+    state: DisputeState = DisputeState.COMMITTED
+    committed_height: int = 0
+    ended_height: int = 0
+    place: AuditPlace | None = None
+    again: bool = False
+    joins: int = 0
+    reward: int = 0
+    lost: int = 0  # burnt part of the challenger's bond
+
+
+@dataclass
+class RoundStory(PanelStory):
+    """A round of a leg, with the panel that audits it; it is open while ``closed_height`` is 0."""
+
+    number: int = 0
+    disputes: dict[int, DisputeStory] = field(default_factory=dict)
     shares: dict[tuple[int, int], ShareStory] = field(default_factory=dict)
     closed_height: int = 0
     closed_at: int = 0
@@ -156,14 +189,7 @@ class RoundStory:
     price: int = 0
     withheld: int = 0
     audit_fee: int = 0
-    waits: bool = False
     skipped: bool = False  # True if the draw gave the round no panel
-    places: list[PlaceStory] = field(default_factory=list)
-    stages: list[StageStory] = field(default_factory=list)
-    seats: list[SeatStory] = field(default_factory=list)
-    panel_over: bool = False
-    burnt: int = 0
-    slashed: int = 0  # part of the validator's stake (uassay) that was taken
 
     def issues(self, slot: int) -> list[ShareStory]:
         """Return all issues of a slot's share, in order."""
@@ -210,7 +236,7 @@ class LegStory:
 
     def round(self, number: int) -> RoundStory:
         """Return the story of a round; create it if the round has no events yet."""
-        return self.rounds.setdefault(number, RoundStory(number))
+        return self.rounds.setdefault(number, RoundStory(number=number))
 
     @property
     def closed(self) -> int:
@@ -412,6 +438,13 @@ class OrderStory:
     def _round(self, key: RoundKey) -> RoundStory:
         return self.legs[key.leg].round(key.round)
 
+    def _panel(self, key: PanelKey) -> PanelStory:
+        round = self._round(key.round_key)
+        return round.disputes[key.dispute] if key.dispute else round
+
+    def _dispute(self, key: PanelKey) -> DisputeStory:
+        return self._round(key.round_key).disputes[key.dispute]
+
     def _share(self, key: ShareKey) -> ShareStory:
         return self.legs[key.leg].round(key.round).shares[key.slot, key.issue]
 
@@ -428,6 +461,33 @@ class OrderStory:
             height=self._height,
             commitment=change.commitment,
         )
+
+    @_take.register
+    def _(self, change: ChallengeCommitted) -> None:
+        key = change.dispute
+        self.bonds_in += change.bond
+        self._round(key.round_key).disputes[key.dispute] = DisputeStory(
+            number=key.dispute,
+            challenger=change.challenger,
+            bond=change.bond,
+            committed_height=self._height,
+        )
+
+    @_take.register
+    def _(self, change: ChallengeOpened) -> None:
+        dispute = self._dispute(change.dispute)
+        dispute.state, dispute.place = DisputeState.OPEN, change.place
+        dispute.again, dispute.joins = change.again, change.joins
+
+    @_take.register
+    def _(self, change: DisputeEnded) -> None:
+        dispute = self._dispute(change.dispute)
+        dispute.state, dispute.lost = DisputeState(change.state), change.burnt
+        dispute.ended_height = self._height
+
+    @_take.register
+    def _(self, change: ChallengerRewarded) -> None:
+        self._dispute(change.dispute).reward = change.reward
 
     @_take.register
     def _(self, change: ShareSkipped) -> None:
@@ -517,12 +577,12 @@ class OrderStory:
 
     @_take.register
     def _(self, change: PanelSkipped) -> None:
-        round = self._round(change.round)
+        round = self._round(change.panel.round_key)
         round.skipped = round.panel_over = True
 
     @_take.register
     def _(self, change: PanelWaits) -> None:
-        self._round(change.round).waits = True
+        self._panel(change.panel).waits = True
 
     @_take.register
     def _(self, change: PlaceDrawn) -> None:
@@ -533,13 +593,13 @@ class OrderStory:
             segment=change.segment,
             chunk=change.chunk,
         )
-        self._round(change.round).places.append(
+        self._panel(change.panel).places.append(
             PlaceStory(place=place, stops=change.stops, claim=change.claim, group=change.group)
         )
 
     @_take.register
     def _(self, change: StageOpened) -> None:
-        round = self._round(change.round)
+        round = self._panel(change.panel)
         round.waits = False
         round.stages.append(
             StageStory(
@@ -564,47 +624,47 @@ class OrderStory:
 
     @_take.register
     def _(self, change: StageEnded) -> None:
-        stage = self._round(change.round).stages[-1]
+        stage = self._panel(change.panel).stages[-1]
         stage.ended, stage.wanted = True, sum(change.wanted)
 
-    def _seat(self, key: RoundKey, auditor: str, stage: int) -> SeatStory:
-        return next(seat for seat in self._round(key).seats if (seat.validator, seat.stage) == (auditor, stage))
+    def _seat(self, key: PanelKey, auditor: str, stage: int) -> SeatStory:
+        return next(seat for seat in self._panel(key).seats if (seat.validator, seat.stage) == (auditor, stage))
 
     @_take.register
     def _(self, change: AnswerCommitted) -> None:
-        self._seat(change.round, change.auditor, change.stage).committed = True
-        stage = self._round(change.round).stages[-1]
+        self._seat(change.panel, change.auditor, change.stage).committed = True
+        stage = self._panel(change.panel).stages[-1]
         stage.commits_end, stage.reveals_end = change.commits_end, change.reveals_end
 
     @_take.register
     def _(self, change: AnswerRevealed) -> None:
-        seat = self._seat(change.round, change.auditor, change.stage)
+        seat = self._seat(change.panel, change.auditor, change.stage)
         seat.answers[change.place] = (change.kind, change.root)
 
     @_take.register
     def _(self, change: SeatRevealed) -> None:
-        self._seat(change.round, change.auditor, change.stage).revealed = True
-        self._round(change.round).stages[-1].reveals_end = change.reveals_end
+        self._seat(change.panel, change.auditor, change.stage).revealed = True
+        self._panel(change.panel).stages[-1].reveals_end = change.reveals_end
 
     @_take.register
     def _(self, change: SeatSilent) -> None:
-        seat = self._seat(change.round, change.auditor, change.stage)
+        seat = self._seat(change.panel, change.auditor, change.stage)
         seat.silent, seat.cut = change.places, seat.cut + change.cut
 
     @_take.register
     def _(self, change: SeatDiffered) -> None:
-        seat = self._seat(change.round, change.auditor, change.stage)
+        seat = self._seat(change.panel, change.auditor, change.stage)
         seat.differed, seat.cut = change.places, seat.cut + change.cut
 
     @_take.register
     def _(self, change: PlaceRuled) -> None:
-        place = self._round(change.round).places[change.place]
+        place = self._panel(change.panel).places[change.place]
         place.ruling, place.stage, place.step = Ruling(change.ruling), change.stage, change.step
         place.root = change.root
 
     @_take.register
     def _(self, change: SlashVoteOpened) -> None:
-        round = self._round(change.round)
+        round = self._panel(change.panel)
         round.panel_over = False
         for number, place in enumerate(round.places):
             if number in change.places:
@@ -614,19 +674,19 @@ class OrderStory:
 
     @_take.register
     def _(self, change: ValidatorSlashed) -> None:
-        self._round(change.round).slashed = change.amount
+        self._panel(change.panel).slashed = change.amount
 
     @_take.register
     def _(self, change: LeafShown) -> None:
-        self._round(change.round).places[change.place].claim = change.claim
+        self._panel(change.panel).places[change.place].claim = change.claim
 
     @_take.register
     def _(self, change: SeatPaid) -> None:
-        self._seat(change.round, change.auditor, change.stage).paid += change.paid
+        self._seat(change.panel, change.auditor, change.stage).paid += change.paid
 
     @_take.register
     def _(self, change: PanelEnded) -> None:
-        round = self._round(change.round)
+        round = self._panel(change.panel)
         round.panel_over, round.burnt = True, round.burnt + change.burnt
 
 

@@ -3,10 +3,12 @@
 from dataclasses import dataclass
 
 from chain.client.client import ChainClient
+from consumer.disputes import describe_dispute, read_disputes
 from consumer.lookup import most_backed
 from consumer.panels import describe_panel, describe_stop
 from consumer.waiting import Waiting, waiting
 from consumer.words import CLOSED, ENDS, STAKE, Asker, list_failures, what_helps
+from domain.disputes.records import Dispute
 from domain.legs.reasons import LegEnd
 from domain.market.queries import SimulateMatchRequest
 from domain.market.reasons import CloseReason
@@ -38,6 +40,8 @@ class Why(Readable):
     stopped: str
     # Sentences about the current stages of panels, and about places that are wrong or undecided.
     panels: tuple[str, ...]
+    # A sentence about each challenge: what is claimed, and where each coin went.
+    disputes: tuple[str, ...] = ()
     # The order's price limit (uassay per PFLOP).
     price_limit: int = 0
     # Price of the cheapest bid that would fit without the limit (uassay per PFLOP); 0 if no bid would fit.
@@ -52,7 +56,7 @@ class Why(Readable):
         lines = [f"the order is {self.state.name.lower()}{closed}{waits}"]
         lines += [f"leg {number} ended: {ENDS[end]}" for number, end in self.legs.items()]
         lines += [self.stopped] if self.stopped else []
-        return "\n".join([*lines, *self.panels])
+        return "\n".join([*lines, *self.panels, *self.disputes])
 
 
 def ask_why(client: ChainClient, order_id: bytes, asker: Asker = Asker.PYTHON) -> Why:
@@ -62,8 +66,9 @@ def ask_why(client: ChainClient, order_id: bytes, asker: Asker = Asker.PYTHON) -
     """
     on_chain = client.query(OrderRequest(order_id))
     order, now = on_chain.order, client.status().clock
+    disputes = read_disputes(client, order_id)
     if order.state is not OrderState.OPEN or not order.unmatched:
-        return why(on_chain, now, asker=asker)
+        return why(on_chain, now, disputes=disputes, asker=asker)
     needed = total_work(order.terms)
     fails_on_stake = any(name == STAKE for name, _ in order.unmatched)
     request = SimulateMatchRequest(
@@ -76,6 +81,7 @@ def ask_why(client: ChainClient, order_id: bytes, asker: Asker = Asker.PYTHON) -
     return why(
         on_chain,
         now,
+        disputes=disputes,
         cheapest=bids[0].offer.price if bids else 0,
         backed=most_backed(client, needed) if fails_on_stake else 0,
         asker=asker,
@@ -86,6 +92,7 @@ def why(
     on_chain: OrderResponse,
     now: int,
     *,
+    disputes: tuple[Dispute, ...] = (),
     cheapest: int = 0,
     backed: int = 0,
     asker: Asker = Asker.PYTHON,
@@ -104,6 +111,7 @@ def why(
         unmatched=dict(order.unmatched),
         stopped=describe_stop(on_chain),
         panels=tuple(line for panel in on_chain.panels for line in describe_panel(panel, now)),
+        disputes=tuple(describe_dispute(dispute, now) for dispute in disputes),
         price_limit=order.price_limit,
         cheapest=cheapest,
         waiting=waiting(

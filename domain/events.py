@@ -2,8 +2,8 @@
 
 The state machine emits subclasses of :class:`Change`. On the wire and in the event log, an event consists of its kind
 and of attributes, all of which are texts. The event log lies outside the Merkle tree. Bytes are written in hex,
-integers in decimal, and lists with a comma between the items. The key of a round or a share becomes one attribute per
-part, and a record becomes its canonical JSON. :func:`to_event` writes the attributes, and
+integers in decimal, and lists with a comma between the items. The key of a round, a panel or a share becomes one
+attribute per part, and a record becomes its canonical JSON. :func:`to_event` writes the attributes, and
 :func:`domain.vocabulary.read_event` reads them.
 
 An event carries all new and changed fields. So the genesis and all events are enough to compute the book, the escrows,
@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
 from domain.codec import decode, encode
-from domain.keys import RoundKey, ShareKey
+from domain.keys import PanelKey, RoundKey, ShareKey
 from domain.readable import Readable
 
 
@@ -60,9 +60,11 @@ class Change(Readable):
     KIND: ClassVar[str]
 
 
-_PARTS = ("order", "leg", "round", "slot", "issue")
+_ROUND = ("order", "leg", "round")
 
-_SIZES: Mapping[Any, int] = MappingProxyType({RoundKey: 3, ShareKey: 5})
+_PARTS: Mapping[Any, tuple[str, ...]] = MappingProxyType(
+    {RoundKey: _ROUND, PanelKey: (*_ROUND, "dispute"), ShareKey: (*_ROUND, "slot", "issue")}
+)
 
 
 class Attributed(Protocol):
@@ -96,7 +98,7 @@ def read_change(cls: Any, event: Attributed) -> Change:
     rest = event.attributes
     values = []
     for name, hint in _hints(cls):
-        size = len(rest) if hint == Counts else _SIZES.get(hint, 1)
+        size = len(rest) if hint == Counts else len(_PARTS.get(hint, (name,)))
         values.append(_read(name, hint, rest[:size]))
         rest = rest[size:]
     if rest:
@@ -121,8 +123,9 @@ def _writer(name: str, hint: Any) -> Callable[[Any], Iterable[tuple[str, str]]]:
 
     It is compiled once, because every block needs it.
     """
-    if hint in _SIZES:
-        return lambda key: zip(_PARTS, (key.order_id.hex(), *map(str, (*key,)[1:])), strict=False)
+    if hint in _PARTS:
+        parts = _PARTS[hint]
+        return lambda key: zip(parts, (key.order_id.hex(), *map(str, (*key,)[1:])), strict=True)
     if hint == Counts:
         return lambda counts: ((word, str(count)) for word, count in counts)
     if get_origin(hint) is tuple:
@@ -145,10 +148,10 @@ def _text_of(hint: Any) -> Callable[[Any], str]:
 def _read(name: str, hint: Any, pairs: tuple[tuple[str, str], ...]) -> Any:
     if hint == Counts:
         return tuple((word, int(count)) for word, count in pairs)
-    names = _PARTS[: _SIZES[hint]] if hint in _SIZES else (name,)
+    names = _PARTS.get(hint, (name,))
     if tuple(word for word, _ in pairs) != names:
         raise ValueError(f"the attributes must be {names}, not {pairs}")
-    if hint in _SIZES:
+    if hint in _PARTS:
         return hint(*[_value(kind, text) for (_, kind), (_, text) in zip(_hints(hint), pairs, strict=True)])
     ((_, text),) = pairs
     if get_origin(hint) is tuple:

@@ -30,6 +30,39 @@ class RoundKey(Readable):
         """Return the key of one of the round's shares."""
         return ShareKey(order_id=self.order_id, leg=self.leg, round=self.round, slot=slot, issue=issue)
 
+    def panel(self, dispute: int = 0) -> "PanelKey":
+        """Return the key of the panel that audits the round, or of the panel that decides a dispute about it."""
+        return PanelKey(order_id=self.order_id, leg=self.leg, round=self.round, dispute=dispute)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PanelKey(Readable):
+    """The key of a panel: its round, and the number of the dispute that it decides.
+
+    The panel that audits the round itself has the number 0. Iteration gives the parts in the order that store keys and
+    events have.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.PlaceRuled):
+                print(event.panel.round, event.panel.dispute, event.place)
+    """
+
+    order_id: Hash
+    leg: Count
+    round: Count
+    dispute: Count
+
+    def __iter__(self) -> Iterator[bytes | int]:
+        """Yield the order's id, the leg, the round and the number of the dispute."""
+        return iter((self.order_id, self.leg, self.round, self.dispute))
+
+    @property
+    def round_key(self) -> RoundKey:
+        """The key of the round."""
+        return RoundKey(self.order_id, self.leg, self.round)
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class ShareKey(Readable):

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from domain.disputes.words import WORDS as DISPUTES
 from domain.events import Attributed, C, Change, read_change
 from domain.ledger.words import WORDS as LEDGER
 from domain.legs.words import WORDS as LEGS
@@ -16,7 +17,7 @@ from domain.queries import Query
 from domain.registry.words import WORDS as REGISTRY
 from domain.words import Words
 
-COMPONENTS: tuple[Words, ...] = (NODE, LEDGER, REGISTRY, MARKET, LEGS, PROOF)
+COMPONENTS: tuple[Words, ...] = (NODE, LEDGER, REGISTRY, MARKET, LEGS, PROOF, DISPUTES)
 
 MESSAGES: tuple[type[Message], ...] = tuple(cls for words in COMPONENTS for cls in words.messages)
 """Every message of the chain."""

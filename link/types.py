@@ -37,7 +37,7 @@ from domain.limits import (
     STATE_CHUNK_BYTES,
     TEXT_MAX,
 )
-from domain.proof.records import SealedLeaf, ShareClaim, ShareRoots, TraceLeaf
+from domain.proof.records import AuditPlace, SealedLeaf, ShareClaim, ShareRoots, TraceLeaf
 from link.calls import Call
 
 CHUNK_BYTES_MAX = 1 << 20
@@ -79,6 +79,7 @@ class Role(IntEnum):
     CONSUMER = 2  # the consumer of an order with a leg of this validator
     AUDITOR = 3  # another validator with a seat in a panel about a round of this one
     APPLICANT = 4  # a provider that applied to this cluster on chain
+    WATCHER = 5  # another validator, which may recompute places of this one's rounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -439,13 +440,25 @@ class ResultManifest:
 class OpeningRequest:
     """A seat's request for the values with which it recomputes an audit place.
 
-    ``place_index`` is the number of the place in the panel.
+    ``place_index`` is the number of the place in the panel, which decides a ``dispute`` or, if that is 0, audits the
+    round.
     """
 
     order_id: Hash
     leg: Bits
     round: Annotated[int, Range(0, ROUNDS_MAX - 1)]
     place_index: Annotated[int, Range(0, 1023)]
+    dispute: Bits = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceRequest:
+    """A request for the values with which anyone who may challenge a round recomputes one of its places."""
+
+    order_id: Hash
+    leg: Bits
+    round: Annotated[int, Range(0, ROUNDS_MAX - 1)]
+    place: AuditPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -581,12 +594,16 @@ class Handlers(Protocol):
         """Return the values that a seat needs to recompute an audit place."""
         ...
 
+    def get_place(self, caller: Caller, request: PlaceRequest) -> AuditOpening:
+        """Return the values that a possible challenger needs to recompute a place of a decided panel's round."""
+        ...
+
     def get_result(self, caller: Caller, request: ResultRequest) -> ResultManifest:
         """Return the manifest of the encrypted states after a hand-over round."""
         ...
 
 
-_KNOWN = frozenset({Role.PROVIDER, Role.CONSUMER, Role.AUDITOR})
+_KNOWN = frozenset({Role.PROVIDER, Role.CONSUMER, Role.AUDITOR, Role.WATCHER})
 _PROVIDER = frozenset({Role.PROVIDER})
 _CONSUMER = frozenset({Role.CONSUMER})
 _AUDITOR = frozenset({Role.AUDITOR})
@@ -622,6 +639,7 @@ SUBMIT_OPENING = Call(name="SubmitOpening", request=OpeningSubmission, reply=Ver
 OFFER_PAYLOAD = Call(name="OfferPayload", request=PayloadOffer, reply=PayloadWanted, roles=_CONSUMER, size=1 << 20)
 PAYLOAD_STATUS = Call(name="PayloadStatus", request=PayloadStatusRequest, reply=PayloadState, roles=_CONSUMER)
 GET_OPENING = Call(name="GetOpening", request=OpeningRequest, reply=AuditOpening, roles=_AUDITOR)
+GET_PLACE = Call(name="GetPlace", request=PlaceRequest, reply=AuditOpening, roles=_CONSUMER | frozenset({Role.WATCHER}))
 GET_RESULT = Call(name="GetResult", request=ResultRequest, reply=ResultManifest, roles=_CONSUMER)
 
 CALLS: tuple[Call[Any, Any], ...] = (
@@ -638,5 +656,6 @@ CALLS: tuple[Call[Any, Any], ...] = (
     OFFER_PAYLOAD,
     PAYLOAD_STATUS,
     GET_OPENING,
+    GET_PLACE,
     GET_RESULT,
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ErrorKind
-from domain.keys import RoundKey
+from domain.keys import PanelKey
 from domain.legs.queries import LiveLegsRequest
 from domain.limits import SLOTS_MAX
 from domain.market.records import OrderState
@@ -44,7 +44,7 @@ class Observer:
     began: float = 0.0  # start of the last look (monotonic seconds)
     slow: bool = False  # True if the last look read everything
     _subjects: dict[SeatKey, PanelResponse] = field(default_factory=dict)
-    _panels: dict[RoundKey, OwnPanel] = field(default_factory=dict)
+    _panels: dict[PanelKey, OwnPanel] = field(default_factory=dict)
     _closed: dict[bytes, OrderResponse] = field(default_factory=dict)
     _slow_at: float = 0.0
     _newest: int = 0  # latest chain clock (seconds) that was read
@@ -123,7 +123,7 @@ class Observer:
 
     def _read_subject(self, key: SeatKey) -> PanelResponse | None:
         """Return the panel of a seat with all shares of its round, read page by page; None if it has ended."""
-        request = PanelRequest(key.order_id, key.leg, key.round, limit=_PAGE)
+        request = PanelRequest(key.order_id, key.leg, key.round, key.dispute, limit=_PAGE)
         subject = self._ask_panel(request)
         page = subject.shares if subject else ()
         while subject is not None and len(page) == _PAGE:
@@ -141,14 +141,14 @@ class Observer:
                 raise
             return None
 
-    def _read_earlier(self, duties: Collection[SeatKey]) -> dict[RoundKey, OwnPanel]:
+    def _read_earlier(self, duties: Collection[SeatKey]) -> dict[PanelKey, OwnPanel]:
         """Return the undecided panels with a seat of this validator, with all their seats.
 
         A panel in its first stage whose answers are not revealed has no earlier seats, so it is not read.
         """
         kept = {key.panel for key in self.ledger.store.seats() if key not in duties}
         wanted = kept | {key.panel for key in duties if key.stage > 1}
-        earlier: dict[RoundKey, OwnPanel] = {}
+        earlier: dict[PanelKey, OwnPanel] = {}
         for key in sorted(wanted):
             panel = self._ask_without_shares(key)
             if panel is not None and not panel.is_settled and not panel.is_decided:
@@ -157,7 +157,7 @@ class Observer:
 
     def _read_panels(
         self, orders: Mapping[bytes, OrderResponse], fresh: Collection[bytes], clock: int
-    ) -> dict[RoundKey, OwnPanel]:
+    ) -> dict[PanelKey, OwnPanel]:
         """Return the panels about this validator's rounds that are not over.
 
         A decided panel is not read again, unless its round is void: a vote on a slash may follow. Orders that are not
@@ -170,21 +170,22 @@ class Observer:
             for closed in on_chain.rounds:
                 if closed.leg not in mine or (closed.verified and clock >= closed.window_ends):
                     continue
-                key = closed.key
-                panel = on_chain.panel(closed.leg, closed.round)
-                before = known.get(key)
-                if before is not None and before.panel.is_decided and not closed.void:
-                    panel = before.panel
-                elif order_id not in fresh:
-                    panel = self._ask_without_shares(key)
-                if panel is not None:
-                    self._panels[key] = OwnPanel(panel, self._read_seats(panel, before))
+                panels = {panel.key: panel for panel in on_chain.panels if panel.round_key == closed.key}
+                for key in sorted({closed.key.panel(), *panels}):
+                    panel = panels.get(key)
+                    before = known.get(key)
+                    if before is not None and before.panel.is_decided and not closed.void:
+                        panel = before.panel
+                    elif order_id not in fresh:
+                        panel = self._ask_without_shares(key)
+                    if panel is not None:
+                        self._panels[key] = OwnPanel(panel, self._read_seats(panel, before))
         return self._panels
 
-    def _ask_without_shares(self, key: RoundKey) -> Panel | None:
-        """Return the panel of a round; None if it has ended."""
+    def _ask_without_shares(self, key: PanelKey) -> Panel | None:
+        """Return a panel; None if it has ended."""
         # The query begins after the last slot, so its answer has no shares. This validator already knows them.
-        request = PanelRequest(key.order_id, key.leg, key.round, from_slot=SLOTS_MAX, limit=1)
+        request = PanelRequest(key.order_id, key.leg, key.round, key.dispute, SLOTS_MAX, 1)
         answer = self._ask_panel(request)
         return answer.panel if answer else None
 
@@ -192,13 +193,7 @@ class Observer:
         """Return the seats of all stages of a panel. A seat never changes, so only new seats are read."""
         seats = list(before.seats) if before else []
         while len(seats) < panel.seats:
-            request = SeatsRequest(
-                order_id=panel.order_id,
-                leg=panel.leg,
-                round=panel.round,
-                from_number=len(seats),
-                limit=_PAGE,
-            )
+            request = SeatsRequest(panel.order_id, panel.leg, panel.round, panel.dispute, len(seats), _PAGE)
             page = self.client.query(request).seats
             if not page:
                 break

@@ -50,7 +50,7 @@ _CHECKED = RecordTable("checked", CheckedSegment, (bytes, int, int, int, int))
 _OF_WORKS = (_WORKS, _PACKETS, _OPENINGS, _CHECKED)
 _OF_LEGS = (_ORDERS, _ROUNDS, *_OF_WORKS)
 
-_SEATS = RecordTable("seats", LocalSeat, (bytes, int, int, int))
+_SEATS = RecordTable("seats", LocalSeat, (bytes, int, int, int, int))
 _VERDICTS = RecordTable("verdicts", VerdictRow, (bytes, int, int, int, int))
 # Panels that this validator answered in: True if all its results agree with the chain.
 _ANSWERED = RecordTable("answered", bool, (bytes, int, int))
@@ -358,7 +358,7 @@ class TraceReader:
 
 
 def _key_of(key: SeatKey) -> Key:
-    return key.order_id, key.leg, key.round, key.stage
+    return key.order_id, key.leg, key.round, key.dispute, key.stage
 
 
 def _bare(work: SlotWork) -> SlotWork:

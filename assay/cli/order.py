@@ -258,6 +258,7 @@ def state_word(order: Order) -> str:
 @common_options
 def show(context: CommandContext, order: str) -> None:
     """Show an order with its legs, shares, panels and payments."""
+    from consumer.disputes import describe_dispute, dispute_rows, read_disputes
     from consumer.lookup import find_order
     from consumer.panels import describe_stop, panel_rows, read_seats
     from consumer.waiting import waiting
@@ -269,6 +270,7 @@ def show(context: CommandContext, order: str) -> None:
     with context.client() as client:
         on_chain = client.query(OrderRequest(find_order(client, order)))
         seats, clock = read_seats(client, on_chain), client.status().clock
+        disputes = read_disputes(client, on_chain.order.id)
     summary, terms = summarise(on_chain), on_chain.order.terms
     head = [
         ("state", summary.state.name.lower() + (f" ({summary.reason})" if summary.reason else "")),
@@ -295,13 +297,16 @@ def show(context: CommandContext, order: str) -> None:
         head.append(("stopped", stop))
     payments = [(p.kind, short(p.to), money(p.amount), "-" if p.round < 0 else p.round) for p in on_chain.payments]
     panel_columns = ("leg", "round", "place", "what", "ruling", "stage", "seats", "answers")
+    challenges = ("leg", "round", "number", "place", "challenger", "state", "bond", "reward", "burnt")
     context.output.result(
-        on_chain,
+        {**plain(on_chain), "disputes": disputes},
         [
             table(f"Order {order}", ("what", "value"), head),
             _legs_table(on_chain),
             _shares_table(on_chain),
             table("Places that auditors recompute", panel_columns, panel_rows(on_chain, seats)),
+            *((table("Challenges", challenges, dispute_rows(disputes)),) if disputes else ()),
+            *(describe_dispute(dispute, clock) for dispute in disputes),
             table("Payments", ("kind", "to", "amount", "round"), payments),
         ],
     )
@@ -469,6 +474,7 @@ def why(context: CommandContext, order: str) -> None:
         "unmatched": explanation.unmatched,
         "stopped": explanation.stopped,
         "panels": explanation.panels,
+        "disputes": explanation.disputes,
         "price_limit": explanation.price_limit,
         "cheapest": explanation.cheapest,
         "waits": str(explanation.waiting) if explanation.waiting else "",

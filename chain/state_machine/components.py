@@ -1,6 +1,7 @@
 """The components of the chain in one tuple; each uses only components before it."""
 
 from chain.state_machine.component import Component
+from chain.state_machine.disputes.component import COMPONENT as DISPUTES
 from chain.state_machine.ledger.component import COMPONENT as LEDGER
 from chain.state_machine.legs.component import COMPONENT as LEGS
 from chain.state_machine.market.component import COMPONENT as MARKET
@@ -8,4 +9,4 @@ from chain.state_machine.node.component import COMPONENT as NODE
 from chain.state_machine.proof.component import COMPONENT as PROOF
 from chain.state_machine.registry.component import COMPONENT as REGISTRY
 
-COMPONENTS: tuple[Component, ...] = (NODE, LEDGER, REGISTRY, MARKET, LEGS, PROOF)
+COMPONENTS: tuple[Component, ...] = (NODE, LEDGER, REGISTRY, MARKET, LEGS, PROOF, DISPUTES)

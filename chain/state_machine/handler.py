@@ -20,7 +20,7 @@ from typing import Generic, NamedTuple, TypeVar
 from chain.state_machine.context import Context
 from chain.state_machine.store import Overlay
 from domain.bounds import check
-from domain.keys import RoundKey
+from domain.keys import PanelKey
 
 M = TypeVar("M")
 F = TypeVar("F")
@@ -30,7 +30,7 @@ class Duty(NamedTuple):
     """A duty of a message's signer: its deadline (chain seconds), and the panel if it is the duty of a seat."""
 
     deadline: int
-    panel: RoundKey | None = None
+    panel: PanelKey | None = None
 
 
 @dataclass(frozen=True, slots=True)

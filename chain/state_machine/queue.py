@@ -15,7 +15,7 @@ from chain.state_machine.context import Context
 from chain.state_machine.kinds import Due
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import KeySet, Part, number_of
-from domain.keys import RoundKey
+from domain.keys import PanelKey, RoundKey
 
 # Key: lane, time, kind, and the parts of the entry (the ids and numbers that it concerns).
 DEADLINES = KeySet(0x48, "deadline")
@@ -40,6 +40,11 @@ class QueueEntry:
     def round_key(self) -> RoundKey:
         """The round that the first three parts name: order, leg, round."""
         return RoundKey(self.parts[0], self.number(1), self.number(2))
+
+    @property
+    def panel_key(self) -> PanelKey:
+        """The panel that the first four parts name: order, leg, round, dispute."""
+        return PanelKey(self.parts[0], self.number(1), self.number(2), self.number(3))
 
     def text(self, at: int) -> str:
         """Return the part with the index ``at`` as a text."""

@@ -109,7 +109,7 @@ def event_of(row: Sequence[Any]) -> LoggedEvent:
 
 def order_of(change: Change | None) -> bytes | None:
     """Return the id of the order that a change is about; None if it is not about an order."""
-    for name in ("order", "round", "share"):
+    for name in ("order", "round", "panel", "dispute", "share"):
         value = getattr(change, name, None)
         if isinstance(value, bytes):
             return value

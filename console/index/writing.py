@@ -12,6 +12,7 @@ from typing import Any, Final
 from console.index.reading import Readings
 from console.index.records import EARNINGS, BlockRow, order_of
 from console.traces import ShareTrace
+from domain.disputes.events import ChallengeCommitted
 from domain.events import Change
 from domain.keys import ShareKey
 from domain.ledger.events import BondDeposited, BondReleased, BondWithdrawing, PaymentMade
@@ -220,6 +221,10 @@ class EventIndex(Readings):
         self._pot(escrows=change.bond, bonds=-change.bond)
 
     @_take.register
+    def _(self, change: ChallengeCommitted, event: LoggedEvent) -> None:
+        self._pot(escrows=change.bond, bonds=-change.bond)
+
+    @_take.register
     def _(self, change: ShareAccepted, event: LoggedEvent) -> None:
         self._provider(change.provider, event.height, accepted=1)
 
@@ -261,7 +266,7 @@ class EventIndex(Readings):
     @_take.register
     def _(self, change: SeatPaid, event: LoggedEvent) -> None:
         amount = change.from_pot + change.from_pool
-        self._earn(change.auditor, "auditor", amount, change.round.order_id)
+        self._earn(change.auditor, "auditor", amount, change.panel.order_id)
         self._pot(audits=-change.from_pot, community=-change.from_pool)
 
     @_take.register

@@ -22,6 +22,7 @@ BOND_RELEASE = Move("bond_release", BONDS_POT, ACCOUNTS_POT)
 DEPOSIT = Move("deposit", ACCOUNTS_POT, ESCROWS_POT)
 JOB_BOND = Move("job_bond", BONDS_POT, ESCROWS_POT)
 SHARE_BOND = Move("share_bond", BONDS_POT, ESCROWS_POT)
+CHALLENGE_BOND = Move("challenge_bond", BONDS_POT, ESCROWS_POT)
 VALIDATOR = Move(name="validator", source=ESCROWS_POT, target=ACCOUNTS_POT, uses=Uses.WITHHELD)
 REFUND = Move(name="refund", source=ESCROWS_POT, target=ACCOUNTS_POT, uses=Uses.DEPOSIT)
 BOND_RETURN = Move(name="bond_return", source=ESCROWS_POT, target=BONDS_POT, uses=Uses.BOND)
@@ -34,6 +35,7 @@ MOVES = (
     DEPOSIT,
     JOB_BOND,
     SHARE_BOND,
+    CHALLENGE_BOND,
     VALIDATOR,
     REFUND,
     BOND_RETURN,

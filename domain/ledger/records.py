@@ -19,6 +19,7 @@ from domain.bounds import (
 )
 from domain.errors import INVALID_COINS
 from domain.keys import ShareKey
+from domain.limits import SLOTS_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +67,24 @@ class Depositor:
     refunded: Money
 
 
+CHALLENGE_SLOT = SLOTS_MAX
+"""The slot in the row of a challenge's bond. No share has it, so slot and issue identify each bond of a round."""
+
+
 class BondKind(IntEnum):
     """The kind of bond in a row of an escrow."""
 
     JOB = 1
     SHARE = 2
+    CHALLENGE = 3
 
 
 @dataclass(frozen=True, slots=True)
 class BondRow:
-    """A bond that an order's escrow holds."""
+    """A bond that an order's escrow holds.
+
+    The ``issue`` of a challenge's bond is the number of the dispute, and its slot is ``CHALLENGE_SLOT``.
+    """
 
     kind: BondKind
     owner: Address

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from domain.events import Change
-from domain.keys import RoundKey, ShareKey
+from domain.keys import PanelKey, RoundKey, ShareKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +269,7 @@ class StageOpened(Change):
     """
 
     KIND: ClassVar[str] = "panel.stage"
-    round: RoundKey
+    panel: PanelKey
     stage: int
     seed: bytes
     first_seat: int
@@ -293,7 +293,7 @@ class StageEnded(Change):
     """
 
     KIND: ClassVar[str] = "panel.stage_ended"
-    round: RoundKey
+    panel: PanelKey
     stage: int
     wanted: tuple[int, ...]
     repeats: bool
@@ -305,8 +305,17 @@ class PanelBegun(Change):
     """A panel has audit room and begins with ``groups`` groups of places; its first seats are drawn next."""
 
     KIND: ClassVar[str] = "panel.begun"
-    round: RoundKey
+    panel: PanelKey
     groups: int
+
+
+@dataclass(frozen=True, slots=True)
+class DisputePanelOpened(Change):
+    """A panel was opened that decides a dispute. If ``last_next`` is true, its first stage is its last one."""
+
+    KIND: ClassVar[str] = "panel.opened"
+    panel: PanelKey
+    last_next: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +323,7 @@ class PanelSkipped(Change):
     """A closed round got no panel: in the tier of its leg, a lot decides which rounds have panels."""
 
     KIND: ClassVar[str] = "panel.skipped"
-    round: RoundKey
+    panel: PanelKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +331,7 @@ class PanelWaits(Change):
     """A panel waits until there is audit room for it."""
 
     KIND: ClassVar[str] = "panel.waits"
-    round: RoundKey
+    panel: PanelKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,7 +339,7 @@ class RoomTaken(Change):
     """A panel now has ``load`` seats at work, which occupy audit room."""
 
     KIND: ClassVar[str] = "panel.room"
-    round: RoundKey
+    panel: PanelKey
     load: int
 
 
@@ -342,7 +351,7 @@ class PlaceDrawn(Change):
     """
 
     KIND: ClassVar[str] = "panel.place"
-    round: RoundKey
+    panel: PanelKey
     place: int
     kind: int
     slot: int
@@ -361,7 +370,7 @@ class AnswerCommitted(Change):
     """
 
     KIND: ClassVar[str] = "panel.committed"
-    round: RoundKey
+    panel: PanelKey
     auditor: str
     stage: int
     commitment: bytes
@@ -374,7 +383,7 @@ class AnswerRevealed(Change):
     """A seat revealed its answer for one place; ``kind`` is an ``AnswerKind``."""
 
     KIND: ClassVar[str] = "panel.answer"
-    round: RoundKey
+    panel: PanelKey
     auditor: str
     stage: int
     place: int
@@ -389,7 +398,7 @@ class SeatRevealed(Change):
     """A seat has revealed all its answers."""
 
     KIND: ClassVar[str] = "panel.revealed"
-    round: RoundKey
+    panel: PanelKey
     auditor: str
     stage: int
     reveals_end: int
@@ -400,7 +409,7 @@ class LeafShown(Change):
     """A seat showed a leaf of an accepted trace: the leaf after the segment ``place``. ``claim`` is the leaf's root."""
 
     KIND: ClassVar[str] = "panel.leaf"
-    round: RoundKey
+    panel: PanelKey
     place: int
     claim: bytes
 
@@ -410,7 +419,7 @@ class SeatSilent(Change):
     """A seat gave no answer for ``places``, so its validator lost ``cut`` (uassay) of its stake."""
 
     KIND: ClassVar[str] = "panel.silent"
-    round: RoundKey
+    panel: PanelKey
     auditor: str
     stage: int
     places: tuple[int, ...]
@@ -422,7 +431,7 @@ class SeatDiffered(Change):
     """The rulings refute a seat's answers for ``places``, so its validator lost ``cut`` (uassay) of its stake."""
 
     KIND: ClassVar[str] = "panel.differed"
-    round: RoundKey
+    panel: PanelKey
     auditor: str
     stage: int
     places: tuple[int, ...]
@@ -438,11 +447,11 @@ class PlaceRuled(Change):
 
         for event in order.events():
             if isinstance(event, assay.PlaceRuled):
-                print(event.round.round, event.place, event.stage)
+                print(event.panel.round, event.place, event.stage)
     """
 
     KIND: ClassVar[str] = "panel.ruled"
-    round: RoundKey
+    panel: PanelKey
     place: int
     stage: int
     ruling: int
@@ -459,7 +468,7 @@ class SlashVoteOpened(Change):
     """
 
     KIND: ClassVar[str] = "panel.slash_vote"
-    round: RoundKey
+    panel: PanelKey
     validator: str
     places: tuple[int, ...]
     slash: int
@@ -470,7 +479,7 @@ class SlashVoteEnded(Change):
     """The vote on a slash is over. ``slashed`` is true if the validator is slashed."""
 
     KIND: ClassVar[str] = "panel.slash_vote_ended"
-    round: RoundKey
+    panel: PanelKey
     validator: str
     slashed: bool
 
@@ -488,7 +497,7 @@ class ValidatorSlashed(Change):
     """
 
     KIND: ClassVar[str] = "panel.slashed"
-    round: RoundKey
+    panel: PanelKey
     validator: str
     amount: int
 
@@ -501,7 +510,7 @@ class SeatPaid(Change):
     """
 
     KIND: ClassVar[str] = "panel.paid"
-    round: RoundKey
+    panel: PanelKey
     auditor: str
     stage: int
     paid: int
@@ -514,5 +523,5 @@ class PanelEnded(Change):
     """A panel ended; ``burnt`` (uassay) is the part of cuts and slashes that no seat received."""
 
     KIND: ClassVar[str] = "panel.ended"
-    round: RoundKey
+    panel: PanelKey
     burnt: int

@@ -108,7 +108,7 @@ class MsgCloseRound(Message):
 @dataclass(frozen=True, slots=True)
 class MsgCommitAnswer(Message):
     """Commit to a seat's answers with a hash (:func:`pol.rules.tiers.answers.answer_commitment`). The seat reveals its
-    answers later.
+    answers later. ``dispute`` is 0 in the panel that audits the round.
     """
 
     URL: ClassVar[str] = "/assay.pol.v1.MsgCommitAnswer"
@@ -120,6 +120,7 @@ class MsgCommitAnswer(Message):
     round: Count
     stage: Count
     commitment: Hash
+    dispute: Count = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +142,7 @@ class MsgRevealAnswer(Message):
     salt: Annotated[bytes, Size(SALT_BYTES, SALT_BYTES)]
     answers: Annotated[tuple[SeatAnswer, ...], Length(1, ANSWERS_MAX, LIMIT_REACHED)]
     leaves: Annotated[tuple[ShownLeaf, ...], Length(0, ANSWERS_MAX, LIMIT_REACHED)]
+    dispute: Count = 0
 
 
 @dataclass(frozen=True, slots=True)

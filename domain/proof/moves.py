@@ -25,6 +25,8 @@ SLASH = Move("slash", STAKES_POT, AUDITS_POT)
 CUT_SHARE = Move("cut_share", AUDITS_POT, ACCOUNTS_POT)
 CUT_BURN = Move("cut_burn", AUDITS_POT, BURNT_POT)
 POOL_SHARE = Move("pool_share", COMMUNITY_POT, ACCOUNTS_POT)
+# Taken from the bond of the party at fault, for the party that found a wrong place.
+FINDER_REWARD = Move(name="finder_reward", source=ESCROWS_POT, target=ACCOUNTS_POT, uses=Uses.BOND)
 
 MOVES = (
     PROVIDER,
@@ -39,4 +41,5 @@ MOVES = (
     CUT_SHARE,
     CUT_BURN,
     POOL_SHARE,
+    FINDER_REWARD,
 )

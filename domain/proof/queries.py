@@ -16,7 +16,7 @@ from domain.bounds import (
     Number,
     PublicKey,
 )
-from domain.keys import RoundKey, ShareKey
+from domain.keys import PanelKey, ShareKey
 from domain.ledger.records import Escrow, Payment
 from domain.legs.records import Leg, SlotStart
 from domain.limits import ANSWERS_MAX
@@ -94,8 +94,8 @@ class OrderResponse(Readable):
         }
 
     def panel(self, leg: int, round: int) -> Panel | None:
-        """Return the panel of a round, or None."""
-        return next((p for p in self.panels if (p.leg, p.round) == (leg, round)), None)
+        """Return the panel that audits a round, or None."""
+        return next((p for p in self.panels if (p.leg, p.round, p.dispute) == (leg, round, 0)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +135,7 @@ class PanelRequest(Query[PanelResponse]):
     order_id: Hash
     leg: Count
     round: Count
+    dispute: Count = 0
     from_slot: Count = 0
     limit: Count = 0
 
@@ -153,6 +154,7 @@ class SeatsRequest(Query[SeatsResponse]):
     order_id: Hash
     leg: Count
     round: Count
+    dispute: Count = 0
     from_number: Count = 0
     limit: Count = 0
 
@@ -181,16 +183,17 @@ class PanelDuty:
     commits_end: Number
     reveals_end: Number
     commitment: MaybeHash
+    dispute: Count = 0
 
     @property
-    def key(self) -> RoundKey:
-        """The key of the round that the seat recomputes."""
-        return RoundKey(self.order_id, self.leg, self.round)
+    def key(self) -> PanelKey:
+        """The key of the seat's panel."""
+        return PanelKey(self.order_id, self.leg, self.round, self.dispute)
 
 
 @dataclass(frozen=True, slots=True)
 class PanelDutiesResponse:
-    """A validator's seats with work to do, sorted by round."""
+    """A validator's seats with work to do, sorted by panel."""
 
     duties: Annotated[tuple[PanelDuty, ...], Many]
     clock: Number
@@ -200,7 +203,7 @@ class PanelDutiesResponse:
 @dataclass(frozen=True, slots=True)
 class PanelDutiesRequest(Query[PanelDutiesResponse]):
     """A request for the seats of a validator that have not revealed in an open stage. The response begins after the
-    round that ``after_order``, ``after_leg`` and ``after_round`` name.
+    panel that ``after_order``, ``after_leg``, ``after_round`` and ``after_dispute`` name.
     """
 
     validator: Address
@@ -208,7 +211,14 @@ class PanelDutiesRequest(Query[PanelDutiesResponse]):
     after_order: MaybeHash = b""
     after_leg: Count = 0
     after_round: Count = 0
+    after_dispute: Count = 0
 
     def after(self, duty: PanelDuty) -> "PanelDutiesRequest":
         """Return the request for the next page, after a page whose last item was ``duty``."""
-        return replace(self, after_order=duty.order_id, after_leg=duty.leg, after_round=duty.round)
+        return replace(
+            self,
+            after_order=duty.order_id,
+            after_leg=duty.leg,
+            after_round=duty.round,
+            after_dispute=duty.dispute,
+        )

@@ -21,7 +21,7 @@ from domain.bounds import (
     Size,
     Work,
 )
-from domain.keys import RoundKey, ShareKey, ShareRef
+from domain.keys import PanelKey, RoundKey, ShareKey, ShareRef
 from domain.limits import ANSWERS_MAX, CHUNK_TAG_BYTES, METRICS_MAX, PATH_MAX, SLOTS_MAX, STATE_CHUNK_BYTES
 
 
@@ -269,6 +269,8 @@ class PanelState(IntEnum):
 class Panel:
     """The validators that recompute places of a closed round, stage after stage, until all places are decided.
 
+    One panel audits the round. Each dispute about the round has a panel of its own.
+
     A stage begins with its seed. Its seats commit until ``commits_end``, and then reveal until ``reveals_end``. The
     time to commit ends early when all seats have committed. The time to reveal ends early when all seats that committed
     have revealed. ``wanted`` describes the next stage as long as its seed is not known: it has the number of seats for
@@ -301,9 +303,15 @@ class Panel:
     # The round is void, and the last stage only decides whether its validator is slashed (the vote for a slash).
     for_slash: bool = False
     slash: Money = 0  # part of the validator's stake (uassay) that was taken, or that is reserved during the vote
+    dispute: Count = 0  # number of the dispute that the panel decides; 0 for the panel that audits the round
 
     @property
-    def key(self) -> RoundKey:
+    def key(self) -> PanelKey:
+        """The key of the panel."""
+        return PanelKey(self.order_id, self.leg, self.round, self.dispute)
+
+    @property
+    def round_key(self) -> RoundKey:
         """The key of the round that the panel audits."""
         return RoundKey(self.order_id, self.leg, self.round)
 
@@ -385,11 +393,12 @@ class PanelSeat:
     answers: Annotated[tuple[SeatAnswer, ...], Length(0, ANSWERS_MAX)]
     revealed: bool
     cut: Money = 0  # part of its stake that the seat lost
+    dispute: Count = 0  # as in the panel
 
     @property
-    def key(self) -> RoundKey:
-        """The key of the round that the seat audits."""
-        return RoundKey(self.order_id, self.leg, self.round)
+    def key(self) -> PanelKey:
+        """The key of the seat's panel."""
+        return PanelKey(self.order_id, self.leg, self.round, self.dispute)
 
     def answer(self, place: int) -> SeatAnswer | None:
         """Return the seat's answer for a place, or None if it was silent about that place."""

@@ -18,12 +18,14 @@ class PanelStep(StrEnum):
     """A step of a panel."""
 
     ASK = "CloseRound"
+    OPEN_DISPUTE = "OpenChallenge"
     SKIP = "lot: no panel"
     BEGIN = "room for its seats"
     DRAW = "seed known: seats drawn"
     GO_ON = "a place without a ruling"
     DECIDE = "every place has a ruling"
     PAY = "round verified"
+    END_DISPUTE = "dispute without a void round"
     STOP = "round void"
     VOTE = "vote on a slash"
     END_VOTE = "vote over"
@@ -46,12 +48,14 @@ PANEL_STEPS: Transitions[PanelState] = Transitions(
     PanelState,
     {
         PanelStep.ASK: Transition((), PanelState.WAITING),
+        PanelStep.OPEN_DISPUTE: Transition((), PanelState.WAITING),
         PanelStep.SKIP: Transition((PanelState.WAITING,), None),
         PanelStep.BEGIN: Transition((PanelState.WAITING,), PanelState.DRAWING),
         PanelStep.DRAW: Transition((PanelState.DRAWING,), PanelState.OPEN),
         PanelStep.GO_ON: Transition((PanelState.OPEN,), PanelState.DRAWING),
         PanelStep.DECIDE: Transition((PanelState.OPEN,), PanelState.DECIDED),
         PanelStep.PAY: Transition((PanelState.DECIDED,), PanelState.SETTLED),
+        PanelStep.END_DISPUTE: Transition((PanelState.DECIDED,), PanelState.SETTLED),
         PanelStep.STOP: Transition(_GOING_ON, PanelState.SETTLED),
         PanelStep.VOTE: Transition((PanelState.SETTLED,), PanelState.DRAWING),
         PanelStep.END_VOTE: Transition((PanelState.DECIDED,), PanelState.SETTLED),

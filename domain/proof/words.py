@@ -3,6 +3,7 @@
 from domain.proof.events import (
     AnswerCommitted,
     AnswerRevealed,
+    DisputePanelOpened,
     HandoverFoundWrong,
     HandoverTaken,
     LeafShown,
@@ -73,6 +74,7 @@ WORDS = Words(
         RoundStopped,
         RoundVerified,
         RoundVoid,
+        DisputePanelOpened,
         StageOpened,
         StageEnded,
         PanelSkipped,

@@ -244,6 +244,23 @@ def draw_chunk(seed: bytes, layout: ChunkLayout) -> AuditPlace | None:
     return AuditPlace(kind=AuditKind.HANDOVER, slot=0, issue=0, segment=0, chunk=chunk)
 
 
+def is_place(place: AuditPlace, shares: Sequence[ShareExtent], stopped: AuditPlace | None) -> bool:
+    """Return whether a panel can recompute a place of a round, drawn or not.
+
+    ``shares`` are the accepted shares in slot order, and ``stopped`` is the place at which the job stopped, if any.
+    """
+    if place == stopped:
+        return True
+    if place.kind is AuditKind.AGGREGATION:
+        return stopped is None and place == AGGREGATION
+    share = next((share for share in shares if (share.slot, share.issue) == (place.slot, place.issue)), None)
+    if share is None:
+        return False
+    if place.kind is AuditKind.UPDATE:
+        return _has_update(share) and place.segment == share.segments
+    return place.segment < share.begun(stopped)
+
+
 def _has_update(extent: ShareExtent) -> bool:
     """Return whether the share completed all its segments. It then has an update, or stopped at its update."""
     return extent.stop is None or extent.stop.kind is AuditKind.UPDATE

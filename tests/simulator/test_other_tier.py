@@ -75,7 +75,7 @@ def test_both_tiers_beside_each_other(seed: int, kind: Kind) -> None:
     settled = [each for each in found if each.order.close_reason == CloseReason.SETTLED]
     tiers = {leg.tier for each in settled for leg in each.legs}
     assert tiers == {"exact", OTHER}
-    skipped = {change.round for change in changes_of(PanelSkipped, world.chain.events)}
+    skipped = {change.panel for change in changes_of(PanelSkipped, world.chain.events)}
     assert skipped
     legs = {(each.order.id, leg.number): leg for each in found for leg in each.legs}
     assert {legs[key.order_id, key.leg].tier for key in skipped} == {OTHER}

@@ -21,7 +21,7 @@ from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay
 from domain.block import BlockResult
 from domain.hashing import merkle_path
-from domain.keys import ShareRef
+from domain.keys import PanelKey, ShareRef
 from domain.ledger.messages import MsgDepositBond
 from domain.legs.messages import MsgAcceptOrder
 from domain.legs.records import Leg
@@ -242,6 +242,8 @@ class Market:
         for name in bidders:
             self.chain.ok(bid(name))
         self.traces: dict[tuple[bytes, int, int, ShareRef], Trace] = {}
+        # The dispute whose panel is meant; 0 is the panel of the round itself.
+        self.about = 0
 
     # --- looking ---
 
@@ -493,8 +495,9 @@ class Market:
     # --- panels ---
 
     def panel(self, order_id: bytes, round: int) -> Panel:
-        """Return the panel of a round of the current leg."""
-        found = self.all_of(order_id).panel(self.order(order_id).legs, round)
+        """Return the panel of a round of the current leg: its own one, or that of the dispute ``about``."""
+        key = PanelKey(order_id, self.order(order_id).legs, round, self.about)
+        found = next((panel for panel in self.all_of(order_id).panels if panel.key == key), None)
         if found is None:
             raise AssertionError("the round has no panel")
         return found
@@ -570,7 +573,7 @@ class Market:
     ) -> MsgCommitAnswer:
         panel = self.panel(order_id, round)
         made = answer_commitment(CHAIN_ID, panel.key, panel.stage, auditor, digest("salt", auditor), answers)
-        return MsgCommitAnswer(auditor, panel.order_id, panel.leg, panel.round, panel.stage, made)
+        return MsgCommitAnswer(auditor, panel.order_id, panel.leg, panel.round, panel.stage, made, panel.dispute)
 
     def reveal_answer(
         self,
@@ -590,6 +593,7 @@ class Market:
             digest("salt", auditor),
             answers,
             self.leaves(order_id, round) if leaves is None else leaves,
+            panel.dispute,
         )
 
     def say(
@@ -644,8 +648,9 @@ class Market:
             self.wait_stage(order_id, round, stage)
             answers, shown = said(), None if leaves is None else leaves()
             self.say(order_id, dict.fromkeys(self.seated(order_id, round, stage), answers), round, shown)
-            panel = self.all_of(order_id).panel(leg, round)
-            if panel is None or panel.is_settled or not panel.undecided:
+            key = PanelKey(order_id, leg, round, self.about)
+            panels = {panel.key: panel for panel in self.all_of(order_id).panels}
+            if key not in panels or panels[key].is_settled or not panels[key].undecided:
                 return
         raise AssertionError("the panel does not end")
 

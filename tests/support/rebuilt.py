@@ -11,6 +11,7 @@ from hashlib import sha256
 from types import MappingProxyType
 from typing import Any
 
+from chain.state_machine.disputes.tables import DISPUTES
 from chain.state_machine.gas_price import GAS_PRICE
 from chain.state_machine.ledger.tables import BOND_ACCOUNTS, BOND_ROWS, ESCROWS, PAYMENTS, POTS
 from chain.state_machine.legs.tables import LEGS, SLOT_STARTS
@@ -19,11 +20,20 @@ from chain.state_machine.proof.tables import PANEL_POTS, PANELS, ROUNDS, SEATS, 
 from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Space, number_of, parts_of
+from domain.disputes.events import (
+    ChallengeCommitted,
+    ChallengeJoined,
+    ChallengeOpened,
+    ChallengerRewarded,
+    DisputeEnded,
+)
+from domain.disputes.records import Dispute, DisputeState
 from domain.events import Change, Event
 from domain.genesis import Genesis
-from domain.keys import RoundKey, ShareKey
+from domain.keys import PanelKey, RoundKey, ShareKey
 from domain.ledger.events import BondDeposited, BondReleased, BondWithdrawing, PaymentMade
 from domain.ledger.records import (
+    CHALLENGE_SLOT,
     BondAccount,
     BondKind,
     BondRow,
@@ -65,6 +75,7 @@ from domain.node.events import GasPriceChanged, RulesChanged
 from domain.proof.events import (
     AnswerCommitted,
     AnswerRevealed,
+    DisputePanelOpened,
     HandoverFoundWrong,
     HandoverTaken,
     LeafShown,
@@ -195,9 +206,10 @@ class Rebuilt:
         self.openings: dict[tuple[bytes, int, int], SlotStart] = {}
         self.shares: dict[ShareKey, Share] = {}
         self.rounds: dict[RoundKey, Round] = {}
-        self.panels: dict[RoundKey, Panel] = {}
-        self.seats: dict[tuple[RoundKey, int], PanelSeat] = {}
-        self.pots: dict[RoundKey, int] = {}
+        self.panels: dict[PanelKey, Panel] = {}
+        self.seats: dict[tuple[PanelKey, int], PanelSeat] = {}
+        self.pots: dict[PanelKey, int] = {}
+        self.disputes: dict[PanelKey, Dispute] = {}
         self.escrows: dict[bytes, Escrow] = {}
         self.bond_rows: dict[tuple[bytes, int, int, int, int], BondRow] = {}
         self.payments: dict[tuple[bytes, int], Payment] = {}
@@ -208,7 +220,7 @@ class Rebuilt:
         # The local state that a slot's last accepted share of a leg left.
         self._locals: dict[tuple[bytes, int, int], bytes] = {}
         # Seats that differ from a ruling, of panels that go on.
-        self._differed: set[tuple[RoundKey, str, int]] = set()
+        self._differed: set[tuple[PanelKey, str, int]] = set()
 
     def follow(self, events: Iterable[Event]) -> None:
         """Take events in the order of their numbers, and fees with those of their transaction."""
@@ -697,7 +709,7 @@ class Rebuilt:
         left = change.next_root or leg.global_in
         self._leg(key.order_id, key.leg, round=key.round + 1, global_in=left)
         if order.params.auditors:
-            self._open_panel(key)
+            self._open_panel(key.panel())
 
     @take.register
     def _(self, change: RoundStopped) -> None:
@@ -724,7 +736,7 @@ class Rebuilt:
 
     # Panels
 
-    def _open_panel(self, key: RoundKey) -> None:
+    def _open_panel(self, key: PanelKey) -> None:
         self.panels[key] = Panel(
             order_id=key.order_id,
             leg=key.leg,
@@ -745,31 +757,32 @@ class Rebuilt:
             eligible=0,
             stake=0,
             load=0,
+            dispute=key.dispute,
         )
 
-    def _panel(self, key: RoundKey, **changes: Any) -> None:
+    def _panel(self, key: PanelKey, **changes: Any) -> None:
         self.panels[key] = replace(self.panels[key], **changes)
 
-    def _place(self, key: RoundKey, number: int, **changes: Any) -> None:
+    def _place(self, key: PanelKey, number: int, **changes: Any) -> None:
         places = list(self.panels[key].places)
         places[number] = replace(places[number], **changes)
         self._panel(key, places=tuple(places))
 
-    def _seat_of(self, key: RoundKey, auditor: str) -> PanelSeat:
+    def _seat_of(self, key: PanelKey, auditor: str) -> PanelSeat:
         """Return the last seat of an auditor: earlier ones are of stages that are over."""
         seats = (self.seats[key, number] for number in reversed(range(self.panels[key].seats)))
         return next(seat for seat in seats if seat.validator == auditor)
 
-    def _seats_of(self, key: RoundKey) -> list[PanelSeat]:
+    def _seats_of(self, key: PanelKey) -> list[PanelSeat]:
         return [self.seats[key, number] for number in range(self.panels[key].seats)]
 
-    def _seat(self, key: RoundKey, auditor: str, **changes: Any) -> None:
+    def _seat(self, key: PanelKey, auditor: str, **changes: Any) -> None:
         seat = self._seat_of(key, auditor)
         self.seats[key, seat.number] = replace(seat, **changes)
 
     @take.register
     def _(self, change: PanelSkipped) -> None:
-        del self.panels[change.round]
+        del self.panels[change.panel]
 
     @take.register
     def _(self, change: PanelWaits) -> None:
@@ -777,24 +790,24 @@ class Rebuilt:
 
     @take.register
     def _(self, change: PanelBegun) -> None:
-        auditors = self.orders[change.round.order_id].params.auditors
-        self._panel(change.round, wanted=(auditors,) * change.groups)
+        auditors = self.orders[change.panel.order_id].params.auditors
+        self._panel(change.panel, wanted=(auditors,) * change.groups)
 
     @take.register
     def _(self, change: RoomTaken) -> None:
-        self._panel(change.round, load=change.load)
+        self._panel(change.panel, load=change.load)
 
     @take.register
     def _(self, change: PlaceDrawn) -> None:
-        known = self.panels[change.round].places
+        known = self.panels[change.panel].places
         assert change.place == len(known), "a place is drawn before its time"
         place = AuditPlace(AuditKind(change.kind), change.slot, change.issue, change.segment, change.chunk)
         drawn = PanelPlace(place, change.claim, Ruling.OPEN, 0, None, change.stops, change.group)
-        self._panel(change.round, places=(*known, drawn))
+        self._panel(change.panel, places=(*known, drawn))
 
     @take.register
     def _(self, change: StageOpened) -> None:
-        key = change.round
+        key = change.panel
         places = self.panels[key].places
         drawn = zip(change.seats, change.stakes, change.groups, strict=True)
         for number, (name, stake, group) in enumerate(drawn, change.first_seat):
@@ -805,6 +818,7 @@ class Rebuilt:
                 order_id=key.order_id,
                 leg=key.leg,
                 round=key.round,
+                dispute=key.dispute,
                 number=number,
                 validator=name,
                 stage=change.stage,
@@ -835,31 +849,31 @@ class Rebuilt:
 
     @take.register
     def _(self, change: AnswerCommitted) -> None:
-        self._seat(change.round, change.auditor, commitment=change.commitment)
+        self._seat(change.panel, change.auditor, commitment=change.commitment)
         self._panel(
-            change.round,
-            committed=self.panels[change.round].committed + 1,
+            change.panel,
+            committed=self.panels[change.panel].committed + 1,
             commits_end=change.commits_end,
             reveals_end=change.reveals_end,
         )
 
     @take.register
     def _(self, change: AnswerRevealed) -> None:
-        known = self._seat_of(change.round, change.auditor).answers
+        known = self._seat_of(change.panel, change.auditor).answers
         kind = AnswerKind(change.kind)
         answer = SeatAnswer(change.place, kind, change.root, change.digest, change.step)
-        self._seat(change.round, change.auditor, answers=(*known, answer))
+        self._seat(change.panel, change.auditor, answers=(*known, answer))
 
     @take.register
     def _(self, change: LeafShown) -> None:
-        self._place(change.round, change.place, claim=change.claim)
+        self._place(change.panel, change.place, claim=change.claim)
 
     @take.register
     def _(self, change: SeatRevealed) -> None:
-        self._seat(change.round, change.auditor, revealed=True)
+        self._seat(change.panel, change.auditor, revealed=True)
         self._panel(
-            change.round,
-            revealed=self.panels[change.round].revealed + 1,
+            change.panel,
+            revealed=self.panels[change.panel].revealed + 1,
             reveals_end=change.reveals_end,
         )
 
@@ -872,13 +886,69 @@ class Rebuilt:
     @take.register
     def _(self, change: SeatDiffered) -> None:
         self._punish(change)
-        self._differed.add((change.round, change.auditor, change.stage))
+        self._differed.add((change.panel, change.auditor, change.stage))
 
     def _punish(self, change: SeatSilent | SeatDiffered) -> None:
         self._cut(change.auditor, change.cut)
-        seat = next(s for s in self._seats_of(change.round) if (s.validator, s.stage) == (change.auditor, change.stage))
-        self.seats[change.round, seat.number] = replace(seat, cut=seat.cut + change.cut)
-        self.pots[change.round] = self.pots.get(change.round, 0) + change.cut
+        seat = next(s for s in self._seats_of(change.panel) if (s.validator, s.stage) == (change.auditor, change.stage))
+        self.seats[change.panel, seat.number] = replace(seat, cut=seat.cut + change.cut)
+        self.pots[change.panel] = self.pots.get(change.panel, 0) + change.cut
+
+    # Disputes
+
+    @take.register
+    def _(self, change: ChallengeCommitted) -> None:
+        key = change.dispute
+        self.disputes[key] = Dispute(
+            order_id=key.order_id,
+            leg=key.leg,
+            round=key.round,
+            number=key.dispute,
+            challenger=change.challenger,
+            commitment=change.commitment,
+            bond=change.bond,
+            least=change.least,
+            opens_until=change.opens_until,
+            open_before=change.open_before,
+            state=DisputeState.COMMITTED,
+        )
+        row = BondRow(
+            kind=BondKind.CHALLENGE,
+            owner=change.challenger,
+            leg=key.leg,
+            round=key.round,
+            slot=CHALLENGE_SLOT,
+            issue=key.dispute,
+            amount=change.bond,
+        )
+        self._lock(key.order_id, row)
+
+    def _dispute(self, key: PanelKey, **changes: Any) -> None:
+        self.disputes[key] = replace(self.disputes[key], **changes)
+
+    @take.register
+    def _(self, change: ChallengeOpened) -> None:
+        key = change.dispute
+        opened = {"place": change.place, "claim": change.claim, "again": change.again, "joins": change.joins}
+        self._dispute(key, state=DisputeState.OPEN, **opened)
+
+    @take.register
+    def _(self, change: ChallengeJoined) -> None:
+        joined = self.disputes[change.dispute].joined
+        self._dispute(change.dispute, joined=(*joined, change.number))
+
+    @take.register
+    def _(self, change: DisputeEnded) -> None:
+        self._dispute(change.dispute, state=DisputeState(change.state), burnt=change.burnt)
+
+    @take.register
+    def _(self, change: ChallengerRewarded) -> None:
+        self._dispute(change.dispute, reward=change.reward)
+
+    @take.register
+    def _(self, change: DisputePanelOpened) -> None:
+        self._open_panel(change.panel)
+        self._panel(change.panel, last_next=change.last_next)
 
     @take.register
     def _(self, change: PlaceRuled) -> None:
@@ -886,13 +956,13 @@ class Rebuilt:
         if change.kind:
             found = Finding(AnswerKind(change.kind), change.root, change.step)
         ruling = Ruling(change.ruling)
-        self._place(change.round, change.place, ruling=ruling, stage=change.stage, finding=found)
+        self._place(change.panel, change.place, ruling=ruling, stage=change.stage, finding=found)
 
     @take.register
     def _(self, change: StageEnded) -> None:
-        known = self.panels[change.round]
+        known = self.panels[change.panel]
         self._panel(
-            change.round,
+            change.panel,
             is_open=False,
             wanted=change.wanted,
             repeats=change.repeats,
@@ -902,7 +972,7 @@ class Rebuilt:
 
     @take.register
     def _(self, change: SlashVoteOpened) -> None:
-        key = change.round
+        key = change.panel
         for number, place in enumerate(self.panels[key].places):
             if number in change.places:
                 self._place(key, number, ruling=Ruling.OPEN, stage=0, finding=None)
@@ -913,22 +983,22 @@ class Rebuilt:
 
     @take.register
     def _(self, change: SlashVoteEnded) -> None:
-        self._panel(change.round, is_settled=True, slash=0)
+        self._panel(change.panel, is_settled=True, slash=0)
 
     @take.register
     def _(self, change: ValidatorSlashed) -> None:
         self._cut(change.validator, change.amount)
-        self.pots[change.round] = self.pots.get(change.round, 0) + change.amount
-        self._panel(change.round, slash=change.amount)
+        self.pots[change.panel] = self.pots.get(change.panel, 0) + change.amount
+        self._panel(change.panel, slash=change.amount)
 
     @take.register
     def _(self, change: SeatPaid) -> None:
-        self.pots[change.round] = self.pots.get(change.round, 0) - change.from_pot
+        self.pots[change.panel] = self.pots.get(change.panel, 0) - change.from_pot
         self.community -= change.from_pool
 
     @take.register
     def _(self, change: PanelEnded) -> None:
-        key = change.round
+        key = change.panel
         assert self.pots.pop(key, 0) == change.burnt, "a pot is not used up"
         self.burnt += change.burnt
         self._panel(key, is_open=False, is_settled=True)
@@ -962,8 +1032,12 @@ def _round(parts: Parts) -> RoundKey:
     return RoundKey(*_numbered(parts[:3]))
 
 
-def _seat(parts: Parts) -> tuple[RoundKey, int]:
-    return _round(parts), number_of(parts[3])
+def _panel(parts: Parts) -> PanelKey:
+    return PanelKey(*_numbered(parts[:4]))
+
+
+def _seat(parts: Parts) -> tuple[PanelKey, int]:
+    return _panel(parts), number_of(parts[4])
 
 
 def _share(parts: Parts) -> ShareKey:
@@ -987,11 +1061,12 @@ BOOKS: Mapping[Space, tuple[str, type, Callable[[Parts], Any]]] = MappingProxyTy
         SLOT_STARTS: ("openings", SlotStart, _numbered),
         SHARES: ("shares", Share, _share),
         ROUNDS: ("rounds", Round, _round),
-        PANELS: ("panels", Panel, _round),
+        PANELS: ("panels", Panel, _panel),
         SEATS: ("seats", PanelSeat, _seat),
         BOND_ROWS: ("bond_rows", BondRow, _bond),
         PAYMENTS: ("payments", Payment, _numbered),
-        PANEL_POTS: ("pots", int, _round),
+        PANEL_POTS: ("pots", int, _panel),
+        DISPUTES: ("disputes", Dispute, _panel),
         GAS_PRICE: ("gas_prices", int, tuple),
     }
 )

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from domain.proof.queries import OrderResponse
 from validator.decide.records import LocalOrder
-from validator.decide.retention import Panels
 from validator.decide.tasks import open_tasks
+from validator.decide.view import Panels
 
 SPARE_BOUNDARIES = 4
 """Boundaries that a provider may have uploaded in vain: the validator asked for them and then no longer needed them."""

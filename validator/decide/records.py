@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from domain.keys import RoundKey, ShareKey, ShareRef
+from domain.keys import PanelKey, RoundKey, ShareKey, ShareRef
 from domain.proof.queries import PanelDuty
 from domain.proof.records import AnswerKind, SealedLeaf, SeatAnswer, ShownLeaf
 from link.types import (
@@ -244,20 +244,21 @@ class SeatKey:
     order_id: bytes
     leg: int
     round: int
+    dispute: int
     stage: int
 
     def __str__(self) -> str:
-        return f"seat/{self.order_id.hex()}/{self.leg}/{self.round}/{self.stage}"
+        return f"seat/{self.order_id.hex()}/{self.leg}/{self.round}/{self.dispute}/{self.stage}"
 
     @property
-    def panel(self) -> RoundKey:
-        """The key of the round that the panel recomputes."""
-        return RoundKey(self.order_id, self.leg, self.round)
+    def panel(self) -> PanelKey:
+        """The key of the seat's panel."""
+        return PanelKey(self.order_id, self.leg, self.round, self.dispute)
 
 
 def seat_key(duty: PanelDuty) -> SeatKey:
     """Return the key of a duty's seat."""
-    return SeatKey(order_id=duty.order_id, leg=duty.leg, round=duty.round, stage=duty.stage)
+    return SeatKey(order_id=duty.order_id, leg=duty.leg, round=duty.round, dispute=duty.dispute, stage=duty.stage)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The retention of rounds and blobs (protocol 4.7 and 6.2), and the preparation of the states that seats ask for."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
 from domain.keys import RoundKey
@@ -16,10 +16,7 @@ from validator.decide.records import (
     PastFailures,
     SlotWork,
 )
-from validator.decide.view import OwnPanel, View
-
-Panels = Mapping[RoundKey, OwnPanel]
-"""The panels about this validator's rounds that are not over."""
+from validator.decide.view import Panels, View
 
 KEEP_SECONDS = 7 * 86_400
 """Chain seconds for which a result is served after its order closed (protocol section 6.2)."""
@@ -28,7 +25,7 @@ KEEP_SECONDS = 7 * 86_400
 def is_over(on_chain: OrderResponse, panels: Panels, leg: int, round: int, clock: int) -> bool:
     """Return whether a round is over, so that no one can ask about it any longer.
 
-    This is the case when its window has ended, its panel has no open stage, and the round is paid or will never be
+    This is the case when its window has ended, its panels have no open stage, and the round is paid or will never be
     paid. After a round became void, a vote on a slash may follow once all rounds of the leg are decided.
     """
     closed = on_chain.round(leg, round)
@@ -37,8 +34,8 @@ def is_over(on_chain: OrderResponse, panels: Panels, leg: int, round: int, clock
     served = on_chain.leg(leg)
     if closed.void and served is not None and served.verified + served.void < served.closed:
         return False
-    about = panels.get(RoundKey(on_chain.order.id, leg, round))
-    return about is None or not (about.panel.is_open or about.panel.votes_on_slash)
+    own = (about for key, about in panels.items() if key.round_key == closed.key)
+    return not any(about.is_open or about.votes_on_slash for about in own)
 
 
 def voted_rounds(local: LocalOrder, panels: Panels) -> tuple[LocalRound, ...]:
@@ -46,12 +43,8 @@ def voted_rounds(local: LocalOrder, panels: Panels) -> tuple[LocalRound, ...]:
 
     Their states are served even after the order has closed.
     """
-    return tuple(
-        known
-        for known in local.rounds
-        if (about := panels.get(RoundKey(local.order_id, local.leg, known.round))) is not None
-        and about.panel.votes_on_slash
-    )
+    voted = {key.round_key for key, about in panels.items() if about.votes_on_slash}
+    return tuple(known for known in local.rounds if RoundKey(local.order_id, local.leg, known.round) in voted)
 
 
 def fold(local: LocalOrder, on_chain: OrderResponse, panels: Panels, clock: int) -> LocalOrder:
@@ -166,10 +159,9 @@ def audited_boundaries(local: LocalOrder, panels: Panels) -> Boundaries:
         if (key.order_id, key.leg) != (local.order_id, local.leg):
             continue
         current = local.find(key.round)
-        if current is None or not about.panel.is_open:
-            continue  # no seat asks now
-        for number in about.panel.undecided:
-            place = about.panel.places[number].place
+        if current is None:
+            continue
+        for place in about.asked:
             work = current.find(place.slot, place.issue)
             if work is None or place.segment == 0:
                 # The place is not in a share, or needs boundary 0: the share's initial state, which is here.

@@ -44,7 +44,7 @@ from domain.proof.records import (
     ShownLeaf,
 )
 from link.handover import SealedState
-from link.types import AuditOpening
+from link.types import AuditOpening, PayloadFile
 from pol.rules.commitment import check_leaf, update_claim
 from pol.rules.handover import HandoverId, chunk_layout
 from pol.rules.panels import STAGE_TIMES
@@ -140,6 +140,7 @@ def _send(key: SeatKey, seat: LocalSeat, duty: PanelDuty, look: Look) -> tuple[A
             round=key.round,
             stage=key.stage,
             commitment=sealed.commitment,
+            dispute=key.dispute,
         )
         return (SendAnswer(key=f"{key}/commit", message=message, agreed=sealed.agreed, by=duty.commits_end),)
     if duty.commitment != sealed.commitment or not duty.commits_end <= clock < duty.reveals_end:
@@ -153,6 +154,7 @@ def _send(key: SeatKey, seat: LocalSeat, duty: PanelDuty, look: Look) -> tuple[A
         salt=sealed.salt,
         answers=sealed.answers,
         leaves=sealed.leaves,
+        dispute=key.dispute,
     )
     return (SendAnswer(key=f"{key}/reveal", message=message, agreed=sealed.agreed, by=duty.reveals_end),)
 
@@ -202,7 +204,7 @@ def _steps(
             )
             steps.append(rebuild)
         elif place.accepted and place.is_open and seat.sizes is not None:
-            shares = _shares(subject, asked.place)
+            shares = shares_of(subject.shares, asked.place)
             replay = ReplayPlace(
                 key=f"{name}/replay",
                 seat=key,
@@ -358,9 +360,9 @@ def _judge(seat: LocalSeat, subject: PanelResponse) -> LocalSeat:
         files = seat.files
         why = ""
         if not place.accepted:
-            why = _fault(seat, asked, place.opening, subject)
+            why = find_fault(asked.place, place.opening, subject.terms, subject.shares, seat.files)
             files = seat.files if asked.place.kind is AuditKind.HANDOVER else place.opening.payload
-        if not why and seat.sizes is not None and not _fits(place.opening, seat.sizes):
+        if not why and seat.sizes is not None and not fits_sizes(place.opening, seat.sizes):
             why = "a state or an update in the opening has a wrong size"
         if why:
             seat = _refuse(seat, index, why)
@@ -370,28 +372,32 @@ def _judge(seat: LocalSeat, subject: PanelResponse) -> LocalSeat:
     return seat
 
 
-def _fault(seat: LocalSeat, asked: NumberedPlace, opening: AuditOpening, subject: PanelResponse) -> str:
-    """Return what is wrong with an opening; an empty string if nothing is wrong."""
-    if asked.place.kind is AuditKind.HANDOVER:
+def find_fault(
+    asked: AuditPlace, opening: AuditOpening, terms: JobTerms, shares: tuple[Share, ...], files: tuple[PayloadFile, ...]
+) -> str:
+    """Return what is wrong with the opening of a place; an empty string if nothing is wrong.
+
+    ``shares`` are the accepted shares of the round in slot order. ``files`` is the job's payload, if another place of
+    the round was opened before.
+    """
+    if asked.kind is AuditKind.HANDOVER:
         return "" if opening.chunk is not None else "the opening has no encrypted chunk"
-    terms = subject.terms
-    place = asked.place
-    files = {file.path: file.blob for file in opening.payload}
-    size = sum(blob.size for blob in files.values())
-    if JOB_FILE not in files or files[JOB_FILE].sha256 != terms.job_id:
+    payload = {file.path: file.blob for file in opening.payload}
+    size = sum(blob.size for blob in payload.values())
+    if JOB_FILE not in payload or payload[JOB_FILE].sha256 != terms.job_id:
         return "the job in the opening is not the order's job"
-    if len(files) != len(opening.payload) or size != terms.delivered_bytes or nests(list(files)):
+    if len(payload) != len(opening.payload) or size != terms.delivered_bytes or nests(list(payload)):
         return "the opening's payload does not have the order's size, or its paths collide"
-    if seat.files and opening.payload != seat.files:
+    if files and opening.payload != files:
         return "the opening's payload differs from the payload of another place"
-    shares = _shares(subject, place)
-    if place.kind == AuditKind.AGGREGATION:
+    own = shares_of(shares, asked)
+    if asked.kind == AuditKind.AGGREGATION:
         sent = {update.slot for update in opening.updates}
-        whole = len(opening.updates) == len(sent) and sent == {share.claim.slot for share in shares}
+        whole = len(opening.updates) == len(sent) and sent == {share.claim.slot for share in own}
         return "" if whole and len(opening.states) == 1 else "the opening does not have exactly the round's updates"
-    roots = _roots(*shares)
-    ends = (place.segment, place.segment + 1)
-    if place.kind == AuditKind.UPDATE:
+    roots = _roots(*own)
+    ends = (asked.segment, asked.segment + 1)
+    if asked.kind == AuditKind.UPDATE:
         ends = (0, roots.segments)
     leaves = opening.leaves
     # Boundary 0 has no leaf: its root is on the chain. No leaf comes after the share's last boundary.
@@ -400,11 +406,12 @@ def _fault(seat: LocalSeat, asked: NumberedPlace, opening: AuditOpening, subject
         return "the opening's leaves are not those of the place"
     if not all(check_leaf(roots.trace_root, roots.segments, leaf) for leaf in leaves):
         return "a leaf of the opening is not in the share's trace"
-    states = 2 if place.kind == AuditKind.UPDATE else 1
+    states = 2 if asked.kind == AuditKind.UPDATE else 1
     return "" if len(opening.states) == states else "the opening lacks states, or has too many"
 
 
-def _fits(opening: AuditOpening, sizes: Sizes) -> bool:
+def fits_sizes(opening: AuditOpening, sizes: Sizes) -> bool:
+    """Return whether all states and updates of an opening have the sizes that the job gives them."""
     states = all(
         state.global_state.size == sizes.global_state and state.local_state.size == sizes.local_state
         for state in opening.states
@@ -412,13 +419,11 @@ def _fits(opening: AuditOpening, sizes: Sizes) -> bool:
     return states and all(item.update.blob.size == sizes.update for item in opening.updates)
 
 
-def _shares(subject: PanelResponse, place: AuditPlace) -> tuple[Share, ...]:
+def shares_of(shares: tuple[Share, ...], place: AuditPlace) -> tuple[Share, ...]:
     """Return the share of a place; for an aggregation, return all shares of the round in slot order."""
     if place.kind == AuditKind.AGGREGATION:
-        return subject.shares
-    return tuple(
-        share for share in subject.shares if (share.claim.slot, share.claim.issue) == (place.slot, place.issue)
-    )
+        return shares
+    return tuple(share for share in shares if (share.claim.slot, share.claim.issue) == (place.slot, place.issue))
 
 
 def _roots(share: Share) -> ShareRoots:
@@ -457,7 +462,8 @@ def _seal(key: SeatKey, seat: LocalSeat, duty: PanelDuty, subject: PanelResponse
 
 def make_salt(secret: bytes, chain_id: str, key: SeatKey) -> bytes:
     """Return the salt of a seat: it is secret, and a daemon that lost its records derives the same salt again."""
-    name = hash_fields("assay/seat/salt", chain_id, key.order_id, u32(key.leg), u32(key.round), u32(key.stage))
+    numbers = key.leg, key.round, key.dispute, key.stage
+    name = hash_fields("assay/seat/salt", chain_id, key.order_id, *map(u32, numbers))
     return hmac(secret, name, sha256)
 
 
@@ -511,7 +517,7 @@ def agrees(asked: NumberedPlace, answer: SeatAnswer, known: SeatPlace, subject: 
     """Return whether an answer agrees with the chain, by the rules of the leg's tier."""
     claim, stop = b"", None
     if _stops(subject, asked):
-        share = next(iter(_shares(subject, asked.place)), None)
+        share = next(iter(shares_of(subject.shares, asked.place)), None)
         stop = stop_step(subject.terms, subject.round.round, asked.place, share.roots if share else None)
     else:
         claim = _claim(asked.place, known, subject)
@@ -527,7 +533,7 @@ def _claim(place: AuditPlace, known: SeatPlace, subject: PanelResponse) -> bytes
         case AuditKind.AGGREGATION:
             return subject.round.next_root
         case AuditKind.UPDATE:
-            roots = _roots(*_shares(subject, place))
+            roots = _roots(*shares_of(subject.shares, place))
             return update_claim(roots.update_root, roots.local_out, roots.metrics)
         case AuditKind.HANDOVER:
             return subject.round.ciphertext_root

@@ -22,9 +22,10 @@ from validator.decide.records import (
     accepted_works,
     share_key,
 )
-from validator.decide.retention import Panels, wanted_of_provider
+from validator.decide.retention import wanted_of_provider
 from validator.decide.rounds import boundaries_to_open
 from validator.decide.traces import leaf_with_path, metrics_at
+from validator.decide.view import Panels
 
 RETRY_MS = 500
 

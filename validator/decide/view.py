@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from domain.keys import RoundKey
+from domain.keys import PanelKey
 from domain.proof.queries import OrderResponse, PanelDuty, PanelResponse
-from domain.proof.records import Panel, PanelSeat
+from domain.proof.records import AuditPlace, Panel, PanelSeat
 from domain.registry.records import Validator
 from link.types import Machine, StateRef
 from validator.decide.plan import FreeProvider
@@ -19,6 +19,40 @@ class OwnPanel:
 
     panel: Panel
     seats: tuple[PanelSeat, ...]
+
+    @property
+    def is_open(self) -> bool:
+        """True while seats may ask for places."""
+        return self.panel.is_open
+
+    @property
+    def votes_on_slash(self) -> bool:
+        """True while the panel votes on a slash."""
+        return self.panel.votes_on_slash
+
+    @property
+    def asked(self) -> tuple[AuditPlace, ...]:
+        """The places whose states the seats need now."""
+        return tuple(self.panel.places[number].place for number in self.panel.undecided) if self.is_open else ()
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedPlaces:
+    """The places of one of this validator's rounds that possible challengers recompute now."""
+
+    places: tuple[AuditPlace, ...]
+    seats: tuple[PanelSeat, ...] = ()
+    is_open: bool = True
+    votes_on_slash: bool = False
+
+    @property
+    def asked(self) -> tuple[AuditPlace, ...]:
+        """The places whose states the callers need now."""
+        return self.places
+
+
+Panels = Mapping[PanelKey, OwnPanel | WatchedPlaces]
+"""The panels about this validator's rounds that are not over, and the places that are watched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +84,12 @@ class ChainView:
     orders: Mapping[bytes, OrderResponse]
     validators: Mapping[str, Validator]
     providers: Mapping[str, Member]
-    panels: Mapping[RoundKey, OwnPanel] = field(default_factory=dict)
+    panels: Panels = field(default_factory=dict)
     duties: Mapping[SeatKey, PanelDuty] = field(default_factory=dict)
     subjects: Mapping[SeatKey, PanelResponse] = field(default_factory=dict)
     whole: bool = False
     applicants: frozenset[str] = frozenset()
-    earlier: Mapping[RoundKey, OwnPanel] = field(default_factory=dict)
+    earlier: Mapping[PanelKey, OwnPanel] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +109,7 @@ class View:
     chain_id: str
     workers: tuple[FreeProvider, ...]
     secret: bytes
-    panels: Mapping[RoundKey, OwnPanel] = field(default_factory=dict)
+    panels: Panels = field(default_factory=dict)
     held: Mapping[bytes, StateRef] = field(default_factory=dict)
 
 

@@ -5,6 +5,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
 from threading import Lock
 
+from domain.keys import RoundKey
+from domain.proof.records import AuditPlace
 from link.types import BlobRef, Machine
 
 LIVE_SECONDS = 15.0
@@ -144,6 +146,46 @@ class Asking:
         since = self._now() - ASKING_SECONDS
         for address in [address for address, asked_at in self._asked_at.items() if asked_at < since]:
             del self._asked_at[address]
+
+
+WATCHED_MAX = 16
+"""Most places that possible challengers may ask for at a time."""
+WATCH_SECONDS = 600.0
+"""Seconds after which a place that no one asks for any longer is forgotten."""
+
+
+class Watched:
+    """The places that possible challengers recompute: one for each caller. Thread-safe."""
+
+    def __init__(self, most: int = WATCHED_MAX, now: Callable[[], float] = time.monotonic) -> None:
+        """Begin without any place; at most ``most`` callers may ask at a time."""
+        self._most = most
+        self._now = now
+        self._lock = Lock()
+        self._asked: dict[str, tuple[RoundKey, AuditPlace, float]] = {}
+
+    def ask(self, address: str, key: RoundKey, place: AuditPlace) -> bool:
+        """Record the place that a caller asks for, instead of its last one; return False if too many callers ask."""
+        with self._lock:
+            self._expire()
+            if address not in self._asked and len(self._asked) >= self._most:
+                return False
+            self._asked[address] = (key, place, self._now())
+            return True
+
+    def places(self) -> dict[RoundKey, tuple[AuditPlace, ...]]:
+        """Return the places that are asked for now, by round."""
+        with self._lock:
+            self._expire()
+            found: dict[RoundKey, tuple[AuditPlace, ...]] = {}
+            for key, place, _ in self._asked.values():
+                found[key] = (*found.get(key, ()), place)
+            return found
+
+    def _expire(self) -> None:
+        since = self._now() - WATCH_SECONDS
+        for address in [address for address, (_, __, asked_at) in self._asked.items() if asked_at < since]:
+            del self._asked[address]
 
 
 GRANT_SECONDS = 3_600.0

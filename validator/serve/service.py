@@ -6,16 +6,17 @@ from dataclasses import replace
 from functools import partial
 from threading import Event
 
-from domain.keys import RoundKey
+from domain.keys import PanelKey, RoundKey
 from domain.legs.records import LegState
 from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse
 from domain.proof.reasons import ShareReason
-from domain.proof.records import AuditKind
+from domain.proof.records import AuditKind, AuditPlace
 from link import types as t
 from link.errors import ClusterError, ClusterErrorKind
 from pol.rules.commitment import share_sign_bytes
 from pol.rules.handover import HandoverId, chunk_layout
+from pol.rules.panels import is_place
 from validator.decide.admission import Admission, is_invitation
 from validator.decide.idle import why_idle
 from validator.decide.pace import doubted
@@ -35,10 +36,11 @@ from validator.decide.retention import served_rounds
 from validator.decide.seats import serves_later
 from validator.decide.second_look import Suspect, second_looks
 from validator.decide.tasks import RETRY_MS, audit_opening, open_tasks, train_tasks
-from validator.decide.view import ChainView
+from validator.decide.view import ChainView, OwnPanel, WatchedPlaces
 from validator.ledger import Ledger
-from validator.serve.callers import Asking, Grants, Presence
+from validator.serve.callers import Asking, Grants, Presence, Watched
 from validator.serve.prober import Prober
+from validator.watch.places import get_extents, shows_earlier_result, shows_result
 from validator.work.sealing import open_for_seat
 
 _log = logging.getLogger("assay.validator")
@@ -54,6 +56,8 @@ MEASURED_AGAIN = (
     "; its certified speed is far below that of other providers, or below its own measurement, and is measured again"
     " soon"
 )
+WATCHED = 2**32 - 1
+"""The number of a dispute that no round has, for the places that possible challengers ask for."""
 _FILE_BYTES = 64
 """Bytes of a file's entry in a message, without its path."""
 
@@ -94,6 +98,7 @@ class Service:
         self._verify = verify
         self._wake = wake
         self._grants = Grants()
+        self._watched = Watched()
 
     def see(self, view: ChainView, asked: Collection[str]) -> None:
         """Answer from ``view`` from now on, and choose the providers to measure.
@@ -102,7 +107,8 @@ class Service:
         """
         if view.clock != self.view.clock:
             self._idle = {}
-        self.view = view
+        watched = {key.panel(WATCHED): WatchedPlaces(places) for key, places in self._watched.places().items()}
+        self.view = replace(view, panels={**view.panels, **watched})
         self.asking.drop(name for name in asked if name not in view.applicants)
         due = {name for name, member in view.providers.items() if member.due}
         self._invited &= view.applicants
@@ -130,6 +136,8 @@ class Service:
         panels = (*view.panels.values(), *view.earlier.values())
         if any(seat.validator == address for about in panels for seat in about.seats):
             roles.add(t.Role.AUDITOR)
+        if address in view.validators and address != self.me:
+            roles.add(t.Role.WATCHER)
         if any(on_chain.order.consumer == address for on_chain in view.orders.values()):
             roles.add(t.Role.CONSUMER)
         return frozenset(roles)
@@ -519,14 +527,14 @@ class Service:
     def get_opening(self, caller: t.Caller, request: t.OpeningRequest) -> t.AuditOpening:
         """Return the opening that a seat of a panel needs to recompute one of its places in this validator's round."""
         number = request.place_index
-        key = RoundKey(request.order_id, request.leg, request.round)
+        key = PanelKey(request.order_id, request.leg, request.round, request.dispute)
         if key in self.view.earlier:
             return self._later_opening(caller, key, number)
         about = self.view.panels.get(key)
         local = self.ledger.load(request.order_id, request.leg)
         if (
             local is None
-            or about is None
+            or not isinstance(about, OwnPanel)
             or not any(seat.validator == caller.address and number in seat.places for seat in about.seats)
         ):
             raise ClusterError(
@@ -542,7 +550,7 @@ class Service:
         self._grants.give(caller.address, _blobs_of(opening))
         return opening
 
-    def _later_opening(self, caller: t.Caller, key: RoundKey, number: int) -> t.AuditOpening:
+    def _later_opening(self, caller: t.Caller, key: PanelKey, number: int) -> t.AuditOpening:
         """Return an opening that this validator got for its own seat, to a seat of a later stage.
 
         A seat whose duty is open serves nothing: it has not revealed its answers yet.
@@ -575,6 +583,67 @@ class Service:
         if opened is None:
             return t.not_ready(RETRY_MS)
         return replace(t.not_ready(0), ready=True, chunk=opened)
+
+    def get_place(self, caller: t.Caller, request: t.PlaceRequest) -> t.AuditOpening:
+        """Return the opening of a place to a party that may challenge the round: its consumer, or another validator.
+
+        It is refused while it would show a seat the result of a place that the seat has to recompute.
+        """
+        key = RoundKey(request.order_id, request.leg, request.round)
+        on_chain = self._find(request.order_id, request.leg)
+        local = self.ledger.load(request.order_id, request.leg)
+        closed = on_chain.round(request.leg, request.round)
+        if local is None or closed is None or closed.void or closed.verified:
+            raise ClusterError(
+                ClusterErrorKind.WRONG_STATE,
+                "the round is not closed, or it is already verified or void",
+                "ask for places of a closed round before its window ends",
+                field="round",
+            )
+        if caller.address != on_chain.order.consumer and caller.address not in self.view.validators:
+            raise ClusterError(
+                ClusterErrorKind.NOT_ALLOWED,
+                "only the order's consumer and validators may fetch places to challenge them",
+                "use the key of one of them",
+                field="order_id",
+            )
+        if not is_place(request.place, get_extents(on_chain, closed), closed.stopped):
+            raise ClusterError(
+                ClusterErrorKind.NOT_FOUND,
+                "the round has no such place",
+                "ask for a place of an accepted share",
+                field="place",
+            )
+        if self._shows_open_result(key, request.place):
+            raise ClusterError(
+                ClusterErrorKind.BUSY,
+                "a panel recomputes a place whose result these data contain, or its places are not drawn yet",
+                "ask again when the panel is over",
+                field="place",
+            )
+        if not self._watched.ask(caller.address, key, request.place):
+            raise ClusterError(ClusterErrorKind.BUSY, "many others ask for places", "ask again a little later")
+        self._wake.set()
+        opening = audit_opening(local, request.round, request.place)
+        self._grants.give(caller.address, _blobs_of(opening))
+        return opening
+
+    def _shows_open_result(self, key: RoundKey, asked: AuditPlace) -> bool:
+        """Return whether the data of a place contain the result of a place that a panel recomputes or may still draw.
+
+        A seat could otherwise fetch what it has to recompute.
+        """
+        for about_key, about in self.view.panels.items():
+            if not isinstance(about, OwnPanel) or (about_key.order_id, about_key.leg) != (key.order_id, key.leg):
+                continue
+            shows = {key.round: shows_result, key.round - 1: shows_earlier_result}.get(about_key.round)
+            if shows is None:
+                continue
+            if about.panel.stage == 0 and not about.panel.places:
+                return True
+            if any(shows(asked, about.panel.places[number].place) for number in about.panel.undecided):
+                return True
+        return False
 
     # Records
 

@@ -16,16 +16,14 @@ from typing import Protocol, TypeVar
 
 from chain.client.client import TxReceipt
 from domain.proof.messages import MsgRevealAnswer
-from domain.proof.records import AnswerKind, AuditKind
+from domain.proof.records import AnswerKind
 from link.blobs import BlobStore
 from link.client import ClusterClient
 from link.errors import ClusterError
 from link.handover import HandoverError, rebuild_root
-from link.types import GET_OPENING, AuditOpening, BlobRef, OpeningRequest, PayloadFile
-from pol.rules.commitment import boundary_root
+from link.types import GET_OPENING, BlobRef, OpeningRequest, PayloadFile
 from pol.rules.tiers.table import tier_named
 from pol.work.pool import PoolError
-from pol.work.records import RoundSlot
 from validator.decide import actions as do
 from validator.decide.records import Recomputed, SeatKey
 from validator.decide.seats import (
@@ -37,17 +35,10 @@ from validator.decide.seats import (
 )
 from validator.ledger import Ledger
 from validator.work import numerics
-from validator.work.checks.table import checks_of
+from validator.work.audits import PlaceFiles, make_audit
 from validator.work.files import is_materialised, materialise
 from validator.work.perform import Table
-from validator.work.requests import (
-    AggregationAudit,
-    OpenedStates,
-    RootedFile,
-    SegmentAudit,
-    StateFiles,
-    UpdateAudit,
-)
+from validator.work.requests import StateFiles
 
 _log = logging.getLogger("assay.validator.seats")
 R = TypeVar("R")
@@ -136,7 +127,13 @@ class Auditor:
         no one has the opening.
         """
         seat = action.seat
-        request = OpeningRequest(order_id=seat.order_id, leg=seat.leg, round=seat.round, place_index=action.number)
+        request = OpeningRequest(
+            order_id=seat.order_id,
+            leg=seat.leg,
+            round=seat.round,
+            dispute=seat.dispute,
+            place_index=action.number,
+        )
         pause: float | None = None
         failure: ClusterError | None = None
         for name in (action.winner, *action.helpers):
@@ -184,10 +181,17 @@ class Auditor:
         ]
         sent = {item.slot: self._fetch(action, item.update.blob) for item in opening.updates}
         self.ledger.change_seat(key, lambda now: blob_awaited(now, index, b""))
-        if action.place.kind == AuditKind.AGGREGATION:
-            result = self._aggregation(action, directory, states[0].global_state, sent)
-        else:
-            result = self._share(action, opening, directory, states)
+        audit = make_audit(
+            action.tier,
+            action.place,
+            action.shares,
+            opening,
+            PlaceFiles(directory, states, sent),
+            global_in=action.global_in,
+            seed=action.seed,
+            backend=self.backend,
+        )
+        result = self._run(action, audit.function, audit.request)
         self.ledger.change_seat(key, lambda now: place_recomputed(now, index, result))
 
     def rebuild(self, action: do.RebuildChunk) -> None:
@@ -212,61 +216,6 @@ class Auditor:
             self.ledger.store.save_answered(message.order_id, message.leg, message.round, action.agreed)
 
     # Recomputation
-
-    def _share(
-        self,
-        action: do.ReplayPlace,
-        opening: AuditOpening,
-        directory: Path,
-        states: list[StateFiles],
-    ) -> Recomputed:
-        place = action.place
-        (share,) = action.shares
-        if place.kind == AuditKind.UPDATE:
-            return self._run(
-                action,
-                checks_of(action.tier).recompute_update,
-                UpdateAudit(
-                    directory=directory,
-                    round_opening=RootedFile(states[0].global_state, action.global_in),
-                    closing=OpenedStates(states[1], opening.states[1].metrics, opening.leaves[-1].boundary_root),
-                    seed=action.seed,
-                ),
-            )
-        # Segment 0 starts from the share's initial states. Their root is on the chain, so it is not taken from a leaf.
-        start = boundary_root(action.global_in, share.local_in)
-        if place.segment:
-            start = opening.leaves[0].boundary_root
-        return self._run(
-            action,
-            checks_of(action.tier).recompute_segment,
-            SegmentAudit(
-                directory=directory,
-                part=RoundSlot(share.claim.round, share.claim.slot),
-                index=place.segment,
-                start=OpenedStates(states[0], opening.states[0].metrics, start),
-                seed=action.seed,
-                backend=self.backend,
-            ),
-        )
-
-    def _aggregation(self, action: do.ReplayPlace, directory: Path, start: Path, sent: dict[int, Path]) -> Recomputed:
-        updates = tuple(
-            RootedFile(sent[share.claim.slot], share.roots.update_root)
-            for share in action.shares
-            if share.roots is not None
-        )
-        return self._run(
-            action,
-            checks_of(action.tier).recompute_aggregation,
-            AggregationAudit(
-                directory=directory,
-                opening=RootedFile(start, action.global_in),
-                updates=updates,
-                seed=action.seed,
-                backend=self.backend,
-            ),
-        )
 
     def _run(
         self,

@@ -4,21 +4,25 @@ Each move changes the records, the ledger and the order's tally. A payment is al
 payments, and emits an event.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from chain.state_machine.context import Context
 from chain.state_machine.ledger import balances
 from chain.state_machine.ledger.tables import BOND_ROWS, BONDED_SHARES, ESCROWS, PAYMENTS, TALLIES
 from chain.state_machine.tables import Part
-from domain.keys import ShareKey
+from domain.keys import PanelKey, ShareKey
 from domain.ledger.events import PaymentMade
-from domain.ledger.moves import BONDS_POT, JOB_BOND, SHARE_BOND, VALIDATOR
-from domain.ledger.records import BondKind, BondRow, Payment
-from domain.moves import Transfer, Uses
+from domain.ledger.moves import BONDS_POT, CHALLENGE_BOND, JOB_BOND, SHARE_BOND, VALIDATOR
+from domain.ledger.records import CHALLENGE_SLOT, BondKind, BondRow, Payment
+from domain.moves import Move, Transfer, Uses
 from escrow.deposits import use, withhold
 
 NO_ROUND = -1
+_BOND_MOVES: Mapping[BondKind, Move] = MappingProxyType(
+    {BondKind.JOB: JOB_BOND, BondKind.SHARE: SHARE_BOND, BondKind.CHALLENGE: CHALLENGE_BOND}
+)
 
 
 def apply_inflow(ctx: Context, order_id: bytes, transfer: Transfer) -> None:
@@ -114,11 +118,10 @@ def lock_bond(ctx: Context, order_id: bytes, row: BondRow) -> None:
     """Move a bond from its owner's bond account into an order's escrow, and store a row for it."""
     if row.amount == 0:
         return
-    move = JOB_BOND if row.kind is BondKind.JOB else SHARE_BOND
     apply_inflow(
         ctx,
         order_id,
-        Transfer(move=move, source=row.owner, target=order_id.hex(), amount=row.amount),
+        Transfer(move=_BOND_MOVES[row.kind], source=row.owner, target=order_id.hex(), amount=row.amount),
     )
     _put_bond(ctx, order_id, row)
 
@@ -140,7 +143,7 @@ def pay_from_bond(ctx: Context, order_id: bytes, row: BondRow, transfers: Iterab
     moves = list(transfers)
     if any(transfer.move.uses is not Uses.BOND for transfer in moves):
         raise balances.LedgerBroken("a move that does not use bonds cannot be paid from one")
-    round = row.round if row.kind is BondKind.SHARE else NO_ROUND
+    round = NO_ROUND if row.kind is BondKind.JOB else row.round
     apply_payments(ctx, order_id, moves, round, row)
 
 
@@ -157,6 +160,11 @@ def _put_bond(ctx: Context, order_id: bytes, row: BondRow) -> None:
         BONDED_SHARES.mark(ctx.store, row.owner, *row.share(order_id))
 
 
+def get_bond(ctx: Context, order_id: bytes, row: BondRow) -> BondRow | None:
+    """Return a bond's row as it is now; None if no part of the bond is locked any longer."""
+    return BOND_ROWS.get(ctx.store, *_row_key(order_id, row))
+
+
 def get_job_bond(ctx: Context, order_id: bytes, leg: int) -> BondRow | None:
     """Return the row of a leg's job bond; None if no part of it is locked."""
     return BOND_ROWS.get(ctx.store, order_id, leg, int(BondKind.JOB), 0, 0, 0)
@@ -166,6 +174,13 @@ def get_share_bond(ctx: Context, key: ShareKey) -> BondRow | None:
     """Return the row of a share's bond; None if it is not locked."""
     order_id, leg, *share = key
     return BOND_ROWS.get(ctx.store, order_id, leg, int(BondKind.SHARE), *share)
+
+
+def get_challenge_bond(ctx: Context, key: PanelKey) -> BondRow | None:
+    """Return the row of a challenge's bond; None if it is not locked."""
+    return BOND_ROWS.get(
+        ctx.store, key.order_id, key.leg, int(BondKind.CHALLENGE), key.round, CHALLENGE_SLOT, key.dispute
+    )
 
 
 def _row_key(order_id: bytes, row: BondRow) -> tuple[Part, ...]:

@@ -1,6 +1,7 @@
 """The money of a failed leg: the consumer's loss, its compensation from bonds and stake, and the withheld part."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from chain.state_machine.context import Context
 from chain.state_machine.ledger.order_money import (
@@ -50,20 +51,28 @@ def compensate(ctx: Context, order: Order, leg: Leg, cut: int) -> None:
     )
 
 
-def cut_for_consumer(ctx: Context, order: Order, leg: Leg, rows: Iterable[BondRow | None]) -> None:
-    """Cut all of these bonds: pay the consumer's loss from the leg out of them, and burn what remains."""
+def cut_for_consumer(ctx: Context, order: Order, leg: Leg, rows: Iterable[BondRow | None], reward: Transfer) -> int:
+    """Cut all of these bonds: pay the consumer's loss from the leg out of them, then a reward, and burn what remains.
+
+    Return the part of the reward (uassay) that the bonds could pay.
+    """
     source = order.id.hex()
     loss = _get_loss(ctx, order)
+    rewarded = 0
     for row in rows:
         if row is not None:
             paid = min(row.amount, loss)
             loss -= paid
+            part = min(row.amount - paid, reward.amount - rewarded)
+            rewarded += part
             moves = (
                 Transfer(move=COMPENSATION, source=source, target=order.consumer, amount=paid),
-                Transfer(move=BURN, source=source, target="", amount=row.amount - paid),
+                replace(reward, amount=part),
+                Transfer(move=BURN, source=source, target="", amount=row.amount - paid - part),
             )
             cut_bond(ctx, order.id, row, moves)
             _make_good(ctx, order.id, paid)
+    return rewarded
 
 
 def clear_leg(ctx: Context, order: Order, leg: Leg) -> bool:

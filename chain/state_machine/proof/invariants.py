@@ -38,7 +38,7 @@ from chain.state_machine.queue import DEADLINES, get_entries
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import number_of
-from domain.keys import RoundKey
+from domain.keys import PanelKey, RoundKey
 from domain.legs.records import Leg, LegState
 from domain.limits import SEATS_MAX
 from domain.market.records import Order, OrderState
@@ -232,7 +232,7 @@ def check_panels(store: Overlay, order: Order) -> None:
     for panel in PANELS.scan(store, order.id):
         leg = LEGS.must(store, panel.order_id, panel.leg)
         seats = SEATS.scan(store, *panel.key)
-        name = f"the panel of round {panel.round} of order {panel.order_id.hex()}"
+        name = f"panel {panel.dispute} of round {panel.round} of order {panel.order_id.hex()}"
         sitting = [seat.validator for seat in seats]
         parties = {leg.validator, order.consumer}
         ensure(not parties.intersection(sitting), f"a party sits in {name}")
@@ -256,8 +256,9 @@ def check_panels(store: Overlay, order: Order) -> None:
             is_decided = place.ruling in (Ruling.RIGHT, Ruling.WRONG)
             ensure(is_decided == (place.finding is not None), f"{name} has a ruling without a finding, or the reverse")
         if panel.is_settled:
-            closed = ROUNDS.must(store, *panel.key)
-            ensure(closed.verified or closed.void, f"{name} is settled before its round is verified or void")
+            closed = ROUNDS.must(store, *panel.round_key)
+            over = closed.verified or closed.void or panel.dispute > 0
+            ensure(over, f"{name} is settled before its round is verified or void")
         for seat in new if panel.is_open else ():
             number = PANEL_DUTIES.get(store, seat.validator, *panel.key)
             due = 0 if seat.revealed else seat.number + 1
@@ -270,7 +271,7 @@ def check_room(store: Overlay, _: Running) -> None:
     total = sum(panel.load for panel in panels)
     ensure(total == AUDIT_LOAD.get(store), "the load of auditors is not the sum of the panels' loads")
     waiting = sorted(
-        RoundKey(order_id, number_of(leg), number_of(round)) for _, order_id, leg, round in WAITING_PANELS.keys(store)
+        PanelKey(order_id, *map(number_of, numbers)) for _, order_id, *numbers in WAITING_PANELS.keys(store)
     )
     for key in waiting:
         panel = PANELS.must(store, *key)
@@ -288,14 +289,14 @@ def check_room(store: Overlay, _: Running) -> None:
 
 def check_duties(store: Overlay, _: Running) -> None:
     """Check that duties belong to seats of open stages that have not revealed, and that pots end with their rounds."""
-    for name, order_id, leg, round in PANEL_DUTIES.keys(store):
-        key = RoundKey(order_id, number_of(leg), number_of(round))
+    for name, order_id, *numbers in PANEL_DUTIES.keys(store):
+        key = PanelKey(order_id, *map(number_of, numbers))
         panel = PANELS.must(store, *key)
         ensure(panel.is_open, f"order {order_id.hex()} has a duty for a stage that is over")
         seat = SEATS.must(store, *key, PANEL_DUTIES.get(store, name, *key) - 1)
         fits = seat.validator == name.decode() and not seat.revealed
         ensure(fits, f"order {order_id.hex()} has a duty that does not belong to its seat")
-    for order_id, leg, round in PANEL_POTS.keys(store):
+    for order_id, leg, round, *_dispute in PANEL_POTS.keys(store):
         closed = ROUNDS.must(store, order_id, number_of(leg), number_of(round))
         ended = ORDERS.must(store, order_id).state is OrderState.CLOSED
         votes = PANELS.must(store, order_id, number_of(leg), number_of(round)).votes_on_slash

@@ -14,15 +14,22 @@ from dataclasses import dataclass, replace
 
 from chain.state_machine.context import Context
 from chain.state_machine.ledger.gas import BOND_GAS, PAY_GAS
-from chain.state_machine.ledger.order_money import get_job_bond, get_share_bond
+from chain.state_machine.ledger.order_money import get_challenge_bond, get_job_bond, get_share_bond
 from chain.state_machine.legs.ends import void_leg
 from chain.state_machine.legs.money import cut_for_consumer
 from chain.state_machine.legs.tables import LEGS
-from chain.state_machine.market.orders import get_parties
 from chain.state_machine.market.tables import ORDER_AUDITORS, ORDERS
 from chain.state_machine.proof.gas import READ_GAS, SEAT_GAS, VALIDATOR_GAS
+from chain.state_machine.proof.hooks import DISPUTE_RULED, FINDER, REWARDED
 from chain.state_machine.proof.lots import open_lot
-from chain.state_machine.proof.room import ask_room, count_next, move_panel, take_room, weigh_ask
+from chain.state_machine.proof.room import (
+    ask_room,
+    count_next,
+    get_panel_parties,
+    move_panel,
+    take_room,
+    weigh_ask,
+)
 from chain.state_machine.proof.rounds import void_round
 from chain.state_machine.proof.seats import (
     cut_seat,
@@ -51,13 +58,15 @@ from chain.state_machine.registry.members import count_silence, may_serve
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.tables import number_of
 from domain.amount import BPS, ceil_div
-from domain.keys import RoundKey, ShareKey
+from domain.keys import PanelKey, RoundKey, ShareKey
 from domain.ledger.records import BondRow
 from domain.legs.reasons import LegEnd
 from domain.legs.records import Leg
 from domain.limits import SEATS_MAX
 from domain.market.records import JobTerms, Order
+from domain.moves import Transfer
 from domain.proof.events import (
+    DisputePanelOpened,
     PanelSkipped,
     PlaceDrawn,
     PlaceRuled,
@@ -66,6 +75,7 @@ from domain.proof.events import (
     StageEnded,
     StageOpened,
 )
+from domain.proof.moves import FINDER_REWARD
 from domain.proof.records import (
     AnswerKind,
     AuditKind,
@@ -90,6 +100,7 @@ from pol.rules.panels import (
     commit_seconds,
     draw_chunk,
     group_places,
+    is_place,
     least_segments,
     reveal_seconds,
     segment_count,
@@ -111,7 +122,56 @@ def open_panel(ctx: Context, order: Order, closed: Round) -> None:
     rate = tier_of(leg).rate(order, leg, closed)
     if order.params.auditors == 0 or rate == 0:
         return
-    panel = Panel(
+    panel = _make_panel(key.panel())
+    PANEL_STEPS.check(PanelStep.ASK, None, panel.state)
+    PANELS.put(ctx.store, panel)
+    if rate >= BPS:
+        ask_room(ctx, order, panel)
+    else:
+        _wait_for_seed(ctx, order, leg, panel, AUDIT_STAGE)
+
+
+def open_dispute_panel(ctx: Context, order: Order, closed: Round, dispute: int, place: AuditPlace) -> None:
+    """Open the panel that decides a dispute about one place of a closed round.
+
+    If the round's own panel has decided the place, all validators that are left decide it again in a last stage.
+    """
+    leg = LEGS.must(ctx.store, closed.order_id, closed.leg)
+    shares = _get_extents(ctx, closed, served_terms(order.terms, leg))
+    disputed = _make_place(ctx, closed, place, _get_stops(closed, shares))
+    panel = replace(
+        _make_panel(closed.key.panel(dispute)),
+        places=(disputed,),
+        last_next=is_decided(ctx, closed.key, place),
+    )
+    PANEL_STEPS.check(PanelStep.OPEN_DISPUTE, None, panel.state)
+    PANELS.put(ctx.store, panel)
+    ctx.emit(DisputePanelOpened(panel.key, panel.last_next))
+    _emit_place(ctx, panel.key, 0, disputed)
+    ask_room(ctx, order, panel)
+
+
+def is_decided(ctx: Context, key: RoundKey, place: AuditPlace) -> bool:
+    """Return whether the round's own panel has ruled on a place."""
+    panel = PANELS.get(ctx.store, *key.panel())
+    return panel is not None and any(p.place == place and p.ruling is not Ruling.OPEN for p in panel.places)
+
+
+def is_drawn(ctx: Context, key: RoundKey, place: AuditPlace) -> bool:
+    """Return whether the round's own panel has drawn a place."""
+    panel = PANELS.get(ctx.store, *key.panel())
+    return panel is not None and any(drawn.place == place for drawn in panel.places)
+
+
+def has_place(ctx: Context, order: Order, closed: Round, place: AuditPlace) -> bool:
+    """Return whether a closed round has this place, so that a panel can recompute it."""
+    leg = LEGS.must(ctx.store, closed.order_id, closed.leg)
+    return is_place(place, _get_extents(ctx, closed, served_terms(order.terms, leg)), closed.stopped)
+
+
+def _make_panel(key: PanelKey) -> Panel:
+    """Return a panel that has not begun."""
+    return Panel(
         order_id=key.order_id,
         leg=key.leg,
         round=key.round,
@@ -131,22 +191,17 @@ def open_panel(ctx: Context, order: Order, closed: Round) -> None:
         eligible=0,
         stake=0,
         load=0,
+        dispute=key.dispute,
     )
-    PANEL_STEPS.check(PanelStep.ASK, None, panel.state)
-    PANELS.put(ctx.store, panel)
-    if rate >= BPS:
-        ask_room(ctx, order, panel)
-    else:
-        _wait_for_seed(ctx, order, leg, panel, AUDIT_STAGE)
 
 
 def _draw_audit(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
     """Draw whether a closed round gets a panel. If it does, ask for audit room; otherwise remove the panel."""
-    key = subject.round
+    key = subject.panel
     order = ORDERS.must(ctx.store, key.order_id)
     panel = PANELS.must(ctx.store, *key)
     leg = LEGS.must(ctx.store, key.order_id, key.leg)
-    rate = tier_of(leg).rate(order, leg, ROUNDS.must(ctx.store, *key))
+    rate = tier_of(leg).rate(order, leg, ROUNDS.must(ctx.store, *key.round_key))
     (number,) = draw(seed("panel/audit", subject.id, beacon), BPS, 1)
     if number < rate:
         ask_room(ctx, order, panel)
@@ -160,7 +215,7 @@ def _draw_audit(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
 
 def _wait_for_seed(ctx: Context, order: Order, leg: Leg, panel: Panel, stage: int) -> None:
     subject = PanelSubject(panel.key, stage)
-    open_lot(ctx, subject, get_parties(ctx, order, leg.validator), order.params.lot_wait)
+    open_lot(ctx, subject, get_panel_parties(ctx, order, leg, panel.key), order.params.lot_wait)
 
 
 # --- a stage begins ------------------------------------------------------------------------------
@@ -187,7 +242,7 @@ def draw_stage(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
     if subject.stage == AUDIT_STAGE:
         _draw_audit(ctx, subject, beacon)
         return
-    key = subject.round
+    key = subject.panel
     panel = PANELS.must(ctx.store, *key)
     order = ORDERS.must(ctx.store, key.order_id)
     leg = LEGS.must(ctx.store, key.order_id, key.leg)
@@ -195,7 +250,7 @@ def draw_stage(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
         take_room(ctx, panel, 0)
         BEHIND_PANELS.mark(ctx.store, *key, subject.stage)
         return
-    if panel.stage == 0:
+    if panel.stage == 0 and panel.dispute == 0:
         panel = replace(panel, places=_draw_places(ctx, subject, beacon, order, leg))
     before = SEATS.scan(ctx.store, *key)
     drawn = _draw_seats(ctx, subject, beacon, order, leg, panel, before)
@@ -228,7 +283,7 @@ def draw_stage(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
         _seat(ctx, panel, number, validator, places)
     ctx.emit(
         StageOpened(
-            round=key,
+            panel=key,
             stage=panel.stage,
             seed=panel.seed,
             first_seat=panel.first_seat,
@@ -253,7 +308,7 @@ def weigh_stage_draw(ctx: Context, subject: PanelSubject) -> int:
     """Return the gas of drawing a stage; it depends on the validators and seats that are read, and on the new seats."""
     if subject.stage == AUDIT_STAGE:
         return weigh_ask(ctx)
-    panel = PANELS.must(ctx.store, *subject.round)
+    panel = PANELS.must(ctx.store, *subject.panel)
     validators = sum(1 for _ in VALIDATORS.keys(ctx.store))
     groups = len(panel.open_groups) or len(panel.wanted)
     reads = VALIDATOR_GAS * ((2 + groups) * validators + panel.seats) + _weigh_places(ctx, panel)
@@ -268,9 +323,9 @@ def _weigh_places(ctx: Context, panel: Panel) -> int:
 
     It depends on the shares of the round, and on whether the job stopped.
     """
-    if panel.stage:
+    if panel.stage or panel.dispute:
         return 0
-    closed = ROUNDS.must(ctx.store, *panel.key)
+    closed = ROUNDS.must(ctx.store, *panel.round_key)
     return len(closed.shares) * (VALIDATOR_GAS if closed.stopped is None else READ_GAS)
 
 
@@ -281,14 +336,14 @@ def _waits_for_earlier(ctx: Context, leg: Leg, panel: Panel) -> bool:
     nothing.
     """
     rounds = range(leg.next_round, panel.round)
-    earlier = (PANELS.get(ctx.store, leg.order_id, leg.number, number) for number in rounds)
-    return any(each is not None and (each.last_next or each.is_last) and not each.is_decided for each in earlier)
+    earlier = (each for number in rounds for each in PANELS.scan(ctx.store, leg.order_id, leg.number, number))
+    return any((each.last_next or each.is_last) and not each.is_decided for each in earlier)
 
 
 def _resume_later(ctx: Context, order: Order, leg: Leg) -> None:
     """Continue the panels that waited for the vote of all validators on an earlier round, because that vote is over."""
-    for _, __, round, stage in list(BEHIND_PANELS.keys(ctx.store, order.id, leg.number)):
-        key = RoundKey(order.id, leg.number, number_of(round))
+    for _, __, round, dispute, stage in list(BEHIND_PANELS.keys(ctx.store, order.id, leg.number)):
+        key = PanelKey(order.id, leg.number, number_of(round), number_of(dispute))
         BEHIND_PANELS.delete(ctx.store, *key, number_of(stage))
         panel = PANELS.must(ctx.store, *key)
         take_room(ctx, panel, count_next(panel))
@@ -311,7 +366,7 @@ def _draw_seats(
     needs more seats than there are validators left; or an earlier stage decided it. It then gives a seat to every
     validator that is left.
     """
-    pool = _get_pool(ctx, order, leg)
+    pool = _get_pool(ctx, order, leg, panel.key)
     stakes = {validator.operator: validator.stake for validator in pool}
     stakes |= {seat.validator: seat.stake for seat in reversed(before)}
     count, stake = len(stakes), sum(stakes.values())
@@ -354,13 +409,13 @@ def _group(panel: Panel, seat: PanelSeat) -> int:
     return panel.places[seat.places[0]].group
 
 
-def _get_pool(ctx: Context, order: Order, leg: Leg) -> list[Validator]:
+def _get_pool(ctx: Context, order: Order, leg: Leg, key: PanelKey) -> list[Validator]:
     """Return the validators that may sit in a panel of an order: not jailed, not a party, and able to audit it.
 
     A validator is able if it could audit the order when the order was submitted. If fewer than twice ``auditors`` such
     validators are left, the validators that can audit it now are added.
     """
-    parties = set(get_parties(ctx, order, leg.validator))
+    parties = set(get_panel_parties(ctx, order, leg, key))
     active = [
         validator
         for validator in VALIDATORS.scan(ctx.store)
@@ -379,49 +434,61 @@ def _get_pool(ctx: Context, order: Order, leg: Leg) -> list[Validator]:
 
 
 def _draw_places(ctx: Context, subject: PanelSubject, beacon: bytes, order: Order, leg: Leg) -> tuple[PanelPlace, ...]:
-    closed = ROUNDS.must(ctx.store, *subject.round)
+    closed = ROUNDS.must(ctx.store, *subject.panel.round_key)
     terms = served_terms(order.terms, leg)
-    panel = PANELS.must(ctx.store, *subject.round)
+    panel = PANELS.must(ctx.store, *subject.panel)
     segments = segment_count(terms, order.params, len(panel.wanted))
     shares = _get_extents(ctx, closed, terms)
     lot = seed("panel/places", subject.id, beacon)
-    stops = {share.stop for share in shares if share.stop is not None}
-    if closed.stopped is not None:
-        stops.add(closed.stopped)
+    stops = _get_stops(closed, shares)
     places = tier_of(leg).draw_places(lot, shares, segments, closed.stopped)
     if closed.ciphertext_root:
         chunk = draw_chunk(lot, chunk_layout(terms, len(closed.shares)))
         places = (*places, chunk) if chunk is not None else places
     groups = group_places(places, least_segments(terms, order.params))
-    drawn = tuple(
-        PanelPlace(
-            place=place,
-            claim=_get_claim(ctx, closed, place, stops),
-            ruling=Ruling.OPEN,
-            stage=0,
-            finding=None,
-            stops=place in stops,
-            group=group,
-        )
-        for place, group in zip(places, groups, strict=True)
-    )
-    for number, panel_place in enumerate(drawn):
-        place = panel_place.place
-        ctx.emit(
-            PlaceDrawn(
-                round=closed.key,
-                place=number,
-                kind=int(place.kind),
-                slot=place.slot,
-                issue=place.issue,
-                segment=place.segment,
-                stops=panel_place.stops,
-                claim=panel_place.claim,
-                group=panel_place.group,
-                chunk=place.chunk,
-            )
-        )
+    drawn = tuple(_make_place(ctx, closed, place, stops, group) for place, group in zip(places, groups, strict=True))
+    for number, place in enumerate(drawn):
+        _emit_place(ctx, panel.key, number, place)
     return drawn
+
+
+def _get_stops(closed: Round, shares: list[ShareExtent]) -> set[AuditPlace]:
+    """Return the places at which, according to the chain, the job stopped in a round."""
+    stops = {share.stop for share in shares if share.stop is not None}
+    if closed.stopped is not None:
+        stops.add(closed.stopped)
+    return stops
+
+
+def _make_place(ctx: Context, closed: Round, place: AuditPlace, stops: set[AuditPlace], group: int = 0) -> PanelPlace:
+    """Return a place of a panel, without a ruling, and with the root that the chain has for it."""
+    return PanelPlace(
+        place=place,
+        claim=_get_claim(ctx, closed, place, stops),
+        ruling=Ruling.OPEN,
+        stage=0,
+        finding=None,
+        stops=place in stops,
+        group=group,
+    )
+
+
+def _emit_place(ctx: Context, key: PanelKey, number: int, place: PanelPlace) -> None:
+    where = place.place
+    ctx.emit(
+        PlaceDrawn(
+            panel=key,
+            place=number,
+            kind=int(where.kind),
+            slot=where.slot,
+            issue=where.issue,
+            segment=where.segment,
+            stops=place.stops,
+            claim=place.claim,
+            group=place.group,
+            chunk=where.chunk,
+        )
+    )
 
 
 def _get_extents(ctx: Context, closed: Round, terms: JobTerms) -> list[ShareExtent]:
@@ -474,6 +541,7 @@ def _seat(ctx: Context, panel: Panel, number: int, validator: Validator, places:
         commitment=b"",
         answers=(),
         revealed=False,
+        dispute=panel.dispute,
     )
     SEATS.put(ctx.store, seat)
     PANEL_DUTIES.set(ctx.store, number + 1, validator.operator, *panel.key)
@@ -484,7 +552,7 @@ def _seat(ctx: Context, panel: Panel, number: int, validator: Validator, places:
 
 def on_stage(ctx: Context, entry: QueueEntry) -> None:
     """End the stage if its time is over or all committed seats have revealed, else begin the time to reveal."""
-    panel = PANELS.get(ctx.store, *entry.round_key)
+    panel = PANELS.get(ctx.store, *entry.panel_key)
     if panel is None or not panel.is_open or ctx.clock < panel.commits_end:
         return
     if panel.revealed == panel.committed or ctx.clock >= panel.reveals_end:
@@ -495,7 +563,7 @@ def on_stage(ctx: Context, entry: QueueEntry) -> None:
 
 def weigh_stage(ctx: Context, entry: QueueEntry) -> int:
     """Return the gas of a stage's end; it depends on the panel's answers and seats."""
-    panel = PANELS.get(ctx.store, *entry.round_key)
+    panel = PANELS.get(ctx.store, *entry.panel_key)
     if panel is None or not panel.is_open:
         return 0
     # The round may become void, and its refund may be burnt.
@@ -504,8 +572,8 @@ def weigh_stage(ctx: Context, entry: QueueEntry) -> int:
 
 def on_work(ctx: Context, entry: QueueEntry) -> None:
     """Free the audit room of a stage, because every seat has had the longest time that its work can take."""
-    panel = PANELS.get(ctx.store, *entry.round_key)
-    if panel is not None and panel.is_open and panel.stage == entry.number(3):
+    panel = PANELS.get(ctx.store, *entry.panel_key)
+    if panel is not None and panel.is_open and panel.stage == entry.number(4):
         take_room(ctx, panel, 0)
 
 
@@ -535,18 +603,38 @@ def end_stage(ctx: Context, panel: Panel) -> None:
     step = PanelStep.GO_ON if panel.undecided else PanelStep.DECIDE
     panel = move_panel(ctx, panel, step, is_open=False, last_next=last_next)
     take_room(ctx, panel, count_next(panel))
-    ctx.emit(StageEnded(round=key, stage=panel.stage, wanted=panel.wanted, repeats=False, last_next=last_next))
+    ctx.emit(StageEnded(panel=key, stage=panel.stage, wanted=panel.wanted, repeats=False, last_next=last_next))
     if panel.for_slash:
         end_slash_vote(ctx, order, leg, panel, slashed=bool(_get_slashable(ctx, panel)))
         return
     rulings = {place.ruling for place in panel.places}
-    if Ruling.WRONG in rulings or Ruling.UNDECIDED in rulings:
-        _end_void(ctx, order, panel)
-    elif Ruling.OPEN in rulings:
+    if Ruling.OPEN in rulings and not rulings & {Ruling.WRONG, Ruling.UNDECIDED}:
         _wait_for_seed(ctx, order, leg, panel, panel.stage + 1)
-    else:
+    elif rulings == {Ruling.RIGHT} or _confirms(ctx, panel, rulings):
+        if panel.dispute:
+            _end_dispute(ctx, order, panel)
         _resume_later(ctx, order, leg)
         advance(ctx, order)
+    else:
+        _end_void(ctx, order, panel)
+
+
+def _confirms(ctx: Context, panel: Panel, rulings: set[Ruling]) -> bool:
+    """Return whether a dispute about a decided place could not be decided, so that the first ruling stays."""
+    again = panel.dispute > 0 and is_decided(ctx, panel.round_key, panel.places[0].place)
+    return again and rulings == {Ruling.UNDECIDED}
+
+
+def _end_dispute(ctx: Context, order: Order, panel: Panel) -> None:
+    """Pay the seats of a dispute that did not make its round void.
+
+    If the place is right, the bond of the dispute pays them. If the dispute is undecided, the community pool does.
+    """
+    undecided = panel.places[0].ruling is Ruling.UNDECIDED
+    bond = get_challenge_bond(ctx, panel.key)
+    move_panel(ctx, panel, PanelStep.END_DISPUTE, is_settled=True)
+    settle_panel(ctx, order, panel, losers=() if bond is None or undecided else (bond,), undecided=undecided)
+    DISPUTE_RULED(ctx, panel)
 
 
 def _repeat(ctx: Context, order: Order, leg: Leg, panel: Panel, new: list[PanelSeat]) -> None:
@@ -556,7 +644,7 @@ def _repeat(ctx: Context, order: Order, leg: Leg, panel: Panel, new: list[PanelS
     panel = move_panel(ctx, panel, PanelStep.GO_ON, is_open=False, repeats=True, was_repeated=True)
     take_room(ctx, panel, len(new))
     ctx.emit(
-        StageEnded(round=panel.key, stage=panel.stage, wanted=panel.wanted, repeats=True, last_next=panel.last_next)
+        StageEnded(panel=panel.key, stage=panel.stage, wanted=panel.wanted, repeats=True, last_next=panel.last_next)
     )
     _wait_for_seed(ctx, order, leg, panel, panel.stage + 1)
 
@@ -593,7 +681,7 @@ def _rule(ctx: Context, order: Order, leg: Leg, panel: Panel, seats: list[PanelS
         kind, root, step = (finding.kind, finding.root, finding.step) if finding else (0, b"", 0)
         ctx.emit(
             PlaceRuled(
-                round=panel.key,
+                panel=panel.key,
                 place=number,
                 stage=panel.stage,
                 ruling=int(ruling),
@@ -610,7 +698,7 @@ def _get_stop_step(ctx: Context, order: Order, panel: Panel, place: PanelPlace) 
     where = place.place
     if where.kind is not AuditKind.SEGMENT:
         return 0
-    roots = _get_roots(ctx, panel.key.share(where.slot, where.issue))
+    roots = _get_roots(ctx, panel.round_key.share(where.slot, where.issue))
     return stop_step(order.terms, panel.round, where, roots)
 
 
@@ -624,7 +712,7 @@ def _punish_silence(ctx: Context, order: Order, leg: Leg, panel: Panel, seat: Pa
     if silent:
         cut = cut_seat(ctx, order, leg, panel, seat, silent, SILENCE)
         count_silence(ctx, seat.validator)
-        ctx.emit(SeatSilent(round=panel.key, auditor=seat.validator, stage=panel.stage, places=silent, cut=cut))
+        ctx.emit(SeatSilent(panel=panel.key, auditor=seat.validator, stage=panel.stage, places=silent, cut=cut))
 
 
 # --- wrong and undecided places ------------------------------------------------------------------
@@ -641,32 +729,34 @@ def _end_void(ctx: Context, order: Order, panel: Panel) -> None:
     If this was the last stage, it may also slash the validator. After an earlier stage, a vote on the slash follows
     when all later rounds are void.
     """
-    key = panel.key
+    key = panel.round_key
     leg = LEGS.must(ctx.store, key.order_id, key.leg)
     wrong = _get_wrong(panel)
     for share in _get_wrong_shares(ctx, panel):
         count_share(ctx, share.claim.provider, accepted=-1, rejected=1)
         ctx.emit(ShareFoundWrong(share.claim.key, share.claim.provider))
-    move_panel(ctx, PANELS.must(ctx.store, *key), PanelStep.STOP, is_settled=True)
+    move_panel(ctx, PANELS.must(ctx.store, *panel.key), PanelStep.STOP, is_settled=True)
     slash = slash_at_once(ctx, order, leg, panel) if panel.is_last and _get_slashable(ctx, panel) else 0
     settle_panel(ctx, order, panel, losers=_get_losers(ctx, panel), undecided=not wrong, slash=slash)
-    void_round(ctx, key, (), undecided=not wrong)
+    if panel.dispute:
+        DISPUTE_RULED(ctx, panel)
+    void_round(ctx, key, _get_losers(ctx, panel), undecided=not wrong)
     by_validator = _is_by_validator(ctx, panel)
     reason = LegEnd.WRONG_ROUND if by_validator else LegEnd.WRONG_SHARE
     void_leg(ctx, order, leg, reason if wrong else LegEnd.UNDECIDED)
-    _go_on_voiding(ctx, key, key)
+    _go_on_voiding(ctx, key, panel.key)
 
 
 def on_void(ctx: Context, entry: QueueEntry) -> None:
     """Make the next round of a leg void, and pay the seats that answered for it."""
     key = entry.round_key
-    origin = replace(key, round=entry.number(3))
+    origin = PanelKey(key.order_id, key.leg, entry.number(3), entry.number(4))
     panel = PANELS.must(ctx.store, *origin)
     void_round(ctx, key, _get_losers(ctx, panel), undecided=not _get_wrong(panel))
     _go_on_voiding(ctx, key, origin)
 
 
-def _go_on_voiding(ctx: Context, key: RoundKey, origin: RoundKey) -> None:
+def _go_on_voiding(ctx: Context, key: RoundKey, origin: PanelKey) -> None:
     """Schedule the next round that becomes void because ``origin`` did.
 
     If no round is left, pay the consumer from the bonds of the parties at fault, let validators vote on a slash, and
@@ -675,12 +765,19 @@ def _go_on_voiding(ctx: Context, key: RoundKey, origin: RoundKey) -> None:
     following = replace(key, round=key.round + 1)
     closed = ROUNDS.get(ctx.store, *following)
     if closed is not None and not closed.void:
-        schedule(ctx, ctx.clock, VOID_DUE, *following, origin.round)
+        schedule(ctx, ctx.clock, VOID_DUE, *following, origin.round, origin.dispute)
         return
     order = ORDERS.must(ctx.store, key.order_id)
     leg = LEGS.must(ctx.store, key.order_id, key.leg)
     panel = PANELS.must(ctx.store, *origin)
-    cut_for_consumer(ctx, order, leg, _get_losers(ctx, panel))
+    finder = next((found for found in FINDER(ctx, origin) if found is not None), None)
+    most = finder.bps * _count_bonds(ctx, leg, panel) // BPS if finder is not None else 0
+    reward = Transfer(
+        move=FINDER_REWARD, source=order.id.hex(), target=finder.address if finder is not None else "", amount=most
+    )
+    paid = cut_for_consumer(ctx, order, leg, _get_losers(ctx, panel), reward)
+    if paid:
+        REWARDED(ctx, origin, paid)
     if not panel.is_last:
         open_slash_vote(ctx, order, leg, panel, _get_slashable(ctx, panel))
     advance(ctx, order)
@@ -692,6 +789,12 @@ def _get_losers(ctx: Context, panel: Panel) -> tuple[BondRow, ...]:
     if _is_by_validator(ctx, panel):
         bonds.insert(0, get_job_bond(ctx, panel.order_id, panel.leg))
     return tuple(bond for bond in bonds if bond is not None)
+
+
+def _count_bonds(ctx: Context, leg: Leg, panel: Panel) -> int:
+    """Return the sum (uassay) of the bonds that were locked by the parties at fault."""
+    shares = sum(share.bond for share in _get_wrong_shares(ctx, panel))
+    return shares + (leg.job_bond if _is_by_validator(ctx, panel) else 0)
 
 
 def _is_by_validator(ctx: Context, panel: Panel) -> bool:
@@ -743,6 +846,6 @@ def _get_wrong_share(ctx: Context, panel: Panel, place: PanelPlace) -> Share | N
     unserved = _is_unserved(place)
     if where.kind is not AuditKind.SEGMENT or unserved or not place.claim:
         return None
-    share = SHARES.must(ctx.store, *panel.key.share(where.slot, where.issue))
+    share = SHARES.must(ctx.store, *panel.round_key.share(where.slot, where.issue))
     duty = duty_segments(_get_roots(ctx, share.claim.key).segments, share.drawn)
     return None if where.segment in duty else share

@@ -22,7 +22,7 @@ from chain.state_machine.proof.tables import (
 )
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import get_limit, number_of, take
-from domain.keys import RoundKey
+from domain.keys import PanelKey
 from domain.proof.queries import (
     NumberedPlace,
     OrderRequest,
@@ -56,11 +56,11 @@ def _order(store: Overlay, request: OrderRequest) -> OrderResponse:
 
 def _panel(store: Overlay, request: PanelRequest) -> PanelResponse:
     """Return everything that a seat needs for its duty. The order's history does not affect the size of the answer."""
-    key = RoundKey(request.order_id, request.leg, request.round)
+    key = PanelKey(request.order_id, request.leg, request.round, request.dispute)
     panel = PANELS.need(store, *key)
     order = ORDERS.must(store, key.order_id)
     leg = LEGS.must(store, key.order_id, key.leg)
-    closed = ROUNDS.must(store, *key)
+    closed = ROUNDS.must(store, *key.round_key)
     accepted = (share for share in closed.share_keys if share.slot >= request.from_slot)
     return PanelResponse(
         terms=order.terms,
@@ -77,7 +77,7 @@ def _panel(store: Overlay, request: PanelRequest) -> PanelResponse:
 
 
 def _seats(store: Overlay, request: SeatsRequest) -> SeatsResponse:
-    key = RoundKey(request.order_id, request.leg, request.round)
+    key = PanelKey(request.order_id, request.leg, request.round, request.dispute)
     after = (*key, request.from_number - 1) if request.from_number else ()
     limit = get_limit(request.limit)
     return SeatsResponse(tuple(SEATS.scan(store, *key, after=after, limit=limit)))
@@ -85,17 +85,14 @@ def _seats(store: Overlay, request: SeatsRequest) -> SeatsResponse:
 
 def _panel_duties(store: Overlay, request: PanelDutiesRequest) -> PanelDutiesResponse:
     name = request.validator
-    after = (name, request.after_order, request.after_leg, request.after_round)
+    after = (name, request.after_order, request.after_leg, request.after_round, request.after_dispute)
     keys = PANEL_DUTIES.keys(store, name, after=after if request.after_order else ())
-    duties = (
-        _panel_duty(store, name, RoundKey(order_id, number_of(leg), number_of(round)))
-        for _, order_id, leg, round in keys
-    )
+    duties = (_panel_duty(store, name, PanelKey(order_id, *map(number_of, numbers))) for _, order_id, *numbers in keys)
     head = HEAD.must(store)
     return PanelDutiesResponse(take(duties, get_limit(request.limit)), head.clock_ns // NS, head.height)
 
 
-def _panel_duty(store: Overlay, name: str, key: RoundKey) -> PanelDuty:
+def _panel_duty(store: Overlay, name: str, key: PanelKey) -> PanelDuty:
     panel = PANELS.must(store, *key)
     seat = SEATS.must(store, *key, PANEL_DUTIES.get(store, name, *key) - 1)
     return PanelDuty(
@@ -108,6 +105,7 @@ def _panel_duty(store: Overlay, name: str, key: RoundKey) -> PanelDuty:
         commits_end=panel.commits_end,
         reveals_end=panel.reveals_end,
         commitment=seat.commitment,
+        dispute=key.dispute,
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from chain.state_machine.context import Context
+from chain.state_machine.ledger.order_money import get_challenge_bond
 from chain.state_machine.ledger.tables import TALLIES
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.holds import get_held_seconds
@@ -27,9 +28,11 @@ from chain.state_machine.proof.tables import (
 )
 from chain.state_machine.queue import QueueEntry, cancel, schedule
 from chain.state_machine.registry.members import may_serve
-from chain.state_machine.registry.tables import VALIDATORS
+from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
 from chain.state_machine.tables import number_of
 from domain.amount import BPS, PFLOP
+from domain.keys import PanelKey
+from domain.legs.records import Leg
 from domain.market.events import DeadlineMoved
 from domain.market.records import Order, OrderState
 from domain.proof.events import PanelBegun, PanelWaits, RoomTaken
@@ -96,7 +99,7 @@ def on_room(ctx: Context, _: QueueEntry) -> None:
     """Let the first waiting panel begin if there is room for it; if so, schedule another entry for the next panel."""
     for turn in WAITING_PANELS.keys(ctx.store):
         order = ORDERS.must(ctx.store, turn[1])
-        panel = PANELS.must(ctx.store, turn[1], number_of(turn[2]), number_of(turn[3]))
+        panel = PANELS.must(ctx.store, turn[1], *map(number_of, turn[2:]))
         if _has_room(ctx, order):
             _stop_waiting(ctx, order, _turn(ctx, order, panel))
             _begin(ctx, order, panel)
@@ -117,21 +120,40 @@ def weigh_ask(ctx: Context) -> int:
 def _begin(ctx: Context, order: Order, panel: Panel) -> None:
     """Take the room of the first stage, and open the lot for its seed.
 
-    The panel has as many groups of places as its fee can pay and the room allows. If other panels wait, it has only one
-    group, and its fee is then lower.
+    The panel of a round has as many groups of places as its fee can pay and the room allows. If other panels wait, it
+    has only one group, and its fee is then lower.
     """
     leg = LEGS.must(ctx.store, order.id, panel.leg)
+    groups = 1 if panel.dispute else _count_groups(ctx, order, leg)
+    panel = move_panel(ctx, panel, PanelStep.BEGIN, wanted=(order.params.auditors,) * groups)
+    ctx.emit(PanelBegun(panel.key, groups))
+    take_room(ctx, panel, count_next(panel))
+    parties = get_panel_parties(ctx, order, leg, panel.key)
+    open_lot(ctx, PanelSubject(panel.key, 1), parties, order.params.lot_wait)
+
+
+def _count_groups(ctx: Context, order: Order, leg: Leg) -> int:
+    """Return the number of groups of places that the panel of a round can have now."""
     able = _count_able(ctx, order)
     seats = 0
     if not _is_anyone_waiting(ctx):
         seats = min(able // GROUP_SEATS, _room(ctx, able) - AUDIT_LOAD.get(ctx.store))
     terms = served_terms(order.terms, leg)
-    groups = count_groups(terms, order.params, leg.price, compute_largest_fee(order, leg), seats)
-    panel = move_panel(ctx, panel, PanelStep.BEGIN, wanted=(order.params.auditors,) * groups)
-    ctx.emit(PanelBegun(panel.key, groups))
-    take_room(ctx, panel, count_next(panel))
-    parties = get_parties(ctx, order, leg.validator)
-    open_lot(ctx, PanelSubject(panel.key, 1), parties, order.params.lot_wait)
+    return count_groups(terms, order.params, leg.price, compute_largest_fee(order, leg), seats)
+
+
+def get_panel_parties(ctx: Context, order: Order, leg: Leg, key: PanelKey) -> tuple[str, ...]:
+    """Return the parties that take no part in a panel: those of the order, and those of a dispute.
+
+    The parties of a dispute are the owner of its bond and, if the owner is a provider, its validator.
+    """
+    parties = set(get_parties(ctx, order, leg.validator))
+    bond = get_challenge_bond(ctx, key) if key.dispute else None
+    if bond is not None:
+        provider = PROVIDERS.get(ctx.store, bond.owner)
+        owners = (bond.owner, provider.validator if provider is not None else "")
+        parties.update(owner for owner in owners if VALIDATORS.has(ctx.store, owner))
+    return tuple(sorted(parties))
 
 
 def _has_room(ctx: Context, order: Order) -> bool:
@@ -154,20 +176,20 @@ def _count_able(ctx: Context, order: Order) -> int:
     return sum(1 for validator in found if validator is not None and may_serve(validator))
 
 
-def _turn(ctx: Context, order: Order, panel: Panel) -> tuple[int, bytes, int, int]:
-    """Return the key of a waiting panel: the highest fee per FLOP comes first, then order, leg and round."""
+def _turn(ctx: Context, order: Order, panel: Panel) -> tuple[int, bytes, int, int, int]:
+    """Return the key of a waiting panel: the highest fee per FLOP comes first, then order, leg, round and dispute."""
     leg = LEGS.must(ctx.store, order.id, panel.leg)
     fee = compute_largest_fee(order, leg) * PFLOP
     least = least_work(served_terms(order.terms, leg), order.params)
     rate = fee // max(1, order.params.auditors * least)
-    return _MOST - min(_MOST, rate), order.id, panel.leg, panel.round
+    return _MOST - min(_MOST, rate), order.id, panel.leg, panel.round, panel.dispute
 
 
 def _is_anyone_waiting(ctx: Context) -> bool:
     return any(True for _ in WAITING_PANELS.keys(ctx.store))
 
 
-def _stop_waiting(ctx: Context, order: Order, turn: tuple[int, bytes, int, int]) -> None:
+def _stop_waiting(ctx: Context, order: Order, turn: tuple[int, bytes, int, int, int]) -> None:
     """End the wait of a panel. If no other panel of the order waits, move the order's deadline by the waiting time."""
     WAITING_PANELS.delete(ctx.store, *turn)
     tally = TALLIES.must(ctx.store, order.id)

@@ -7,6 +7,7 @@ from chain.state_machine.legs.progress import count_void
 from chain.state_machine.market.holds import is_held
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.gas import VALIDATOR_GAS
+from chain.state_machine.proof.hooks import ROUND_VOIDED, WEIGH_VOIDED
 from chain.state_machine.proof.seats import stop_panel, weigh_panel
 from chain.state_machine.proof.tables import PANELS, ROUNDS
 from chain.state_machine.queue import QueueEntry
@@ -17,7 +18,7 @@ from domain.legs.records import Leg
 from domain.moves import Transfer
 from domain.proof.events import RoundVoid
 from domain.proof.moves import REFUND_BURN
-from domain.proof.records import Round, Ruling
+from domain.proof.records import Panel, Round, Ruling
 from domain.proof.transitions import ROUND_STEPS, RoundStep
 from pol.rules.fees import compute_round_cost
 
@@ -30,21 +31,25 @@ def get_next_round(ctx: Context, leg: Leg) -> Round | None:
 def is_verifiable(ctx: Context, closed: Round) -> bool:
     """Return whether a round may be verified, if the round before it is verified.
 
-    It must not be void or held, its window must be over, and all places of its panel must be decided as right. A round
+    It must not be void or held, its window must be over, and all places of its panels must be decided as right. A round
     may have no panel.
     """
     if closed.void or ctx.clock < closed.window_ends or is_held(ctx, closed.key):
         return False
-    panel = PANELS.get(ctx.store, *closed.key)
-    if panel is None:
-        return True
+    return all(_confirms(panel) for panel in PANELS.scan(ctx.store, *closed.key))
+
+
+def _confirms(panel: Panel) -> bool:
+    """Return whether a panel does not keep its round from being verified. A dispute that is over made no round void."""
+    if panel.dispute:
+        return panel.is_settled
     return panel.stage > 0 and all(place.ruling is Ruling.RIGHT for place in panel.places)
 
 
 def void_round(ctx: Context, key: RoundKey, losers: tuple[BondRow, ...], *, undecided: bool) -> None:
     """Mark a round that will never be verified as void.
 
-    The round's panel stops, because the round can never be paid. ``losers`` are the bonds of the parties at fault; they
+    The round's panels stop, because the round can never be paid. ``losers`` are the bonds of the parties at fault; they
     pay the seats that answered. If the round is void because a place is ``undecided``, the community pool pays these
     seats. If the consumer took the round's states early, the refund that it gave up is burnt. This burn is not a loss
     that the parties at fault make good.
@@ -52,8 +57,10 @@ def void_round(ctx: Context, key: RoundKey, losers: tuple[BondRow, ...], *, unde
     closed = ROUNDS.must(ctx.store, *key)
     ROUNDS.put(ctx.store, closed.enter(ROUND_STEPS.after(RoundStep.VOID, closed.state)))
     leg = count_void(ctx, key)
-    stop_panel(ctx, key, losers, undecided=undecided)
+    for panel in PANELS.scan(ctx.store, *key):
+        stop_panel(ctx, panel.key, losers, undecided=undecided)
     ctx.emit(RoundVoid(key))
+    ROUND_VOIDED(ctx, key)
     if leg.is_taken(key.round):
         cost = compute_round_cost(ORDERS.must(ctx.store, key.order_id), leg)
         burn = Transfer(move=REFUND_BURN, source=key.order_id.hex(), target="", amount=cost)
@@ -63,9 +70,10 @@ def void_round(ctx: Context, key: RoundKey, losers: tuple[BondRow, ...], *, unde
 def weigh_void(ctx: Context, entry: QueueEntry) -> int:
     """Return the gas of making one round void.
 
-    It depends on the seats of the round's panel, and on all validators, of which a vote on a slash may follow. It
-    includes the burn of a refund that the consumer may have given up.
+    It depends on the seats of the round's panels, and on all validators, of which a vote on a slash may follow. It
+    includes the end of disputes, and the burn of a refund that the consumer may have given up.
     """
-    panel = PANELS.get(ctx.store, *entry.round_key)
+    key = entry.round_key
     validators = 2 * VALIDATOR_GAS * sum(1 for _ in VALIDATORS.keys(ctx.store))
-    return PAY_GAS + validators + (0 if panel is None else weigh_panel(panel))
+    panels = sum(map(weigh_panel, PANELS.scan(ctx.store, *key)))
+    return PAY_GAS + validators + panels + sum(WEIGH_VOIDED(ctx, key))

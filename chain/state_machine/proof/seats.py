@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from chain.state_machine.context import Context
 from chain.state_machine.ledger.balances import apply_transfer
-from chain.state_machine.ledger.order_money import cut_bond, pay_from_deposits
+from chain.state_machine.ledger.order_money import cut_bond, get_bond, pay_from_deposits
 from chain.state_machine.ledger.tables import POTS
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.tables import ORDERS
@@ -38,7 +38,7 @@ from chain.state_machine.queue import cancel, schedule
 from chain.state_machine.registry.members import cut_stake
 from chain.state_machine.registry.tables import VALIDATORS
 from domain.amount import price_floor
-from domain.keys import RoundKey
+from domain.keys import PanelKey
 from domain.ledger.moves import COMMUNITY_POT
 from domain.ledger.records import BondRow
 from domain.legs.moves import COMPENSATION
@@ -80,7 +80,7 @@ def apply_commit(ctx: Context, panel: Panel, seat: PanelSeat, commitment: bytes)
     PANELS.put(ctx.store, panel)
     ctx.emit(
         AnswerCommitted(
-            round=panel.key,
+            panel=panel.key,
             auditor=seat.validator,
             stage=panel.stage,
             commitment=commitment,
@@ -110,7 +110,7 @@ def apply_reveal(
     for answer in answers:
         ctx.emit(
             AnswerRevealed(
-                round=key,
+                panel=key,
                 auditor=auditor,
                 stage=stage,
                 place=answer.place,
@@ -130,7 +130,7 @@ def apply_reveal(
         panel = replace(panel, reveals_end=ctx.clock)
         schedule(ctx, ctx.clock, STAGE_DUE, *key)
     PANELS.put(ctx.store, panel)
-    ctx.emit(SeatRevealed(round=key, auditor=auditor, stage=stage, reveals_end=panel.reveals_end))
+    ctx.emit(SeatRevealed(panel=key, auditor=auditor, stage=stage, reveals_end=panel.reveals_end))
 
 
 def get_votes(seats: list[PanelSeat], place: int) -> list[Vote]:
@@ -228,12 +228,14 @@ def settle_panel(
     leg = LEGS.must(ctx.store, order.id, panel.leg)
     seats = SEATS.scan(ctx.store, *key)
     verdicts = _judge_seats(order, leg, panel, seats)
-    price = price_floor(ROUNDS.must(ctx.store, *key).work, leg.price) // max(1, order.params.auditors)
+    # The panels of a void round are paid one after the other, so a bond may have paid already.
+    losers = tuple(row for row in (get_bond(ctx, order.id, row) for row in losers) if row is not None)
+    price = price_floor(ROUNDS.must(ctx.store, *panel.round_key).work, leg.price) // max(1, order.params.auditors)
     for seat, verdict in zip(seats, verdicts, strict=True):
         is_paid = panel.for_slash and seat.stage != panel.stage
         if verdict.refuted and not (is_paid and seat.cut):
             cut = cut_seat(ctx, order, leg, panel, seat, verdict.refuted, tier_of(leg).penalty, price)
-            ctx.emit(SeatDiffered(round=key, auditor=seat.validator, stage=seat.stage, places=verdict.refuted, cut=cut))
+            ctx.emit(SeatDiffered(panel=key, auditor=seat.validator, stage=seat.stage, places=verdict.refuted, cut=cut))
         elif seat.answers and not is_paid:
             answered = VALIDATORS.must(ctx.store, seat.validator).audits_answered
             VALIDATORS.update(ctx.store, seat.validator, audits_answered=answered + 1)
@@ -262,7 +264,7 @@ def settle_panel(
         paid = sum(parts.values())
         ctx.emit(
             SeatPaid(
-                round=key,
+                panel=key,
                 auditor=name,
                 stage=seat.stage,
                 paid=paid,
@@ -330,7 +332,7 @@ def _pay_from_bonds(ctx: Context, order_id: bytes, rows: tuple[BondRow, ...], mo
             cut_bond(ctx, order_id, row, payments)
 
 
-def stop_panel(ctx: Context, key: RoundKey, losers: tuple[BondRow, ...], *, undecided: bool) -> None:
+def stop_panel(ctx: Context, key: PanelKey, losers: tuple[BondRow, ...], *, undecided: bool) -> None:
     """End the panel of a void round in any stage, and pay its seats as :func:`settle_panel` says."""
     panel = PANELS.get(ctx.store, *key)
     if panel is None:

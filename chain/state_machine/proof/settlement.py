@@ -104,7 +104,7 @@ def weigh_window(ctx: Context, entry: QueueEntry) -> int:
     may_end = order.state is OrderState.PROVEN or leg.state is LegState.FAILED
     # A rejected share that was right causes up to six moves besides the return of its bond.
     steps = PAY_GAS * shares + (BOND_GAS + 6 * PAY_GAS) * rejected
-    panel = PANELS.get(ctx.store, *closed.key) if closed is not None and is_ready else None
+    panel = PANELS.get(ctx.store, *closed.key.panel()) if closed is not None and is_ready else None
     steps += weigh_panel(panel) if panel is not None else 0
     # The end of an order either pays the withheld part to the validator, or makes two moves that replace what the
     # withheld part paid for right shares.
@@ -126,7 +126,7 @@ def verify_round(ctx: Context, order: Order, leg: Leg, closed: Round) -> Leg:
     shares = [SHARES.must(ctx.store, *key) for key in closed.share_keys]
     for share in shares:
         note_verified(ctx, share.claim.provider)
-    panel = PANELS.get(ctx.store, *closed.key)
+    panel = PANELS.get(ctx.store, *closed.key.panel())
     earnings = compute_earnings(order, leg, closed, shares, audited=panel is not None)
     fee = compute_panel_fee(order, leg, len(panel.wanted)) if panel is not None else 0
     ctx.emit(RoundVerified(round=closed.key, price=earnings.total, withheld=earnings.validator, audit_fee=fee))

@@ -12,10 +12,9 @@ from dataclasses import replace
 from chain.state_machine.context import Context
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.book import mark_if_bidder, release_slash, reserve_slash
-from chain.state_machine.market.orders import get_parties
 from chain.state_machine.proof.gas import VALIDATOR_GAS
 from chain.state_machine.proof.lots import open_lot
-from chain.state_machine.proof.room import move_panel
+from chain.state_machine.proof.room import get_panel_parties, move_panel
 from chain.state_machine.proof.seats import settle_panel
 from chain.state_machine.proof.tables import JAIL_DUE, PANEL_POTS, PANELS, PanelSubject
 from chain.state_machine.queue import QueueEntry, schedule
@@ -80,8 +79,8 @@ def open_slash_vote(ctx: Context, order: Order, leg: Leg, panel: Panel, wrong: t
         slash=slash,
     )
     reserve_slash(ctx, leg.validator, slash)
-    ctx.emit(SlashVoteOpened(round=panel.key, validator=leg.validator, places=voted, slash=slash))
-    parties = get_parties(ctx, order, leg.validator)
+    ctx.emit(SlashVoteOpened(panel=panel.key, validator=leg.validator, places=voted, slash=slash))
+    parties = get_panel_parties(ctx, order, leg, panel.key)
     open_lot(ctx, PanelSubject(panel.key, panel.stage + 1), parties, order.params.lot_wait)
 
 
@@ -120,11 +119,11 @@ def _get_slash(ctx: Context, order: Order, leg: Leg, panel: Panel) -> int:
 
 
 def _get_others(ctx: Context, leg: Leg, panel: Panel) -> list[Panel]:
-    """Return the panels of the leg's other rounds that are not verified. They are at most ``rounds_ahead``."""
+    """Return the other panels of the leg's rounds that are not verified. There are at most ``rounds_ahead`` rounds."""
     now = LEGS.must(ctx.store, leg.order_id, leg.number)
     rounds = (number for number in range(now.next_round, now.round) if number != panel.round)
-    found = (PANELS.get(ctx.store, leg.order_id, leg.number, number) for number in rounds)
-    return [other for other in found if other is not None]
+    found = (other for number in rounds for other in PANELS.scan(ctx.store, leg.order_id, leg.number, number))
+    return [*found, *(other for other in PANELS.scan(ctx.store, *panel.round_key) if other.key != panel.key)]
 
 
 def _asked_again(place: PanelPlace) -> PanelPlace:

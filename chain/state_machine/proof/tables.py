@@ -10,7 +10,7 @@ from chain.state_machine.store import Overlay
 from chain.state_machine.tables import BytesTable, KeySet, Numbers, Table
 from domain.codec import Packed
 from domain.hashing import u64
-from domain.keys import RoundKey
+from domain.keys import PanelKey, RoundKey
 from domain.proof.records import AuditPlace, Panel, PanelSeat, Round, Share
 
 
@@ -41,13 +41,13 @@ class PanelSubject:
     """
 
     PURPOSE: ClassVar[str] = "panel"
-    round: RoundKey
+    panel: PanelKey
     stage: int
 
     @property
     def id(self) -> bytes:
         """The identifier to which the seed and the key of the lot are bound."""
-        return _pack(self.round) + u64(self.stage)
+        return _pack(self.panel.round_key) + u64(self.panel.dispute) + u64(self.stage)
 
 
 def _pack(key: RoundKey) -> bytes:
@@ -127,18 +127,19 @@ class LastIssue:
 SHARES = Table(0x32, "share", Share, lambda r: r.claim.key)
 ROUNDS = Table(0x34, "round", Round, lambda r: r.key)
 PANELS = Table(0x35, "panel", Panel, lambda r: r.key)
-# Key: order, leg, round, number of the seat.
+# Key: order, leg, round, dispute, number of the seat.
 SEATS = Table(0x36, "seat", PanelSeat, lambda r: (*r.key, r.number))
-# Key: validator, order, leg, round. Value: 1 + number of the validator's seat, which has a duty in the open stage.
+# Key: validator, order, leg, round, dispute. Value: 1 + number of the validator's seat, which has a duty in the open
+# stage.
 PANEL_DUTIES = Numbers(0x37, "duty of a seat")
 # Number of seats at work now, in all panels.
 AUDIT_LOAD = Numbers(0x43, "load of auditors")
-# Panels that wait for room. Key: rank by fee, order, leg, round.
+# Panels that wait for room. Key: rank by fee, order, leg, round, dispute.
 WAITING_PANELS = KeySet(0x44, "panel that waits")
-# Panels that wait for the vote of all validators on an earlier round. Key: order, leg, round, stage that begins next.
+# Panels that wait for the vote of all validators on an earlier round. Key: order, leg, round, dispute, next stage.
 BEHIND_PANELS = KeySet(0x45, "panel behind another")
-# Key: order, leg, round. Value: the amount (uassay) that silent and differing seats lost, as far as it is not paid out
-# yet.
+# Key: order, leg, round, dispute. Value: the amount (uassay) that silent and differing seats lost, as far as it is not
+# paid out yet.
 PANEL_POTS = Numbers(0x3F, "pot of a panel")
 # Key: purpose, id of the subject.
 LOTS = Table(0x38, "lot", Lot)
@@ -158,17 +159,18 @@ WRONG_HANDOVERS = KeySet(0x4D, "leg with a wrong hand-over")
 
 # Parts of an entry: purpose, id of the subject.
 LOT_DUE = Due("lot", 0, lane=0)
-# Time to commit or to reveal in a stage of a panel is over. Parts of an entry: order, leg, round.
+# Time to commit or to reveal in a stage of a panel is over. Parts of an entry: order, leg, round, dispute.
 STAGE_DUE = Due("stage", 1, lane=0, of_order=True)
 # Parts of an entry: order, leg, round.
 WINDOW_DUE = Due("window", 2, lane=0, of_order=True)
-# Round that becomes void next. Parts of an entry: order, leg, round, the round that is the reason.
+# Round that becomes void next. Parts of an entry: order, leg, round, and the round and dispute of the panel that is the
+# reason.
 VOID_DUE = Due("void", 3, lane=0, of_order=True)
 # Parts of an entry: order, leg, round, number of shares whose bonds were returned before.
 BONDS_DUE = Due("bonds", 4, lane=0, of_order=True)
 # Audit room may be free for a waiting panel. An entry has no parts.
 ROOM_DUE = Due("room", 5, lane=0)
-# The seats of a stage had the time that their work takes. Parts of an entry: order, leg, round, stage.
+# The seats of a stage had the time that their work takes. Parts of an entry: order, leg, round, dispute, stage.
 WORK_DUE = Due("work", 6, lane=0, of_order=True)
 # The jail of a validator is over. Parts of an entry: operator.
 JAIL_DUE = Due("jail", 9, lane=0)
@@ -182,4 +184,4 @@ def get_drawn_rounds(store: Overlay) -> Iterator[RoundKey]:
     for lot in LOTS.iterate(store, SharesSubject.PURPOSE):
         yield lot.subject.unpack(SharesSubject).round
     for lot in LOTS.iterate(store, PanelSubject.PURPOSE):
-        yield lot.subject.unpack(PanelSubject).round
+        yield lot.subject.unpack(PanelSubject).panel.round_key

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from hashlib import sha256
 
 from domain.hashing import encode_fields, hash_fields, u32, u64
-from domain.keys import RoundKey
+from domain.keys import PanelKey
 from domain.proof.records import AnswerKind, Finding, SeatAnswer
 
 
@@ -31,7 +31,7 @@ def answer_digest(seed: bytes, inner_roots: Iterable[bytes], state: Iterable[byt
 
 def answer_commitment(
     chain_id: str,
-    key: RoundKey,
+    key: PanelKey,
     stage: int,
     auditor: str,
     salt: bytes,
@@ -41,7 +41,6 @@ def answer_commitment(
 
     The hash covers the auditor's address, so another seat cannot use a copy of the hash.
     """
-    order_id, leg, round = key.order_id, key.leg, key.round
     parts = [
         encode_fields(
             "assay/panel/answer",
@@ -56,9 +55,10 @@ def answer_commitment(
     return hash_fields(
         "assay/panel/commitment",
         chain_id,
-        order_id,
-        u32(leg),
-        u32(round),
+        key.order_id,
+        u32(key.leg),
+        u32(key.round),
+        u32(key.dispute),
         u32(stage),
         auditor,
         salt,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from domain.keys import RoundKey
+from domain.keys import PanelKey
 from domain.legs.records import Leg
 from domain.market.records import JobTerms, Order
 from domain.order_params import OrderParams
@@ -108,7 +108,7 @@ class Tier:
     draw_duty: Callable[[bytes, JobTerms, bool, OrderParams], tuple[int, ...]]
     may_sit: Callable[[Order, int, int], bool]
     digest: Callable[[bytes, Iterable[bytes], Iterable[bytes | memoryview]], bytes]
-    commitment: Callable[[str, RoundKey, int, str, bytes, Iterable[SeatAnswer]], bytes]
+    commitment: Callable[[str, PanelKey, int, str, bytes, Iterable[SeatAnswer]], bytes]
     decide: Callable[[Sequence[Vote], Quorum], Finding | None]
     judge: Callable[[Sequence[Vote], Finding | None], tuple[AnswerVerdict, ...]]
     count_wanted: Callable[[Sequence[Vote], Quorum], int]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from chain.state_machine.proof.tables import PANEL_DUTIES, PANEL_POTS, SEATS
 from chain.state_machine.tables import Space, number_of
-from domain.keys import RoundKey
+from domain.keys import PanelKey
 from domain.limits import SLOTS_MAX
 from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse, PanelRequest, PanelResponse, SeatsRequest
@@ -47,8 +47,8 @@ def held(records: Iterable[object]) -> tuple[SeatKey, ...]:
 def seats_changed(chain: LiveChain) -> Iterator[PanelSeat]:
     """Yield the seats that the last block changed."""
     store = chain.overlay()
-    for order_id, leg, round, number in chain.changed_in(SEATS):
-        yield SEATS.must(store, order_id, *map(number_of, (leg, round, number)))
+    for order_id, *numbers in chain.changed_in(SEATS):
+        yield SEATS.must(store, order_id, *map(number_of, numbers))
 
 
 class Auditor:
@@ -61,7 +61,7 @@ class Auditor:
     def crash(self) -> None:
         """Forget what was read."""
         self._subjects: dict[SeatKey, PanelResponse] = {}
-        self._panels: dict[RoundKey, OwnPanel] = {}
+        self._panels: dict[PanelKey, OwnPanel] = {}
 
     # Looking, as the observer does
 
@@ -72,7 +72,7 @@ class Auditor:
         self._subjects = {key: known.get(key) or ask(request) for key, request in wanted.items()}
         return self._subjects
 
-    def own_panels(self, orders: Mapping[bytes, OrderResponse], clock: int) -> Mapping[RoundKey, OwnPanel]:
+    def own_panels(self, orders: Mapping[bytes, OrderResponse], clock: int) -> Mapping[PanelKey, OwnPanel]:
         """Return the panels about own rounds that are not over; of decided ones what was read last."""
         known, self._panels = self._panels, {}
         for order_id, on_chain in orders.items():
@@ -82,13 +82,13 @@ class Auditor:
             for closed in on_chain.rounds:
                 if closed.leg not in mine or (closed.verified and clock >= closed.window_ends):
                     continue
-                before = known.get(closed.key)
-                if before is not None and before.panel.is_decided and not closed.void:
-                    panel: Panel | None = before.panel
-                else:
-                    panel = self.daemon.world.order(order_id).panel(closed.leg, closed.round)
-                if panel is not None:
-                    self._panels[closed.key] = OwnPanel(panel, self._seats(panel, before))
+                for panel in self.daemon.world.order(order_id).panels:
+                    if panel.round_key != closed.key:
+                        continue
+                    before = known.get(panel.key)
+                    is_known = before is not None and before.panel.is_decided and not closed.void
+                    found = before.panel if before is not None and is_known else panel
+                    self._panels[panel.key] = OwnPanel(found, self._seats(found, before))
         return self._panels
 
     def _seats(self, panel: Panel, before: OwnPanel | None) -> tuple[PanelSeat, ...]:
@@ -100,15 +100,16 @@ class Auditor:
             found = self.daemon.world.ask(SeatsRequest(*panel.key)).seats
         return found
 
-    def earlier_panels(self, seats: Iterable[SeatKey]) -> Mapping[RoundKey, OwnPanel]:
+    def earlier_panels(self, seats: Iterable[SeatKey]) -> Mapping[PanelKey, OwnPanel]:
         """Return the undecided panels in which it has or had a seat, as far as seats of two stages matter there."""
         world = self.daemon.world
         open_seats = set(seats)
         wanted = {key.panel for key in held(self.daemon.records) if key not in open_seats}
         wanted |= {key.panel for key in open_seats if key.stage > 1}
-        found: dict[RoundKey, OwnPanel] = {}
+        found: dict[PanelKey, OwnPanel] = {}
         for key in sorted(wanted):
-            panel = world.order(key.order_id).panel(key.leg, key.round)
+            panels = {panel.key: panel for panel in world.order(key.order_id).panels}
+            panel = panels.get(key)
             if panel is not None and not panel.is_settled and not panel.is_decided:
                 found[key] = OwnPanel(panel, world.ask(SeatsRequest(*key)).seats)
         return found
@@ -159,14 +160,14 @@ class Auditor:
         if not daemon.up or local is None or not daemon.behaviour.serves(daemon, caller):
             return None
         about, on_chain = daemon.view.panels.get(seat.panel), daemon.view.orders.get(seat.order_id)
-        if about is None or on_chain is None:
+        if not isinstance(about, OwnPanel) or on_chain is None:
             return not_ready(ASK_MS)
         known = any(s.validator == caller and action.number in s.places for s in about.seats)
         if not known or action.number >= len(about.panel.places):
             return not_ready(ASK_MS)
         place = about.panel.places[action.number].place
         if place.kind is AuditKind.HANDOVER:
-            leaf = daemon.world.sealed[seat.panel][place.chunk].leaf
+            leaf = daemon.world.sealed[seat.panel.round_key][place.chunk].leaf
             opened = ChunkOpening(leaf=leaf, path=(), scalar=bytes(32), data=LOCAL_CHUNK, state_path=())
             return replace(not_ready(0), ready=True, chunk=opened)
         opening = audit_opening(local, seat.round, place)

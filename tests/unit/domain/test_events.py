@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from domain.events import Event, to_event
-from domain.keys import RoundKey, ShareKey
+from domain.keys import PanelKey, RoundKey, ShareKey
 from domain.ledger.events import PaymentMade
 from domain.market.events import OrderClosed
 from domain.market.records import Bid, Order
 from domain.proof.events import SeatSilent, ShareCompared, ShareRejected
+from domain.proof.records import AuditPlace, Finding
 from domain.registry.records import Capability
 from domain.vocabulary import KINDS, read_event
 from tests.support.bounded import sample
@@ -29,8 +30,9 @@ VALUES: dict[Any, st.SearchStrategy[Any]] = {
     RoundKey: st.builds(RoundKey, st.binary(min_size=32, max_size=32), st.just(1), st.just(2)),
 }
 VALUES[tuple[bytes, ...]] = st.lists(VALUES[bytes], max_size=2).map(tuple)
-VALUES |= {cls: st.just(sample(cls)) for cls in (Order, Bid, Capability)}
+VALUES |= {cls: st.just(sample(cls)) for cls in (Order, Bid, Capability, AuditPlace, Finding)}
 VALUES[ShareKey] = VALUES[RoundKey].map(lambda key: key.share(3, 4))
+VALUES[PanelKey] = VALUES[RoundKey].map(lambda key: key.panel(2))
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
@@ -56,9 +58,10 @@ def test_keys_lists_and_counts_are_attributes_as_they_always_were() -> None:
         ("reason", "10105"),
         ("was_accepted", "false"),
     )
-    silent = SeatSilent(RoundKey(order, 1, 0), "v1", 2, (0, 3), 5)
+    silent = SeatSilent(PanelKey(order, 1, 0, 4), "v1", 2, (0, 3), 5)
     assert to_event(silent, 1).attributes == (
         *round_fields,
+        ("dispute", "4"),
         ("auditor", "v1"),
         ("stage", "2"),
         ("places", "0,3"),

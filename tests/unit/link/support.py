@@ -85,6 +85,9 @@ class Answers:
     def get_opening(self, caller: t.Caller, request: t.OpeningRequest) -> t.AuditOpening:
         return t.not_ready(500)
 
+    def get_place(self, caller: t.Caller, request: t.PlaceRequest) -> t.AuditOpening:
+        return t.not_ready(500)
+
     def get_result(self, caller: t.Caller, request: t.ResultRequest) -> t.ResultManifest:
         leaves = tuple(t.ResultLeaf(SealedLeaf(bytes(33), i, bytes(32)), bytes(32)) for i in range(20_000))
         page = leaves[request.first : request.first + request.limit]

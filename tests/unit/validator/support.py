@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from domain.keys import RoundKey, ShareKey, ShareRef
+from domain.keys import PanelKey, ShareKey, ShareRef
 from domain.ledger.records import Escrow
 from domain.legs.records import Leg, LegState
 from domain.market.records import Order, OrderState
@@ -253,11 +253,11 @@ def seat(number: int = 0, validator: str = OTHER, places: tuple[int, ...] = (0,)
     return PanelSeat(ORDER_ID, 1, 0, number, validator, 1, 1, places, b"", (), revealed=False)
 
 
-def about(*places: AuditPlace, round: int = 0, validator: str = OTHER, **changes: Any) -> dict[RoundKey, OwnPanel]:
+def about(*places: AuditPlace, round: int = 0, validator: str = OTHER, **changes: Any) -> dict[PanelKey, OwnPanel]:
     """Return what this validator sees of the panel about a round of its own, in which another one has a seat."""
     numbers = tuple(range(len(places)))
     seen = OwnPanel(panel(*places, round=round, **changes), (seat(0, validator, numbers),))
-    return {RoundKey(ORDER_ID, 1, round): seen}
+    return {PanelKey(ORDER_ID, 1, round, 0): seen}
 
 
 def segment(index: int, slot: int = 0) -> AuditPlace:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from domain.keys import RoundKey, ShareRef
+from domain.keys import PanelKey, ShareRef
 from domain.proof.queries import NumberedPlace, PanelDuty, PanelResponse
 from domain.proof.records import (
     AnswerKind,
@@ -218,7 +218,7 @@ class Setting:
         about = panel(*places, seed=SEED, commits_end=COMMITS_END)
         now = chain(ordered={"terms": TERMS}, shares=shares, rounds=(closed,))
         seats = (seat(0, AUDITOR.address, tuple(range(len(places)))),)
-        panels = {RoundKey(ORDER_ID, 1, 0): OwnPanel(about, seats)}
+        panels = {PanelKey(ORDER_ID, 1, 0, 0): OwnPanel(about, seats)}
         self.service.view = ChainView(10, {ORDER_ID: now}, {}, {}, panels)
         return PanelResponse(TERMS, 1, ME, COMMIT_SECONDS, closed, about, shares, self.rate, "exact", ORDER_KEY)
 

@@ -3,14 +3,13 @@
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
 
 import pytest
 
-from domain.keys import RoundKey
 from domain.legs.records import LegState
 from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse
@@ -50,7 +49,7 @@ from validator.decide.records import (
 )
 from validator.decide.retention import fold, needed_blobs
 from validator.decide.rounds import aggregated, not_aggregated
-from validator.decide.view import ChainView, Look, OwnPanel
+from validator.decide.view import ChainView, Look, Panels
 from validator.ledger import Ledger
 from validator.serve.callers import GRANT_SECONDS, LIVE_SECONDS, Grants, Presence
 from validator.store import CACHED, StoreError, ValidatorStore
@@ -111,7 +110,7 @@ def test_the_states_of_a_void_round_wait_for_the_vote_on_a_slash() -> None:
     assert [r.round for r in fold(local, VOID, ended, 100).rounds] == [1]
 
 
-def look(on_chain: OrderResponse, panels: Mapping[RoundKey, OwnPanel], clock: int = 100) -> Look:
+def look(on_chain: OrderResponse, panels: Panels, clock: int = 100) -> Look:
     seen = ChainView(clock=clock, orders={ORDER_ID: on_chain}, validators={}, providers={}, panels=panels)
     return Look(seen, ME, CHAIN_ID, b"secret")
 

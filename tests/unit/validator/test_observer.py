@@ -275,13 +275,13 @@ def test_a_vote_on_a_slash_is_read_until_it_is_over(setting: Setting, market: Ma
         market.say(order_id, dict.fromkeys(market.seated(order_id, 0, stage), wrong))
     setting.look()
     key = market.panel(order_id, 0).key
-    assert not setting.view.panels[key].panel.is_open
+    assert not setting.view.panels[key].is_open
     market.wait_stage(order_id, 0, 3)
     assert market.order(order_id).state is OrderState.CLOSED
     setting.look()
     about = setting.view.panels[key]
-    assert about.panel.is_open
-    assert about.panel.votes_on_slash
+    assert about.is_open
+    assert about.votes_on_slash
     assert {seat.stage for seat in about.seats} == {1, 2, 3}
     answers = market.answers(order_id)
     market.say(order_id, dict.fromkeys(market.seated(order_id, 0, 3), answers))

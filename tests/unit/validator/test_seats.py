@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from domain.amount import ceil_div
 from domain.codec import decode, encode
-from domain.keys import RoundKey
+from domain.keys import PanelKey
 from domain.proof.messages import MsgCommitAnswer, MsgRevealAnswer
 from domain.proof.queries import NumberedPlace, PanelDuty, PanelResponse
 from domain.proof.records import AnswerKind, AuditKind, AuditPlace, Ruling, SeatAnswer
@@ -212,7 +212,7 @@ def test_a_commitment_is_shown_when_nobody_can_commit_any_more() -> None:
         assert action.agreed
         reveal = action.message
         assert isinstance(reveal, MsgRevealAnswer)
-        made = answer_commitment(CHAIN_ID, RoundKey(ORDER_ID, 1, 0), 2, ME, reveal.salt, reveal.answers)
+        made = answer_commitment(CHAIN_ID, PanelKey(ORDER_ID, 1, 0, 0), 2, ME, reveal.salt, reveal.answers)
         assert made == commit.commitment
         assert [answer.place for answer in reveal.answers] == [0, 2]
         (leaf,) = reveal.leaves
@@ -261,13 +261,14 @@ def test_a_daemon_that_lost_its_records_shows_what_it_committed_to_if_it_can() -
 
 
 def test_nobody_else_can_make_the_salt() -> None:
-    key = SeatKey(ORDER_ID, 1, 0, 2)
+    key = SeatKey(ORDER_ID, 1, 0, 0, 2)
     salts = [
         make_salt(SECRET, CHAIN_ID, key),
         make_salt(b"other".ljust(32), CHAIN_ID, key),
         make_salt(SECRET, "assay-other", key),
         make_salt(SECRET, CHAIN_ID, replace(key, stage=1)),
         make_salt(SECRET, CHAIN_ID, replace(key, round=1)),
+        make_salt(SECRET, CHAIN_ID, replace(key, dispute=1)),
     ]
     assert len(set(salts)) == len(salts)
 
@@ -276,7 +277,7 @@ def test_a_copied_answer_is_not_what_another_seat_committed_to() -> None:
     """The commitment binds the name: shown under another one, the same answers hash to something else."""
     seat, _ = turn(found(turn(None, BEGAN)[0], *DONE), 14)
     assert seat.sealed
-    where = (CHAIN_ID, RoundKey(ORDER_ID, 1, 0), 2)
+    where = (CHAIN_ID, PanelKey(ORDER_ID, 1, 0, 0), 2)
     mine = answer_commitment(*where, ME, seat.sealed.salt, seat.sealed.answers)
     assert mine == seat.sealed.commitment
     assert answer_commitment(*where, OTHER, seat.sealed.salt, seat.sealed.answers) != mine

@@ -8,7 +8,7 @@ from threading import Event
 
 import pytest
 
-from domain.keys import RoundKey, ShareKey, ShareRef
+from domain.keys import PanelKey, ShareKey, ShareRef
 from domain.legs.records import LegState
 from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse
@@ -96,7 +96,7 @@ class Setting:
 
     def see(self, **changes: object) -> OrderResponse:
         ordered = {"terms": TERMS, **changes.pop("ordered", {})}  # type: ignore[dict-item]
-        panels: dict[RoundKey, OwnPanel] = changes.pop("panels", {})  # type: ignore[assignment]
+        panels: dict[PanelKey, OwnPanel] = changes.pop("panels", {})  # type: ignore[assignment]
         now = chain(ordered=ordered, **changes)
         self.service.view = ChainView(
             10,
@@ -170,12 +170,12 @@ def test_roles_come_from_the_chain(setting: Setting) -> None:
         "carol": {t.Role.CONSUMER},
         "mallory": frozenset(),
         "p0": {t.Role.PROVIDER},
-        "v1": frozenset(),
+        "v1": {t.Role.WATCHER},
     }
-    # A validator is nobody here before it is drawn.
+    # Another validator may watch; it is an auditor here once it is drawn.
     setting.see(panels=about(segment(0), validator="v1"))
-    assert setting.service.roles(V1) == {t.Role.AUDITOR}
-    assert setting.service.roles(V2) == frozenset()
+    assert setting.service.roles(V1) == {t.Role.AUDITOR, t.Role.WATCHER}
+    assert setting.service.roles(V2) == {t.Role.WATCHER}
 
 
 # Payloads
@@ -694,7 +694,7 @@ def closed_round(setting: Setting) -> None:
     setting.ledger.store.save(aggregated(local, 0, t.StateRef(digest("next"), blob)))
     seats = (seat(0, "v1", (0, 1)), seat(1, "v2", (1,)))
     seen = OwnPanel(panel(segment(0), segment(2), seats=2), seats)
-    setting.see(rounds=(closed(),), panels={RoundKey(ORDER_ID, 1, 0): seen})
+    setting.see(rounds=(closed(),), panels={PanelKey(ORDER_ID, 1, 0, 0): seen})
 
 
 def request(place_index: int = 0, round: int = 0, leg: int = 1) -> t.OpeningRequest:

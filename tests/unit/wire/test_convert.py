@@ -7,6 +7,7 @@ from typing import Annotated, Any, get_args, get_origin
 
 import pytest
 
+from assay.disputes.v1 import tx_pb2 as disputes
 from assay.market.v1 import tx_pb2 as market
 from assay.market.v1 import types_pb2 as market_types
 from assay.pol.v1 import tx_pb2 as pol
@@ -110,7 +111,7 @@ def test_every_message_and_every_protobuf_message_has_its_twin() -> None:
     assert {cls for _, cls in TYPE_URLS.values()} == set(MESSAGES)
     ours = {
         f"/{file.package}.{name}"
-        for file in (registry.DESCRIPTOR, market.DESCRIPTOR, pol.DESCRIPTOR)
+        for file in (registry.DESCRIPTOR, market.DESCRIPTOR, pol.DESCRIPTOR, disputes.DESCRIPTOR)
         for name in file.message_types_by_name
         if name.startswith("Msg") and not name.endswith("Response")
     }
@@ -318,7 +319,7 @@ def test_enums_are_known_numbers() -> None:
     read = reader(BondRow, market_types.BondRow.DESCRIPTOR)
     row = market_types.BondRow(kind=market_types.BOND_KIND_SHARE, owner=ADDRESS, amount="0")
     assert read(row).kind is BondKind.SHARE
-    for number in (0, 3, -1):
+    for number in (0, 4, -1):
         with pytest.raises(Refusal, match=f"kind: {number} is not known"):
             read(market_types.BondRow(kind=number, amount="0"))  # type: ignore[arg-type]
 

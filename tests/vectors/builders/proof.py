@@ -4,7 +4,7 @@ from typing import Any
 
 from domain.codec import to_plain
 from domain.hashing import encode_fields, hash_fields, merkle_leaf, merkle_path, merkle_root
-from domain.keys import RoundKey
+from domain.keys import PanelKey
 from domain.proof.records import (
     AnswerKind,
     AuditKind,
@@ -102,7 +102,7 @@ def build_commitments() -> Any:
             "answers": [to_plain(answer) for answer in ANSWERS],
             "commitment": answers.answer_commitment(
                 CHAIN_ID,
-                RoundKey(CLAIM.order_id, CLAIM.leg, CLAIM.round),
+                PanelKey(CLAIM.order_id, CLAIM.leg, CLAIM.round, 3),
                 2,
                 "assay1auditor",
                 digest("salt"),

@@ -18,7 +18,7 @@ from domain.errors import (
     WRONG_STATE,
     Refusal,
 )
-from domain.keys import RoundKey
+from domain.keys import PanelKey
 from domain.proof.messages import MsgCommitAnswer, MsgRevealAnswer
 from domain.proof.records import AnswerKind, AuditKind, Panel, PanelSeat, SeatAnswer, ShownLeaf
 from pol.rules.commitment import check_leaf
@@ -35,9 +35,13 @@ class CheckedAnswer:
     shown: tuple[tuple[int, bytes], ...] = ()
 
 
+def _key(message: MsgCommitAnswer | MsgRevealAnswer) -> PanelKey:
+    return PanelKey(message.order_id, message.leg, message.round, message.dispute)
+
+
 def _get_seat(ctx: Context, message: MsgCommitAnswer | MsgRevealAnswer) -> CheckedAnswer:
     """Return the panel and the signer's seat; refuse the message if the seat has no duty in the open stage."""
-    key = RoundKey(message.order_id, message.leg, message.round)
+    key = _key(message)
     panel = PANELS.need(ctx.store, *key)
     number = PANEL_DUTIES.get(ctx.store, message.auditor, *key)
     if not number:
@@ -149,7 +153,7 @@ def _check_shown(ctx: Context, panel: Panel, shown: ShownLeaf) -> bool:
         raise Refusal(BAD_FIELD, "leaves", f"the job stopped in place {number}, so it has no leaf", "leave it out")
     if panel.places[number].claim:
         return False
-    roots = SHARES.must(ctx.store, *panel.key.share(place.slot, place.issue)).roots
+    roots = SHARES.must(ctx.store, *panel.round_key.share(place.slot, place.issue)).roots
     if roots is None:
         raise LookupError("an accepted share has no roots")
     right = shown.leaf.index == place.segment + 1
@@ -189,7 +193,7 @@ def find_reveal_duty(store: Overlay, message: MsgRevealAnswer) -> Duty | None:
 
 
 def _find_seat(store: Overlay, message: MsgCommitAnswer | MsgRevealAnswer) -> tuple[Panel, PanelSeat] | None:
-    key = RoundKey(message.order_id, message.leg, message.round)
+    key = _key(message)
     number = PANEL_DUTIES.get(store, message.auditor, *key)
     panel = PANELS.get(store, *key) if number else None
     if panel is None or not panel.is_open or message.stage != panel.stage:

@@ -44,7 +44,7 @@ def find_place(market: Market, kind: AuditKind) -> tuple[bytes, int, int, str]:
         for number, place in enumerate(panel.places):
             where = place.place
             if where.kind is kind:
-                share = SHARES.must(market.chain.overlay(), *panel.key.share(where.slot, where.issue))
+                share = SHARES.must(market.chain.overlay(), *panel.round_key.share(where.slot, where.issue))
                 if not share.drawn:
                     return order_id, round, number, share.claim.provider
         market.answer_all(order_id, round)

@@ -91,11 +91,11 @@ ORDER = object()
 
 
 def panel(**changes: Any) -> Break:
-    return edit(PANELS, ORDER, 1, 0, **changes)
+    return edit(PANELS, ORDER, 1, 0, 0, **changes)
 
 
 def seat(number: int, **changes: Any) -> Break:
-    return edit(SEATS, ORDER, 1, 0, number, **changes)
+    return edit(SEATS, ORDER, 1, 0, 0, number, **changes)
 
 
 def deposit_of_nobody(store: Overlay, order_id: bytes) -> None:
@@ -107,13 +107,13 @@ def deposit_of_nobody(store: Overlay, order_id: bytes) -> None:
 
 
 def sits_twice(store: Overlay, order_id: bytes) -> None:
-    first = SEATS.must(store, order_id, 1, 0, 0)
-    second = SEATS.must(store, order_id, 1, 0, 1)
+    first = SEATS.must(store, order_id, 1, 0, 0, 0)
+    second = SEATS.must(store, order_id, 1, 0, 0, 1)
     SEATS.put(store, replace(second, validator=first.validator))
 
 
 def ruled_without_a_finding(store: Overlay, order_id: bytes) -> None:
-    found = PANELS.must(store, order_id, 1, 0)
+    found = PANELS.must(store, order_id, 1, 0, 0)
     first = replace(found.places[0], ruling=Ruling.RIGHT)
     PANELS.put(store, replace(found, places=(first, *found.places[1:])))
 
@@ -122,28 +122,28 @@ def paid_pot(store: Overlay, order_id: bytes) -> None:
     closed = ROUNDS.must(store, order_id, 1, 0)
     ROUNDS.put(store, replace(closed, void=True))
     LEGS.update(store, order_id, 1, void=1)
-    PANEL_POTS.set(store, 5, order_id, 1, 0)
+    PANEL_POTS.set(store, 5, order_id, 1, 0, 0)
     POTS.set(store, POTS.get(store, "audits") + 5, "audits")
     POTS.set(store, POTS.get(store, "fees") - 5, "fees")
 
 
 def waits_for_nobody(store: Overlay, order_id: bytes) -> None:
-    found = PANELS.must(store, order_id, 1, 0)
+    found = PANELS.must(store, order_id, 1, 0, 0)
     AUDIT_LOAD.set(store, AUDIT_LOAD.get(store) - found.load)
     PANELS.put(store, replace(found, stage=0, load=0, is_open=False))
-    WAITING_PANELS.mark(store, 1, order_id, 1, 0)
+    WAITING_PANELS.mark(store, 1, order_id, 1, 0, 0)
     TALLIES.update(store, order_id, waiting=1, waits_since=1)
 
 
 def duty_of_nobody(store: Overlay, order_id: bytes) -> None:
-    sitting = {found.validator for found in SEATS.scan(store, order_id, 1, 0)}
+    sitting = {found.validator for found in SEATS.scan(store, order_id, 1, 0, 0)}
     other = min({"v0", "v1", "v2", "v3"} - sitting)
-    PANEL_DUTIES.set(store, 1, other, order_id, 1, 0)
+    PANEL_DUTIES.set(store, 1, other, order_id, 1, 0, 0)
 
 
 def no_duty(store: Overlay, order_id: bytes) -> None:
-    name = SEATS.must(store, order_id, 1, 0, 0).validator
-    PANEL_DUTIES.delete(store, name, order_id, 1, 0)
+    name = SEATS.must(store, order_id, 1, 0, 0, 0).validator
+    PANEL_DUTIES.delete(store, name, order_id, 1, 0, 0)
 
 
 ANSWER = SeatAnswer(0, AnswerKind.UNAVAILABLE, b"", b"", 0)
@@ -237,7 +237,7 @@ BREAKS: dict[str, tuple[Break, str]] = {
     "a coin from nowhere": (add(BALANCES, 1, "carol", "uassay"), "accounts hold"),
     "a bond from nowhere": (edit(BOND_ACCOUNTS, "v1", free=5), "bonds hold"),
     "stake from nowhere": (edit(VALIDATORS, "v1", stake=5), "stakes hold"),
-    "a pot from nowhere": (lambda s, o: PANEL_POTS.set(s, 5, o, 1, 0), "audits hold"),
+    "a pot from nowhere": (lambda s, o: PANEL_POTS.set(s, 5, o, 1, 0, 0), "audits hold"),
     "held": (edit(TALLIES, ORDER, held=5), "but 5 were counted"),
     "a deposit of nobody": (deposit_of_nobody, "escrows hold"),
     "a bond below zero": (bond_below_zero, "is below zero"),
@@ -308,7 +308,7 @@ BREAKS: dict[str, tuple[Break, str]] = {
     "paid too early": (panel(is_settled=True), "is settled before its round"),
     "load of auditors": (panel(load=10**6), "load of auditors is not the sum"),
     "waits with room": (
-        lambda store, order_id: WAITING_PANELS.mark(store, 1, order_id, 1, 0),
+        lambda store, order_id: WAITING_PANELS.mark(store, 1, order_id, 1, 0, 0),
         "waits for room, but has begun",
     ),
     "counted waiting": (edit(TALLIES, ORDER, waiting=1), "wrong count of waiting panels"),

@@ -505,7 +505,7 @@ def wrong_places(order: OrderResponse) -> list[tuple[Panel, PanelPlace, Share | 
             share = None
             unavailable = place.finding and place.finding.kind is AnswerKind.UNAVAILABLE
             if where.kind is AuditKind.SEGMENT and place.claim and not unavailable:
-                share = order.share(panel.key.share(where.slot, where.issue))
+                share = order.share(panel.round_key.share(where.slot, where.issue))
                 if share and where.segment in share.drawn:
                     share = None
             found.append((panel, place, share))

@@ -29,7 +29,7 @@ from chain.state_machine.tables import KeySet
 from domain.beacon import Reveal
 from domain.errors import BAD_PROOF
 from domain.genesis import DENOM
-from domain.keys import RoundKey
+from domain.keys import PanelKey
 from domain.ledger.messages import MsgSend
 from domain.ledger.records import Coin
 from domain.node.queries import StatusRequest
@@ -326,7 +326,7 @@ class Waiting:
         def edit(store: Overlay) -> None:
             info = replace(next_block(store), height=height)
             for at in range(number):
-                subject = PanelSubject(RoundKey(digest(parties, at), 1, height), 1)
+                subject = PanelSubject(PanelKey(digest(parties, at), 1, height, 0), 1)
                 open_lot(Context(store, info, CRYPTO, RULES, 1), subject, parties, 600)
 
         self.chain.change(edit)

@@ -43,15 +43,14 @@ def make_market() -> Market:
 
 def draw_audit(market: Market, order_id: bytes, round: int, *, audited: bool) -> None:
     """Make blocks whose reveals draw a panel for a closed round, or none."""
-    key = market.round(order_id, round).key
-    lot = PanelSubject(key, 0)
+    lot = PanelSubject(market.round(order_id, round).key.panel(), 0)
 
     def fits(beacon: bytes) -> bool:
         (number,) = draw(seed("panel/audit", lot.id, beacon), BPS, 1)
         return (number < BPS // 2) is audited
 
     for _ in range(30):
-        panel = PANELS.get(market.chain.overlay(), *key)
+        panel = PANELS.get(market.chain.overlay(), *lot.panel)
         if panel is None or panel.load:
             assert (panel is not None) is audited
             return
@@ -130,7 +129,7 @@ def test_a_round_waits_for_its_draw_and_then_for_its_window() -> None:
     order_id = market.run(TIERED)
     market.train_round(order_id)
     window = market.round(order_id, 0).window_ends
-    key = market.round(order_id, 0).key
+    key = market.round(order_id, 0).key.panel()
     # Blocks without a reveal complete no lot: the window ends before the draw.
     while market.chain.clock <= window:
         market.chain.block(reveals=False)

@@ -173,10 +173,10 @@ def test_duties_show_what_is_to_do_and_nothing_else() -> None:
     market.chain.ok(market.reveal_answer(order_id, 0, first, right))
     assert market.chain.ask(PanelDutiesRequest(first)).duties == ()
     assert len(market.chain.ask(PanelDutiesRequest(second)).duties) == 1
-    found = market.chain.ask(PanelRequest(order_id, 1, 0, 1))
+    found = market.chain.ask(PanelRequest(order_id, 1, 0, 0, 1))
     assert (found.validator, found.round) == ("v0", market.round(order_id, 0))
     assert [share.claim.slot for share in found.shares] == [1]
-    assert [s.number for s in market.chain.ask(SeatsRequest(order_id, 1, 0, 1)).seats] == [1]
+    assert [s.number for s in market.chain.ask(SeatsRequest(order_id, 1, 0, 0, 1)).seats] == [1]
 
 
 # --- what verifies -------------------------------------------------------------------------------
@@ -528,7 +528,7 @@ def wrong_segment(*, outside: bool) -> tuple[Market, bytes, str, int]:
         for number, place in enumerate(market.panel(order_id, 0).places):
             where = place.place
             if where.kind is AuditKind.SEGMENT:
-                key = market.panel(order_id, 0).key.share(where.slot, where.issue)
+                key = market.panel(order_id, 0).round_key.share(where.slot, where.issue)
                 share = SHARES.must(market.chain.overlay(), *key)
                 if (where.segment not in share.drawn) == outside:
                     return market, order_id, share.claim.provider, number
@@ -687,7 +687,7 @@ def wrong_after_paid() -> tuple[Market, bytes, int]:
         for _ in range(3):
             market.train_round(order_id)
         for number, place in enumerate(market.wait_stage(order_id, 1).places):
-            where, key = place.place, market.panel(order_id, 1).key
+            where, key = place.place, market.panel(order_id, 1).round_key
             if where.kind is AuditKind.SEGMENT:
                 share = SHARES.must(market.chain.overlay(), *key.share(where.slot, where.issue))
                 if where.segment not in share.drawn:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from domain.keys import RoundKey
+from domain.keys import PanelKey
 from domain.proof.records import AnswerKind, Finding, Ruling, SeatAnswer
 from pol.rules.tiers.exact import EXACT
 from pol.rules.tiers.tier import AnswerVerdict, Quorum, Vote
@@ -11,7 +11,7 @@ from pol.rules.tiers.votes import is_unserved
 from tests.support.chain_market import digest
 
 SEED = digest("seed")
-KEY = RoundKey(digest("order"), 1, 2)
+KEY = PanelKey(digest("order"), 1, 2, 0)
 FINISHED, STOPPED, UNAVAILABLE = AnswerKind
 RIGHT = Finding(FINISHED, digest("right"), 0)
 
@@ -50,6 +50,7 @@ def test_a_commitment_is_of_one_seat_of_one_stage_and_of_all_its_answers() -> No
         EXACT.commitment("chain", KEY, 1, "seat", SEED, given),
         EXACT.commitment("other", KEY, 1, "seat", SEED, given),
         EXACT.commitment("chain", replace(KEY, round=3), 1, "seat", SEED, given),
+        EXACT.commitment("chain", replace(KEY, dispute=1), 1, "seat", SEED, given),
         EXACT.commitment("chain", KEY, 2, "seat", SEED, given),
         EXACT.commitment("chain", KEY, 1, "copier", SEED, given),
         EXACT.commitment("chain", KEY, 1, "seat", digest("salt"), given),

@@ -1,0 +1,31 @@
+"""Hooks of the proof, through which the component of disputes acts on rulings and void rounds."""
+
+from dataclasses import dataclass
+
+from chain.state_machine.hook import Hook
+from domain.keys import PanelKey, RoundKey
+from domain.proof.records import Panel
+
+
+@dataclass(frozen=True, slots=True)
+class Finder:
+    """The party that found a wrong place, and the part (bps) of the bonds at fault that it gets at most."""
+
+    address: str
+    bps: int
+
+
+DISPUTE_RULED: Hook[[Panel], None] = Hook("dispute ruled")
+"""Called when the panel of a dispute is over, after its seats were paid."""
+
+ROUND_VOIDED: Hook[[RoundKey], None] = Hook("round voided")
+"""Called when a round became void, to drop the disputes about it that have not ended."""
+
+WEIGH_VOIDED: Hook[[RoundKey], int] = Hook("weigh voided")
+"""Called for the gas of dropping the disputes about a round that becomes void."""
+
+FINDER: Hook[[PanelKey], Finder | None] = Hook("finder")
+"""Called for the party that gets a reward, because the panel of its dispute found a place wrong."""
+
+REWARDED: Hook[[PanelKey, int], None] = Hook("rewarded")
+"""Called when the finder of a wrong place got an amount (uassay)."""

@@ -1,0 +1,68 @@
+"""Descriptions of the challenges of an order's rounds: what is claimed, by whom, and where each coin went."""
+
+from collections.abc import Iterable
+
+from chain.client.client import ChainClient
+from consumer.panels import name_place
+from domain.amount import in_assay
+from domain.disputes.queries import DisputesRequest
+from domain.disputes.records import Dispute, DisputeState
+from domain.measures import duration
+from domain.proof.records import AnswerKind
+
+
+def read_disputes(client: ChainClient, order_id: bytes) -> tuple[Dispute, ...]:
+    """Return the challenges of an order's rounds, by leg, round and number."""
+    return client.query(DisputesRequest(order_id)).disputes
+
+
+def describe_dispute(dispute: Dispute, now: int) -> str:
+    """Return a sentence about a challenge, at the time ``now`` of the chain's clock."""
+    name = f"challenge {dispute.number} of round {dispute.round} of leg {dispute.leg}"
+    who = dispute.challenger
+    place = name_place(dispute.place) if dispute.place is not None else "its place"
+    match dispute.state:
+        case DisputeState.COMMITTED:
+            left = duration(max(0, dispute.opens_until - now))
+            return f"{name}: {who} locked {in_assay(dispute.bond)}, and has another {left} to name the place"
+        case DisputeState.OPEN:
+            return f"{name}: {who} {_claim(dispute)} the {place}, and a panel recomputes it"
+        case DisputeState.UPHELD:
+            reward = f", and gets {in_assay(dispute.reward)}" if dispute.reward else ""
+            return f"{name} was right: the {place} is wrong; {who} has its bond back{reward}"
+        case DisputeState.FAILED:
+            spent = dispute.bond - dispute.burnt
+            return (
+                f"{name} was wrong: the {place} is right; of the bond of {who}, {in_assay(spent)} paid the panel and"
+                f" the validator, and {in_assay(dispute.burnt)} were burnt"
+            )
+        case DisputeState.UNDECIDED:
+            return f"{name}: the panel could not decide about the {place}; {who} has its bond back"
+        case DisputeState.EXPIRED:
+            return f"{name} was not opened in time with a sufficient bond; {who} lost {in_assay(dispute.burnt)}"
+        case DisputeState.DROPPED:
+            return f"{name} ended without a ruling, because its round was decided without it; {who} has its bond back"
+
+
+def dispute_rows(disputes: Iterable[Dispute]) -> list[tuple[object, ...]]:
+    """Return a row for each challenge: leg, round, number, place, challenger, state, and amounts in ASSAY."""
+    return [
+        (
+            dispute.leg,
+            dispute.round,
+            dispute.number,
+            name_place(dispute.place) if dispute.place is not None else "-",
+            dispute.challenger,
+            dispute.state.name.lower(),
+            in_assay(dispute.bond),
+            in_assay(dispute.reward),
+            in_assay(dispute.burnt),
+        )
+        for dispute in disputes
+    ]
+
+
+def _claim(dispute: Dispute) -> str:
+    if dispute.claim is not None and dispute.claim.kind is AnswerKind.UNAVAILABLE:
+        return "says that the validator does not serve"
+    return "has another result for"

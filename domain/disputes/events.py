@@ -1,0 +1,84 @@
+"""Events that the disputes component emits."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from domain.events import Change
+from domain.keys import PanelKey
+from domain.proof.records import AuditPlace, Finding
+
+
+@dataclass(frozen=True, slots=True)
+class ChallengeCommitted(Change):
+    """Someone committed to a challenge of a closed round, and ``bond`` (uassay) is locked. It must be opened before
+    ``opens_until`` on the chain clock. ``dispute`` is the key of the panel that will decide it.
+    """
+
+    KIND: ClassVar[str] = "challenge.committed"
+    dispute: PanelKey
+    challenger: str
+    commitment: bytes
+    bond: int
+    least: int
+    opens_until: int
+    open_before: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChallengeOpened(Change):
+    """A challenge was opened. It names a place, and the challenger's answer for this place as ``claim``.
+
+    If ``again`` is true, the round's own panel had decided the place before. If ``joins`` is not 0, the panel of the
+    dispute with this number decides the place, because that dispute names it too.
+    """
+
+    KIND: ClassVar[str] = "challenge.opened"
+    dispute: PanelKey
+    place: AuditPlace
+    claim: Finding
+    again: bool
+    joins: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChallengeJoined(Change):
+    """The challenge with this ``number`` names the same place as an open dispute, whose panel decides both."""
+
+    KIND: ClassVar[str] = "challenge.joined"
+    dispute: PanelKey
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class DisputeEnded(Change):
+    """A challenge ended in ``state`` (a ``DisputeState``). ``burnt`` (uassay) is the burnt part of its bond.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.DisputeEnded):
+                print(assay.DisputeState(event.state).name, event.burnt)
+    """
+
+    KIND: ClassVar[str] = "dispute.ended"
+    dispute: PanelKey
+    challenger: str
+    state: int
+    burnt: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChallengerRewarded(Change):
+    """A challenger got ``reward`` (uassay) from the bonds of the parties at fault, because its claim was right.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.ChallengerRewarded):
+                print(event.challenger, event.reward)
+    """
+
+    KIND: ClassVar[str] = "challenge.rewarded"
+    dispute: PanelKey
+    challenger: str
+    reward: int

@@ -1,0 +1,68 @@
+"""Records that the disputes component keeps: frozen dataclasses of integers, strings, bytes and tuples."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Annotated
+
+from domain.bounds import Address, Count, Hash, Length, Money, Number
+from domain.keys import PanelKey, RoundKey
+from domain.limits import DISPUTES_MAX
+from domain.proof.records import AuditPlace, Finding
+
+
+class DisputeState(IntEnum):
+    """The state of a dispute."""
+
+    COMMITTED = 1  # its commitment is on chain
+    OPEN = 2  # a panel recomputes its place
+    UPHELD = 3  # the panel ruled against the chain's root
+    FAILED = 4  # the panel ruled for the chain's root
+    UNDECIDED = 5  # the panel could not decide
+    EXPIRED = 6  # it was not opened in time, or its bond was too small
+    DROPPED = 7  # another panel decides its place, or its round became void for another reason
+
+
+@dataclass(frozen=True, slots=True)
+class Dispute:
+    """A challenge: the claim that the chain has a wrong root at one place of a closed round.
+
+    ``commitment`` hides the place and the claim until the challenge is opened, so that no one can copy it
+    (:func:`pol.rules.disputes.challenge_commitment`). ``claim`` is the challenger's own answer for the place. ``least``
+    is the part of the bond that is burnt if the challenge is not opened. ``open_before`` is the number of challenges of
+    the round that were open when the commitment came: each of them doubles the bond that is needed. ``joined`` are the
+    numbers of later openings that name the same place. The same panel decides them.
+    """
+
+    order_id: Hash
+    leg: Count
+    round: Count
+    number: Count  # number in the round, from 1; also the number of the panel that decides the challenge
+    challenger: Address
+    commitment: Hash
+    bond: Money
+    least: Money
+    opens_until: Number  # chain clock
+    open_before: Count
+    state: DisputeState
+    place: AuditPlace | None = None
+    claim: Finding | None = None
+    again: bool = False  # the round's own panel had decided the place before
+    joins: Count = 0  # number of the dispute whose panel decides the place; 0 if the dispute has its own panel
+    joined: Annotated[tuple[Count, ...], Length(0, DISPUTES_MAX)] = ()
+    reward: Money = 0  # what the challenger got from the bonds of the parties at fault
+    burnt: Money = 0  # burnt part of the challenger's bond
+
+    @property
+    def key(self) -> PanelKey:
+        """The key of the dispute, which is also the key of its panel."""
+        return PanelKey(self.order_id, self.leg, self.round, self.number)
+
+    @property
+    def round_key(self) -> RoundKey:
+        """The key of the round."""
+        return RoundKey(self.order_id, self.leg, self.round)
+
+    @property
+    def is_live(self) -> bool:
+        """True if the dispute has not ended."""
+        return self.state in (DisputeState.COMMITTED, DisputeState.OPEN)

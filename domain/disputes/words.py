@@ -1,0 +1,24 @@
+"""The vocabulary of the disputes component."""
+
+from domain.disputes.events import (
+    ChallengeCommitted,
+    ChallengeJoined,
+    ChallengeOpened,
+    ChallengerRewarded,
+    DisputeEnded,
+)
+from domain.disputes.messages import MsgChallenge, MsgOpenChallenge
+from domain.disputes.params import LOCAL, DisputesParams
+from domain.disputes.queries import DisputesRequest
+from domain.words import Words
+
+WORDS = Words(
+    name="disputes",
+    messages=(MsgChallenge, MsgOpenChallenge),
+    events=(ChallengeCommitted, ChallengeOpened, ChallengeJoined, DisputeEnded, ChallengerRewarded),
+    queries=(DisputesRequest,),
+    message_packages=("assay.disputes.v1",),
+    query_packages=("assay.disputes.v1",),
+    params=DisputesParams,
+    local_params=LOCAL,
+)

@@ -1,0 +1,1 @@
+"""Recomputing places of other validators' closed rounds, to challenge those that are wrong."""

@@ -1,0 +1,105 @@
+"""Sending a challenge: the bond that it needs, its commitment, and its opening."""
+
+from dataclasses import dataclass
+
+from chain.client.client import ChainClient
+from chain.client.sender import TxSender
+from domain.disputes.messages import MsgChallenge, MsgOpenChallenge
+from domain.disputes.params import DisputesParams
+from domain.disputes.queries import DisputesRequest
+from domain.disputes.records import Dispute, DisputeState
+from domain.hashing import hash_fields
+from domain.keys import PanelKey
+from domain.ledger.messages import MsgDepositBond
+from domain.ledger.queries import AccountRequest
+from domain.proof.queries import OrderResponse
+from domain.proof.records import Round
+from domain.registry.queries import ValidatorsRequest
+from pol.rules.disputes import STAGES_PAID, challenge_commitment, least_bond, needed_bond
+from pol.rules.panels import audit_price
+from pol.rules.tiers.table import tier_named
+from validator.watch.recompute import PlaceCheck
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A challenge that was opened: its key, its bond (uassay), and the height of its opening."""
+
+    key: PanelKey
+    bond: int
+    height: int
+
+
+def compute_bond(client: ChainClient, on_chain: OrderResponse, closed: Round, check: PlaceCheck) -> int:
+    """Return the bond (uassay) that a challenge of a place needs now.
+
+    It is doubled once more, because another challenge of the round may be opened before this one is committed to.
+    """
+    leg = on_chain.leg(closed.leg)
+    if leg is None:
+        raise LookupError("a closed round has no leg")
+    order = on_chain.order
+    live = [known for known in _disputes(client, closed) if known.is_live]
+    opened = sum(known.state is DisputeState.OPEN for known in live)
+    params = client.params().of(DisputesParams)
+    cost = tier_named(leg.tier).cost(order.terms, check.place.kind, audit_price(order.params, leg.price))
+    seats = STAGES_PAID * order.params.auditors
+    if _is_drawn(on_chain, closed, check):
+        seats = max(seats, len(client.query(ValidatorsRequest()).validators))
+    least = least_bond(params.challenge_min, len(live) + 1)
+    return needed_bond(cost, order.params.answer_fee, seats, opened + 1, least)
+
+
+def send_challenge(
+    client: ChainClient,
+    sender: TxSender,
+    secret: bytes,
+    closed: Round,
+    check: PlaceCheck,
+    bond: int,
+) -> Sent:
+    """Commit to a challenge of a place and open it, with two transactions.
+
+    The first transaction also deposits what the sender's bond account lacks. The salt is derived from ``secret``, so a
+    second try opens the challenge that the first one committed to. Raise TxRefused if the chain refuses one of the
+    transactions.
+    """
+    me = sender.address
+    chain_id = client.status().chain_id
+    salt = hash_fields("assay/challenge/salt", secret, chain_id, *map(str, closed.key), repr(check.place))
+    made = challenge_commitment(chain_id, closed.key, check.place, check.finding, salt, me)
+    number = _find(client, closed, made)
+    if not number:
+        lacking = bond - client.query(AccountRequest(me)).bond.free
+        deposits = (MsgDepositBond(me, lacking),) if lacking > 0 else ()
+        sender.send(*deposits, MsgChallenge(me, closed.order_id, closed.leg, closed.round, made, bond))
+        number = _find(client, closed, made)
+    opening = MsgOpenChallenge(
+        challenger=me,
+        order_id=closed.order_id,
+        leg=closed.leg,
+        round=closed.round,
+        number=number,
+        place=check.place,
+        claim=check.finding,
+        salt=salt,
+    )
+    receipt = sender.send(opening)
+    return Sent(closed.key.panel(number), bond, receipt.height)
+
+
+def _find(client: ChainClient, closed: Round, commitment: bytes) -> int:
+    """Return the number of the challenge with this commitment that was not opened yet; 0 if there is none."""
+    waiting = (d for d in _disputes(client, closed) if d.state is DisputeState.COMMITTED)
+    return next((known.number for known in waiting if known.commitment == commitment), 0)
+
+
+def _disputes(client: ChainClient, closed: Round) -> list[Dispute]:
+    """Return the disputes about a round, by number."""
+    disputes = client.query(DisputesRequest(closed.order_id)).disputes
+    return [known for known in disputes if known.round_key == closed.key]
+
+
+def _is_drawn(on_chain: OrderResponse, closed: Round, check: PlaceCheck) -> bool:
+    panel = on_chain.panel(closed.leg, closed.round)
+    return panel is not None and any(drawn.place == check.place for drawn in panel.places)

@@ -1,0 +1,133 @@
+"""One place of another validator's closed round: its data are fetched from that validator, checked and recomputed."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from domain.proof.queries import OrderResponse
+from domain.proof.records import AnswerKind, AuditPlace, Finding, Round
+from link.blobs import BlobStore
+from link.client import ClusterClient
+from link.errors import ClusterError, ClusterErrorKind
+from link.types import GET_PLACE, AuditOpening, BlobRef, PlaceRequest
+from validator.decide.records import Sizes
+from validator.decide.seats import find_fault, fits_sizes, shares_of
+from validator.watch.places import accepted_shares, agrees, find_stop, get_claim, to_finding
+from validator.work.audits import PlaceFiles, make_audit
+from validator.work.files import materialise
+from validator.work.requests import StateFiles
+
+LATER = frozenset({ClusterErrorKind.BUSY, ClusterErrorKind.UNREACHABLE, ClusterErrorKind.TIMED_OUT})
+"""Kinds of errors after which the validator is asked again."""
+_PAUSE = 0.5
+_SEED = bytes(32)
+"""No panel has drawn the place, so there is no seed for a digest; the digest is not used."""
+
+Progress = Callable[[str, int, int], None]
+"""A function that is told what is fetched, and how many of its bytes have arrived."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceCheck:
+    """The result of recomputing a place: the finding, the root that the chain has, and whether they agree.
+
+    If the finding is ``unavailable``, ``why`` says what was not served, or what is wrong with the served data.
+    """
+
+    place: AuditPlace
+    finding: Finding
+    claim: bytes
+    agrees: bool
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Watcher:
+    """The files and the connection with which places are recomputed. ``seconds`` limits the wait for each place."""
+
+    link: ClusterClient
+    blobs: BlobStore
+    jobs: Path
+    backend: str
+    seconds: float
+    now: Callable[[], float] = time.monotonic
+    pause: Callable[[float], None] = time.sleep
+
+    def check(
+        self, on_chain: OrderResponse, closed: Round, place: AuditPlace, progress: Progress | None = None
+    ) -> PlaceCheck:
+        """Fetch and recompute a place, and compare it with the chain.
+
+        Raise ClusterError if the validator refuses to serve the place. A place that it does not serve in time has the
+        finding ``unavailable``.
+        """
+        leg = on_chain.leg(closed.leg)
+        if leg is None:
+            raise LookupError("a closed round has no leg")
+        shares = accepted_shares(on_chain, closed)
+        opening = self._ask(closed, place)
+        if opening is None:
+            return _unserved(place, f"the validator did not open the place within {self.seconds:.0f} s")
+        terms = on_chain.order.terms
+        fault = find_fault(place, opening, terms, shares, ())
+        if not fault and not fits_sizes(opening, Sizes(terms.global_bytes, terms.local_bytes, terms.update_bytes)):
+            fault = "a state or an update in the opening has a wrong size"
+        if fault:
+            return _unserved(place, fault)
+        audit = make_audit(
+            leg.tier,
+            place,
+            shares_of(shares, place),
+            opening,
+            self._fetch(opening, progress),
+            global_in=closed.global_in,
+            seed=_SEED,
+            backend=self.backend,
+        )
+        found = audit.function(audit.request)
+        claim = get_claim(closed, shares, place, opening)
+        if found.fault:
+            return _unserved(place, found.fault)
+        finding = to_finding(found)
+        stop = find_stop(on_chain, closed, shares, place)
+        return PlaceCheck(place, finding, claim, agrees(leg.tier, finding, claim, stop))
+
+    def _ask(self, closed: Round, place: AuditPlace) -> AuditOpening | None:
+        """Return the opening of a place; None if the validator does not open it in time."""
+        request = PlaceRequest(closed.order_id, closed.leg, closed.round, place)
+        until = self.now() + self.seconds
+        while True:
+            try:
+                opening = self.link.call(GET_PLACE, request)
+            except ClusterError as error:
+                if error.kind not in LATER:
+                    raise
+                opening = None
+            if opening is not None and opening.ready:
+                return opening
+            if self.now() >= until:
+                return None
+            self.pause(max(_PAUSE, opening.retry_after_ms / 1e3 if opening else 0.0))
+
+    def _fetch(self, opening: AuditOpening, progress: Progress | None) -> PlaceFiles:
+        """Fetch the job and the blobs of a place."""
+
+        def take(name: str, blob: BlobRef) -> Path:
+            shown = None if progress is None else lambda done, size: progress(name, done, size)
+            self.link.fetch(blob, self.blobs, shown)
+            return self.blobs.path(blob.sha256)
+
+        for file in opening.payload:
+            take(file.path, file.blob)
+        directory = materialise(opening.payload, self.blobs, self.jobs)
+        states = [
+            StateFiles(take("global state", state.global_state), take("local state", state.local_state))
+            for state in opening.states
+        ]
+        updates = {item.slot: take(f"update of slot {item.slot}", item.update.blob) for item in opening.updates}
+        return PlaceFiles(directory, states, updates)
+
+
+def _unserved(place: AuditPlace, why: str) -> PlaceCheck:
+    return PlaceCheck(place, Finding(AnswerKind.UNAVAILABLE, b"", 0), b"", agrees=False, why=why)

@@ -1,0 +1,83 @@
+"""The recomputation of one place of another validator's round: the function of its tier, and the request for it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from domain.proof.records import AuditKind, AuditPlace, Share
+from link.types import AuditOpening
+from pol.rules.commitment import boundary_root
+from pol.work.records import RoundSlot
+from validator.decide.records import Recomputed
+from validator.work.checks.table import checks_of
+from validator.work.requests import AggregationAudit, OpenedStates, RootedFile, SegmentAudit, StateFiles, UpdateAudit
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceFiles:
+    """The files of a place: the job's directory, the opened states in their order, and the updates by slot."""
+
+    directory: Path
+    states: Sequence[StateFiles]
+    updates: Mapping[int, Path]
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """A function of the process pool, with the request that recomputes a place."""
+
+    function: Callable[[Any], Recomputed]
+    request: SegmentAudit | UpdateAudit | AggregationAudit
+
+
+def make_audit(
+    tier: str,
+    place: AuditPlace,
+    shares: Sequence[Share],
+    opening: AuditOpening,
+    files: PlaceFiles,
+    *,
+    global_in: bytes,
+    seed: bytes,
+    backend: str,
+) -> Audit:
+    """Return the recomputation of a place.
+
+    ``shares`` has the share of the place; for an aggregation, all shares of the round in slot order. ``global_in`` is
+    the root of the global state before the round. ``seed`` goes into the digest of the answer.
+    """
+    checks = checks_of(tier)
+    if place.kind is AuditKind.AGGREGATION:
+        updates = tuple(
+            RootedFile(files.updates[share.claim.slot], share.roots.update_root)
+            for share in shares
+            if share.roots is not None
+        )
+        start = RootedFile(files.states[0].global_state, global_in)
+        aggregation = AggregationAudit(
+            directory=files.directory, opening=start, updates=updates, seed=seed, backend=backend
+        )
+        return Audit(checks.recompute_aggregation, aggregation)
+    (share,) = shares
+    if place.kind is AuditKind.UPDATE:
+        update = UpdateAudit(
+            directory=files.directory,
+            round_opening=RootedFile(files.states[0].global_state, global_in),
+            closing=OpenedStates(files.states[1], opening.states[1].metrics, opening.leaves[-1].boundary_root),
+            seed=seed,
+        )
+        return Audit(checks.recompute_update, update)
+    # Segment 0 starts from the share's initial states. Their root is on the chain, so it is not taken from a leaf.
+    start_root = boundary_root(global_in, share.local_in)
+    if place.segment:
+        start_root = opening.leaves[0].boundary_root
+    segment = SegmentAudit(
+        directory=files.directory,
+        part=RoundSlot(share.claim.round, share.claim.slot),
+        index=place.segment,
+        start=OpenedStates(files.states[0], opening.states[0].metrics, start_root),
+        seed=seed,
+        backend=backend,
+    )
+    return Audit(checks.recompute_segment, segment)
