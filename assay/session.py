@@ -28,6 +28,7 @@ from consumer.jobs import job_name, read_job, recall
 from consumer.lookup import all_bids, all_orders, find_order
 from consumer.request import OrderOptions, request_of
 from consumer.result import Result
+from consumer.states import states_folder
 from consumer.submit import Quote, place_order, quote
 from consumer.waiting import waiting
 from consumer.watch import Delivery, Summary, summarise, wait_for
@@ -488,6 +489,7 @@ class PlacedOrder:
             job=job,
             progress=None,
             note=note,
+            states=states_folder(session.home, self.id),
         )
 
 

@@ -77,6 +77,7 @@ class Role(IntEnum):
     CONSUMER = 2  # the consumer of an order with a leg of this validator
     AUDITOR = 3  # another validator with a seat in a panel about a round of this one
     APPLICANT = 4  # a provider that applied to this cluster on chain
+    SUCCESSOR = 5  # the validator of a leg that continues a leg of this one
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,6 +378,30 @@ class PayloadOffer:
 
 
 @dataclass(frozen=True, slots=True)
+class StatesRequest:
+    """A request for the states that the last verified round of a leg left."""
+
+    order_id: Hash
+    leg: Bits
+
+
+@dataclass(frozen=True, slots=True)
+class StatesManifest:
+    """The states that the last verified round of a leg left: each root once, as far as they are on this machine."""
+
+    round: Bits
+    states: Annotated[tuple[StateRef, ...], Length(0, SLOTS_MAX + 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class StatesOffer:
+    """States from which a leg of an order starts, and which the order's consumer has."""
+
+    order_id: Hash
+    states: Annotated[tuple[StateRef, ...], Length(1, SLOTS_MAX + 1)]
+
+
+@dataclass(frozen=True, slots=True)
 class PayloadWanted:
     """The blobs of a payload that the validator lacks."""
 
@@ -562,8 +587,16 @@ class Handlers(Protocol):
         """Return the manifest of the encrypted states after a hand-over round."""
         ...
 
+    def get_states(self, caller: Caller, request: StatesRequest) -> StatesManifest:
+        """Return the states that the last verified round of a leg left."""
+        ...
 
-_KNOWN = frozenset({Role.PROVIDER, Role.CONSUMER, Role.AUDITOR})
+    def offer_states(self, caller: Caller, request: StatesOffer) -> PayloadWanted:
+        """Return the blobs of offered states that the validator still lacks."""
+        ...
+
+
+_KNOWN = frozenset({Role.PROVIDER, Role.CONSUMER, Role.AUDITOR, Role.SUCCESSOR})
 _PROVIDER = frozenset({Role.PROVIDER})
 _CONSUMER = frozenset({Role.CONSUMER})
 _AUDITOR = frozenset({Role.AUDITOR})
@@ -600,6 +633,10 @@ OFFER_PAYLOAD = Call(name="OfferPayload", request=PayloadOffer, reply=PayloadWan
 PAYLOAD_STATUS = Call(name="PayloadStatus", request=PayloadStatusRequest, reply=PayloadState, roles=_CONSUMER)
 GET_OPENING = Call(name="GetOpening", request=OpeningRequest, reply=AuditOpening, roles=_AUDITOR)
 GET_RESULT = Call(name="GetResult", request=ResultRequest, reply=ResultManifest, roles=_CONSUMER)
+GET_STATES = Call(
+    name="GetStates", request=StatesRequest, reply=StatesManifest, roles=_CONSUMER | frozenset({Role.SUCCESSOR})
+)
+OFFER_STATES = Call(name="OfferStates", request=StatesOffer, reply=PayloadWanted, roles=_CONSUMER, size=1 << 20)
 
 CALLS: tuple[Call[Any, Any], ...] = (
     STAT_BLOB,
@@ -616,4 +653,6 @@ CALLS: tuple[Call[Any, Any], ...] = (
     PAYLOAD_STATUS,
     GET_OPENING,
     GET_RESULT,
+    GET_STATES,
+    OFFER_STATES,
 )
