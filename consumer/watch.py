@@ -48,7 +48,7 @@ class Summary(Shown):
     reason: str
     leg: int
     validator: str
-    # Three numbers of rounds: closed in the current leg, in the whole job, and verified in the current leg.
+    # Three numbers of rounds: those before the current leg and closed in it, those of the job, and the verified ones.
     round: int
     rounds: int
     verified: int
@@ -99,9 +99,9 @@ def summarise(answer: OrderResponse) -> Summary:
         reason=CloseReason(order.close_reason).name.lower() if order.close_reason else "",
         leg=order.legs,
         validator=current.validator if current else "",
-        round=len(rounds),
+        round=(current.first_round if current else 0) + len(rounds),
         rounds=order.terms.rounds,
-        verified=sum(r.verified for r in rounds),
+        verified=sum(r.verified for r in answer.rounds),
         shares_committed=len(shares),
         shares_rejected=sum(s.state in _REJECTED for s in shares),
         panels_open=sum(not panel.is_settled for panel in answer.panels),

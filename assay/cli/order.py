@@ -291,6 +291,10 @@ def show(context: CommandContext, order: str) -> None:
             "-" if summary.loss is None else f"{summary.loss:.4f}",
         ),
     ]
+    for leg in on_chain.legs:
+        if leg.part:
+            wait = f"{money(leg.part)} for {leg.part_until - clock} s more, unless you acknowledge or deny its states"
+            head.append((f"part of leg {leg.number} that waits", wait))
     if waits := waiting(on_chain, clock, asker=Asker.SHELL):
         head.insert(1, ("it", str(waits)))
     if stop := describe_stop(on_chain):

@@ -112,3 +112,20 @@ def test_one_validator_that_says_so_costs_no_more_than_its_fee() -> None:
     market.accept(order_id)
     market.chain.pass_until(market.all_of(order_id).legs[0].part_until)
     assert last_end(market) is PartEnd.TIME
+
+
+def test_who_accepted_an_earlier_leg_is_no_stranger_in_the_auction() -> None:
+    """With three validators, the third leg would have no auditor: its winner and both earlier ones are parties."""
+    names = ("v0", "v1", "v2")
+    market = Market(local_params().replace(round_window=20), validators=3, bidders=names)
+    order_id = market.run(submit(terms=make_terms(rounds=3), deposit=3 * 180_000, deadline=10_000))
+    for _ in range(2):
+        leg = market.leg(order_id)
+        market.chain.ok(MsgStopOrder(leg.validator, order_id, leg.number))
+        for _ in range(4):
+            market.chain.block()
+        if market.order(order_id).state is OrderState.MATCHED:
+            market.accept(order_id)
+    order = market.order(order_id)
+    assert (order.state, order.legs) == (OrderState.OPEN, 2)
+    assert set(order.excluded) == set(names)
