@@ -25,6 +25,7 @@ ORIGINS = {
     "AdamW": "pol.capture.author.spec:AdamW",
     "LedgerParams": "domain.ledger.params:LedgerParams",
     "LegEnd": "domain.legs.reasons:LegEnd",
+    "PartEnd": "domain.legs.reasons:PartEnd",
     "LegFailed": "domain.legs.events:LegFailed",
     "Asker": "consumer.words:Asker",
     "Average": "pol.capture.author.spec:Average",

@@ -87,7 +87,7 @@ def fetch_states(
     if missing:
         raise ConsumerError(
             f"{len(missing)} of {len(set(roots))} states after round {closed.round} cannot be fetched{problem}",
-            "try again, or say that the states were not served: assay order ack --denied",
+            "try again; if the states are not served, deny it: assay order ack --denied (in Python: denied=True)",
         )
     for path in folder.glob("*.state"):
         if path.stem not in {root.hex() for root in roots}:
@@ -159,7 +159,9 @@ def acknowledge(answer: OrderResponse, *, received: bool) -> MsgAckState:
             "no part of a failed leg waits for the states to be acknowledged",
             "see what the order waits for with assay order why",
         )
-    return MsgAckState(answer.order.consumer, answer.order.id, waiting[-1].number, received)
+    return MsgAckState(
+        consumer=answer.order.consumer, order_id=answer.order.id, leg=waiting[-1].number, received=received
+    )
 
 
 @dataclass

@@ -155,7 +155,8 @@ def for_states(leg: int, until: int, now: int, fetch: str) -> Waiting:
     return Waiting(
         what=f"the end of the time for the states of leg {leg}",
         detail="until then its consumer can fetch the states of the last verified round, and deny that they are served",
-        helps=f"fetch them with {fetch}; if they are not served, deny it (assay order ack --denied)",
+        helps=f"fetch them with {fetch};"
+        " if they are not served, deny it with assay order ack --denied (in Python: order.acknowledge(denied=True))",
         since=0,
         until=until,
         now=now,

@@ -196,7 +196,7 @@ class Delivery(Readable):
         """
         order = answer.order
         if self.states is not None:
-            self._copies = self._copies or Copies(self.client, self.key, self.states, self.note)
+            self._copies = self._copies or Copies(client=self.client, key=self.key, folder=self.states, note=self.note)
             self._copies.step(answer)
         if order.state != OrderState.MATCHED or order.legs == self._delivered:
             return

@@ -49,9 +49,10 @@ class MsgStopOrder(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgAckState(Message):
-    """Say whether the consumer received the states of the last verified round of a failed leg.
+    """Confirm or deny that the states of the last verified round of a failed leg were served.
 
-    If it did, the part that was withheld from the leg's validator is paid at once. If not, the part is burnt.
+    If the consumer ``received`` them, the part that was withheld from the leg's validator is paid at once. If not, the
+    part is burnt.
     """
 
     URL: ClassVar[str] = "/assay.market.v1.MsgAckState"

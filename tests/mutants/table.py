@@ -1131,7 +1131,7 @@ MUTANTS = (
         "chain/state_machine/legs/money.py",
         "tally.paid - part - tally.compensated",
         "tally.paid - tally.compensated",
-        (f"{_SETTLEMENT}::test_what_returns_is_no_loss_that_the_job_bond_makes_good",),
+        (f"{_SETTLEMENT}::test_the_part_is_no_loss_that_the_job_bond_makes_good",),
     ),
     Mutant(
         "void-in-order",

@@ -183,7 +183,8 @@ class Service:
         allowed = Allowance()
         for local, on_chain in self._records():
             mine = on_chain.order.consumer == caller.address
-            if mine and any(item.blob == blob for item in (*local.payload.files, *local.offered)):
+            expected = [*(file.blob for file in local.payload.files), *(state.blob for state in local.offered)]
+            if mine and blob in expected:
                 return None
             allowed += provider_quota(local, on_chain, self.view.panels, caller.address)
         if blob.size > allowed.largest:

@@ -25,9 +25,9 @@ from pol.rules.schedule import served_terms, total_work
 class LegExtent:
     """The part of an order that a leg serves: its rounds and slots, and the states from which it starts.
 
-    If ``from_leg`` is not 0, the leg continues the last verified round of that leg, and each slot starts from the local
-    state that its accepted share of this round left. Otherwise ``local_roots`` has the slots that do not start from the
-    local state of the order's terms.
+    If ``from_leg`` is not 0, the leg continues the last verified round of that leg. Each slot then starts from the
+    local state that its accepted share of this round left. Otherwise ``local_roots`` has the slots that do not start
+    from the local state of the order's terms.
     """
 
     first_round: int

@@ -85,8 +85,8 @@ def reopen_or_end(ctx: Context, order: Order, leg: Leg) -> None:
     """Let the order go on after a failed leg with the first round that is not verified, or end the order.
 
     If only a provider was at fault, the same validator continues, without an auction. Otherwise the order opens again.
-    It ends instead if no round is left, if its deadline has passed, if its deposit cannot pay any bid, if it has had
-    ``max_attempts`` failures, or if enough validators have blamed the job or could not fetch the states.
+    It ends instead if no round is left, if its deadline has passed, or if its deposit cannot pay any bid. It also ends
+    if it has had ``max_attempts`` failures, or if enough validators have blamed the job or could not fetch the states.
     """
     started = order.state is not OrderState.MATCHED
     undecided = leg.end_reason == LegEnd.UNDECIDED

@@ -1,8 +1,8 @@
 """The part that was withheld from the validator of a failed leg. It waits while the consumer can fetch the states.
 
 A failed leg may have verified rounds. Their work is right, but it is worth nothing if no one gets the states that it
-left. So the withheld part is paid only some time after the end of the leg, unless the consumer denies that it could
-fetch the states, or enough validators could not fetch them.
+left. So the withheld part is paid only some time after the end of the leg. It is not paid if the consumer denies that
+it could fetch the states, or if enough validators could not fetch them.
 """
 
 from chain.state_machine.context import Context

@@ -158,7 +158,7 @@ def get_asked(store: Overlay, order: Order, clock: int) -> AuctionOrder:
     escrow = ESCROWS.must(store, order.id)
     asked = ask_rest(order)
     floor = highest_floor(order.conditions.tiers, order.terms, order.price_limit, order.params)
-    # What an earlier leg's validator may still get is part of the locked deposits, but cannot be used.
+    # The part that an earlier leg's validator may still get is locked in the deposits, but cannot be used.
     reserved = asked.rounds * floor + escrow.withheld
     return replace(
         asked,

@@ -102,7 +102,7 @@ def test_states_that_are_not_held_are_fetched_until_it_is_time_to_decline(lost: 
         after, actions = decide(local, view(matched, matched.legs[0].matched_at, held=held))
         assert after == local
         (fetch,) = [action for action in actions if isinstance(action, do.FetchStates)]
-        assert (fetch.leg, fetch.roots) == (KEY, {lost})
+        assert (fetch.leg, fetch.roots) == (KEY, frozenset({lost}))
         assert MsgAcceptOrder not in {type(message) for message in messages(actions)}
         refused, actions = decide(local, view(matched, late, held=held))
         assert refused.payload.stage is PayloadStage.BAD
