@@ -56,12 +56,16 @@ class LiveStore(Overlay):
         gone: set[int] = set()
         for key, value in changes:
             self.put(key, value)
-            self._sorted.pop(key[0], None)
             if value is None:
                 gone.add(key[0])
                 del self._values[key]
         for first in sorted(gone):
+            self._sorted.pop(first, None)
             self._keys[first] = [key for key in self._keys[first] if key in self._values]
+
+    def record(self, cls: type[T], key: bytes) -> T | None:
+        value: Any = self._values.get(key)
+        return super().record(cls, key) if type(value) is bytes else value
 
     def changed_keys(self, prefix: bytes) -> Iterator[bytes]:
         """Yield nothing: what lies here is committed."""

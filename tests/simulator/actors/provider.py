@@ -88,6 +88,8 @@ class ProviderActor:
         self._ended: dict[str, float] = {}
         self._promised: dict[ShareKey, int] = {}
         self._thought_at = -(10**9)
+        # What was decided last, and of what: nothing else is decided while that stays.
+        self._decided: tuple[Shares, Look, Shares, tuple[tuple[Action, str], ...]] | None = None
 
     @property
     def trustworthy(self) -> bool:
@@ -141,13 +143,16 @@ class ProviderActor:
         for change in changes:
             self._put(change(self.shares))
         if seen is not None:
-            self.look = replace(seen, training=self.look.training)
+            training = self.look.training
+            self.look = seen if seen.training is training else replace(seen, training=training)
         if before != (self.shares, self.look):
             self.wake()
 
     def _put(self, shares: Shares) -> None:
         self.shares = shares
-        given = shares.get(self.look.training) if self.look.training else None
+        if self.look.training is None:
+            return
+        given = shares.get(self.look.training)
         if given is None or given.stage is not Stage.TRAINING:
             self.look = replace(self.look, training=None)
 
@@ -156,9 +161,14 @@ class ProviderActor:
         if self.gone or self.world.clock.now < self.down_until:
             return
         now = self._thought_at = self.world.clock.now
-        shares, actions = decide(self.shares, self.look)
+        known = self._decided
+        if known is None or known[0] is not self.shares or known[1] is not self.look:
+            decided, wanted = decide(self.shares, self.look)
+            named = tuple((action, action.key) for action in wanted)
+            known = self._decided = self.shares, self.look, decided, named
+        _, _, shares, actions = known
         self._put(shares)
-        for action in actions:
+        for action, name in actions:
             match action:
                 case do.Train(task):
                     self.look = replace(self.look, training=task.key)
@@ -168,19 +178,19 @@ class ProviderActor:
                 case do.Status():
                     pass
                 case _:
-                    self._start(action, now)
+                    self._start(action, name, now)
         self.wake(POLL_MS)
 
-    def _start(self, action: Action, now: int) -> None:
+    def _start(self, action: Action, name: str, now: int) -> None:
         # What the validator's picture asks for may have been done since that was drawn.
         picture = self.look.picture if action.drawn else None
-        if picture is not None and picture.began <= self._ended.get(action.key, -1.0):
+        if picture is not None and picture.began <= self._ended.get(name, -1.0):
             return
         # One that came before it may have ended the share.
         if action.subject is not None and self.shares.get(action.subject) is None:
             return
-        if self._errands.begin(action.key, now):
-            self._do(action, action.key)
+        if self._errands.begin(name, now):
+            self._do(action, name)
 
     def _end(self, name: str, *changes: Change, seen: Look | None = None, pause: int = 200) -> None:
         self._errands.end(name, self.world.clock.now, pause)
