@@ -56,8 +56,8 @@ def resumed(first: str = ME, second: str = OTHER) -> OrderResponse:
         number=2, validator=second, first_round=1, rounds=1, round=1, from_leg=1, state=LegState.MATCHED,
         initial_root=ROOTS[0], global_in=ROOTS[0], progress_deadline=0,
     )  # fmt: skip
-    sizes = {"global_bytes": len(BYTES[0]), "local_bytes": len(BYTES[1])}
-    answer = chain(ordered={"legs": 2, "next_round": 1, "terms": replace(TERMS, **sizes)})
+    terms = replace(TERMS, global_bytes=len(BYTES[0]), local_bytes=len(BYTES[1]))
+    answer = chain(ordered={"legs": 2, "next_round": 1, "terms": terms})
     return replace(
         answer,
         legs=(failed, matched),
