@@ -1118,6 +1118,17 @@ MUTANTS = (
         ("tests/unit/chain/state_machine/legs/test_continuing.py::test_it_does_so_three_times",),
     ),
     Mutant(
+        "part-freed-by-a-provider",
+        "a validator sacrifices a provider, continues, and is paid for its verified rounds before the end",
+        "chain/state_machine/legs/parts.py",
+        "    if is_continued(ctx, leg) or (waits and",
+        "    if (waits and",
+        (
+            "tests/unit/chain/state_machine/legs/test_continuing.py"
+            "::test_a_provider_that_is_sacrificed_does_not_free_the_part",
+        ),
+    ),
+    Mutant(
         "party-audits-the-rest",
         "an order is sold though all who could audit it served it before",
         "chain/state_machine/market/auction.py",

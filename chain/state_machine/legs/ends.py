@@ -7,7 +7,7 @@ from chain.state_machine.legs.checks import is_far_ahead
 from chain.state_machine.legs.creation import get_rest, open_leg
 from chain.state_machine.legs.hooks import ROUND_DROPPED, ROUND_LEFT, WEIGH_ROUND
 from chain.state_machine.legs.money import clear_leg, compensate, cut_job_bond, keep_part
-from chain.state_machine.legs.parts import end_part, get_unserved
+from chain.state_machine.legs.parts import end_part, get_unserved, settle_parts
 from chain.state_machine.legs.progress import restart_progress, start_leg
 from chain.state_machine.legs.tables import ACCEPT_DUE, LEGS, LIVE_LEGS, PROGRESS_DUE
 from chain.state_machine.market.auction import get_asked
@@ -68,6 +68,7 @@ def settle_leg(ctx: Context, order: Order, leg: Leg, reason: CloseReason) -> Non
     settled = VALIDATORS.must(ctx.store, leg.validator).orders_settled
     VALIDATORS.update(ctx.store, leg.validator, orders_settled=settled + 1)
     ctx.emit(OrderSettled(order=order.id, leg=leg.number, validator=leg.validator, reason=end))
+    settle_parts(ctx, leg)
     pay_part(ctx, order.id, leg.validator)
     end_leg(ctx, leg, LegState.DONE, end)
     release_stake(ctx, leg.validator, leg.work, leg.price)

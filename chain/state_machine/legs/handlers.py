@@ -4,7 +4,7 @@ from chain.state_machine.context import Context
 from chain.state_machine.handler import Duty, Handler
 from chain.state_machine.legs.checks import find_duty, get_assigned
 from chain.state_machine.legs.ends import BLAMES_JOB, decline_leg, fail_leg, weigh_failure
-from chain.state_machine.legs.parts import end_part
+from chain.state_machine.legs.parts import end_part, is_continued
 from chain.state_machine.legs.progress import start_leg
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.holds import check_not_held
@@ -109,6 +109,9 @@ def check_ack_state(ctx: Context, message: MsgAckState) -> Leg:
     if not leg.part:
         reason = "nothing is withheld for the states of this leg, or its time is over"
         raise Refusal(WRONG_STATE, "leg", reason, "name a failed leg whose part waits (assay order show)")
+    if not message.received and is_continued(ctx, leg):
+        reason = "the leg's validator continues the order from these states"
+        raise Refusal(WRONG_STATE, "received", reason, "wait for the result of the current leg")
     check_before(ctx, "time to acknowledge the states", leg.part_until)
     return leg
 

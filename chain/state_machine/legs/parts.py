@@ -64,18 +64,35 @@ def end_part(ctx: Context, leg: Leg, end: PartEnd) -> None:
         schedule(ctx, ctx.clock, CLOSE_DUE, order_id)
 
 
+def is_continued(ctx: Context, leg: Leg) -> bool:
+    """Return whether the validator of a failed leg serves the order again, after a provider's fault.
+
+    It then answers for the states of the earlier leg with those of its new one.
+    """
+    order = ORDERS.must(ctx.store, leg.order_id)
+    current = LEGS.must(ctx.store, order.id, order.legs)
+    return current.is_live and current.validator == leg.validator
+
+
+def settle_parts(ctx: Context, settled: Leg) -> None:
+    """Pay the parts of earlier legs to a validator that continued its order to the end."""
+    for leg in LEGS.scan(ctx.store, settled.order_id):
+        if leg.part and leg.validator == settled.validator:
+            end_part(ctx, leg, PartEnd.TIME)
+
+
 def on_part(ctx: Context, entry: QueueEntry) -> None:
     """Pay a part whose time is over.
 
-    If a validator could not fetch the states, the part waits longer: until another validator accepts a leg that starts
-    from them, or until the order ends.
+    The part waits longer as long as its validator continues the order. It also waits longer if another validator could
+    not fetch the states, until one accepts a leg that starts from them, or until the order ends.
     """
     leg = LEGS.must(ctx.store, entry.parts[0], entry.number(1))
     if not leg.part or ctx.clock < leg.part_until:
         return
     order = ORDERS.must(ctx.store, leg.order_id)
     waits = order.state in (OrderState.OPEN, OrderState.MATCHED) and not is_ending(ctx, order)
-    if waits and get_unserved(ctx, order):
+    if is_continued(ctx, leg) or (waits and get_unserved(ctx, order)):
         _set_end(ctx, order, leg)
     else:
         end_part(ctx, leg, PartEnd.TIME)

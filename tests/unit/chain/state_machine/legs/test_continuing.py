@@ -7,6 +7,8 @@ from chain.state_machine.legs.ends import CONTINUED_MAX
 from chain.state_machine.market.tables import BIDS
 from chain.state_machine.proof.tables import SHARES
 from chain.state_machine.store import Overlay
+from domain.errors import WRONG_STATE
+from domain.legs.messages import MsgAckState
 from domain.legs.reasons import LegEnd
 from domain.legs.records import LegState
 from domain.market.messages import MsgWithdrawBid
@@ -106,3 +108,34 @@ def test_without_its_bond_the_order_ends_if_no_one_else_may_serve_it() -> None:
     until_faulty(market, order_id)
     market.pass_handover(order_id)
     assert market.order(order_id).close_reason == CloseReason.FAILED
+
+
+def test_a_provider_that_is_sacrificed_does_not_free_the_part() -> None:
+    """Its validator would be paid for all verified rounds before the consumer has a result, and could then vanish."""
+    market, order_id = started(rounds=12, rematch=False)
+    until_faulty(market, order_id)
+    while not market.all_of(order_id).legs[0].verified:  # the first round was the wrong one
+        market, order_id = started(rounds=12, rematch=False)
+        market.chain.pass_time(1)
+        market.train_round(order_id)
+        market.answer_all(order_id, 0)
+        until_faulty(market, order_id)
+    first, second = market.all_of(order_id).legs
+    assert first.part > 0
+    assert second.is_live
+    market.chain.refused(WRONG_STATE, MsgAckState("carol", order_id, 1, received=False), field="received")
+    while market.chain.clock <= first.part_until:
+        market.train_round(order_id)
+        market.answer_all(order_id, market.leg(order_id).round - 1)
+        market.chain.pass_time(20)
+    answer = market.all_of(order_id)
+    assert answer.legs[0].part == first.part
+    assert not [payment for payment in answer.payments if payment.kind == "validator"]
+    if market.leg(order_id).state is LegState.RUNNING:
+        market.settle(order_id)
+    market.pass_handover(order_id)
+    answer = market.all_of(order_id)
+    assert answer.order.close_reason == CloseReason.SETTLED
+    assert answer.escrow.withheld == 0
+    paid = sum(payment.amount for payment in answer.payments if payment.kind == "validator")
+    assert paid > first.part
