@@ -96,6 +96,7 @@ ORIGINS = {
     "Outlook": "pol.rules.outlook:Outlook",
     "PanelKey": "domain.keys:PanelKey",
     "Params": "domain.params:Params",
+    "PartEnd": "domain.legs.reasons:PartEnd",
     "PaymentMade": "domain.ledger.events:PaymentMade",
     "Phase": "pol.capture.author.spec:Phase",
     "PlaceRuled": "domain.proof.events:PlaceRuled",

@@ -29,6 +29,7 @@ from consumer.jobs import job_name, read_job, recall
 from consumer.lookup import all_bids, all_orders, find_order
 from consumer.request import OrderOptions, request_of
 from consumer.result import Result
+from consumer.states import acknowledge, states_folder
 from consumer.submit import Quote, place_order, quote
 from consumer.waiting import waiting
 from consumer.watch import Delivery, Summary, summarise, wait_for, wait_for_result
@@ -458,6 +459,20 @@ class PlacedOrder:
         complainer = sender if complain else None
         return fetch_or_complain(client, session.key, self.id, job, scratch, progress, round, complainer)
 
+    def acknowledge(self, *, denied: bool = False) -> TxReceipt:
+        """Confirm that the states of the last verified round of a failed leg arrived, or deny that they were served.
+
+        The part that was withheld from the leg's validator is paid at once, or burnt if it is ``denied``. Raise
+        ConsumerError if no part waits.
+
+        Example::
+
+            order.acknowledge(denied=True)
+        """
+        session = self.session
+        message = acknowledge(session.client.query(OrderRequest(self.id)), received=not denied)
+        return TxSender(session.client, session.key).send(message)
+
     def complain(self, round: int | None = None, progress: Callable[[int, int], None] | None = None) -> TxReceipt:
         """Fetch the states of a hand-over round, and prove to the chain that the validator encrypted a wrong chunk.
 
@@ -499,6 +514,7 @@ class PlacedOrder:
             job=job,
             progress=None,
             note=note,
+            states=states_folder(session.home, self.id),
         )
 
 

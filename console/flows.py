@@ -13,6 +13,7 @@ _ORDER: Final = (
     "protocol",
     "withheld_compensation",
     "withheld_burn",
+    "part_burn",
     "deposit_burn",
     "refund_burn",
     "refund",

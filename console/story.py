@@ -17,9 +17,12 @@ from domain.legs.events import (
     OrderMatched,
     OrderProven,
     OrderSettled,
+    PartEnded,
     PartReturned,
+    PartWaits,
     ProgressRestarted,
 )
+from domain.legs.reasons import PartEnd
 from domain.legs.records import LegState
 from domain.market.events import (
     DeadlineMoved,
@@ -30,6 +33,7 @@ from domain.market.events import (
     OrderUnmatched,
 )
 from domain.market.records import Order, OrderState
+from domain.moves import Uses
 from domain.node.queries import LoggedEvent
 from domain.proof.events import (
     AnswerCommitted,
@@ -62,7 +66,7 @@ from domain.proof.events import (
     ValidatorSlashed,
 )
 from domain.proof.records import AuditKind, AuditPlace, Ruling, ShareState
-from domain.vocabulary import read_event
+from domain.vocabulary import MOVES, read_event
 from pol.values import metric_values
 
 
@@ -232,6 +236,12 @@ class LegStory:
     # A LegEnd; 0 while the leg runs, or if it was served to its end.
     reason: int = 0
     declined: bool = False
+    # The leg whose last verified round this leg continues; 0 if it began the job.
+    from_leg: int = 0
+    # Withheld coins of a failed leg that wait until `part_until`, and the PartEnd after that.
+    part: int = 0
+    part_until: int = 0
+    part_end: int = 0
     rounds: dict[int, RoundStory] = field(default_factory=dict)
 
     def round(self, number: int) -> RoundStory:
@@ -273,6 +283,10 @@ class PaymentStory:
     height: int
 
 
+WITHHELD = frozenset(name for name, move in MOVES.items() if move.uses is Uses.WITHHELD)
+"""Kinds of payments that take withheld coins."""
+
+
 class OrderStory:
     """The history and state of an order, updated with its events as they come."""
 
@@ -310,7 +324,7 @@ class OrderStory:
     def withheld(self) -> int:
         """Amount withheld from the validator until the order settles (uassay)."""
         total = sum(r.withheld for a in self.legs.values() for r in a.rounds.values() if r.verified_height)
-        used = sum(p.amount for p in self.payments if p.kind in ("validator", "withheld_compensation", "withheld_burn"))
+        used = sum(p.amount for p in self.payments if p.kind in WITHHELD)
         return max(0, total - used - self.returned)
 
     def follow(self, events: Iterable[LoggedEvent]) -> None:
@@ -367,6 +381,7 @@ class OrderStory:
             matched_at=change.matched_at,
             matched_height=self._height,
             accept_deadline=change.accept_deadline,
+            from_leg=change.from_leg,
         )
 
     @_take.register
@@ -432,6 +447,18 @@ class OrderStory:
     @_take.register
     def _(self, change: PartReturned) -> None:
         self.returned += change.amount
+
+    @_take.register
+    def _(self, change: PartWaits) -> None:
+        leg = self.legs[change.leg]
+        leg.part, leg.part_until = change.amount, change.until
+
+    @_take.register
+    def _(self, change: PartEnded) -> None:
+        leg = self.legs[change.leg]
+        leg.part, leg.part_until, leg.part_end = 0, 0, change.end
+        if change.end in (PartEnd.UNAVAILABLE, PartEnd.COMPLAINT):
+            self.returned += change.amount
 
     # --- rounds and shares ------------------------------------------------------------------
 

@@ -164,6 +164,7 @@ PAYMENTS: Final = MappingProxyType(
         "refund_burn": "burnt instead of refunded, because the consumer took the round early",
         "withheld_compensation": "from the validator's part, to a provider whose share it wrongly rejected",
         "withheld_burn": "burnt from the validator's part",
+        "part_burn": "burnt from the part of a validator that, as the consumer says, did not serve its states",
         "bond_return": "bond returned to its owner",
         "compensation": "from a bond, as compensation",
         "decline_fee": "from a bond, as the fee for declining",
@@ -237,6 +238,8 @@ _KINDS: Final = MappingProxyType(
         "panel.paid": "An auditor was paid",
         "panel.ended": "A panel ended",
         "part.returned": "The validator's withheld part returned to the deposit",
+        "part.waits": "The withheld part of a failed leg waits while its states can be fetched",
+        "part.ended": "The withheld part of a failed leg no longer waits",
         "payment": "Coins left the order's escrow",
     }
 )

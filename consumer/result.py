@@ -12,6 +12,7 @@ from consumer.deliver import find_validator
 from consumer.errors import ConsumerError
 from consumer.jobs import check_ordered, save_result
 from consumer.panels import describe_stop, stopped_round
+from consumer.states import fetch_states, is_broken, state_path
 from consumer.submit import recover_secret
 from consumer.unsealing import HandedOver, StateEntry, Unsealer
 from domain.legs.records import Leg, LegState
@@ -27,6 +28,7 @@ from pol.job.checkpoint import Position, position_after
 from pol.job.document import Job
 from pol.rules.handover import HandoverId, chunk_layout
 from pol.state.arrays import State
+from pol.state.stored import StoredState
 from wire.keys import Key
 
 LATE_SECONDS = 5.0
@@ -59,6 +61,8 @@ class Result(Shown):
     round: int
     validator: str
     position: Position
+    # False if the job has more rounds than these states: its order stopped after the round.
+    whole: bool = True
 
     def summary(self) -> Iterable[tuple[str, object]]:
         """Return the rows that notebooks show."""
@@ -151,7 +155,8 @@ def fetch_result(
     ``round`` is the hand-over round after which the states are fetched, by default the last round. It must be verified,
     or the consumer must have taken it early (:func:`consumer.early.take_early`). The folder
     ``scratch`` keeps the fetched data, so that a second try continues where the first try stopped. Raise HandoverError
-    if the data does not match the chain, and ClusterError if the connection fails.
+    if the data does not match the chain, and ClusterError if the connection fails. If the order's last leg failed, and
+    no round is given, fetch the states of the last verified round.
 
     Example::
 
@@ -160,6 +165,8 @@ def fetch_result(
     """
     scratch = Path(scratch)
     answer = client.query(OrderRequest(order_id))
+    if round is None and is_broken(answer):
+        return fetch_verified(client, key, answer, job, scratch, progress)
     leg, closed = handed_over(answer, round)
     check_served(leg, closed)
     check_ordered(job, answer.order)
@@ -201,6 +208,38 @@ def fetch_result(
         round=closed.round,
         validator=leg.validator,
         position=position_after(job, closed.round + 1, closed.next_root, roots),
+    )
+
+
+def fetch_verified(
+    client: ChainClient,
+    key: Key,
+    answer: OrderResponse,
+    job: Job,
+    scratch: Path,
+    progress: Callable[[int, int], None] | None = None,
+) -> Result:
+    """Fetch the states of the last verified round of an order whose leg failed.
+
+    The round may be no hand-over round. Its states come over the link without further encryption. Each state is checked
+    against its root on the chain, but no complaint is possible about states that are wrong or do not arrive.
+    """
+    check_ordered(job, answer.order)
+    folder = scratch / f"{answer.order.id.hex()}.states"
+    with _on_disk(scratch):
+        leg, closed = fetch_states(client, key, answer, folder, progress)
+        entries = _state_entries(job, answer, closed)
+        states = [StoredState(state_path(folder, root).open("rb"), specs) for specs, root in entries]
+    roots = [root for _, root in entries[1:]]
+    return Result(
+        state=states[0],
+        locals=tuple(states[1:]),
+        root=closed.next_root,
+        leg=leg.number,
+        round=closed.round,
+        validator=leg.validator,
+        position=position_after(job, closed.round + 1, closed.next_root, roots),
+        whole=closed.round + 1 == answer.order.terms.rounds,
     )
 
 

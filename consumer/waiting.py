@@ -74,6 +74,8 @@ def waiting(
     if order.state is OrderState.MATCHED:
         return for_acceptance(leg.validator, leg.matched_at, leg.accept_deadline, now, asker.follow(order.id))
     rounds = answer.rounds_of(leg.number)
+    if leg.part:
+        return for_states(leg.number, leg.part_until, now, asker.fetch(order.id))
     if order.state is OrderState.RUNNING:
         begun = rounds[-1].closed_at if rounds else 0
         return for_round(
@@ -139,6 +141,22 @@ def for_settlement(until: int, now: int, fetch: str) -> Waiting:
         what="its settlement",
         detail="all rounds are verified, and its consumer can fetch the result until then",
         helps=f"fetch it with {fetch}",
+        since=0,
+        until=until,
+        now=now,
+    )
+
+
+def for_states(leg: int, until: int, now: int, fetch: str) -> Waiting:
+    """Return the wait of an order that ends after a failed leg, while the consumer can fetch the leg's states.
+
+    ``fetch`` is the command that fetches them.
+    """
+    return Waiting(
+        what=f"the end of the time for the states of leg {leg}",
+        detail="until then its consumer can fetch the states of the last verified round, and deny that they are served",
+        helps=f"fetch them with {fetch};"
+        " if they are not served, deny it with assay order ack --denied (in Python: order.acknowledge(denied=True))",
         since=0,
         until=until,
         now=now,

@@ -13,6 +13,7 @@ from chain.client.errors import ChainError
 from consumer.deliver import Progress, deliver
 from consumer.errors import ConsumerError, StillWaiting
 from consumer.losses import last_loss
+from consumer.states import Copies
 from consumer.waiting import waiting
 from domain.legs.records import LegState
 from domain.market.reasons import CloseReason
@@ -47,7 +48,7 @@ class Summary(Shown):
     reason: str
     leg: int
     validator: str
-    # Three numbers of rounds: closed in the current leg, in the whole job, and verified in the current leg.
+    # Three numbers of rounds: those before the current leg and closed in it, those of the job, and the verified ones.
     round: int
     rounds: int
     verified: int
@@ -98,9 +99,9 @@ def summarise(answer: OrderResponse) -> Summary:
         reason=CloseReason(order.close_reason).name.lower() if order.close_reason else "",
         leg=order.legs,
         validator=current.validator if current else "",
-        round=len(rounds),
+        round=(current.first_round if current else 0) + len(rounds),
         rounds=order.terms.rounds,
-        verified=sum(r.verified for r in rounds),
+        verified=sum(r.verified for r in answer.rounds),
         shares_committed=len(shares),
         shares_rejected=sum(s.state in _REJECTED for s in shares),
         panels_open=sum(not (panel.is_settled or panel.for_slash) for panel in answer.panels),
@@ -178,12 +179,15 @@ class Delivery(Readable):
     job: Job
     progress: Progress | None = None
     note: Callable[[str], None] = lambda text: None
+    # Folder for copies of verified states, with which another validator can continue; None to keep no copies.
+    states: Path | None = None
     # Number of the leg whose validator has the whole payload.
     _delivered: int = 0
     # Message about the last failed delivery.
     _trouble: str = ""
     # The last message that was reported. A failure is reported once, when it occurs for the second time in a row.
     _reported: str = ""
+    _copies: Copies | None = None
 
     def step(self, answer: OrderResponse) -> None:
         """Deliver the payload if the order is matched and its validator does not have the whole payload yet.
@@ -191,6 +195,9 @@ class Delivery(Readable):
         If the delivery fails, the next call tries again.
         """
         order = answer.order
+        if self.states is not None:
+            self._copies = self._copies or Copies(client=self.client, key=self.key, folder=self.states, note=self.note)
+            self._copies.step(answer)
         if order.state != OrderState.MATCHED or order.legs == self._delivered:
             return
         current = answer.current

@@ -39,6 +39,7 @@ ENDS: Final = MappingProxyType(
         LegEnd.WRONG_ROUND: "a panel found an error of the validator",
         LegEnd.WRONG_SHARE: "a panel found an error in a provider's share",
         LegEnd.WRONG_HANDOVER: "the validator handed over something else than the states",
+        LegEnd.STATE_UNAVAILABLE: "declined: the states from which the leg starts could not be fetched",
         LegEnd.DECLINED_BY_CHOICE: "declined by choice",
         LegEnd.ORDER_DEADLINE: "the order's deadline passed",
         LegEnd.UNDECIDED: "a panel could not decide whether a place is right",

@@ -48,15 +48,22 @@ def withhold(escrow: Escrow, amount: int) -> Escrow:
 
 
 def refund(escrow: Escrow) -> tuple[Escrow, tuple[Transfer, ...]]:
-    """Return the emptied escrow, and the moves that return the locked amounts to their depositors."""
+    """Return the escrow with only the withheld sum left, and the moves that return the rest to the depositors.
+
+    The withheld sum stays locked in the rows that would pay it: the first rows.
+    """
     source = escrow.order_id.hex()
-    moves = tuple(
-        Transfer(move=REFUND, source=source, target=row.address, amount=row.locked)
-        for row in escrow.depositors
-        if row.locked
-    )
-    rows = tuple(replace(row, locked=0, refunded=row.refunded + row.locked) for row in escrow.depositors)
-    return replace(escrow, depositors=rows), moves
+    unpaid = escrow.withheld
+    rows = []
+    moves = []
+    for row in escrow.depositors:
+        stays = min(unpaid, row.locked)
+        unpaid -= stays
+        back = row.locked - stays
+        rows.append(replace(row, locked=stays, refunded=row.refunded + back))
+        if back:
+            moves.append(Transfer(move=REFUND, source=source, target=row.address, amount=back))
+    return replace(escrow, depositors=tuple(rows)), tuple(moves)
 
 
 def affordable_price(escrow: Escrow, work: int, price_limit: int, reserved: int = 0) -> int:

@@ -80,6 +80,7 @@ class Role(IntEnum):
     AUDITOR = 3  # another validator with a seat in a panel about a round of this one
     APPLICANT = 4  # a provider that applied to this cluster on chain
     WATCHER = 5  # another validator, which may recompute places of this one's rounds
+    SUCCESSOR = 6  # the validator of a leg that continues a leg of this one
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,6 +382,30 @@ class PayloadOffer:
 
 
 @dataclass(frozen=True, slots=True)
+class StatesRequest:
+    """A request for the states that the last verified round of a leg left."""
+
+    order_id: Hash
+    leg: Bits
+
+
+@dataclass(frozen=True, slots=True)
+class StatesManifest:
+    """The states that the last verified round of a leg left: each root once, as far as they are on this machine."""
+
+    round: Bits
+    states: Annotated[tuple[StateRef, ...], Length(0, SLOTS_MAX + 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class StatesOffer:
+    """States from which a leg of an order starts, and which the order's consumer has."""
+
+    order_id: Hash
+    states: Annotated[tuple[StateRef, ...], Length(1, SLOTS_MAX + 1)]
+
+
+@dataclass(frozen=True, slots=True)
 class PayloadWanted:
     """The blobs of a payload that the validator lacks."""
 
@@ -602,8 +627,16 @@ class Handlers(Protocol):
         """Return the manifest of the encrypted states after a hand-over round."""
         ...
 
+    def get_states(self, caller: Caller, request: StatesRequest) -> StatesManifest:
+        """Return the states that the last verified round of a leg left."""
+        ...
 
-_KNOWN = frozenset({Role.PROVIDER, Role.CONSUMER, Role.AUDITOR, Role.WATCHER})
+    def offer_states(self, caller: Caller, request: StatesOffer) -> PayloadWanted:
+        """Return the blobs of offered states that the validator still lacks."""
+        ...
+
+
+_KNOWN = frozenset({Role.PROVIDER, Role.CONSUMER, Role.AUDITOR, Role.WATCHER, Role.SUCCESSOR})
 _PROVIDER = frozenset({Role.PROVIDER})
 _CONSUMER = frozenset({Role.CONSUMER})
 _AUDITOR = frozenset({Role.AUDITOR})
@@ -641,6 +674,10 @@ PAYLOAD_STATUS = Call(name="PayloadStatus", request=PayloadStatusRequest, reply=
 GET_OPENING = Call(name="GetOpening", request=OpeningRequest, reply=AuditOpening, roles=_AUDITOR)
 GET_PLACE = Call(name="GetPlace", request=PlaceRequest, reply=AuditOpening, roles=_CONSUMER | frozenset({Role.WATCHER}))
 GET_RESULT = Call(name="GetResult", request=ResultRequest, reply=ResultManifest, roles=_CONSUMER)
+GET_STATES = Call(
+    name="GetStates", request=StatesRequest, reply=StatesManifest, roles=_CONSUMER | frozenset({Role.SUCCESSOR})
+)
+OFFER_STATES = Call(name="OfferStates", request=StatesOffer, reply=PayloadWanted, roles=_CONSUMER, size=1 << 20)
 
 CALLS: tuple[Call[Any, Any], ...] = (
     STAT_BLOB,
@@ -658,4 +695,6 @@ CALLS: tuple[Call[Any, Any], ...] = (
     GET_OPENING,
     GET_PLACE,
     GET_RESULT,
+    GET_STATES,
+    OFFER_STATES,
 )

@@ -48,6 +48,7 @@ from validator.work.outbox import Outbox
 from validator.work.perform import Performer, Table, work_of
 from validator.work.probe import ProbeChecker
 from validator.work.seats import Auditor
+from validator.work.states import StateFetcher
 from validator.work.upkeep import Keeper
 from wire.keys import Key, SignatureVerifier
 
@@ -262,8 +263,9 @@ class ValidatorDaemon:
             SendNotice: performer.sent,
             SendAnswer: auditor.answered,
         }
+        states = StateFetcher(ledger=ledger, blobs=blobs, run=performer.run, connect=self._link)
         prober = ProbeChecker(performer.run, self._config.backend, self._service.prober.judge)
-        return {**performer.table(), **auditor.table(), **keeper.table(), **prober.table()}
+        return {**performer.table(), **auditor.table(), **keeper.table(), **states.table(), **prober.table()}
 
     def _check_chain(self) -> str:
         """Check the clock, and return the chain's id; WrongChain if this home belongs to another chain."""

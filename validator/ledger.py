@@ -1,7 +1,7 @@
 """All changes to the records: each is made under a lock, and only while the blobs that the record names are held."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from threading import Event, RLock
 
 from domain.proof.queries import OrderResponse
@@ -16,8 +16,10 @@ from validator.decide.records import (
     LocalOrder,
     LocalSeat,
     LocalUpkeep,
+    PayloadStage,
     SeatKey,
     SlotLocal,
+    continued,
     new_order,
 )
 from validator.store import ValidatorStore
@@ -40,10 +42,22 @@ class Ledger:
         return self.store.load(order_id, leg)
 
     def begin(self, order_id: bytes, leg: int) -> None:
-        """Create the record of a leg if there is none."""
+        """Create the record of a leg if there is none.
+
+        If an earlier leg of the order has its payload here, the new leg takes it over, with the excluded providers.
+        """
         with self.lock:
-            if self.store.load(order_id, leg) is None:
-                self.store.save(new_order(order_id, leg))
+            if self.store.load(order_id, leg) is not None:
+                return
+            local = new_order(order_id, leg)
+            for number in reversed(range(1, leg)):
+                before = self.store.load(order_id, number)
+                if before is not None and before.payload.stage is PayloadStage.LOADED:
+                    local = continued(local, before)
+                    for file in local.payload.files:
+                        self.blobs.hold(file.blob.sha256, str(local.key))
+                    break
+            self.store.save(local)
 
     def change(
         self,
@@ -96,12 +110,24 @@ class Ledger:
         """
         states: dict[bytes, StateRef] = {}
         for leg, roots in wanting(orders, me):
-            for number in range(1, leg.number):
-                local = self.load(leg.order_id, number)
-                for state in states_of(local) if local else ():
-                    if state.root in roots and self.blobs.status(state.blob).complete:
-                        states[state.root] = state
+            own = self.load(leg.order_id, leg.number)
+            known = [*self._states_here(leg.order_id, range(1, leg.number)), *(own.fetched if own else ())]
+            for state in known:
+                if state.root in roots and self.blobs.status(state.blob).complete:
+                    states[state.root] = state
         return states
+
+    def find_states(self, order_id: bytes, legs: int, roots: Collection[bytes]) -> tuple[StateRef, ...]:
+        """Return the states with these roots that the records of an order's first ``legs`` legs have, each once."""
+        found = {state.root: state for state in self._states_here(order_id, range(1, legs + 1))}
+        return tuple(found[root] for root in roots if root in found and self.blobs.status(found[root].blob).complete)
+
+    def _states_here(self, order_id: bytes, legs: Iterable[int]) -> Iterator[StateRef]:
+        for number in legs:
+            local = self.load(order_id, number)
+            if local is not None:
+                yield from local.fetched
+                yield from states_of(local)
 
     def take_initial_states(self, leg: LegKey, earlier_global: StateRef | None, slots: tuple[SlotLocal, ...]) -> None:
         """Record and hold the states of an earlier leg from which ``leg`` starts.

@@ -63,6 +63,7 @@ def command() -> None:
 def submit(context: CommandContext, directory: Path, seconds: int, **values: Any) -> None:
     """Submit an order, wait for its match, deliver the payload, and wait until the validator accepts the job."""
     from consumer.jobs import read_job
+    from consumer.states import states_folder
     from consumer.submit import place_order, quote
     from consumer.watch import Delivery, summarise, wait_for
     from consumer.words import Asker
@@ -103,6 +104,7 @@ def submit(context: CommandContext, directory: Path, seconds: int, **values: Any
                     job=job,
                     progress=lambda done, total: bar.update(task, completed=done, total=total),
                     note=context.output.note,
+                    states=states_folder(context.home, submitted.order_id),
                 )
                 on_chain = wait_for(
                     client,
@@ -291,6 +293,10 @@ def show(context: CommandContext, order: str) -> None:
             "-" if summary.loss is None else f"{summary.loss:.4f}",
         ),
     ]
+    for leg in on_chain.legs:
+        if leg.part:
+            wait = f"{money(leg.part)} for {leg.part_until - clock} s more, unless you acknowledge or deny its states"
+            head.append((f"part of leg {leg.number} that waits", wait))
     if waits := waiting(on_chain, clock, asker=Asker.SHELL):
         head.insert(1, ("it", str(waits)))
     if stop := describe_stop(on_chain):
@@ -395,6 +401,7 @@ def watch(context: CommandContext, order: str, seconds: int, directory: Path | N
     """Print one line per change of an order until it closes, and deliver its payload."""
     from consumer.jobs import read_job, recall
     from consumer.lookup import find_order
+    from consumer.states import states_folder
     from consumer.watch import Delivery, follow, summarise, waits_for
 
     with context.client() as client:
@@ -411,6 +418,7 @@ def watch(context: CommandContext, order: str, seconds: int, directory: Path | N
                 job=job,
                 progress=None,
                 note=context.output.note,
+                states=states_folder(context.home, wanted),
             )
         except Expected as error:
             context.output.note(f"watching only: {error}")
@@ -483,6 +491,11 @@ def why(context: CommandContext, order: str) -> None:
     context.output.result(value, str(explanation))
 
 
+STOPPED_EARLY = (
+    "the order stopped before its end: these are the states after round {round}, the last verified one, of leg {leg}"
+)
+
+
 @command.command(help="Cancel an order that is not matched yet.\n\n" + ORDER_ID + "Example: assay order cancel 1a2b…")
 @click.argument("order")
 @common_options
@@ -496,6 +509,34 @@ def cancel(context: CommandContext, order: str) -> None:
         message = MsgCancelOrder(key.address, find_order(client, order))
         receipt = context.sender(client, key).send(message)
     context.output.result(receipt, f"cancelled at height {receipt.height}; the deposit is back")
+
+
+@command.command(
+    help="Say whether you received the states of the last verified round of a failed leg.\n\n"
+    "The part of the price that was withheld from the leg's validator waits for this. If you received the states,\n"
+    "it is paid at once. If not, --denied burns it. If you say nothing, it is paid when its time is over.\n\n"
+    + ORDER_ID
+    + "Example: assay order ack 1a2b… --from alice"
+)
+@click.argument("order")
+@click.option("--denied", is_flag=True, help="The states were not served: burn the validator's part.")
+@common_options
+def ack(context: CommandContext, order: str, denied: bool) -> None:
+    """Confirm or deny that the states of a failed leg were served."""
+    from consumer.lookup import find_order
+    from consumer.states import acknowledge
+    from domain.proof.queries import OrderRequest
+
+    key = context.key()
+    with context.client() as client:
+        answer = client.query(OrderRequest(find_order(client, order)))
+        message = acknowledge(answer, received=not denied)
+        receipt = context.sender(client, key).send(message)
+    part = next(leg.part for leg in answer.legs if leg.number == message.leg)
+    done = "burnt" if denied else "paid to its validator"
+    context.output.result(
+        receipt, f"the part of leg {message.leg}, {money(part)}, was {done} at height {receipt.height}"
+    )
 
 
 @command.command(
@@ -565,10 +606,13 @@ def result(
             "sha256": digest,
             "root": outcome.root,
             "validator": outcome.validator,
+            "round": outcome.round,
+            "whole": outcome.whole,
         },
         [
             f"wrote {to} (SHA-256 {digest.hex()})",
             f"its state root equals the root of round {outcome.round} on the chain: {outcome.root.hex()}",
+            *([] if outcome.whole else [STOPPED_EARLY.format(round=outcome.round, leg=outcome.leg)]),
             load_line(to),
             resume_line(to),
         ],

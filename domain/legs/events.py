@@ -33,6 +33,7 @@ class OrderMatched(Change):
     initial_root: bytes
     matched_at: int
     accept_deadline: int
+    from_leg: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,3 +173,31 @@ class PartReturned(Change):
     amount: int
     compensated: int
     from_stake: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartWaits(Change):
+    """The coins withheld from the validator of a failed leg (``amount``) wait until ``until`` on the chain clock.
+
+    Meanwhile the consumer can fetch the states of the leg's last verified round, and deny that they are served. An
+    event with the same leg and a later ``until`` replaces the earlier one.
+    """
+
+    KIND: ClassVar[str] = "part.waits"
+    order: bytes
+    leg: int
+    validator: str
+    amount: int
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartEnded(Change):
+    """The withheld coins of a failed leg were paid, burnt or returned; ``end`` is a ``PartEnd``."""
+
+    KIND: ClassVar[str] = "part.ended"
+    order: bytes
+    leg: int
+    validator: str
+    amount: int
+    end: int

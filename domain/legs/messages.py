@@ -23,7 +23,7 @@ class MsgAcceptOrder(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgDeclineOrder(Message):
-    """Decline a matched order. ``reason`` is a ``LegEnd``: 1 to 5, 10,010 or 10,020."""
+    """Decline a matched order. ``reason`` is a ``LegEnd``: 1 to 5, 10,010, 10,017 or 10,020."""
 
     URL: ClassVar[str] = "/assay.market.v1.MsgDeclineOrder"
     SIGNER: ClassVar[str] = "validator"
@@ -45,3 +45,20 @@ class MsgStopOrder(Message):
     validator: Address
     order_id: Hash
     leg: Count
+
+
+@dataclass(frozen=True, slots=True)
+class MsgAckState(Message):
+    """Confirm or deny that the states of the last verified round of a failed leg were served.
+
+    If the consumer ``received`` them, the part that was withheld from the leg's validator is paid at once. If not, the
+    part is burnt.
+    """
+
+    URL: ClassVar[str] = "/assay.market.v1.MsgAckState"
+    SIGNER: ClassVar[str] = "consumer"
+    LANE: ClassVar[LaneHalf | None] = LaneHalf.LEGS
+    consumer: Address
+    order_id: Hash
+    leg: Count
+    received: bool

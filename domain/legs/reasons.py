@@ -24,6 +24,22 @@ class LegEnd(IntEnum):
     WRONG_ROUND = 10_014  # a panel ruled against a place, and the validator is responsible for it
     WRONG_SHARE = 10_015  # a panel ruled against a place, and only the provider is responsible for it
     WRONG_HANDOVER = 10_016  # the consumer proved that the validator handed over wrong states
+    STATE_UNAVAILABLE = 10_017  # the validator could not fetch the states from which the leg starts
     DECLINED_BY_CHOICE = 10_020  # the validator does not want the order
     ORDER_DEADLINE = 20_010  # the order's deadline passed before the leg was done
     UNDECIDED = 20_011  # a panel could not decide a place; no one is at fault
+
+
+class PartEnd(IntEnum):
+    """The reason why the part that was withheld from the validator of a failed leg no longer waits.
+
+    Example::
+
+        print([assay.PartEnd(end).name for end in (1, 2, 3)])
+    """
+
+    TIME = 1  # paid: the time for the consumer to fetch the states is over
+    ACKNOWLEDGED = 2  # paid: the consumer confirmed that it has the states
+    DENIED = 3  # burnt: the consumer denied that the states were served
+    UNAVAILABLE = 4  # returned to the deposit: enough validators could not fetch the states
+    COMPLAINT = 5  # returned to the deposit: the consumer proved that the leg handed over wrong states

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Annotated
 
-from domain.bounds import Address, Bps, Count, Hash, Money, Name, Number, Range, Slot, Work
+from domain.bounds import Address, Bps, Count, Hash, MaybeHash, Money, Name, Number, Range, Slot, Work
 from domain.keys import RoundKey
 from domain.limits import ROUNDS_MAX, SLOTS_MAX
 
@@ -57,6 +57,12 @@ class Leg:
     # The round after the last one that the consumer took before it was verified; 0 if there is none. The consumer gave
     # up the refunds of the unverified rounds before it.
     taken_end: Count = 0
+    from_leg: Count = 0  # number of the leg whose last verified round this leg continues; 0 if it begins the job
+    verified_root: MaybeHash = b""  # global state root after the last verified round of this leg; empty before
+    # Amount (uassay) withheld from the validator of a failed leg that still waits. It is paid at `part_until` unless
+    # the consumer denies that the states of the last verified round were served.
+    part: Money = 0
+    part_until: Number = 0
 
     @property
     def end_round(self) -> int:
@@ -82,6 +88,11 @@ class Leg:
     def next_round(self) -> int:
         """The first round of the leg that is not verified."""
         return self.first_round + self.verified
+
+    @property
+    def verified_leg(self) -> int:
+        """The number of the leg that has the order's last verified round: this leg or an earlier one; 0 if none has."""
+        return self.number if self.verified else self.from_leg
 
     @property
     def open_round(self) -> "RoundKey":

@@ -33,6 +33,7 @@ LEG_STEPS: Transitions[LegState] = Transitions(
         LegEnd.DECLINED_TOO_SLOW: _DECLINED,
         LegEnd.DECLINED_NOT_FINITE: _DECLINED,
         LegEnd.DECLINED_NO_CAPACITY: _DECLINED,
+        LegEnd.STATE_UNAVAILABLE: _DECLINED,
         LegEnd.DECLINED_BY_CHOICE: _DECLINED,
         LegEnd.NOT_ACCEPTED: _DECLINED,
         LegEnd.NO_PROGRESS: _FAILED,

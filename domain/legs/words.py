@@ -8,11 +8,13 @@ from domain.legs.events import (
     OrderMatched,
     OrderProven,
     OrderSettled,
+    PartEnded,
     PartReturned,
+    PartWaits,
     ProgressRestarted,
     SlotStarted,
 )
-from domain.legs.messages import MsgAcceptOrder, MsgDeclineOrder, MsgStopOrder
+from domain.legs.messages import MsgAcceptOrder, MsgAckState, MsgDeclineOrder, MsgStopOrder
 from domain.legs.moves import MOVES
 from domain.legs.params import LOCAL, LegsParams
 from domain.legs.queries import LiveLegsRequest
@@ -24,6 +26,7 @@ WORDS = Words(
         MsgAcceptOrder,
         MsgDeclineOrder,
         MsgStopOrder,
+        MsgAckState,
     ),
     events=(
         OrderMatched,
@@ -36,6 +39,8 @@ WORDS = Words(
         LegFailed,
         OrderSettled,
         PartReturned,
+        PartWaits,
+        PartEnded,
     ),
     queries=(LiveLegsRequest,),
     moves=MOVES,

@@ -236,6 +236,7 @@ class Order(Shown):
     # draws within this time.
     audit_ms: Number = 0
     window: Number = 0  # least number of seconds between the closing of a round and its payment
+    next_round: Count = 0  # first round that is not verified; the number of rounds if none is left, or the job stopped
 
     def summary(self) -> Iterable[tuple[str, object]]:
         """Return the fields that show the order's progress."""

@@ -41,6 +41,14 @@ def served_terms(terms: JobTerms, part: Served) -> JobTerms:
     return replace(terms, rounds=part.rounds, slots=part.slots)
 
 
+def rest_terms(terms: JobTerms, next_round: int) -> JobTerms:
+    """Return the terms of the part of an order that is left if ``next_round`` is the first round to train.
+
+    At least one round must be left.
+    """
+    return replace(terms, rounds=terms.rounds - next_round) if next_round else terms
+
+
 def boundary_work(terms: JobTerms) -> int:
     """Return the FLOPs of a boundary: one FLOP per byte of the global and the local state."""
     return terms.global_bytes + terms.local_bytes

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import BinaryIO
 from weakref import finalize
 
@@ -12,7 +13,7 @@ from pol.errors import StateError
 from pol.rules.commitment import chunk_leaf
 from pol.state.arrays import NUMPY_DTYPES, Array, array_from_bytes
 from pol.state.canonical import CHUNKS_AT_ONCE, OTHER_TENSORS, check_values
-from pol.state.layout import CHUNK_SIZE, encoded_size, header_chunk
+from pol.state.layout import CHUNK_SIZE, MAX_HEADER, encoded_size, header_chunk, parse_header
 from pol.values import TensorSpec
 
 
@@ -76,3 +77,10 @@ class StoredState(Mapping[str, Array]):
             items = (len(data) // NUMPY_DTYPES[spec.dtype].itemsize,)
             check_values(array_from_bytes(data, spec.dtype, items, spec.name), spec)
             yield from (chunk_leaf(data[i : i + CHUNK_SIZE]) for i in range(0, len(data), CHUNK_SIZE))
+
+
+def file_root(path: Path) -> bytes:
+    """Return the root of the state in a file, whatever its tensors are; StateError if the file is not a state."""
+    with path.open("rb") as file:
+        _, specs = parse_header(file.read(MAX_HEADER + 4))
+    return StoredState(path.open("rb"), specs).checked_root()

@@ -44,6 +44,8 @@ _CANONICAL = "tests/unit/wire/test_canonical.py"
 _TX = "tests/unit/wire/test_tx.py"
 _MATCH = "tests/unit/matching_engine/test_match.py"
 _MATCHED = "tests/unit/chain/state_machine/market/handlers/test_open_and_matched.py"
+_RESUME = "tests/unit/chain/state_machine/legs/test_resume.py"
+_SERVING = "tests/unit/chain/attacks/test_serving_what_was_verified.py"
 _EXTENTS = "tests/unit/chain/state_machine/legs/test_extents.py"
 _AUCTION = "tests/unit/chain/state_machine/market/test_auction.py"
 _COST = "tests/unit/pol/job/test_cost.py"
@@ -867,7 +869,7 @@ MUTANTS = (
     Mutant(
         "foreign-local-state",
         "a slot may begin again with the local state of a new order",
-        "chain/state_machine/legs/slots.py",
+        "chain/state_machine/proof/starts.py",
         "    last_root = LOCAL_ROOTS.get(ctx.store, order.id, leg.number, slot)\n",
         "    last_root = None\n",
         ("tests/unit/chain/state_machine/proof/handlers/test_commit_traces.py",),
@@ -1154,12 +1156,90 @@ MUTANTS = (
         (f"{_SETTLEMENT}::test_who_stops_before_the_end_is_not_paid_for_a_model_that_nobody_has",),
     ),
     Mutant(
-        "part-kept",
-        "what was withheld is the validator's also where the leg has failed",
+        "part-not-kept",
+        "what was withheld for a failed leg is not kept for its validator",
+        "chain/state_machine/legs/money.py",
+        "    if part:\n        await_part(ctx, order, leg, part)\n",
+        "    if part:\n        withhold_part(ctx, order.id, -part)\n",
+        (f"{_RESUME}::test_a_part_waits_and_is_paid_when_its_time_is_over",),
+    ),
+    Mutant(
+        "part-at-accept",
+        "an accomplice that accepts without the states frees the part of the leg before",
+        "chain/state_machine/legs/handlers.py",
+        "    start_leg(ctx, *assigned)\n",
+        "    start_leg(ctx, *assigned)\n"
+        "    for leg in LEGS.scan(ctx.store, message.order_id):\n"
+        "        if leg.part:\n"
+        "            end_part(ctx, leg, PartEnd.TIME)\n",
+        (f"{_SERVING}::test_an_accomplice_that_accepts_without_the_states_frees_no_part",),
+    ),
+    Mutant(
+        "denial-returns",
+        "a consumer that denies to have the states gets the validator's part back",
+        "chain/state_machine/legs/parts.py",
+        "    elif end is PartEnd.DENIED:\n",
+        "    elif False:\n",
+        (f"{_SERVING}::test_a_consumer_that_lies_gains_nothing",),
+    ),
+    Mutant(
+        "few-return-the-part",
+        "a few validators with little stake return the part of a leg to their consumer",
         "chain/state_machine/legs/ends.py",
-        "    lose_part(ctx, order, leg)\n    release_stake",
-        "    pay_part(ctx, order.id, leg.validator)\n    release_stake",
-        (f"{_SETTLEMENT}::test_who_stops_before_the_end_is_not_paid_for_a_model_that_nobody_has",),
+        "    if source.part and is_blamed_enough(get_unserved(ctx, order), stakes, order.params):\n",
+        "    if source.part:\n",
+        (f"{_SERVING}::test_a_few_validators_with_little_stake_cannot_return_the_part_to_their_consumer",),
+    ),
+    Mutant(
+        "part-refunded",
+        "the end of an order refunds what still waits for a validator",
+        "escrow/deposits.py",
+        "        stays = min(unpaid, row.locked)\n",
+        "        stays = 0\n",
+        (f"{_RESUME}::test_an_order_does_not_close_while_a_part_waits",),
+    ),
+    Mutant(
+        "resume-from-closed",
+        "the next leg starts from the last closed round, verified or not",
+        "chain/state_machine/legs/creation.py",
+        "        initial_root=last.verified_root or last.initial_root,\n",
+        "        initial_root=last.global_in,\n",
+        (f"{_RESUME}::test_rounds_that_were_not_verified_are_trained_again",),
+    ),
+    Mutant(
+        "rest-at-whole-price",
+        "the rest of an order is sold as if all of it was left",
+        "pol/rules/schedule.py",
+        "replace(terms, rounds=terms.rounds - next_round) if next_round else terms",
+        "terms",
+        (f"{_RESUME}::test_the_rest_is_priced_and_timed_as_what_is_left",),
+    ),
+    Mutant(
+        "continues-for-ever",
+        "a validator continues without an auction however often its providers are wrong",
+        "chain/state_machine/legs/ends.py",
+        "    if len(wrong) > CONTINUED_MAX or not",
+        "    if not",
+        ("tests/unit/chain/state_machine/legs/test_continuing.py::test_it_does_so_three_times",),
+    ),
+    Mutant(
+        "part-freed-by-a-provider",
+        "a validator sacrifices a provider, continues, and is paid for its verified rounds before the end",
+        "chain/state_machine/legs/parts.py",
+        "    if is_continued(ctx, leg) or (waits and",
+        "    if (waits and",
+        (
+            "tests/unit/chain/state_machine/legs/test_continuing.py"
+            "::test_a_provider_that_is_sacrificed_does_not_free_the_part",
+        ),
+    ),
+    Mutant(
+        "party-audits-the-rest",
+        "an order is sold though all who could audit it served it before",
+        "chain/state_machine/market/auction.py",
+        "            and not ORDER_PARTIES.has(self._ctx.store, order.id, operator)\n",
+        "",
+        (f"{_SERVING}::test_who_accepted_an_earlier_leg_is_no_stranger_in_the_auction",),
     ),
     Mutant(
         "part-returned-twice",
@@ -1167,7 +1247,7 @@ MUTANTS = (
         "chain/state_machine/legs/money.py",
         "tally.paid - part - tally.compensated",
         "tally.paid - tally.compensated",
-        (f"{_SETTLEMENT}::test_what_returns_is_no_loss_that_the_job_bond_makes_good",),
+        (f"{_SETTLEMENT}::test_the_part_is_no_loss_that_the_job_bond_makes_good",),
     ),
     Mutant(
         "void-in-order",
@@ -2429,7 +2509,7 @@ MUTANTS = (
         "price-takes-the-audits",
         "a price is matched that leaves nothing for the audits",
         "chain/state_machine/market/auction.py",
-        "affordable_price(escrow, asked.work, order.price_limit, audits)",
+        "affordable_price(escrow, asked.work, order.price_limit, reserved)",
         "affordable_price(escrow, asked.work, order.price_limit)",
         (f"{_MATCHED}::test_what_is_left_after_burning_bounds_the_price",),
     ),
@@ -3535,7 +3615,7 @@ MUTANTS = (
     Mutant(
         "leg-opening-ignored",
         "a slot of a later leg starts from the state of round 0",
-        "chain/state_machine/legs/slots.py",
+        "chain/state_machine/proof/starts.py",
         "return order.terms.local_root if opening is None else opening.local_root",
         "return order.terms.local_root",
         (f"{_EXTENTS}::test_the_first_shares_of_a_leg_start_from_its_opening_roots",),

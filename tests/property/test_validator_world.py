@@ -236,20 +236,25 @@ def test_each_cheat_ends_in_its_own_reason_and_others_finish(habit: str) -> None
 
 
 def test_a_wrong_share_outside_what_was_drawn_is_never_paid() -> None:
-    """The validator's own replays miss it, strangers who draw the place do not: the round is void, the bond is cut."""
+    """The validator's own replays miss it, strangers who draw the place do not: the round is void, the bond is cut.
+
+    The validator continues, and the order ends as if nothing had been.
+    """
     for seed in range(100, 220):
         world, (on_chain,) = play(Plan(seed, (("middle",),), bidders=("v0",), rematch=False))
         if any(closed.void for closed in on_chain.rounds):
             break
     else:
         raise AssertionError("no seed lets the cheat through to a panel")
-    assert on_chain.order.work_verified == 0
-    (leg,) = on_chain.legs
-    assert leg.end_reason == LegEnd.WRONG_SHARE
+    first, second = on_chain.legs
+    assert first.end_reason == LegEnd.WRONG_SHARE
+    assert (second.validator, on_chain.order.close_reason) == (first.validator, CloseReason.SETTLED)
+    verified = [closed.next_root for closed in on_chain.rounds if closed.verified]
+    assert verified == world.job(on_chain.order.id).result_roots()
     (cheat,) = (s for s in on_chain.shares if world.habit_of(s.claim) == "middle")
     sums: dict[str, int] = {}
     for payment in on_chain.payments:
         sums[payment.kind] = sums.get(payment.kind, 0) + payment.amount
     # Its bond pays those who found it; what they do not get is burnt, and nobody else has lost or earned anything.
     assert sums.pop("compensation", 0) + sums.pop("burn", 0) == cheat.bond
-    assert sums.keys() <= {"refund", "bond_return"}
+    assert sums.keys() <= {"refund", "bond_return", "provider", "validator", "auditor", "protocol"}

@@ -124,6 +124,11 @@ class HonestValidator:
         del daemon, messages
         return True
 
+    def vanishes(self, daemon: "ValidatorActor") -> bool:
+        """Tell whether it is gone for good from now on."""
+        del daemon
+        return False
+
     def aggregate(self, daemon: "ValidatorActor", root: bytes) -> bytes:
         """Return what it says that the updates of a round lead to."""
         del daemon
@@ -282,6 +287,21 @@ class Withholder(HonestValidator):
         return digest(me, world.chain.height)[0] % 2 == 0
 
 
+@dataclass
+class Vanisher(HonestValidator):
+    """Is gone for good once so many rounds of one of its legs are verified and others are left."""
+
+    rounds: int = 1
+    honest: bool = False
+
+    def vanishes(self, daemon: "ValidatorActor") -> bool:
+        return any(
+            leg.validator == daemon.me and self.rounds <= leg.verified < leg.rounds and leg.is_live
+            for on_chain in daemon.view.orders.values()
+            for leg in on_chain.legs
+        )
+
+
 VALIDATOR_CHEATS: tuple[type[HonestValidator], ...] = (
     Forger,
     NoiseSeller,
@@ -296,6 +316,7 @@ VALIDATOR_CHEATS: tuple[type[HonestValidator], ...] = (
     HidingAuditor,
     Slanderer,
     Withholder,
+    Vanisher,
 )
 
 
@@ -341,6 +362,8 @@ class ConsumerHabits:
     cancel_after: int | None = None  # ms
     slanders: bool = False  # complains about right chunks
     early: bool = False  # takes each hand-over as soon as its round is closed, and gives up the refund
+    keeps: bool = True  # keeps the states of the last verified round, and delivers them to the next validator
+    acks: bool = True  # says whether it got the states of a failed leg
 
     def delivers(self, leg: int) -> bool:
         return self.deliver[min(leg, len(self.deliver)) - 1]

@@ -116,7 +116,7 @@ class Watch:
             if share.state is ShareState.ACCEPTED and world.habit_of(share.claim) in BENT:
                 self._bent.add((key.order_id, key.leg))
         name = LEGS.must(store, key.order_id, key.leg).validator
-        if self._honest(name) and (key.order_id, key.leg) not in self._bent:
+        if self._honest(name) and not self._is_bent(key.order_id, key.leg):
             roots = world.job(key.order_id).result_roots()
             right = roots[key.round] if key.round < len(roots) else b""
             _hold(closed.next_root == right, f"{name}, honest, has another result than the job")
@@ -135,6 +135,7 @@ class Watch:
         order = next(o for o in world.orders if o.order_id == order_id)
         excused = end in BLAMES and not order.plan.honest
         excused |= end is LegEnd.DECLINED_BY_CHOICE and not self._has_openings(order_id, leg)
+        excused |= end is LegEnd.STATE_UNAVAILABLE and not self._honest(self._left_by(order_id, leg))
         excused |= any(
             not provider.trustworthy and (order_id, leg) in provider.asked for provider in world.providers.values()
         )
@@ -179,6 +180,18 @@ class Watch:
         known = {terms.global_root, terms.local_root}
         known |= {state.root for state in self.world.setup.held}
         return known >= {leg.initial_root, *(found.local_root for found in on_chain.starts)}
+
+    def _left_by(self, order_id: bytes, number: int) -> str:
+        """Return the validator of the leg that left the states from which a leg starts."""
+        store = self.world.chain.overlay()
+        leg = LEGS.must(store, order_id, number)
+        return LEGS.must(store, order_id, leg.from_leg).validator if leg.from_leg else ""
+
+    def _is_bent(self, order_id: bytes, number: int) -> bool:
+        """Return whether a leg, or one that it continues, goes on from a wrong share."""
+        while number and (order_id, number) not in self._bent:
+            number = LEGS.must(self.world.chain.overlay(), order_id, number).from_leg
+        return number > 0
 
     def _excused(self) -> dict[str, int]:
         """Return what honest validators may have lost: fees, and halves of shares whose silence nobody can judge."""

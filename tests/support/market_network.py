@@ -68,11 +68,12 @@ def quick_params(**changes: int) -> Params:
 class MarketOrder:
     """An order with the thread that follows it and delivers its payload."""
 
-    def __init__(self, market: "MarketNetwork", order_id: bytes, deposit: int, deliver: bool):
+    def __init__(self, market: "MarketNetwork", order_id: bytes, deposit: int, deliver: bool, keep: bool = False):
         self.id, self.deposit = order_id, deposit
         self._market, self._stop = market, Event()
         directory = market.job_directory
-        self._delivery = Delivery(market.client, market.key, order_id, directory, market.job)
+        states = market.layout.path / "states" if keep else None
+        self._delivery = Delivery(market.client, market.key, order_id, directory, market.job, states=states)
         self._deliver = deliver
         self.on_chain: OrderResponse = market.client.query(OrderRequest(order_id))
         self._thread = Thread(target=self._follow, name=f"order {order_id.hex()[:8]}", daemon=True)
@@ -178,12 +179,13 @@ class MarketNetwork:
         time_to_live: int = 60,
         deadline: int = 3_600,
         deliver: bool = True,
+        keep: bool = False,
     ) -> MarketOrder:
-        """Submit an order for bids inside ``regions``, and follow it."""
+        """Submit an order for bids inside ``regions``, and follow it; ``keep`` copies of its verified states."""
         conditions = Conditions(regions=tuple(sorted(regions)), tiers=("exact",))
         request = Request(conditions, price_limit, time_to_live, deadline)
         made = submit(self.client, self._sender, self.key, self.job, request)
-        order = MarketOrder(self, made.order_id, made.deposit, deliver)
+        order = MarketOrder(self, made.order_id, made.deposit, deliver, keep)
         self.orders.append(order)
         return order
 

@@ -50,11 +50,13 @@ from domain.legs.events import (
     OrderMatched,
     OrderProven,
     OrderSettled,
+    PartEnded,
     PartReturned,
+    PartWaits,
     ProgressRestarted,
     SlotStarted,
 )
-from domain.legs.reasons import LegEnd
+from domain.legs.reasons import LegEnd, PartEnd
 from domain.legs.records import Leg, LegState, SlotStart
 from domain.market.events import (
     BidChanged,
@@ -153,11 +155,12 @@ FROM_DEPOSITS = frozenset(
         "refund_burn",
         "withheld_compensation",
         "withheld_burn",
+        "part_burn",
     )
 )
 """Payments that use up a deposit; a refund returns what is left of it."""
-FROM_WITHHELD = frozenset(("validator", "withheld_compensation", "withheld_burn"))
-BURNS = frozenset(("burn", "deposit_burn", "refund_burn", "withheld_burn"))
+FROM_WITHHELD = frozenset(("validator", "withheld_compensation", "withheld_burn", "part_burn"))
+BURNS = frozenset(("burn", "deposit_burn", "refund_burn", "withheld_burn", "part_burn"))
 TO_POOL = frozenset(("protocol", "decline_fee"))
 BLAMES_JOB = frozenset(
     (
@@ -392,6 +395,10 @@ class Rebuilt:
 
     @take.register
     def _(self, change: OrderOpened) -> None:
+        # A provider's fault counts if its validator does not continue.
+        last = self.legs.get((change.order, change.leg))
+        if last is not None and last.end_reason == LegEnd.WRONG_SHARE:
+            self._count_failure(change.order)
         self._order(
             change.order,
             state=OrderState.OPEN,
@@ -441,10 +448,31 @@ class Rebuilt:
             initial_root=change.initial_root,
             global_in=change.initial_root,
             settles_at=0,
+            from_leg=change.from_leg,
         )
+        self._begin_slots(change)
         self._reserve(change.bid, change.work)
         row = BondRow(BondKind.JOB, change.validator, change.leg, 0, 0, 0, change.job_bond)
         self._lock(change.order, row)
+
+    def _begin_slots(self, change: OrderMatched) -> None:
+        if not change.from_leg:
+            return
+        last = RoundKey(change.order, change.from_leg, change.first_round - 1)
+        for key in self.rounds[last].share_keys:
+            roots = self.shares[key].roots
+            assert roots is not None
+            self._locals[change.order, change.leg, key.slot] = roots.local_out
+
+    @take.register
+    def _(self, change: PartWaits) -> None:
+        self._leg(change.order, change.leg, part=change.amount, part_until=change.until)
+
+    @take.register
+    def _(self, change: PartEnded) -> None:
+        self._leg(change.order, change.leg, part=0, part_until=0)
+        if change.end in (PartEnd.UNAVAILABLE, PartEnd.COMPLAINT):
+            self._withhold(change.order, -change.amount)
 
     @take.register
     def _(self, change: SlotStarted) -> None:
@@ -470,7 +498,8 @@ class Rebuilt:
     @take.register
     def _(self, change: LegFailed) -> None:
         self._fail(change)
-        self._count_failure(change.order)
+        if change.reason != LegEnd.WRONG_SHARE:
+            self._count_failure(change.order)
         if change.reason not in NOBODYS:
             failed = self.validators[change.validator].legs_failed
             self._validator(change.validator, legs_failed=failed + 1)
@@ -723,7 +752,11 @@ class Rebuilt:
         done = self.orders[key.order_id].work_verified
         self._order(key.order_id, work_verified=done + self.rounds[key].work)
         verified = self.legs[key.order_id, key.leg].verified
-        self._leg(key.order_id, key.leg, verified=verified + 1)
+        root = self.rounds[key].next_root
+        self._leg(key.order_id, key.leg, verified=verified + 1, verified_root=root)
+        rounds = self.orders[key.order_id].terms.rounds
+        left = self.legs[key.order_id, key.leg].next_round if root else rounds
+        self._order(key.order_id, next_round=left)
         self._withhold(key.order_id, change.withheld)
         for share in self.rounds[key].share_keys:
             self._provider(self.shares[share].claim.provider, has_verified_share=True)

@@ -69,7 +69,8 @@ WORDS = (
     Word("lane", "A group of threads of a daemon that carries out one kind of action."),
     Word(
         "leg",
-        "The part of an order that one bid serves: some rounds, some or all slots, and the states at the start.",
+        "The part of an order that one bid serves: some rounds, some or all slots, and the states at the start. A leg"
+        " *continues* another one if it starts from the states of that leg's last verified round.",
     ),
     Word("look", "One reading that a daemon takes of the chain, its records and its machine, before it decides."),
     Word("lot", "A draw from the beacon: the segments to recompute, or the seats of a panel."),

@@ -96,6 +96,22 @@ class TakeInitialStates:
 
 
 @dataclass(frozen=True, slots=True)
+class FetchStates:
+    """The action that fetches states of an earlier leg from other validators, or takes those that the consumer sent.
+
+    ``sources`` are the validators that may have them, the best first. ``source`` is the number of the leg that left
+    the states.
+    """
+
+    lane: ClassVar = Lane.WORK
+    key: str
+    leg: LegKey
+    source: int
+    sources: tuple[str, ...]
+    roots: frozenset[bytes]
+
+
+@dataclass(frozen=True, slots=True)
 class CheckSegment:
     """The action that replays a segment of a share, or its update if ``segment`` is the number of segments."""
 
@@ -303,6 +319,7 @@ Action = (
     | SendNotice
     | TryJob
     | TakeInitialStates
+    | FetchStates
     | CheckSegment
     | VerifyOpening
     | Recompute

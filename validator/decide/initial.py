@@ -1,4 +1,4 @@
-"""The initial states of a leg: those of the payload, or those that an earlier leg of the order left on this machine."""
+"""The initial states of a leg: those of the payload, or those that an earlier leg of the order left."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -17,10 +17,14 @@ def foreign_roots(on_chain: OrderResponse, leg: Leg) -> frozenset[bytes]:
 
 
 def wanting(orders: Iterable[OrderResponse], me: str) -> Iterator[tuple[Leg, frozenset[bytes]]]:
-    """Yield each matched leg of ``me`` that starts from states of an earlier leg, with the roots of these states."""
+    """Yield each leg of ``me`` that waits for states of an earlier leg, with the roots of these states.
+
+    Such a leg is matched, or runs in its first round.
+    """
     for on_chain in orders:
         for leg in on_chain.legs:
-            if leg.validator == me and leg.state is LegState.MATCHED:
+            begins = leg.state is LegState.MATCHED or (leg.state is LegState.RUNNING and leg.round == leg.first_round)
+            if leg.validator == me and begins:
                 roots = foreign_roots(on_chain, leg)
                 if roots:
                     yield leg, roots
@@ -40,25 +44,49 @@ def states_of(local: LocalOrder) -> Iterator[StateRef]:
                 yield StateRef(work.packet.roots.local_out, work.packet.local_out)
 
 
-def refusal(local: LocalOrder, on_chain: OrderResponse, leg: Leg, held: Mapping[bytes, StateRef]) -> str:
-    """Return why this validator cannot train a leg; empty if it can.
+def verified_roots(on_chain: OrderResponse, leg: Leg) -> tuple[bytes, ...]:
+    """Return the roots of the states that the last verified round of a leg left, each once: the global state first."""
+    closed = on_chain.round(leg.number, leg.next_round - 1) if leg.verified else None
+    if closed is None or not leg.verified_root:
+        return ()
+    shares = (on_chain.share(key) for key in closed.share_keys)
+    roots = (share.roots.local_out for share in shares if share is not None and share.roots is not None)
+    return tuple(dict.fromkeys((leg.verified_root, *roots)))
 
-    ``held`` has the states of earlier legs that are on this machine, by root.
+
+def sources_of(on_chain: OrderResponse, leg: Leg) -> tuple[str, ...]:
+    """Return the validators that may have the states from which a leg starts.
+
+    The first one left them. The others accepted a leg that started from them.
     """
+    last = on_chain.leg(leg.from_leg)
+    later = (
+        known.validator
+        for known in on_chain.legs
+        if known.from_leg == leg.from_leg and known.number != leg.number and known.progress_deadline
+    )
+    names = (last.validator if last is not None else "", *later)
+    return tuple(name for name in dict.fromkeys(names) if name not in ("", leg.validator))
+
+
+def refusal(on_chain: OrderResponse, leg: Leg) -> str:
+    """Return why this validator cannot train a leg; empty if it can."""
     terms = on_chain.order.terms
-    if leg.slots != terms.slots:
-        return (
-            f"the leg serves {leg.slots} of {terms.slots} slots: a round cannot be aggregated, because the updates of"
-            " the other slots do not arrive here"
-        )
-    missing = lacking(local, on_chain, leg) - held.keys()
-    if missing:
-        names = ", ".join(root.hex()[:12] for root in sorted(missing)[:3])
-        return (
-            f"the leg starts from round {leg.first_round}, and this validator lacks {len(missing)} of its initial"
-            f" states: {names}"
-        )
-    return ""
+    if leg.slots == terms.slots:
+        return ""
+    return (
+        f"the leg serves {leg.slots} of {terms.slots} slots: a round cannot be aggregated, because the updates of"
+        " the other slots do not arrive here"
+    )
+
+
+def describe_missing(leg: Leg, missing: frozenset[bytes]) -> str:
+    """Return the text for a leg whose initial states cannot be fetched."""
+    names = ", ".join(root.hex()[:12] for root in sorted(missing)[:3])
+    return (
+        f"the leg starts from round {leg.first_round}, and this validator lacks {len(missing)} of its initial"
+        f" states: {names}"
+    )
 
 
 def lacking(local: LocalOrder, on_chain: OrderResponse, leg: Leg) -> frozenset[bytes]:

@@ -11,6 +11,7 @@ from domain.messages import Message
 from pol.rules.schedule import trial_work
 from validator.decide.actions import (
     Action,
+    FetchStates,
     ForgetLeg,
     NoteVerdicts,
     SendTx,
@@ -18,7 +19,7 @@ from validator.decide.actions import (
     Tidy,
     TryJob,
 )
-from validator.decide.initial import initial_states_from, lacking, refusal
+from validator.decide.initial import describe_missing, initial_states_from, lacking, refusal, sources_of
 from validator.decide.records import LocalOrder, PayloadStage
 from validator.decide.retention import KEEP_SECONDS, decide_audited, fold, needed_blobs, voted_rounds
 from validator.decide.rounds import decide_round, verdict_rows
@@ -70,6 +71,9 @@ def decide_order(local: LocalOrder, view: View) -> tuple[LocalOrder, tuple[Actio
     local = fold(local, on_chain, view.panels, view.clock)
     actions: list[Action] = []
     if leg.state == LegState.RUNNING:
+        states = None if local.rounds else take_or_fetch(local, view, leg)
+        if states is not None:
+            return local, (states,)
         local, round_actions = decide_round(local, view, leg, prefix)
         actions += round_actions
     if leg.state != LegState.DONE:
@@ -79,13 +83,46 @@ def decide_order(local: LocalOrder, view: View) -> tuple[LocalOrder, tuple[Actio
 
 
 def refuse_foreign(local: LocalOrder, view: View, leg: Leg) -> LocalOrder:
-    """Record the reason to decline a leg, if its initial states are missing here or if it serves only some slots."""
-    text = refusal(local, view.on_chain, leg, view.held)
-    if not text or local.payload.stage is PayloadStage.BAD:
+    """Record the reason to decline a leg: it serves only some slots, or its initial states did not arrive in time."""
+    if local.payload.stage is PayloadStage.BAD:
         return local
-    decline = int(LegEnd.DECLINED_BY_CHOICE)
-    payload = replace(local.payload, stage=PayloadStage.BAD, decline=decline, text=text)
+    text = refusal(view.on_chain, leg)
+    if text:
+        return refuse_with(local, LegEnd.DECLINED_BY_CHOICE, text)
+    missing = lacking(local, view.on_chain, leg) - view.held.keys()
+    if missing and view.clock >= fetch_by(leg):
+        reason = LegEnd.STATE_UNAVAILABLE if leg.from_leg else LegEnd.DECLINED_BY_CHOICE
+        return refuse_with(local, reason, describe_missing(leg, missing))
+    return local
+
+
+def refuse_with(local: LocalOrder, reason: LegEnd, text: str) -> LocalOrder:
+    """Return the record of a leg that will be declined."""
+    payload = replace(local.payload, stage=PayloadStage.BAD, decline=int(reason), text=text)
     return replace(local, payload=payload)
+
+
+def fetch_by(leg: Leg) -> int:
+    """Return the chain second until which the initial states of a leg may arrive: the first two thirds of its time."""
+    return leg.matched_at + (leg.accept_deadline - leg.matched_at) * 2 // 3
+
+
+def take_or_fetch(local: LocalOrder, view: View, leg: Leg) -> Action | None:
+    """Return the action for the initial states of a leg that come from an earlier leg; None if they are here."""
+    foreign = lacking(local, view.on_chain, leg)
+    if not foreign:
+        return None
+    missing = foreign - view.held.keys()
+    if missing:
+        return FetchStates(
+            key=f"{local.key}/fetch-states",
+            leg=local.key,
+            source=leg.from_leg,
+            sources=sources_of(view.on_chain, leg),
+            roots=missing,
+        )
+    earlier, slots = initial_states_from(view.on_chain, leg, view.held)
+    return TakeInitialStates(key=f"{local.key}/initial-states", leg=local.key, earlier_global=earlier, slots=slots)
 
 
 def _decide_matched(local: LocalOrder, view: View, leg: Leg, prefix: str) -> tuple[Action, ...]:
@@ -110,23 +147,21 @@ def _decide_matched(local: LocalOrder, view: View, leg: Leg, prefix: str) -> tup
         message = MsgDeclineOrder(validator=view.me, order_id=local.order_id, leg=local.leg, reason=reason)
         return send("decline", message)
 
-    foreign = lacking(local, view.on_chain, leg)
+    states = take_or_fetch(local, view, leg)
+    waits = () if states is None else (states,)
     match local.payload.stage:
         case _ if view.clock >= deadline:
             return ()
         case PayloadStage.BAD:
             return (decline(local.payload.decline),)
-        case _ if foreign:
-            earlier, slots = initial_states_from(view.on_chain, leg, view.held)
-            return (
-                TakeInitialStates(key=f"{prefix}/initial-states", leg=local.key, earlier_global=earlier, slots=slots),
-            )
+        case PayloadStage.LOADED if states is not None:
+            return waits
         case PayloadStage.LOADED:
             return (send("accept", MsgAcceptOrder(view.me, local.order_id, local.leg)),)
         case PayloadStage.COMPLETE:
             if view.clock >= deadline - margin:
                 return (decline(LegEnd.DECLINED_NO_CAPACITY),)
-            return (TryJob(key=f"{prefix}/try", leg=local.key, order=order, matched=leg, ends=ends),)
+            return (TryJob(key=f"{prefix}/try", leg=local.key, order=order, matched=leg, ends=ends), *waits)
         case _:
             late = view.clock >= deliver_by
-            return (decline(LegEnd.PAYLOAD_NOT_DELIVERED),) if late else ()
+            return (decline(LegEnd.PAYLOAD_NOT_DELIVERED),) if late else waits

@@ -180,6 +180,10 @@ class LocalOrder:
     closed_at: int
     # The leg's initial global state, if it comes from an earlier leg.
     earlier_global: StateRef | None = None
+    # States of an earlier leg that arrived here for this leg and have their roots.
+    fetched: tuple[StateRef, ...] = ()
+    # States of an earlier leg that the consumer offered; they may not have arrived, or not have their roots.
+    offered: tuple[StateRef, ...] = ()
 
     @property
     def key(self) -> LegKey:
@@ -392,6 +396,11 @@ def new_order(order_id: bytes, leg: int) -> LocalOrder:
         failures=(),
         closed_at=0,
     )
+
+
+def continued(local: LocalOrder, before: LocalOrder) -> LocalOrder:
+    """Return the new record of a leg with what an earlier leg of the order has: its payload and excluded providers."""
+    return replace(local, payload=before.payload, excluded=before.excluded, failures=before.failures)
 
 
 def accepted_works(current: LocalRound) -> tuple[SlotWork, ...]:

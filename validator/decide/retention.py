@@ -15,6 +15,7 @@ from validator.decide.records import (
     LocalRound,
     PastFailures,
     SlotWork,
+    accepted_works,
 )
 from validator.decide.view import Panels, View
 
@@ -48,11 +49,11 @@ def voted_rounds(local: LocalOrder, panels: Panels) -> tuple[LocalRound, ...]:
 
 
 def fold(local: LocalOrder, on_chain: OrderResponse, panels: Panels, clock: int) -> LocalOrder:
-    """Drop the rounds that are over from the record, except the last round and the round whose result is served.
+    """Drop the rounds that are over from the record, except the last round and rounds whose states are served.
 
     The record keeps the number of each provider's failures in the dropped rounds.
     """
-    served = served_rounds(local, on_chain)
+    served = (*served_rounds(local, on_chain), *newest_verified(local, on_chain))
     over = [
         known
         for known in local.rounds[:-1]
@@ -93,6 +94,16 @@ def served_rounds(local: LocalOrder, on_chain: OrderResponse) -> tuple[LocalRoun
     )
 
 
+def newest_verified(local: LocalOrder, on_chain: OrderResponse) -> tuple[LocalRound, ...]:
+    """Return the last verified round of a leg, whose states are served until the order closes; empty if none is here.
+
+    The validator of the next leg starts from these states, and the consumer can fetch them.
+    """
+    leg = on_chain.leg(local.leg)
+    known = local.find(leg.next_round - 1) if leg is not None and leg.verified else None
+    return () if known is None else (known,)
+
+
 def needed_blobs(local: LocalOrder, on_chain: OrderResponse, panels: Panels, clock: int) -> frozenset[bytes]:
     """Return the digests of the blobs that a leg still needs."""
     return frozenset(blob.sha256 for blob in _needed(local, on_chain, panels, clock))
@@ -110,6 +121,10 @@ def _needed(local: LocalOrder, on_chain: OrderResponse, panels: Panels, clock: i
         for known in voted:
             yield from _of_round(known)
         return
+    for known in newest_verified(local, on_chain):
+        yield from _left_by(known)
+    if not leg.verified:
+        yield from (state.blob for state in (*local.fetched, *local.offered))
     live = leg.is_live
     rounds = [
         known
@@ -128,6 +143,15 @@ def _needed(local: LocalOrder, on_chain: OrderResponse, panels: Panels, clock: i
             yield local.earlier_global.blob
         if local.rounds and local.rounds[-1].next_global is not None:
             yield local.rounds[-1].next_global.blob
+
+
+def _left_by(known: LocalRound) -> Iterator[BlobRef]:
+    """Yield the states that a round left: the global state, and the local states of the accepted shares."""
+    if known.next_global is not None:
+        yield known.next_global.blob
+    for work in accepted_works(known):
+        if work.packet is not None and work.packet.local_out is not None:
+            yield work.packet.local_out
 
 
 def _of_round(known: LocalRound) -> Iterator[BlobRef]:

@@ -19,6 +19,7 @@ from pol.rules.handover import HandoverId, chunk_layout
 from pol.rules.panels import is_place
 from validator.decide.admission import Admission, is_invitation
 from validator.decide.idle import why_idle
+from validator.decide.initial import foreign_roots, verified_roots
 from validator.decide.pace import doubted
 from validator.decide.plan import FreeProvider
 from validator.decide.quotas import Allowance, payload_quota, provider_quota
@@ -140,6 +141,8 @@ class Service:
             roles.add(t.Role.WATCHER)
         if any(on_chain.order.consumer == address for on_chain in view.orders.values()):
             roles.add(t.Role.CONSUMER)
+        if any(self._continues(on_chain, address) for on_chain in view.orders.values()):
+            roles.add(t.Role.SUCCESSOR)
         return frozenset(roles)
 
     def workers(self) -> tuple[FreeProvider, ...]:
@@ -195,7 +198,8 @@ class Service:
         allowed = Allowance()
         for local, on_chain in self._records():
             mine = on_chain.order.consumer == caller.address
-            if mine and any(file.blob == blob for file in local.payload.files):
+            expected = [*(file.blob for file in local.payload.files), *(state.blob for state in local.offered)]
+            if mine and blob in expected:
                 return None
             allowed += provider_quota(local, on_chain, self.view.panels, caller.address)
         if blob.size > allowed.largest:
@@ -521,6 +525,63 @@ class Service:
             count=len(result.leaves),
             leaves=leaves,
         )
+
+    # States of earlier legs
+
+    def _continues(self, on_chain: OrderResponse, address: str) -> bool:
+        """Return whether a validator won a leg that starts from the states of an earlier leg."""
+        leg = on_chain.current
+        return leg is not None and leg.validator == address and leg.from_leg > 0 and leg.is_live
+
+    def get_states(self, caller: t.Caller, request: t.StatesRequest) -> t.StatesManifest:
+        """Return the states that the last verified round of a leg left, as far as they are here."""
+        on_chain = self.view.orders.get(request.order_id)
+        leg = on_chain.leg(request.leg) if on_chain is not None else None
+        if on_chain is None or leg is None:
+            raise ClusterError(
+                ClusterErrorKind.NOT_FOUND,
+                "this validator has no such leg",
+                "ask the validators of the order's earlier legs (assay order show)",
+                field="leg",
+            )
+        if on_chain.order.consumer != caller.address and not self._continues(on_chain, caller.address):
+            raise ClusterError(
+                ClusterErrorKind.NOT_ALLOWED,
+                "you are neither the order's consumer nor the validator of its current leg",
+                "use the key that placed the order",
+                field="order_id",
+            )
+        states = self.ledger.find_states(request.order_id, on_chain.order.legs, verified_roots(on_chain, leg))
+        self._grants.give(caller.address, [state.blob for state in states])
+        return t.StatesManifest(round=max(leg.next_round - 1, 0), states=states)
+
+    def offer_states(self, caller: t.Caller, request: t.StatesOffer) -> t.PayloadWanted:
+        """Record the states that the consumer offers for a matched leg, and return the blobs that are missing."""
+        on_chain = self._find(request.order_id)
+        self._check_consumer(caller, on_chain)
+        leg = on_chain.current
+        terms = on_chain.order.terms
+        roots = foreign_roots(on_chain, leg) if leg is not None and leg.is_live else frozenset()
+        for state in request.states:
+            if state.root not in roots or state.blob.size not in (terms.global_bytes, terms.local_bytes):
+                raise ClusterError(
+                    ClusterErrorKind.BAD_REQUEST,
+                    "a state does not have the root and the size of one from which the leg starts",
+                    "offer the states of the order's last verified round",
+                    field="states",
+                )
+
+        def take(now: LocalOrder) -> LocalOrder:
+            return replace(now, offered=request.states)
+
+        number = on_chain.order.legs
+        with self.ledger.lock:
+            local = self.ledger.change(request.order_id, number, take)
+            for state in request.states if local is not None else ():
+                self.blobs.hold(state.blob.sha256, f"{request.order_id.hex()}/{number}")
+        self._wake.set()
+        missing = (s.blob for s in request.states if not self.blobs.sent(s.blob, caller.address))
+        return t.PayloadWanted(tuple(dict.fromkeys(missing)))
 
     # Seats
 

@@ -22,6 +22,7 @@ from pol.replay.replay import replay_segment
 from pol.state.arrays import State
 from pol.state.canonical import chunk_lengths, read_state, state_pieces
 from pol.state.layout import MAX_HEADER, encoded_size
+from pol.state.stored import file_root
 from pol.work.probe import work_pieces
 from pol.work.train import aggregate
 from validator.decide.records import Sizes
@@ -29,6 +30,7 @@ from validator.work.loaded import backend_named, job_in, open_states, opened_sta
 from validator.work.requests import (
     OpeningCheck,
     ProbeSample,
+    RootedFile,
     RoundAggregation,
     StatesReplay,
 )
@@ -92,6 +94,14 @@ def write_state(to: Path, state: State) -> bytes:
 def opening_holds(asked: OpeningCheck) -> bool:
     """Return whether two opened states and their metrics hash to a boundary root."""
     return opened_states(job_in(asked.directory), asked.opened) is not None
+
+
+def has_root(file: RootedFile) -> bool:
+    """Return whether a file is a canonical state with the root that the chain names, whatever its tensors."""
+    try:
+        return file_root(file.path) == file.root
+    except StateError:
+        return False
 
 
 def recompute_states(asked: StatesReplay) -> Written | None:

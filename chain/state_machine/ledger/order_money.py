@@ -110,8 +110,8 @@ def pay_part(ctx: Context, order_id: bytes, validator: str) -> None:
 
 
 def get_withheld(ctx: Context, order_id: bytes) -> int:
-    """Return the amount (uassay) that an order withholds from its validator now."""
-    return ESCROWS.must(ctx.store, order_id).withheld
+    """Return the amount (uassay) that an order withholds from the validator of its current leg now."""
+    return ESCROWS.must(ctx.store, order_id).withheld - TALLIES.must(ctx.store, order_id).parts_waiting
 
 
 def lock_bond(ctx: Context, order_id: bytes, row: BondRow) -> None:

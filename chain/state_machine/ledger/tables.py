@@ -21,6 +21,8 @@ class Tally:
     paid: int = 0
     # Amount (uassay) of the current leg's withheld part that paid for right shares which the validator had rejected.
     right_shares_paid: int = 0
+    # Amount (uassay) of the escrow's withheld sum that belongs to earlier, failed legs and still waits.
+    parts_waiting: int = 0
     # CloseReason of the order if the order's end is decided but some bonds are not returned yet, else 0.
     ending: int = 0
     # The least fee (uassay) of the consumer's transaction that placed the order, less the part already compensated.

@@ -7,7 +7,7 @@ from chain.state_machine.context import Context
 from chain.state_machine.ledger.order_money import lock_bond
 from chain.state_machine.ledger.tables import TALLIES
 from chain.state_machine.legs.tables import ACCEPT_DUE, LEGS, LIVE_LEGS, SLOT_STARTS
-from chain.state_machine.market.auction import make_auction_order
+from chain.state_machine.market.auction import ask_rest
 from chain.state_machine.market.book import reserve
 from chain.state_machine.market.holds import get_held_seconds
 from chain.state_machine.market.hooks import Match
@@ -18,7 +18,7 @@ from domain.ledger.records import BondKind, BondRow
 from domain.legs.events import OrderMatched, SlotStarted
 from domain.legs.records import Leg, SlotStart
 from domain.legs.transitions import LEG_STEPS, LegStep
-from domain.market.records import JobTerms
+from domain.market.records import JobTerms, Order
 from domain.market.transitions import ORDER_STEPS, OrderStep
 from pol.rules.schedule import served_terms, total_work
 
@@ -27,7 +27,9 @@ from pol.rules.schedule import served_terms, total_work
 class LegExtent:
     """The part of an order that a leg serves: its rounds and slots, and the states from which it starts.
 
-    ``local_roots`` has the slots that do not start from the local state of the order's terms.
+    If ``from_leg`` is not 0, the leg continues the last verified round of that leg. Each slot then starts from the
+    local state that its accepted share of this round left. Otherwise ``local_roots`` has the slots that do not start
+    from the local state of the order's terms.
     """
 
     first_round: int
@@ -36,6 +38,7 @@ class LegExtent:
     slots: int
     initial_root: bytes
     local_roots: Mapping[int, bytes] = field(default_factory=dict)
+    from_leg: int = 0
 
 
 def get_whole(terms: JobTerms) -> LegExtent:
@@ -49,9 +52,24 @@ def get_whole(terms: JobTerms) -> LegExtent:
     )
 
 
-def open_whole(ctx: Context, match: Match) -> None:
-    """Open a leg that serves the whole order of a match."""
-    open_leg(ctx, match, get_whole(match.order.terms))
+def get_rest(ctx: Context, order: Order) -> LegExtent:
+    """Return the extent of a leg that serves every round of an order that is not verified yet."""
+    last = LEGS.get(ctx.store, order.id, order.legs) if order.legs else None
+    if last is None or not order.next_round:
+        return get_whole(order.terms)
+    return LegExtent(
+        first_round=order.next_round,
+        rounds=order.terms.rounds - order.next_round,
+        first_slot=0,
+        slots=order.terms.slots,
+        initial_root=last.verified_root or last.initial_root,
+        from_leg=last.verified_leg,
+    )
+
+
+def open_rest(ctx: Context, match: Match) -> None:
+    """Open a leg that serves what is left of the order of a match."""
+    open_leg(ctx, match, get_rest(ctx, match.order))
 
 
 def open_leg(ctx: Context, match: Match, extent: LegExtent) -> Leg:
@@ -89,7 +107,7 @@ def open_leg(ctx: Context, match: Match, extent: LegExtent) -> Leg:
 def _make_leg(ctx: Context, match: Match, extent: LegExtent) -> Leg:
     """Return the new leg of a match."""
     order, bid, terms = match.order, match.bid, match.order.terms
-    asked = make_auction_order(terms, order.conditions, order.params, order.audit_ms, order.window)
+    asked = ask_rest(order)
     wait = asked.accept_seconds + ceil_div(asked.trial_work, bid.offer.slot_speed)
     return Leg(
         order_id=order.id,
@@ -119,6 +137,7 @@ def _make_leg(ctx: Context, match: Match, extent: LegExtent) -> Leg:
         initial_root=extent.initial_root,
         global_in=extent.initial_root,
         settles_at=0,
+        from_leg=extent.from_leg,
     )
 
 
@@ -140,6 +159,7 @@ def _emit_matched(ctx: Context, leg: Leg) -> None:
             initial_root=leg.initial_root,
             matched_at=leg.matched_at,
             accept_deadline=leg.accept_deadline,
+            from_leg=leg.from_leg,
         )
     )
 

@@ -1,27 +1,33 @@
 """Ends of legs: served, declined, not accepted, without progress, stopped, void or out of time (protocol section 3)."""
 
 from chain.state_machine.context import Context
-from chain.state_machine.ledger.order_money import pay_from_deposits, pay_part
-from chain.state_machine.ledger.tables import ESCROWS
+from chain.state_machine.ledger.order_money import get_job_bond, pay_from_deposits, pay_part
+from chain.state_machine.ledger.tables import ESCROWS, get_bond_account
 from chain.state_machine.legs.checks import is_far_ahead
+from chain.state_machine.legs.creation import get_rest, open_leg
 from chain.state_machine.legs.hooks import ROUND_DROPPED, ROUND_LEFT
-from chain.state_machine.legs.money import clear_leg, compensate, cut_job_bond, lose_part
-from chain.state_machine.legs.progress import restart_progress
+from chain.state_machine.legs.money import clear_leg, compensate, cut_job_bond, keep_part
+from chain.state_machine.legs.parts import end_part, get_unserved, settle_parts
+from chain.state_machine.legs.progress import restart_progress, start_leg
 from chain.state_machine.legs.tables import ACCEPT_DUE, LEGS, LIVE_LEGS, PROGRESS_DUE
+from chain.state_machine.market.auction import get_asked
 from chain.state_machine.market.book import close_bid, release_capacity, release_stake
 from chain.state_machine.market.holds import is_paused
+from chain.state_machine.market.hooks import Match
 from chain.state_machine.market.orders import end_order, exclude, open_order
-from chain.state_machine.market.tables import BIDS, ORDERS
+from chain.state_machine.market.tables import BIDS, ORDERS, get_load
 from chain.state_machine.queue import QueueEntry, cancel
 from chain.state_machine.registry.members import is_active
 from chain.state_machine.registry.tables import VALIDATORS
+from domain.amount import price_ceil
 from domain.legs.events import LegFailed, OrderDeclined, OrderSettled
 from domain.legs.moves import BURN, DECLINE_FEE, DEPOSIT_BURN
-from domain.legs.reasons import LegEnd
+from domain.legs.reasons import LegEnd, PartEnd
 from domain.legs.records import Leg, LegState
 from domain.legs.transitions import LEG_STEPS, LegStep
 from domain.market.reasons import CloseReason
-from domain.market.records import Order, OrderState
+from domain.market.records import Bid, Order, OrderState
+from domain.market.transitions import ORDER_STEPS, OrderStep
 from domain.moves import Transfer
 from escrow.deposits import locked
 from escrow.settle import decline_fee, job_bond_cut
@@ -37,6 +43,9 @@ BLAMES_JOB = frozenset(
     }
 )
 """Reasons to decline that blame the consumer. A validator cannot prove any of them."""
+
+CONTINUED_MAX = 3
+"""Most times that a validator continues an order after a provider's fault."""
 
 
 def end_leg(ctx: Context, leg: Leg, reason: LegEnd | None) -> Leg:
@@ -64,6 +73,7 @@ def settle_leg(ctx: Context, order: Order, leg: Leg, reason: CloseReason) -> Non
     settled = VALIDATORS.must(ctx.store, leg.validator).orders_settled
     VALIDATORS.update(ctx.store, leg.validator, orders_settled=settled + 1)
     ctx.emit(OrderSettled(order=order.id, leg=leg.number, validator=leg.validator, reason=int(end or 0)))
+    settle_parts(ctx, leg)
     pay_part(ctx, order.id, leg.validator)
     end_leg(ctx, leg, end)
     release_stake(ctx, leg.validator, leg.work, leg.price)
@@ -71,34 +81,114 @@ def settle_leg(ctx: Context, order: Order, leg: Leg, reason: CloseReason) -> Non
 
 
 def end_with_leg(ctx: Context, order: Order, leg: Leg, reason: CloseReason) -> None:
-    """End an order whose leg has failed; the withheld part returns to the deposit."""
-    lose_part(ctx, order, leg)
+    """End an order whose leg has failed; its withheld part waits until the consumer had time to fetch the states."""
+    keep_part(ctx, order, leg)
     release_stake(ctx, leg.validator, leg.work, leg.price)
     end_order(ctx, order, reason)
 
 
 def reopen_or_end(ctx: Context, order: Order, leg: Leg) -> None:
-    """Open an order again after a failed leg without verified rounds, or end the order.
+    """Let the order go on after a failed leg with the first round that is not verified, or end the order.
 
-    If a match was declined or not accepted, no work has started, so the order opens again. It ends instead if the
-    deadline has passed, the order has had ``max_attempts`` failures, or enough validators have blamed the job.
+    If only a provider was at fault, the same validator continues, without an auction. Otherwise the order opens again.
+    It ends instead if no round is left, if its deadline has passed, or if its deposit cannot pay any bid. It also ends
+    if it has had ``max_attempts`` failures, or if enough validators have blamed the job or could not fetch the states.
     """
     started = order.state is not OrderState.MATCHED
     undecided = leg.end_reason == LegEnd.UNDECIDED
     failed = CloseReason.UNVERIFIED if undecided else CloseReason.FAILED
-    if leg.verified == 0 and _is_unserved(ctx, order):
-        end_with_leg(ctx, order, leg, CloseReason.UNSERVED)
-    elif started and (leg.verified or not order.rematch):
+    bid = find_bid_to_continue(ctx, order, leg)
+    # A provider's fault counts as a failure of the order only if its validator does not continue.
+    is_failure = leg.end_reason == LegEnd.WRONG_SHARE and bid is None
+    failures = order.failures + (1 if is_failure else 0)
+    if _is_unserved(ctx, order, failures):
+        end_with_leg(ctx, order, leg, failed if order.next_round else CloseReason.UNSERVED)
+    elif not _has_rest(ctx, order, leg) or (started and not order.rematch and bid is None):
         end_with_leg(ctx, order, leg, failed)
     elif ctx.clock >= order.deadline:
-        end_with_leg(ctx, order, leg, failed if started else CloseReason.DEADLINE)
-    elif clear_leg(ctx, order, leg):
-        release_stake(ctx, leg.validator, leg.work, leg.price)
-        open_order(ctx, order)
-    else:
+        end_with_leg(ctx, order, leg, failed if started or order.next_round else CloseReason.DEADLINE)
+    elif _lacks_states(ctx, order):
+        end_with_leg(ctx, order, leg, failed)
+        _return_unserved(ctx, order)
+    elif not clear_leg(ctx, order, leg):
         # Some bonds are not returned yet. The component of proof schedules the next step, which calls this function
         # again.
         ROUND_LEFT(ctx, order)
+    elif bid is not None:
+        release_stake(ctx, leg.validator, leg.work, leg.price)
+        continue_leg(ctx, order, leg, bid)
+    else:
+        release_stake(ctx, leg.validator, leg.work, leg.price)
+        open_order(ctx, ORDERS.update(ctx.store, order.id, failures=failures))
+
+
+def _has_rest(ctx: Context, order: Order, leg: Leg) -> bool:
+    """Return whether an order has rounds left and money for them, after a leg that served all of its slots."""
+    if order.next_round == order.terms.rounds or leg.slots != order.terms.slots:
+        return False
+    # Before the leg is cleared, its withheld part already counts as withheld, and its job bond is no deposit.
+    return get_asked(ctx.store, order, ctx.clock).price_limit > 0
+
+
+def _lacks_states(ctx: Context, order: Order) -> bool:
+    """Return whether enough validators could not fetch the states with which the order's next leg would start.
+
+    These are ``max_attempts`` validators, or all that are not excluded for other reasons.
+    """
+    unserved = get_unserved(ctx, order)
+    if not unserved:
+        return False
+    active = [validator.operator for validator in VALIDATORS.scan(ctx.store) if is_active(validator)]
+    return len(unserved) >= order.params.max_attempts or all(name in order.excluded for name in active)
+
+
+def _return_unserved(ctx: Context, order: Order) -> None:
+    """Return a part that waits to the deposit, because enough validators could not fetch its leg's states.
+
+    They must hold as much stake as is needed to blame a job: a few validators with little stake could be the
+    consumer's.
+    """
+    stakes = {validator.operator: validator.stake for validator in VALIDATORS.scan(ctx.store) if is_active(validator)}
+    number = LEGS.must(ctx.store, order.id, order.legs).verified_leg
+    source = LEGS.must(ctx.store, order.id, number)
+    if source.part and is_blamed_enough(get_unserved(ctx, order), stakes, order.params):
+        end_part(ctx, source, PartEnd.UNAVAILABLE)
+
+
+def find_bid_to_continue(ctx: Context, order: Order, leg: Leg) -> Bid | None:
+    """Return the bid of a leg that failed through a provider's fault, if it can serve the order's rest at once.
+
+    The result is None for other ends, after ``CONTINUED_MAX`` such legs, and if the bid's capacity, its validator's
+    stake or its bond no longer suffice. The job bond of the failed leg counts, because it returns first.
+    """
+    bid = BIDS.get(ctx.store, leg.bid_id)
+    if leg.end_reason != LegEnd.WRONG_SHARE or bid is None or ctx.clock >= order.deadline:
+        return None
+    wrong = [known for known in LEGS.scan(ctx.store, order.id) if known.end_reason == LegEnd.WRONG_SHARE]
+    validator = VALIDATORS.must(ctx.store, leg.validator)
+    if len(wrong) > CONTINUED_MAX or not is_active(validator) or not _has_rest(ctx, order, leg):
+        return None
+    asked = get_asked(ctx.store, order, ctx.clock)
+    bond = asked.job_bond(leg.price)
+    row = get_job_bond(ctx, order.id, leg.number)
+    free = get_bond_account(ctx.store, leg.validator).free + (row.amount if row else 0)
+    value = get_load(ctx.store, leg.validator).value - price_ceil(leg.work, leg.price)
+    fits = (
+        leg.price <= asked.price_limit
+        and bond <= min(free, bid.offer.max_job_bond or bond)
+        and asked.work <= bid.capacity - bid.reserved
+        and value + price_ceil(asked.work, leg.price) <= validator.stake
+    )
+    return bid if fits else None
+
+
+def continue_leg(ctx: Context, order: Order, leg: Leg, bid: Bid) -> None:
+    """Open and start a leg for the rest of an order, with the bid, the price and the tier of a leg that failed."""
+    bond = get_asked(ctx.store, order, ctx.clock).job_bond(leg.price)
+    order = ORDERS.update(ctx.store, order.id, state=ORDER_STEPS.after(OrderStep.REOPEN, order.state))
+    match = Match(order=order, bid=bid, price=leg.price, job_bond=bond, tier=leg.tier)
+    opened = open_leg(ctx, match, get_rest(ctx, order))
+    start_leg(ctx, ORDERS.must(ctx.store, order.id), opened)
 
 
 def decline_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
@@ -171,7 +261,7 @@ def void_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
         ctx.emit(LegFailed(order=order.id, leg=ended.number, validator=ended.validator, reason=int(reason)))
         if reason in (LegEnd.WRONG_ROUND, LegEnd.WRONG_HANDOVER):
             order = _count_failure(ctx, exclude(ctx, order, leg.validator), leg)
-        else:
+        elif reason is not LegEnd.WRONG_SHARE:
             order = ORDERS.update(ctx.store, order.id, failures=order.failures + 1)
     ROUND_LEFT(ctx, order)
 
@@ -210,14 +300,14 @@ def on_overdue(ctx: Context, order: Order) -> None:
         fail_leg(ctx, order, leg, LegEnd.ORDER_DEADLINE)
 
 
-def _is_unserved(ctx: Context, order: Order) -> bool:
-    """Return whether an order without verified rounds has failed too often to open again.
+def _is_unserved(ctx: Context, order: Order, failures: int) -> bool:
+    """Return whether an order has failed too often to open again; ``failures`` are its failed legs.
 
     Declines that blame the job are counted apart from other failures. They close the order if enough validators blame
     the job, or if every other validator of the set is excluded from the order too.
     """
     blaming = _get_blaming(ctx, order)
-    if order.failures - len(blaming) >= order.params.max_attempts:
+    if failures - len(blaming) >= order.params.max_attempts:
         return True
     if not blaming:
         return False

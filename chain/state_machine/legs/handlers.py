@@ -4,20 +4,18 @@ from chain.state_machine.context import Context
 from chain.state_machine.handler import Duty, Handler
 from chain.state_machine.legs.checks import find_duty, get_assigned
 from chain.state_machine.legs.ends import BLAMES_JOB, decline_leg, fail_leg
-from chain.state_machine.legs.progress import restart_progress
-from chain.state_machine.legs.tables import ACCEPT_DUE
+from chain.state_machine.legs.parts import end_part, is_continued
+from chain.state_machine.legs.progress import start_leg
+from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.holds import check_not_held
-from chain.state_machine.market.tables import ORDER_PARTIES, ORDERS
-from chain.state_machine.queue import cancel
+from chain.state_machine.market.orders import check_before
+from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.store import Overlay
-from domain.errors import BAD_FIELD, Refusal
-from domain.legs.events import OrderAccepted
-from domain.legs.messages import MsgAcceptOrder, MsgDeclineOrder, MsgStopOrder
-from domain.legs.reasons import LegEnd
+from domain.errors import BAD_FIELD, NOT_YOURS, WRONG_STATE, Refusal
+from domain.legs.messages import MsgAcceptOrder, MsgAckState, MsgDeclineOrder, MsgStopOrder
+from domain.legs.reasons import LegEnd, PartEnd
 from domain.legs.records import Leg, LegState
-from domain.legs.transitions import LEG_STEPS, LegStep
 from domain.market.records import Order
-from domain.market.transitions import ORDER_STEPS, OrderStep
 
 # --- MsgAcceptOrder: accept a matched order; from now on the validator is liable for payload and data
 
@@ -32,12 +30,7 @@ def check_accept_order(ctx: Context, message: MsgAcceptOrder) -> tuple[Order, Le
 
 def apply_accept_order(ctx: Context, message: MsgAcceptOrder, assigned: tuple[Order, Leg]) -> None:
     """Start the leg: open its first round, and set its progress deadline."""
-    order, leg = assigned
-    cancel(ctx, leg.accept_deadline, ACCEPT_DUE, order.id, leg.number)
-    ORDERS.update(ctx.store, order.id, state=ORDER_STEPS.after(OrderStep.ACCEPT, order.state))
-    ORDER_PARTIES.mark(ctx.store, order.id, leg.validator)
-    restart_progress(ctx, order, leg, state=LEG_STEPS.after(LegStep.ACCEPT, leg.state))
-    ctx.emit(OrderAccepted(order.id, leg.number, leg.validator))
+    start_leg(ctx, *assigned)
 
 
 # --- MsgDeclineOrder: decline a matched order with a reason --------------------------------------
@@ -46,6 +39,7 @@ def apply_accept_order(ctx: Context, message: MsgAcceptOrder, assigned: tuple[Or
 DECLINE_REASONS = (
     *sorted(BLAMES_JOB),
     LegEnd.DECLINED_NO_CAPACITY,
+    LegEnd.STATE_UNAVAILABLE,
     LegEnd.DECLINED_BY_CHOICE,
 )
 
@@ -59,9 +53,12 @@ def check_decline_order_fields(message: MsgDeclineOrder) -> None:
 
 def check_decline_order(ctx: Context, message: MsgDeclineOrder) -> tuple[Order, Leg]:
     """Return the order and the leg; refuse if the signer was not matched to it, is too late, or the order is held."""
-    assigned = get_assigned(ctx, message.order_id, message.leg, message.validator, LegState.MATCHED)
+    order, leg = get_assigned(ctx, message.order_id, message.leg, message.validator, LegState.MATCHED)
     check_not_held(ctx, message.order_id)
-    return assigned
+    if message.reason == LegEnd.STATE_UNAVAILABLE and not leg.from_leg:
+        reason = "the leg starts from the payload, not from states of an earlier leg"
+        raise Refusal(BAD_FIELD, "reason", reason, "give the reason for which the payload cannot be trained")
+    return order, leg
 
 
 def apply_decline_order(ctx: Context, message: MsgDeclineOrder, assigned: tuple[Order, Leg]) -> None:
@@ -94,6 +91,39 @@ def find_stop_duty(store: Overlay, message: MsgStopOrder) -> Duty | None:
     return find_duty(store, message.order_id, message.leg, message.validator, LegState.RUNNING)
 
 
+# --- MsgAckState: the consumer received, or did not receive, the states of a failed leg -----------
+
+
+def check_ack_state(ctx: Context, message: MsgAckState) -> Leg:
+    """Return the leg; refuse if the order is another consumer's, or if no part of the leg waits."""
+    order = ORDERS.need(ctx.store, message.order_id)
+    if order.consumer != message.consumer:
+        raise Refusal(NOT_YOURS, "consumer", "another account placed the order", "name an order of your own")
+    leg = LEGS.need(ctx.store, message.order_id, message.leg)
+    if not leg.part:
+        reason = "nothing is withheld for the states of this leg, or its time is over"
+        raise Refusal(WRONG_STATE, "leg", reason, "name a failed leg whose part waits (assay order show)")
+    if not message.received and is_continued(ctx, leg):
+        reason = "the leg's validator continues the order from these states"
+        raise Refusal(WRONG_STATE, "received", reason, "wait for the result of the current leg")
+    check_before(ctx, "time to acknowledge the states", leg.part_until)
+    return leg
+
+
+def apply_ack_state(ctx: Context, message: MsgAckState, leg: Leg) -> None:
+    """Pay or burn the part that waits."""
+    end_part(ctx, leg, PartEnd.ACKNOWLEDGED if message.received else PartEnd.DENIED)
+
+
+def find_ack_duty(store: Overlay, message: MsgAckState) -> Duty | None:
+    """Return the right to answer while a part waits, or None if the message names no such leg of the signer."""
+    order = ORDERS.get(store, message.order_id)
+    leg = LEGS.get(store, message.order_id, message.leg)
+    if order is None or leg is None or order.consumer != message.consumer or not leg.part:
+        return None
+    return Duty(leg.part_until)
+
+
 HANDLERS = (
     Handler(MsgAcceptOrder, check_accept_order, apply_accept_order, duty=find_matched_duty),
     Handler(
@@ -104,4 +134,5 @@ HANDLERS = (
         duty=find_matched_duty,
     ),
     Handler(MsgStopOrder, check_stop_order, apply_stop_order, duty=find_stop_duty),
+    Handler(MsgAckState, check_ack_state, apply_ack_state, duty=find_ack_duty),
 )

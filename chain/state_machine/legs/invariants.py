@@ -3,12 +3,13 @@
 from chain.state_machine.context import Running
 from chain.state_machine.invariant import Each, Invariants, ensure
 from chain.state_machine.ledger.tables import TALLIES
-from chain.state_machine.legs.tables import LEGS, LIVE_LEGS, SLOT_STARTS
+from chain.state_machine.legs.tables import LEGS, LIVE_LEGS, PART_DUE, SLOT_STARTS
 from chain.state_machine.market.tables import BIDS, LOADS, ORDERS
+from chain.state_machine.queue import DEADLINES
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import number_of
 from domain.amount import price_ceil
-from domain.legs.records import Leg
+from domain.legs.records import Leg, LegState
 from domain.market.records import Order, OrderState
 from pol.rules.schedule import served_terms, total_work
 
@@ -32,9 +33,27 @@ def check_legs(store: Overlay, order: Order) -> None:
         ensure(leg.verified + leg.void <= leg.closed, f"{name} has more decided rounds than closed ones")
         last = leg.number == order.legs
         ensure(last or not leg.is_live, f"{name} is still live after its successor has begun")
+        _check_continued(legs, leg, name)
+        waits = bool(leg.part)
+        entry = PART_DUE.lane, leg.part_until, PART_DUE.number, order.id, leg.number
+        is_due = DEADLINES.has(store, *entry)
+        ensure(not waits or (is_due and leg.state is LegState.FAILED), f"the part of {name} waits without an end")
+    waiting = TALLIES.must(store, order.id).parts_waiting
+    parts = sum(leg.part for leg in legs)
+    ensure(parts == waiting, f"parts of {parts} wait in order {order.id.hex()}, but {waiting} were counted")
     for opening in SLOT_STARTS.scan(store, order.id):
         served = LEGS.must(store, order.id, opening.leg).served_slots
         ensure(opening.slot in served, f"order {order.id.hex()} has a start for a slot that is not served")
+
+
+def _check_continued(legs: list[Leg], leg: Leg, name: str) -> None:
+    """Check that a leg that continues another one starts after its last verified round, from the state it left."""
+    if leg.from_leg:
+        before = legs[leg.from_leg - 1]
+        follows = before.verified > 0 and leg.first_round == before.next_round
+        ensure(follows, f"{name} does not start after the last verified round of leg {leg.from_leg}")
+        same = leg.initial_root == before.verified_root
+        ensure(same, f"{name} does not start from the state that leg {leg.from_leg} left")
 
 
 def check_state(store: Overlay, order: Order) -> None:

@@ -11,6 +11,7 @@ from chain.state_machine.ledger.order_money import (
     withhold_part,
 )
 from chain.state_machine.ledger.tables import BOND_ROWS, TALLIES
+from chain.state_machine.legs.parts import await_part
 from chain.state_machine.market.book import return_bond
 from chain.state_machine.market.orders import return_some
 from chain.state_machine.registry.members import cut_stake
@@ -81,7 +82,7 @@ def clear_leg(ctx: Context, order: Order, leg: Leg) -> bool:
     Each call returns a limited number of bonds. The result is False if some bonds are left; the caller then calls this
     function again later.
     """
-    lose_part(ctx, order, leg)
+    keep_part(ctx, order, leg)
     bond = get_job_bond(ctx, order.id, leg.number)
     if bond is not None:
         return_bond(ctx, order.id, bond)
@@ -89,18 +90,33 @@ def clear_leg(ctx: Context, order: Order, leg: Leg) -> bool:
     return return_some(ctx, order.id, rows)
 
 
+def keep_part(ctx: Context, order: Order, leg: Leg) -> None:
+    """Let the withheld part of a failed leg wait, because the rounds that it is for are verified.
+
+    Nothing is left to wait if the part was returned, because the validator handed over wrong states.
+    """
+    part = get_withheld(ctx, order.id)
+    _replace_right_shares(ctx, order, leg, returned=0)
+    if part:
+        await_part(ctx, order, leg, part)
+
+
 def lose_part(ctx: Context, order: Order, leg: Leg) -> None:
-    """Return the withheld part of a failed leg to the deposit, whichever party caused the failure.
+    """Return the withheld part of a leg that handed over wrong states to the deposit."""
+    _replace_right_shares(ctx, order, leg, returned=get_withheld(ctx, order.id))
+
+
+def _replace_right_shares(ctx: Context, order: Order, leg: Leg, returned: int) -> None:
+    """Let the validator of a failed leg replace what its part paid for right shares; return ``returned`` of the part.
 
     The withheld part may have paid for right shares that the validator had rejected. The validator replaces that amount
     from its job bond and stake. Otherwise it could reject right shares of its own providers and then stop. These
-    providers would be paid from the withheld part, which the validator loses anyway.
+    providers would be paid from the withheld part, which the validator may lose.
     """
-    part = get_withheld(ctx, order.id)
     owed = TALLIES.must(ctx.store, order.id).right_shares_paid
-    if not part and not owed:
+    if not returned and not owed:
         return
-    withhold_part(ctx, order.id, -part)
+    withhold_part(ctx, order.id, -returned)
     TALLIES.update(ctx.store, order.id, right_shares_paid=0)
     row = get_job_bond(ctx, order.id, leg.number)
     from_bond = min(owed, row.amount if row else 0)
@@ -113,7 +129,7 @@ def lose_part(ctx: Context, order: Order, leg: Leg) -> None:
         PartReturned(
             order=order.id,
             leg=leg.number,
-            amount=part,
+            amount=returned,
             compensated=from_bond + from_stake,
             from_stake=from_stake,
         )

@@ -5,10 +5,10 @@ from typing import Any
 from chain.state_machine.context import Context
 from chain.state_machine.legs.tables import ACCEPT_DUE, LEGS, PROGRESS_DUE
 from chain.state_machine.market.holds import get_held_seconds
-from chain.state_machine.market.tables import ORDERS
+from chain.state_machine.market.tables import ORDER_PARTIES, ORDERS
 from chain.state_machine.queue import cancel, schedule
 from domain.keys import RoundKey
-from domain.legs.events import LegDeadlinesMoved, OrderProven, ProgressRestarted
+from domain.legs.events import LegDeadlinesMoved, OrderAccepted, OrderProven, ProgressRestarted
 from domain.legs.records import Leg, LegState
 from domain.legs.transitions import LEG_STEPS, LegStep
 from domain.market.records import Order
@@ -52,6 +52,15 @@ def move_deadlines(ctx: Context, order: Order, seconds: int) -> None:
     ctx.emit(LegDeadlinesMoved(order=order.id, leg=leg.number, accept_deadline=accept, progress_deadline=progress))
 
 
+def start_leg(ctx: Context, order: Order, leg: Leg) -> None:
+    """Start a matched leg: open its first round, and set its progress deadline."""
+    cancel(ctx, leg.accept_deadline, ACCEPT_DUE, order.id, leg.number)
+    ORDERS.update(ctx.store, order.id, state=ORDER_STEPS.after(OrderStep.ACCEPT, order.state))
+    ORDER_PARTIES.mark(ctx.store, order.id, leg.validator)
+    restart_progress(ctx, order, leg, state=LEG_STEPS.after(LegStep.ACCEPT, leg.state))
+    ctx.emit(OrderAccepted(order.id, leg.number, leg.validator))
+
+
 def open_next_round(ctx: Context, order: Order, leg: Leg, global_in: bytes, *, stops: bool) -> Leg:
     """Open the next round after a round was closed; ``global_in`` is the root of the closed round's last global state.
 
@@ -72,9 +81,14 @@ def _prove(ctx: Context, order: Order, leg: Leg, **changes: Any) -> Leg:
     return LEGS.update(ctx.store, order.id, leg.number, state=state, **changes)
 
 
-def count_verified(ctx: Context, leg: Leg) -> Leg:
-    """Add one to the verified rounds of the leg."""
-    return LEGS.update(ctx.store, leg.order_id, leg.number, verified=leg.verified + 1)
+def count_verified(ctx: Context, order: Order, leg: Leg, root: bytes) -> Leg:
+    """Add one to the verified rounds of the leg; ``root`` is the root of the global state that the round left.
+
+    ``root`` is empty if the job stopped in the round. No round of the order is then left.
+    """
+    counted = LEGS.update(ctx.store, leg.order_id, leg.number, verified=leg.verified + 1, verified_root=root)
+    ORDERS.update(ctx.store, order.id, next_round=counted.next_round if root else order.terms.rounds)
+    return counted
 
 
 def count_void(ctx: Context, key: RoundKey) -> Leg:

@@ -22,6 +22,7 @@ from chain.state_machine.market.tables import (
     BIDS,
     DIRTY_ORDERS,
     OPEN_ORDERS,
+    ORDER_PARTIES,
     ORDERS,
     SWEEP,
     Sweep,
@@ -39,7 +40,7 @@ from escrow.deposits import affordable_price
 from matching_engine.match import Reads, match
 from matching_engine.records import AuctionOrder, Fill
 from pol.rules.panels import Promised, batch_seconds, verify_seconds
-from pol.rules.schedule import share_work, trial_work
+from pol.rules.schedule import rest_terms, share_work, trial_work
 from pol.rules.tiers.table import highest_floor, tier_named
 
 
@@ -155,17 +156,33 @@ def _take_swept(ctx: Context, limit: int) -> list[bytes]:
 def get_asked(store: Overlay, order: Order, clock: int) -> AuctionOrder:
     """Return an open order in the form that the auction reads, with the highest price limit that its escrow can pay."""
     escrow = ESCROWS.must(store, order.id)
-    asked = make_auction_order(order.terms, order.conditions, order.params, order.audit_ms, order.window)
+    asked = ask_rest(order)
     floor = highest_floor(order.conditions.tiers, order.terms, order.price_limit, order.params)
-    audits = order.terms.rounds * floor
+    # The part that an earlier leg's validator may still get is locked in the deposits, but cannot be used.
+    reserved = asked.rounds * floor + escrow.withheld
     return replace(
         asked,
         order_id=order.id,
-        price_limit=affordable_price(escrow, asked.work, order.price_limit, audits),
+        price_limit=affordable_price(escrow, asked.work, order.price_limit, reserved),
         excluded=order.excluded,
         seconds_left=order.deadline - clock,
         opened_height=order.opened_height,
     )
+
+
+def ask_rest(order: Order) -> AuctionOrder:
+    """Return what is left to train of an order in the form that the auction reads.
+
+    If some rounds are verified, the winner also fetches the states that they left. So these bytes count like those of
+    the payload.
+    """
+    terms = rest_terms(order.terms, order.next_round)
+    asked = make_auction_order(terms, order.conditions, order.params, order.audit_ms, order.window)
+    if not order.next_round:
+        return asked
+    size = terms.delivered_bytes + terms.result_bytes
+    seconds = order.params.accept_base + ceil_div(size, order.params.accept_rate)
+    return replace(asked, payload_bytes=size, accept_seconds=seconds)
 
 
 def make_auction_order(
@@ -219,7 +236,9 @@ class Auditors:
         escrow = ESCROWS.must(self._ctx.store, order.id)
         named = {validator, order.consumer, *(row.address for row in escrow.depositors)}
         return any(
-            operator not in named and not CLUSTERS.has(self._ctx.store, validator, operator)
+            operator not in named
+            and not CLUSTERS.has(self._ctx.store, validator, operator)
+            and not ORDER_PARTIES.has(self._ctx.store, order.id, operator)
             for operator in self._of(order, tier)
         )
 

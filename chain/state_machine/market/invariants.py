@@ -48,7 +48,9 @@ def check_escrow(store: Overlay, order: Order) -> None:
     part = escrow.withheld
     runs = order.state in (OrderState.RUNNING, OrderState.PROVEN)
     ensure(0 <= part <= locked(escrow), f"order {name} withholds {part}, more than is locked or less than 0")
-    ensure(runs or part == 0, f"order {name} withholds {part}, but does not run")
+    waiting = tally.parts_waiting
+    ensure(0 <= waiting <= part, f"order {name} withholds {part}, but {waiting} of it waits")
+    ensure(runs or part == waiting, f"order {name} withholds {part}, but does not run")
     leg_ended = order.state in (OrderState.OPEN, OrderState.MATCHED)
     ensure(
         not leg_ended or tally.right_shares_paid == 0,

@@ -29,7 +29,7 @@ from domain.market.reasons import CloseReason
 from domain.market.records import Order, OrderState
 from domain.market.transitions import ORDER_STEPS, OrderStep
 from escrow.deposits import locked, refund
-from pol.rules.schedule import total_work
+from pol.rules.schedule import rest_terms, total_work
 
 BONDS_PER_CALL = 32
 """Most bonds that the end of an order or leg returns in one step; the queue does the next step in a later block."""
@@ -55,7 +55,7 @@ def open_order(ctx: Context, order: Order) -> None:
         OrderOpened(
             order=order.id,
             consumer=order.consumer,
-            work=total_work(order.terms),
+            work=total_work(rest_terms(order.terms, order.next_round)),
             price_limit=order.price_limit,
             deposit=locked(ESCROWS.must(ctx.store, order.id)),
             leg=order.legs,
@@ -93,14 +93,17 @@ def close_order(ctx: Context, order_id: bytes, reason: CloseReason) -> None:
     """Close an order: return the rest of the deposit and all bonds.
 
     One step returns at most ``BONDS_PER_CALL`` bonds. The queue schedules further steps, and the order closes after the
-    last bond.
+    last bond. If a part of the deposit still waits for the end of a failed leg's hand-over, the order closes after that
+    part was paid or returned; the component of legs then schedules this step again.
     """
     escrow, moves = refund(ESCROWS.must(ctx.store, order_id))
     ESCROWS.put(ctx.store, escrow)
     apply_payments(ctx, order_id, moves)
-    if not return_some(ctx, order_id, BOND_ROWS.iterate(ctx.store, order_id)):
+    all_returned = return_some(ctx, order_id, BOND_ROWS.iterate(ctx.store, order_id))
+    if not all_returned or escrow.withheld:
         TALLIES.update(ctx.store, order_id, ending=int(reason))
-        schedule(ctx, ctx.clock, CLOSE_DUE, order_id)
+        if not all_returned:
+            schedule(ctx, ctx.clock, CLOSE_DUE, order_id)
         return
     state = ORDER_STEPS.after(reason, ORDERS.must(ctx.store, order_id).state)
     order = ORDERS.update(ctx.store, order_id, state=state, close_reason=int(reason))

@@ -11,8 +11,9 @@ from chain.state_machine.ledger.tables import (
     ESCROWS,
     PAYMENTS,
 )
-from chain.state_machine.legs.tables import LEGS, SLOT_STARTS
+from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.tables import ORDERS
+from chain.state_machine.proof.starts import get_starts
 from chain.state_machine.proof.tables import (
     PANEL_DUTIES,
     PANELS,
@@ -42,10 +43,11 @@ def _order(store: Overlay, request: OrderRequest) -> OrderResponse:
     order_id = request.order_id
     order = ORDERS.need(store, order_id)
     escrow = replace(ESCROWS.must(store, order_id), bonds=tuple(BOND_ROWS.scan(store, order_id)))
+    legs = tuple(LEGS.scan(store, order_id))
     return OrderResponse(
         order=order,
-        legs=tuple(LEGS.scan(store, order_id)),
-        starts=tuple(SLOT_STARTS.scan(store, order_id)),
+        legs=legs,
+        starts=get_starts(store, order, legs),
         shares=tuple(SHARES.scan(store, order_id)),
         rounds=tuple(ROUNDS.scan(store, order_id)),
         panels=tuple(PANELS.scan(store, order_id)),

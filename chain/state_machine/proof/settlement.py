@@ -17,7 +17,7 @@ from chain.state_machine.ledger.order_money import (
 from chain.state_machine.ledger.tables import TALLIES
 from chain.state_machine.legs.checks import is_far_ahead
 from chain.state_machine.legs.ends import reopen_or_end, settle_leg
-from chain.state_machine.legs.money import compensate
+from chain.state_machine.legs.money import compensate, lose_part
 from chain.state_machine.legs.progress import count_verified, restart_progress
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.book import return_bond
@@ -120,7 +120,7 @@ def verify_round(ctx: Context, order: Order, leg: Leg, closed: Round) -> Leg:
     """Mark a round as verified, pay it, and return the leg; the queue returns the bonds of its shares in steps."""
     ROUNDS.put(ctx.store, closed.enter(ROUND_STEPS.after(RoundStep.VERIFY, closed.state)))
     was_far_ahead = is_far_ahead(order, leg)
-    leg = count_verified(ctx, leg)
+    leg = count_verified(ctx, order, leg, closed.next_root)
     work = ORDERS.must(ctx.store, order.id).work_verified
     ORDERS.update(ctx.store, order.id, work_verified=work + closed.work)
     shares = [SHARES.must(ctx.store, *key) for key in closed.share_keys]
@@ -216,12 +216,17 @@ def _end_if_decided(ctx: Context, order_id: bytes, leg: Leg) -> None:
 def _pay_for_handover(ctx: Context, order: Order, leg: Leg) -> None:
     """If a complaint about the leg was proven, pay the consumer's loss from the job bond, and burn the rest.
 
+    The withheld part returns to the deposit.
+
     The payment waits until all closed rounds are decided, because the consumer's payments for these rounds are part of
     the loss.
     """
+    if not WRONG_HANDOVERS.has(ctx.store, order.id, leg.number):
+        return
     bond = get_job_bond(ctx, order.id, leg.number)
-    if bond is not None and WRONG_HANDOVERS.has(ctx.store, order.id, leg.number):
+    if bond is not None:
         compensate(ctx, order, leg, bond.amount)
+    lose_part(ctx, order, leg)
 
 
 def _await_handover(ctx: Context, order: Order, leg: Leg, last: Round) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from domain.block import TxResult
 from domain.hashing import merkle_path, merkle_root
 from domain.keys import RoundKey
+from domain.legs.messages import MsgAckState
 from domain.legs.records import Leg, LegState
 from domain.market.messages import MsgCancelOrder, MsgSubmitOrder
 from domain.market.records import OrderState
@@ -14,6 +15,7 @@ from domain.proof.messages import MsgComplain, MsgTakeEarly
 from domain.proof.queries import OrderResponse
 from domain.proof.records import OpenedChunk, Round
 from link.handover import Sealed, prove_chunk
+from link.types import StateRef
 from pol.rules.commitment import chunk_leaf
 from pol.rules.handover import HandoverId, chunk_key, sealed_leaf
 from tests.simulator.behaviours import ConsumerHabits
@@ -21,6 +23,7 @@ from tests.simulator.clock import Alarm
 from tests.simulator.training import Job
 from tests.support.chain_harness import CHAIN_ID
 from tests.support.handed_over import ORDER_SECRET
+from validator.decide.initial import foreign_roots, verified_roots
 from wire import cipher
 
 if TYPE_CHECKING:
@@ -50,6 +53,10 @@ class OrderActor:
         self._busy = False
         self._checked: set[RoundKey] = set()
         self._taken: set[RoundKey] = set()
+        self.copies: dict[bytes, StateRef] = {}
+        self._copied = (0, 0)
+        self._offered_to = 0
+        self._acked: set[int] = set()
         self.alarm = Alarm(world.clock, self.step)
         world.clock.at(plan.at, self.submit)
 
@@ -84,6 +91,7 @@ class OrderActor:
             return
         if current is not None and order.state is OrderState.PROVEN and not self._busy:
             self._fetch(answer, current)
+        self._keep(answer)
         matched = current is not None and current.state is LegState.MATCHED
         if current is None or not matched or self._busy or order.legs == self._delivered:
             return
@@ -95,6 +103,50 @@ class OrderActor:
                 partial(self._offered, order.legs),
                 size=self.plan.job.terms.delivered_bytes,
             )
+
+    # The states of verified rounds
+
+    def _keep(self, answer: OrderResponse) -> None:
+        """Copy the states of the last verified round, send them to whoever continues, and answer for failed legs."""
+        current, habits = answer.current, self.plan.habits
+        if current is None or self._busy or not habits.keeps:
+            return
+        newest = next((leg for leg in reversed(answer.legs) if leg.verified_root), None)
+        if current.state is LegState.MATCHED and current.from_leg:
+            if self._offered_to != current.number and self.copies:
+                self._busy, wanted = True, foreign_roots(answer, current)
+                states = tuple(self.copies[root] for root in sorted(wanted) if root in self.copies)
+                service = self.world.validators[current.validator].service
+                self.world.network.call(
+                    lambda: service.offer_states(self.order_id, states), partial(self._sent, current.number)
+                )
+            return
+        if newest is not None and (newest.number, newest.verified) != self._copied:
+            self._busy, where = True, (newest.number, newest.verified)
+            service = self.world.validators[newest.validator].service
+            self.world.network.call(
+                lambda: service.get_states(self.order_id, newest.number),
+                partial(self._copy, where, verified_roots(answer, newest)),
+            )
+            return
+        clock = self.world.clock.seconds
+        for leg in answer.legs:
+            late = leg.part and clock > leg.part_until - 10
+            has = (leg.number, leg.verified) <= self._copied
+            if leg.part and habits.acks and (has or late) and leg.number not in self._acked:
+                self._acked.add(leg.number)
+                message = MsgAckState(answer.order.consumer, self.order_id, leg.number, received=has)
+                self.world.submit((message,), _ignore)
+
+    def _sent(self, leg: int, taken: bool | None) -> None:
+        self._busy = False
+        if taken:
+            self._offered_to = leg
+
+    def _copy(self, where: tuple[int, int], roots: tuple[bytes, ...], states: tuple[StateRef, ...] | None) -> None:
+        self._busy = False
+        if states is not None and {state.root for state in states} >= set(roots):
+            self.copies, self._copied = {state.root: state for state in states}, where
 
     def _offered(self, leg: int, taken: bool | None) -> None:
         self._busy = False

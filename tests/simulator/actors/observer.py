@@ -6,7 +6,7 @@ from domain.legs.queries import LiveLegsRequest
 from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse, PanelDutiesRequest
 from domain.registry.queries import ProvidersRequest, ValidatorsRequest
-from validator.decide.records import LegKey, new_order, seat_key
+from validator.decide.records import LegKey, LocalOrder, PayloadStage, continued, new_order, seat_key
 from validator.decide.view import ChainView
 from validator.observer import member_of
 
@@ -66,4 +66,13 @@ class Observer:
         for leg in on_chain.legs:
             key = LegKey(on_chain.order.id, leg.number)
             if leg.validator == self.daemon.me and key not in self.daemon.records:
-                self.daemon.records[key] = new_order(key.order_id, key.leg)
+                self.daemon.records[key] = self._begin(key)
+
+    def _begin(self, key: LegKey) -> LocalOrder:
+        """Return a new record, with the payload of an earlier leg of the order that is here."""
+        local = new_order(key.order_id, key.leg)
+        for number in reversed(range(1, key.leg)):
+            before = self.daemon.leg(LegKey(key.order_id, number))
+            if before is not None and before.payload.stage is PayloadStage.LOADED:
+                return continued(local, before)
+        return local

@@ -4,6 +4,7 @@ Who polls is there, and who asks to be in the cluster is measured; what is serve
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,11 +22,13 @@ from link.types import (
     PayloadFile,
     ShareDelivery,
     ShareSubmission,
+    StateRef,
     TrainTask,
     Verdict,
 )
 from tests.support.chain_harness import CHAIN_ID
 from validator.decide import receive
+from validator.decide.initial import states_of, verified_roots
 from validator.decide.plan import FreeProvider
 from validator.decide.probe import ProbeResult
 from validator.decide.records import LegKey, LocalOrder, PayloadStage
@@ -194,6 +197,34 @@ class Service:
             return None
         served = any(known.round == key.round for known in served_rounds(local, on_chain))
         return daemon.world.sealed[key] if served else None
+
+    # States of earlier legs
+
+    def get_states(self, order_id: bytes, leg: int) -> tuple[StateRef, ...] | None:
+        """Return the states that the last verified round of a leg left, as far as they are here."""
+        daemon = self.daemon
+        on_chain = daemon.view.orders.get(order_id)
+        source = on_chain.leg(leg) if on_chain else None
+        if not daemon.up or on_chain is None or source is None:
+            return None
+        known: dict[bytes, StateRef] = {}
+        for key, local in daemon.records.items():
+            if isinstance(key, LegKey) and isinstance(local, LocalOrder) and key.order_id == order_id:
+                known |= {state.root: state for state in (*states_of(local), *local.fetched)}
+        return tuple(known[root] for root in verified_roots(on_chain, source) if root in known)
+
+    def offer_states(self, order_id: bytes, states: tuple[StateRef, ...]) -> bool | None:
+        """Take the states that a consumer kept, for a leg that starts from them."""
+        daemon = self.daemon
+        on_chain = daemon.view.orders.get(order_id)
+        current = on_chain.current if on_chain else None
+        if not daemon.up or current is None or current.validator != daemon.me:
+            return None
+        key = LegKey(order_id, current.number)
+        if daemon.leg(key) is None:
+            return None
+        daemon.change(key, lambda now: replace(now, offered=states))
+        return True
 
     # Payloads
 

@@ -4,11 +4,13 @@ What is under way when it crashes is lost; its records come back from their byte
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from domain.codec import decode, encode
+from link.types import StateRef
 from tests.simulator.actors.auditor import Auditor, held
 from tests.simulator.actors.errands import PAUSE_MS, Errands
 from tests.simulator.actors.numerics import Numerics
@@ -21,7 +23,7 @@ from tests.support.chain_harness import CHAIN_ID
 from validator.decide import actions as do
 from validator.decide.actions import Action
 from validator.decide.duties import Duty, Record, Upkeep, decide, duties
-from validator.decide.initial import initial_states_taken
+from validator.decide.initial import initial_states_taken, states_of
 from validator.decide.outgoing import Outgo
 from validator.decide.records import LegKey, LocalOrder, LocalUpkeep
 from validator.decide.view import ChainView, Look
@@ -29,6 +31,10 @@ from validator.decide.view import ChainView, Look
 if TYPE_CHECKING:
     from tests.simulator.world import World
 
+FETCH_PAUSE_MS = 1_000
+"""Before states are asked for again."""
+GONE_SECONDS = 10**6
+"""How long a validator is away that vanishes for good."""
 GAP_MS = 150
 """Between two looks, whoever wakes it."""
 
@@ -112,6 +118,9 @@ class ValidatorActor:
         """Decide about every duty, and start what is asked for."""
         if not self.up:
             return
+        if self.behaviour.vanishes(self):
+            self.crash(GONE_SECONDS)
+            return
         self._looked_at = self.world.clock.now
         self.view = self.observer.see(self.view)
         if self.since is None:
@@ -162,8 +171,17 @@ class ValidatorActor:
             certificate=own.certificate if own else b"",
             seats=held(self.records),
             measured=self.service.measured(),
-            held={state.root: state for state in self.world.setup.held},
+            held=self._held(),
         )
+
+    def _held(self) -> dict[bytes, StateRef]:
+        """Return the states of earlier legs that are here, where a leg starts from some."""
+        found = {state.root: state for state in self.world.setup.held}
+        if any(on_chain.current and on_chain.current.from_leg for on_chain in self.view.orders.values()):
+            for record in self.records.values():
+                if isinstance(record, LocalOrder):
+                    found |= {state.root: state for state in (*states_of(record), *record.fetched)}
+        return found
 
     # Doing
 
@@ -173,6 +191,9 @@ class ValidatorActor:
                 pass
             case do.TakeInitialStates(leg=leg, earlier_global=opening, slots=slots):
                 self.change(leg, lambda now: initial_states_taken(now, opening, slots))
+            case do.FetchStates():
+                if self.errands.begin(action.key, self.world.clock.now):
+                    self._fetch(action, action.sources, {})
             case do.ForgetLeg(leg=leg):
                 self.records.pop(leg, None)
             case do.EndSeat(seat=seat):
@@ -181,6 +202,24 @@ class ValidatorActor:
                 begun = self.errands.begin(action.key, self.world.clock.now)
                 if begun and not self.auditor.start(action):
                     self.later(self.numerics.duration(action), partial(self._finish, action))
+
+    def _fetch(self, action: do.FetchStates, sources: tuple[str, ...], found: dict[bytes, StateRef]) -> None:
+        """Take what the consumer sent, and ask one validator after the other for the rest."""
+        local = self.leg(action.leg)
+        if local is not None and sources and not found.keys() >= action.roots:
+            source, life = self.world.validators[sources[0]].service, self.life
+
+            def arrived(states: tuple[StateRef, ...] | None) -> None:
+                if life == self.life:
+                    self._fetch(action, sources[1:], found | {state.root: state for state in states or ()})
+
+            self.world.network.call(lambda: source.get_states(action.leg.order_id, action.source), arrived)
+            return
+        if local is not None:
+            found |= {state.root: state for state in local.offered}
+            taken = tuple(found[root] for root in sorted(found) if root in action.roots)
+            self.change(action.leg, lambda now: replace(now, fetched=(*now.fetched, *taken)))
+        self.finished(action.key, FETCH_PAUSE_MS)
 
     def _finish(self, action: Action) -> None:
         self.finished(action.key)

@@ -91,7 +91,7 @@ class Node(ChainClient):
 
 LOG: list[Change] = [
     OrderClosed(OTHER, CloseReason.SETTLED, 0, ()),
-    OrderMatched(s.ORDER_ID, 1, "assay1v", b"\x01" * 32, 5, 6, 7, "exact", 0, 1, 0, 1, bytes(32), 8, 9),
+    OrderMatched(s.ORDER_ID, 1, "assay1v", b"\x01" * 32, 5, 6, 7, "exact", 0, 1, 0, 1, bytes(32), 8, 9, 0),
     RoundVerified(RoundKey(OTHER, 1, 0), 5, 1, 0),
     RoundVerified(RoundKey(s.ORDER_ID, 1, 0), 5, 1, 0),
     OrderClosed(s.ORDER_ID, CloseReason.SETTLED, 3, ()),

@@ -88,6 +88,14 @@ class Answers:
     def get_place(self, caller: t.Caller, request: t.PlaceRequest) -> t.AuditOpening:
         return t.not_ready(500)
 
+    def get_states(self, caller: t.Caller, request: t.StatesRequest) -> t.StatesManifest:
+        self.asked.append((caller, request))
+        return t.StatesManifest(round=0, states=())
+
+    def offer_states(self, caller: t.Caller, request: t.StatesOffer) -> t.PayloadWanted:
+        self.asked.append((caller, request))
+        return t.PayloadWanted(())
+
     def get_result(self, caller: t.Caller, request: t.ResultRequest) -> t.ResultManifest:
         leaves = tuple(t.ResultLeaf(SealedLeaf(bytes(33), i, bytes(32)), bytes(32)) for i in range(20_000))
         page = leaves[request.first : request.first + request.limit]

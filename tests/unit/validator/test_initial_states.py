@@ -33,6 +33,7 @@ from tests.unit.validator.support import (
 from validator.decide import actions as do
 from validator.decide.initial import states_of
 from validator.decide.orders import decide_order as decide
+from validator.decide.orders import fetch_by
 from validator.decide.records import (
     CheckedSegment,
     LegKey,
@@ -93,17 +94,23 @@ def test_a_leg_that_begins_later_takes_states_of_another_leg_and_is_accepted() -
 
 
 @pytest.mark.parametrize("lost", [GLOBAL.root, LOCAL.root], ids=["global", "local"])
-def test_a_leg_whose_states_are_not_held_is_declined_and_says_which(lost: bytes) -> None:
+def test_states_that_are_not_held_are_fetched_until_it_is_time_to_decline(lost: bytes) -> None:
     held = {root: found for root, found in HELD.items() if root != lost}
     matched = later(state=LegState.MATCHED)
+    late = fetch_by(matched.legs[0])
     for local in (new_order(ORDER_ID, 1), loaded()):
-        refused, actions = decide(local, view(matched, 5, held=held))
+        after, actions = decide(local, view(matched, matched.legs[0].matched_at, held=held))
+        assert after == local
+        (fetch,) = [action for action in actions if isinstance(action, do.FetchStates)]
+        assert (fetch.leg, fetch.roots) == (KEY, frozenset({lost}))
+        assert MsgAcceptOrder not in {type(message) for message in messages(actions)}
+        refused, actions = decide(local, view(matched, late, held=held))
         assert refused.payload.stage is PayloadStage.BAD
         assert "starts from round 1, and this validator lacks 1 of its initial states" in refused.payload.text
         assert lost.hex()[:12] in refused.payload.text
         assert messages(actions) == [MsgDeclineOrder(ME, ORDER_ID, 1, LegEnd.DECLINED_BY_CHOICE)]
         # It stays so, whatever is held later: one leg is declined once.
-        assert decide(refused, view(matched, 5, held=HELD)) == (refused, actions)
+        assert decide(refused, view(matched, late, held=HELD)) == (refused, actions)
 
 
 def test_a_leg_with_some_of_the_slots_is_declined_until_updates_are_exchanged() -> None:

@@ -13,7 +13,6 @@ from chain.state_machine.ledger.balances import apply_transfer
 from chain.state_machine.ledger.order_money import lock_bond
 from chain.state_machine.ledger.tables import BALANCES, get_bond_account
 from chain.state_machine.legs.checks import check_open_round, find_round_duty, get_assigned
-from chain.state_machine.legs.slots import get_local_root
 from chain.state_machine.market.orders import get_parties
 from chain.state_machine.proof.gas import SKIP_GAS
 from chain.state_machine.proof.lots import open_lot
@@ -24,6 +23,7 @@ from chain.state_machine.proof.shares import (
     put_share,
     reject_share,
 )
+from chain.state_machine.proof.starts import get_local_root
 from chain.state_machine.proof.tables import SHARES, SharesSubject
 from chain.state_machine.registry.tables import PROVIDERS
 from chain.state_machine.store import Overlay

@@ -11,6 +11,7 @@ from hashlib import sha256
 from chain.state_machine.context import Context
 from chain.state_machine.handler import Duty, Handler
 from chain.state_machine.legs.ends import void_leg
+from chain.state_machine.legs.parts import end_part
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.orders import is_ending
 from chain.state_machine.market.tables import ORDERS
@@ -18,7 +19,7 @@ from chain.state_machine.proof.tables import ROUNDS, SHARES, WRONG_HANDOVERS
 from chain.state_machine.store import Overlay
 from domain.errors import ALREADY_EXISTS, BAD_PROOF, NOT_FOUND, NOT_YOURS, WRONG_STATE, Refusal
 from domain.hashing import verify_path
-from domain.legs.reasons import LegEnd
+from domain.legs.reasons import LegEnd, PartEnd
 from domain.legs.records import Leg
 from domain.market.records import Order, OrderState
 from domain.proof.events import HandoverFoundWrong
@@ -75,12 +76,14 @@ def _get_round(ctx: Context, message: MsgComplain) -> CheckedComplaint:
     order = ORDERS.need(ctx.store, message.order_id)
     if order.consumer != message.consumer:
         raise Refusal(NOT_YOURS, "consumer", "another account placed the order", "complain about an order of your own")
-    if order.state not in (OrderState.RUNNING, OrderState.PROVEN) or is_ending(ctx, order):
-        reason = f"the order is {order.state.name.lower()}"
-        raise Refusal(WRONG_STATE, "order_id", reason, "complain while an order is running or proven")
-    if message.leg != order.legs:
-        reason = f"the current leg is {order.legs}"
-        raise Refusal(WRONG_STATE, "leg", reason, "complain about a round of the current leg")
+    leg = LEGS.get(ctx.store, order.id, message.leg)
+    if leg is None or not leg.part:
+        if order.state not in (OrderState.RUNNING, OrderState.PROVEN) or is_ending(ctx, order):
+            reason = f"the order is {order.state.name.lower()}"
+            raise Refusal(WRONG_STATE, "order_id", reason, "complain while an order is running or proven")
+        if message.leg != order.legs:
+            reason = f"the current leg is {order.legs}"
+            raise Refusal(WRONG_STATE, "leg", reason, "complain about a round of the current leg")
     closed = ROUNDS.get(ctx.store, order.id, message.leg, message.round)
     if closed is None or closed.void or not closed.ciphertext_root:
         reason = "the leg has no closed hand-over round of this number, or the round is void"
@@ -133,10 +136,14 @@ def _get_state_root(ctx: Context, closed: Round, place: ChunkPlace) -> bytes:
 def apply(ctx: Context, message: MsgComplain, checked: CheckedComplaint) -> None:
     """Fail the leg as its validator's fault.
 
-    The job bond pays the consumer once the leg's closed rounds are decided.
+    The job bond pays the consumer once the leg's closed rounds are decided. If the leg has already failed and only its
+    withheld part is left, that part returns to the deposit.
     """
     WRONG_HANDOVERS.mark(ctx.store, checked.order.id, checked.leg.number)
     ctx.emit(HandoverFoundWrong(checked.closed.key, message.chunk))
+    if checked.leg.part:
+        end_part(ctx, checked.leg, PartEnd.COMPLAINT)
+        return
     void_leg(ctx, checked.order, checked.leg, LegEnd.WRONG_HANDOVER)
 
 
@@ -147,11 +154,15 @@ def find_duty(store: Overlay, message: MsgComplain) -> Duty | None:
     """
     order = ORDERS.get(store, message.order_id)
     closed = ROUNDS.get(store, message.order_id, message.leg, message.round)
-    if order is None or closed is None or order.consumer != message.consumer or message.leg != order.legs:
+    if order is None or closed is None or order.consumer != message.consumer:
         return None
-    if order.state not in (OrderState.RUNNING, OrderState.PROVEN) or not closed.ciphertext_root or closed.void:
+    if not closed.ciphertext_root or closed.void:
         return None
     leg = LEGS.must(store, order.id, message.leg)
+    if leg.part:
+        return Duty(leg.part_until)
+    if message.leg != order.legs or order.state not in (OrderState.RUNNING, OrderState.PROVEN):
+        return None
     return Duty(leg.settles_at or order.deadline)
 
 

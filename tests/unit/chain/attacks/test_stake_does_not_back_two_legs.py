@@ -1,5 +1,6 @@
 """A validator stops a leg with closed rounds and sells its stake again: the stake still answers for those rounds."""
 
+from chain.state_machine.ledger.tables import TALLIES
 from domain.amount import price_ceil
 from domain.ledger.messages import MsgDepositBond
 from domain.legs.messages import MsgStopOrder
@@ -27,6 +28,6 @@ def test_the_stake_of_a_stopped_leg_waits_for_its_windows() -> None:
     second = market.submit(wanted)
     assert market.order(second).unmatched == (("stake", 1),)
     market.chain.pass_time(market.order(order_id).window + 2)
-    assert market.order(order_id).state is OrderState.CLOSED
+    assert TALLIES.must(market.chain.overlay(), order_id).ending
     market.auction()
     assert market.leg(second).validator == "v0"

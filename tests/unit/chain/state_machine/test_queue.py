@@ -52,11 +52,12 @@ def test_no_progress_costs_the_part_that_was_not_done(progress: int) -> None:
     market.chain.block()
     assert market.leg(order_id).end_reason == LegEnd.NO_PROGRESS
     market.chain.pass_time(12)
+    market.pass_handover(order_id)
     assert closed(market, order_id) is CloseReason.FAILED
     cut = 16_000 * (2 - progress) // 2
     # What was paid after the leg had failed is not counted.
-    # And of that, what was withheld of the validator returns.
-    gone = (169_800 - 25_728) * progress
+    cost = market.order_fee(order_id)
+    gone = 169_800 * progress
     assert market.chain.worth("carol") == COINS - gone + ((progress and 8_000) or cost)
     assert market.chain.bond("v0") == BOND - cut
 
@@ -83,6 +84,7 @@ def test_a_running_order_at_its_deadline_pays_what_its_windows_verify() -> None:
     assert closed(market, order_id) is None
     market.answer_all(order_id, 0)
     market.chain.pass_time(10)
+    market.pass_handover(order_id)
     assert closed(market, order_id) is CloseReason.FAILED
     assert market.order(order_id).work_verified == 80_000_000
 
@@ -110,7 +112,14 @@ def test_a_failed_leg_with_a_verified_round_is_not_repeated() -> None:
     market.train_round(order_id)
     market.answer_all(order_id, 0)
     market.chain.pass_until(market.leg(order_id).progress_deadline)
-    assert closed(market, order_id) is CloseReason.FAILED
+    order = market.order(order_id)
+    assert (order.state, order.next_round) == (OrderState.OPEN, 1)
+    market.chain.ok(bid("v1"))
+    market.accept(order_id)
+    market.settle(order_id)
+    assert closed(market, order_id) is CloseReason.SETTLED
+    rounds = {(closed.leg, closed.round): closed.verified for closed in market.all_of(order_id).rounds}
+    assert rounds == {(1, 0): True, (2, 1): True}
 
 
 def test_a_block_handles_a_bounded_number_of_entries_of_each_lane() -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from chain.state_machine.ledger.tables import POTS, TALLIES
 from chain.state_machine.legs.ends import BLAMES_JOB
+from chain.state_machine.legs.parts import PAYS
 from chain.state_machine.market import orders
 from chain.state_machine.proof import settlement
 from chain.state_machine.proof.handlers.commit_traces import VERDICTS
@@ -24,8 +25,8 @@ from chain.state_machine.registry.tables import VALIDATORS
 from domain.keys import RoundKey, ShareKey
 from domain.ledger.messages import MsgWithdrawBond
 from domain.ledger.params import LedgerParams
-from domain.legs.messages import MsgAcceptOrder, MsgDeclineOrder, MsgStopOrder
-from domain.legs.reasons import LegEnd
+from domain.legs.messages import MsgAcceptOrder, MsgAckState, MsgDeclineOrder, MsgStopOrder
+from domain.legs.reasons import LegEnd, PartEnd
 from domain.legs.records import Leg, LegState
 from domain.market.messages import MsgCancelOrder
 from domain.market.queries import OrdersRequest
@@ -119,6 +120,8 @@ class World:
         # Places of a round that have no result.
         self.stops = Random(f"{seed}/stops").choice((0.0, 0.0, 0.1, 0.3))
         self.noise = Random(f"{seed}/noise").choice((0.0, 0.1, 0.5))  # hand-overs with a wrong chunk
+        self.losing = Random(f"{seed}/states")
+        self.losses = self.losing.choice((0.0, 0.3, 1.0))  # states of failed legs that cannot be fetched
         self.grumbling = Random(f"{seed}/complaints")
         self.haste = Random(f"{seed}/early")
         self.absent = random.choice((*self.market.validators, "", "", ""))  # accepts nothing
@@ -187,6 +190,8 @@ class World:
     def next_step(self, order_id: bytes, leg: Leg) -> Message | None:
         name, number = leg.validator, leg.number
         if leg.state is LegState.MATCHED:
+            if leg.from_leg and self.losing.random() < self.losses:
+                return MsgDeclineOrder(name, order_id, number, int(LegEnd.STATE_UNAVAILABLE))
             if self.chance(self.whims * 3):
                 return MsgDeclineOrder(name, order_id, number, self.random.choice(DECLINES))
             return None if name == self.absent else MsgAcceptOrder(name, order_id, number)
@@ -330,6 +335,10 @@ class World:
         """Return complaints, some of them about right chunks."""
         found: list[Message] = []
         for order in self.chain.ask(OrdersRequest("", "", 0, 0, b"")).orders:
+            for leg in self.market.all_of(order.id).legs:
+                if leg.part and self.chain.clock + 3 < leg.part_until and self.losing.random() < 0.1:
+                    received = self.losing.random() < 0.5
+                    found.append(MsgAckState(order.consumer, order.id, leg.number, received))
             if order.state not in (OrderState.RUNNING, OrderState.PROVEN):
                 continue
             for closed in self.market.all_of(order.id).rounds_of(order.legs):
@@ -433,8 +442,11 @@ def audited(order: OrderResponse, closed: Round) -> tuple[int, int]:
     return part, params.auditors * (ceil(least) + params.answer_fee + further)
 
 
-def check_payments(order: OrderResponse) -> None:
-    """Every verified round paid exactly its due, and nothing else was paid out of the deposit."""
+def check_payments(order: OrderResponse, ends: dict[int, PartEnd]) -> None:
+    """Every verified round paid exactly its due, and nothing else was paid out of the deposit.
+
+    ``ends`` tells what became of the parts of failed legs.
+    """
     expected: Counter[tuple[str, str, int]] = Counter()
     for closed in order.rounds:
         if closed.verified:
@@ -444,7 +456,13 @@ def check_payments(order: OrderResponse) -> None:
     if settled:
         leg = order.legs[-1]
         expected += Counter({("validator", leg.validator, -1): held[leg.number]})
-    returned = sum(held.values()) - (held[order.order.legs] if settled else 0)
+    waited = {leg: held[leg] for leg in ends}
+    for number, end in ends.items():
+        if end in PAYS:
+            expected += Counter({("validator", order.legs[number - 1].validator, -1): held[number]})
+    back = (PartEnd.UNAVAILABLE, PartEnd.COMPLAINT)
+    spent = sum(part for leg, part in waited.items() if ends[leg] not in back)
+    returned = sum(held.values()) - (held[order.order.legs] if settled else 0) - spent
     kinds = ("provider", "validator")
     paid: Counter[tuple[str, str, int]] = Counter()
     sums: Counter[str] = Counter()
@@ -455,16 +473,16 @@ def check_payments(order: OrderResponse) -> None:
     assert paid == expected
     (depositor,) = order.escrow.depositors
     gone = sum(sums[kind] for kind in (*kinds, "auditor", "protocol", "deposit_burn", "refund_burn", "refund"))
-    gone += sums["withheld_compensation"] + sums["withheld_burn"]
+    gone += sums["withheld_compensation"] + sums["withheld_burn"] + sums["part_burn"]
+    assert sums["part_burn"] == sum(part for leg, part in waited.items() if ends[leg] is PartEnd.DENIED)
     assert (depositor.locked, depositor.refunded) == (0, sums["refund"])
     # Nobody earns by another's failure: at most the fee of ordering, less than 200, and what was paid.
     consumer = sum(p.amount for p in order.payments if p.kind == "compensation" and p.to == depositor.address)
     assert consumer <= 200 + depositor.paid
     assert depositor.paid + depositor.refunded == gone
     verified = [closed for closed in order.rounds if closed.verified]
-    price = order.legs[-1].price if order.legs else 0
     parts = [audited(order, closed) for closed in verified]
-    works = sum(floor(money(closed.work, price)) for closed in verified)
+    works = sum(floor(money(closed.work, order.legs[closed.leg - 1].price)) for closed in verified)
     fees = sum(fee for _, fee in parts)
     audits = fees - sum(part for part, _ in parts)
     given_up: Counter[int] = Counter()
@@ -527,12 +545,12 @@ def lost_bonds(order: OrderResponse, noisy: set[tuple[str, int]]) -> Counter[str
         owed[number] += amount
     owed -= withheld(order)[1]
     lost: Counter[str] = Counter()
-    params, rounds = order.order.params, order.order.terms.rounds
+    params = order.order.params
     for leg in order.legs:
         end, cut = leg.end_reason, owed[leg.number]
         if end in (1, 2, 3, 4, 5):
             cut += min(leg.job_bond, params.payload_fee)
-        elif end in (LegEnd.DECLINED_NO_CAPACITY, LegEnd.DECLINED_BY_CHOICE):
+        elif end in (LegEnd.DECLINED_NO_CAPACITY, LegEnd.STATE_UNAVAILABLE, LegEnd.DECLINED_BY_CHOICE):
             part = Fraction(params.decline_fee_bps, 10_000)
             cut += floor(leg.job_bond * part)
         elif (
@@ -541,8 +559,8 @@ def lost_bonds(order: OrderResponse, noisy: set[tuple[str, int]]) -> Counter[str
             cut += leg.job_bond
         elif end in (LegEnd.WRONG_SHARE, LegEnd.UNDECIDED, LegEnd.STOPPED_BY_JOB):
             pass
-        elif end and leg.progress_deadline and leg.round < rounds:
-            undone = Fraction(rounds - leg.round, rounds)
+        elif end and leg.progress_deadline and leg.round < leg.end_round:
+            undone = Fraction(leg.rounds - leg.closed, leg.rounds)
             cut += ceil(leg.job_bond * undone)
         if leg.state is LegState.FAILED:
             cut += withheld(order)[1][leg.number]  # made good
@@ -579,6 +597,8 @@ def played(seed: int) -> tuple[World, Counter[str]]:
             seen[f"ruled {Ruling(int(event.get('ruling'))).name}"] += 1
         if event.type == "payment":
             seen["payment " + event.get("kind")] += 1
+        if event.type == "part.ended":
+            seen["part " + PartEnd(int(event.get("end"))).name] += 1
     return world, seen
 
 
@@ -591,7 +611,8 @@ def test_every_coin_is_where_the_protocol_puts_it(seed: int) -> None:
     noisy = {(event.get("order"), int(event.get("leg"))) for event in chain.seen("handover.wrong")}
     for order in orders:
         found = world.market.all_of(order.id)
-        check_payments(found)
+        ended = [event for event in chain.seen("part.ended") if event.get("order") == order.id.hex()]
+        check_payments(found, {int(e.get("leg")): PartEnd(int(e.get("end"))) for e in ended})
         lost += lost_bonds(found, noisy)
     overlay = chain.overlay()
     for name in world.people():
@@ -630,6 +651,8 @@ REACHED = (
     "handover.taken",
     "payment withheld_compensation",
     "part.returned",
+    *("payment part_burn", "part.waits"),
+    *(f"part {end.name}" for end in (PartEnd.TIME, PartEnd.ACKNOWLEDGED, PartEnd.DENIED)),
     "order.verified",
     *("panel.slashed", "panel.slash_vote", "panel.slash_vote_ended", "validator.fault"),
 )

@@ -9,6 +9,7 @@ from chain.state_machine.proof.tables import SHARES
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay
 from domain.legs.reasons import LegEnd
+from domain.legs.records import LegState
 from domain.market.reasons import CloseReason
 from domain.market.records import OrderState
 from domain.params import local_params
@@ -501,7 +502,11 @@ def test_a_wrong_segment_outside_the_duty_costs_its_provider_alone() -> None:
     leg = market.all_of(order_id).legs[0]
     assert leg.end_reason == LegEnd.WRONG_SHARE
     assert market.chain.seen("share.wrong")[-1].get("provider") == provider
-    assert market.chain.bond("v0") == BOND
+    # The job bond returned, and is locked again: the validator continues.
+    second = market.leg(order_id)
+    assert (second.number, second.validator, second.state) == (2, "v0", LegState.RUNNING)
+    assert second.job_bond == leg.job_bond
+    assert market.chain.bond("v0") == BOND - second.job_bond
     others = {p for p in market.clusters["v0"] if p != provider}
     assert market.chain.bond(provider) < BOND
     assert all(market.chain.bond(name) == BOND for name in others)

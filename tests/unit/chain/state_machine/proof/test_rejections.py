@@ -11,7 +11,7 @@ from chain.state_machine.registry.tables import VALIDATORS
 from domain.errors import WRONG_STATE
 from domain.ledger.moves import BURNT_POT
 from domain.ledger.records import BondKind
-from domain.legs.messages import MsgStopOrder
+from domain.legs.messages import MsgAckState, MsgStopOrder
 from domain.market.records import OrderState
 from domain.params import local_params
 from domain.proof.reasons import MISMATCHES, SILENCES, ShareReason
@@ -192,9 +192,9 @@ def test_what_is_withheld_of_the_validator_pays_first(bond: int) -> None:
 
 @pytest.mark.parametrize("bond", [0, 10_000])
 def test_a_validator_cannot_pay_itself_out_of_its_part_and_stop(bond: int) -> None:
-    """v0p0 is its own man: rejected although right, he is paid from what a failed leg gives back to the deposit."""
+    """v0p0 is its own man: rejected although right, he is paid from what a failed leg's validator may lose."""
     market = Market(local_params().replace(job_bond_bps=bond, payload_fee=0))
-    order_id = market.run(submit(terms=make_terms(rounds=3), deposit=540_000, deadline=9_000))
+    order_id = market.run(submit(terms=make_terms(rounds=3), deposit=540_000, deadline=9_000, rematch=False))
     market.train_round(order_id)
     market.answer_all(order_id, 0)
     market.chain.pass_time(12)
@@ -207,15 +207,17 @@ def test_a_validator_cannot_pay_itself_out_of_its_part_and_stop(bond: int) -> No
     market.chain.pass_time(12)
     assert market.all_of(order_id).order.work_verified == 160_000_000
     market.chain.ok(MsgStopOrder("v0", order_id, 1))
-    market.chain.pass_time(15)
+    market.chain.pass_time(3)
+    market.chain.ok(MsgAckState("carol", order_id, 1, False))
+    market.chain.pass_time(2)
     assert market.order(order_id).state is OrderState.CLOSED
     lost = had - stake(market, "v0") - market.chain.bond("v0")
     told = market.chain.seen("part.returned")[-1]
-    # The second round's part returns, and what was taken of the first one's comes from its own coins.
-    assert (told.get("amount"), told.get("compensated")) == (str(held), str(held))
+    # The second round's part waits and is burnt, and what was taken of the first one's comes from its own coins.
+    assert (told.get("amount"), told.get("compensated")) == ("0", str(held))
     assert lost >= 2 * VALUE > VALUE  # its man got half of it
-    # Three rounds were paid for by the deposit; of two of them the part is the consumer's again.
-    paid = 2 * (169_800 - held)
+    # Two rounds were paid for by the deposit, and the part of one of them was made good.
+    paid = 2 * 169_800 - held
     assert market.chain.worth("carol") >= consumer + 540_000 - paid
     assert (int(told.get("from_stake")) == 0) == (bond > 0)
 

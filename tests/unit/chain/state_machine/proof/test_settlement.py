@@ -19,7 +19,7 @@ from domain.ledger.events import PaymentMade
 from domain.ledger.moves import REFUND, VALIDATOR
 from domain.ledger.records import BondKind, BondRow
 from domain.legs.events import PartReturned
-from domain.legs.messages import MsgStopOrder
+from domain.legs.messages import MsgAckState, MsgStopOrder
 from domain.legs.moves import BURN
 from domain.market.reasons import CloseReason
 from domain.market.records import OrderState
@@ -289,45 +289,49 @@ def test_who_stops_before_the_end_is_not_paid_for_a_model_that_nobody_has() -> N
     """Nineteen of twenty rounds, and then nothing: that used to pay 95 % of the price for a model kept to oneself."""
     rounds = 20
     market = Market()
-    order_id = market.run(submit(terms=make_terms(rounds=rounds), deposit=rounds * 180_000, deadline=100_000))
+    terms = make_terms(rounds=rounds)
+    order_id = market.run(submit(terms=terms, deposit=rounds * 180_000, deadline=100_000, rematch=False))
     before, bond = market.chain.worth("v0"), market.chain.bond("v0")
     train(market, order_id, rounds - 1)
     market.chain.pass_time(12)
     assert withheld(market, order_id) == (rounds - 1) * PART
     locked = market.leg(order_id).job_bond
     market.chain.ok(MsgStopOrder("v0", order_id, 1))
+    market.chain.pass_time(3)
+    market.chain.ok(MsgAckState("carol", order_id, 1, False))
     market.chain.pass_time(15)
     assert market.order(order_id).close_reason == CloseReason.FAILED
     assert paid(market, order_id, "validator") == 0
     assert market.chain.worth("v0") == before
     assert market.chain.bond("v0") == bond + locked - locked // rounds
-    # Who trained is paid, and who audited; what the validator would have had is the consumer's again.
+    # Who trained is paid, and who audited; what the validator would have had is burnt, so the consumer cannot gain.
     assert paid(market, order_id, "provider") == (rounds - 1) * PROVIDERS
     lost = rounds * 180_000 - paid(market, order_id, "refund")
-    assert lost == (rounds - 1) * (COST - PART)
-    returned = market.chain.seen("part.returned")[-1]
-    assert int(returned.get("amount")) == (rounds - 1) * PART
+    assert lost == (rounds - 1) * COST
+    assert paid(market, order_id, "part_burn") == (rounds - 1) * PART
     assert withheld(market, order_id) == 0
 
 
-def test_what_returns_is_no_loss_that_the_job_bond_makes_good() -> None:
-    """Nobody earns by another's failure: the consumer gets back what it paid, and not what it did not."""
+def test_the_part_is_no_loss_that_the_job_bond_makes_good() -> None:
+    """Nobody earns by another's failure: the part waits for whom the states are served by, and is not made good."""
     market = Market(local_params().replace(job_bond_bps=10_000))
     terms = make_terms(rounds=4)
-    order_id = market.run(submit(terms=terms, deposit=4 * 180_000, deadline=100_000))
+    order_id = market.run(submit(terms=terms, deposit=4 * 180_000, deadline=100_000, rematch=False))
     train(market, order_id, 1)
     market.chain.pass_time(12)
     assert withheld(market, order_id) == PART
     market.chain.ok(MsgStopOrder("v0", order_id, 1))
+    market.pass_handover(order_id)
     market.chain.pass_time(15)
     fee = paid(market, order_id, "compensation") - (COST - PART)
     assert 0 <= fee <= 200
-    assert 0 <= market.chain.worth("carol") - COINS <= 200
+    assert 0 <= market.chain.worth("carol") - COINS + PART <= 200
+    assert paid(market, order_id, "validator") == PART
     # All but what one round took of the bond, which was three quarters of it, is burnt.
     assert paid(market, order_id, "burn") == 3 * ROUND - paid(market, order_id, "compensation")
 
 
-def test_a_void_round_behind_verified_ones_returns_what_was_withheld() -> None:
+def test_a_void_round_behind_verified_ones_leaves_their_part() -> None:
     market = Market(local_params().replace(round_window=20))
     order_id = market.run(submit(rematch=False))
     train(market, order_id, 1)
@@ -335,12 +339,13 @@ def test_a_void_round_behind_verified_ones_returns_what_was_withheld() -> None:
     assert withheld(market, order_id) == PART
     market.train_round(order_id)
     market.fault_round(order_id, 1)
+    market.pass_handover(order_id)
     market.chain.pass_time(3)
     assert market.order(order_id).close_reason == CloseReason.FAILED
-    assert paid(market, order_id, "validator") == 0
+    assert paid(market, order_id, "validator") == PART
     compensated = sum(p.amount for p in market.all_of(order_id).payments if (p.kind, p.to) == ("compensation", "carol"))
     assert 0 < compensated <= COST - PART
-    assert market.chain.worth("carol") == COINS - (COST - PART) + compensated
+    assert market.chain.worth("carol") == COINS - COST + compensated
 
 
 def test_the_events_alone_tell_what_is_withheld() -> None:

@@ -424,7 +424,9 @@ def test_a_complaint_while_the_order_runs_ends_it_and_closed_rounds_are_paid() -
     market.chain.refused(ALREADY_EXISTS, market.complaint(order_id, 1, 5), field="leg")
     market.chain.pass_time(market.order(order_id).window + 5)
     answer = market.all_of(order_id)
-    assert answer.order.state is OrderState.CLOSED
+    # The order goes on after the rounds that are verified. Nothing of the leg's part waits.
+    assert (answer.order.state, answer.order.next_round) == (OrderState.OPEN, 2)
+    assert (answer.escrow.withheld, answer.legs[0].part) == (0, 0)
     assert [closed.verified for closed in answer.rounds] == [True, True]
     kinds = [payment.kind for payment in answer.payments]
     assert kinds.count("provider") >= 2
@@ -449,7 +451,8 @@ def test_giving_up_does_not_save_the_bond() -> None:
     assert LegEnd(market.leg(order_id).end_reason) is LegEnd.STOPPED_BY_VALIDATOR
     market.chain.pass_time(market.order(order_id).window + 5)
     answer = market.all_of(order_id)
-    assert answer.order.state is OrderState.CLOSED
+    assert answer.order.state is OrderState.OPEN
+    assert (answer.escrow.withheld, answer.legs[0].part) == (0, 0)
     lost = sum(payment.amount for payment in answer.payments if payment.kind in ("compensation", "burn"))
     assert lost == leg.job_bond
     assert not [payment for payment in answer.payments if payment.kind == "bond_return" and payment.to == "v0"]

@@ -1,0 +1,212 @@
+"""The states of an order's last verified round: fetching them from validators, and delivering them to the next one.
+
+An order whose leg failed continues from these states. If the validators that have them are gone, the consumer's copy is
+the only one.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from hashlib import file_digest
+from pathlib import Path
+
+from chain.client.client import ChainClient
+from consumer.deliver import Progress, find_validator
+from consumer.errors import ConsumerError
+from domain.legs.messages import MsgAckState
+from domain.legs.records import Leg, LegState
+from domain.proof.queries import OrderResponse
+from domain.proof.records import Round
+from domain.readable import Readable
+from link.client import connect
+from link.errors import ClusterError
+from link.types import GET_STATES, OFFER_STATES, BlobRef, StateRef, StatesOffer, StatesRequest
+from pol.errors import StateError
+from pol.state.stored import file_root
+from wire.keys import Key
+
+PAUSES = 10
+"""Pause before the next copy of newer states, as a multiple of the time that the last copy took."""
+
+
+def states_folder(home: Path, order_id: bytes) -> Path:
+    """Return the folder in which a consumer keeps the states of an order's last verified round."""
+    return home / "states" / order_id.hex()
+
+
+def newest_verified(answer: OrderResponse) -> tuple[Leg, Round] | None:
+    """Return the last verified round of an order and its leg; None if no round is verified, or if the job stopped."""
+    for leg in reversed(answer.legs):
+        closed = answer.round(leg.number, leg.next_round - 1) if leg.verified else None
+        if closed is not None:
+            return (leg, closed) if leg.verified_root else None
+    return None
+
+
+def left_roots(answer: OrderResponse, closed: Round) -> tuple[bytes, ...]:
+    """Return the roots of the states that a round left: the global state, then the local state of each slot."""
+    shares = (answer.share(key) for key in closed.share_keys)
+    return (closed.next_root, *(s.roots.local_out for s in shares if s is not None and s.roots is not None))
+
+
+def is_broken(answer: OrderResponse) -> bool:
+    """Return whether the last leg of an order failed after some rounds of the order were verified."""
+    current = answer.current
+    return current is not None and answer.order.next_round > 0 and current.state is LegState.FAILED
+
+
+def state_path(folder: Path, root: bytes) -> Path:
+    """Return the file of a state in a folder of states."""
+    return folder / f"{root.hex()}.state"
+
+
+def fetch_states(
+    client: ChainClient, key: Key, answer: OrderResponse, folder: Path, progress: Progress | None = None
+) -> tuple[Leg, Round]:
+    """Fetch the states of an order's last verified round into a folder, and delete those of earlier rounds there.
+
+    Each state is checked against its root on the chain. States that are in the folder are not fetched again. Raise
+    ConsumerError if no validator serves a state that is missing.
+    """
+    newest = newest_verified(answer)
+    if newest is None:
+        raise ConsumerError("the order has no verified round", "wait until a round is verified: assay order watch")
+    leg, closed = newest
+    roots = left_roots(answer, closed)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    missing = {root for root in roots if not state_path(folder, root).exists()}
+    later = (known.validator for known in answer.legs if known.from_leg == leg.number)
+    problem = ""
+    for name in dict.fromkeys((leg.validator, *later)):
+        if not missing:
+            break
+        try:
+            _fetch_from(client, key, name, answer.order.id, leg.number, missing, folder, progress)
+        except ClusterError as error:
+            problem = f": {error}"
+    if missing:
+        raise ConsumerError(
+            f"{len(missing)} of {len(set(roots))} states after round {closed.round} cannot be fetched{problem}",
+            "try again; if the states are not served, deny it: assay order ack --denied (in Python: denied=True)",
+        )
+    for path in folder.glob("*.state"):
+        if path.stem not in {root.hex() for root in roots}:
+            path.unlink()
+    return leg, closed
+
+
+def _fetch_from(
+    client: ChainClient,
+    key: Key,
+    name: str,
+    order_id: bytes,
+    leg: int,
+    missing: set[bytes],
+    folder: Path,
+    progress: Progress | None,
+) -> None:
+    """Fetch states from one validator, and remove the roots of those that arrived from ``missing``."""
+    with connect(find_validator(client, name), key, client.status().chain_id) as link:
+        for state in link.call(GET_STATES, StatesRequest(order_id, leg)).states:
+            if state.root in missing:
+                arrived = folder / f"{state.blob.sha256.hex()}.arrived"
+                link.get_blob(state.blob, arrived, progress)
+                if _root_of(arrived) == state.root:
+                    arrived.replace(state_path(folder, state.root))
+                    missing.discard(state.root)
+                else:
+                    arrived.unlink()
+
+
+def _root_of(path: Path) -> bytes:
+    try:
+        return file_root(path)
+    except StateError:
+        return b""
+
+
+def deliver_states(client: ChainClient, key: Key, answer: OrderResponse, folder: Path) -> int:
+    """Send the states of a folder from which the order's current leg starts to its validator; return their number."""
+    leg = answer.current
+    if leg is None or not leg.from_leg:
+        return 0
+    wanted = {leg.initial_root, *(start.local_root for start in answer.starts if start.leg == leg.number)}
+    states: list[StateRef] = []
+    for root in sorted(wanted):
+        path = state_path(folder, root)
+        if path.exists():
+            with path.open("rb") as file:
+                digest = file_digest(file, "sha256").digest()
+                states.append(StateRef(root, BlobRef(digest, file.tell())))
+    if not states:
+        return 0
+    with connect(find_validator(client, leg.validator), key, client.status().chain_id) as link:
+        missing = link.call(OFFER_STATES, StatesOffer(answer.order.id, tuple(states))).missing
+        for state in states:
+            if state.blob in missing:
+                link.put_blob(state_path(folder, state.root))
+    return len(states)
+
+
+def acknowledge(answer: OrderResponse, *, received: bool) -> MsgAckState:
+    """Return the message that confirms or denies that the states of a failed leg were served.
+
+    Raise ConsumerError if nothing waits for such a message.
+    """
+    waiting = [leg for leg in answer.legs if leg.part]
+    if not waiting:
+        raise ConsumerError(
+            "no part of a failed leg waits for the states to be acknowledged",
+            "see what the order waits for with assay order why",
+        )
+    return MsgAckState(
+        consumer=answer.order.consumer, order_id=answer.order.id, leg=waiting[-1].number, received=received
+    )
+
+
+@dataclass
+class Copies(Readable):
+    """A consumer's copy of the states of an order's last verified round, and their delivery to the next validator."""
+
+    client: ChainClient
+    key: Key
+    folder: Path
+    note: Callable[[str], None] = lambda text: None
+    now: Callable[[], float] = field(default=time.monotonic)
+    # Leg and round of the states in the folder.
+    _held: tuple[int, int] = (0, -1)
+    _next: float = 0.0
+    # Number of the leg whose validator has the states.
+    _delivered: int = 0
+
+    def step(self, answer: OrderResponse) -> None:
+        """Fetch newer states, or deliver them to the validator of a matched leg; a failure is tried again later."""
+        current = answer.current
+        if current is None:
+            return
+        try:
+            if current.state is LegState.MATCHED and current.from_leg:
+                self._deliver(answer, current)
+            else:
+                self._fetch(answer, urgent=current.state is LegState.FAILED)
+        except (ClusterError, ConsumerError, OSError):
+            self._next = max(self._next, self.now() + 1.0)
+
+    def _deliver(self, answer: OrderResponse, leg: Leg) -> None:
+        if leg.number == self._delivered:
+            return
+        sent = deliver_states(self.client, self.key, answer, self.folder)
+        self._delivered = leg.number
+        if sent:
+            self.note(f"delivered {sent} states of round {leg.first_round - 1} to {leg.validator}")
+
+    def _fetch(self, answer: OrderResponse, *, urgent: bool) -> None:
+        newest = newest_verified(answer)
+        if newest is None or (newest[0].number, newest[1].round) == self._held:
+            return
+        began = self.now()
+        if began < self._next and not urgent:
+            return
+        fetch_states(self.client, self.key, answer, self.folder)
+        self._held = newest[0].number, newest[1].round
+        self._next = self.now() + PAUSES * (self.now() - began)

@@ -1,0 +1,50 @@
+"""A validator is gone for good after some verified rounds: its orders go on with another, to the same result."""
+
+from dataclasses import replace
+
+import pytest
+
+from domain.legs.reasons import LegEnd
+from domain.market.reasons import CloseReason
+from domain.proof.queries import OrderResponse
+from tests.simulator.behaviours import Vanisher
+from tests.simulator.coalitions import with_validators
+from tests.simulator.scenario import Kind, Shape, make_setup
+from tests.simulator.world import World
+
+
+def played(seed: int, *, keeps: bool, rounds: int = 1) -> tuple[World, list[OrderResponse]]:
+    """Play a run in which ``v1`` vanishes; return its orders that had another leg after a verified round."""
+    setup = make_setup(seed, Kind.HONEST, Shape(orders=16, spread=30))
+    setup = with_validators(setup, {"v1": Vanisher(rounds)})
+    plans = []
+    for plan in setup.orders:
+        habits = replace(plan.habits, keeps=keeps)
+        message = replace(plan.message, rematch=True, deadline=1_500, time_to_live=300)
+        plans.append(replace(plan, habits=habits, message=message))
+    world = World(replace(setup, orders=tuple(plans)))
+    world.run()
+    answers = [world.order(order.order_id) for order in world.orders if order.order_id]
+    return world, [answer for answer in answers if any(leg.from_leg for leg in answer.legs)]
+
+
+@pytest.mark.parametrize("seed", [4, 6])
+def test_an_order_whose_validator_vanishes_ends_with_the_result_of_its_job(seed: int) -> None:
+    world, resumed = played(seed, keeps=True)
+    assert resumed
+    settled = [answer for answer in resumed if answer.order.close_reason == CloseReason.SETTLED]
+    assert settled
+    for answer in settled:
+        roots = world.job(answer.order.id).result_roots()
+        verified = {closed.round: closed.next_root for closed in answer.rounds if closed.verified}
+        assert [verified[round] for round in range(answer.order.terms.rounds)] == roots
+        assert len({leg.validator for leg in answer.legs if leg.verified}) > 1
+
+
+def test_without_a_copy_no_one_can_continue_and_what_is_verified_stays_paid() -> None:
+    _, resumed = played(4, keeps=False)
+    ends = {LegEnd(leg.end_reason) for answer in resumed for leg in answer.legs if leg.from_leg and leg.end_reason}
+    assert ends == {LegEnd.STATE_UNAVAILABLE}
+    for answer in resumed:
+        assert answer.order.close_reason in (CloseReason.FAILED, CloseReason.EXPIRED, CloseReason.DEADLINE)
+        assert any(closed.verified for closed in answer.rounds)

@@ -1,0 +1,210 @@
+"""States of a verified round: who gets them from the validator that has them, and what another one takes."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+from threading import Event
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from domain.legs.reasons import LegEnd
+from domain.legs.records import LegState
+from domain.proof.queries import OrderResponse
+from domain.proof.records import Share, ShareClaim, ShareRoots, ShareState
+from link import types as t
+from link.blobs import BlobStore
+from link.client import ClusterClient
+from link.errors import ClusterError, ClusterErrorKind
+from pol.state.canonical import encode_state, state_tree
+from tests.unit.validator.support import CHAIN_ID, CONSUMER, ME, ORDER_ID, OTHER, TERMS, chain, closed, leg, loaded
+from validator.decide import actions as do
+from validator.decide.initial import sources_of, verified_roots
+from validator.decide.records import LegKey, LocalOrder, PayloadStage, SlotLocal
+from validator.decide.retention import needed_blobs
+from validator.decide.view import ChainView
+from validator.ledger import Ledger
+from validator.serve.service import Service
+from validator.store import ValidatorStore
+from validator.work import numerics
+from validator.work.requests import RootedFile
+from validator.work.states import StateFetcher
+
+STATES = [{"w": np.full(size, 1.5, np.float32)} for size in (4, 5, 6)]
+BYTES = [encode_state(state) for state in STATES]
+ROOTS = tuple(state_tree(state).root for state in STATES)
+BLOBS = tuple(t.BlobRef(sha256(data).digest(), len(data)) for data in BYTES)
+REFS = tuple(t.StateRef(root, blob) for root, blob in zip(ROOTS, BLOBS, strict=True))
+FIRST, SECOND = LegKey(ORDER_ID, 1), LegKey(ORDER_ID, 2)
+
+
+def accepted(slot: int) -> Share:
+    roots = ShareRoots(bytes(32), bytes(32), ROOTS[1 + slot], (), 1)
+    claim = ShareClaim(ORDER_ID, 1, 0, slot, 1, "p0", bytes(32))
+    return Share(claim, b"", bytes(32), 1, 1, ShareState.ACCEPTED, 0, 0, 0, (), roots)
+
+
+def resumed(first: str = ME, second: str = OTHER) -> OrderResponse:
+    """Return an order whose first leg failed after one verified round, and whose second leg is matched."""
+    failed = leg(
+        validator=first, state=LegState.FAILED, verified=1, round=1, verified_root=ROOTS[0],
+        end_reason=LegEnd.STOPPED_BY_VALIDATOR, progress_deadline=100,
+    )  # fmt: skip
+    matched = leg(
+        number=2, validator=second, first_round=1, rounds=1, round=1, from_leg=1, state=LegState.MATCHED,
+        initial_root=ROOTS[0], global_in=ROOTS[0], progress_deadline=0,
+    )  # fmt: skip
+    terms = replace(TERMS, global_bytes=len(BYTES[0]), local_bytes=len(BYTES[1]))
+    answer = chain(ordered={"legs": 2, "next_round": 1, "terms": terms})
+    return replace(
+        answer,
+        legs=(failed, matched),
+        rounds=(closed(0, next_root=ROOTS[0], verified=True),),
+        shares=(accepted(0), accepted(1)),
+    )
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    blobs = BlobStore(tmp_path / "blobs", 1 << 20)
+    opened = Ledger(ValidatorStore(tmp_path / "v.db"), blobs, Event())
+    yield opened
+    opened.store.close()
+    blobs.close()
+
+
+def served(ledger: Ledger, on_chain: OrderResponse) -> Service:
+    service = Service(ME, CHAIN_ID, ledger, lambda *_: True, Event())
+    service.see(ChainView(10, {ORDER_ID: on_chain}, {}, {}), ())
+    return service
+
+
+def caller(address: str) -> t.Caller:
+    return t.Caller(address, address.encode().ljust(33))
+
+
+def test_the_roots_of_a_verified_round_are_those_of_its_accepted_shares() -> None:
+    on_chain = resumed()
+    failed, matched = on_chain.legs
+    assert verified_roots(on_chain, failed) == ROOTS
+    assert verified_roots(on_chain, matched) == ()
+    assert sources_of(on_chain, matched) == (ME,)
+
+
+def test_the_next_validator_and_the_consumer_get_states_and_no_one_else(ledger: Ledger) -> None:
+    refs = [t.StateRef(ref.root, ledger.blobs.add(data)) for ref, data in zip(REFS, BYTES, strict=True)]
+    record = replace(loaded(), earlier_global=refs[0], locals=(SlotLocal(0, refs[1]),))
+    ledger.store.save(record)
+    service = served(ledger, resumed())
+    request = t.StatesRequest(ORDER_ID, 1)
+    for address, role in ((OTHER, t.Role.SUCCESSOR), (CONSUMER, t.Role.CONSUMER)):
+        assert role in service.roles(caller(address))
+        manifest = service.get_states(caller(address), request)
+        # The third state is not here.
+        assert (manifest.round, manifest.states) == (0, tuple(refs[:2]))
+        blob = refs[0].blob
+        assert service.get_chunk(caller(address), t.GetChunkRequest(blob.sha256, 0, blob.size)).data == BYTES[0]
+    with pytest.raises(ClusterError) as error:
+        service.get_states(caller("mallory"), request)
+    assert error.value.kind is ClusterErrorKind.NOT_ALLOWED
+    assert t.Role.SUCCESSOR not in service.roles(caller("mallory"))
+
+
+def test_a_consumer_offers_states_from_which_the_leg_starts_and_no_others(ledger: Ledger) -> None:
+    on_chain = resumed(first=OTHER, second=ME)
+    ledger.begin(ORDER_ID, 2)
+    service = served(ledger, on_chain)
+    offer = t.StatesOffer(ORDER_ID, REFS[:1])
+    assert service.offer_states(caller(CONSUMER), offer).missing == (REFS[0].blob,)
+    status = service.put_chunk(caller(CONSUMER), t.PutChunkRequest(REFS[0].blob, 0, BYTES[0]))
+    assert status.complete
+    assert service.offer_states(caller(CONSUMER), offer).missing == ()
+    known = ledger.load(ORDER_ID, 2)
+    assert known is not None
+    assert REFS[0].blob.sha256 in needed_blobs(known, on_chain, {}, 10)
+    for wrong in (replace(REFS[0], root=bytes(32)), replace(REFS[0], blob=replace(REFS[0].blob, size=10**6))):
+        with pytest.raises(ClusterError) as error:
+            service.offer_states(caller(CONSUMER), t.StatesOffer(ORDER_ID, (wrong,)))
+        assert error.value.kind is ClusterErrorKind.BAD_REQUEST
+    with pytest.raises(ClusterError):
+        service.offer_states(caller(OTHER), offer)
+
+
+@dataclass
+class Source:
+    """Another validator, which has these states."""
+
+    states: tuple[t.StateRef, ...]
+    contents: dict[bytes, bytes]
+    asked: list[object] = field(default_factory=list)
+
+    def call(self, _: object, request: object) -> t.StatesManifest:
+        self.asked.append(request)
+        return t.StatesManifest(0, self.states)
+
+    def fetch(self, blob: t.BlobRef, store: BlobStore) -> None:
+        store.put(blob, 0, self.contents[blob.sha256])
+
+
+def fetcher(ledger: Ledger, source: Source | None) -> StateFetcher:
+    def connect(_: str) -> ClusterClient:
+        if source is None:
+            raise ClusterError(ClusterErrorKind.UNREACHABLE, "no connection")
+        return cast(ClusterClient, source)
+
+    def run(function: Any, request: RootedFile) -> bool:
+        return bool(function(request))
+
+    return StateFetcher(ledger, ledger.blobs, run, connect)
+
+
+def fetch(ledger: Ledger, source: Source | None) -> tuple[float | None, LocalOrder]:
+    action = do.FetchStates("fetch", SECOND, 1, (OTHER,), frozenset(ROOTS))
+    pause = fetcher(ledger, source).fetch(action)
+    local = ledger.load(ORDER_ID, 2)
+    assert local is not None
+    return pause, local
+
+
+def test_states_are_fetched_and_those_with_another_root_are_not_taken(ledger: Ledger) -> None:
+    ledger.begin(ORDER_ID, 2)
+    contents = {ref.blob.sha256: data for ref, data in zip(REFS, BYTES, strict=True)}
+    swapped = t.StateRef(ROOTS[1], REFS[2].blob)
+    pause, local = fetch(ledger, Source((REFS[0], swapped), contents))
+    assert pause is not None
+    assert local.fetched == (REFS[0],)
+    pause, local = fetch(ledger, Source(REFS, contents))
+    assert pause is None
+    assert {state.root for state in local.fetched} == set(ROOTS)
+    assert ledger.held_initial_states([resumed(OTHER, ME)], ME).keys() == {ROOTS[0]}
+
+
+def test_states_that_the_consumer_sent_are_taken_though_no_validator_answers(ledger: Ledger) -> None:
+    ledger.begin(ORDER_ID, 2)
+    ledger.change(ORDER_ID, 2, lambda now: replace(now, offered=REFS))
+    for data in BYTES[:2]:
+        ledger.blobs.add(data)
+    pause, local = fetch(ledger, None)
+    assert pause is not None
+    assert {state.root for state in local.fetched} == set(ROOTS[:2])
+
+
+def test_what_is_no_state_has_no_root(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    for data in (b"", b"junk", BYTES[0][:-1]):
+        path.write_bytes(data)
+        assert not numerics.has_root(RootedFile(path, ROOTS[0]))
+    path.write_bytes(BYTES[0])
+    assert numerics.has_root(RootedFile(path, ROOTS[0]))
+
+
+def test_a_validator_that_continues_keeps_the_payload_and_what_it_knows_of_providers(ledger: Ledger) -> None:
+    ledger.store.save(replace(loaded(), excluded=("p0",)))
+    ledger.begin(ORDER_ID, 2)
+    local = ledger.load(ORDER_ID, 2)
+    assert local is not None
+    assert local.payload.stage is PayloadStage.LOADED
+    assert local.excluded == ("p0",)
+    assert all(ledger.blobs.is_held(file.blob.sha256) for file in local.payload.files)
