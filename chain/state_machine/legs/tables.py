@@ -15,4 +15,4 @@ LOCAL_ROOTS = BytesTable(0x33, "local state root")
 # Parts of an entry: order, leg.
 ACCEPT_DUE = Due("accept", 10, lane=1, of_order=True)
 PROGRESS_DUE = Due("progress", 11, lane=1, of_order=True)
-PART_DUE = Due("part", 16, lane=1, of_order=True)
+PART_DUE = Due("part", 17, lane=1, of_order=True)
