@@ -24,7 +24,7 @@ def stop(market: Market, steps: int = STEPS) -> bytes:
         order_id, market.trace(order_id, 0), *(stopped(market, order_id, slot, steps) for slot in range(1, 10))
     )
     market.wait_drawn(order_id)
-    market.chain.ok(market.stop_message(order_id))
+    market.chain.ok(*market.stop_messages(order_id))
     return order_id
 
 
@@ -73,7 +73,7 @@ def test_a_segment_that_stops_has_fewer_steps_than_a_whole_one(steps: int) -> No
         order_id, market.trace(order_id, 0), *(stopped(market, order_id, slot, steps) for slot in range(1, 10))
     )
     market.wait_drawn(order_id)
-    market.chain.refused(BAD_FIELD, market.stop_message(order_id), field="shares")
+    market.chain.refused(BAD_FIELD, market.accept_message(order_id), field="shares")
     assert all(share.state is ShareState.COMMITTED for share in market.shares(order_id))
 
 
