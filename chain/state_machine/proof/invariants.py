@@ -296,11 +296,11 @@ def check_duties(store: Overlay, _: Running) -> None:
         seat = SEATS.must(store, *key, PANEL_DUTIES.get(store, name, *key) - 1)
         fits = seat.validator == name.decode() and not seat.revealed
         ensure(fits, f"order {order_id.hex()} has a duty that does not belong to its seat")
-    for order_id, leg, round, *_dispute in PANEL_POTS.keys(store):
-        closed = ROUNDS.must(store, order_id, number_of(leg), number_of(round))
+    for order_id, *numbers in PANEL_POTS.keys(store):
+        panel = PANELS.must(store, order_id, *map(number_of, numbers))
+        closed = ROUNDS.must(store, *panel.round_key)
         ended = ORDERS.must(store, order_id).state is OrderState.CLOSED
-        votes = PANELS.must(store, order_id, number_of(leg), number_of(round)).votes_on_slash
-        over = (ended or closed.void or closed.verified) and not votes
+        over = (ended or closed.void or closed.verified or panel.is_settled) and not panel.votes_on_slash
         ensure(not over, f"order {order_id.hex()} still has the pot of a panel that is over")
 
 
@@ -311,7 +311,7 @@ def check_slashes(store: Overlay, _: Running) -> None:
     for panel in PANELS.scan(store):
         if panel.votes_on_slash:
             name = f"the vote on a slash for round {panel.round} of order {panel.order_id.hex()}"
-            ensure(ROUNDS.must(store, *panel.key).void, f"{name} is about a round that is not void")
+            ensure(ROUNDS.must(store, *panel.round_key).void, f"{name} is about a round that is not void")
             key = lot_key(PanelSubject(panel.key, panel.stage + 1))
             ensure(panel.is_open or tuple(key) in lots, f"{name} will not end")
             reserved[LEGS.must(store, panel.order_id, panel.leg).validator] += panel.slash

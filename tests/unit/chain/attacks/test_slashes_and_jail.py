@@ -236,7 +236,7 @@ def test_a_wrong_segment_outside_the_duty_is_its_providers_fault_alone() -> None
         )
 
     market.say_all(order_id, found)
-    assert market.leg(order_id).end_reason == LegEnd.WRONG_SHARE
+    assert market.all_of(order_id).legs[0].end_reason == LegEnd.WRONG_SHARE
     assert validator(market).stake == STAKE
     assert validator(market).faults == ()
 

@@ -187,8 +187,8 @@ def test_a_proven_complaint_gives_no_refund_back() -> None:
     assert burnt(market, order_id) == dict.fromkeys(range(2), cost(market, order_id))
 
 
-def test_the_next_leg_costs_no_more_than_the_deposit_still_pays() -> None:
-    """A burnt refund leaves less; the order that opens again is matched at a price that the rest covers."""
+def test_an_order_ends_if_its_deposit_no_longer_pays_a_leg() -> None:
+    """A burnt refund leaves less than the audits of another leg cost, so the order does not open again."""
     params = local_params().replace(round_window=200, progress_base=300)
     market = Market(params, validators=8, bidders=("v0", "v1"))
     order_id = market.run(submit(terms=make_terms(rounds=1), deposit=180_000, deadline=10**5))
@@ -199,9 +199,8 @@ def test_the_next_leg_costs_no_more_than_the_deposit_still_pays() -> None:
     market.chain.pass_time(3)
     order = market.order(order_id)
     assert burnt(market, order_id) == {0: compute_round_cost(order, first)}
-    assert (order.state, order.legs) == (OrderState.OPEN, 1)
-    close(market, order_id)
-    assert market.order(order_id).close_reason == CloseReason.EXPIRED
+    assert (order.state, order.legs) == (OrderState.CLOSED, 1)
+    assert order.close_reason == CloseReason.UNVERIFIED
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,6 @@ def test_no_progress_costs_the_part_that_was_not_done(progress: int) -> None:
     assert closed(market, order_id) is CloseReason.FAILED
     cut = 16_000 * (2 - progress) // 2
     # What was paid after the leg had failed is not counted.
-    cost = market.order_fee(order_id)
     gone = 169_800 * progress
     assert market.chain.worth("carol") == COINS - gone + ((progress and 8_000) or cost)
     assert market.chain.bond("v0") == BOND - cut

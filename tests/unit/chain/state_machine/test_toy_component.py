@@ -12,10 +12,10 @@ import pytest
 ROOT = Path(__file__).parents[4]
 PAGE = ROOT / "docs" / "architecture.md"
 TUPLES = {
-    "domain/vocabulary.py": ("from domain.greetings.words import WORDS as GREETINGS", "PROOF)"),
+    "domain/vocabulary.py": ("from domain.greetings.words import WORDS as GREETINGS", "DISPUTES)"),
     "chain/state_machine/components.py": (
         "from chain.state_machine.greetings.component import COMPONENT as GREETINGS",
-        "PROOF)",
+        "DISPUTES)",
     ),
 }
 COPIED = ("assay", "chain", "domain")

@@ -23,7 +23,9 @@ RIGHT_ROOT = digest("what it should be")
 
 
 def params(**changes: int) -> Params:
-    return local_params().replace(**{"auditors": 2, "audit_places_max": 4, "round_window": 200, **changes})
+    return local_params().replace(
+        **{"auditors": 2, "audit_places_max": 4, "round_window": 200, "duty_segments": 1, **changes}
+    )
 
 
 def closed_round(*, validators: int = 9, **changes: int) -> tuple[Market, bytes]:
@@ -51,6 +53,11 @@ def missed(market: Market, order_id: bytes) -> AuditPlace:
         if place not in drawn and segment not in share.drawn:
             return place
     raise AssertionError("the lots missed nothing")
+
+
+def drawn_segment(market: Market, order_id: bytes) -> AuditPlace:
+    places = (place.place for place in market.wait_stage(order_id).places)
+    return next(place for place in places if place.kind is AuditKind.SEGMENT)
 
 
 def claim(root: bytes = RIGHT_ROOT) -> Finding:
@@ -261,7 +268,7 @@ def test_taking_all_challenges_of_a_round_is_dear() -> None:
 def test_a_decided_place_is_decided_again_by_all_validators_that_are_left() -> None:
     market, order_id = closed_round()
     market.wait_stage(order_id)
-    place = market.panel(order_id, 0).places[-1].place
+    place = drawn_segment(market, order_id)
     first = set(market.seated(order_id))
     verified_by_lot(market, order_id)
     market.chain.ok(commit(market, order_id, place))
@@ -280,7 +287,7 @@ def test_a_decided_place_is_decided_again_by_all_validators_that_are_left() -> N
 def test_a_second_decision_that_fails_leaves_the_first_ruling() -> None:
     market, order_id = closed_round()
     market.wait_stage(order_id)
-    place = market.panel(order_id, 0).places[-1].place
+    place = drawn_segment(market, order_id)
     verified_by_lot(market, order_id)
     before = free(market, CONSUMER)
     market.chain.ok(commit(market, order_id, place))
@@ -298,7 +305,7 @@ def test_a_second_decision_that_fails_leaves_the_first_ruling() -> None:
 
 def test_a_place_that_the_panel_recomputes_now_needs_no_challenge() -> None:
     market, order_id = closed_round()
-    place = market.wait_stage(order_id).places[-1].place
+    place = drawn_segment(market, order_id)
     before = free(market, CONSUMER)
     market.chain.ok(commit(market, order_id, place))
     market.chain.ok(opening(order_id, place))

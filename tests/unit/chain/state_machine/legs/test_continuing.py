@@ -35,7 +35,7 @@ def faulty(market: Market, order_id: bytes) -> bool:
         where = place.place
         if where.kind is AuditKind.SEGMENT:
             share = SHARES.must(market.chain.overlay(), *panel.round_key.share(where.slot, where.issue))
-            if where.segment not in {0, STEPS // 2 - 1, *share.drawn}:
+            if where.segment not in share.drawn:
                 market.say_all(order_id, partial(wrong_at, market, order_id, round, number), round)
                 return True
     market.answer_all(order_id, round)
@@ -50,7 +50,7 @@ def wrong_at(market: Market, order_id: bytes, round: int, number: int) -> tuple[
 
 
 def started(rounds: int = 12, *, rematch: bool = True) -> tuple[Market, bytes]:
-    market = Market(local_params().replace(segments_drawn=1, round_window=20), validators=6, bidders=("v0", "v1"))
+    market = Market(local_params().replace(duty_segments=1, round_window=20), validators=6, bidders=("v0", "v1"))
     terms = make_terms(rounds=rounds, round_steps=STEPS)
     return market, market.run(submit(terms=terms, deposit=rounds * 1_000_000, deadline=100_000, rematch=rematch))
 
