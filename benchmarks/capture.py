@@ -14,7 +14,7 @@ from chain.state_machine.proof.tables import PANELS, SEATS, PanelSubject
 from chain.state_machine.rules import RULES
 from chain.state_machine.store import Overlay
 from domain.genesis import DENOM
-from domain.keys import PanelKey
+from domain.keys import RoundKey
 from domain.order_params import OrderParams
 from domain.params import local_params
 from domain.proof.records import AnswerKind, Panel, Ruling, SeatAnswer
@@ -35,7 +35,7 @@ class Court:
         market = Market(self._params, validators=STRANGERS + 1, providers=1, checked=False)
         order_id = market.run(submit(deposit=10_000_000))
         market.train_round(order_id)
-        self._key = PanelKey(order_id, 1, 0, 0)
+        self._key = RoundKey(order_id, 1, 0).panel()
         self._base = Overlay(market.chain.store)
         panel = PANELS.must(self._base, *self._key)
         if panel.stage or not panel.wanted:
@@ -56,8 +56,16 @@ class Court:
 
     def _rule(self, liars: set[str], number: int, *, for_chain: bool) -> Ruling:
         """Return the ruling about the first place of one panel."""
-        info = BlockInfo(CHAIN_ID, DENOM, self._height + 1, self._clock, self._params, b"", b"")
-        ctx = Context(Overlay(self._base), info, CRYPTO, RULES, 1)
+        info = BlockInfo(
+            chain_id=CHAIN_ID,
+            denom=DENOM,
+            height=self._height + 1,
+            clock=self._clock,
+            params=self._params,
+            previous_hash=b"",
+            previous_beacon=b"",
+        )
+        ctx = Context(store=Overlay(self._base), block=info, crypto=CRYPTO, rules=RULES, next_event=1)
         ruling = Ruling.OPEN
         while ruling is Ruling.OPEN:
             panel = PANELS.must(ctx.store, *self._key)

@@ -20,7 +20,13 @@ def read_seats(client: ChainClient, on_chain: OrderResponse) -> list[PanelSeat]:
     for panel in on_chain.panels:
         panel_seats: list[PanelSeat] = []
         while len(panel_seats) < panel.seats:
-            request = SeatsRequest(panel.order_id, panel.leg, panel.round, panel.dispute, len(panel_seats))
+            request = SeatsRequest(
+                order_id=panel.order_id,
+                leg=panel.leg,
+                round=panel.round,
+                dispute=panel.dispute,
+                from_number=len(panel_seats),
+            )
             page = client.query(request).seats
             if not page:
                 break

@@ -123,7 +123,7 @@ class Observer:
 
     def _read_subject(self, key: SeatKey) -> PanelResponse | None:
         """Return the panel of a seat with all shares of its round, read page by page; None if it has ended."""
-        request = PanelRequest(key.order_id, key.leg, key.round, key.dispute, limit=_PAGE)
+        request = PanelRequest(order_id=key.order_id, leg=key.leg, round=key.round, dispute=key.dispute, limit=_PAGE)
         subject = self._ask_panel(request)
         page = subject.shares if subject else ()
         while subject is not None and len(page) == _PAGE:
@@ -185,7 +185,14 @@ class Observer:
     def _ask_without_shares(self, key: PanelKey) -> Panel | None:
         """Return a panel; None if it has ended."""
         # The query begins after the last slot, so its answer has no shares. This validator already knows them.
-        request = PanelRequest(key.order_id, key.leg, key.round, key.dispute, SLOTS_MAX, 1)
+        request = PanelRequest(
+            order_id=key.order_id,
+            leg=key.leg,
+            round=key.round,
+            dispute=key.dispute,
+            from_slot=SLOTS_MAX,
+            limit=1,
+        )
         answer = self._ask_panel(request)
         return answer.panel if answer else None
 
@@ -193,7 +200,14 @@ class Observer:
         """Return the seats of all stages of a panel. A seat never changes, so only new seats are read."""
         seats = list(before.seats) if before else []
         while len(seats) < panel.seats:
-            request = SeatsRequest(panel.order_id, panel.leg, panel.round, panel.dispute, len(seats), _PAGE)
+            request = SeatsRequest(
+                order_id=panel.order_id,
+                leg=panel.leg,
+                round=panel.round,
+                dispute=panel.dispute,
+                from_number=len(seats),
+                limit=_PAGE,
+            )
             page = self.client.query(request).seats
             if not page:
                 break

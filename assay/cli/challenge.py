@@ -89,7 +89,13 @@ def command(
             def show(name: str, done: int, size: int) -> None:
                 bar.update(task, description=name, completed=done, total=size)
 
-            watcher = Watcher(link, BlobStore(folder / "blobs", BLOBS_QUOTA), folder / "jobs", backend, seconds)
+            watcher = Watcher(
+                link=link,
+                blobs=BlobStore(folder / "blobs", BLOBS_QUOTA),
+                jobs=folder / "jobs",
+                backend=backend,
+                seconds=seconds,
+            )
             check = watcher.check(on_chain, closed, place, show)
         lines = _describe(name_place(place), closed, check)
         found: dict[str, object] = {
@@ -161,7 +167,8 @@ def _find_place(
     if extent is None:
         raise CliError(f"the round has no slot {slot}", f"choose one of 0 to {len(extents) - 1}")
     kind = AuditKind.UPDATE if update or segment is None else AuditKind.SEGMENT
-    place = AuditPlace(kind, slot, extent.issue, extent.segments if kind is AuditKind.UPDATE else segment or 0)
+    number = extent.segments if kind is AuditKind.UPDATE else segment or 0
+    place = AuditPlace(kind=kind, slot=slot, issue=extent.issue, segment=number)
     if not is_place(place, extents, closed.stopped):
         raise CliError(
             f"slot {slot} has no such place in round {closed.round}",

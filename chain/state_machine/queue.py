@@ -21,6 +21,11 @@ from domain.keys import PanelKey, RoundKey
 DEADLINES = KeySet(0x48, "deadline")
 
 
+def panel_key(order_id: bytes, leg: bytes, round: bytes, dispute: bytes) -> PanelKey:
+    """Return the key of a panel from the parts of a key of a table."""
+    return RoundKey(order_id, number_of(leg), number_of(round)).panel(number_of(dispute))
+
+
 @dataclass(frozen=True, slots=True)
 class QueueEntry:
     """An entry of the queue.
@@ -44,7 +49,7 @@ class QueueEntry:
     @property
     def panel_key(self) -> PanelKey:
         """The panel that the first four parts name: order, leg, round, dispute."""
-        return PanelKey(self.parts[0], self.number(1), self.number(2), self.number(3))
+        return panel_key(*self.parts[:4])
 
     def text(self, at: int) -> str:
         """Return the part with the index ``at`` as a text."""

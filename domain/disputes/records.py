@@ -55,7 +55,7 @@ class Dispute:
     @property
     def key(self) -> PanelKey:
         """The key of the dispute, which is also the key of its panel."""
-        return PanelKey(self.order_id, self.leg, self.round, self.number)
+        return self.round_key.panel(self.number)
 
     @property
     def round_key(self) -> RoundKey:

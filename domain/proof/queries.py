@@ -16,7 +16,7 @@ from domain.bounds import (
     Number,
     PublicKey,
 )
-from domain.keys import PanelKey, ShareKey
+from domain.keys import PanelKey, RoundKey, ShareKey
 from domain.ledger.records import Escrow, Payment
 from domain.legs.records import Leg, SlotStart
 from domain.limits import ANSWERS_MAX
@@ -188,7 +188,7 @@ class PanelDuty:
     @property
     def key(self) -> PanelKey:
         """The key of the seat's panel."""
-        return PanelKey(self.order_id, self.leg, self.round, self.dispute)
+        return RoundKey(self.order_id, self.leg, self.round).panel(self.dispute)
 
 
 @dataclass(frozen=True, slots=True)

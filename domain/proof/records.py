@@ -308,7 +308,7 @@ class Panel:
     @property
     def key(self) -> PanelKey:
         """The key of the panel."""
-        return PanelKey(self.order_id, self.leg, self.round, self.dispute)
+        return RoundKey(self.order_id, self.leg, self.round).panel(self.dispute)
 
     @property
     def round_key(self) -> RoundKey:
@@ -398,7 +398,7 @@ class PanelSeat:
     @property
     def key(self) -> PanelKey:
         """The key of the seat's panel."""
-        return PanelKey(self.order_id, self.leg, self.round, self.dispute)
+        return RoundKey(self.order_id, self.leg, self.round).panel(self.dispute)
 
     def answer(self, place: int) -> SeatAnswer | None:
         """Return the seat's answer for a place, or None if it was silent about that place."""

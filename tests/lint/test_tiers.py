@@ -38,7 +38,9 @@ ROOTS = frozenset(
 )
 OPENINGS = {
     # A hash of what was shown, which has to be the one that was committed to: the same in every tier.
-    ("chain/state_machine/proof/handlers/close_round.py", "commitment != claim.commitment"),
+    ("chain/state_machine/proof/handlers/accept_shares.py", "commitment != claim.commitment"),
+    ("chain/state_machine/disputes/handlers.py", "commitment != dispute.commitment"),
+    ("validator/watch/challenge.py", "known.commitment == commitment"),
     ("chain/state_machine/proof/handlers/seats.py", "commitment != seat.commitment"),
     ("validator/decide/traces.py", "commitment != claim.commitment"),
     ("validator/decide/seats.py", "duty.commitment != sealed.commitment"),

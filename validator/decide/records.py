@@ -257,7 +257,7 @@ class SeatKey:
     @property
     def panel(self) -> PanelKey:
         """The key of the seat's panel."""
-        return PanelKey(self.order_id, self.leg, self.round, self.dispute)
+        return RoundKey(self.order_id, self.leg, self.round).panel(self.dispute)
 
 
 def seat_key(duty: PanelDuty) -> SeatKey:

@@ -588,7 +588,7 @@ class Service:
     def get_opening(self, caller: t.Caller, request: t.OpeningRequest) -> t.AuditOpening:
         """Return the opening that a seat of a panel needs to recompute one of its places in this validator's round."""
         number = request.place_index
-        key = PanelKey(request.order_id, request.leg, request.round, request.dispute)
+        key = RoundKey(request.order_id, request.leg, request.round).panel(request.dispute)
         if key in self.view.earlier:
             return self._later_opening(caller, key, number)
         about = self.view.panels.get(key)

@@ -72,7 +72,15 @@ def send_challenge(
     if not number:
         lacking = bond - client.query(AccountRequest(me)).bond.free
         deposits = (MsgDepositBond(me, lacking),) if lacking > 0 else ()
-        sender.send(*deposits, MsgChallenge(me, closed.order_id, closed.leg, closed.round, made, bond))
+        challenge = MsgChallenge(
+            challenger=me,
+            order_id=closed.order_id,
+            leg=closed.leg,
+            round=closed.round,
+            commitment=made,
+            bond=bond,
+        )
+        sender.send(*deposits, challenge)
         number = _find(client, closed, made)
     opening = MsgOpenChallenge(
         challenger=me,

@@ -35,7 +35,8 @@ def _extent(terms: JobTerms, share: Share) -> ShareExtent:
     slot, issue = share.claim.slot, share.claim.issue
     if share.roots is None:
         return ShareExtent(slot, issue, share_segments(terms))
-    return ShareExtent(slot, issue, share.roots.segments, stop_of(terms, slot, issue, share.roots))
+    stop = stop_of(terms, slot, issue, share.roots)
+    return ShareExtent(slot=slot, issue=issue, segments=share.roots.segments, stop=stop)
 
 
 def list_places(extents: Sequence[ShareExtent], stopped: AuditPlace | None) -> list[AuditPlace]:
@@ -43,10 +44,13 @@ def list_places(extents: Sequence[ShareExtent], stopped: AuditPlace | None) -> l
     places = []
     for extent in extents:
         places += [
-            AuditPlace(AuditKind.SEGMENT, extent.slot, extent.issue, segment) for segment in range(extent.begun(None))
+            AuditPlace(kind=AuditKind.SEGMENT, slot=extent.slot, issue=extent.issue, segment=segment)
+            for segment in range(extent.begun(None))
         ]
         if extent.stop is None or extent.stop.kind is AuditKind.UPDATE:
-            places.append(AuditPlace(AuditKind.UPDATE, extent.slot, extent.issue, extent.segments))
+            places.append(
+                AuditPlace(kind=AuditKind.UPDATE, slot=extent.slot, issue=extent.issue, segment=extent.segments)
+            )
     if stopped is None or stopped.kind is AuditKind.AGGREGATION:
         places.append(AGGREGATION)
     return places

@@ -91,11 +91,11 @@ class Watcher:
             return _unserved(place, found.fault)
         finding = to_finding(found)
         stop = find_stop(on_chain, closed, shares, place)
-        return PlaceCheck(place, finding, claim, agrees(leg.tier, finding, claim, stop))
+        return PlaceCheck(place=place, finding=finding, claim=claim, agrees=agrees(leg.tier, finding, claim, stop))
 
     def _ask(self, closed: Round, place: AuditPlace) -> AuditOpening | None:
         """Return the opening of a place; None if the validator does not open it in time."""
-        request = PlaceRequest(closed.order_id, closed.leg, closed.round, place)
+        request = PlaceRequest(order_id=closed.order_id, leg=closed.leg, round=closed.round, place=place)
         until = self.now() + self.seconds
         while True:
             try:

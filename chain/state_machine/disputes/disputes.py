@@ -1,6 +1,7 @@
 """The life of a dispute, from its opening to its end, and its money."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from chain.state_machine.context import Context
 from chain.state_machine.disputes.tables import DISPUTES, LIVE_DISPUTES
@@ -20,13 +21,17 @@ from domain.disputes.records import Dispute, DisputeState
 from domain.keys import PanelKey, RoundKey
 from domain.legs.moves import BURN, COMPENSATION
 from domain.moves import Transfer
-from domain.proof.records import AnswerKind, Panel, Ruling
+from domain.proof.records import AnswerKind, Finding, Panel, Ruling
+from pol.rules.tiers.table import tier_of
+from pol.rules.tiers.tier import Tier
 
-_ENDS = {
-    Ruling.RIGHT: DisputeState.FAILED,
-    Ruling.WRONG: DisputeState.UPHELD,
-    Ruling.UNDECIDED: DisputeState.UNDECIDED,
-}
+_ENDS: Mapping[Ruling, DisputeState] = MappingProxyType(
+    {
+        Ruling.RIGHT: DisputeState.FAILED,
+        Ruling.WRONG: DisputeState.UPHELD,
+        Ruling.UNDECIDED: DisputeState.UNDECIDED,
+    }
+)
 
 
 def get_live(ctx: Context, key: RoundKey) -> Iterator[Dispute]:
@@ -69,7 +74,7 @@ def end_dispute(ctx: Context, dispute: Dispute, state: DisputeState, fee: int = 
         burnt = 0
     DISPUTES.update(ctx.store, *key, state=state, burnt=burnt)
     LIVE_DISPUTES.delete(ctx.store, *key)
-    ctx.emit(DisputeEnded(key, dispute.challenger, int(state), burnt))
+    ctx.emit(DisputeEnded(dispute=key, challenger=dispute.challenger, state=int(state), burnt=burnt))
     release(ctx, dispute.round_key, hold_reason(dispute.number))
 
 
@@ -132,7 +137,15 @@ def _find_right(ctx: Context, key: PanelKey) -> Dispute | None:
         return None
     numbers = sorted((origin.number, *origin.joined))
     disputes = (DISPUTES.must(ctx.store, *origin.round_key.panel(number)) for number in numbers)
-    return next((dispute for dispute in disputes if dispute.claim == found), None)
+    tier = tier_of(LEGS.must(ctx.store, key.order_id, key.leg))
+    return next((d for d in disputes if d.claim is not None and _is_right(tier, d.claim, found)), None)
+
+
+def _is_right(tier: Tier, claim: Finding, found: Finding) -> bool:
+    """Return whether a challenger's claim is the answer that the panel found, by the rules of the leg's tier."""
+    if claim.kind is not found.kind:
+        return False
+    return tier.agree(found.root, claim.root) if found.kind is AnswerKind.FINISHED else claim.step == found.step
 
 
 # --- a challenge that was not opened -------------------------------------------------------------

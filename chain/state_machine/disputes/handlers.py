@@ -95,7 +95,7 @@ def check_challenge(ctx: Context, message: MsgChallenge) -> CheckedChallenge:
     if free < message.bond:
         reason = f"is {in_assay(message.bond)}, but the bond account has {in_assay(free)}"
         raise Refusal(INSUFFICIENT_BOND, "bond", reason, "deposit more first (assay provider bond)")
-    return CheckedChallenge(found.order, found.closed, least, count_open(ctx, key))
+    return CheckedChallenge(order=found.order, closed=found.closed, least=least, open_before=count_open(ctx, key))
 
 
 def apply_challenge(ctx: Context, message: MsgChallenge, checked: CheckedChallenge) -> None:
@@ -183,7 +183,8 @@ def check_open(ctx: Context, message: MsgOpenChallenge) -> CheckedOpening:
     check_hold(ctx, key, hold_reason(dispute.number))
     same = (live.number for live in get_live(ctx, key) if live.place == message.place and not live.joins)
     again = is_decided(ctx, key, message.place)
-    return CheckedOpening(found, dispute, next(same, 0), _needed(ctx, found, dispute, message, again), again)
+    bond = _needed(ctx, found, dispute, message, again)
+    return CheckedOpening(found=found, dispute=dispute, joins=next(same, 0), bond=bond, again=again)
 
 
 def _needed(ctx: Context, found: CheckedRound, dispute: Dispute, message: MsgOpenChallenge, again: bool) -> int:

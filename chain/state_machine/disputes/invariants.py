@@ -6,10 +6,10 @@ from chain.state_machine.invariant import Each, Invariants, ensure
 from chain.state_machine.ledger.tables import BOND_ROWS
 from chain.state_machine.market.tables import HOLDS, ORDERS
 from chain.state_machine.proof.tables import PANELS, ROUNDS
+from chain.state_machine.queue import panel_key
 from chain.state_machine.store import Overlay
-from chain.state_machine.tables import number_of
 from domain.disputes.records import Dispute, DisputeState
-from domain.keys import PanelKey
+from domain.keys import RoundKey
 from domain.ledger.records import BondKind
 from domain.market.records import Order, OrderState
 
@@ -19,10 +19,10 @@ def check_disputes(store: Overlay, order: Order) -> None:
     name = order.id.hex()
     disputes = DISPUTES.scan(store, order.id)
     live = {dispute.key for dispute in disputes if dispute.is_live}
-    marked = {PanelKey(key[0], *map(number_of, key[1:])) for key in LIVE_DISPUTES.keys(store, order.id)}
+    marked = {panel_key(*key) for key in LIVE_DISPUTES.keys(store, order.id)}
     ensure(live == marked, f"the index of live disputes of order {name} is wrong")
     rows = {
-        PanelKey(order.id, row.leg, row.round, row.issue)
+        RoundKey(order.id, row.leg, row.round).panel(row.issue)
         for row in BOND_ROWS.scan(store, order.id)
         if row.kind is BondKind.CHALLENGE
     }

@@ -34,11 +34,11 @@ from chain.state_machine.proof.tables import (
     get_drawn_rounds,
     lot_key,
 )
-from chain.state_machine.queue import DEADLINES, get_entries
+from chain.state_machine.queue import DEADLINES, get_entries, panel_key
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import number_of
-from domain.keys import PanelKey, RoundKey
+from domain.keys import RoundKey
 from domain.legs.records import Leg, LegState
 from domain.limits import SEATS_MAX
 from domain.market.records import Order, OrderState
@@ -270,9 +270,7 @@ def check_room(store: Overlay, _: Running) -> None:
     panels = PANELS.scan(store)
     total = sum(panel.load for panel in panels)
     ensure(total == AUDIT_LOAD.get(store), "the load of auditors is not the sum of the panels' loads")
-    waiting = sorted(
-        PanelKey(order_id, *map(number_of, numbers)) for _, order_id, *numbers in WAITING_PANELS.keys(store)
-    )
+    waiting = sorted(panel_key(order_id, *numbers) for _, order_id, *numbers in WAITING_PANELS.keys(store))
     for key in waiting:
         panel = PANELS.must(store, *key)
         idle = panel.stage == 0 and panel.load == 0 and not panel.is_settled
@@ -290,14 +288,14 @@ def check_room(store: Overlay, _: Running) -> None:
 def check_duties(store: Overlay, _: Running) -> None:
     """Check that duties belong to seats of open stages that have not revealed, and that pots end with their rounds."""
     for name, order_id, *numbers in PANEL_DUTIES.keys(store):
-        key = PanelKey(order_id, *map(number_of, numbers))
+        key = panel_key(order_id, *numbers)
         panel = PANELS.must(store, *key)
         ensure(panel.is_open, f"order {order_id.hex()} has a duty for a stage that is over")
         seat = SEATS.must(store, *key, PANEL_DUTIES.get(store, name, *key) - 1)
         fits = seat.validator == name.decode() and not seat.revealed
         ensure(fits, f"order {order_id.hex()} has a duty that does not belong to its seat")
     for order_id, *numbers in PANEL_POTS.keys(store):
-        panel = PANELS.must(store, order_id, *map(number_of, numbers))
+        panel = PANELS.must(store, *panel_key(order_id, *numbers))
         closed = ROUNDS.must(store, *panel.round_key)
         ended = ORDERS.must(store, order_id).state is OrderState.CLOSED
         over = (ended or closed.void or closed.verified or panel.is_settled) and not panel.votes_on_slash

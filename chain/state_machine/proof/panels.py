@@ -343,7 +343,7 @@ def _waits_for_earlier(ctx: Context, leg: Leg, panel: Panel) -> bool:
 def _resume_later(ctx: Context, order: Order, leg: Leg) -> None:
     """Continue the panels that waited for the vote of all validators on an earlier round, because that vote is over."""
     for _, __, round, dispute, stage in list(BEHIND_PANELS.keys(ctx.store, order.id, leg.number)):
-        key = PanelKey(order.id, leg.number, number_of(round), number_of(dispute))
+        key = RoundKey(order.id, leg.number, number_of(round)).panel(number_of(dispute))
         BEHIND_PANELS.delete(ctx.store, *key, number_of(stage))
         panel = PANELS.must(ctx.store, *key)
         take_room(ctx, panel, count_next(panel))
@@ -750,7 +750,7 @@ def _end_void(ctx: Context, order: Order, panel: Panel) -> None:
 def on_void(ctx: Context, entry: QueueEntry) -> None:
     """Make the next round of a leg void, and pay the seats that answered for it."""
     key = entry.round_key
-    origin = PanelKey(key.order_id, key.leg, entry.number(3), entry.number(4))
+    origin = replace(key, round=entry.number(3)).panel(entry.number(4))
     panel = PANELS.must(ctx.store, *origin)
     void_round(ctx, key, _get_losers(ctx, panel), undecided=not _get_wrong(panel))
     _go_on_voiding(ctx, key, origin)

@@ -21,9 +21,10 @@ from chain.state_machine.proof.tables import (
     SEATS,
     SHARES,
 )
+from chain.state_machine.queue import panel_key
 from chain.state_machine.store import Overlay
-from chain.state_machine.tables import get_limit, number_of, take
-from domain.keys import PanelKey
+from chain.state_machine.tables import get_limit, take
+from domain.keys import PanelKey, RoundKey
 from domain.proof.queries import (
     NumberedPlace,
     OrderRequest,
@@ -58,7 +59,7 @@ def _order(store: Overlay, request: OrderRequest) -> OrderResponse:
 
 def _panel(store: Overlay, request: PanelRequest) -> PanelResponse:
     """Return everything that a seat needs for its duty. The order's history does not affect the size of the answer."""
-    key = PanelKey(request.order_id, request.leg, request.round, request.dispute)
+    key = RoundKey(request.order_id, request.leg, request.round).panel(request.dispute)
     panel = PANELS.need(store, *key)
     order = ORDERS.must(store, key.order_id)
     leg = LEGS.must(store, key.order_id, key.leg)
@@ -79,7 +80,7 @@ def _panel(store: Overlay, request: PanelRequest) -> PanelResponse:
 
 
 def _seats(store: Overlay, request: SeatsRequest) -> SeatsResponse:
-    key = PanelKey(request.order_id, request.leg, request.round, request.dispute)
+    key = RoundKey(request.order_id, request.leg, request.round).panel(request.dispute)
     after = (*key, request.from_number - 1) if request.from_number else ()
     limit = get_limit(request.limit)
     return SeatsResponse(tuple(SEATS.scan(store, *key, after=after, limit=limit)))
@@ -89,7 +90,7 @@ def _panel_duties(store: Overlay, request: PanelDutiesRequest) -> PanelDutiesRes
     name = request.validator
     after = (name, request.after_order, request.after_leg, request.after_round, request.after_dispute)
     keys = PANEL_DUTIES.keys(store, name, after=after if request.after_order else ())
-    duties = (_panel_duty(store, name, PanelKey(order_id, *map(number_of, numbers))) for _, order_id, *numbers in keys)
+    duties = (_panel_duty(store, name, panel_key(order_id, *numbers)) for _, order_id, *numbers in keys)
     head = HEAD.must(store)
     return PanelDutiesResponse(take(duties, get_limit(request.limit)), head.clock_ns // NS, head.height)
 

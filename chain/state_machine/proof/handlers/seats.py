@@ -18,7 +18,7 @@ from domain.errors import (
     WRONG_STATE,
     Refusal,
 )
-from domain.keys import PanelKey
+from domain.keys import PanelKey, RoundKey
 from domain.proof.messages import MsgCommitAnswer, MsgRevealAnswer
 from domain.proof.records import AnswerKind, AuditKind, Panel, PanelSeat, SeatAnswer, ShownLeaf
 from pol.rules.commitment import check_leaf
@@ -36,7 +36,7 @@ class CheckedAnswer:
 
 
 def _key(message: MsgCommitAnswer | MsgRevealAnswer) -> PanelKey:
-    return PanelKey(message.order_id, message.leg, message.round, message.dispute)
+    return RoundKey(message.order_id, message.leg, message.round).panel(message.dispute)
 
 
 def _get_seat(ctx: Context, message: MsgCommitAnswer | MsgRevealAnswer) -> CheckedAnswer:
