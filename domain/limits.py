@@ -26,6 +26,7 @@ SEATS_MAX = 256  # seats of a panel in all its stages
 DISPUTES_MAX = 64  # disputes about one round that have not ended
 SALT_BYTES = 32
 PATH_MAX = 64
+DELIVERED_BOUNDARIES_MAX = 16  # boundaries of a share before its last one whose states its delivery has
 METRICS_MAX = 8
 BIDS_PER_VALIDATOR_MAX = 64
 WITHDRAWALS_MAX = 16

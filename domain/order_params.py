@@ -57,3 +57,4 @@ class OrderParams:
     seat_cut_max_bps: Bps
     decline_stake_bps: Bps
     slash_bps: Bps
+    show_wait: Wait

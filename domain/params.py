@@ -120,6 +120,7 @@ class Params(Readable):
             seat_cut_max_bps=proof.seat_cut_max_bps,
             decline_stake_bps=legs.decline_stake_bps,
             slash_bps=proof.slash_bps,
+            show_wait=proof.show_wait,
         )
 
 

@@ -141,6 +141,60 @@ class ShareCompared(Change):
 
 
 @dataclass(frozen=True, slots=True)
+class DeliveryReceived(Change):
+    """A validator posted that the encrypted delivery of a share arrived. The provider must show the key before
+    ``show_by`` on the chain clock.
+    """
+
+    KIND: ClassVar[str] = "delivery.received"
+    share: ShareKey
+    root: bytes
+    key_hash: bytes
+    segments: int
+    update_chunks: int
+    every: int
+    show_by: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryKeyShown(Change):
+    """A provider showed the key of its delivery, and the roots that its commitment hides. From now on, the validator
+    can no longer reject the share as unanswered, unless it shows a wrong piece of the delivery.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.DeliveryKeyShown):
+                print(event.provider, event.share.slot)
+    """
+
+    KIND: ClassVar[str] = "delivery.shown"
+    share: ShareKey
+    provider: str
+    root: bytes
+    key_hash: bytes
+    every: int
+    key: bytes
+    trace_root: bytes
+    update_root: bytes
+    local_out: bytes
+    metrics: tuple[int, ...]
+    segments: int
+    steps: int
+    update_chunks: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryFoundWrong(Change):
+    """A validator showed a piece of a delivery that is not what the commitment promises. The share is unanswered."""
+
+    KIND: ClassVar[str] = "delivery.wrong"
+    share: ShareKey
+    provider: str
+    piece: int
+
+
+@dataclass(frozen=True, slots=True)
 class ShareFoundWrong(Change):
     """A panel ruled that a segment of an accepted share is wrong. Only the share's provider is responsible for that."""
 

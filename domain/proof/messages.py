@@ -5,19 +5,21 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, ClassVar
 
-from domain.bounds import Address, Bits, Count, Hash, Length, MaybeHash, Signature, Size, Slot
+from domain.bounds import Address, Bits, Count, Hash, Length, MaybeHash, Number, Signature, Size, Slot
 from domain.errors import LIMIT_REACHED
 from domain.keys import ShareRef
 from domain.limits import ANSWERS_MAX, PATH_MAX, SALT_BYTES, SHARES_PER_MESSAGE_MAX
 from domain.messages import AT_ONCE, LaneHalf, Message
 from domain.proof.records import (
     AuditPlace,
+    DeliveryManifest,
     OpenedChunk,
     SealedLeaf,
     SeatAnswer,
     ShareClaim,
     ShareRoots,
     ShownLeaf,
+    ShownPiece,
 )
 
 
@@ -182,3 +184,72 @@ class MsgTakeEarly(Message):
     order_id: Hash
     leg: Count
     round: Count
+
+
+@dataclass(frozen=True, slots=True)
+class MsgReceipt(Message):
+    """Post that the complete encrypted delivery of a share arrived. Its provider must then show the key in time.
+
+    ``signature`` is the provider's signature of the manifest (:func:`pol.rules.delivery.manifest_sign_bytes`).
+    """
+
+    URL: ClassVar[str] = "/assay.pol.v1.MsgReceipt"
+    SIGNER: ClassVar[str] = "validator"
+    GAS_EXTRA: ClassVar[int] = 3
+    LANE: ClassVar[LaneHalf | None] = LaneHalf.LEGS
+    validator: Address
+    order_id: Hash
+    leg: Count
+    round: Count
+    slot: Slot
+    issue: Count
+    manifest: DeliveryManifest
+    signature: Signature
+
+
+@dataclass(frozen=True, slots=True)
+class MsgShowKey(Message):
+    """Show the key of a share's delivery, and the roots that its commitment hides.
+
+    ``signature`` is the validator's receipt, signed at second ``signed_at`` of the chain's clock
+    (:func:`pol.rules.delivery.receipt_sign_bytes`). If ``was_shown``, the receipt is for the ciphertext and the key.
+    The signature may be empty if the validator posted its receipt.
+    """
+
+    URL: ClassVar[str] = "/assay.pol.v1.MsgShowKey"
+    SIGNER: ClassVar[str] = "provider"
+    GAS_EXTRA: ClassVar[int] = 4
+    LANE: ClassVar[LaneHalf | None] = LaneHalf.LEGS
+    provider: Address
+    order_id: Hash
+    leg: Count
+    round: Count
+    slot: Slot
+    issue: Count
+    manifest: DeliveryManifest
+    key: Hash
+    roots: ShareRoots
+    signed_at: Number
+    was_shown: bool
+    signature: Annotated[bytes, Size(64, 64, blank=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class MsgShowChunk(Message):
+    """Prove that the delivery of a share, whose key is shown, is not what its commitment promises.
+
+    ``piece`` does not decrypt, or does not have the hash that a root of the commitment or its ``parent`` has for it.
+    """
+
+    URL: ClassVar[str] = "/assay.pol.v1.MsgShowChunk"
+    SIGNER: ClassVar[str] = "validator"
+    GAS_EXTRA: ClassVar[int] = 120
+    LANE: ClassVar[LaneHalf | None] = LaneHalf.LEGS
+    validator: Address
+    order_id: Hash
+    leg: Count
+    round: Count
+    slot: Slot
+    issue: Count
+    piece: ShownPiece
+    parent: ShownPiece | None = None

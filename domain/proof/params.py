@@ -62,6 +62,8 @@ class ProofParams(Readable):
     seat_cut_max_bps: Bps = 10
     # Largest part of its stake (bps) that a validator loses if the last stage of a panel rules that its round is wrong.
     slash_bps: Bps = 100
+    # Time for a provider to show the key of a delivery after the validator's receipt.
+    show_wait: Wait = 60
 
 
 LOCAL = ProofParams(
@@ -76,5 +78,6 @@ LOCAL = ProofParams(
     audit_price_min=1_000,
     handover_every=1,
     stage_base=60,
+    show_wait=10,
 )
 """The values of a local network."""

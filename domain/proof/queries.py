@@ -22,7 +22,7 @@ from domain.legs.records import Leg, SlotStart
 from domain.limits import ANSWERS_MAX
 from domain.market.records import JobTerms, Order
 from domain.order_params import Rate
-from domain.proof.records import AuditPlace, Panel, PanelSeat, Round, Share
+from domain.proof.records import AuditPlace, Panel, PanelSeat, Round, Share, ShownDelivery
 from domain.queries import Query
 from domain.readable import Readable
 
@@ -45,6 +45,7 @@ class OrderResponse(Readable):
     panels: Annotated[tuple[Panel, ...], Many]
     escrow: Escrow
     payments: Annotated[tuple[Payment, ...], Many]
+    deliveries: Annotated[tuple[ShownDelivery, ...], Many] = ()
 
     @property
     def current(self) -> Leg | None:
@@ -84,6 +85,10 @@ class OrderResponse(Readable):
             if (claim.leg, claim.round, claim.slot, claim.issue) == parts:
                 return share if claim.order_id == key.order_id else None
         return None
+
+    def delivery(self, key: ShareKey) -> ShownDelivery | None:
+        """Return what the chain knows of the delivery of a share, or None."""
+        return next((delivery for delivery in self.deliveries if delivery.share == key), None)
 
     def shares_of(self, leg: int, round: int) -> dict[tuple[int, int], Share]:
         """Return the shares of a round, indexed by slot and issue."""

@@ -22,7 +22,15 @@ from domain.bounds import (
     Work,
 )
 from domain.keys import PanelKey, RoundKey, ShareKey, ShareRef
-from domain.limits import ANSWERS_MAX, CHUNK_TAG_BYTES, METRICS_MAX, PATH_MAX, SLOTS_MAX, STATE_CHUNK_BYTES
+from domain.limits import (
+    ANSWERS_MAX,
+    CHUNK_TAG_BYTES,
+    METRICS_MAX,
+    PATH_MAX,
+    RESULT_CHUNKS_MAX,
+    SLOTS_MAX,
+    STATE_CHUNK_BYTES,
+)
 
 
 class ShareState(IntEnum):
@@ -98,6 +106,57 @@ class Share:
     is_drawn: bool = False  # the share's own lot is drawn
     # The validator had the content of the share: it showed this itself, for example by accepting the share.
     is_received: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryManifest:
+    """A provider's description of the encrypted delivery of a share (:mod:`pol.rules.delivery`).
+
+    ``root`` is the root over the encrypted pieces, and ``key_hash`` the hash of the key that decrypts them. The share
+    has ``segments`` whole segments and an update of ``update_chunks`` chunks, or 0 if the share ends where the job
+    stopped. The states at every ``every``-th boundary are delivered; 0 means only those at the last boundary.
+    """
+
+    root: Hash
+    key_hash: Hash
+    segments: Segment
+    update_chunks: Annotated[int, Range(0, RESULT_CHUNKS_MAX)]
+    every: Segment
+
+
+@dataclass(frozen=True, slots=True)
+class ShownDelivery:
+    """The delivery of a share, as far as a party has shown it to the chain.
+
+    If the validator posted a receipt, the provider must show the key before ``show_by`` on the chain clock; otherwise
+    ``show_by`` is 0. ``key`` and ``roots`` are empty until the provider shows the key. If ``is_wrong``, the validator
+    has shown a piece that is not what the commitment promises.
+    """
+
+    order_id: Hash
+    leg: Count
+    round: Count
+    slot: Count
+    issue: Count
+    manifest: DeliveryManifest
+    show_by: Number = 0
+    key: MaybeHash = b""
+    roots: ShareRoots | None = None
+    is_wrong: bool = False
+
+    @property
+    def share(self) -> ShareKey:
+        """The key of the share."""
+        return ShareKey(order_id=self.order_id, leg=self.leg, round=self.round, slot=self.slot, issue=self.issue)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPiece:
+    """An encrypted piece of a delivery, with the path from its leaf to the root of the delivery."""
+
+    number: Bits
+    ciphertext: Annotated[bytes, Size(0, STATE_CHUNK_BYTES + CHUNK_TAG_BYTES)]
+    path: Annotated[tuple[Hash, ...], Length(0, PATH_MAX)]
 
 
 class AuditKind(IntEnum):

@@ -3,6 +3,9 @@
 from domain.proof.events import (
     AnswerCommitted,
     AnswerRevealed,
+    DeliveryFoundWrong,
+    DeliveryKeyShown,
+    DeliveryReceived,
     DisputePanelOpened,
     HandoverFoundWrong,
     HandoverTaken,
@@ -42,7 +45,10 @@ from domain.proof.messages import (
     MsgCommitAnswer,
     MsgCommitTraces,
     MsgComplain,
+    MsgReceipt,
     MsgRevealAnswer,
+    MsgShowChunk,
+    MsgShowKey,
     MsgTakeEarly,
 )
 from domain.proof.moves import MOVES, POTS
@@ -60,6 +66,9 @@ WORDS = Words(
         MsgRevealAnswer,
         MsgComplain,
         MsgTakeEarly,
+        MsgReceipt,
+        MsgShowKey,
+        MsgShowChunk,
     ),
     events=(
         OrderVerified,
@@ -96,6 +105,9 @@ WORDS = Words(
         SlashVoteEnded,
         ValidatorSlashed,
         HandoverTaken,
+        DeliveryReceived,
+        DeliveryKeyShown,
+        DeliveryFoundWrong,
     ),
     queries=(
         OrderRequest,

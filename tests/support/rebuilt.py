@@ -16,7 +16,7 @@ from chain.state_machine.gas_price import GAS_PRICE
 from chain.state_machine.ledger.tables import BOND_ACCOUNTS, BOND_ROWS, ESCROWS, PAYMENTS, POTS
 from chain.state_machine.legs.tables import LEGS, SLOT_STARTS
 from chain.state_machine.market.tables import BIDS, ORDERS
-from chain.state_machine.proof.tables import PANEL_POTS, PANELS, ROUNDS, SEATS, SHARES
+from chain.state_machine.proof.tables import DELIVERIES, PANEL_POTS, PANELS, ROUNDS, SEATS, SHARES
 from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Space, number_of, parts_of
@@ -77,6 +77,9 @@ from domain.node.events import GasPriceChanged, RulesChanged
 from domain.proof.events import (
     AnswerCommitted,
     AnswerRevealed,
+    DeliveryFoundWrong,
+    DeliveryKeyShown,
+    DeliveryReceived,
     DisputePanelOpened,
     HandoverFoundWrong,
     HandoverTaken,
@@ -115,6 +118,7 @@ from domain.proof.records import (
     AnswerKind,
     AuditKind,
     AuditPlace,
+    DeliveryManifest,
     Finding,
     Panel,
     PanelPlace,
@@ -126,6 +130,7 @@ from domain.proof.records import (
     ShareClaim,
     ShareRoots,
     ShareState,
+    ShownDelivery,
 )
 from domain.registry.events import (
     AuditsPromised,
@@ -208,6 +213,7 @@ class Rebuilt:
         self.legs: dict[tuple[bytes, int], Leg] = {}
         self.openings: dict[tuple[bytes, int, int], SlotStart] = {}
         self.shares: dict[ShareKey, Share] = {}
+        self.deliveries: dict[ShareKey, ShownDelivery] = {}
         self.rounds: dict[RoundKey, Round] = {}
         self.panels: dict[PanelKey, Panel] = {}
         self.seats: dict[tuple[PanelKey, int], PanelSeat] = {}
@@ -698,6 +704,29 @@ class Rebuilt:
         self.burnt += change.burnt_from_stake
 
     @take.register
+    def _(self, change: DeliveryReceived) -> None:
+        manifest = DeliveryManifest(change.root, change.key_hash, change.segments, change.update_chunks, change.every)
+        self.deliveries[change.share] = ShownDelivery(*change.share, manifest=manifest, show_by=change.show_by)
+
+    @take.register
+    def _(self, change: DeliveryKeyShown) -> None:
+        known = self.deliveries.get(change.share)
+        manifest = DeliveryManifest(change.root, change.key_hash, change.segments, change.update_chunks, change.every)
+        roots = ShareRoots(
+            change.trace_root, change.update_root, change.local_out, change.metrics, change.segments, change.steps
+        )
+        show_by = known.show_by if known else 0
+        self.deliveries[change.share] = ShownDelivery(
+            *change.share, manifest=manifest, show_by=show_by, key=change.key, roots=roots
+        )
+        self._share(change.share, is_received=True)
+
+    @take.register
+    def _(self, change: DeliveryFoundWrong) -> None:
+        self.deliveries[change.share] = replace(self.deliveries[change.share], is_wrong=True)
+        self._share(change.share, is_received=False)
+
+    @take.register
     def _(self, change: ShareFoundWrong) -> None:
         self._count(change.provider, accepted=-1, rejected=1)
 
@@ -1093,6 +1122,7 @@ BOOKS: Mapping[Space, tuple[str, type, Callable[[Parts], Any]]] = MappingProxyTy
         LEGS: ("legs", Leg, _numbered),
         SLOT_STARTS: ("openings", SlotStart, _numbered),
         SHARES: ("shares", Share, _share),
+        DELIVERIES: ("deliveries", ShownDelivery, _share),
         ROUNDS: ("rounds", Round, _round),
         PANELS: ("panels", Panel, _panel),
         SEATS: ("seats", PanelSeat, _seat),

@@ -39,6 +39,7 @@ from chain.state_machine.proof.tables import (
     AUDIT_LOAD,
     BEHIND_PANELS,
     BONDS_DUE,
+    DELIVERIES,
     DROP_DUE,
     JAIL_DUE,
     LAST_GROUP,
@@ -88,6 +89,7 @@ COMPONENT = Component(
         LAST_ISSUES,
         OPEN_ROUNDS,
         WRONG_HANDOVERS,
+        DELIVERIES,
     ),
     handlers=HANDLERS,
     effects=(

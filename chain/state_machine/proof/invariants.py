@@ -13,6 +13,7 @@ from chain.state_machine.proof.shares import LIVE
 from chain.state_machine.proof.tables import (
     AUDIT_LOAD,
     BEHIND_PANELS,
+    DELIVERIES,
     JAIL_DUE,
     LOT_DUE,
     LOT_GROUPS,
@@ -342,7 +343,32 @@ def check_taken(store: Overlay, order: Order) -> None:
         ensure(covered, f"the deposit of order {order.id.hex()} does not cover the refunds that were given up")
 
 
+def check_deliveries(store: Overlay, order: Order) -> None:
+    """Check that a share whose key is shown counts as received, as long as its delivery is not shown to be wrong."""
+    for delivery in DELIVERIES.scan(store, order.id):
+        share = SHARES.must(store, *delivery.share)
+        name = f"share {delivery.slot}/{delivery.issue} of order {order.id.hex()}"
+        ensure((delivery.key != b"") == (delivery.roots is not None), f"{name} has a key without roots, or no key")
+        if delivery.is_wrong:
+            ensure(not share.is_received, f"{name} counts as received, but its delivery is wrong")
+        elif delivery.key:
+            ensure(share.is_received, f"{name} has a shown key, but does not count as received")
+
+
 INVARIANTS = Invariants(
     whole=(check_audit_pots, check_queue, check_deadlines, check_room, check_duties, check_slashes),
-    each=(Each(ORDERS, (check_rounds, check_shares, check_open_rounds, check_panels, check_handovers, check_taken)),),
+    each=(
+        Each(
+            ORDERS,
+            (
+                check_rounds,
+                check_shares,
+                check_open_rounds,
+                check_panels,
+                check_handovers,
+                check_taken,
+                check_deliveries,
+            ),
+        ),
+    ),
 )

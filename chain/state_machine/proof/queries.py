@@ -15,6 +15,7 @@ from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.starts import get_starts
 from chain.state_machine.proof.tables import (
+    DELIVERIES,
     PANEL_DUTIES,
     PANELS,
     ROUNDS,
@@ -54,6 +55,7 @@ def _order(store: Overlay, request: OrderRequest) -> OrderResponse:
         panels=tuple(PANELS.scan(store, order_id)),
         escrow=escrow,
         payments=tuple(PAYMENTS.scan(store, order_id)),
+        deliveries=tuple(DELIVERIES.scan(store, order_id)),
     )
 
 

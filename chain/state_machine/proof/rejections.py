@@ -6,7 +6,7 @@ difference from the accepted share proves nothing either. The chain also compute
 under the rejected provider's name. If the two commitments are of the same share by the rules of the leg's tier, the
 rejected share was right. If the validator rejected it as a mismatch, the validator pays, because an honest validator
 never makes this mistake. If the validator rejected it because the provider was silent, no one can know which of them
-was silent, and no one pays.
+was silent, and no one pays, unless the validator's receipt and the key of the delivery were shown.
 """
 
 from collections.abc import Iterator
@@ -50,6 +50,11 @@ def compare_rejected(ctx: Context, order: Order, leg: Leg, closed: Round) -> int
     return len(rejected)
 
 
+def is_mismatch(share: Share) -> bool:
+    """Return whether a rejected share counts as rejected as a mismatch: its validator had the content of the share."""
+    return share.is_received or ShareReason(share.reason) not in SILENCES
+
+
 def count_rejected(ctx: Context, closed: Round) -> int:
     """Return the number of rejected shares that the next call of :func:`compare_rejected` compares."""
     return sum(1 for _ in islice(_get_rejected(ctx, closed), REJECTED_PER_CALL))
@@ -86,7 +91,7 @@ def _compare(
         count_share(ctx, claim.provider, rejected=-1)
         # A provider whose later share in this slot was accepted is paid for that share, so it has lost nothing.
         lost = accepted.claim.provider != claim.provider
-        if lost and ShareReason(share.reason) not in SILENCES:
+        if lost and is_mismatch(share):
             redress = _redress(ctx, leg, share, accepted.work)
     ctx.emit(
         ShareCompared(

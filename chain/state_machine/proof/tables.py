@@ -11,7 +11,7 @@ from chain.state_machine.tables import BytesTable, KeySet, Numbers, Table
 from domain.codec import Packed
 from domain.hashing import u64
 from domain.keys import PanelKey, RoundKey
-from domain.proof.records import AuditPlace, Panel, PanelSeat, Round, Share
+from domain.proof.records import AuditPlace, Panel, PanelSeat, Round, Share, ShownDelivery
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +153,8 @@ STANDING_ISSUES = Numbers(0x3A, "standing issue")
 LAST_ISSUES = Table(0x3B, "last issue", LastIssue, lambda r: (r.order_id, r.leg, r.slot))
 # The accepted shares of open rounds; a round has no record before its first share is accepted.
 OPEN_ROUNDS = Table(0x4E, "open round", OpenRound, lambda r: r.key)
+# Deliveries of shares that a party has shown to the chain; most shares have none.
+DELIVERIES = Table(0x4F, "delivery", ShownDelivery, lambda r: r.share)
 # Legs whose validator, as a complaint proved, did not hand over the right states. Key: order, leg.
 WRONG_HANDOVERS = KeySet(0x4D, "leg with a wrong hand-over")
 

@@ -1,10 +1,11 @@
-"""Handlers of the proof: traces, accepted shares, the close of rounds, seats, early results, and complaints."""
+"""Handlers of the proof: traces, shares, deliveries, the close of rounds, seats, early results, and complaints."""
 
 from chain.state_machine.proof.handlers import (
     accept_shares,
     close_round,
     commit_traces,
     complain,
+    deliveries,
     seats,
     take_early,
 )
@@ -16,4 +17,5 @@ HANDLERS = (
     *seats.HANDLERS,
     complain.HANDLER,
     take_early.HANDLER,
+    *deliveries.HANDLERS,
 )

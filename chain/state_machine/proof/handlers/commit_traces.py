@@ -14,6 +14,7 @@ from chain.state_machine.ledger.order_money import lock_bond
 from chain.state_machine.ledger.tables import BALANCES, get_bond_account
 from chain.state_machine.legs.checks import check_open_round, find_round_duty, get_assigned
 from chain.state_machine.market.orders import get_parties
+from chain.state_machine.proof.deliveries import charge_unshown, check_silence
 from chain.state_machine.proof.gas import SKIP_GAS
 from chain.state_machine.proof.lots import open_lot
 from chain.state_machine.proof.shares import (
@@ -91,6 +92,8 @@ def check_state(ctx: Context, message: MsgCommitTraces) -> CheckedCommit:
         if share.state is not ShareState.COMMITTED:
             reason = f"share {ref.slot}/{ref.issue} is {share.state.name.lower()}"
             raise Refusal(WRONG_STATE, "rejections", reason, "reject only committed shares")
+        if ShareReason(rejection.reason) in SILENCES:
+            check_silence(ctx, share)
         rejected.append((share, ShareReason(rejection.reason)))
     return CheckedCommit(order, leg, tuple(rejected))
 
@@ -104,6 +107,8 @@ def apply(ctx: Context, message: MsgCommitTraces, checked: CheckedCommit) -> Non
     leg = checked.leg
     for share, reason in checked.rejected:
         reject_share(ctx, share, reason)
+        if reason in SILENCES:
+            charge_unshown(ctx, order, share)
     committed = False
     for signed in message.shares:
         problem = find_problem(ctx, order, leg, signed)
