@@ -46,10 +46,10 @@ class ChainReader(Protocol):
 class ChainSender(Protocol):
     """A sender of transactions that are signed with one key. It waits until each transaction is in a block."""
 
-    def send(self, *messages: Message) -> Any:
+    def send(self, *messages: Message, in_lane: bool = False) -> Any:
         """Send the messages in one transaction, and return when that transaction is in a block.
 
-        Raise an error if the transaction is refused or expires.
+        A transaction that is ``in_lane`` consists of duties. Raise an error if the transaction is refused or expires.
         """
         ...
 

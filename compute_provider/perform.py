@@ -34,41 +34,50 @@ from compute_provider.links import Link
 from compute_provider.store import Store
 from compute_provider.work.prober import probing
 from compute_provider.work.worker import LOCAL_OUT, UPDATE, WorkOrder
+from domain import codec
 from domain.amount import in_assay
 from domain.keys import ShareKey
 from domain.ledger.messages import MsgDepositBond
 from domain.ledger.queries import AccountResponse
 from domain.limits import EXECUTOR_VERSION
 from domain.node.queries import StatusResponse
+from domain.proof.messages import MsgShowKey
 from domain.proof.queries import OrderResponse
-from domain.proof.records import ShareClaim, ShareRoots
+from domain.proof.records import DeliveryManifest, ShareClaim, ShareRoots
 from domain.registry.messages import MsgRegisterProvider
 from domain.registry.records import Provider
 from host.files import link_whole
 from link.blobs import BlobStore
 from link.client import ClusterClient
+from link.delivery import DeliveredFiles, derive_delivery_key, seal_delivery
 from link.types import (
     DELIVER_SHARE,
     JOIN,
     POLL,
     PROBE,
+    SHOW_KEY,
     SUBMIT_OPENING,
     SUBMIT_SHARE,
     BlobRef,
+    DeliveryOffer,
+    DeliveryReceipt,
     JoinRequest,
     Machine,
     OpeningSubmission,
     PollRequest,
     ProbeRequest,
-    ShareDelivery,
     ShareSubmission,
-    TraceBoundary,
+    ShownKey,
     TrainTask,
     Verdict,
 )
 from pol.rules.commitment import compute_trace_root, share_commitment, share_sign_bytes
+from pol.rules.delivery import BoundaryEntry, delivered_boundaries, manifest_sign_bytes, receipt_sign_bytes
+from wire.keys import verify
 
 VERSION = "1"
+DELIVERY, MANIFEST = "delivery", "delivery.json"
+"""Files of a share: its encrypted delivery, and the manifest of it."""
 FEATURES = ("exact",)
 _log = logging.getLogger("assay.provider")
 _SESSION_BYTES = 16
@@ -180,8 +189,14 @@ class Performer:
                 return ActionResult((partial(receive.fetched, key=task.key),))
             case do.Submit(key):
                 return self._submit(key)
+            case do.Upload(key):
+                return self._upload(key)
             case do.Deliver(key):
-                return ActionResult((self._deliver(key),))
+                return self._deliver(key)
+            case do.ShowKey(key):
+                return self._show_key(key)
+            case do.ShowOnChain(key):
+                return self._show_on_chain(key)
             case do.Open(key, indices):
                 self._open(key, indices)
         return ActionResult()
@@ -323,7 +338,9 @@ class Performer:
                 handed_in = work.stage in (Stage.TRAINED, Stage.SUBMITTED)
                 if handed_in and claims.has_committed(order, self._signed(work)[0]):
                     yield partial(receive.committed, key=work.key)
-                if claims.is_over(work.key, order, clock):
+                wanted = claims.must_show(order, self._signed(work)[0], work.receipt, clock)
+                yield partial(receive.to_show, key=work.key, wanted=wanted)
+                if claims.is_over(work.key, order, clock) and not wanted:
                     yield partial(receive.released, key=work.key)
 
     def _watch_seconds(self) -> float:
@@ -479,26 +496,110 @@ class Performer:
         verdict = self._client().call(SUBMIT_SHARE, ShareSubmission(claim, signature))
         return ActionResult((_verdict_change(receive.submitted, key, verdict),))
 
-    def _deliver(self, key: ShareKey) -> Change:
-        """Send the results that a share's commitment hides. This provider's commitment is on the chain by then."""
+    def _upload(self, key: ShareKey) -> ActionResult:
+        """Encrypt the results of a share and send the ciphertext. Without the key, it shows nothing."""
+        reply = self._client().call(DELIVER_SHARE, self._offer(self._work(key)))
+        if not reply.accepted:
+            raise ProviderError(f"the validator refused the delivery: {reply.text}")
+        return ActionResult((partial(receive.uploaded, key=key),))
+
+    def _deliver(self, key: ShareKey) -> ActionResult:
+        """Get the validator's receipt for the ciphertext. This provider's commitment is on the chain by then."""
+        work = self._work(key)
+        offer = self._offer(work)
+        reply = self._client().call(DELIVER_SHARE, offer)
+        if not reply.accepted:
+            return ActionResult((partial(receive.delivered, key=key, accepted=False, text=reply.text),))
+        if reply.receipt is None:
+            return ActionResult(pause=self.poll_seconds)
+        self._check_receipt(work, offer.manifest, reply.receipt, was_shown=False)
+        return ActionResult((partial(receive.receipted, key=key, receipt=reply.receipt),))
+
+    def _show_key(self, key: ShareKey) -> ActionResult:
+        """Show the validator the key of a delivery, for which it has signed a receipt."""
+        work = self._work(key)
+        claim, roots = self._signed(work)
+        secret = derive_delivery_key(self._config.key.secret, claim)
+        reply = self._client().call(SHOW_KEY, ShownKey(key, secret, roots))
+        changes: list[Change] = []
+        if reply.receipt is not None:
+            self._check_receipt(work, self._sealed(work)[0], reply.receipt, was_shown=True)
+            changes.append(partial(receive.receipted, key=key, receipt=reply.receipt))
+        changes.append(partial(receive.delivered, key=key, accepted=reply.accepted, text=reply.text))
+        return ActionResult(tuple(changes))
+
+    def _show_on_chain(self, key: ShareKey) -> ActionResult:
+        """Show the key of a delivery to the chain, with the last receipt of the validator."""
+        work = self._work(key)
+        claim, roots = self._signed(work)
+        receipt = work.receipt
+        message = MsgShowKey(
+            provider=claim.provider,
+            order_id=key.order_id,
+            leg=key.leg,
+            round=key.round,
+            slot=key.slot,
+            issue=key.issue,
+            manifest=self._sealed(work)[0],
+            key=derive_delivery_key(self._config.key.secret, claim),
+            roots=roots,
+            signed_at=receipt.at if receipt is not None else 0,
+            was_shown=receipt is not None and receipt.was_shown,
+            signature=receipt.signature if receipt is not None else b"",
+        )
+        self._sender.send(message, in_lane=True)
+        return ActionResult((partial(receive.to_show, key=key, wanted=False),))
+
+    def _work(self, key: ShareKey) -> ShareWork:
         work = self._shares().get(key)
         if work is None:
             raise ProviderError("the validator no longer wants the share")
-        _, roots = self._signed(work)
-        folder, client = self._store.folder(key), self._client()
-        whole = roots.is_whole
-        delivery = ShareDelivery(
-            key=key,
-            roots=roots,
-            boundaries=tuple(
-                TraceBoundary(boundary.step, boundary.root, boundary.metrics)
-                for boundary in self._store.boundaries(key)[1:]
-            ),
-            update=self._put(client, folder / UPDATE) if whole else None,
-            local_out=self._put(client, folder / LOCAL_OUT) if whole else None,
+        return work
+
+    def _check_receipt(
+        self, work: ShareWork, manifest: DeliveryManifest, receipt: DeliveryReceipt, *, was_shown: bool
+    ) -> None:
+        """Raise ProviderError if a receipt is not the validator's, or if it is too old to show a key with it."""
+        claim, _ = self._signed(work)
+        document = receipt_sign_bytes(self._chain_id, claim, manifest, receipt.at, shown=was_shown)
+        signer = self._chain.account(self._config.validator).account.pub_key
+        if receipt.was_shown is not was_shown or not verify(signer, document, receipt.signature):
+            raise ProviderError("the validator's receipt is not signed with its key")
+        if was_shown:
+            return
+        wait = self._chain.order(work.key.order_id).order.params.show_wait
+        if receipt.at + wait // 2 <= self._chain.status().clock:
+            raise ProviderError("the validator's receipt is too old to show the key with it", "asking for another one")
+
+    def _offer(self, work: ShareWork) -> DeliveryOffer:
+        """Return the offer of a share's delivery; encrypt and send what was not sent before."""
+        manifest, path = self._sealed(work)
+        claim, _ = self._signed(work)
+        signature = self._config.key.sign(manifest_sign_bytes(self._chain_id, claim, manifest))
+        return DeliveryOffer(work.key, manifest, signature, self._put(self._client(), path))
+
+    def _sealed(self, work: ShareWork) -> tuple[DeliveryManifest, Path]:
+        """Return the manifest and the file of a share's encrypted delivery; encrypt it if the file is not here."""
+        claim, roots = self._signed(work)
+        folder = self._store.folder(work.key)
+        path, manifest_path = folder / DELIVERY, folder / MANIFEST
+        if path.exists() and manifest_path.exists():
+            return codec.decode(DeliveryManifest, manifest_path.read_bytes()), path
+        every = work.task.every
+        boundaries = self._store.boundaries(work.key)[1:]
+        files = DeliveredFiles(
+            entries=[BoundaryEntry(b.step, b.global_root, b.local_root, b.metrics) for b in boundaries],
+            update=folder / UPDATE if roots.is_whole else None,
+            local_out=folder / LOCAL_OUT if roots.is_whole else None,
+            boundary_states=[
+                (folder / f"{index}.global", folder / f"{index}.local")
+                for index in delivered_boundaries(len(boundaries), every)
+            ],
         )
-        verdict = client.call(DELIVER_SHARE, delivery)
-        return _verdict_change(receive.delivered, key, verdict)
+        key = derive_delivery_key(self._config.key.secret, claim)
+        manifest = seal_delivery(work.key, key, files, every, path)
+        manifest_path.write_bytes(codec.encode(manifest))
+        return manifest, path
 
     def _put(self, client: ClusterClient, path: Path) -> BlobRef:
         blob = client.put_blob(path)

@@ -37,7 +37,7 @@ from domain.limits import (
     STATE_CHUNK_BYTES,
     TEXT_MAX,
 )
-from domain.proof.records import AuditPlace, SealedLeaf, ShareClaim, ShareRoots, TraceLeaf
+from domain.proof.records import AuditPlace, DeliveryManifest, SealedLeaf, ShareClaim, ShareRoots, TraceLeaf
 from link.calls import Call
 
 CHUNK_BYTES_MAX = 1 << 20
@@ -289,6 +289,8 @@ class TrainTask:
     local_in: StateRef
     payload: Annotated[tuple[PayloadFile, ...], Length(1, PAYLOAD_FILES_MAX)]
     seconds_left: Annotated[int, Range(0, 2**31 - 1)]
+    # The delivery has the states at every ``every``-th boundary; 0 means only those at the last one.
+    every: Segment = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,6 +326,47 @@ class ShareSubmission:
 
 
 @dataclass(frozen=True, slots=True)
+class DeliveryOffer:
+    """The encrypted delivery of a share: its manifest with the provider's signature, and the blob that it has sent."""
+
+    key: ShareKey
+    manifest: DeliveryManifest
+    signature: Signature
+    ciphertext: BlobRef
+
+
+@dataclass(frozen=True, slots=True)
+class ShownKey:
+    """The key that decrypts a delivery (``secret``), and the roots that the commitment hides."""
+
+    key: ShareKey
+    secret: Hash
+    roots: ShareRoots
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryReceipt:
+    """A validator's signature for a complete ciphertext and, if ``was_shown``, for its key.
+
+    ``at`` is the second of the chain's clock at which the validator signed.
+    """
+
+    at: Number
+    was_shown: bool
+    signature: Signature
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptReply:
+    """The answer to a delivery or a key: as a verdict, with a receipt if the validator can sign one already."""
+
+    accepted: bool
+    reason: Annotated[int, Range(0, 2**31 - 1)] = 0
+    text: Sentence = ""
+    receipt: DeliveryReceipt | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TraceBoundary:
     """One of the boundaries 1 to n of a trace; its root covers ``metrics``, which are FP32 bit patterns."""
 
@@ -334,7 +377,7 @@ class TraceBoundary:
 
 @dataclass(frozen=True, slots=True)
 class ShareDelivery:
-    """The roots that a share's commitment hides, all its boundaries, and the blobs of its update and local state.
+    """A decrypted delivery: the roots of the commitment, all boundaries, and the blobs of update and local state.
 
     Both blobs are None if the share ends where the job stopped.
     """
@@ -347,7 +390,7 @@ class ShareDelivery:
 
     @property
     def blobs(self) -> tuple[BlobRef, ...]:
-        """The blobs of this delivery, which the provider has sent before."""
+        """The blobs of this delivery."""
         return tuple(blob for blob in (self.update, self.local_out) if blob is not None)
 
 
@@ -599,8 +642,12 @@ class Handlers(Protocol):
         """Accept or reject a signed commitment to a share."""
         ...
 
-    def deliver_share(self, caller: Caller, request: ShareDelivery) -> Verdict:
-        """Accept or reject the roots that a share's commitment hides."""
+    def deliver_share(self, caller: Caller, request: DeliveryOffer) -> ReceiptReply:
+        """Accept or reject an encrypted delivery. The reply has a receipt once the commitment is on chain."""
+        ...
+
+    def show_key(self, caller: Caller, request: ShownKey) -> ReceiptReply:
+        """Accept or reject the key of a delivery for which the caller has a receipt."""
         ...
 
     def submit_opening(self, caller: Caller, request: OpeningSubmission) -> Verdict:
@@ -663,11 +710,11 @@ POLL = Call(name="Poll", request=PollRequest, reply=PollReply, roles=_PROVIDER, 
 SUBMIT_SHARE = Call(name="SubmitShare", request=ShareSubmission, reply=Verdict, roles=_PROVIDER)
 DELIVER_SHARE = Call(
     name="DeliverShare",
-    request=ShareDelivery,
-    reply=Verdict,
+    request=DeliveryOffer,
+    reply=ReceiptReply,
     roles=_PROVIDER,
-    size=MESSAGE_BYTES_MAX,
 )
+SHOW_KEY = Call(name="ShowKey", request=ShownKey, reply=ReceiptReply, roles=_PROVIDER)
 SUBMIT_OPENING = Call(name="SubmitOpening", request=OpeningSubmission, reply=Verdict, roles=_PROVIDER)
 OFFER_PAYLOAD = Call(name="OfferPayload", request=PayloadOffer, reply=PayloadWanted, roles=_CONSUMER, size=1 << 20)
 PAYLOAD_STATUS = Call(name="PayloadStatus", request=PayloadStatusRequest, reply=PayloadState, roles=_CONSUMER)
@@ -689,6 +736,7 @@ CALLS: tuple[Call[Any, Any], ...] = (
     POLL,
     SUBMIT_SHARE,
     DELIVER_SHARE,
+    SHOW_KEY,
     SUBMIT_OPENING,
     OFFER_PAYLOAD,
     PAYLOAD_STATUS,

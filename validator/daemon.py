@@ -115,6 +115,7 @@ class ValidatorDaemon:
         self._stop = stop
         self._me = key.address
         self._pub_key = key.pub_key
+        self._sign = key.sign
         self._wake = Event()
         # The home is locked before its records are opened, because opening them moves damaged records away.
         self._locks = ExitStack()
@@ -220,7 +221,9 @@ class ValidatorDaemon:
     def _connect(self) -> None:
         self._chain_id = self._check_chain()
         verify = self._counts.verifying(SignatureVerifier())
-        self._service = Service(self._me, self._chain_id, self._ledger, verify, self._wake, self._pub_key, self._secret)
+        self._service = Service(
+            self._me, self._chain_id, self._ledger, verify, self._wake, self._pub_key, self._secret, self._sign
+        )
         self._service.admission = Admission(self._config.admit, self._store.named())
         self._health.service = self._service
         self._certificate = make_certificate(self._config.home)

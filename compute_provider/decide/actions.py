@@ -155,11 +155,35 @@ class Submit(OfShare):
 
 
 @dataclass(frozen=True, slots=True)
+class Upload(OfShare):
+    """The action that encrypts the results of a share and uploads them. It does not wait for the chain."""
+
+    lane: ClassVar = Lane.LINK
+    share: ShareKey
+
+
+@dataclass(frozen=True, slots=True)
 class Deliver(OfShare):
-    """The action that uploads the results of a share whose commitment is on the chain."""
+    """The action that gets the receipt for the results of a share whose commitment is on the chain."""
 
     lane: ClassVar = Lane.LINK
     drawn: ClassVar = True
+    share: ShareKey
+
+
+@dataclass(frozen=True, slots=True)
+class ShowKey(OfShare):
+    """The action that shows the validator the key of a delivery for which there is a receipt."""
+
+    lane: ClassVar = Lane.LINK
+    share: ShareKey
+
+
+@dataclass(frozen=True, slots=True)
+class ShowOnChain(OfShare):
+    """The action that shows the key of a delivery to the chain, because the validator does not accept it."""
+
+    lane: ClassVar = Lane.CHAIN
     share: ShareKey
 
 
@@ -182,5 +206,20 @@ class ForgetShare(OfShare):
 
 
 Action = (
-    Join | Poll | Watch | Glance | Status | CheckTask | Bond | Fetch | Train | Submit | Deliver | Open | ForgetShare
+    Join
+    | Poll
+    | Watch
+    | Glance
+    | Status
+    | CheckTask
+    | Bond
+    | Fetch
+    | Train
+    | Submit
+    | Upload
+    | Deliver
+    | ShowKey
+    | ShowOnChain
+    | Open
+    | ForgetShare
 )

@@ -14,9 +14,11 @@ from domain.legs.records import Leg, LegState
 from domain.limits import EXECUTOR_VERSION
 from domain.market.records import JobTerms, OrderState
 from domain.proof.queries import OrderResponse
+from domain.proof.reasons import SILENCES, ShareReason
 from domain.proof.records import ShareClaim, ShareState
 from escrow.settle import settle_round
-from link.types import TrainTask
+from link.types import DeliveryReceipt, TrainTask
+from pol.rules.delivery import largest_delivery
 from pol.rules.schedule import share_segments, share_work
 
 _REJECTED = (ShareState.REJECTED, ShareState.RIGHT, ShareState.WRONG)
@@ -97,11 +99,11 @@ def bond_of(task: TrainTask, order: OrderResponse) -> int:
 
 
 def trace_bytes(task: TrainTask, order: OrderResponse) -> int:
-    """Return the disk space (bytes) for the share's payload, boundary states and update."""
+    """Return the disk space (bytes) for the share's payload, boundary states, update and encrypted delivery."""
     terms = order.order.terms
     states = task.global_in.blob.size + task.local_in.blob.size
     boundaries = share_segments(terms) + 1
-    return terms.delivered_bytes + (boundaries + 1) * states
+    return terms.delivered_bytes + (boundaries + 1) * states + largest_delivery(terms, task.every)
 
 
 def has_committed(order: OrderResponse, claim: ShareClaim) -> bool:
@@ -129,6 +131,32 @@ def is_over(key: ShareKey, order: OrderResponse, clock: int) -> bool:
     # The round has not closed. It will never close if its leg has ended.
     leg = order.leg(key.leg)
     return leg is None or leg.state in (LegState.FAILED, LegState.DONE)
+
+
+def must_show(order: OrderResponse, claim: ShareClaim, receipt: DeliveryReceipt | None, clock: int) -> bool:
+    """Return whether the provider has to show the key of a delivery to the chain, at the chain's ``clock`` (seconds).
+
+    This is so if the validator posted its receipt, if it rejected the share as unanswered, or if it does not sign for
+    the key. The receipt must still be valid.
+    """
+    share, leg = order.share(claim.key), order.leg(claim.leg)
+    if share is None or leg is None or share.claim != claim or share.is_received:
+        return False
+    known = order.delivery(claim.key)
+    if known is not None and known.is_wrong:
+        return False
+    closed = order.round(claim.leg, claim.round)
+    half = order.order.window // 2
+    if closed is not None and (closed.verified or closed.void or clock >= closed.window_ends - half):
+        return False
+    wait = order.order.params.show_wait
+    is_posted = known is not None and clock < known.show_by
+    is_valid = receipt is not None and (receipt.was_shown or clock < receipt.at + wait)
+    if share.state is ShareState.COMMITTED:
+        is_urgent = receipt is not None and not receipt.was_shown and clock >= receipt.at + wait // 2
+        return is_posted or (is_valid and is_urgent)
+    is_silent = share.state is ShareState.REJECTED and share.reason in (*SILENCES, ShareReason.LEG_ENDED)
+    return is_silent and is_valid
 
 
 def earned(order: OrderResponse, provider: str) -> int:

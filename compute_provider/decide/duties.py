@@ -1,10 +1,10 @@
 """A provider's decision: a function from (record, look) to (record, actions), as in the validator's daemon.
 
 A share goes checking → bonding → fetching → ready → training → trained → submitted → committed → delivered. The
-validator gets the commitment first. It gets the results that the commitment hides only when the commitment is on chain
-under this provider's name. Before ``trained``, a share is dropped when the validator no longer lists it. From
-``trained`` on, someone may hold this provider's signature, so the trace stays on disk until the chain shows that the
-share is over.
+validator gets the commitment first, and the encrypted results. It gets the key only when the commitment is on chain
+under this provider's name, and when it has signed a receipt for the ciphertext. Before ``trained``, a share is dropped
+when the validator no longer lists it. From ``trained`` on, someone may hold this provider's signature, so the trace
+stays on disk until the chain shows that the share is over.
 
 The daemon calls ``decide`` again and again, and each call returns every action whose outcome is missing. The daemon
 does not start an action that is under way, waits after a failed action, and does not act on an outdated picture
@@ -79,6 +79,10 @@ def _of_shares(shares: Shares, look: Look) -> Iterator[Action]:
     """Yield the actions that the shares need, sorted by the shares' deadlines."""
     picture = look.picture
     for work in by_deadline(shares, picture):
+        if work.to_show:
+            yield do.ShowOnChain(work.key)
+        if work.stage is Stage.SUBMITTED and not work.uploaded:
+            yield do.Upload(work.key)
         listed = picture is not None and picture.task(work.key) is not None
         match work.stage:
             case Stage.CHECKING:
@@ -92,6 +96,8 @@ def _of_shares(shares: Shares, look: Look) -> Iterator[Action]:
             # If the validator still lists a share after it was sent, the share has not arrived or was lost.
             case Stage.TRAINED | Stage.SUBMITTED if listed:
                 yield do.Submit(work.key)
+            case Stage.COMMITTED if work.receipt is not None:
+                yield do.ShowKey(work.key)
             case Stage.COMMITTED | Stage.DELIVERED if listed:
                 yield do.Deliver(work.key)
     for opening in picture.open if picture else ():

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from compute_provider.decide.records import Shares, ShareWork, Stage
 from domain.keys import ShareKey
+from link.types import DeliveryReceipt
 
 TRIES_MAX = 3
 
@@ -85,6 +86,26 @@ def delivered(shares: Shares, key: ShareKey, accepted: bool, text: str) -> Share
     """
     stage = Stage.DELIVERED if accepted else Stage.REFUSED
     return _move(shares, key, stage, Stage.COMMITTED, Stage.DELIVERED, text=text)
+
+
+def uploaded(shares: Shares, key: ShareKey) -> Shares:
+    """Record that the validator has the ciphertext of a share."""
+    work = _at(shares, key, Stage.SUBMITTED, Stage.COMMITTED)
+    return shares.put(replace(work, uploaded=True)) if work else shares
+
+
+def receipted(shares: Shares, key: ShareKey, receipt: DeliveryReceipt) -> Shares:
+    """Record a receipt of the validator. One for the key is never replaced by one for the ciphertext alone."""
+    work = shares.get(key)
+    if work is None or (work.receipt is not None and work.receipt.was_shown and not receipt.was_shown):
+        return shares
+    return shares.put(replace(work, receipt=receipt))
+
+
+def to_show(shares: Shares, key: ShareKey, wanted: bool) -> Shares:
+    """Record whether the key of a delivery has to be shown to the chain."""
+    work = shares.get(key)
+    return shares.put(replace(work, to_show=wanted)) if work and work.to_show != wanted else shares
 
 
 def failed(shares: Shares, key: ShareKey, text: str, again: bool) -> Shares:

@@ -5,7 +5,7 @@ from enum import IntEnum
 
 from domain.keys import ShareKey
 from domain.limits import SAMPLES_MAX
-from link.types import NAN_BITS, Doing, Phase, TrainTask
+from link.types import NAN_BITS, DeliveryReceipt, Doing, Phase, TrainTask
 
 
 class Stage(IntEnum):
@@ -65,7 +65,9 @@ class ShareWork:
 
     ``loss`` is the last loss, as FP32 bits. ``text`` is the reason of a failure or a refusal, or the place where the
     job stopped itself. The roots are set once the share is trained, unless the job stopped itself. ``stop_step`` is the
-    number of the step at which the job stopped itself, and -1 if it did not stop in a step.
+    number of the step at which the job stopped itself, and -1 if it did not stop in a step. ``uploaded`` is True once
+    the validator has the ciphertext, and ``receipt`` is the validator's last receipt for it. ``to_show`` is True while
+    the key has to be shown to the chain.
     """
 
     task: TrainTask
@@ -78,6 +80,9 @@ class ShareWork:
     update_root: bytes = b""
     local_out_root: bytes = b""
     stop_step: int = -1
+    uploaded: bool = False
+    receipt: DeliveryReceipt | None = None
+    to_show: bool = False
 
     @property
     def key(self) -> ShareKey:

@@ -30,6 +30,8 @@ ENTRIES_PER_PIECE = 512
 """Boundaries in a piece. It is a power of two as well."""
 PIECE_BYTES_MAX = STATE_CHUNK_BYTES + CHUNK_TAG_BYTES
 """Most bytes of an encrypted piece."""
+_CHUNK_OVERHEAD = HASH_SIZE + CHUNK_TAG_BYTES + 5
+_NODE_OVERHEAD = 4_096
 _ENTRY_START = 8 + 2 * HASH_SIZE + 1  # step, both roots, number of metrics
 
 
@@ -129,6 +131,17 @@ def delivered_boundaries(segments: int, every: int) -> tuple[int, ...]:
     """Return the boundaries whose states a delivery has: each ``every``-th one (none if it is 0), and the last one."""
     inner = range(every, segments, every) if every else ()
     return (*inner, segments) if segments else ()
+
+
+def largest_delivery(terms: JobTerms, every: int) -> int:
+    """Return a bound on the bytes of an encrypted delivery of a share of this job."""
+    segments = share_segments(terms)
+    pairs = len(delivered_boundaries(segments, every))
+    content = terms.update_bytes + terms.local_bytes + pairs * (terms.global_bytes + terms.local_bytes)
+    # An update has at most as many chunks as the global state. A chunk has a hash above it, a tag and a length.
+    chunks = (1 + pairs) * (terms.global_chunks + terms.local_chunks)
+    entry = _ENTRY_START + 4 * METRICS_MAX
+    return content + chunks * _CHUNK_OVERHEAD + segments * entry + _NODE_OVERHEAD * (3 + 2 * pairs)
 
 
 def is_well_formed(terms: JobTerms, manifest: DeliveryManifest) -> bool:

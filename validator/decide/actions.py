@@ -143,6 +143,26 @@ class Recompute:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckDelivery:
+    """The action that checks that the blob of a delivery is the complete ciphertext of its manifest."""
+
+    lane: ClassVar = Lane.WORK
+    key: str
+    share: ShareKey
+    terms: JobTerms
+
+
+@dataclass(frozen=True, slots=True)
+class OpenDelivery:
+    """The action that decrypts a delivery whose key is shown, and compares it with the commitment."""
+
+    lane: ClassVar = Lane.WORK
+    key: str
+    share: ShareKey
+    terms: JobTerms
+
+
+@dataclass(frozen=True, slots=True)
 class Aggregate:
     """The action that aggregates the accepted updates of a round."""
 
@@ -320,6 +340,8 @@ Action = (
     | TryJob
     | TakeInitialStates
     | FetchStates
+    | CheckDelivery
+    | OpenDelivery
     | CheckSegment
     | VerifyOpening
     | Recompute

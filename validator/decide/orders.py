@@ -22,7 +22,7 @@ from validator.decide.actions import (
 from validator.decide.initial import describe_missing, initial_states_from, lacking, refusal, sources_of
 from validator.decide.records import LocalOrder, PayloadStage
 from validator.decide.retention import KEEP_SECONDS, decide_audited, fold, needed_blobs, voted_rounds
-from validator.decide.rounds import decide_round, verdict_rows
+from validator.decide.rounds import decide_round, show_wrong_pieces, verdict_rows
 from validator.decide.view import Look, View
 
 DECLINE_SECONDS = 6
@@ -79,6 +79,7 @@ def decide_order(local: LocalOrder, view: View) -> tuple[LocalOrder, tuple[Actio
     if leg.state != LegState.DONE:
         local, audit_actions = decide_audited(local, view, prefix)
         actions += audit_actions
+        actions += show_wrong_pieces(local, view, prefix)
     return local, tuple(actions)
 
 

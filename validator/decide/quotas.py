@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from domain.proof.queries import OrderResponse
+from pol.rules.delivery import largest_delivery
 from validator.decide.records import LocalOrder
 from validator.decide.tasks import open_tasks
 from validator.decide.view import Panels
@@ -32,7 +33,7 @@ def payload_quota(on_chain: OrderResponse) -> int:
 def provider_quota(local: LocalOrder, on_chain: OrderResponse, panels: Panels, provider: str) -> Allowance:
     """Return the allowance of a provider for a leg; it is empty if the provider was given no share.
 
-    For each share that it has not delivered, the provider may upload an update and a local state. It may also upload
+    For each share that it has not delivered, the provider may upload the encrypted delivery. It may also upload
     both states of each boundary that it was asked for, and of a few more boundaries. The provider may upload all this
     even after its time is over: the record then shows that the provider was late.
     """
@@ -40,9 +41,10 @@ def provider_quota(local: LocalOrder, on_chain: OrderResponse, panels: Panels, p
     if not works:
         return Allowance()
     terms = on_chain.order.terms
-    shares = sum(work.packet is None for work in works)
+    shares = [work for work in works if work.packet is None and work.offer is None]
     asked = sum(len(task.indices) for task in open_tasks(local, on_chain, panels, provider))
-    delivered = _pairs(shares, terms.update_bytes, terms.local_bytes)
+    sizes = [largest_delivery(terms, work.anchors[0] if work.anchors else 0) for work in shares]
+    delivered = Allowance(len(sizes), sum(sizes), max(sizes, default=0))
     return delivered + _pairs(asked + SPARE_BOUNDARIES, terms.global_bytes, terms.local_bytes)
 
 

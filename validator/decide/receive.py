@@ -8,15 +8,21 @@ from domain.legs.reasons import LegEnd
 from domain.market.records import JobTerms
 from domain.proof.events import ShareSkipped
 from domain.proof.queries import OrderResponse
-from domain.proof.reasons import SILENCES, ShareReason
+from domain.proof.reasons import MISMATCHES, SILENCES, ShareReason
+from domain.proof.records import ShareClaim
 from link.types import (
     BlobRef,
+    DeliveryOffer,
     OpeningSubmission,
     PayloadFile,
     ShareDelivery,
     ShareSubmission,
+    ShownKey,
     StateRef,
 )
+from pol.rules.commitment import share_commitment
+from pol.rules.delivery import delivery_key_hash
+from pol.rules.stops import check_roots
 from pol.work.trials import Trial
 from validator.decide.records import (
     GLOBAL_FILE,
@@ -27,6 +33,7 @@ from validator.decide.records import (
     PayloadStage,
     SealedResult,
     SlotWork,
+    WrongPieces,
     exclude,
 )
 from validator.decide.traces import check_packet
@@ -105,27 +112,110 @@ def share_received(
     return at.put(changed), reason
 
 
-def share_delivered(
-    local: LocalOrder, terms: JobTerms, chain_id: str, provider: str, packet: ShareDelivery
+def delivery_offered(
+    local: LocalOrder, provider: str, offer: DeliveryOffer, signature_holds: Callable[[ShareClaim], bool]
 ) -> tuple[LocalOrder, ShareReason]:
-    """Record the results that a commitment hides, or return the reason to refuse them.
+    """Record an encrypted delivery, or return the reason to refuse it. It can come before its commitment is on chain.
 
-    If the results do not hash to the commitment, or have wrong sizes, the issue ends.
+    A wrong signature ends nothing: another delivery may follow.
     """
-    at = local.share(packet.key)
+    at = local.share(offer.key)
     if at is None or at.work.provider != provider or at.work.signed is None:
         return local, ShareReason.MALFORMED
     work = at.work
-    if work.packet is not None:
-        return local, ShareReason.NONE if work.packet == packet else ShareReason.SLOT_TAKEN
+    if work.offer is not None:
+        return local, ShareReason.NONE if work.offer == offer else ShareReason.SLOT_TAKEN
     if work.verdict:
         return local, ShareReason.LATE
-    opening = (at.current.global_in.root, work.local_in.root)
-    reason = check_packet(chain_id, terms, at.work.signed.claim, opening, packet)
+    if not signature_holds(at.work.signed.claim):
+        return local, ShareReason.BAD_SIGNATURE
+    return at.put(replace(work, offer=offer)), ShareReason.NONE
+
+
+def delivery_checked(local: LocalOrder, key: ShareKey, *, holds: bool) -> LocalOrder:
+    """Record whether the blob of an offer is the complete ciphertext of its manifest; if not, the issue ends."""
+    at = local.share(key)
+    if at is None or at.work.verdict or at.work.offer is None:
+        return local
+    if holds:
+        return at.put(replace(at.work, offer_holds=True))
+    return at.put(replace(at.work, verdict=ShareReason.TRACE_NOT_BOUND))
+
+
+def receipt_signed(local: LocalOrder, key: ShareKey, clock: int) -> LocalOrder | None:
+    """Record that a receipt for a ciphertext is signed at a chain second; return None if it must not be signed.
+
+    The provider has some time to ask for receipts. Otherwise it could ask for another one again and again, and its
+    validator would wait for the key without end.
+    """
+    at = local.share(key)
+    if at is None or at.work.verdict or not at.work.offer_holds or not at.work.deliver_by:
+        return None
+    if clock >= at.work.deliver_by and not at.work.receipt_at:
+        return None
+    if clock >= at.work.deliver_by:
+        return local
+    return at.put(replace(at.work, receipt_at=clock))
+
+
+def key_shown(
+    local: LocalOrder, terms: JobTerms, chain_id: str, provider: str, shown: ShownKey
+) -> tuple[LocalOrder, ShareReason]:
+    """Record the key of a delivery, or return the reason to refuse it.
+
+    A wrong key ends nothing, because the provider may still show the right one on the chain.
+    """
+    at = local.share(shown.key)
+    if at is None or at.work.provider != provider or at.work.signed is None:
+        return local, ShareReason.MALFORMED
+    if at.work.offer is None or not at.work.receipt_at:
+        return local, ShareReason.MALFORMED
+    work, manifest, roots = at.work, at.work.offer.manifest, shown.roots
+    if work.secret:
+        return local, ShareReason.NONE if work.secret == shown.secret else ShareReason.SLOT_TAKEN
+    if work.verdict:
+        return local, ShareReason.LATE
+    if check_roots(terms, roots) or delivery_key_hash(shown.secret) != manifest.key_hash:
+        return local, ShareReason.MALFORMED
+    if (roots.segments, roots.is_whole) != (manifest.segments, manifest.update_chunks > 0):
+        return local, ShareReason.MALFORMED
+    claim = at.work.signed.claim
+    commitment = share_commitment(chain_id, claim.key, claim.provider, at.opening, terms.executor_version, roots)
+    if commitment != claim.commitment:
+        return local, ShareReason.TRACE_NOT_BOUND
+    return at.put(replace(work, secret=shown.secret, roots=roots)), ShareReason.NONE
+
+
+def delivery_opened(
+    local: LocalOrder,
+    terms: JobTerms,
+    chain_id: str,
+    packet: ShareDelivery,
+    openings: tuple[Opening, ...],
+    reason: ShareReason = ShareReason.NONE,
+) -> LocalOrder:
+    """Record the content of a delivery, whose pieces all have their hashes, and the states at its boundaries.
+
+    ``reason`` is a mismatch that the decryption showed. The commitment binds whatever else is wrong here, so that is
+    also a mismatch.
+    """
+    at = local.share(packet.key)
+    if at is None or at.work.signed is None or at.work.packet is not None or at.work.verdict:
+        return local
+    work = at.work
+    reason = reason or check_packet(chain_id, terms, at.work.signed.claim, at.opening, packet)
     if reason == ShareReason.NONE and not _sizes_hold(terms, packet):
-        reason = ShareReason.MALFORMED
-    changed = replace(work, verdict=reason) if reason else replace(work, packet=packet)
-    return at.put(changed), reason
+        reason = ShareReason.UPDATE_MISMATCH
+    if reason:
+        verdict = reason if reason in MISMATCHES else ShareReason.SEGMENT_MISMATCH
+        return at.put(replace(work, verdict=verdict))
+    return at.put(replace(work, packet=packet, openings=openings))
+
+
+def delivery_wrong(local: LocalOrder, key: ShareKey, wrong: WrongPieces) -> LocalOrder:
+    """Record a piece of a delivery that is not what the commitment promises."""
+    at = local.share(key)
+    return local if at is None or at.work.verdict else at.put(replace(at.work, wrong=wrong))
 
 
 def _sizes_hold(terms: JobTerms, packet: ShareDelivery) -> bool:
@@ -198,8 +288,8 @@ def state_recomputed(
 ) -> LocalOrder:
     """Record states that this validator recomputed; ``states`` is None if they do not hash to the share's leaf.
 
-    Such a share is wrong in a segment that was not drawn. The round is closed, so the share can no longer be rejected
-    on the chain (disputes are not built yet). But its provider gets no more work in this order.
+    Such a share is wrong. If its round is closed, the share can no longer be rejected on the chain (disputes about its
+    own rounds are not built yet). In any case, its provider gets no more work in this order.
     """
     at = local.share(key)
     if at is None:
@@ -217,9 +307,12 @@ def segment_checked(local: LocalOrder, key: ShareKey, checked: CheckedSegment) -
     if at is None or any(done.segment == checked.segment for done in at.work.checked):
         return local
     work = at.work
-    if checked.reason != ShareReason.OPENING_MISMATCH:
-        # Segment i starts at boundary i.
-        work = _with_verified(work, checked.segment)
+    if checked.reason == ShareReason.OPENING_MISMATCH:
+        # The provider has delivered the share, so wrong states are no reason to reject it.
+        others = tuple(opening for opening in work.openings if opening.index != checked.segment)
+        return at.put(replace(work, openings=others, alone=tuple(sorted({*work.alone, checked.segment}))))
+    # Segment i starts at boundary i.
+    work = _with_verified(work, checked.segment)
     done = sorted((*work.checked, checked), key=lambda done: done.segment)
     return at.put(replace(work, checked=tuple(done)))
 

@@ -10,10 +10,11 @@ from enum import IntEnum
 
 from domain.keys import PanelKey, RoundKey, ShareKey, ShareRef
 from domain.proof.queries import PanelDuty
-from domain.proof.records import AnswerKind, SealedLeaf, SeatAnswer, ShownLeaf
+from domain.proof.records import AnswerKind, SealedLeaf, SeatAnswer, ShareRoots, ShownLeaf, ShownPiece
 from link.types import (
     AuditOpening,
     BlobRef,
+    DeliveryOffer,
     PayloadFile,
     ShareDelivery,
     ShareSubmission,
@@ -56,6 +57,14 @@ class CheckedSegment:
 
 
 @dataclass(frozen=True, slots=True)
+class WrongPieces:
+    """A wrong piece of a delivery, and the piece that has its hash, unless a root of the commitment has it."""
+
+    piece: ShownPiece
+    parent: ShownPiece | None
+
+
+@dataclass(frozen=True, slots=True)
 class SlotWork:
     """One issue of a slot's share, from its assignment to its verdict."""
 
@@ -83,8 +92,21 @@ class SlotWork:
     given_at: int = 0
     # Chain seconds when its commitment was first seen; 0 before.
     handed_at: int = 0
-    # Boundaries whose states its provider sends even if nothing near them is replayed. Sorted.
+    # Boundaries whose states the delivery has, besides those at the last boundary. Sorted.
     anchors: tuple[int, ...] = ()
+    # The encrypted delivery that the provider sent.
+    offer: DeliveryOffer | None = None
+    # True once the blob is here and is the complete ciphertext of the offer's manifest.
+    offer_holds: bool = False
+    # Chain second of the last receipt that was signed for the ciphertext; 0 before.
+    receipt_at: int = 0
+    # The key of the delivery and the roots that the commitment hides, once the provider has shown them.
+    secret: bytes = b""
+    roots: ShareRoots | None = None
+    # A piece of the delivery that is not what the commitment promises, with its parent.
+    wrong: WrongPieces | None = None
+    # Boundaries whose states the provider did not send, or sent wrongly: this validator recomputes them. Sorted.
+    alone: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +246,11 @@ class WorkAt:
     def key(self) -> ShareKey:
         """The key of the share."""
         return share_key(self.local, self.current, self.work)
+
+    @property
+    def opening(self) -> tuple[bytes, bytes]:
+        """The roots of the global and the local state from which the share starts."""
+        return self.current.global_in.root, self.work.local_in.root
 
     def put(self, work: SlotWork) -> LocalOrder:
         """Return the record with the work replaced."""

@@ -165,6 +165,8 @@ def _of_round(known: LocalRound) -> Iterator[BlobRef]:
         yield work.local_in.blob
         if work.packet is not None:
             yield from work.packet.blobs
+        elif work.offer is not None and work.wrong is None:
+            yield work.offer.ciphertext
         for opening in work.openings:
             yield opening.global_state
             yield opening.local_state

@@ -7,7 +7,7 @@ result is encrypted for the consumer, and the round is closed.
 from collections.abc import Collection
 from dataclasses import replace
 
-from domain.keys import ShareRef
+from domain.keys import ShareKey, ShareRef
 from domain.legs.records import Leg
 from domain.limits import SHARES_PER_MESSAGE_MAX
 from domain.messages import Message
@@ -16,6 +16,8 @@ from domain.proof.messages import (
     MsgAcceptShares,
     MsgCloseRound,
     MsgCommitTraces,
+    MsgReceipt,
+    MsgShowChunk,
     Rejection,
     SignedShare,
 )
@@ -26,7 +28,17 @@ from link.types import StateRef
 from pol.rules.lots import duty_segments
 from pol.rules.schedule import is_handover, progress_seconds, served_terms
 from pol.rules.stops import AGGREGATION, find_stop
-from validator.decide.actions import NEVER, Action, Aggregate, CheckSegment, Seal, SendTx, VerifyOpening
+from validator.decide.actions import (
+    NEVER,
+    Action,
+    Aggregate,
+    CheckDelivery,
+    CheckSegment,
+    OpenDelivery,
+    Recompute,
+    Seal,
+    SendTx,
+)
 from validator.decide.assign import (
     PATIENCE,
     give_out,
@@ -42,6 +54,7 @@ from validator.decide.records import (
     SlotLocal,
     SlotWork,
     VerdictRow,
+    WrongPieces,
     accepted_works,
     exclude,
     share_key,
@@ -108,6 +121,10 @@ def _advance(
         # A share that is not on the chain yet may still get into a block. Then the share is rejected on the chain.
         is_known = share is not None and share.state != ShareState.COMMITTED
         return replace(work, settled=work.settled or is_known), []
+    actions: list[Action] = []
+    if work.offer is not None and not work.offer_holds:
+        name = f"{key}/{work.slot}/{work.issue}/delivery"
+        actions.append(CheckDelivery(name, share_key(local, current, work), view.on_chain.order.terms))
     if work.signed is None:
         work = note_presence(work, view)
         # Providers could not answer while this daemon was down, so a restart gives them more time.
@@ -120,24 +137,98 @@ def _advance(
         # The share was ended by a message that this record does not have.
         return replace(work, verdict=share.reason or ShareReason.NO_ANSWER, settled=True), []
     if share is None:
-        return work, []
+        return work, actions
     if work.packet is None:
-        return _await_delivery(work, view), []
+        work, more = _await_delivery(local, work, share, view, key)
+        return work, [*actions, *more]
     if not share.is_drawn:
         return work, []
     return _verify(local, current, work, share, view, key, tier)
 
 
-def _await_delivery(work: SlotWork, view: View) -> SlotWork:
-    """Set the deadline for the results that a commitment hides; end the issue if the deadline has passed.
+def _await_delivery(
+    local: LocalOrder, work: SlotWork, share: Share, view: View, key: str
+) -> tuple[SlotWork, list[Action]]:
+    """Return the work of a committed share until its delivery is decrypted, and the actions that it needs now.
 
-    The provider sends the results when the commitment is on the chain.
+    The ciphertext has to be here, and the provider has to ask for the receipt, before a deadline. Then it has
+    ``show_wait`` to show the key. If it does not show the key over the link, this validator posts the receipt after
+    half of that time. If the key is shown, but the delivery is wrong, the validator shows a wrong piece as soon as the
+    key is on the chain.
     """
-    patience = OPEN_SECONDS + transfer_seconds(view, states=1)
+    name = f"{key}/{work.slot}/{work.issue}"
+    where = share.claim.key
+    known = view.on_chain.delivery(where)
+    if known is not None and known.key and work.offer is not None and not work.secret:
+        work = replace(work, secret=known.key, roots=known.roots)
+    if work.wrong is not None:
+        if not share.is_received:
+            return replace(work, verdict=ShareReason.NO_ANSWER), []
+        return work, [_show_wrong(f"{name}/wrong", local, view, where, work.wrong)]
+    if work.secret:
+        return work, [OpenDelivery(f"{name}/open", where, view.on_chain.order.terms)]
+    patience = OPEN_SECONDS + transfer_seconds(view, states=2 + len(work.anchors))
     if not work.deliver_by:
         work = replace(work, deliver_by=view.clock + patience)
-    late = view.clock >= max(work.deliver_by, view.since + patience)
-    return replace(work, verdict=ShareReason.NO_ANSWER) if late else work
+    if share.is_received:
+        return work, []
+    if not work.receipt_at:
+        late = view.clock >= max(work.deliver_by, view.since + patience)
+        return (replace(work, verdict=ShareReason.NO_ANSWER) if late else work), []
+    wait = view.on_chain.order.params.show_wait
+    posted = known.show_by if known is not None else 0
+    if view.clock >= max(work.receipt_at + wait, posted):
+        return replace(work, verdict=ShareReason.NO_ANSWER), []
+    if not posted and work.offer is not None and view.clock >= work.receipt_at + wait // 2:
+        message = MsgReceipt(
+            validator=view.me,
+            order_id=where.order_id,
+            leg=where.leg,
+            round=where.round,
+            slot=where.slot,
+            issue=where.issue,
+            manifest=work.offer.manifest,
+            signature=work.offer.signature,
+        )
+        return work, [_send(f"{name}/receipt", local, view, message)]
+    return work, []
+
+
+def _show_wrong(key: str, local: LocalOrder, view: View, share: ShareKey, wrong: WrongPieces) -> SendTx:
+    """Return the action that shows a wrong piece of a delivery to the chain."""
+    message = MsgShowChunk(
+        validator=view.me,
+        order_id=share.order_id,
+        leg=share.leg,
+        round=share.round,
+        slot=share.slot,
+        issue=share.issue,
+        piece=wrong.piece,
+        parent=wrong.parent,
+    )
+    return _send(key, local, view, message)
+
+
+def show_wrong_pieces(local: LocalOrder, view: View, prefix: str) -> list[Action]:
+    """Return the actions that show wrong pieces of deliveries that were rejected as unanswered.
+
+    The key of such a delivery may come on the chain after the rejection.
+    """
+    actions: list[Action] = []
+    for current in local.rounds:
+        closed = view.on_chain.round(local.leg, current.round)
+        if closed is not None and (closed.verified or closed.void):
+            continue
+        for work in current.works:
+            if work.wrong is None or not work.verdict:
+                continue
+            key = share_key(local, current, work)
+            share, known = view.on_chain.share(key), view.on_chain.delivery(key)
+            if share is None or known is None or not share.is_received:
+                continue
+            name = f"{prefix}/{current.round}/{work.slot}/{work.issue}/wrong"
+            actions.append(_show_wrong(name, local, view, key, work.wrong))
+    return actions
 
 
 def _verify(
@@ -157,28 +248,24 @@ def _verify(
     failed = [done for done in work.checked if done.reason]
     if failed:
         return replace(work, verdict=failed[0].reason), []
+    if work.broken:
+        return replace(work, verdict=ShareReason.SEGMENT_MISMATCH), []
     checked = {done.segment for done in work.checked}
     arrived = {opening.index for opening in work.openings}
     actions: list[Action] = []
-    waiting = False
+    # The provider has delivered the share, so it can no longer be rejected for states that it does not send.
+    is_late = view.clock >= max(work.open_by, view.since + patience)
     for segment in segments:
         if segment in checked:
             continue
         index = opening_index(segment)
         if index and index not in arrived:
-            waiting = True
+            if is_late or index in work.alone:
+                name = f"{key}/{work.slot}/{work.issue}/recompute/{index}"
+                actions.append(Recompute(name, share_key(local, current, work), index))
         else:
             name = f"{key}/{work.slot}/{work.issue}/check/{segment}"
             actions.append(CheckSegment(key=name, share=share_key(local, current, work), segment=segment, tier=tier))
-    unreplayed = anchors_in(work) - {opening_index(segment) for segment in segments}
-    for index in sorted(unreplayed - {opening.index for opening in work.openings if opening.verified}):
-        if index in arrived:
-            name = f"{key}/{work.slot}/{work.issue}/anchor/{index}"
-            actions.append(VerifyOpening(name, share_key(local, current, work), index))
-        else:
-            waiting = True
-    if waiting and view.clock >= max(work.open_by, view.since + patience):
-        return replace(work, verdict=ShareReason.NO_ANSWER), []
     return work, actions
 
 
@@ -211,7 +298,7 @@ def anchors_in(work: SlotWork) -> set[int]:
 def boundaries_to_open(current: LocalRound, work: SlotWork, share: Share) -> set[int]:
     """Return the boundaries of a share whose states its provider has to send. The initial states are here already."""
     starts = {opening_index(segment) for segment in segments_to_check(current, work, share)}
-    return (starts | anchors_in(work)) - {0}
+    return starts - {0} - set(work.alone)
 
 
 def opening_index(segment: int) -> int:
@@ -254,7 +341,7 @@ def _rejection_reason(verdict: int) -> int:
 
 def _commit(local: LocalOrder, view: View, current: LocalRound, shares: Shares, key: str) -> list[Action]:
     """Return the action that sends all rejections and shares that are not on the chain yet. Rejections come first."""
-    open_verdicts = [w for w in current.works if w.verdict and not w.settled and (w.slot, w.issue) in shares]
+    open_verdicts = [w for w in current.works if w.verdict and not w.settled and _can_reject(w, shares)]
     rejected = open_verdicts[:SHARES_PER_MESSAGE_MAX]
     blocked = {w.slot for w in open_verdicts[SHARES_PER_MESSAGE_MAX:]}
     signed = [
@@ -276,6 +363,17 @@ def _commit(local: LocalOrder, view: View, current: LocalRound, shares: Shares, 
         shares=tuple(signed[: SHARES_PER_MESSAGE_MAX - len(rejected)]),
     )
     return [_send(f"{key}/commit", local, view, message)]
+
+
+def _can_reject(work: SlotWork, shares: Shares) -> bool:
+    """Return whether the chain accepts a rejection of a share with its verdict.
+
+    A share whose key is on the chain is not rejected as silent; a wrong piece of its delivery is shown instead.
+    """
+    share = shares.get((work.slot, work.issue))
+    if share is None:
+        return False
+    return not share.is_received or ShareReason(_rejection_reason(work.verdict)) not in SILENCES
 
 
 def _are_done(current: LocalRound, leg: Leg, shares: Shares) -> bool:

@@ -45,9 +45,10 @@ def train_tasks(local: LocalOrder, on_chain: OrderResponse, provider: str, clock
             local_in=work.local_in,
             payload=local.payload.files,
             seconds_left=max(0, work.answer_by - clock),
+            every=work.anchors[0] if work.anchors else 0,
         )
         for work in current.works
-        if work.provider == provider and work.packet is None and not work.verdict
+        if work.provider == provider and work.packet is None and not work.secret and not work.verdict
     ]
 
 

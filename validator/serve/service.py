@@ -6,15 +6,16 @@ from dataclasses import replace
 from functools import partial
 from threading import Event
 
-from domain.keys import PanelKey, RoundKey
+from domain.keys import PanelKey, RoundKey, ShareKey
 from domain.legs.records import LegState
 from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse
 from domain.proof.reasons import ShareReason
-from domain.proof.records import AuditKind, AuditPlace
+from domain.proof.records import AuditKind, AuditPlace, ShareClaim
 from link import types as t
 from link.errors import ClusterError, ClusterErrorKind
 from pol.rules.commitment import share_sign_bytes
+from pol.rules.delivery import manifest_sign_bytes, receipt_sign_bytes
 from pol.rules.handover import HandoverId, chunk_layout
 from pol.rules.panels import is_place
 from validator.decide.admission import Admission, is_invitation
@@ -24,15 +25,24 @@ from validator.decide.pace import doubted
 from validator.decide.plan import FreeProvider
 from validator.decide.quotas import Allowance, payload_quota, provider_quota
 from validator.decide.receive import (
+    delivery_offered,
+    key_shown,
     late_share,
     mark_late,
     opening_received,
     payload_complete,
     payload_offered,
-    share_delivered,
+    receipt_signed,
     share_received,
 )
-from validator.decide.records import JOB_FILE, LocalOrder, PayloadStage, accepted_works, nests
+from validator.decide.records import (
+    JOB_FILE,
+    LocalOrder,
+    PayloadStage,
+    SlotWork,
+    accepted_works,
+    nests,
+)
 from validator.decide.retention import served_rounds
 from validator.decide.seats import serves_later
 from validator.decide.second_look import Suspect, second_looks
@@ -75,11 +85,14 @@ class Service:
         wake: Event,
         pub_key: bytes = b"",
         secret: bytes = b"",
+        sign: Callable[[bytes], bytes] = lambda document: bytes(64),
     ) -> None:
         """Serve from ``ledger``; set ``wake`` when something arrives that the loop should handle.
 
-        ``pub_key`` is the validator's public key, for invitations, and ``secret`` the one that hand-overs use.
+        ``pub_key`` is the validator's public key, for invitations, and ``secret`` the one that hand-overs use. ``sign``
+        signs receipts with the validator's key.
         """
+        self._sign = sign
         self._pub_key = pub_key
         self._secret = secret
         self._invited: set[str] = set()
@@ -369,23 +382,68 @@ class Service:
         self.ledger.change(claim.order_id, claim.leg, take)
         return t.Verdict(reason == ShareReason.NONE, int(reason), reason.name.lower())
 
-    def deliver_share(self, caller: t.Caller, request: t.ShareDelivery) -> t.Verdict:
-        """Take the results that the caller's commitment hides.
+    def deliver_share(self, caller: t.Caller, request: t.DeliveryOffer) -> t.ReceiptReply:
+        """Take an encrypted delivery.
 
-        If they do not hash to the commitment, the issue ends at once.
+        Sign the receipt if the commitment is on chain, and the ciphertext is complete.
         """
+        key = request.key
+        self._find(key.order_id, key.leg)
+        reason = ShareReason.NONE
+
+        def holds(claim: ShareClaim) -> bool:
+            document = manifest_sign_bytes(self.chain_id, claim, request.manifest)
+            return self._verify(caller.pub_key, document, request.signature)
+
+        def take(now: LocalOrder) -> LocalOrder:
+            nonlocal reason
+            after, reason = delivery_offered(now, caller.address, request, holds)
+            return after
+
+        self.ledger.change(key.order_id, key.leg, take, (request.ciphertext,), caller.address)
+        receipt = None if reason else self._receipt(key)
+        return t.ReceiptReply(reason == ShareReason.NONE, int(reason), reason.name.lower(), receipt)
+
+    def _receipt(self, key: ShareKey) -> t.DeliveryReceipt | None:
+        """Sign a receipt for a complete ciphertext, if the share needs one now; the record has the time of it first."""
+        signed = False
+
+        def sign(now: LocalOrder) -> LocalOrder:
+            nonlocal signed
+            after = receipt_signed(now, key, self.view.clock)
+            signed = after is not None
+            return now if after is None else after
+
+        local = self.ledger.change(key.order_id, key.leg, sign)
+        at = local.share(key) if local is not None and signed else None
+        return None if at is None else self._sign_receipt(at.work, shown=False)
+
+    def show_key(self, caller: t.Caller, request: t.ShownKey) -> t.ReceiptReply:
+        """Take the key of a delivery and the roots of its commitment, and sign that they are here."""
         key = request.key
         on_chain = self._find(key.order_id, key.leg)
         reason = ShareReason.NONE
 
         def take(now: LocalOrder) -> LocalOrder:
             nonlocal reason
-            terms = on_chain.order.terms
-            after, reason = share_delivered(now, terms, self.chain_id, caller.address, request)
+            after, reason = key_shown(now, on_chain.order.terms, self.chain_id, caller.address, request)
             return after
 
-        self.ledger.change(key.order_id, key.leg, take, request.blobs, caller.address)
-        return t.Verdict(reason == ShareReason.NONE, int(reason), reason.name.lower())
+        local = self.ledger.change(key.order_id, key.leg, take)
+        at = local.share(key) if local is not None else None
+        if at is None:
+            reason = ShareReason.MALFORMED
+        receipt = self._sign_receipt(at.work, shown=True) if at is not None and not reason else None
+        return t.ReceiptReply(reason == ShareReason.NONE, int(reason), reason.name.lower(), receipt)
+
+    def _sign_receipt(self, work: SlotWork, *, shown: bool) -> t.DeliveryReceipt | None:
+        """Return the receipt for a ciphertext or, if ``shown``, for its key as well."""
+        if work.signed is None or work.offer is None:
+            return None
+        document = receipt_sign_bytes(
+            self.chain_id, work.signed.claim, work.offer.manifest, work.receipt_at, shown=shown
+        )
+        return t.DeliveryReceipt(work.receipt_at, shown, self._sign(document))
 
     def submit_opening(self, caller: t.Caller, request: t.OpeningSubmission) -> t.Verdict:
         """Take the states at a boundary that the validator asked the caller for."""

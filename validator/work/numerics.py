@@ -21,7 +21,7 @@ from pol.job.document import order_terms
 from pol.replay.replay import replay_segment
 from pol.state.arrays import State
 from pol.state.canonical import chunk_lengths, read_state, state_pieces
-from pol.state.layout import MAX_HEADER, encoded_size
+from pol.state.layout import MAX_HEADER, chunk_count, encoded_size, header_chunk
 from pol.state.stored import file_root
 from pol.work.probe import work_pieces
 from pol.work.train import aggregate
@@ -134,6 +134,28 @@ def sizes(directory: Path) -> Sizes:
         encoded_size(document.global_tensors),
         encoded_size(document.local_tensors),
         encoded_size(job_in(directory).job.updated),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class JobHeaders:
+    """The first chunks of a job's states, which every state has, and the number of chunks of an update."""
+
+    global_state: bytes
+    local_state: bytes
+    update: bytes
+    update_chunks: int
+
+
+def headers(directory: Path) -> JobHeaders:
+    """Return the first chunks of a job's states and updates."""
+    job = job_in(directory).job
+    document = job.document
+    return JobHeaders(
+        header_chunk(document.global_tensors),
+        header_chunk(document.local_tensors),
+        header_chunk(job.updated),
+        chunk_count(job.updated),
     )
 
 

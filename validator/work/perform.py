@@ -24,8 +24,10 @@ from domain.vocabulary import changes_of
 from host.files import plain_pieces
 from host.lanes import Task
 from link.blobs import BlobStore
+from link.delivery import has_root
 from link.types import BlobRef, ShareDelivery, StateRef
 from pol.replay.trial import TrialRequest, try_payload
+from pol.rules.delivery import is_well_formed
 from pol.rules.handover import HandoverId
 from pol.work.pool import OutOfMemory, ReplayPool, TaskTimeout, WorkerDied
 from pol.work.records import RoundSlot
@@ -39,6 +41,7 @@ from validator.decide.records import (
     PayloadStage,
     ReplayOutcome,
     WorkAt,
+    WrongPieces,
     accepted_works,
 )
 from validator.decide.rounds import aggregated, not_aggregated
@@ -60,6 +63,7 @@ from validator.work.requests import (
     UpdateCheck,
 )
 from validator.work.sealing import seal_into, states_of
+from validator.work.unsealing import unseal
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -117,6 +121,8 @@ class Performer:
         """Return the functions that carry out the actions about legs, by the action's class."""
         return {
             do.TryJob: self.try_job,
+            do.CheckDelivery: self.check_delivery,
+            do.OpenDelivery: self.open_delivery,
             do.CheckSegment: self.check,
             do.VerifyOpening: self.verify_opening,
             do.Recompute: self.recompute,
@@ -231,6 +237,46 @@ class Performer:
                 local_root=roots.local_out,
             ),
         )
+
+    def check_delivery(self, action: do.CheckDelivery) -> None:
+        """Check that a blob is the complete ciphertext of its manifest, and that the manifest fits the job."""
+        at = self._at(action.share)
+        if at is None or at.work.offer is None or at.work.offer_holds:
+            return
+        manifest = at.work.offer.manifest
+        every = at.work.anchors[0] if at.work.anchors else 0
+        headers = self.run(numerics.headers, self._directory(at.local))
+        fits = is_well_formed(action.terms, manifest) and manifest.every == every
+        if fits and manifest.update_chunks in (0, headers.update_chunks):
+            with self.blobs.open(at.work.offer.ciphertext.sha256) as file:
+                fits = has_root(action.share, action.terms, manifest, file)
+        else:
+            fits = False
+        if not fits:
+            _log.warning("provider %s sent a delivery that is not the one of its manifest", at.work.provider)
+        self._change(at.local.key, partial(receive.delivery_checked, key=action.share, holds=fits))
+
+    def open_delivery(self, action: do.OpenDelivery) -> None:
+        """Decrypt a delivery into blobs, and record its content, or a wrong piece of it."""
+        at = self._at(action.share)
+        if at is None or at.work.packet is not None or at.work.wrong is not None:
+            return
+        headers = self.run(numerics.headers, self._directory(at.local))
+        opened = unseal(self.blobs, at.key, action.terms, at.work, headers)
+        if isinstance(opened, WrongPieces):
+            _log.warning("provider %s delivered something else than it committed to", at.work.provider)
+            self._change(at.local.key, partial(receive.delivery_wrong, key=action.share, wrong=opened))
+            return
+        states = [blob for opening in opened.openings for blob in (opening.global_state, opening.local_state)]
+        change = partial(
+            receive.delivery_opened,
+            terms=action.terms,
+            chain_id=self.chain_id,
+            packet=opened.packet,
+            openings=opened.openings,
+            reason=opened.reason,
+        )
+        self._change(at.local.key, change, *opened.packet.blobs, *states)
 
     def verify_opening(self, action: do.VerifyOpening) -> None:
         """Check the hashes of states that a provider sent for a panel, and record the outcome."""
@@ -377,6 +423,11 @@ class Performer:
         if at is None or at.work.packet is None:
             return None
         return _HeldShare(at, at.work.packet)
+
+    def _at(self, key: ShareKey) -> WorkAt | None:
+        """Return the work of a share; None if it is no longer in the record."""
+        local = self.ledger.load(key.order_id, key.leg)
+        return local.share(key) if local else None
 
     def _directory(self, local: LocalOrder) -> Path:
         return materialise(local.payload.files, self.blobs, self.jobs)
