@@ -40,7 +40,7 @@ from domain.tx import Tx
 from link.handover import Sealed
 from link.types import StateRef
 from localnet.simulator.actors.consumer import OrderActor, OrderPlan
-from localnet.simulator.actors.provider import ProviderActor
+from localnet.simulator.actors.provider import ProviderActor, SentDelivery
 from localnet.simulator.actors.validator import ValidatorActor
 from localnet.simulator.behaviours import HonestProvider, HonestValidator
 from localnet.simulator.chain import LiveChain
@@ -141,6 +141,8 @@ class World:
         self.refused: list[str] = []
         # States that validators encrypted for consumers.
         self.sealed: dict[RoundKey, list[Sealed]] = {}
+        # Deliveries that providers encrypted, by the hash of the ciphertext.
+        self.deliveries: dict[bytes, SentDelivery] = {}
         self._pool: list[Pending] = []
         self._orders: dict[bytes, OrderResponse] = {}
         self._turn = 0

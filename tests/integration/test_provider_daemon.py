@@ -14,6 +14,7 @@ from errno import EAGAIN
 from pathlib import Path
 from queue import Empty, Queue
 from threading import Event, Thread
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -28,8 +29,9 @@ from compute_provider.work.worker import WorkOrder
 from domain.keys import ShareKey
 from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse
-from domain.proof.records import Share, ShareState
+from domain.proof.records import Share, ShareClaim, ShareState
 from link import types as t
+from link.delivery import has_root
 from link.errors import ClusterError, ClusterErrorKind
 from localnet import cheats
 from pol.executor.backend import backend, computing
@@ -39,6 +41,7 @@ from pol.rules.commitment import (
     share_commitment,
     share_sign_bytes,
 )
+from pol.rules.delivery import receipt_sign_bytes
 from pol.state.canonical import decode_state, state_tree
 from pol.work.probe import work_pieces
 from tests.support.waiting import wait_until
@@ -46,6 +49,8 @@ from tests.unit.compute_provider import support as s
 from tests.unit.link.support import Answers, Running, running
 from validator.decide.traces import leaves_of
 from validator.serve.prober import Prober
+from validator.work.numerics import headers
+from validator.work.unsealing import OpenedDelivery, unseal
 from wire.keys import verify
 
 WAIT = 60.0
@@ -63,6 +68,8 @@ class Validator(Answers):
     opened: "Queue[t.OpeningSubmission]" = field(default_factory=Queue)
     polls: "Queue[t.PollRequest]" = field(default_factory=Queue)
     on_share: Callable[[], None] = lambda: None
+    claims: dict[ShareKey, ShareClaim] = field(default_factory=dict)
+    offers: dict[ShareKey, t.DeliveryOffer] = field(default_factory=dict)
     verdict: t.Verdict = field(default_factory=lambda: t.Verdict(True))
 
     def poll(self, caller: t.Caller, request: t.PollRequest) -> t.PollReply:
@@ -72,17 +79,36 @@ class Validator(Answers):
     def submit_share(self, caller: t.Caller, request: t.ShareSubmission) -> t.Verdict:
         """Take a commitment, and put it on chain at once, if ``commits``."""
         self.on_share()
+        self.claims[request.claim.key] = request.claim
         self.signed.put(request)
         if self.verdict.accepted:
             self.commits(request)
         return self.verdict
 
-    def deliver_share(self, caller: t.Caller, request: t.ShareDelivery) -> t.Verdict:
-        for blob in request.blobs:
-            if not self.blobs.has(blob.sha256):
-                raise ClusterError(ClusterErrorKind.WRONG_STATE, "send the blobs first")
-        self.shares.put(request)
-        return self.verdict
+    def deliver_share(self, caller: t.Caller, request: t.DeliveryOffer) -> t.ReceiptReply:
+        """Take a ciphertext, and sign the receipt for it."""
+        if not self.blobs.has(request.ciphertext.sha256):
+            raise ClusterError(ClusterErrorKind.WRONG_STATE, "send the blobs first")
+        with self.blobs.open(request.ciphertext.sha256) as file:
+            assert has_root(request.key, s.terms(), request.manifest, file)
+        self.offers[request.key] = request
+        return self.receipt(request.key, shown=False)
+
+    def show_key(self, caller: t.Caller, request: t.ShownKey) -> t.ReceiptReply:
+        """Decrypt a delivery."""
+        offer = self.offers[request.key]
+        made: Any = SimpleNamespace(offer=offer, secret=request.secret, roots=request.roots)
+        opened = unseal(self.blobs, request.key, s.terms(), made, headers(s.TINY))
+        assert isinstance(opened, OpenedDelivery)
+        assert not opened.reason
+        self.shares.put(opened.packet)
+        return self.receipt(request.key, shown=True)
+
+    def receipt(self, key: ShareKey, *, shown: bool) -> t.ReceiptReply:
+        claim = self.claims[key]
+        document = receipt_sign_bytes(s.CHAIN, claim, self.offers[key].manifest, s.CLOCK, shown=shown)
+        receipt = t.DeliveryReceipt(s.CLOCK, shown, s.VALIDATOR_KEY.sign(document))
+        return t.ReceiptReply(self.verdict.accepted, self.verdict.reason, self.verdict.text, receipt)
 
     def submit_opening(self, caller: t.Caller, request: t.OpeningSubmission) -> t.Verdict:
         self.opened.put(request)

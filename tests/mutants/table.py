@@ -60,6 +60,7 @@ _TAKEN_OVER = (
 )
 _EMULATED = "tests/unit/pol/native/test_emulated.py"
 _CONSOLE = "tests/unit/console"
+_DELIVERED = "tests/unit/chain/attacks/test_a_delivered_share_is_not_called_unanswered.py"
 _HABITS = "tests/unit/pol/capture/test_habits.py"
 _DATA = "tests/unit/pol/capture/test_data.py"
 _BUILD = "tests/unit/pol/capture/test_build.py"
@@ -4014,5 +4015,77 @@ MUTANTS = (
         "    chunk = layout.first_chunk(state) + 1 + index\n",
         "    chunk = layout.first_chunk(state) + index\n",
         (_RULES_OF_PANELS,),
+    ),
+    Mutant(
+        "delivered-is-silent",
+        "a share whose key is shown can be rejected as unanswered",
+        "chain/state_machine/proof/deliveries.py",
+        "    if share.is_received:\n",
+        "    if False:\n",
+        (_DELIVERED,),
+    ),
+    Mutant(
+        "thief-pays-nothing",
+        "a received share that was rejected as unanswered is not paid",
+        "chain/state_machine/proof/rejections.py",
+        "    return share.is_received or ShareReason",
+        "    return ShareReason",
+        (_DELIVERED,),
+    ),
+    Mutant(
+        "key-without-end",
+        "a key is shown at any time after the receipt",
+        "chain/state_machine/proof/handlers/deliveries.py",
+        "    if ctx.clock >= ends:\n",
+        "    if False:\n",
+        (_DELIVERED,),
+    ),
+    Mutant(
+        "key-in-the-last-second",
+        "a key is shown when no time is left to show a wrong piece",
+        "chain/state_machine/proof/handlers/deliveries.py",
+        "    return closed.window_ends - order.window // 2\n",
+        "    return closed.window_ends\n",
+        (_DELIVERED,),
+    ),
+    Mutant(
+        "right-piece-is-wrong",
+        "a right piece proves that its delivery is wrong",
+        "chain/state_machine/proof/handlers/deliveries.py",
+        "    if wanted == shown:\n",
+        "    if False:\n",
+        (_DELIVERED,),
+    ),
+    Mutant(
+        "noise-is-received",
+        "a delivery that was shown to be wrong counts as received",
+        "chain/state_machine/proof/handlers/deliveries.py",
+        "    changed = change_share(ctx, key, is_received=False)\n",
+        "    changed = change_share(ctx, key)\n",
+        (_DELIVERED,),
+    ),
+    Mutant(
+        "made-up-receipt",
+        "a validator posts a receipt for a delivery that its provider never signed",
+        "chain/state_machine/proof/handlers/deliveries.py",
+        "PROVIDERS.must(ctx.store, share.claim.provider).pub_key, document, message.signature",
+        "PROVIDERS.must(ctx.store, share.claim.provider).pub_key, document, message.signature) and (False",
+        (_DELIVERED,),
+    ),
+    Mutant(
+        "receipt-of-another-issue",
+        "a receipt of one issue of a share is good for all",
+        "pol/rules/delivery.py",
+        "    numbers = (share.leg, share.round, share.slot, share.issue)\n    return (share.order_id,",
+        "    numbers = (share.leg, share.round, share.slot)\n    return (share.order_id,",
+        (_DELIVERED,),
+    ),
+    Mutant(
+        "silent-before-the-time",
+        "a validator posts its receipt and rejects the share before its provider can show the key",
+        "chain/state_machine/proof/deliveries.py",
+        "    if delivery is not None and ctx.clock < delivery.show_by:\n",
+        "    if False:\n",
+        (_DELIVERED,),
     ),
 )

@@ -71,6 +71,10 @@ class Numerics:
                 change(leg, lambda now: receive.job_tried(now, action.order.terms, trial))
             case do.CheckSegment() | do.VerifyOpening() | do.Recompute():
                 self._on_share(action)
+            case do.CheckDelivery(share=key):
+                change(LegKey(key.order_id, key.leg), partial(receive.delivery_checked, key=key, holds=True))
+            case do.OpenDelivery():
+                self._open_delivery(action)
             case do.Aggregate(round=key):
                 self._aggregate(LegKey(key.order_id, key.leg), key.round)
             case do.Seal(round=key):
@@ -146,6 +150,26 @@ class Numerics:
                 right = root_of(states) == self._leaf(work, index)
                 found = blobs if right else None
                 daemon.change(leg, partial(receive.state_recomputed, key=key, index=index, states=found))
+
+    def _open_delivery(self, action: do.OpenDelivery) -> None:
+        daemon, key = self.daemon, action.share
+        leg = LegKey(key.order_id, key.leg)
+        local = daemon.leg(leg)
+        at = local.share(key) if local else None
+        if at is None or at.work.offer is None or at.work.packet is not None or at.work.wrong is not None:
+            return
+        delivery = daemon.world.deliveries[at.work.offer.ciphertext.sha256]
+        if delivery.wrong is not None:
+            daemon.change(leg, partial(receive.delivery_wrong, key=key, wrong=delivery.wrong))
+            return
+        change = partial(
+            receive.delivery_opened,
+            terms=action.terms,
+            chain_id=CHAIN_ID,
+            packet=delivery.packet,
+            openings=delivery.openings,
+        )
+        daemon.change(leg, change)
 
     def _states(self, work: SlotWork, index: int) -> States:
         assert work.packet is not None

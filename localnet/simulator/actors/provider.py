@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from compute_provider.decide import actions as do
@@ -13,18 +14,24 @@ from compute_provider.decide.receive import Change
 from compute_provider.decide.records import Shares, ShareWork, Stage
 from compute_provider.decide.view import Look, ValidatorView
 from domain.codec import decode, encode
+from domain.hashing import merkle_path, merkle_root
 from domain.keys import ShareKey
 from domain.ledger.messages import MsgDepositBond
 from domain.ledger.queries import AccountRequest
 from domain.messages import Message
-from domain.proof.records import ShareClaim, ShareRoots
+from domain.proof.messages import MsgShowKey
+from domain.proof.records import DeliveryManifest, ShareClaim, ShareRoots, ShownPiece
 from domain.registry.messages import MsgRegisterProvider
 from link.types import (
+    BlobRef,
+    DeliveryOffer,
     Machine,
     OpeningSubmission,
     OpenTask,
+    ReceiptReply,
     ShareDelivery,
     ShareSubmission,
+    ShownKey,
     TraceBoundary,
     TrainTask,
     Verdict,
@@ -36,8 +43,18 @@ from localnet.simulator.clock import Act, Alarm
 from localnet.simulator.memory_chain import CHAIN_ID, digest, pub_key, sign
 from localnet.simulator.training import METRICS, States, root_of, update_of
 from pol.rules.commitment import compute_trace_root, share_commitment, share_sign_bytes
+from pol.rules.delivery import (
+    delivered_boundaries,
+    delivery_key_hash,
+    delivery_layout,
+    manifest_sign_bytes,
+    piece_key,
+    piece_leaf,
+)
 from pol.rules.schedule import share_segments, share_work
+from validator.decide.records import Opening, WrongPieces
 from validator.decide.traces import leaves_of
+from wire import cipher
 
 if TYPE_CHECKING:
     from localnet.simulator.world import World
@@ -46,6 +63,10 @@ POLL_MS = 800
 GAP_MS = 60
 RETRY_MS = 1_000
 NEVER_MS = 60_000
+NOISY = ("noise", "garbage")
+"""Habits of providers whose deliveries are noise."""
+KEYLESS = ("keyless",)
+"""Habits of providers that get receipts and show no key."""
 
 
 @dataclass
@@ -57,6 +78,16 @@ class Trained:
     states: list[States]
     claim: ShareClaim
     delivery: ShareDelivery
+    offer: DeliveryOffer | None = None
+
+
+@dataclass(frozen=True)
+class SentDelivery:
+    """The content of an encrypted delivery; if it is noise, a piece that shows this."""
+
+    packet: ShareDelivery
+    openings: tuple[Opening, ...]
+    wrong: WrongPieces | None
 
 
 class ProviderActor:
@@ -218,8 +249,14 @@ class ProviderActor:
                 self._later(delay, partial(self._end, name, fetched))
             case do.Submit(key):
                 self._submit(name, key)
+            case do.Upload(key):
+                self._upload(name, key)
             case do.Deliver(key):
                 self._deliver(name, key)
+            case do.ShowKey(key):
+                self._show_key(name, key)
+            case do.ShowOnChain(key):
+                self._show_on_chain(name, key)
             case do.Open(key, indices):
                 self._open(name, key, indices)
 
@@ -271,7 +308,10 @@ class ProviderActor:
             handed_in = work.stage in (Stage.TRAINED, Stage.SUBMITTED)
             if handed_in and claims.has_committed(order, self.traces[work.key].claim):
                 found.append(partial(receive.committed, key=work.key))
-            if claims.is_over(work.key, order, clock):
+            wanted = claims.must_show(order, self.traces[work.key].claim, work.receipt, clock)
+            wanted = wanted and self.traces[work.key].habit not in KEYLESS
+            found.append(partial(receive.to_show, key=work.key, wanted=wanted))
+            if claims.is_over(work.key, order, clock) and not wanted:
                 found.append(partial(receive.released, key=work.key))
         return found
 
@@ -396,17 +436,121 @@ class ProviderActor:
             answered = partial(receives, key=key, accepted=verdict.accepted, text=verdict.text)
             self._end(name, answered)
 
+    def _secret(self, key: ShareKey) -> bytes:
+        return digest("key of a delivery", self.me, key)
+
+    def _offer(self, key: ShareKey) -> DeliveryOffer:
+        """Return what this provider sends: only if it sends noise, that has pieces which can be shown."""
+        trace = self.traces[key]
+        if trace.offer is not None:
+            return trace.offer
+        roots, job = trace.delivery.roots, self.world.job(key.order_id)
+        every = trace.task.every
+        manifest = DeliveryManifest(
+            root=digest("ciphertext", trace.claim),
+            key_hash=delivery_key_hash(self._secret(key)),
+            segments=roots.segments,
+            update_chunks=job.terms.global_chunks if roots.is_whole else 0,
+            every=every,
+        )
+        indices = delivered_boundaries(roots.segments, every)
+        openings = tuple(
+            Opening(index, job.blob(trace.states[index][0]), job.local_blob(trace.states[index][1]), verified=True)
+            for index in indices
+        )
+        wrong = None
+        if trace.habit in NOISY:
+            layout = delivery_layout(job.terms, manifest)
+            noise = [cipher.encrypt(piece_key(self._secret(key), at), b"noise") for at in range(layout.count)]
+            leaves = [piece_leaf(key, at, len(piece), sha256(piece).digest()) for at, piece in enumerate(noise)]
+            manifest = replace(manifest, root=merkle_root(leaves))
+            wrong = WrongPieces(ShownPiece(0, noise[0], merkle_path(leaves, 0)), None)
+        signature = sign(pub_key(self.me), manifest_sign_bytes(CHAIN_ID, trace.claim, manifest))
+        size = sum(blob.size for blob in trace.delivery.blobs)
+        offer = DeliveryOffer(key, manifest, signature, BlobRef(manifest.root, max(1, size)))
+        self.world.deliveries[manifest.root] = SentDelivery(trace.delivery, openings, wrong)
+        trace.offer = offer
+        return offer
+
+    def _upload(self, name: str, key: ShareKey) -> None:
+        if self.traces[key].habit == "hidden":
+            self._end(name, pause=NEVER_MS)
+            return
+        link, offer = self.world.validators[self.validator].service, self._offer(key)
+        self.world.network.call(
+            lambda: link.deliver_share(self.me, offer),
+            self._answer(partial(self._uploaded, name, key)),
+            size=offer.ciphertext.size,
+        )
+
+    def _uploaded(self, name: str, key: ShareKey, reply: ReceiptReply | None) -> None:
+        if reply is not None and reply.accepted:
+            self._end(name, partial(receive.uploaded, key=key))
+        else:
+            self._end(name, pause=RETRY_MS)
+
     def _deliver(self, name: str, key: ShareKey) -> None:
         trace = self.traces[key]
         if trace.habit == "hidden":
             self._end(name, pause=NEVER_MS)
             return
-        link, delivery = self.world.validators[self.validator].service, trace.delivery
+        link, offer = self.world.validators[self.validator].service, self._offer(key)
         self.world.network.call(
-            lambda: link.deliver_share(self.me, delivery),
-            self._answer(partial(self._handed_in, name, receive.delivered, key)),
-            size=sum(blob.size for blob in delivery.blobs),
+            lambda: link.deliver_share(self.me, offer), self._answer(partial(self._receipted, name, key))
         )
+
+    def _receipted(self, name: str, key: ShareKey, reply: ReceiptReply | None) -> None:
+        if reply is None:
+            self._end(name, pause=RETRY_MS)
+        elif not reply.accepted:
+            self._end(name, partial(receive.delivered, key=key, accepted=False, text=reply.text))
+        elif reply.receipt is None:
+            self._end(name, pause=POLL_MS)
+        else:
+            wait = self.world.order(key.order_id).order.params.show_wait
+            if reply.receipt.at + wait // 2 <= self.world.chain_clock:
+                self._end(name, pause=RETRY_MS)
+            else:
+                self._end(name, partial(receive.receipted, key=key, receipt=reply.receipt))
+
+    def _show_key(self, name: str, key: ShareKey) -> None:
+        trace = self.traces[key]
+        if trace.habit in KEYLESS:
+            self._end(name, pause=NEVER_MS)
+            return
+        link = self.world.validators[self.validator].service
+        shown = ShownKey(key, self._secret(key), trace.delivery.roots)
+        self.world.network.call(
+            lambda: link.show_key(self.me, shown), self._answer(partial(self._key_shown, name, key))
+        )
+
+    def _key_shown(self, name: str, key: ShareKey, reply: ReceiptReply | None) -> None:
+        if reply is None:
+            self._end(name, pause=RETRY_MS)
+            return
+        receipt = reply.receipt
+        changes: list[Change] = [] if receipt is None else [partial(receive.receipted, key=key, receipt=receipt)]
+        changes.append(partial(receive.delivered, key=key, accepted=reply.accepted, text=reply.text))
+        self._end(name, *changes)
+
+    def _show_on_chain(self, name: str, key: ShareKey) -> None:
+        work, trace = self.shares.get(key), self.traces[key]
+        receipt = work.receipt if work else None
+        message = MsgShowKey(
+            provider=self.me,
+            order_id=key.order_id,
+            leg=key.leg,
+            round=key.round,
+            slot=key.slot,
+            issue=key.issue,
+            manifest=self._offer(key).manifest,
+            key=self._secret(key),
+            roots=trace.delivery.roots,
+            signed_at=receipt.at if receipt else 0,
+            was_shown=receipt is not None and receipt.was_shown,
+            signature=receipt.signature if receipt else b"",
+        )
+        self._send(message, partial(self._end, name, partial(receive.to_show, key=key, wanted=False)))
 
     def _open(self, name: str, key: ShareKey, indices: tuple[int, ...]) -> None:
         link = self.world.validators[self.validator].service

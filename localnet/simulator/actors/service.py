@@ -16,17 +16,21 @@ from domain.proof.reasons import ShareReason
 from domain.registry.queries import ProviderRequest
 from link.handover import Sealed
 from link.types import (
+    DeliveryOffer,
+    DeliveryReceipt,
     Machine,
     OpeningSubmission,
     OpenTask,
     PayloadFile,
-    ShareDelivery,
+    ReceiptReply,
     ShareSubmission,
+    ShownKey,
     StateRef,
     TrainTask,
     Verdict,
 )
-from localnet.simulator.memory_chain import CHAIN_ID
+from localnet.simulator.memory_chain import CHAIN_ID, pub_key, sign
+from pol.rules.delivery import receipt_sign_bytes
 from validator.decide import receive
 from validator.decide.initial import states_of, verified_roots
 from validator.decide.plan import FreeProvider
@@ -152,18 +156,41 @@ class Service:
         after, reason = receive.share_received(local, submission, lambda: True)
         return self._taken(leg, after, reason)
 
-    def deliver_share(self, provider: str, packet: ShareDelivery) -> Verdict | None:
-        """Take what a commitment hides."""
-        daemon, key = self.daemon, packet.key
+    def deliver_share(self, provider: str, offer: DeliveryOffer) -> ReceiptReply | None:
+        """Take an encrypted delivery, and sign the receipt once the commitment is on chain."""
+        daemon, key = self.daemon, offer.key
         leg, local = self._local(key)
         if local is None:
             return None
         current = local.find(key.round)
         if current is not None:
             daemon.numerics.openings[key] = current.global_in.root
-        terms = daemon.world.job(key.order_id).terms
-        after, reason = receive.share_delivered(local, terms, CHAIN_ID, provider, packet)
-        return self._taken(leg, after, reason)
+        after, reason = receive.delivery_offered(local, provider, offer, lambda _: True)
+        self._taken(leg, after, reason)
+        signed = None if reason else receive.receipt_signed(after, key, daemon.view.clock)
+        if signed is None:
+            return ReceiptReply(reason == ShareReason.NONE, int(reason), reason.name.lower())
+        self.daemon.change(leg, lambda _: signed)
+        return ReceiptReply(True, receipt=self._receipt(signed, key, shown=False))
+
+    def show_key(self, provider: str, shown: ShownKey) -> ReceiptReply | None:
+        """Take the key of a delivery."""
+        leg, local = self._local(shown.key)
+        if local is None:
+            return None
+        terms = self.daemon.world.job(shown.key.order_id).terms
+        after, reason = receive.key_shown(local, terms, CHAIN_ID, provider, shown)
+        self._taken(leg, after, reason)
+        receipt = None if reason else self._receipt(after, shown.key, shown=True)
+        return ReceiptReply(reason == ShareReason.NONE, int(reason), reason.name.lower(), receipt)
+
+    def _receipt(self, local: LocalOrder, key: ShareKey, *, shown: bool) -> DeliveryReceipt | None:
+        at = local.share(key)
+        if at is None or at.work.signed is None or at.work.offer is None:
+            return None
+        moment = at.work.receipt_at
+        document = receipt_sign_bytes(CHAIN_ID, at.work.signed.claim, at.work.offer.manifest, moment, shown=shown)
+        return DeliveryReceipt(moment, shown, sign(pub_key(self.daemon.me), document))
 
     def _taken(self, leg: LegKey, after: LocalOrder, reason: ShareReason) -> Verdict:
         self.daemon.change(leg, lambda _: after)

@@ -25,11 +25,15 @@ from domain.registry.records import Provider, Validator
 from host import lock as host_lock
 from link.blobs import BlobStore
 from link.types import BlobRef, PayloadFile, StateRef, TrainTask
+from pol.state.canonical import chunk_lengths
 from wire.keys import Key
 
 CHAIN = "assay-local-test"
 PROVIDER = Key(b"\x01" * 32)
-VALIDATOR = Key(b"\x09" * 32).address
+VALIDATOR_KEY = Key(b"\x09" * 32)
+VALIDATOR = VALIDATOR_KEY.address
+CLOCK = 1_000
+"""Seconds of the chain's clock."""
 TINY = Path(__file__).resolve().parents[2] / "fixtures" / "job_tiny"
 ORDER_ID = b"\x11" * 32
 PRICE = 10**12
@@ -58,9 +62,14 @@ def terms() -> JobTerms:
         local_bytes=sizes["local.state"],
         update_bytes=sizes["global.state"],
         global_chunks=document["global_chunks"],
-        local_chunks=document["global_chunks"],
+        local_chunks=len(chunk_lengths(*_start_of(TINY / "local.state"))),
         executor_version=document["executor_version"],
     )
+
+
+def _start_of(path: Path) -> tuple[bytes, int]:
+    data = path.read_bytes()
+    return data, len(data)
 
 
 def payload_paths() -> dict[str, Path]:
@@ -176,7 +185,8 @@ class FolderChain:
         return known
 
     def account(self, address: str) -> AccountResponse:
-        account = Account(address, 1, 0, PROVIDER.pub_key)
+        key = VALIDATOR_KEY if address == VALIDATOR else PROVIDER
+        account = Account(address, 1, 0, key.pub_key)
         return AccountResponse(account, 10**15, BondAccount(address, 0, ()))
 
     def validator(self, operator: str) -> Validator | None:
@@ -190,7 +200,7 @@ class FolderChain:
 
     # The sender
 
-    def send(self, *messages: Message) -> None:
+    def send(self, *messages: Message, in_lane: bool = False) -> None:
         for message in messages:
             name = type(message).__name__
             if name == "MsgRegisterProvider":

@@ -237,11 +237,11 @@ def test_it_stops_while_a_blob_hangs_and_goes_on_from_there(
                 assert committed
                 running.ends_soon()
             answers.release.set()
-            shares = Queue[t.ShareDelivery]()
+            shares = Queue[t.DeliveryOffer]()
 
-            def deliver_share(self: Validator, caller: t.Caller, request: t.ShareDelivery) -> t.Verdict:
+            def deliver_share(self: Validator, caller: t.Caller, request: t.DeliveryOffer) -> t.ReceiptReply:
                 shares.put(request)
-                return t.Verdict(True)
+                return t.ReceiptReply(True)
 
             monkeypatch.setattr(Validator, "deliver_share", deliver_share)
             started = time.monotonic()

@@ -68,9 +68,13 @@ class Answers:
         self.asked.append(request)
         return t.Verdict(True)
 
-    def deliver_share(self, caller: t.Caller, request: t.ShareDelivery) -> t.Verdict:
+    def deliver_share(self, caller: t.Caller, request: t.DeliveryOffer) -> t.ReceiptReply:
         self.asked.append(request)
-        return t.Verdict(True)
+        return t.ReceiptReply(True)
+
+    def show_key(self, caller: t.Caller, request: t.ShownKey) -> t.ReceiptReply:
+        self.asked.append(request)
+        return t.ReceiptReply(True)
 
     def submit_opening(self, caller: t.Caller, request: t.OpeningSubmission) -> t.Verdict:
         self.asked.append(request)

@@ -85,7 +85,8 @@ def test_an_order_from_match_to_the_result(loop: Loop) -> None:
     order_id = started(loop)
     work_on(loop, order_id)
     assert duties(loop) == DUTIES
-    loop.turn()  # it sees that the last round is closed
+    loop.market.chain.pass_time(loop.market.order(order_id).window)
+    loop.turn()  # it sees that the last round is verified
     carol = caller("carol")
     manifest = loop.service.get_result(carol, t.ResultRequest(order_id, 1, 0, 100))
     data = loop.service.get_chunk(carol, t.GetChunkRequest(manifest.ciphertext.sha256, 0, 1 << 20))

@@ -8,10 +8,10 @@ import pytest
 from domain.keys import ShareRef
 from domain.legs.reasons import LegEnd
 from domain.proof.events import ShareSkipped
-from domain.proof.reasons import ShareReason
+from domain.proof.reasons import MISMATCHES, ShareReason
 from link.types import ShareDelivery, ShareSubmission
 from pol.rules.commitment import check_leaf, compute_trace_root
-from tests.support.chain_market import digest, make_terms
+from tests.support.chain_market import make_terms
 from tests.unit.validator.support import (
     CHAIN_ID,
     FILES,
@@ -31,12 +31,12 @@ from tests.unit.validator.support import (
 )
 from validator.decide.orders import decide_order as decide
 from validator.decide.receive import (
+    delivery_opened,
     job_loaded,
     mark_late,
     payload_complete,
     payload_offered,
     segment_checked,
-    share_delivered,
     share_received,
     share_skipped,
     state_recomputed,
@@ -86,13 +86,15 @@ def test_only_states_that_hash_to_their_leaf_are_handed_on() -> None:
     held = replace(work, openings=(opening,))
     local = replace(local, rounds=(replace(current, works=(held, *current.works[1:])),))
     for reason, verified in (
-        (ShareReason.OPENING_MISMATCH, False),
-        (ShareReason.SEGMENT_MISMATCH, True),
-        (ShareReason.NONE, True),
+        # Its validator recomputes what was sent wrongly.
+        (ShareReason.OPENING_MISMATCH, []),
+        (ShareReason.SEGMENT_MISMATCH, [True]),
+        (ShareReason.NONE, [True]),
     ):
         checked = CheckedSegment(2, reason, b"")
         after = next(works(segment_checked(local, share_key(work.slot, work.issue), checked)))
-        assert [o.verified for o in after.openings] == [verified]
+        assert [o.verified for o in after.openings] == verified
+        assert after.alone == (() if verified else (2,))
     states = (FILES[2].blob, FILES[2].blob)  # what was recomputed takes the place of what was sent
     after = next(works(state_recomputed(local, share_key(work.slot, work.issue), 2, states)))
     assert after.openings == (Opening(2, *states, verified=True),)
@@ -136,33 +138,24 @@ def signed(local: LocalOrder, work: SlotWork, packet: ShareDelivery) -> LocalOrd
     return after
 
 
-def test_what_is_delivered_is_what_was_committed_to() -> None:
+def test_what_a_commitment_binds_is_right_or_a_mismatch() -> None:
+    """All pieces of the delivery have their hashes by then, so the commitment binds what is wrong."""
     local, work = planned()
     packet, infinite = packet_of(local, work), (0xFF800000,)
-    other = packet_of(local, work, update_root=digest("other"))
     forged = replace(packet.roots, metrics=infinite)
     endless = boundary(replace(packet, roots=forged), -1, metrics=infinite)
-    for reason, committed, wrong in (
-        (ShareReason.NONE, packet, packet),
-        (ShareReason.TRACE_NOT_BOUND, packet, other),
-        (ShareReason.TRACE_NOT_BOUND, packet, boundary(packet, 1, boundary_root=digest("x"))),
-        # Committed to, and wrong in itself: the metrics stand in the last leaf.
-        (ShareReason.NOT_FINITE, endless, endless),
-        (ShareReason.MALFORMED, boundary(packet, 1, step=99), boundary(packet, 1, step=99)),
-        # What the commitment does not bind proves nothing against who committed.
-        (ShareReason.MALFORMED, packet, replace(packet, boundaries=packet.boundaries[:-1])),
-        (ShareReason.MALFORMED, packet, boundary(packet, 1, metrics=infinite)),
-        (ShareReason.MALFORMED, packet, boundary(packet, 3, metrics=())),
-        (ShareReason.MALFORMED, packet, replace(packet, roots=forged)),
+    for verdict, committed in (
+        (ShareReason.NONE, packet),
+        # The metrics stand in the last leaf.
+        (ShareReason.NOT_FINITE, endless),
+        (ShareReason.SEGMENT_MISMATCH, boundary(packet, 1, step=99)),
+        (ShareReason.SEGMENT_MISMATCH, boundary(packet, 1, metrics=infinite)),
+        (ShareReason.UPDATE_MISMATCH, replace(packet, update=packet.local_out)),
     ):
-        held = signed(local, work, committed)
-        after, found = share_delivered(held, TERMS, CHAIN_ID, work.provider, wrong)
-        assert found is reason
+        after = delivery_opened(signed(local, work, committed), TERMS, CHAIN_ID, committed, ())
         ended = next(works(after))
-        assert (ended.verdict, ended.packet) == (reason, None if reason else packet)
+        assert (ended.verdict, ended.packet) == (verdict, None if verdict else packet)
         assert not ended.settled  # the chain holds its commitment
-    held = signed(local, work, packet)
-    assert share_delivered(held, TERMS, "other", work.provider, packet)[1] is (ShareReason.TRACE_NOT_BOUND)
     leaf = leaf_with_path(packet, 2)
     assert check_leaf(packet.roots.trace_root, 4, leaf)
 
@@ -175,13 +168,8 @@ def test_a_share_for_work_that_nobody_gave_out_changes_nothing() -> None:
         after, reason = share_received(local, odd, lambda: True)
         assert (after, reason) == (local, ShareReason.MALFORMED)
     packet = packet_of(local, work)
-    # Nothing is taken that nobody is committed to: its owner must be on chain before.
-    assert share_delivered(local, TERMS, CHAIN_ID, work.provider, packet) == (
-        local,
-        ShareReason.MALFORMED,
-    )
-    held = signed(local, work, packet)
-    assert share_delivered(held, TERMS, CHAIN_ID, "p1", packet) == (held, ShareReason.MALFORMED)
+    # Nothing is taken that nobody is committed to.
+    assert delivery_opened(local, TERMS, CHAIN_ID, packet, ()) == local
 
 
 def test_every_place_of_a_suspect_share_is_replayed() -> None:
@@ -203,7 +191,8 @@ def delivered(packet: ShareDelivery) -> tuple[LocalOrder, ShareReason]:
     signed = ShareSubmission(claim_of(local, work, packet), bytes(64))
     local, reason = share_received(local, signed, lambda: True)
     assert reason == ShareReason.NONE
-    return share_delivered(local, TERMS, CHAIN_ID, work.provider, packet)
+    after = delivery_opened(local, TERMS, CHAIN_ID, packet, ())
+    return after, ShareReason(next(works(after)).verdict)
 
 
 @pytest.mark.parametrize("segments", [0, 1, 3, 4])
@@ -232,7 +221,5 @@ def test_what_is_neither_whole_nor_ended_is_not_taken() -> None:
         replace(short, roots=replace(roots, metrics=())),
     ):
         after, reason = delivered(odd)
-        assert reason == ShareReason.MALFORMED
+        assert reason in MISMATCHES
         assert next(works(after)).packet is None
-    _, reason = delivered(replace(short, roots=replace(roots, trace_root=bytes(32))))
-    assert reason == ShareReason.TRACE_NOT_BOUND

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 
@@ -13,12 +14,13 @@ from domain.legs.records import LegState
 from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse
 from domain.proof.reasons import ShareReason
-from domain.proof.records import Round, SealedLeaf
+from domain.proof.records import DeliveryManifest, Round, SealedLeaf
 from domain.registry.records import Validator
 from link import types as t
 from link.blobs import BlobStore
 from link.calls import encode
 from link.errors import ClusterError, ClusterErrorKind
+from pol.rules.delivery import delivery_key_hash, largest_delivery
 from tests.support.chain_market import digest, make_terms
 from tests.unit.validator.support import (
     CHAIN_ID,
@@ -41,6 +43,8 @@ from validator.decide.orders import decide_order as decide
 from validator.decide.plan import FreeProvider
 from validator.decide.quotas import SPARE_BOUNDARIES
 from validator.decide.receive import (
+    delivery_checked,
+    delivery_opened,
     job_loaded,
     opening_verified,
     payload_complete,
@@ -88,6 +92,9 @@ def validator(operator: str) -> Validator:
     return Validator(operator, "", b"", b"", 1, False, "", b"", 0, 0, 0, 0)
 
 
+SECRET = digest("key of p0's delivery")
+
+
 @dataclass
 class Setting:
     service: Service
@@ -127,8 +134,7 @@ class Setting:
         local, _ = decide(local, view(self.see()))
         self.ledger.store.save(local)
         work = next(w for w in works(local) if w.provider == "p0")
-        update, out = self.put(P0, b"u" * 90), self.put(P0, b"o" * 50)
-        packet = replace(packet_of(local, work), update=update, local_out=out)
+        packet = replace(packet_of(local, work), update=blob_ref(b"u" * 90), local_out=blob_ref(b"o" * 50))
         return replace(signed_of(local, work), signature=b"p0".ljust(64)), packet
 
     def commit(self) -> t.ShareDelivery:
@@ -136,6 +142,21 @@ class Setting:
         signed, packet = self.train()
         assert self.service.submit_share(P0, signed).accepted
         return packet
+
+    def offer(self, packet: t.ShareDelivery, content: bytes = b"ciphertext", **changes: Any) -> t.DeliveryOffer:
+        """Send a ciphertext, and return the offer of it."""
+        roots = packet.roots
+        chunks = 3 if roots.is_whole else 0
+        manifest = DeliveryManifest(digest(content), delivery_key_hash(SECRET), roots.segments, chunks, 0)
+        made = t.DeliveryOffer(packet.key, manifest, b"p0".ljust(64), self.put(P0, content))
+        return replace(made, **changes)
+
+    def deliver(self, packet: t.ShareDelivery) -> None:
+        """Let p0 send its ciphertext, and record what is in it."""
+        assert self.service.deliver_share(P0, self.offer(packet)).accepted
+        for data in (b"u" * 90, b"o" * 50):
+            self.ledger.blobs.add(data)
+        self.ledger.change(ORDER_ID, 1, lambda now: delivery_opened(now, TERMS, CHAIN_ID, packet, ()), packet.blobs)
 
 
 @pytest.fixture
@@ -151,6 +172,10 @@ def setting(tmp_path: Path) -> Iterator[Setting]:
     yield made
     store.close()
     blobs.close()
+
+
+def blob_ref(data: bytes) -> t.BlobRef:
+    return t.BlobRef(sha256(data).digest(), len(data))
 
 
 def refused(kind: ClusterErrorKind) -> "pytest.RaisesExc[ClusterError]":
@@ -298,35 +323,37 @@ def test_bytes_that_nothing_names_are_refused(setting: Setting) -> None:
         setting.put(P0, CONTENT["data/0"])
 
 
-def test_a_provider_sends_nothing_larger_than_a_state(setting: Setting) -> None:
+def test_a_provider_sends_nothing_larger_than_a_delivery(setting: Setting) -> None:
     setting.train()
     setting.put(P0, b"x" * 100)
     with refused(ClusterErrorKind.NOT_ALLOWED):
-        setting.put(P0, b"x" * 101)
+        setting.put(P0, b"x" * (largest_delivery(TERMS, 0) + 1))
 
 
 def test_a_provider_does_not_send_blob_after_blob_without_saying_what_they_are(
     setting: Setting,
 ) -> None:
-    packet = setting.commit()  # two blobs of one share
-    most = 2 * (1 + SPARE_BOUNDARIES)
-    for number in range(most - 2):
+    packet = setting.commit()
+    offer = setting.offer(packet)  # one blob of one share
+    most = 1 + 2 * SPARE_BOUNDARIES
+    for number in range(most - 1):
         setting.put(P0, b"junk %d" % number)
     with refused(ClusterErrorKind.OVER_QUOTA):
         setting.put(P0, b"one more")
-    assert setting.service.deliver_share(P0, packet).accepted
+    assert setting.service.deliver_share(P0, offer).accepted
     with refused(ClusterErrorKind.OVER_QUOTA):
         setting.put(P0, b"one more")  # nothing is owed any more
-    for number in range(most - 2):
+    for number in range(most - 1):
         setting.ledger.blobs.delete(sha256(b"junk %d" % number).digest())
     setting.put(P0, b"one more")
 
 
 def test_a_provider_does_not_announce_more_bytes_than_it_owes(setting: Setting) -> None:
-    setting.train()  # 90 and 50 bytes are here
-    owed = 90 + 50 + SPARE_BOUNDARIES * 150
-    for number in range((owed - 140) // 100):
-        blob = t.BlobRef(digest(number), 100)
+    setting.train()
+    owed = largest_delivery(TERMS, 0) + SPARE_BOUNDARIES * 150
+    size = owed // 8
+    for number in range(8):
+        blob = t.BlobRef(digest(number), size)
         for _ in range(2):  # the answer got lost: the same again
             setting.service.put_chunk(P0, t.PutChunkRequest(blob, 0, b"x"))
     with refused(ClusterErrorKind.OVER_QUOTA):
@@ -339,17 +366,17 @@ def test_nobody_claims_what_is_not_here(setting: Setting) -> None:
     begun = t.BlobRef(digest("begun"), 90)
     setting.service.put_chunk(P0, t.PutChunkRequest(begun, 0, b"x"))
     with refused(ClusterErrorKind.WRONG_STATE):
-        setting.service.deliver_share(P0, replace(packet, update=begun))
+        setting.service.deliver_share(P0, setting.offer(packet, ciphertext=begun))
     assert not setting.ledger.blobs.is_held(begun.sha256)
     of_another = setting.ledger.blobs.add(b"v" * 90)
     with refused(ClusterErrorKind.WRONG_STATE):
-        setting.service.deliver_share(P0, replace(packet, update=of_another))
+        setting.service.deliver_share(P0, setting.offer(packet, ciphertext=of_another))
 
 
 def test_only_who_sends_a_blob_is_told_how_much_is_here(setting: Setting) -> None:
     """A data set may be known, and who has it here is nobody's business."""
-    _, packet = setting.train()
-    update = packet.blobs[0]
+    setting.train()
+    update = setting.put(P0, b"u" * 90)
     payload = FILES[-1].blob
     for who in (MALLORY, P1, V1):
         for blob in (payload, update):
@@ -405,7 +432,7 @@ def test_a_payload_of_many_files_drives_out_no_grants_of_others(setting: Setting
 def test_more_boundaries_than_a_task_holds_are_asked_for_bit_by_bit(setting: Setting) -> None:
     """Of a share that has to be replayed whole; a provider whose poll fails could bring none of them."""
     packet = setting.commit()
-    assert setting.service.deliver_share(P0, packet).accepted
+    setting.deliver(packet)
     local = setting.record()
     (current,) = local.rounds
     work = next(w for w in current.works if w.packet)
@@ -449,10 +476,13 @@ def test_a_right_share_is_taken_once(setting: Setting) -> None:
     assert setting.service.submit_share(P0, other).reason == ShareReason.SLOT_TAKEN
     # Until what it hides is here, too, the task stands.
     assert len(setting.service.poll(P0, t.PollRequest("1", ())).train) == 1
-    assert setting.service.deliver_share(P0, packet).accepted
-    assert setting.service.deliver_share(P0, packet).accepted
-    changed = replace(packet, update=packet.local_out)
+    offer = setting.offer(packet)
+    assert setting.service.deliver_share(P0, offer).accepted
+    assert setting.service.deliver_share(P0, offer).accepted
+    changed = setting.offer(packet, b"something else")
     assert setting.service.deliver_share(P0, changed).reason == ShareReason.SLOT_TAKEN
+    setting.ledger.blobs.delete(changed.ciphertext.sha256)
+    setting.deliver(packet)
     assert setting.service.poll(P0, t.PollRequest("1", ())).train == ()
     assert setting.ledger.blobs.collect(1e12) == 0  # all is held
 
@@ -463,16 +493,16 @@ def test_nobody_submits_for_another(setting: Setting) -> None:
         setting.service.submit_share(P1, signed)
     stolen = replace(signed, claim=replace(signed.claim, provider="p1"))
     assert setting.service.submit_share(P1, stolen).reason == ShareReason.MALFORMED
-    assert setting.service.deliver_share(P0, packet).reason == ShareReason.MALFORMED
+    assert setting.service.deliver_share(P0, setting.offer(packet)).reason == ShareReason.MALFORMED
     assert not any(work.verdict for work in works(setting.record()))
 
 
 def test_a_share_without_its_blobs_is_not_taken(setting: Setting) -> None:
     packet = setting.commit()
-    with refused(ClusterErrorKind.WRONG_STATE):
-        setting.service.deliver_share(P0, replace(packet, update=t.BlobRef(digest("no"), 90)))
-    with refused(ClusterErrorKind.WRONG_STATE):
-        setting.service.deliver_share(P0, replace(packet, update=replace(packet.blobs[0], size=89)))
+    offer = setting.offer(packet)
+    for blob in (t.BlobRef(digest("no"), 90), replace(offer.ciphertext, size=9)):
+        with refused(ClusterErrorKind.WRONG_STATE):
+            setting.service.deliver_share(P0, replace(offer, ciphertext=blob))
     assert not any(work.packet for work in works(setting.record()))
 
 
@@ -484,24 +514,50 @@ def test_a_commitment_that_is_wrong_on_its_face_ends_its_issue(setting: Setting)
     assert (work.verdict, work.settled) == (ShareReason.BAD_SIGNATURE, True)
 
 
-@pytest.mark.parametrize(
-    ("bend", "reason"),
-    [
-        (lambda p: replace(p, roots=replace(p.roots, trace_root=bytes(32))), ShareReason.TRACE_NOT_BOUND),
-        (lambda p: replace(p, boundaries=p.boundaries[:-1]), ShareReason.MALFORMED),
-        (lambda p: replace(p, local_out=p.update), ShareReason.MALFORMED),
-    ],
-    ids=["trace", "boundaries", "size"],
-)
-def test_a_delivery_that_is_not_what_was_committed_to_ends_its_issue(
-    setting: Setting, bend: object, reason: ShareReason
-) -> None:
+def test_a_delivery_that_its_provider_did_not_sign_is_not_taken(setting: Setting) -> None:
     packet = setting.commit()
-    assert callable(bend)
-    assert setting.service.deliver_share(P0, bend(packet)).reason == reason
+    forged = setting.offer(packet, signature=b"p1".ljust(64))
+    assert setting.service.deliver_share(P0, forged).reason == ShareReason.BAD_SIGNATURE
+    assert not any(work.offer for work in works(setting.record()))
+
+
+def receipted(setting: Setting) -> t.ShareDelivery:
+    """Let p0 get the receipt for its ciphertext."""
+    packet = setting.commit()
+    offer = setting.offer(packet)
+    assert setting.service.deliver_share(P0, offer).receipt is None  # nothing is on chain, and nothing is checked
+    key = packet.key
+    setting.ledger.change(ORDER_ID, 1, lambda now: delivery_checked(now, key, holds=True))
+    assert setting.service.deliver_share(P0, offer).receipt is None
+    signed = next(w.signed for w in works(setting.record()) if w.signed)
+    local, _ = decide(setting.record(), view(setting.see(shares=(share_of(signed),)), 10))
+    setting.ledger.store.save(local)
+    receipt = setting.service.deliver_share(P0, offer).receipt
+    assert receipt == t.DeliveryReceipt(10, False, bytes(64))
+    return packet
+
+
+def test_a_receipt_is_signed_once_the_ciphertext_and_the_commitment_are_there(setting: Setting) -> None:
+    packet = receipted(setting)
+    reply = setting.service.show_key(P0, t.ShownKey(packet.key, SECRET, packet.roots))
+    assert reply.receipt == t.DeliveryReceipt(10, True, bytes(64))
     (work,) = [work for work in works(setting.record()) if work.provider == "p0"]
-    # The chain holds its commitment, and has to hear of it.
-    assert (work.verdict, work.settled) == (reason, False)
+    assert (work.secret, work.roots) == (SECRET, packet.roots)
+    assert setting.service.poll(P0, t.PollRequest("1", ())).train == ()
+
+
+def test_a_wrong_key_is_no_key_and_ends_nothing(setting: Setting) -> None:
+    packet = receipted(setting)
+    roots = packet.roots
+    for who, secret, shown in (
+        (P0, bytes(32), roots),
+        (P0, SECRET, replace(roots, trace_root=bytes(32))),
+        (P0, SECRET, replace(roots, segments=1)),
+        (P1, SECRET, roots),
+    ):
+        reply = setting.service.show_key(who, t.ShownKey(packet.key, secret, shown))
+        assert (reply.accepted, reply.receipt) == (False, None)
+    assert not any(work.verdict or work.secret for work in works(setting.record()))
 
 
 def test_a_late_share_is_told_so_and_stays_known_as_late(setting: Setting) -> None:
@@ -515,7 +571,7 @@ def test_a_late_share_is_told_so_and_stays_known_as_late(setting: Setting) -> No
 
 def committed(setting: Setting) -> ShareKey:
     packet = setting.commit()
-    assert setting.service.deliver_share(P0, packet).accepted
+    setting.deliver(packet)
     signed = next(w.signed for w in works(setting.record()) if w.signed)
     setting.see(shares=(share_of(signed, drawn=(2,)),))
     return packet.key

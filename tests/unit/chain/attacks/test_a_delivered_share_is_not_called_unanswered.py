@@ -163,6 +163,7 @@ def test_a_receipt_of_another_issue_leg_or_validator_proves_nothing() -> None:
         market.sign_receipt(sent, by="v1"),
         market.sign_receipt(sent, shown=True),
         market.sign_receipt(replace(sent, claim=replace(sent.claim, leg=2))),
+        market.sign_receipt(replace(sent, claim=replace(sent.claim, issue=2))),
         market.sign_receipt(replace(sent, manifest=replace(sent.manifest, every=1))),
     ):
         market.chain.refused(BAD_PROOF, market.show_key(sent, signature=signature), field="signature")
