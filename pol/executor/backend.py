@@ -48,7 +48,7 @@ def computing(name: str) -> str:
 def _on(device: str) -> Backend:
     """Return torch on a device.
 
-    On a GPU, kernels compute chains, provided that they give the known answer of the known program.
+    On a GPU, kernels compute chains, if these kernels give the right answer of the known program.
     """
     from pol.executor.torch_backend import TorchBackend, chains_on
 

@@ -110,7 +110,7 @@ def known_program() -> Program:
 def _take_pairs(builder: ProgramBuilder, dtype: str) -> None:
     """Add the nodes that compute every elementwise operation for every pair of a dtype's edge values.
 
-    ``where`` gets both conditions.
+    ``where`` is computed with a true and with a false condition.
     """
     edges = _EDGES[dtype]
     pair = [builder.constant(dtype, shape, edges.tobytes()) for shape in ((1, len(edges), 1), (len(edges),))]

@@ -20,7 +20,9 @@ from pol.state.arrays import Array, array_from_bytes, canonical_array
 Value = Any
 """An array of the back end's library."""
 Place = tuple[int, ...]
-"""The position of an operation: its value number; within a repeat followed by the turn and the number in the body."""
+"""The position of an operation. It is a value number; within a repeat, the number of the turn and the value number in
+the body follow.
+"""
 Watch = Callable[[Place, Array], None]
 
 
@@ -184,8 +186,8 @@ class Loop:
         self._flat = [(step.function, operands_of(step.args), step.result, step.dead) for step in self._steps]
 
     def _in_order(self, function: Function) -> Function:
-        """Return a function that also brings the result into C order, because a library may return a result in the
-        layout of an operand.
+        """Return a function that also brings the result of ``function`` into C order, because a library may return a
+        result in the layout of an operand.
         """
         return lambda *operands: self._backend.in_order(function(*operands))
 

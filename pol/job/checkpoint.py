@@ -254,7 +254,7 @@ def _root(state: State, what: str) -> bytes:
 
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """Convert an error in the ``with`` block to a JobError of the field ``resume`` that names the file ``path``."""
+    """Convert an error in the ``with`` block to a JobError. Its field is ``resume``, and it names the file ``path``."""
     try:
         yield
     except OSError as error:

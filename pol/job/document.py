@@ -44,9 +44,9 @@ CLOSING, DIFFERENCE = "closing", "difference"
 """Kinds of a slot's update: its tensors at the end of a round, or RN32(tensors at its beginning - at its end)."""
 
 STEP, BATCH_NUMBER = "step", "batch_number"
-"""Inputs of ``step``: the inner step i, which schedules use, and the batch number g, which every random draw uses.
-
-Both numbers count from ``Start.step``, so a job that goes on from another job also continues its schedule and its data.
+"""Inputs of ``step``: the inner step i, which schedules use, and the batch number g, which every random draw uses. Both
+numbers count from ``Start.step``. So a job that continues another job also continues the other job's schedule and its
+order of the data.
 """
 
 _PROGRAMS = ("step", "outer", "eval")
@@ -512,7 +512,7 @@ def _check_step(document: JobDocument) -> None:
 def _check_outer(document: JobDocument) -> None:
     """Raise JobError if ``outer`` is not valid.
 
-    The program may fail only because a number is not finite. If it could fail for another reason, a round might never
+    Its program may fail only because a number is not finite. If it could fail for another reason, a round might never
     close.
     """
     for index, node in enumerate(document.outer.nodes):
@@ -582,8 +582,8 @@ def check_document(document: JobDocument, limits: Limits = LIMITS) -> None:
 def parse_job(data: bytes, limits: Limits = LIMITS) -> Job:
     """Parse the bytes of a ``job.json``, check the document, and return the job.
 
-    Raises JobError, which names the field, if the bytes are not a valid job within ``limits``. Also raises it if no
-    order could have the terms of the job.
+    Raises JobError, which names the field, if the bytes are not a valid job within ``limits``, or if no order could
+    have the terms of the job.
     """
     bounds = JsonLimits(limits.document_size, limits.json_tokens, limits.json_depth)
     value = parse_json(data, bounds, DOCUMENT)
@@ -600,7 +600,7 @@ def parse_job(data: bytes, limits: Limits = LIMITS) -> Job:
 
 
 def order_terms(job: Job) -> JobTerms:
-    """Return the terms that an order of ``job`` has. Their FLOPs are the FLOPs that :func:`parse_job` verified."""
+    """Return the terms of an order of ``job``. The FLOPs in them are those that :func:`parse_job` verified."""
     document = job.document
     data_bytes = sum(shard.size for shard in document.shards)
     return JobTerms(

@@ -81,9 +81,8 @@ class Program:
 
     @cached_property
     def unrolled_nodes(self) -> int:
-        """Number of nodes that the program would have with every turn of its repeats written out.
-
-        The node of each repeat is counted as well.
+        """Number of nodes that the program would have if every turn of its repeats were written out, plus the nodes of
+        the repeats themselves.
         """
         return len(self.nodes) + sum(count * body.unrolled_nodes for body, count in self.bodies)
 
@@ -112,9 +111,10 @@ class Program:
         return frozenset(repeating)
 
     def memory_of(self) -> list[int]:
-        """Return, for each value, the number of the value whose memory it uses.
+        """Return, for each value, the number of the value in whose memory it lies.
 
-        A value uses its own memory. A reshape uses the memory of its operand, unless the operand repeats elements.
+        A reshape lies in the memory of its operand, unless the operand repeats elements. Every other value lies in its
+        own memory.
         """
         owners = list(range(len(self.types)))
         for number, node in enumerate(self.nodes, self.first_node):

@@ -16,8 +16,8 @@ def unroll(program: Program, limits: Limits = LIMITS) -> Program:
     """Return a program without repeats that gives the same outputs as ``program``, bit for bit.
 
     The returned program omits nodes whose results are not used. There is one difference: if a body does not read an
-    operand of its repeat, the node that computes this operand is omitted. A run of the original program computes the
-    node, and fails if the node uses a row number out of range.
+    operand of its repeat, the returned program omits the node that computes this operand. The original program computes
+    this node, and fails if the node uses a row number out of range.
 
     Raises JobError if the returned program has more nodes than the limits allow.
     """

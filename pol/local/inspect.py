@@ -124,7 +124,7 @@ def job_outlook(
 
     ``params`` are the parameters of a chain, such as ``Quote.params``; the default is the parameters of a public
     network. ``slots_at_once`` slots train at the same time (all slots of the job, if None), each at ``slot_speed``
-    FLOP/s. For the times of the best bid on a network, see ``Quote.outlook``.
+    FLOP/s. ``Quote.outlook`` has the times for the best bid on a network.
 
     Example::
 

@@ -92,9 +92,9 @@ def run_locally(
 
     The job is in ``directory``. ``rounds`` is the number of rounds to train (all, if None), and ``backend`` is
     ``native``, ``numpy`` or ``torch``. ``on_progress`` receives round, slot, step and loss after each step. If ``out``
-    is given, three things are written there: ``model.safetensors``, the folder ``model.training``, which another job
-    can continue, and ``trace.json``. If ``keep_states`` is true, the states at all boundaries are written as well, so
-    that a check can replay single segments.
+    is given, two files and a folder are written there: ``model.safetensors``, ``trace.json``, and the folder
+    ``model.training``, from which another job can continue. If ``keep_states`` is true, the states at all boundaries
+    are written as well, so that a check can replay single segments.
 
     Raises Stopped if a step, an update or a round has no result; on a network, the job stops at the same place.
 

@@ -23,7 +23,7 @@ from pol.state.arrays import Array
 from pol.values import TensorType
 
 _BLOCK = 2**16
-"""Number of elements that are added at once; the address of each takes eight bytes."""
+"""Number of elements that are added at once, to limit the memory for their addresses, which take eight bytes each."""
 
 
 def _added(operands: Operands, attributes: Attributes) -> TensorType:

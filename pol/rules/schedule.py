@@ -19,7 +19,7 @@ PROGRESS_SLACK = 3
 
 
 class Served(Protocol):
-    """A part of an order, with numbers of rounds and slots of its own."""
+    """A part of an order, which has its own number of rounds and its own number of slots."""
 
     @property
     def rounds(self) -> int:

@@ -139,7 +139,8 @@ def check_values(array: Array, spec: TensorSpec) -> None:
 def chunks_of(data: bytes) -> list[bytes]:
     """Split canonical bytes into their chunks.
 
-    The header gives the chunks' sizes; StateError if their sum is not the number of bytes.
+    The header determines the sizes of the chunks. Raises StateError if the sum of these sizes is not the number of
+    bytes.
     """
     chunks, position = [], 0
     for length in chunk_lengths(data, len(data)):

@@ -33,10 +33,11 @@ from host import sandbox
 T = TypeVar("T")
 
 ANSWER_BYTES_MAX = 64 << 20
-"""Largest answer of a worker in bytes. Answers are small, because results are records and states are passed in files.
+"""Largest answer of a worker in bytes. Answers are small, because results are records and states are passed in
+files.
 """
 _POLL_SECONDS = 0.1
-"""Seconds between two checks of a thread for a closed pool or a passed deadline."""
+"""Time (seconds) after which a waiting thread checks again whether the pool was closed or a deadline has passed."""
 
 
 class PoolError(Expected):

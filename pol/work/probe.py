@@ -1,8 +1,8 @@
 """The program that measures a machine's speed of exact work. It runs in pieces, each with its own inputs.
 
 The seed determines the inputs of all pieces, and every back end gives the same bits. The machine that drew the seed can
-therefore verify the work by recomputing a few pieces, even if it is slower. Results for one seed or piece are useless
-for any other seed or piece.
+therefore verify the work by recomputing a few pieces, even if it is slower. Results for one seed and piece cannot be
+used for another seed or another piece.
 
 A piece consists of a part of a large model and of steps of a tiny model, because the measured speed must be valid for
 both. A back end with slow calls, such as torch, is slower with a small model than its large products suggest.

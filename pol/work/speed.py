@@ -1,6 +1,6 @@
 """The measurement of this machine's speed of exact work.
 
-A fixed program is timed that resembles a layer of a network.
+The measurement times a fixed program that resembles a layer of a network.
 """
 
 import time

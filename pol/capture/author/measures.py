@@ -106,7 +106,8 @@ def accuracy(features: str = "x", labels: str = "y", *, ignore_index: int | None
 
 
 def _class_dim(outputs: "torch.Tensor", labels: "torch.Tensor") -> int:
-    """Return the dimension of ``outputs`` that holds the classes, which is the dimension that ``labels`` lack.
+    """Return the dimension of ``outputs`` that holds the classes: ``labels`` have all other dimensions, but not this
+    one.
 
     If none fits, return torch's own choice, so that torch raises its own error.
     """

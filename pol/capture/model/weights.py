@@ -69,9 +69,9 @@ _Place = tuple[nn.Module, str]
 """A module and the name by which it holds a parameter."""
 
 _ALMOST = 1 + 1e-5
-"""Tolerance for torch's bounds, which are rounded in another order."""
+"""Tolerance for the difference from torch's bounds, which torch computes with roundings in another order."""
 _FARTHEST = 8.0
-"""Largest size of a number that may have been drawn from N(0, 1)."""
+"""Largest absolute value of a number that may have been drawn from N(0, 1)."""
 _TESTED = 2**18
 """Largest number of elements of a tensor that are tested."""
 _MOST_APART = 3.3
@@ -222,8 +222,8 @@ def seeded_parameters(model: nn.Module, seed: int, trained: Collection[str] | No
     """Return a value for each parameter, drawn from ``seed``; a parameter whose elements are all equal is kept.
 
     A parameter that is not in ``trained`` is also kept, because its author froze it with the values that it has. If
-    ``trained`` is None, all parameters are trained. The padding row of an embedding is 0. The n-th parameter in the
-    order of names draws from the stream (seed, ``SITE_WEIGHTS``, n).
+    ``trained`` is None, all parameters are trained. The padding row of an embedding is 0. The parameters are sorted by
+    name, and the n-th of them draws from the stream (seed, ``SITE_WEIGHTS``, n).
 
     Raises JobError if a parameter must be drawn but the law of its layer is unknown.
     """

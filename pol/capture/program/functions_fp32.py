@@ -9,7 +9,7 @@ import math
 from pol.capture.program.formula import Expression
 
 WHOLE = 2.0**23
-"""Size from which every FP32 number is an integer."""
+"""Smallest absolute value from which every FP32 number is an integer."""
 
 _HALF_PI = (1.5703125, 4.837512969970703e-04, 7.549533620476723e-08, 2.5633441515945189e-12)
 """Parts of pi / 2. All but the last have at most eleven bits, so that their products with small integers are exact."""
@@ -84,7 +84,7 @@ def trunc(x: Expression) -> Expression:
 
 
 def _quarters(x: Expression) -> tuple[Expression, Expression]:
-    """Return the number of quarter turns nearest to the angle x, and the remaining angle in -pi/4..pi/4.
+    """Return the angle x as a whole number of quarter turns, and the remaining angle, which is in -pi/4..pi/4.
 
     If x is too large to have a precise remainder, the angle is 1/2, so that sines stay between -1 and 1.
     """
@@ -103,7 +103,7 @@ def _sin_cos(rest: Expression) -> tuple[Expression, Expression]:
 
 
 def _at(turns: Expression, rest: Expression) -> Expression:
-    """Return the sine of the angle of ``turns`` quarter turns plus ``rest``."""
+    """Return the sine of an angle: ``turns`` quarter turns plus the angle ``rest``."""
     sine, cosine = _sin_cos(rest)
     quarter = turns - 4 * floor(turns * 0.25)
     is_odd = quarter.is_equal(1) | quarter.is_equal(3)

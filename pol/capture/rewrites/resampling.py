@@ -1,7 +1,7 @@
 """Rewrites of resizing and edge padding of images as weighted sums of rows, one dimension after another.
 
-In each dimension, a place of the result reads *taps*, which are the numbers of some rows with a weight for each. The
-gradient adds to the same rows with the same weights.
+In each dimension, a place of the result is the weighted sum of some rows of the input. Its *taps* are the numbers of
+these rows, each with its weight. The gradient is added to the same rows with the same weights.
 """
 
 import math
