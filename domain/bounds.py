@@ -247,7 +247,8 @@ def checker(hint: Any, name: str) -> Test | None:
 
 
 def own_checker(hint: Any, name: str) -> Test:
-    """Return a test of the field's own marks only. It is for readers that test the values inside the field themselves.
+    """Return a test of the field's own marks, but not of the values inside the field. Readers that test these values
+    themselves use it.
 
     Raises Mismatch for an integer, text, bytes or tuple without a bound.
     """

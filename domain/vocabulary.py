@@ -68,7 +68,8 @@ MOVES: Mapping[str, Move] = fold_moves(COMPONENTS, POTS)
 
 
 def read_event(event: Attributed) -> Change | None:
-    """Return the change that an event describes, or None if the event is not of this chain's kinds (``transfer``).
+    """Return the change that an event describes, or None if the event's kind is not one of this chain's (such as
+    ``transfer``).
 
     Raises ValueError for attributes that :func:`domain.events.to_event` does not write.
     """

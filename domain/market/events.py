@@ -62,7 +62,8 @@ class OrderSubmitted(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderOpened(Change):
-    """An order was added to the book, for the first time or again. Its time there ends at ``expires_at`` (chain clock).
+    """An order was added to the book, for the first time or again. Its time in the book ends at ``expires_at`` (chain
+    clock).
 
     Example::
 

@@ -273,9 +273,9 @@ class Panel:
 
     A stage begins with its seed. Its seats commit until ``commits_end``, and then reveal until ``reveals_end``. The
     time to commit ends early when all seats have committed. The time to reveal ends early when all seats that committed
-    have revealed. ``wanted`` describes the next stage as long as its seed is not known: it has the number of seats for
-    each group of places. It is empty while the panel waits for room. If ``repeats`` is true, the next stage has the
-    same seats as this one.
+    have revealed. As long as the seed of the next stage is not known, ``wanted`` has the number of that stage's seats
+    for each group of places. While the panel waits for room, ``wanted`` is empty. If ``repeats`` is true, the next
+    stage has the same seats as this one.
     """
 
     order_id: Hash
