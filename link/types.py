@@ -219,7 +219,7 @@ class JoinReply:
 
 @dataclass(frozen=True, slots=True)
 class ProbeRequest:
-    """A provider's result of the last task of a measurement; a request without digests begins a measurement."""
+    """A provider's result of the previous task of a measurement. A request without digests begins a measurement."""
 
     digests: Annotated[tuple[Hash, ...], Length(0, PROBE_PIECES_MAX)]
 
@@ -229,7 +229,7 @@ class ProbeTask:
     """A timed task of a measurement: to hash ``data``, or to compute ``pieces`` of ``seed`` (see
     :mod:`pol.work.probe`).
 
-    A task with neither data nor pieces means that the measurement has ended; ``text`` has the reason if it ended early.
+    If a task has neither data nor pieces, the measurement has ended; if it ended early, ``text`` has the reason.
     """
 
     data: Annotated[bytes, Size(0, CHUNK_BYTES_MAX)] = b""
@@ -391,7 +391,9 @@ class StatesRequest:
 
 @dataclass(frozen=True, slots=True)
 class StatesManifest:
-    """The states that the last verified round of a leg left: each root once, as far as they are on this machine."""
+    """The states that the last verified round of a leg left. Each root is listed once; states that are not on this
+    machine are left out.
+    """
 
     round: Bits
     states: Annotated[tuple[StateRef, ...], Length(0, SLOTS_MAX + 1)]
@@ -448,7 +450,9 @@ class ResultLeaf:
 
 @dataclass(frozen=True, slots=True)
 class ResultManifest:
-    """The data with which a consumer fetches, checks and decrypts a result. The whole result has ``count`` leaves."""
+    """The data with which a consumer fetches, checks and decrypts a result. ``count`` is the number of leaves of the
+    whole result.
+    """
 
     order_id: Hash
     leg: Bits
@@ -588,7 +592,7 @@ class Handlers(Protocol):
         ...
 
     def probe(self, caller: Caller, request: ProbeRequest) -> ProbeTask:
-        """Take the result of the last task of a measurement, and return the next task."""
+        """Take the result of a measurement's previous task, and return the next task."""
         ...
 
     def poll(self, caller: Caller, request: PollRequest) -> PollReply:
