@@ -48,9 +48,9 @@ def withhold(escrow: Escrow, amount: int) -> Escrow:
 
 
 def refund(escrow: Escrow) -> tuple[Escrow, tuple[Transfer, ...]]:
-    """Return the escrow with only the withheld sum left, and the moves that return the rest to the depositors.
+    """Return the escrow in which only the withheld sum is left, and the moves that return the rest to the depositors.
 
-    The withheld sum stays locked in the rows that would pay it: the first rows.
+    The withheld sum stays locked in the first rows, because these rows would pay it.
     """
     source = escrow.order_id.hex()
     unpaid = escrow.withheld

@@ -2,7 +2,7 @@
 
 A child is started through this file. The child asks the kernel for SIGKILL at its parent's death (PR_SET_PDEATHSIG),
 checks that the parent is still there, and becomes the command. The kernel watches the *thread* that started the child.
-So only the main thread starts children; the children of another thread would die with that thread.
+So only the main thread starts children: a child of another thread would die when that thread ends.
 """
 
 import ctypes
