@@ -35,7 +35,9 @@ Listen = Callable[[ShareKey, dict[str, Any]], None]
 
 @dataclass(frozen=True, slots=True)
 class _Serves:
-    """The order and the settings of a worker. The worker gets only shares that agree with all of them."""
+    """The order and the settings for which a worker was started. The worker gets only shares that have the same order
+    and settings.
+    """
 
     order_id: bytes
     program: tuple[str, ...]
@@ -74,9 +76,9 @@ class _Worker:
         return self.share is None and not self.is_spent and self.process.poll() is None
 
     def hand_over(self, order: WorkOrder) -> None:
-        """Write an order to the process; this call waits until the process has read the order.
+        """Write a work order to the process, and wait until the process has read it.
 
-        The process can read only the job and the folder ``inputs``, so the order names links in this folder.
+        The process can read only the job and the folder ``inputs``, so the work order names links in this folder.
         """
         assert self.process.stdin
         order = self._linked(order)
@@ -86,8 +88,8 @@ class _Worker:
             self.process.stdin.flush()
 
     def _linked(self, order: WorkOrder) -> WorkOrder:
-        """Return the order with links in place of the files that the process reads, and delete the links of the last
-        share.
+        """Return the work order with links in place of the files that the process reads, and delete the links of the
+        previous share.
 
         If a file cannot be linked, the process reports the missing file.
         """
