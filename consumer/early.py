@@ -39,7 +39,8 @@ class EarlyTake(Readable):
 
 
 def early_take(answer: OrderResponse, round: int | None = None) -> EarlyTake | None:
-    """Return the refunds that taking a round early gives up; None if the round is verified or was already taken.
+    """Return the refunds that a consumer gives up by taking a round early; None if the round is verified or was already
+    taken.
 
     ``round`` is the number of the round; the default is the job's last round. Raise ConsumerError if the leg does not
     hand over the round.

@@ -1,7 +1,7 @@
 """The states of an order's last verified round: fetching them from validators, and delivering them to the next one.
 
-An order whose leg failed continues from these states. If the validators that have them are gone, the consumer's copy is
-the only one.
+An order whose leg failed continues from these states. If the validators that have these states are gone, the consumer's
+copy is the only one.
 """
 
 import time
@@ -26,7 +26,7 @@ from pol.state.stored import file_root
 from wire.keys import Key
 
 PAUSES = 10
-"""Pause before the next copy of newer states, as a multiple of the time that the last copy took."""
+"""Length of the pause before newer states are copied, as a multiple of the time that the last copy took."""
 
 
 def states_folder(home: Path, order_id: bytes) -> Path:
@@ -35,7 +35,9 @@ def states_folder(home: Path, order_id: bytes) -> Path:
 
 
 def newest_verified(answer: OrderResponse) -> tuple[Leg, Round] | None:
-    """Return the last verified round of an order and its leg; None if no round is verified, or if the job stopped."""
+    """Return the last verified round of an order, and the leg of this round; None if no round is verified, or if the
+    job stopped.
+    """
     for leg in reversed(answer.legs):
         closed = answer.round(leg.number, leg.next_round - 1) if leg.verified else None
         if closed is not None:
@@ -126,7 +128,9 @@ def _root_of(path: Path) -> bytes:
 
 
 def deliver_states(client: ChainClient, key: Key, answer: OrderResponse, folder: Path) -> int:
-    """Send the states of a folder from which the order's current leg starts to its validator; return their number."""
+    """Send the states from which the order's current leg starts, as far as they are in a folder, to the leg's
+    validator. Return the number of states sent.
+    """
     leg = answer.current
     if leg is None or not leg.from_leg:
         return 0

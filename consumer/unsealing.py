@@ -1,8 +1,10 @@
-"""The opening of a result while it arrives: each chunk is checked before the next one, and a wrong one can be proven.
+"""The decryption of a result while it arrives. Each chunk is checked before the next one, and it can be proven to the
+chain if a chunk is wrong.
 
-The validator sends two leaves for each chunk: that of its ciphertext, and that of the chunk in the tree of its state.
-Both trees have roots on the chain, so all leaves are checked before any chunk arrives. A chunk that does not decrypt to
-its leaf is the validator's fault, and the error has the message that proves it to the chain.
+The validator sends two leaves for each chunk: the leaf of the chunk's ciphertext, and the leaf of the chunk itself in
+the tree of its state. Both trees have roots on the chain, so all leaves are checked before any chunk arrives. If a
+chunk does not decrypt to the content of its leaf, the validator is at fault, and the error has the message that proves
+this fault to the chain.
 """
 
 from collections.abc import Iterator, Sequence

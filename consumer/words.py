@@ -50,7 +50,8 @@ STAKE: Final = "stake"
 
 
 class Asker(Enum):
-    """The place where the user reads a sentence: a shell or Python. It decides the form of commands in the sentence.
+    """The place where the user reads a sentence: a shell or Python. The place decides the form in which the sentence
+    writes commands.
 
     Example::
 
@@ -90,8 +91,8 @@ def bids_fail(count: int, condition: str) -> str:
 def list_failures(unmatched: Histogram, backed: int = 0, needed: int = 0) -> str:
     """Return a sentence with the number of bids that fail each condition.
 
-    For bids whose stake is too small, the sentence also has two amounts of work (FLOPs): ``backed`` is the largest work
-    that the stake of one of these bids backs, and ``needed`` is the work of the job.
+    For bids whose stake is too small, the sentence also has two amounts of work (FLOPs): ``backed`` is the largest
+    amount that the stake of one of these bids backs, and ``needed`` is the amount that the job needs.
     """
     return ", ".join(_failures(unmatched, backed, needed))
 
