@@ -1,4 +1,6 @@
-"""All changes to the records: each is made under a lock, and only while the blobs that the record names are held."""
+"""All changes to the records. Each change is made under a lock, and only while the blobs that the record names are
+held.
+"""
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -69,9 +71,9 @@ class Ledger:
     ) -> LocalOrder | None:
         """Apply ``change`` to the current record of a leg and return the new one; None if there is no record.
 
-        ``needs`` are blobs that the new record names. They must have arrived here from ``sender`` (from anyone if
-        ``sender`` is empty). They are held before the record is written, so that neither a crash nor a clean-up in
-        between can lose them. ClusterError WRONG_STATE if one of them is missing.
+        ``needs`` are blobs that the new record names. The blobs must have arrived here from ``sender`` (from anyone if
+        ``sender`` is empty). They are held before the record is written, so that neither a crash nor a clean-up before
+        that can lose them. ClusterError WRONG_STATE if one of them is missing.
         """
         with self.lock:
             now = self.store.load(order_id, leg)
@@ -132,7 +134,7 @@ class Ledger:
     def take_initial_states(self, leg: LegKey, earlier_global: StateRef | None, slots: tuple[SlotLocal, ...]) -> None:
         """Record and hold the states of an earlier leg from which ``leg`` starts.
 
-        If these states are gone, the leg is declined after the next look.
+        If these states are no longer here, the leg is declined after the next look.
         """
         needs = [item.state.blob for item in slots]
         if earlier_global is not None:

@@ -57,7 +57,7 @@ def verified_roots(on_chain: OrderResponse, leg: Leg) -> tuple[bytes, ...]:
 def sources_of(on_chain: OrderResponse, leg: Leg) -> tuple[str, ...]:
     """Return the validators that may have the states from which a leg starts.
 
-    The first one left them. The others accepted a leg that started from them.
+    The first of these validators made the states. The others accepted a leg that started from the states.
     """
     last = on_chain.leg(leg.from_leg)
     later = (
@@ -90,7 +90,9 @@ def describe_missing(leg: Leg, missing: frozenset[bytes]) -> str:
 
 
 def lacking(local: LocalOrder, on_chain: OrderResponse, leg: Leg) -> frozenset[bytes]:
-    """Return the roots of a leg's initial states that come from an earlier leg and are not in this leg's record yet."""
+    """Return the roots of those initial states of a leg that come from an earlier leg and are not yet in this leg's
+    record.
+    """
     roots = foreign_roots(on_chain, leg)
     # Usually there are no such roots, and then the walk through the record is skipped.
     return roots - {state.root for state in states_of(local)} if roots else roots

@@ -1,8 +1,8 @@
 """The choice of the next transaction: everything that is due is sent together, sorted by deadline.
 
 Each look at the chain lists all actions to send, and an action that a later look does not list is dropped. Only one
-transaction is under way at a time, and it contains as many messages as it may. So ten seats with the same deadline are
-answered in one block.
+transaction is under way at a time, and it contains as many messages as are allowed. So ten seats with the same deadline
+are answered in one block.
 
 If one message fails, its whole transaction fails. Messages that anyone can make fail are therefore sent alone. If a
 transaction of several messages is refused, those that the chain would accept are sent in the next transaction.
@@ -22,9 +22,10 @@ Outgo = SendTx | SendAnswer | SendNotice
 Sifted = tuple[tuple[Outgo, ...], tuple[Outgo, ...]]
 """The actions that the chain accepts together, and those that it refuses even alone."""
 ITEMS_MAX = 640
-"""Most list items that a transaction of several messages may have in all, each with its weight in
-``Message.GAS_ITEMS``: as many as 128 shares have. So the transaction stays below a tenth of a block's gas, even with
-the margin of an estimate."""
+"""Largest total number of list items in a transaction of several messages, each item counted with its weight in
+``Message.GAS_ITEMS``. It is the number that 128 shares have. So the transaction stays below a tenth of a block's gas,
+even with the margin of an estimate.
+"""
 PAUSE_MS = 200
 """Pause before an action that was sent may be sent again."""
 RETRY_MS, RETRY_MS_MAX = 2_000, 8_000
@@ -35,7 +36,9 @@ FORGET_MS = 300_000
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """The past of an action: when it was last sent, when it may be sent again, and its failures in a row."""
+    """The past of an action: the time when it was last sent, the time when it may be sent again, and its number of
+    failures in a row.
+    """
 
     ended: int
     again_at: int
@@ -71,7 +74,7 @@ class Outgoing:
 def want(state: Outgoing, actions: Iterable[Outgo], seen: int, *, whole: bool) -> Outgoing:
     """Replace the actions to send by the actions that a look asks for.
 
-    If the look is not ``whole``, keep the waiting notices.
+    If the look is not ``whole``, the notices that wait to be sent are kept.
     """
     past = {key: was for key, was in state.past.items() if seen - was.ended < FORGET_MS}
     notices = (known for known in state.wanted if isinstance(known.action, SendNotice) and not whole)
@@ -130,7 +133,7 @@ def _items(message: Message) -> int:
 
 
 def half_of(action: Outgo) -> LaneHalf | None:
-    """Return the half of a block's lane in which an action's messages are duties; None if they are not duties."""
+    """Return the half of the block's lane that reserves room for an action's messages; None if they are not duties."""
     half = action.messages[0].LANE
     return half if all(message.LANE is half for message in action.messages) else None
 

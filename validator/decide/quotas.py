@@ -1,4 +1,6 @@
-"""The quotas of consumers and providers: how much of an order each may store here, from the order's terms."""
+"""The quotas of consumers and providers: the number of bytes of an order that each may store here, computed from the
+order's terms.
+"""
 
 from dataclasses import dataclass
 
@@ -13,7 +15,9 @@ SPARE_BOUNDARIES = 4
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """The limit for blobs that no record names yet: their number, their bytes in all, and the bytes of the largest."""
+    """The limits on blobs that no record names yet: their number, their bytes in total, and the bytes of the largest
+    blob.
+    """
 
     blobs: int = 0
     size: int = 0
@@ -34,7 +38,7 @@ def provider_quota(local: LocalOrder, on_chain: OrderResponse, panels: Panels, p
 
     For each share that it has not delivered, the provider may upload an update and a local state. It may also upload
     both states of each boundary that it was asked for, and of a few more boundaries. The provider may upload all this
-    even after its time is over: the record then shows that the provider was late.
+    even after its time is over, because the record then shows that the provider was late.
     """
     works = [w for known in local.rounds for w in known.works if w.provider == provider]
     if not works:

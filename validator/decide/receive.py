@@ -137,7 +137,7 @@ def _sizes_hold(terms: JobTerms, packet: ShareDelivery) -> bool:
 
 
 def late_share(local: LocalOrder, submission: ShareSubmission) -> bool:
-    """Return whether a commitment is for an issue that was given up because no answer had arrived."""
+    """Return whether a commitment is for an issue that this validator has ended because no answer had arrived."""
     at = local.share(submission.claim.key)
     if at is None or at.work.signed is not None:
         return False
@@ -145,7 +145,7 @@ def late_share(local: LocalOrder, submission: ShareSubmission) -> bool:
 
 
 def mark_late(local: LocalOrder, submission: ShareSubmission) -> LocalOrder:
-    """Change the verdict of an issue from NO_ANSWER to LATE, because an answer arrived after all."""
+    """Change the verdict of an issue from NO_ANSWER to LATE, because an answer has arrived after the time was over."""
     at = local.share(submission.claim.key)
     if at is None or at.work.verdict != ShareReason.NO_ANSWER or at.work.signed is not None:
         return local

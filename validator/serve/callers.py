@@ -16,7 +16,7 @@ LIVE_SECONDS = 15.0
 TAKEN_SECONDS = 3.0
 """A process that has not polled for this long counts as ended: another process with its key may take its place."""
 RIVAL_SECONDS = 30.0
-"""Seconds for which the served process is warned after another process has asked with the same key."""
+"""Time (seconds) for which the served process gets a warning after another process has asked with the same key."""
 
 
 class Presence:
@@ -36,7 +36,8 @@ class Presence:
         self._speeds: dict[str, int] = {}
 
     def claim(self, address: str, session: bytes) -> bool:
-        """Make ``session`` the served process of a provider. Return False while another process with its key is served.
+        """Make ``session`` the process of a provider that is served. Return False while another process with the
+        provider's key is served.
 
         The other process is served as long as it polls.
         """

@@ -58,7 +58,7 @@ MEASURED_AGAIN = (
     " soon"
 )
 WATCHED = 2**32 - 1
-"""The number of a dispute that no round has, for the places that possible challengers ask for."""
+"""A number that no dispute of a round has. It stands for the places that possible challengers request."""
 _FILE_BYTES = 64
 """Bytes of a file's entry in a message, without its path."""
 
@@ -78,7 +78,8 @@ class Service:
     ) -> None:
         """Serve from ``ledger``; set ``wake`` when something arrives that the loop should handle.
 
-        ``pub_key`` is the validator's public key, for invitations, and ``secret`` the one that hand-overs use.
+        ``pub_key`` is the validator's public key, which checks invitations. ``secret`` is the secret from which the
+        scalars of hand-overs are derived.
         """
         self._pub_key = pub_key
         self._secret = secret
@@ -175,7 +176,8 @@ class Service:
     def may_put(self, caller: t.Caller, blob: t.BlobRef) -> None:
         """Check that the caller may upload the blob; ClusterError if not.
 
-        A consumer may upload the files of a payload that it offered, a provider the blobs of its shares and openings.
+        A consumer may upload the files of a payload that it offered. A provider may upload the blobs of its shares and
+        openings.
         """
         allowed = self._allowance(caller, blob)
         if allowed is None:
@@ -388,7 +390,7 @@ class Service:
         return t.Verdict(reason == ShareReason.NONE, int(reason), reason.name.lower())
 
     def submit_opening(self, caller: t.Caller, request: t.OpeningSubmission) -> t.Verdict:
-        """Take the states at a boundary that the validator asked the caller for."""
+        """Take the states at a boundary that this validator has requested from the caller."""
         key = request.key
         on_chain = self._find(key.order_id, key.leg)
         verdict = t.Verdict(False, int(ShareReason.NONE), "the states are not, or no longer, needed")
@@ -612,7 +614,7 @@ class Service:
         return opening
 
     def _later_opening(self, caller: t.Caller, key: PanelKey, number: int) -> t.AuditOpening:
-        """Return an opening that this validator got for its own seat, to a seat of a later stage.
+        """Return to a seat of a later stage an opening that this validator got for its own seat.
 
         A seat whose duty is open serves nothing: it has not revealed its answers yet.
         """
@@ -648,7 +650,7 @@ class Service:
     def get_place(self, caller: t.Caller, request: t.PlaceRequest) -> t.AuditOpening:
         """Return the opening of a place to a party that may challenge the round: its consumer, or another validator.
 
-        It is refused while it would show a seat the result of a place that the seat has to recompute.
+        Refuse the opening as long as it would show a seat the result of a place that this seat has to recompute.
         """
         key = RoundKey(request.order_id, request.leg, request.round)
         on_chain = self._find(request.order_id, request.leg)
@@ -772,7 +774,9 @@ def _waits(reason: str, again_ms: int) -> t.JoinReply:
 
 
 def _fitting(tasks: list[t.TrainTask]) -> list[t.TrainTask]:
-    """Return the first tasks, at least one, whose lists of files fit in half a message. The others come later."""
+    """Return as many of the first tasks as have lists of files that fit in half a message, but at least one. The others
+    are sent later.
+    """
     first: list[t.TrainTask] = []
     bytes_left = t.MESSAGE_BYTES_MAX // 2
     for task in tasks:

@@ -123,8 +123,8 @@ class Auditor:
     def ask(self, action: do.AskOpening) -> float | None:
         """Ask the winner for an opening, then seats of earlier stages.
 
-        Return the pause (seconds) before the next try if the opening is not ready. Raises the winner's ClusterError if
-        no one has the opening.
+        Return the pause (seconds) before the next try if the opening is not ready. If no one has the opening, raise the
+        ClusterError that the winner returned.
         """
         seat = action.seat
         request = OpeningRequest(
@@ -195,7 +195,7 @@ class Auditor:
         self.ledger.change_seat(key, lambda now: place_recomputed(now, index, result))
 
     def rebuild(self, action: do.RebuildChunk) -> None:
-        """Encrypt an opened chunk again, and record the root that follows, or why nothing follows."""
+        """Encrypt an opened chunk again. Record the root that follows, or the reason why no root follows."""
         seat = self.ledger.store.seat(action.seat)
         opening = seat.places[action.index].opening if seat else None
         if opening is None or opening.chunk is None:
