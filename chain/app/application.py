@@ -218,7 +218,8 @@ class Application:
         """Return whether to vote for a proposal. Its signatures are verified now, so that its block is executed faster.
 
         Nothing is executed. The cost of a block is bounded by the gas that its transactions declare. The check ends at
-        the first transaction that the block must not have. The proposer chooses the order of transactions.
+        the first transaction that the block must not have. The order of transactions is not checked, because the
+        proposer chooses it.
         """
         if height != self.head.block.height + 1:
             log.warning("proposal for block %d refused: the last block is %d", height, self.head.block.height)
@@ -442,7 +443,7 @@ class Application:
         """Return the result of ``tx`` on a throw-away overlay of the committed state.
 
         A simulation can keep one core busy for as long as a transaction may run. So only one simulation runs at a time,
-        and a few may wait. Raise a Refusal if too many wait.
+        and a few others may wait for it. Raise a Refusal if too many wait already.
         """
         with self._simulations.turn():
             return simulate_tx(self._base.reader, tx, self._crypto, self._rulebook)

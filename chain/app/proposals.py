@@ -24,7 +24,7 @@ from domain.node.params import NodeParams, tx_gas_max
 from domain.tx import Tx
 
 BEFORE_DUTY_MAX = 16
-"""Largest number of its sender's earlier transactions that a duty takes into the block with it."""
+"""Largest number of earlier transactions of the same sender that enter a block together with a duty."""
 
 Decode = Callable[[bytes], Tx | Refusal]
 
@@ -40,7 +40,8 @@ class Candidate:
 
 @dataclass(slots=True)
 class Along:
-    """The room for transactions that go along with duties; its bounds keep room in the lane for other senders' duties.
+    """The room for transactions that must come before a duty, because the same sender sent them earlier. Its bounds
+    keep room in the lane for the duties of other senders.
 
     ``each`` is the most gas that the transactions before one duty may have. ``gas`` and ``size`` (bytes) are the room
     that is left for the transactions before all duties.
@@ -141,7 +142,9 @@ def _get_queues(raws: Sequence[bytes], decode: Decode, store: Overlay) -> dict[s
 
 
 def _choose_duties(block: BlockRoom, queues: dict[str, list[Candidate]], along: Along) -> list[bytes]:
-    """Move duties from their queues into the block, in each half of the lane the nearest deadline first."""
+    """Move duties from their queues into the block. In each half of the lane, the duty with the nearest deadline comes
+    first.
+    """
     duties: list[tuple[LaneHalf, int, int, str, int]] = []
     for sender, queue in queues.items():
         halves: set[LaneHalf] = set()
@@ -180,7 +183,9 @@ def _by_deadline(duty: tuple[LaneHalf, int, int, str, int]) -> tuple[bool, int, 
 
 
 def _choose_others(block: BlockRoom, queues: dict[str, list[Candidate]]) -> list[bytes]:
-    """Take the other transactions into the block: highest price first, but each sender's by sequence."""
+    """Take the other transactions into the block, the highest price first. The transactions of one sender stay in the
+    order of their sequences.
+    """
 
     def rank(candidate: Candidate) -> tuple[int, int]:
         return -block.lane.offer(candidate.tx), candidate.place

@@ -27,8 +27,9 @@ LIMIT_DEFAULT = 100
 """Number of entries that a query lists if it does not ask for a number."""
 
 REMEMBERED = 65_536
-"""Number of keys to cache for a table that every transfer uses. Without the cache, half of the time of an access would
-go into making its key."""
+"""Number of keys to cache for a table that every transfer uses. Without the cache, making the key would take half of
+the time of an access.
+"""
 
 
 def make_key(prefix: int, *parts: Part) -> bytes:

@@ -70,7 +70,9 @@ def _get_round(ctx: Context, key: RoundKey) -> CheckedRound:
 
 @dataclass(frozen=True, slots=True)
 class CheckedChallenge:
-    """The records of a checked challenge, with the part of its bond that is lost if it is not opened."""
+    """The records of a checked challenge, with the part of its bond (uassay) that is burnt if the challenge is not
+    opened.
+    """
 
     order: Order
     closed: Round
@@ -200,8 +202,8 @@ def _needed(ctx: Context, found: CheckedRound, dispute: Dispute, message: MsgOpe
 def apply_open(ctx: Context, message: MsgOpenChallenge, checked: CheckedOpening) -> None:
     """Let a panel recompute the place, and hold the round until then.
 
-    A challenge whose bond is too small counts as one that was not opened. A challenge of a place that the round's own
-    panel recomputes now ends at once, without a loss.
+    A challenge whose bond is too small counts as one that was not opened. If the round's own panel is recomputing the
+    place now, the challenge ends at once, without a loss.
     """
     dispute = checked.dispute
     key = dispute.round_key

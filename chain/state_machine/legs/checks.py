@@ -15,8 +15,8 @@ from domain.market.records import Order
 def get_assigned(ctx: Context, order_id: bytes, number: int, validator: str, state: LegState) -> tuple[Order, Leg]:
     """Return an order and its current leg.
 
-    Refuse if ``number`` is not the current leg, another validator serves it, it is not in ``state``, or one of its
-    deadlines has passed.
+    Refuse if ``number`` is not the current leg, or if this leg is served by another validator, is not in ``state``, or
+    has missed one of its deadlines.
     """
     order = ORDERS.need(ctx.store, order_id)
     if number != order.legs or number == 0:

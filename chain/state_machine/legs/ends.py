@@ -88,7 +88,7 @@ def end_with_leg(ctx: Context, order: Order, leg: Leg, reason: CloseReason) -> N
 
 
 def reopen_or_end(ctx: Context, order: Order, leg: Leg) -> None:
-    """Let the order go on after a failed leg with the first round that is not verified, or end the order.
+    """After a failed leg, continue the order with its first round that is not verified, or end the order.
 
     If only a provider was at fault, the same validator continues, without an auction. Otherwise the order opens again.
     It ends instead if no round is left, if its deadline has passed, or if its deposit cannot pay any bid. It also ends
@@ -123,7 +123,7 @@ def reopen_or_end(ctx: Context, order: Order, leg: Leg) -> None:
 
 
 def _has_rest(ctx: Context, order: Order, leg: Leg) -> bool:
-    """Return whether an order has rounds left and money for them, after a leg that served all of its slots."""
+    """Return whether an order has rounds left, and money for them, after a leg that served all slots of the order."""
     if order.next_round == order.terms.rounds or leg.slots != order.terms.slots:
         return False
     # Before the leg is cleared, its withheld part already counts as withheld, and its job bond is no deposit.
@@ -143,10 +143,10 @@ def _lacks_states(ctx: Context, order: Order) -> bool:
 
 
 def _return_unserved(ctx: Context, order: Order) -> None:
-    """Return a part that waits to the deposit, because enough validators could not fetch its leg's states.
+    """Return to the deposit a withheld part that waits, because enough validators could not fetch its leg's states.
 
-    They must hold as much stake as is needed to blame a job: a few validators with little stake could be the
-    consumer's.
+    These validators must hold as much stake as is needed to blame a job, because a few validators with little stake
+    could belong to the consumer.
     """
     stakes = {validator.operator: validator.stake for validator in VALIDATORS.scan(ctx.store) if is_active(validator)}
     number = LEGS.must(ctx.store, order.id, order.legs).verified_leg
@@ -159,7 +159,8 @@ def find_bid_to_continue(ctx: Context, order: Order, leg: Leg) -> Bid | None:
     """Return the bid of a leg that failed through a provider's fault, if it can serve the order's rest at once.
 
     The result is None for other ends, after ``CONTINUED_MAX`` such legs, and if the bid's capacity, its validator's
-    stake or its bond no longer suffice. The job bond of the failed leg counts, because it returns first.
+    stake or its bond no longer suffice. The job bond of the failed leg counts as free, because it is returned before
+    the order continues.
     """
     bid = BIDS.get(ctx.store, leg.bid_id)
     if leg.end_reason != LegEnd.WRONG_SHARE or bid is None or ctx.clock >= order.deadline:
@@ -303,8 +304,8 @@ def on_overdue(ctx: Context, order: Order) -> None:
 def _is_unserved(ctx: Context, order: Order, failures: int) -> bool:
     """Return whether an order has failed too often to open again; ``failures`` are its failed legs.
 
-    Declines that blame the job are counted apart from other failures. They close the order if enough validators blame
-    the job, or if every other validator of the set is excluded from the order too.
+    Declines that blame the job are counted apart from other failures. These declines close the order in two cases: if
+    enough validators blame the job, or if every other validator of the set is also excluded from the order.
     """
     blaming = _get_blaming(ctx, order)
     if failures - len(blaming) >= order.params.max_attempts:

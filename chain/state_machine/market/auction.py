@@ -171,10 +171,10 @@ def get_asked(store: Overlay, order: Order, clock: int) -> AuctionOrder:
 
 
 def ask_rest(order: Order) -> AuctionOrder:
-    """Return what is left to train of an order in the form that the auction reads.
+    """Return the part of an order that is left to train, in the form that the auction reads.
 
-    If some rounds are verified, the winner also fetches the states that they left. So these bytes count like those of
-    the payload.
+    If some rounds are verified, the winner also has to fetch the states at the end of the last one. So the bytes of
+    these states count like those of the payload.
     """
     terms = rest_terms(order.terms, order.next_round)
     asked = make_auction_order(terms, order.conditions, order.params, order.audit_ms, order.window)
@@ -190,9 +190,9 @@ def make_auction_order(
 ) -> AuctionOrder:
     """Return an order in the form that the auction reads. Fields that these arguments do not determine are empty.
 
-    The caller fills in the other fields. ``verify_seconds`` includes waiting, because at most ``rounds_ahead`` rounds
-    may be closed but not verified. Further rounds wait for a window, or for a stage of full length if a seat was
-    silent.
+    The caller fills in the other fields. At most ``rounds_ahead`` rounds may be closed but not verified. Further rounds
+    wait for a window, or for a stage of full length if a seat was silent. ``verify_seconds`` includes this waiting
+    time.
     """
     return AuctionOrder(
         order_id=bytes(32),
@@ -230,7 +230,9 @@ class Auditors:
         self._eligible: dict[tuple[str, JobTerms, OrderParams, int], list[str]] = {}
 
     def has_stranger(self, order: Order, validator: str, tier: str) -> bool:
-        """Return whether, if ``validator`` wins the order in ``tier``, at least one possible auditor is not a party."""
+        """Return whether at least one possible auditor would not be a party to the order, if ``validator`` won the
+        order in ``tier``.
+        """
         if not order.params.auditors:
             return True
         escrow = ESCROWS.must(self._ctx.store, order.id)

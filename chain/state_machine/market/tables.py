@@ -39,7 +39,9 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A hold. With leg and round 0 it keeps an order from settling, otherwise it keeps a round from being verified."""
+    """A hold. If leg and round are 0, it keeps an order from settling; otherwise it keeps a round from being
+    verified.
+    """
 
     order_id: bytes
     leg: int

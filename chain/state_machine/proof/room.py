@@ -1,10 +1,10 @@
 """Audit room: the limit of the number of seats that are at work in all panels together (protocol section 4.6).
 
-When a round is closed, its panel takes room, or waits until there is room. A seat returns its room when it commits, at
-the latest after the time that the slowest eligible validator needs for the work. When room becomes free, the panel that
-pays its auditors most per FLOP begins first. Training goes on during the wait, for at most ``rounds_ahead`` rounds, and
-the waiting time moves the order's deadline. Room only delays the start of a panel: later stages take the room that they
-need, and the load never affects which validators are drawn.
+When a round is closed, its panel takes room, or waits until there is room. A seat returns its room when it commits, but
+at the latest after the time that the slowest eligible validator needs for the work. When room becomes free, the panel
+that pays its auditors most per FLOP begins first. Training goes on during the wait, for at most ``rounds_ahead``
+rounds, and the waiting time moves the order's deadline. Room only delays the start of a panel: later stages take the
+room that they need, and the load never affects which validators are drawn.
 """
 
 from dataclasses import replace

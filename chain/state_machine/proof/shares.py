@@ -43,7 +43,7 @@ LIVE = (ShareState.COMMITTED, ShareState.ACCEPTED)
 
 
 def share_id(key: ShareKey) -> bytes:
-    """Return the identifier of a share for its seed. It gives two shares of one block different draws."""
+    """Return the identifier of a share that goes into its seed, so that two shares of one block get different draws."""
     return hash_fields(
         "assay/share/id",
         key.order_id,

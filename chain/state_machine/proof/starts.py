@@ -35,7 +35,7 @@ def get_starts(store: Overlay, order: Order, legs: tuple[Leg, ...]) -> tuple[Slo
 
 
 def _get_left_root(store: Overlay, leg: Leg, slot: int) -> bytes:
-    """Return the root of the local state that a slot's share left in the round before a leg that continues another."""
+    """Return the root of a slot's local state at the end of the round before ``leg``, which continues another leg."""
     before = ROUNDS.must(store, leg.order_id, leg.from_leg, leg.first_round - 1)
     share = SHARES.must(store, *before.share_keys[slot - leg.first_slot])
     if share.roots is None:

@@ -2,8 +2,8 @@
 
 A round may have more shares than fit in a transaction, so several messages may accept the shares of a round. A share
 that was accepted keeps its slot: it can no longer be rejected, and the slot cannot be issued again. The round can be
-closed when each slot of the leg has an accepted share. If the leg fails before, its accepted shares are dropped like
-the others.
+closed when each slot of the leg has an accepted share. If the leg fails before the round is closed, its accepted shares
+are dropped like all other shares.
 """
 
 from dataclasses import dataclass

@@ -2,7 +2,7 @@
 
 The message shows the leaf of one encrypted chunk. Either a chunk cannot have this leaf at all, or the message opens the
 chunk. Then the node derives the chunk's key from S_i, decrypts the chunk, and compares it with the leaf that the state
-has at this place. A complaint about a right chunk fails, because S_i and all hashes are proven.
+has at this place. A complaint about a right chunk fails, because the message has to prove S_i and all hashes.
 """
 
 from dataclasses import dataclass

@@ -27,7 +27,9 @@ from pol.rules.tiers.table import tier_of
 
 @dataclass(frozen=True, slots=True)
 class CheckedAnswer:
-    """The records of a checked message: the panel, the signer's seat in its stage, and the roots shown for places."""
+    """The records of a checked message: the panel, the signer's seat in the panel's stage, and the roots that the
+    message shows for places.
+    """
 
     panel: Panel
     seat: PanelSeat
@@ -76,7 +78,7 @@ def apply_commit_answer(ctx: Context, message: MsgCommitAnswer, checked: Checked
 
 
 def check_reveal_answer_fields(message: MsgRevealAnswer) -> None:
-    """Check that answers and leaves are in order of places, and that each answer has the fields of its kind."""
+    """Check that answers and leaves are sorted by place, and that each answer has the fields of its kind."""
     for name, places in (
         ("answers", [answer.place for answer in message.answers]),
         ("leaves", [shown.place for shown in message.leaves]),
