@@ -12,7 +12,7 @@ MAX_DIMENSION = 2**31 - 1
 MAX_OPERANDS = 64
 """Largest number of operands of a node other than ``repeat`` (only ``concat`` takes more than three)."""
 MAX_REPEATED = 10_000
-"""Largest number of operands of a ``repeat``: the number of inputs that its body may have.
+"""Largest number of operands of a ``repeat``, which is also the largest number of inputs of its body.
 
 A ``repeat`` that trains one part of a batch after another has two operands for each trained tensor.
 """

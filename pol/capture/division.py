@@ -74,7 +74,7 @@ def divide_rounds(spec: JobSpec, rows: int) -> Rounds:
 
 
 def segment_own_work(boundary_size: int, rows: int, order: str = SHUFFLED) -> int:
-    """Return the work (FLOPs) of a segment beyond its steps.
+    """Return the work (FLOPs) of a segment in addition to its steps.
 
     The state at the end of the segment, of ``boundary_size`` bytes, is hashed. A replay also needs the order of the
     segment's samples, which is computed for all rows of an epoch.

@@ -118,7 +118,7 @@ def _called(part: MeasuredModule, weights: Tensors, batch: Batch) -> tuple[Any, 
 
 
 def _hooked(parameter: nn.Parameter, gradient: torch.Tensor) -> torch.Tensor:
-    """Return a gradient after the hooks of its parameter have changed it."""
+    """Call the hooks of a parameter on its gradient, and return the gradient that they give."""
     for hook in (parameter._backward_hooks or {}).values():
         changed = hook(gradient)
         gradient = gradient if changed is None else changed
@@ -431,13 +431,17 @@ class JobFunctions:
         return [*buffers, *dict(model.named_parameters())]
 
     def outer(self, inputs: Tensors) -> dict[str, torch.Tensor]:
-        """Compute the end of a round: the next global state, from the state and the slots' mean update."""
+        """Compute the next global state at the end of a round, from the current global state and the mean of the slots'
+        updates.
+        """
         state, aggregate = under("global", inputs), under("aggregate", inputs)
         changed = outer_update(self._spec.outer, state, aggregate, self._trained)
         return named("global", changed)
 
     def evaluate(self, inputs: Tensors) -> dict[str, torch.Tensor]:
-        """Compute the losses and metrics of a batch without dropout; random draws are the same each time."""
+        """Compute the losses and metrics of a batch without dropout. All other random draws are the same in each
+        evaluation.
+        """
         spec = self._spec
         state, batch = under("global", inputs), under("batch", inputs)
         number = torch.tensor(EVALUATION)
@@ -450,7 +454,9 @@ class JobFunctions:
 
 @dataclass(slots=True)
 class _Passing:
-    """Values that an update passes to the next update: the model's tensors, local state and the next random site."""
+    """Values that an update passes to the next update: the model's tensors, the local state, and the next site of
+    random numbers.
+    """
 
     step: torch.Tensor
     number: torch.Tensor

@@ -85,7 +85,9 @@ def _computes_answer(executor: Backend) -> bool:
 
 
 def _choose() -> LibraryChoice:
-    """Return the native library to use. A library is used only if it also computes the known program correctly."""
+    """Return the native library to use. A library is used only if it computes the known program correctly, in addition
+    to its own self-test.
+    """
     choice = choose_library()
     if choice.library is None or _is_right(choice.library):
         return choice

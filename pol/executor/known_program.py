@@ -130,7 +130,8 @@ def _take_pairs(builder: ProgramBuilder, dtype: str) -> None:
 def _show(builder: ProgramBuilder, name: str, value: int) -> None:
     """Make a value an output.
 
-    An FP32 value is split into several outputs: its finite elements, those that are NaN, and the signs of zeros.
+    An FP32 value becomes four outputs: its finite elements, the finite elements of its square plus itself, a mask of
+    NaN, and a mask of negative signs, also of zeros.
     """
     if builder.type(value).dtype != "f32":
         builder.output(name, value)

@@ -86,7 +86,7 @@ def operands_of(args: Sequence[int]) -> Callable[[Sequence[Value]], Sequence[Val
 
 
 class _Step:
-    """A node as a function, with its operands, its result, and ``dead``: the values that no later node needs."""
+    """A node as a function, with its operands and its result. ``dead`` has the values that no later node needs."""
 
     def __init__(self, function: Function, args: Sequence[int], result: int, dead: Sequence[int]) -> None:
         self.args, self.result, self.dead = args, result, dead

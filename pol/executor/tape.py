@@ -127,8 +127,8 @@ class Instruction:
     """An instruction whose addresses are not yet set.
 
     It holds the values that it reads and writes, and a function for its words. ``body`` returns all words except the
-    first two. ``in_step`` holds the bases of some operands: the instruction reads each element of these operands before
-    it writes the element with the same index.
+    first two. ``in_step`` holds the bases of those operands of which the instruction reads each element before it
+    writes the result's element with the same index.
     """
 
     kind: InstructionKind
@@ -404,7 +404,7 @@ class _Writer:
     def _new(self, value: TensorType, order: Order | None = None) -> Strided:
         """Return a new place for a value.
 
-        ``order`` is the order of the value's dimensions in memory; None means C order.
+        ``order`` is the order in which the value's dimensions lie in memory; None means C order.
         """
         self.sizes.append(value.size)
         base, item = -len(self.sizes), ITEM_SIZE[value.dtype]
@@ -428,7 +428,7 @@ class _Writer:
             current = waiting[-1]
             if self._values[current] is None:
                 node = self._node(current)
-                assert node.op in VIEWS, "every other node is computed before it is read"
+                assert node.op in VIEWS, "a node is read before it is computed"
                 missing = [arg for arg in node.args if self._values[arg] is None]
                 if missing:
                     waiting += missing

@@ -41,7 +41,9 @@ VERSION = 2
 ARITHMETIC = "exact"
 
 CLOSING, DIFFERENCE = "closing", "difference"
-"""Kinds of a slot's update: its tensors at the end of a round, or RN32(tensors at its beginning - at its end)."""
+"""Kinds of a slot's update: the slot's tensors at the end of a round, or RN32(tensors at the round's beginning -
+tensors at its end).
+"""
 
 STEP, BATCH_NUMBER = "step", "batch_number"
 """Inputs of ``step``: the inner step i, which schedules use, and the batch number g, which every random draw uses. Both
@@ -202,7 +204,8 @@ class JobFile(Readable):
 
 @dataclass(frozen=True)
 class Job(Shown):
-    """A checked job: its document, and the SHA-256 (``id``) and number (``size``) of the document's canonical bytes.
+    """A checked job: its document, the SHA-256 of the document's canonical bytes (``id``), and the number of these
+    bytes (``size``).
 
     Example::
 
@@ -250,7 +253,7 @@ class Job(Shown):
 
 
 def payload_files(job: Job) -> tuple[JobFile, ...]:
-    """Return the uploaded files: the document, the initial states, the shards."""
+    """Return the files that the consumer uploads: the document, the initial states, and the shards."""
     document = job.document
     slots = document.slot_states_size
     return (

@@ -76,7 +76,7 @@ class Program:
 
     @cached_property
     def nested(self) -> int:
-        """Depth to which repeats are nested; 0 if the program has no repeat."""
+        """Largest depth of repeats within repeats; 0 if the program has no repeat."""
         return max((1 + body.nested for body, _ in self.bodies), default=0)
 
     @cached_property
@@ -141,7 +141,9 @@ class Program:
 
     @cached_property
     def last_uses(self) -> tuple[tuple[int, ...], ...]:
-        """For each node, the numbers of the results that no later node needs."""
+        """For each node, the numbers of the results, its own or earlier ones, that neither a later node nor an output
+        needs.
+        """
         outputs = set(self.outputs.values())
         last = {self.first_node + offset: offset for offset in range(len(self.nodes))}
         for offset, node in enumerate(self.nodes):
@@ -180,7 +182,9 @@ class Program:
 
     @cached_property
     def _inner_sizes(self) -> tuple[int, int]:
-        """Bytes that a run holds without inputs and constants: the largest number, and the number at its end."""
+        """Two numbers of bytes that a run holds, without its inputs and constants: the largest number, and the number
+        at its end.
+        """
         live = peak = 0
         # For each result of a node, the number of live values that use its memory.
         sharing = dict.fromkeys(range(self.first_node, len(self.types)), 0)
@@ -341,7 +345,9 @@ def make_program(
         reason = f"repeats are nested {program.nested} deep, more than {MAX_NESTED}"
         raise JobError("nodes", reason, "unroll the innermost one")
     if program.unrolled_nodes > limits.unrolled_nodes:
-        reason = f"with repeats written out there are {program.unrolled_nodes}, more than {limits.unrolled_nodes}"
+        reason = (
+            f"with all repeats written out, there are {program.unrolled_nodes} nodes, more than {limits.unrolled_nodes}"
+        )
         raise JobError("nodes", reason, _REMEDY)
     if program.peak_size > limits.live_size:
         reason = f"needs {program.peak_size} bytes at once, more than {limits.live_size}"

@@ -150,9 +150,9 @@ class Primitive:
     if ``counts_operand`` is set (for a reduction), otherwise the elements of the result. ``calls`` is the number of
     kernel calls. ``more`` returns the work that depends on shapes in any other way.
 
-    ``scratch`` is the number of bytes per operand element that a run needs in addition to operands and result;
-    ``scratch_result`` is the same per element of the result. Both are upper bounds for all executors, and do not count
-    ``BLOCKS_SIZE``. ``more_scratch`` returns the number of bytes that depend on shapes in any other way.
+    ``scratch`` is the number of bytes that a run needs in addition to operands and result, per element of the operands.
+    ``scratch_result`` is such a number per element of the result. Both are upper bounds for all executors, and do not
+    count ``BLOCKS_SIZE``. ``more_scratch`` returns the number of bytes that depend on shapes in any other way.
 
     ``repeats`` means that elements of the result may share one address, so that a reshape of the result must copy.
     ``in_order`` means that the node needs operands in C order, so operands that repeat elements are copied first.
@@ -253,7 +253,7 @@ def checked_dim(attributes: Attributes, rank: int) -> int:
     """Return the attribute ``dim``. Raises JobError if a value of this rank has no such dimension."""
     dim: int = attributes["dim"]
     if dim >= rank:
-        raise refuse("attrs.dim", f"dimension {dim} is outside a rank of {rank}")
+        raise refuse("attrs.dim", f"there is no dimension {dim}: the value has {rank} dimensions, numbered from 0")
     return dim
 
 

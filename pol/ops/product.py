@@ -157,11 +157,13 @@ def _matmul(site: Site) -> Function:
 
 
 PER_OPERAND, PER_ROW, PER_RESULT, PER_MATRIX = 24, 2_000, 24, 1_000
-"""FLOPs per element of an operand, per row or column, per element of the result, and per matrix of a batch."""
+"""Four numbers of FLOPs: per element of an operand, per row or column, per element of the result, and per matrix of a
+batch.
+"""
 
 
 TIMES = {8: 1, 15: 1, 22: 3}
-"""Largest time of a product on any executor, by the number of bits, as a multiple of the time with 15 bits."""
+"""Factors by the number of bits: the largest time of a product on any executor, divided by its time with 15 bits."""
 
 
 def _product_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:

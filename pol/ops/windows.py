@@ -184,7 +184,7 @@ def _rounded(total: Array, left_inverse: Array, right_inverse: Array) -> Array:
 
 
 _PER_ROW, _PER_TAKEN, _PER_GROUP = 1_000, 60, 8_000
-"""FLOPs of scaling a row or column, of laying out an element, and of a group of channels."""
+"""Three numbers of FLOPs: for scaling a row or column, for laying out an element, and for a group of channels."""
 
 
 def _work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:

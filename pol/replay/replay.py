@@ -379,7 +379,7 @@ class _Checker:
         if claimed.root == actual.root:
             return ""
         same = (claimed.global_root, claimed.local_root) == (actual.global_root, actual.local_root)
-        return f"segment {index} has other metrics" if same else f"segment {index} ends in another state"
+        return f"segment {index} {'has other metrics' if same else 'ends in another state'} than the trace claims"
 
     def _aggregation(self, round: int, claimed: bytes, opening: State, updates: Sequence[State]) -> tuple[Check, State]:
         try:
@@ -392,7 +392,7 @@ class _Checker:
                 checked=0,
                 fault=f"the aggregation has no result: {error}",
             ), opening
-        fault = "" if result.root == claimed else "the round ends in another global state"
+        fault = "" if result.root == claimed else "the round ends in another global state than the trace claims"
         return Check(round=round, slot=-1, segments=0, checked=0, fault=fault), result.state
 
 

@@ -235,8 +235,8 @@ def draw_places(
 def draw_chunk(seed: bytes, layout: ChunkLayout) -> AuditPlace | None:
     """Draw the encrypted chunk of a hand-over round that its panel audits; all chunks of tensors are equally likely.
 
-    A state's first chunk is its header, which anyone who has the job writes without the validator, so it is never
-    drawn. Return None if the states have no other chunks.
+    A state's first chunk is its header. Anyone who has the job can write the header without the validator, so this
+    chunk is never drawn. Return None if the states have no other chunks.
     """
     of_global = layout.global_chunks - 1
     of_slot = layout.local_chunks - 1

@@ -1,7 +1,8 @@
 """Slash and jail of a validator whose round the last stage of a panel found wrong (protocol section 3.5).
 
-The seats that are drawn by lot never slash anyone. If they make a round void, all validators that are left vote on it
-once more, for the slash alone. The slash has to pay for this vote, so that no one has to work for nothing.
+The seats that are drawn by lot never slash anyone. If they make a round void, all eligible validators that have not
+recomputed the places yet vote on them; this vote decides only about the slash. The slash has to pay for this vote, so
+that no one has to work for nothing.
 """
 
 from collections.abc import Iterable, Sequence

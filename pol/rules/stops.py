@@ -62,8 +62,8 @@ def find_stop(terms: JobTerms, shares: Iterable[tuple[int, int, ShareRoots]]) ->
 def stop_step(terms: JobTerms, round: int, place: AuditPlace, roots: ShareRoots | None) -> int:
     """Return the number of the job's step that has no result, if the job stops at ``place``.
 
-    ``roots`` are those of the share that claims the stop. Return 0 if the place is not a segment, because an update and
-    an aggregation have no steps.
+    ``roots`` are the roots of the share that claims the stop. Return 0 if the place is not a segment, because an update
+    and an aggregation have no steps.
     """
     if place.kind is not AuditKind.SEGMENT or roots is None:
         return 0

@@ -102,7 +102,7 @@ def _parse_header(header: bytes, data_size: int, limits: Limits) -> list[TensorE
             raise StateError(entry.name, "its data overlap those of another tensor, or leave a hole")
         position = entry.stop
     if position != data_size:
-        raise StateError("data", f"the header describes {position} bytes, the file has {data_size}")
+        raise StateError("data", f"the header describes {position} bytes of data, but the file has {data_size}")
     return entries
 
 

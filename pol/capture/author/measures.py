@@ -119,7 +119,7 @@ def _class_dim(outputs: "torch.Tensor", labels: "torch.Tensor") -> int:
     ]
     if len(fits) == 2:
         raise ValueError(
-            f"in outputs of shape {tuple(outputs.shape)} classes may be the second dimension or the last one; "
-            "write the loss with torch.nn.functional.cross_entropy"
+            f"outputs of shape {tuple(outputs.shape)} are ambiguous: the classes could be the second dimension or the"
+            " last; write the loss with torch.nn.functional.cross_entropy"
         )
     return fits[0] if fits else 1

@@ -1,7 +1,7 @@
 """Constant folding: torch computes values that depend on no input during the capture, and the job stores them.
 
-Masks, tables of positions and similar values then need no primitives, and cost no time in a step. Primitives compute
-large values if they can, because a job has little room for constants.
+Masks, tables of positions and similar values then need no primitives, and cost no time in a step. If a value is large
+and primitives can compute it, they do, because a job has little room for constants.
 """
 
 from math import prod

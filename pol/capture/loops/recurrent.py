@@ -1,4 +1,5 @@
-"""LSTM, GRU and RNN as repeats: a turn is one step in time, and the body is the same for sequences of any length.
+"""LSTM, GRU and RNN as repeats. A turn is one step in time, and the body is the same whatever the length of the
+sequence.
 
 Two kinds of values do not depend on the previous state: the inputs' part of the gates, and the gradients of all
 weights. Each of them is computed by one product for all steps. The body has the product of state and weights, the

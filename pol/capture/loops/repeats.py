@@ -1,4 +1,5 @@
-"""Repeats: a function that is called once per turn is captured once, as ``repeat`` in the program, with its gradient.
+"""Repeats. A function that is called once per turn is captured only once, together with its gradient, and becomes a
+``repeat`` in the program.
 
 The body is captured separately from the surrounding function. Separate tensors replace the tensors that the body reads
 from that function. Gradients of constants are summed from the last turn to the first one.
@@ -351,7 +352,7 @@ def captured_gradient(turn: Turn, operands: Operands, wanted: Sequence[bool]) ->
 def slopes(results: Mapping[str, Tensor], leaves: Values, values: Mapping[str, Tensor]) -> list[Tensor]:
     """Return the gradients with respect to ``leaves``.
 
-    ``values`` has the gradients with respect to ``results``, under the same names.
+    ``values`` has the given gradients with respect to ``results``, under the names of ``results``.
     """
     sources = {name: value for name, value in results.items() if value.requires_grad}
     if not sources:

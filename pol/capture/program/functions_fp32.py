@@ -168,7 +168,7 @@ def asin(x: Expression) -> Expression:
 
 
 def acos(x: Expression) -> Expression:
-    """Return the arc cosine; beyond 1/2 without subtraction from pi / 2, which would lose digits."""
+    """Return the arc cosine. Beyond 1/2, nothing is subtracted from pi / 2, because that would lose digits."""
     size = abs(x)
     is_far = size > 0.5
     square = is_far.where((1 - size) * 0.5, size * size)
@@ -234,7 +234,7 @@ def atanh(x: Expression) -> Expression:
 
 
 def power(x: Expression, y: Expression | float) -> Expression:
-    """Return x^y as e^(y ln|x|); 1 for y = 0.
+    """Return x^y, computed as e^(y ln|x|). It is 1 for y = 0.
 
     For x below 0 the result is NaN unless y is an integer; it is negative if y is odd.
     """
@@ -257,7 +257,7 @@ def power(x: Expression, y: Expression | float) -> Expression:
 
 
 def erfc(x: Expression) -> Expression:
-    """Return 1 - erf(x); above 1/2 as t e^(p(t) - x^2) with t = 1 / (1 + x / 2), which keeps its digits."""
+    """Return 1 - erf(x). Above 1/2, it is t e^(p(t) - x^2) with t = 1 / (1 + x / 2), which keeps its digits."""
     # Beyond 11 the result is 0 in FP32.
     size = abs(x).maximum(0.5).minimum(16)
     t = 1 / (1 + size * 0.5)
@@ -270,7 +270,9 @@ def erfc(x: Expression) -> Expression:
 
 
 def erfinv(x: Expression) -> Expression:
-    """Return the inverse of erf: x p(w) with w = -ln(1 - x^2), or x p(sqrt w) from w = 5 on; infinite at 1 and -1."""
+    """Return the inverse of erf. It is x p(w) with w = -ln(1 - x^2), or x p(sqrt w) from w = 5 on; it is infinite at 1
+    and -1.
+    """
     inner = (1 - x) * (1 + x)
     w = -inner.function("log")
     centre = (w - 2.5).polynomial(_ERFINV_CENTRE)

@@ -297,7 +297,7 @@ def _named(emitter: Emitter, numbers: int, weights: int, rows: int) -> int:
 
 
 def _chosen_rows(site: CaptureSite, rows: int, numbers: int, values: int, weights: int) -> int:
-    """Return rows of integers, which FP32 cannot hold, with each row taken from one of two sources.
+    """Take each row from one of two sources, and return the rows. Their elements are integers, which FP32 cannot hold.
 
     A row comes from ``values`` if its number is in ``numbers`` with a weight above 0, and otherwise from ``rows``.
     """
@@ -395,7 +395,7 @@ def _order_of_result(indexed: Sequence[int], rank: int, rest: int) -> list[int]:
 def _row_numbers(site: CaptureSite, shape: Sequence[int], indices: Sequence[Ref | None]) -> int:
     """Return the row of :func:`_table` that each combination of ``indices`` names; -1 if an index is out of range.
 
-    An index out of range would otherwise name the row of another combination.
+    Without this -1, an index out of range would name the row of another combination.
     """
     emitter = site.emitter
     pairs = [(shape[dim], index) for dim, index in enumerate(indices) if index is not None]

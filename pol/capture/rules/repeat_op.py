@@ -1,4 +1,6 @@
-"""The operation of torch that represents a ``repeat`` during a capture: its body is in the graph as text."""
+"""The operation of torch that represents a ``repeat`` during a capture. The graph contains the body of the repeat as
+text.
+"""
 
 import json
 from functools import lru_cache

@@ -118,7 +118,9 @@ def _padded(emitter: Emitter, x: int, low: Sequence[int], high: Sequence[int], v
 
 
 def _read(emitter: Emitter, x: int, start: Sequence[int], count: Sequence[int], step: Sequence[int]) -> int:
-    """Return ``count`` elements along each of the last dimensions: every ``step``-th one, from ``start`` on."""
+    """Return ``count`` elements along each of the last dimensions: every ``step``-th element, beginning with
+    ``start``.
+    """
     shape = emitter.shape(x)
     rank = len(shape) - len(start)
     last = [s + (n - 1) * t + 1 for s, n, t in zip(start, count, step, strict=True)]
@@ -175,7 +177,7 @@ def _windows_product(
     """Multiply [groups, M, K] with the elements that windows read from ``x``, [channels, rows, sizes].
 
     The result has the shape [groups, M, windows]. If ``transposed`` is true, the product sums over the windows instead.
-    ``counts`` includes the rows, and so does ``starts`` if the windows do not begin with the first row.
+    ``counts`` includes the rows. ``starts`` includes them, too, if the windows do not begin with the first row.
     """
     emitter = site.emitter
     if prod(kernel) == 1 and not transposed:

@@ -39,7 +39,7 @@ def always(_: Order, __: Leg, ___: Round) -> int:
 def draw_duty(seed: bytes, terms: JobTerms, is_new: bool, params: OrderParams) -> tuple[int, ...]:
     """Draw the segments of a share that its own validator must replay.
 
-    ``terms`` are those of the leg. If the provider ``is_new``, at least one such segment is drawn.
+    ``terms`` are the terms of the leg. If the provider ``is_new``, at least one such segment is drawn.
     """
     return draw_duty_segments(seed, terms.slots, share_segments(terms), params.duty_segments, at_least=int(is_new))
 

@@ -75,7 +75,7 @@ class Tier:
     - ``rate(order, leg, closed)``: the chance that a closed round gets a panel, in basis points.
     - ``draw_places(seed, shares, segments, stopped)``: the places of the panel.
     - ``draw_duty(seed, terms, is_new, params)``: the segments of a share that its own validator must replay. ``terms``
-      are those of the leg. ``is_new`` is true if its provider has no share in a verified round.
+      are the terms of the leg. ``is_new`` is true if its provider has no share in a verified round.
     - ``may_sit(order, speed, rate)``: whether a validator may have a seat.
 
     Answers:
