@@ -94,7 +94,7 @@ class Ahead:
     def fetch(self, state: Reader, chain_id: str, raws: Sequence[bytes]) -> None:
         """Decode a batch of transactions and start to verify their signatures.
 
-        Drop what is left of the previous batch.
+        Drop the rest of the previous batch.
         """
         self.forget()
         waiting: dict[bytes, tuple[Tx, bytes]] = {}

@@ -162,7 +162,8 @@ class Application:
         with self._consensus:
             snapshot = self._storage.snapshot()
             if snapshot.head.block.height:
-                raise RuntimeError(f"InitChain on a store at height {snapshot.head.block.height}")
+                height = snapshot.head.block.height
+                raise RuntimeError(f"CometBFT called InitChain, but the store is already at height {height}")
             check_names(genesis)
             overlay = Overlay(snapshot)
             validators = init_chain(overlay, genesis, time_ns, self._rulebook)
@@ -253,7 +254,7 @@ class Application:
     def _next(self) -> _Next:
         upcoming = self._base.next
         if upcoming is None:
-            raise RuntimeError("no block before InitChain")
+            raise RuntimeError("CometBFT sent a block before InitChain")
         return upcoming
 
     def finalize_block(
@@ -304,7 +305,7 @@ class Application:
         with self._consensus:
             pending = self._pending
             if pending is None:
-                raise RuntimeError("Commit without a finalized block")
+                raise RuntimeError("CometBFT called Commit, but no block is finalized")
             self._storage.commit(pending.head, pending.changes, pending.nodes, pending.txs, pending.events)
             snapshot = self._storage.snapshot()
             base = self._make_base(snapshot.head, Overlay(snapshot), snapshot)

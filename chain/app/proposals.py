@@ -66,7 +66,9 @@ class BlockRoom:
     """The rest of a block that is being filled or checked, transaction by transaction."""
 
     def __init__(self, store: Overlay, rules: Rules, room: int) -> None:
-        """Begin with ``room`` bytes; ``store`` is the state before the block, in the form that ``rules`` need."""
+        """Begin with ``room`` bytes; ``store`` is the state before the block, already converted to the form of
+        ``rules``.
+        """
         self._rules = rules
         self._params = PARAMS.get(store).of(NodeParams)
         self._lane = Lane(store, rules)
@@ -86,11 +88,11 @@ class BlockRoom:
         except Refusal as refusal:
             return str(refusal)
         if not self._txs_left:
-            return "exceeds the number of transactions of a block"
+            return "would be more than the largest number of transactions of a block"
         if encoded_size(raw) > self._bytes_left:
-            return "exceeds the bytes of a block"
+            return "would exceed the largest size of a block"
         if tx.gas_limit > self._gas_left:
-            return "exceeds the gas of a block"
+            return "would exceed the gas of a block"
         in_lane = self._lane.has_room(tx, self._lane.find(tx))
         return "" if self._lane.pays(tx, in_lane) else "does not pay the gas price of the block"
 

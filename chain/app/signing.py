@@ -16,7 +16,7 @@ If a check finds the problem on a node that has just started, this node ends, be
 original. If the node has run for long, it continues, because only one of the two nodes should end. It then records the
 problem in its home, where ``assay status`` reads it.
 
-CometBFT's own ``double_sign_check_height`` does not help: it takes the votes that a validator made before a restart for
+CometBFT's own ``double_sign_check_height`` does not help. It treats the votes that a validator made before a restart as
 votes of another node. So an honest validator would have to wait until the chain has made that many blocks without it. A
 chain without two thirds of the power would never continue.
 

@@ -1,7 +1,7 @@
 """The check of this machine's clock against the chain's blocks. If the clock is wrong, other parties refuse requests.
 
-If the time of a block is later than this machine's clock, the clock is behind. If the last block is old, that alone
-shows nothing: the chain may have stopped, or the node may be fetching old blocks. The clock is ahead if two further
+If the time of a block is later than this machine's clock, the clock is behind. An old last block does not show that the
+clock is wrong: the chain may have stopped, or the node may be fetching old blocks. The clock is ahead if two further
 blocks are as old as the last one, and come at the rate at which time passes.
 """
 
@@ -66,7 +66,7 @@ class ClockCheck:
         elif seen.height >= self._first.height + SHOWN_BLOCKS:
             self.problem = (
                 f"the clock of this machine is {_words(age)} ahead of the chain's: block {seen.height:,} has just come,"
-                " and its time is that long ago"
+                " although its time is that long ago"
             )
         return self.problem
 

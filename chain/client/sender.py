@@ -115,8 +115,8 @@ class TxSender:
         is given, the transaction expires after this number of blocks and is not signed again. Otherwise it is signed
         again if it expires because the gas price rose.
 
-        Raise TxRefused if the chain refuses the transaction (``height`` 0: it cost nothing), TxExpired if no block
-        included it in time, and ChainError if the node cannot be reached.
+        Raise TxRefused if the chain refuses the transaction; if the error's ``height`` is 0, the transaction cost
+        nothing. Raise TxExpired if no block included it in time, and ChainError if the node cannot be reached.
         """
         for message in messages:
             if signer_of(message) != self.address:
@@ -182,7 +182,7 @@ class TxSender:
             if time.monotonic() >= ends:
                 raise TxRefused(
                     errors.WRONG_SEQUENCE,
-                    f"transactions of other programs with this key came first for {self._patience:g} s",
+                    f"for {self._patience:g} s, other programs sent transactions with this key first",
                 )
             account = self._read_account()
 

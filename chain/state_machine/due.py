@@ -5,9 +5,9 @@ record again. An effect never raises a Refusal.
 
 A block has gas for due work (``due_gas``), separate from the gas that transactions declare. Lots and each lane of the
 queue have their own shares of this gas, so that a flood in one lane does not delay the other lanes or the lots. A lane
-runs its entries strictly in their order. An entry that needs more gas than its lane has left waits for the next block.
-The first entry of a lane in a block always runs, so that no entry waits forever. If work may have any size, it is split
-into steps, and the entry has the number of the next step.
+runs its entries strictly in their order. If an entry needs more gas than its lane still has, it waits for the next
+block. The first entry of a lane in a block always runs, so that no entry waits forever. If work may have any size, it
+is split into steps, and the entry has the number of the next step.
 """
 
 from chain.state_machine.context import Context

@@ -87,11 +87,11 @@ def check_challenge(ctx: Context, message: MsgChallenge) -> CheckedChallenge:
     check_before(ctx, "window of the round", found.closed.window_ends)
     live = sum(1 for _ in LIVE_DISPUTES.keys(ctx.store, *key))
     if live >= DISPUTES_MAX:
-        reason = f"has {live} challenges that have not ended"
+        reason = f"already has {live} challenges that have not ended"
         raise Refusal(LIMIT_REACHED, "round", reason, "challenge it when one of them has ended")
     least = least_bond(ctx.block.params.of(DisputesParams).challenge_min, live)
     if message.bond < least:
-        reason = f"is {in_assay(message.bond)}, and the round has {live} other challenges"
+        reason = f"is {in_assay(message.bond)}, which is too little, because the round has {live} other challenges"
         raise Refusal(INSUFFICIENT_BOND, "bond", reason, f"send at least {in_assay(least)}")
     free = get_bond_account(ctx.store, message.challenger).free
     if free < message.bond:
@@ -178,7 +178,7 @@ def check_open(ctx: Context, message: MsgOpenChallenge) -> CheckedOpening:
         ctx.block.chain_id, key, message.place, message.claim, message.salt, message.challenger
     )
     if commitment != dispute.commitment:
-        reason = "does not hash to the commitment with the claim and the salt"
+        reason = "does not give the commitment when it is hashed with the claim and the salt"
         raise Refusal(BAD_PROOF, "place", reason, "send the values that you committed to")
     if not has_place(ctx, found.order, found.closed, message.place):
         raise Refusal(NOT_FOUND, "place", "is not a place of the round", "challenge a place of an accepted share")

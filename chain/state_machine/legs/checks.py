@@ -27,8 +27,8 @@ def get_assigned(ctx: Context, order_id: bytes, number: int, validator: str, sta
         reason = "another validator serves this leg"
         raise Refusal(NOT_YOURS, "validator", reason, "use an order that you won")
     if leg.state is not state:
-        reason = f"its leg is {leg.state.name.lower()}"
-        raise Refusal(WRONG_STATE, "order_id", reason, f"the message is only for a {state.name.lower()} leg")
+        reason = f"the order's current leg is {leg.state.name.lower()}"
+        raise Refusal(WRONG_STATE, "order_id", reason, f"send this message only while the leg is {state.name.lower()}")
     if is_ending(ctx, order):
         raise Refusal(WRONG_STATE, "order_id", "the order is ending", "no further action is possible")
     matched = state is LegState.MATCHED

@@ -70,7 +70,7 @@ def get_rest(ctx: Context, order: Order) -> LegExtent:
 
 
 def open_rest(ctx: Context, match: Match) -> None:
-    """Open a leg that serves what is left of the order of a match."""
+    """Open a leg that serves the rest of a matched order."""
     open_leg(ctx, match, get_rest(ctx, match.order))
 
 

@@ -51,7 +51,7 @@ CONTINUED_MAX = 3
 def end_leg(ctx: Context, leg: Leg, reason: LegEnd | None) -> Leg:
     """End a leg and release its capacity; a leg that has already ended does not change.
 
-    A leg that served all its rounds has no ``reason``.
+    If the leg served all its rounds, ``reason`` is left out.
 
     The stake that backs the leg stays reserved while a closed round of the leg can still be found wrong.
     """
@@ -131,9 +131,10 @@ def _has_rest(ctx: Context, order: Order, leg: Leg) -> bool:
 
 
 def _lacks_states(ctx: Context, order: Order) -> bool:
-    """Return whether enough validators could not fetch the states with which the order's next leg would start.
+    """Return whether so many validators could not fetch the states from which the order's next leg would start that the
+    states count as lost.
 
-    These are ``max_attempts`` validators, or all that are not excluded for other reasons.
+    The number is ``max_attempts``, or all validators that are not excluded for other reasons.
     """
     unserved = get_unserved(ctx, order)
     if not unserved:
@@ -158,9 +159,9 @@ def _return_unserved(ctx: Context, order: Order) -> None:
 def find_bid_to_continue(ctx: Context, order: Order, leg: Leg) -> Bid | None:
     """Return the bid of a leg that failed through a provider's fault, if it can serve the order's rest at once.
 
-    The result is None for other ends, after ``CONTINUED_MAX`` such legs, and if the bid's capacity, its validator's
-    stake or its bond no longer suffice. The job bond of the failed leg counts as free, because it is returned before
-    the order continues.
+    Return None if the leg ended for another reason, or if the validator has continued the order ``CONTINUED_MAX``
+    times. Also return None if the bid's capacity, its validator's stake or its bond is not enough. The job bond of the
+    failed leg counts as free, because it is returned before the order continues.
     """
     bid = BIDS.get(ctx.store, leg.bid_id)
     if leg.end_reason != LegEnd.WRONG_SHARE or bid is None or ctx.clock >= order.deadline:
@@ -239,7 +240,9 @@ def miss_accept(ctx: Context, order: Order, leg: Leg) -> None:
 
 
 def fail_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
-    """End a running leg, and cut the job bond for the rounds that are not closed; audits of closed rounds go on."""
+    """End a running leg, and cut the part of the job bond for the rounds that are not closed. Audits of closed rounds
+    continue.
+    """
     ROUND_DROPPED(ctx, leg.open_round)
     ended = end_leg(ctx, leg, reason)
     order = _count_failure(ctx, exclude(ctx, order, leg.validator), leg)

@@ -1,10 +1,10 @@
 """The auction of a block: it matches orders of earlier blocks with the book, which already has the bids of this block.
 
-A block tries two groups of orders. The first group is the new orders. The second group exists after a change of the
-book: it is the open orders whose price limit is at least the price of a changed bid. A *sweep* tries all orders of the
-second group, over one or more blocks. Half of the auction's gas is for tries, however large the book is. Three eighths
-are for matches. One eighth is for the reads that a try needs beyond the reads of every try. Orders that the block does
-not reach wait in the state for the next blocks.
+A block tries two groups of orders. The first group is the new orders. The second group exists only after a change of
+the book. It has the open orders whose price limit is at least the price of a changed bid. A *sweep* tries all orders of
+the second group, over one or more blocks. Half of the auction's gas is for tries, however large the book is. Three
+eighths are for matches. One eighth is for the reads that some tries need in addition to the reads that every try needs.
+Orders that the block does not reach wait in the state for the next blocks.
 """
 
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ from pol.rules.tiers.table import highest_floor, tier_named
 
 
 class AuctionBudget(NamedTuple):
-    """The limits of one auction: the number of orders to try, of orders to match, and of additional reads."""
+    """The limits of one auction: the largest numbers of orders to try, of orders to match, and of additional reads."""
 
     tries: int
     fills: int
@@ -101,7 +101,7 @@ def apply_auction(ctx: Context) -> None:
 
 
 def take_orders(ctx: Context, limit: int) -> tuple[list[Order], list[Order]]:
-    """Return the orders that this block tries: those of the sweep over the book, and new ones.
+    """Return the orders that this block tries: orders of the sweep over the book, and new orders.
 
     New orders are taken from earlier blocks only. So a validator that sees an order in the mempool cannot place a bid
     for it in the order's own block. Half of the tries are reserved for new orders, so many old orders that no bid fits

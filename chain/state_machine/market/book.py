@@ -150,8 +150,8 @@ class LivingBook:
 
     The first call of :meth:`at` builds it from the state. Later calls only read the rows that commits or the caller's
     overlay changed; :meth:`follow` must get every commit. Rows that were read from an overlay are read again in the
-    next call, because the overlay may be dropped. If the known commits do not lead to a version, the book is built
-    again.
+    next call, because the overlay may be dropped. If the stored commits do not connect the book's version with the
+    requested one, the book is built again.
     """
 
     def __init__(self) -> None:
@@ -202,7 +202,7 @@ class LivingBook:
 
 
 def _read_again(book: Book, store: Overlay, changed: Iterable[bytes], words: dict[Any, Any]) -> None:
-    """Read the rows that depend on the keys ``changed`` again: those of validators first, then those of bids."""
+    """Read again the rows that depend on the keys ``changed``: first the rows of validators, then the rows of bids."""
     bids: dict[bytes, None] = {}
     validators: dict[str, None] = {}
     for key in changed:

@@ -113,7 +113,9 @@ BID_DUE = Due("bid", 20, lane=2)
 
 
 def open_key(order: Order) -> tuple[int, int, bytes]:
-    """Return the key of an order in OPEN_ORDERS: the highest price limit comes first, then the longest wait."""
+    """Return the key of an order in OPEN_ORDERS. The keys sort by price limit, the highest first, and then by waiting
+    time, the longest first.
+    """
     return MONEY_MAX - order.price_limit, order.opened_height, order.id
 
 

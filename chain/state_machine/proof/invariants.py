@@ -161,7 +161,9 @@ def check_queue(store: Overlay, rules: Running) -> None:
 
 
 def check_deadlines(store: Overlay, _: Running) -> None:
-    """Check that each order is closed by its last deadline: its own deadline plus windows, stages and hand-over."""
+    """Check that each order is closed at its last deadline. This is the order's own deadline plus the time of windows,
+    stages and hand-over.
+    """
     clock = HEAD.must(store).clock_ns // NS
     for order in ORDERS.iterate(store):
         if order.state is OrderState.CLOSED or clock <= order.deadline:

@@ -135,7 +135,8 @@ def open_panel(ctx: Context, order: Order, closed: Round) -> None:
 def open_dispute_panel(ctx: Context, order: Order, closed: Round, dispute: int, place: AuditPlace) -> None:
     """Open the panel that decides a dispute about one place of a closed round.
 
-    If the round's own panel has decided the place, all validators that are left decide it again in a last stage.
+    If the round's own panel has decided the place, all eligible validators decide it again, in a single stage, which is
+    the last one.
     """
     leg = LEGS.must(ctx.store, closed.order_id, closed.leg)
     shares = _get_extents(ctx, closed, served_terms(order.terms, leg))
@@ -789,7 +790,7 @@ def _go_on_voiding(ctx: Context, key: RoundKey, origin: PanelKey) -> None:
 
 
 def _get_losers(ctx: Context, panel: Panel) -> tuple[BondRow, ...]:
-    """Return what is left of the bonds of the parties that are at fault according to the rulings of a panel."""
+    """Return the rest of the bonds of the parties that are at fault according to the rulings of a panel."""
     bonds = [get_share_bond(ctx, share.claim.key) for share in _get_wrong_shares(ctx, panel)]
     if _is_by_validator(ctx, panel):
         bonds.insert(0, get_job_bond(ctx, panel.order_id, panel.leg))

@@ -2,9 +2,9 @@
 
 Only the last stage of a panel can slash a validator, because all validators that are left vote in it. If an earlier
 stage makes a round void, the job bond is lost, and the order goes on. The panel then has one more stage, the last one,
-for the slash alone. The order does not wait for this vote. The stake that the vote may take is reserved. The slash pays
-the seats of the vote. If the validator keeps its stake, the losses of the seats that the vote refutes pay the other
-seats, and then the community pool pays them.
+which decides only about the slash. The order does not wait for this vote. The stake that the vote may take is reserved.
+The slash pays the seats of the vote. If the validator keeps its stake, the losses of the seats that the vote refutes
+pay the other seats, and then the community pool pays them.
 """
 
 from dataclasses import replace
@@ -55,9 +55,10 @@ def _slash(ctx: Context, leg: Leg, panel: Panel, amount: int) -> int:
 
 
 def open_slash_vote(ctx: Context, order: Order, leg: Leg, panel: Panel, wrong: tuple[int, ...]) -> None:
-    """Let all validators that are left vote once more on the places ``wrong`` of a void round, for the slash alone.
+    """Let all validators that are left vote once more on the places ``wrong`` of a void round. The vote decides only
+    about the slash.
 
-    Do nothing if the slash could not pay for the vote. The places that the panel left open stay undecided.
+    Do nothing if the slash could not pay for the vote. Places on which the panel has not ruled stay undecided.
     """
     slash = _get_slash(ctx, order, leg, panel)
     price = audit_price(order.params, leg.price)
