@@ -169,7 +169,7 @@ class Ledger:
         """Hold blobs for a seat, whether they have arrived or not; ClusterError WRONG_STATE if the seat is over."""
         with self.lock:
             if self.store.seat(key) is None:
-                raise ClusterError(ClusterErrorKind.WRONG_STATE, "the seat is over")
+                raise ClusterError(ClusterErrorKind.WRONG_STATE, "the seat's stage is over")
             for blob in blobs:
                 self.blobs.hold(blob.sha256, str(key))
 
@@ -192,7 +192,9 @@ class Ledger:
         return self.store.get(duty)
 
     def put(self, duty: Duty, before: Record | None, after: Record) -> None:
-        """Write a record and log what is new in it. The caller must have held ``lock`` since it read ``before``."""
+        """Write a record, and log its differences from the record before. The caller must have held ``lock`` since it
+        read ``before``.
+        """
         self.store.put(duty, after)
         for line in tell(before, after):
             _log.info(line)

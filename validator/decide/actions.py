@@ -83,7 +83,8 @@ class TryJob:
 
 @dataclass(frozen=True, slots=True)
 class TakeInitialStates:
-    """The action that holds the initial states of a leg that an earlier leg of the order left on this machine.
+    """The action that holds the initial states of a leg that are already on this machine, because an earlier leg of the
+    order ended with them.
 
     These are one global state and the slots' local states.
     """

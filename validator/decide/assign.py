@@ -128,7 +128,7 @@ def new_work(
     initial = local.payload.initial_local
     local_in = next((s.state for s in local.locals if s.slot == slot), initial)
     if local_in is None:
-        raise AssertionError("work is assigned after the payload was loaded")
+        raise AssertionError("work is assigned, although the payload is not loaded")
     return SlotWork(
         slot=slot,
         issue=issue,

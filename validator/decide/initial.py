@@ -1,4 +1,6 @@
-"""The initial states of a leg: those of the payload, or those that an earlier leg of the order left."""
+"""The initial states of a leg. They come from the payload, or are the states at the end of an earlier leg of the
+order.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -45,7 +47,9 @@ def states_of(local: LocalOrder) -> Iterator[StateRef]:
 
 
 def verified_roots(on_chain: OrderResponse, leg: Leg) -> tuple[bytes, ...]:
-    """Return the roots of the states that the last verified round of a leg left, each once: the global state first."""
+    """Return the roots of the states at the end of a leg's last verified round, each once, the global state's root
+    first.
+    """
     closed = on_chain.round(leg.number, leg.next_round - 1) if leg.verified else None
     if closed is None or not leg.verified_root:
         return ()

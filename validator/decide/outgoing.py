@@ -20,7 +20,7 @@ from validator.decide.actions import SendAnswer, SendNotice, SendTx
 Outgo = SendTx | SendAnswer | SendNotice
 """An action that sends messages."""
 Sifted = tuple[tuple[Outgo, ...], tuple[Outgo, ...]]
-"""The actions that the chain accepts together, and those that it refuses even alone."""
+"""Two lists of actions: those that the chain accepts together, and those that it refuses even if each is sent alone."""
 ITEMS_MAX = 640
 """Largest total number of list items in a transaction of several messages, each item counted with its weight in
 ``Message.GAS_ITEMS``. It is the number that 128 shares have. So the transaction stays below a tenth of a block's gas,
@@ -85,7 +85,7 @@ def want(state: Outgoing, actions: Iterable[Outgo], seen: int, *, whole: bool) -
 def waiting(state: Outgoing, now: int) -> tuple[Outgo, ...]:
     """Return the actions that may be sent now, sorted by deadline and then by the time when they were last sent.
 
-    An action that ended after the look began is left out: the look could not see its effect.
+    An action that ended after the look began is left out, because the look could not see the action's effect.
     """
     going = {action.key for action in state.under_way}
     free: list[tuple[int, int, str, Outgo]] = []
@@ -181,8 +181,8 @@ def failed(state: Outgoing, keys: Iterable[str], now: int) -> Outgoing:
 def refused(state: Outgoing, passing: Sequence[Outgo], bad: Sequence[Outgo], now: int) -> Outgoing:
     """Record that the chain refused the transaction under way, with the result (``passing``, ``bad``) of :func:`sift`.
 
-    The ``bad`` actions have failed, and the others may be sent again. If the chain would now accept all actions
-    together, the reason of the refusal is unknown, and the next transactions are smaller.
+    The actions in ``bad`` have failed, and the others may be sent again. If the chain would now accept all actions
+    together, the reason for the refusal is unknown, so the next transactions have fewer messages.
     """
     if len(passing) == len(state.under_way):
         state = replace(state, most=max(1, len(messages_of(passing)) // 2))
@@ -190,7 +190,8 @@ def refused(state: Outgoing, passing: Sequence[Outgo], bad: Sequence[Outgo], now
 
 
 def sift(going: Sequence[Outgo], passes: Callable[[Sequence[Outgo]], bool]) -> Sifted:
-    """Return the actions that the chain would accept together, and those that it would refuse even alone.
+    """Return two lists of actions: those that the chain would accept together, and those that it would refuse even if
+    each were sent alone.
 
     The remaining actions can go in a later transaction. ``passes`` returns whether the chain would accept the given
     actions now. If the refused transaction had a single action, that action has failed, and ``passes`` is not called.

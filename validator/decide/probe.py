@@ -5,9 +5,9 @@ The answer to a try has a digest of every piece, so a few pieces that are drawn 
 computed all of them. Providers that share a machine train at the same time and slow each other down, so providers that
 ask together are also measured at the same time.
 
-The median of the tries counts (of two tries, the slower one). A single try may be too fast because the other providers
-of the machine are idle, or too slow because the machine does other work. Only the try that counts is checked, so an
-invented try gains nothing.
+The median of the tries counts (of two tries, the slower one). A single try may show too high a speed, because the other
+providers of the machine are idle, or too low a speed, because the machine does other work. Only the try that counts is
+checked, so a provider gains nothing by inventing the answer to another try.
 
 The caller supplies a steady clock (nanoseconds) and random bytes that no one could know before.
 """

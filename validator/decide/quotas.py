@@ -10,7 +10,9 @@ from validator.decide.tasks import open_tasks
 from validator.decide.view import Panels
 
 SPARE_BOUNDARIES = 4
-"""Boundaries that a provider may have uploaded in vain: the validator asked for them and then no longer needed them."""
+"""Number of boundaries that a provider may have uploaded although they were not used, because the validator had
+requested them and then no longer needed them.
+"""
 
 
 @dataclass(frozen=True, slots=True)

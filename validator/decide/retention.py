@@ -24,7 +24,7 @@ KEEP_SECONDS = 7 * 86_400
 
 
 def is_over(on_chain: OrderResponse, panels: Panels, leg: int, round: int, clock: int) -> bool:
-    """Return whether a round is over, so that no one can ask about it any longer.
+    """Return whether a round is over, so that no other party can request its data.
 
     This is the case when its window has ended, its panels have no open stage, and the round is paid or will never be
     paid. After a round became void, a vote on a slash may follow once all rounds of the leg are decided.

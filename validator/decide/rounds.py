@@ -249,7 +249,7 @@ def _holds(work: SlotWork, share: Share | None, segments: Collection[int]) -> bo
 def _rejection_reason(verdict: int) -> int:
     """Return the reason that a rejection on the chain gives for a verdict.
 
-    A mismatch is reported only if the commitment alone shows that the share is wrong. A provider that committed to the
+    A mismatch is reported only if the commitment itself shows that the share is wrong. A provider that committed to the
     right share and delivered something else counts as not answering. If this validator reported a mismatch and the
     share was later found right, this would cost the validator more.
     """
@@ -348,7 +348,7 @@ def _close(
 ) -> list[Action]:
     """Return the next action to close the round: aggregate it, seal it, or send its close.
 
-    The round is aggregated when the latest issue of every slot is verified. A hand-over round is sealed before it
+    The round is aggregated as soon as the latest issue of each slot is verified. A hand-over round is sealed before it
     closes, because its close names the encrypted result. If the job stops itself, the round is closed with the place of
     the stop. Before that, all places of the suspects are replayed if there is enough time, because a wrong segment
     would end the order.

@@ -230,7 +230,7 @@ def _sealed_state(chunk: int, subject: PanelResponse, chain_id: str) -> SealedSt
     layout = chunk_layout(subject.terms, len(closed.shares))
     place = layout.locate(chunk)
     if place is None:
-        raise AssertionError("only chunks of the round are drawn")
+        raise AssertionError("a drawn chunk is not a chunk of the round")
     return SealedState(
         handover=HandoverId(chain_id=chain_id, order_id=closed.order_id, leg=closed.leg, round=closed.round),
         layout=layout,
@@ -284,7 +284,7 @@ def serves_later(seat: LocalSeat, about: OwnPanel, caller: str, number: int) -> 
 def opening_arrived(seat: LocalSeat, index: int, opening: AuditOpening, helper: str = "") -> LocalSeat:
     """Record the first opening of a place; the next decision compares it with the chain.
 
-    It is the winner's, or that of the seat ``helper`` of an earlier stage.
+    The opening comes from the winner or, if ``helper`` is given, from this seat of an earlier stage.
     """
     if seat.places[index].opening is not None:
         return seat
@@ -432,7 +432,7 @@ def shares_of(shares: tuple[Share, ...], place: AuditPlace) -> tuple[Share, ...]
 
 def _roots(share: Share) -> ShareRoots:
     if share.roots is None:
-        raise AssertionError("only accepted shares are recomputed")
+        raise AssertionError("a place is recomputed whose share is not accepted")
     return share.roots
 
 

@@ -4,7 +4,7 @@ A validator that accepts an order must complete it, or it loses the job bond. So
 of a slot, the first step of the other slots, and an aggregation have a result. It also checks that the job does not run
 so slowly, compared with its work, that it would miss the deadlines. The times are measured on one core of this machine,
 and the speed of that core is measured in the same trial. The speed of providers is measured elsewhere (``Capability``),
-so the verdict is about the job alone.
+so the verdict is only about the job.
 """
 
 from domain.amount import ceil_div

@@ -105,7 +105,9 @@ class Presence:
 
 
 ASKING_SECONDS = 60.0
-"""Seconds after which a provider that asked to join is forgotten. A task of a probe may not take that long."""
+"""Time (seconds) after which a provider that asked to join is forgotten. Each task of a probe takes less than this
+time.
+"""
 ASKING_MAX = 64
 
 
@@ -152,7 +154,7 @@ class Asking:
 WATCHED_MAX = 16
 """Most places that possible challengers may ask for at a time."""
 WATCH_SECONDS = 600.0
-"""Seconds after which a place that no one asks for any longer is forgotten."""
+"""Time (seconds) after the last request for a place at which the place is forgotten."""
 
 
 class Watched:

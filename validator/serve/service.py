@@ -216,8 +216,8 @@ class Service:
     def may_read(self, caller: t.Caller, digest: bytes) -> None:
         """Check that the caller may read a blob, because a task, an opening or a result named it; ClusterError if not.
 
-        A provider that was given a share of an order may read the order's payload without a grant: the consumer chooses
-        the number of files, and grants for all of them could displace the grants of other callers.
+        If a provider was given a share of an order, it may read the order's payload without a grant. The consumer
+        chooses the number of files, and grants for all of them could displace the grants of other callers.
         """
         if self._grants.holds(caller.address, digest):
             return
@@ -510,7 +510,7 @@ class Service:
         if result is None:
             raise ClusterError(
                 ClusterErrorKind.WRONG_STATE,
-                f"there is no result of round {request.round} here now",
+                f"this validator does not serve the result of round {request.round} now",
                 f"the results of these rounds are here: {sorted(served)}"
                 if served
                 else "ask again when the round is verified, or take it early (assay order result --early)",
@@ -536,7 +536,7 @@ class Service:
         return leg is not None and leg.validator == address and leg.from_leg > 0 and leg.is_live
 
     def get_states(self, caller: t.Caller, request: t.StatesRequest) -> t.StatesManifest:
-        """Return the states that the last verified round of a leg left, as far as they are here."""
+        """Return the states at the end of a leg's last verified round that are on this machine."""
         on_chain = self.view.orders.get(request.order_id)
         leg = on_chain.leg(request.leg) if on_chain is not None else None
         if on_chain is None or leg is None:
@@ -568,7 +568,7 @@ class Service:
             if state.root not in roots or state.blob.size not in (terms.global_bytes, terms.local_bytes):
                 raise ClusterError(
                     ClusterErrorKind.BAD_REQUEST,
-                    "a state does not have the root and the size of one from which the leg starts",
+                    "an offered state is not one from which the leg starts: its root or its size differs",
                     "offer the states of the order's last verified round",
                     field="states",
                 )
@@ -629,7 +629,7 @@ class Service:
                 return opening
         raise ClusterError(
             ClusterErrorKind.NOT_ALLOWED,
-            "you have no later seat for this place, or this validator has no opening of it",
+            "you have no seat of a later stage for this place, or this validator does not have its opening",
             "ask the validator of the round",
             field="place_index",
         )
@@ -680,12 +680,12 @@ class Service:
         if self._shows_open_result(key, request.place):
             raise ClusterError(
                 ClusterErrorKind.BUSY,
-                "a panel recomputes a place whose result these data contain, or its places are not drawn yet",
+                "these data contain the result of a place that a panel recomputes or may still draw",
                 "ask again when the panel is over",
                 field="place",
             )
         if not self._watched.ask(caller.address, key, request.place):
-            raise ClusterError(ClusterErrorKind.BUSY, "many others ask for places", "ask again a little later")
+            raise ClusterError(ClusterErrorKind.BUSY, "too many others request places now", "ask again a little later")
         self._wake.set()
         opening = audit_opening(local, request.round, request.place)
         self._grants.give(caller.address, _blobs_of(opening))

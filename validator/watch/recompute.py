@@ -1,4 +1,6 @@
-"""One place of another validator's closed round: its data are fetched from that validator, checked and recomputed."""
+"""The recomputation of one place of another validator's closed round, from data that are fetched from that validator
+and checked.
+"""
 
 import time
 from collections.abc import Callable

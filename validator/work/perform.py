@@ -1,8 +1,8 @@
 """The functions that carry out the actions about legs: load a job, replay a segment, aggregate and seal a round.
 
 Each method reads its input from the present record, and later applies its outcome to the record, which may have changed
-by then. An outcome that no longer matters changes nothing. If the outcome is still missing, ``decide`` asks for the
-action again.
+by then. If the record no longer needs an outcome, the outcome changes nothing. If the outcome is still missing,
+``decide`` asks for the action again.
 """
 
 import logging

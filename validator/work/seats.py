@@ -1,7 +1,8 @@
 """The functions that carry out the actions about seats: ask the winner, fetch data, recompute places.
 
-A broken connection says nothing about the winner's data: a winner that is killed and started again still has them. A
-full pool says nothing about them, either. So a failed action is repeated soon, until ``decide`` gives up.
+A broken connection does not show that the winner lacks the data, because a winner that is killed and started again
+still has them. A full process pool does not show it, either. So a failed action is repeated soon, until ``decide``
+gives up.
 """
 
 import logging

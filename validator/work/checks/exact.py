@@ -1,4 +1,5 @@
-"""The recomputation of places in the tier ``exact``: a correct result has the same bits, and so the same roots.
+"""The recomputation of places in the tier ``exact``, in which all correct results have the same bits, and therefore the
+same roots.
 
 The digest of an answer covers all bytes of the recomputed state, so it is computed here, in the same process.
 """
