@@ -111,8 +111,8 @@ class Store:
     def save(self, before: Shares, after: Shares) -> None:
         """Write the differences between two records in one transaction.
 
-        If only the progress of a share (step, loss) changes, nothing is written: the boundaries on disk show the
-        progress.
+        If only the progress of a share (step, loss) changes, nothing is written, because the boundaries on disk show
+        the progress.
         """
         old = {work.key: _without_progress(work) for work in before.works}
         dropped = old.keys() - {work.key for work in after.works}

@@ -1,4 +1,4 @@
-"""Taking the states of a round before the round is verified, which gives up refunds."""
+"""Taking the states of a round before the round is verified. A consumer that does this gives up refunds."""
 
 from dataclasses import dataclass
 
@@ -59,7 +59,8 @@ def early_take(answer: OrderResponse, round: int | None = None) -> EarlyTake | N
 
 
 def take_early(client: ChainClient, sender: TxSender, order_id: bytes, round: int | None = None) -> EarlyTake | None:
-    """Take the states of a round before it is verified, and return the refunds that this gave up.
+    """Take the states of a round before the round is verified, and return the refunds that the consumer gave up by
+    this.
 
     Send nothing and return None if the round is verified or was already taken.
     """

@@ -193,7 +193,7 @@ def fetch_result(
         unsealer = Unsealer(expected, manifest.leaves, scratch)
         if manifest.ciphertext.size != unsealer.size:
             offered = manifest.ciphertext.size
-            raise HandoverError(-1, f"its ciphertext has {offered} bytes instead of {unsealer.size}")
+            raise HandoverError(-1, f"the ciphertext has {offered} bytes instead of {unsealer.size}")
         with _on_disk(scratch):
             try:
                 _fetch_blob(link, manifest.ciphertext, scratch, unsealer.take, progress)

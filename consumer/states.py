@@ -46,7 +46,9 @@ def newest_verified(answer: OrderResponse) -> tuple[Leg, Round] | None:
 
 
 def left_roots(answer: OrderResponse, closed: Round) -> tuple[bytes, ...]:
-    """Return the roots of the states that a round left: the global state, then the local state of each slot."""
+    """Return the roots of the states at the end of a round: first of the global state, then of the local state of each
+    slot.
+    """
     shares = (answer.share(key) for key in closed.share_keys)
     return (closed.next_root, *(s.roots.local_out for s in shares if s is not None and s.roots is not None))
 
@@ -89,7 +91,8 @@ def fetch_states(
     if missing:
         raise ConsumerError(
             f"{len(missing)} of {len(set(roots))} states after round {closed.round} cannot be fetched{problem}",
-            "try again; if the states are not served, deny it: assay order ack --denied (in Python: denied=True)",
+            "try again; if no validator serves them, deny that they are served: assay order ack --denied"
+            " (in Python: denied=True)",
         )
     for path in folder.glob("*.state"):
         if path.stem not in {root.hex() for root in roots}:
@@ -160,7 +163,7 @@ def acknowledge(answer: OrderResponse, *, received: bool) -> MsgAckState:
     waiting = [leg for leg in answer.legs if leg.part]
     if not waiting:
         raise ConsumerError(
-            "no part of a failed leg waits for the states to be acknowledged",
+            "no failed leg of this order waits for you to acknowledge its states",
             "see what the order waits for with assay order why",
         )
     return MsgAckState(

@@ -153,7 +153,7 @@ def for_states(leg: int, until: int, now: int, fetch: str) -> Waiting:
     ``fetch`` is the command that fetches them.
     """
     return Waiting(
-        what=f"the end of the time for the states of leg {leg}",
+        what=f"the end of the time in which the states of leg {leg} can be fetched",
         detail="until then its consumer can fetch the states of the last verified round, and deny that they are served",
         helps=f"fetch them with {fetch};"
         " if they are not served, deny it with assay order ack --denied (in Python: order.acknowledge(denied=True))",

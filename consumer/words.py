@@ -19,7 +19,7 @@ CLOSED: Final = MappingProxyType(
         CloseReason.SETTLED: "all rounds verified and paid",
         CloseReason.EXPIRED: "no bid took it within its time to live",
         CloseReason.DEADLINE: "its deadline passed before a match",
-        CloseReason.UNSERVED: "all legs that an order may have failed",
+        CloseReason.UNSERVED: "the order has had the largest allowed number of failed legs",
         CloseReason.FAILED: "the leg failed, and the order does not allow another match",
         CloseReason.UNVERIFIED: "panels could not decide whether a round is right",
     }
@@ -38,7 +38,7 @@ ENDS: Final = MappingProxyType(
         LegEnd.STOPPED_BY_VALIDATOR: "the validator stopped",
         LegEnd.WRONG_ROUND: "a panel found an error of the validator",
         LegEnd.WRONG_SHARE: "a panel found an error in a provider's share",
-        LegEnd.WRONG_HANDOVER: "the validator handed over something else than the states",
+        LegEnd.WRONG_HANDOVER: "the validator handed over data that are not the states",
         LegEnd.STATE_UNAVAILABLE: "declined: the states from which the leg starts could not be fetched",
         LegEnd.DECLINED_BY_CHOICE: "declined by choice",
         LegEnd.ORDER_DEADLINE: "the order's deadline passed",

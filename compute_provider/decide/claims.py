@@ -114,7 +114,7 @@ def has_committed(order: OrderResponse, claim: ShareClaim) -> bool:
 
 
 def is_over(key: ShareKey, order: OrderResponse, clock: int) -> bool:
-    """Return whether, at the chain's ``clock`` (seconds), it is too late for anyone to ask for the states of this
+    """Return whether it is too late, at the chain's ``clock`` (seconds), for any party to ask for the states of this
     share.
     """
     if order.order.state is OrderState.CLOSED:

@@ -1,6 +1,7 @@
 """The part of the daemon that starts worker processes, reads their messages, and ends them.
 
-Start workers on the daemon's main thread: the kernel kills a worker when the thread that started it dies.
+Start workers only on the daemon's main thread, because the kernel kills a worker when the thread that started the
+worker dies.
 """
 
 import logging
@@ -127,9 +128,9 @@ class Trainer:
     """The owner of the worker: one process at a time, which trains one share of an order after another.
 
     There is only one worker, because the owner's memory limit applies to all training on this machine together. The
-    worker is ended when it has failed, when its order is over, when it has waited too long, and before a share of
-    another order is trained. The worker can write only to its own folder. When it reports files, they are moved to the
-    share's folder. It can read only its own folder, the job, and links to the files with which its share begins.
+    worker is ended in four cases: it has failed, its order is over, it has waited too long, or a share of another order
+    has to be trained. The worker can write only to its own folder. When it reports files, they are moved to the share's
+    folder. It can read only its own folder, the job, and links to the files with which its share begins.
     """
 
     def __init__(self, listen: Listen, home: Path, idle_seconds: float = IDLE_SECONDS) -> None:
