@@ -44,7 +44,7 @@ class Transitions(Generic[S]):
         """
         row = self._row(step, before)
         if row.after is None:
-            raise LookupError(f"{self._name(step)} removes the {self.what}")
+            raise LookupError(f"the step {self._name(step)} removes the {self.what}, so there is no state after it")
         return row.after
 
     def check(self, step: Enum, before: S | None, after: S | None) -> None:

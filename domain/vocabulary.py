@@ -40,7 +40,7 @@ def fold_pots(components: Iterable[Words]) -> Mapping[str, Pot]:
             if pot.name in pots:
                 raise ValueError(f"two components keep the pot {pot.name}")
             if pot.address and pot.address in addresses:
-                raise ValueError(f"the pot {pot.name} has the address of another one")
+                raise ValueError(f"the pot {pot.name} has the address of another pot")
             pots[pot.name] = pot
             addresses.add(pot.address)
     return MappingProxyType(pots)

@@ -32,7 +32,7 @@ def use(escrow: Escrow, amount: int) -> Escrow:
         rows.append(replace(row, locked=row.locked - part, paid=row.paid + part))
         unpaid -= part
     if unpaid:
-        raise ValueError(f"an escrow lacks {unpaid} of {amount} uassay")
+        raise ValueError(f"an escrow cannot pay {amount} uassay: {unpaid} uassay are missing")
     return replace(escrow, depositors=tuple(rows))
 
 
@@ -43,7 +43,7 @@ def withhold(escrow: Escrow, amount: int) -> Escrow:
     """
     withheld = escrow.withheld + amount
     if not 0 <= withheld <= locked(escrow):
-        raise ValueError(f"an escrow cannot withhold {withheld} of {locked(escrow)} uassay")
+        raise ValueError(f"an escrow cannot withhold {withheld} uassay: {locked(escrow)} uassay are locked")
     return replace(escrow, withheld=withheld)
 
 

@@ -42,7 +42,7 @@ def start_child(
     the child if ``piped``, and otherwise to the output of the parent.
     """
     if threading.current_thread() is not threading.main_thread():
-        raise RuntimeError("children are started from the main thread only")
+        raise RuntimeError("only the main thread may start child processes")
     wrapped = [sys.executable, "-I", "-S", __file__, str(os.getpid()), *map(str, command)]
     if log_path is None:
         out_fd = subprocess.PIPE if piped else None

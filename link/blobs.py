@@ -158,7 +158,7 @@ class BlobStore:
         if offset + len(data) > blob.size:
             raise ClusterError(
                 ClusterErrorKind.BAD_REQUEST,
-                f"goes beyond the size {blob.size}",
+                f"goes beyond the end of the blob, which has {blob.size} bytes",
                 "send only the remaining bytes",
                 field="data",
             )
@@ -172,8 +172,8 @@ class BlobStore:
             if offset > received:
                 raise ClusterError(
                     ClusterErrorKind.WRONG_STATE,
-                    f"{received} bytes have arrived",
-                    f"continue at {received}",
+                    f"leaves a gap: only the first {received} bytes have arrived",
+                    f"continue at the offset {received}",
                     field="offset",
                 )
             new = data[received - offset :]

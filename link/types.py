@@ -383,7 +383,7 @@ class PayloadOffer:
 
 @dataclass(frozen=True, slots=True)
 class StatesRequest:
-    """A request for the states that the last verified round of a leg left."""
+    """A request for the states at the end of a leg's last verified round."""
 
     order_id: Hash
     leg: Bits
@@ -391,8 +391,8 @@ class StatesRequest:
 
 @dataclass(frozen=True, slots=True)
 class StatesManifest:
-    """The states that the last verified round of a leg left. Each root is listed once; states that are not on this
-    machine are left out.
+    """The states at the end of a leg's last verified round. Each root is listed once; states that are not on this
+    machine are missing.
     """
 
     round: Bits
@@ -401,7 +401,7 @@ class StatesManifest:
 
 @dataclass(frozen=True, slots=True)
 class StatesOffer:
-    """States from which a leg of an order starts, and which the order's consumer has."""
+    """States of an order's consumer from which a leg of the order starts."""
 
     order_id: Hash
     states: Annotated[tuple[StateRef, ...], Length(1, SLOTS_MAX + 1)]
@@ -482,7 +482,9 @@ class OpeningRequest:
 
 @dataclass(frozen=True, slots=True)
 class PlaceRequest:
-    """A request for the values with which anyone who may challenge a round recomputes one of its places."""
+    """A request, by a party that may challenge a round, for the values with which it recomputes one of the round's
+    places.
+    """
 
     order_id: Hash
     leg: Bits
@@ -632,7 +634,7 @@ class Handlers(Protocol):
         ...
 
     def get_states(self, caller: Caller, request: StatesRequest) -> StatesManifest:
-        """Return the states that the last verified round of a leg left."""
+        """Return the states at the end of a leg's last verified round."""
         ...
 
     def offer_states(self, caller: Caller, request: StatesOffer) -> PayloadWanted:

@@ -194,8 +194,8 @@ class Sold:
 
     A fill reduces the free capacity of its bid, and the free bond and stake of all bids of its validator. The book is
     updated only when needed. Before bids are counted, :meth:`settle` updates all these bids. If a search finds a bid
-    that no longer fits, it calls :meth:`refresh`, so that other searches do not read this bid in vain. At the end of
-    the auction :meth:`undo` restores the book.
+    that no longer fits, it calls :meth:`refresh`, so that other searches do not have to read this bid, too. At the end
+    of the auction :meth:`undo` restores the book.
     """
 
     def __init__(self, book: Book) -> None:

@@ -122,7 +122,7 @@ def match(
 
 
 def quote(order: AuctionOrder, book: Book, seed: bytes, clock: int) -> SimulatedMatch:
-    """Return the candidates for ``order``; :func:`match` would choose the first one if the order came alone.
+    """Return the candidates for ``order``; :func:`match` would choose the first one if this were the only order.
 
     If validators have equal prices, the order's id decides between them. The order in a quote has another id than the
     order that is submitted later. So a quote predicts the price, but not the validator.

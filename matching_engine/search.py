@@ -179,7 +179,7 @@ class Search:
     def _still_fitting(self, bid_id: bytes, *, doubt: bool) -> StandingBid | None:
         """Return a bid with its capacity, bond and stake after the fills, or None if it no longer fits.
 
-        If the bid no longer fits, update it in the book, so that no other search reads it in vain.
+        If the bid no longer fits, update it in the book, so that other searches do not have to read it, too.
         """
         row = self._sold.current(bid_id)
         if self._fits(row, doubt=doubt):
@@ -319,7 +319,7 @@ def _intersect(page: Page, found: int, wishes: Iterable[Wish]) -> tuple[int, lis
 
 
 def _failing_of(wish: Wish, page: Page, bids: int) -> int:
-    """Return those of ``bids`` that fail a wish, testing each of them."""
+    """Test each of ``bids``, and return the bids that fail a wish."""
     failing = 0
     for slot in slots_of(bids):
         if not wish.does(page.row(slot)):

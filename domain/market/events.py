@@ -86,7 +86,9 @@ class OrderOpened(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderExcluded(Change):
-    """A validator can no longer win an order: it declined the order or failed it, or no one could audit its rounds."""
+    """A validator can no longer win an order, because it declined or failed the order, or because no one could audit
+    the rounds that it would close.
+    """
 
     KIND: ClassVar[str] = "order.excluded"
     order: bytes

@@ -197,9 +197,7 @@ class JobTerms(Readable):
 
     @property
     def result_chunks(self) -> int:
-        """Number of chunks of the states that are handed over: those of the global state, and of each slot's local
-        state.
-        """
+        """Number of chunks of all states that are handed over: of the global state, and of each slot's local state."""
         return self.global_chunks + self.slots * self.local_chunks
 
 

@@ -191,8 +191,8 @@ class RoundStopped(Change):
 
 @dataclass(frozen=True, slots=True)
 class RoundVerified(Change):
-    """A round was verified. Its ``price`` (uassay) was paid, except ``withheld``: this part is kept for the validator
-    until the order settles. ``audit_fee`` (uassay) is not part of the price; it paid the round's panel.
+    """A round was verified. Its ``price`` (uassay) was paid, except the part ``withheld``, which is kept for the
+    validator until the order settles. ``audit_fee`` (uassay) is not part of the price; it paid the round's panel.
 
     Example::
 
@@ -462,9 +462,9 @@ class PlaceRuled(Change):
 
 @dataclass(frozen=True, slots=True)
 class SlashVoteOpened(Change):
-    """The round is void, and all validators that are left will vote on ``places`` again. They decide whether
-    ``validator``, which closed the round, is slashed. Until the vote ends, ``slash`` (uassay) of the stake of
-    ``validator`` is reserved. The order does not wait for this vote. All other places that had no ruling stay
+    """The round is void, and all eligible validators that have not recomputed ``places`` yet will vote on them. They
+    decide whether ``validator``, which closed the round, is slashed. Until the vote ends, ``slash`` (uassay) of the
+    stake of ``validator`` is reserved. The order does not wait for this vote. All other places that had no ruling stay
     undecided.
     """
 
