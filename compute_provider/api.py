@@ -72,7 +72,7 @@ class NodeChain:
     def operator(self, name: str) -> str:
         """Return the operator address of the validator with this address or moniker.
 
-        ProviderError if no validator has this address or moniker, or if several validators have this moniker.
+        ProviderError if there is no such validator, or if several validators have this moniker.
         """
         validators = self._client.query(ValidatorsRequest()).validators
         operators = [each.operator for each in validators if name in (each.operator, each.moniker)]
@@ -85,7 +85,9 @@ class NodeChain:
         return operators[0]
 
     def provider(self, address: str) -> Provider | None:
-        """Return the chain's record of a provider in any cluster; None if the provider never applied to a cluster."""
+        """Return the chain's record of a provider, in whichever cluster it is; None if it never applied to a
+        cluster.
+        """
         return self._client.query(ProviderRequest(address)).provider
 
 

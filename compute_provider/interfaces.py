@@ -66,7 +66,7 @@ class Behaviour(Protocol):
         ...
 
     def delay(self, task: TrainTask) -> float | None:
-        """Return the seconds for which to hold back a trained share; None if the share is never sent."""
+        """Return how long (seconds) a trained share is held back before it is sent; None if it is never sent."""
         ...
 
 
@@ -123,7 +123,9 @@ class ProviderError(Expected):
 
 
 class NotAdmitted(ProviderError):
-    """The error that the validator did not admit the provider. The provider may ask again after ``seconds``."""
+    """The error that is raised if the validator did not admit the provider. The provider may ask again after
+    ``seconds``.
+    """
 
     def __init__(self, reason: str, seconds: float) -> None:
         """Take the validator's reason, and the seconds until the next try."""

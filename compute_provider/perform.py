@@ -308,7 +308,7 @@ class Performer:
     def _watch(self) -> Iterator[Change]:
         """Read the orders of the signed shares, and yield the changes to the record that follow from the chain.
 
-        Orders without a signed share are not read, because the chain may not have such an order, and the query would
+        Only these orders are read, because the chain may not have an order without a signed share, and its query would
         then fail.
         """
         clock = self._glance().clock
@@ -580,9 +580,9 @@ class Performer:
 
 
 def _result_of_check(key: ShareKey, problem: str, passed: Callable[[Shares, ShareKey], Shares]) -> ActionResult:
-    """Return the result of a check of a share.
+    """Return the result of an action that checks a share.
 
-    If ``problem`` is empty, the check passed, and ``passed`` changes the record.
+    If ``problem`` is empty, the check passed, and the result changes the record by ``passed``.
     """
     if not problem:
         return ActionResult((lambda shares: passed(shares, key),))

@@ -1,4 +1,4 @@
-"""Descriptions of the challenges of an order's rounds: what is claimed, by whom, and where each coin went."""
+"""Descriptions of the challenges of an order's rounds: each claim, its challenger, and the payments from its bond."""
 
 from collections.abc import Iterable
 

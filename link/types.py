@@ -219,7 +219,7 @@ class JoinReply:
 
 @dataclass(frozen=True, slots=True)
 class ProbeRequest:
-    """A provider's result of the last task of a measurement; a request without digests begins a measurement."""
+    """A provider's result of the previous task of a measurement. A request without digests begins a measurement."""
 
     digests: Annotated[tuple[Hash, ...], Length(0, PROBE_PIECES_MAX)]
 
@@ -229,7 +229,7 @@ class ProbeTask:
     """A timed task of a measurement: to hash ``data``, or to compute ``pieces`` of ``seed`` (see
     :mod:`pol.work.probe`).
 
-    A task with neither data nor pieces means that the measurement has ended; ``text`` has the reason if it ended early.
+    If a task has neither data nor pieces, the measurement has ended; if it ended early, ``text`` has the reason.
     """
 
     data: Annotated[bytes, Size(0, CHUNK_BYTES_MAX)] = b""
@@ -383,7 +383,7 @@ class PayloadOffer:
 
 @dataclass(frozen=True, slots=True)
 class StatesRequest:
-    """A request for the states that the last verified round of a leg left."""
+    """A request for the states at the end of a leg's last verified round."""
 
     order_id: Hash
     leg: Bits
@@ -391,7 +391,9 @@ class StatesRequest:
 
 @dataclass(frozen=True, slots=True)
 class StatesManifest:
-    """The states that the last verified round of a leg left: each root once, as far as they are on this machine."""
+    """The states at the end of a leg's last verified round. Each root is listed once; states that are not on this
+    machine are missing.
+    """
 
     round: Bits
     states: Annotated[tuple[StateRef, ...], Length(0, SLOTS_MAX + 1)]
@@ -399,7 +401,7 @@ class StatesManifest:
 
 @dataclass(frozen=True, slots=True)
 class StatesOffer:
-    """States from which a leg of an order starts, and which the order's consumer has."""
+    """States of an order's consumer from which a leg of the order starts."""
 
     order_id: Hash
     states: Annotated[tuple[StateRef, ...], Length(1, SLOTS_MAX + 1)]
@@ -448,7 +450,9 @@ class ResultLeaf:
 
 @dataclass(frozen=True, slots=True)
 class ResultManifest:
-    """The data with which a consumer fetches, checks and decrypts a result. The whole result has ``count`` leaves."""
+    """The data with which a consumer fetches, checks and decrypts a result. ``count`` is the number of leaves of the
+    whole result.
+    """
 
     order_id: Hash
     leg: Bits
@@ -478,7 +482,9 @@ class OpeningRequest:
 
 @dataclass(frozen=True, slots=True)
 class PlaceRequest:
-    """A request for the values with which anyone who may challenge a round recomputes one of its places."""
+    """A request, by a party that may challenge a round, for the values with which it recomputes one of the round's
+    places.
+    """
 
     order_id: Hash
     leg: Bits
@@ -588,7 +594,7 @@ class Handlers(Protocol):
         ...
 
     def probe(self, caller: Caller, request: ProbeRequest) -> ProbeTask:
-        """Take the result of the last task of a measurement, and return the next task."""
+        """Take the result of a measurement's previous task, and return the next task."""
         ...
 
     def poll(self, caller: Caller, request: PollRequest) -> PollReply:
@@ -628,7 +634,7 @@ class Handlers(Protocol):
         ...
 
     def get_states(self, caller: Caller, request: StatesRequest) -> StatesManifest:
-        """Return the states that the last verified round of a leg left."""
+        """Return the states at the end of a leg's last verified round."""
         ...
 
     def offer_states(self, caller: Caller, request: StatesOffer) -> PayloadWanted:

@@ -52,9 +52,9 @@ class Observer:
     def look(self, view: ChainView, *, whole: bool = False, asking: Collection[str] = ()) -> ChainView:
         """Return the present state of the chain; ChainError if the node does not answer.
 
-        Live orders, panels and seats are read each time. Validators, providers, and orders that only wait for the end
-        of their windows are read every ``SLOW_SECONDS``, and in a ``whole`` look. ``asking`` are providers that ask to
-        join: each is an applicant if the chain has its application.
+        Live orders, panels and seats are read each time. Three things are read only every ``SLOW_SECONDS``, and in each
+        ``whole`` look: validators, providers, and orders that only wait for their windows to end. ``asking`` are
+        providers that ask to join: each is an applicant if the chain has its application.
         """
         self.began = self.now()
         self.slow = whole or self.began >= self._slow_at
@@ -144,7 +144,7 @@ class Observer:
     def _read_earlier(self, duties: Collection[SeatKey]) -> dict[PanelKey, OwnPanel]:
         """Return the undecided panels with a seat of this validator, with all their seats.
 
-        A panel in its first stage whose answers are not revealed has no earlier seats, so it is not read.
+        A panel whose first stage has not revealed its answers yet has no earlier seats, so it is not read.
         """
         kept = {key.panel for key in self.ledger.store.seats() if key not in duties}
         wanted = kept | {key.panel for key in duties if key.stage > 1}
@@ -160,8 +160,8 @@ class Observer:
     ) -> dict[PanelKey, OwnPanel]:
         """Return the panels about this validator's rounds that are not over.
 
-        A decided panel is not read again, unless its round is void: a vote on a slash may follow. Orders that are not
-        ``fresh`` come from an earlier look, so the panels of these orders are read separately.
+        A decided panel is not read again, unless its round is void, because a vote on a slash may then follow. Orders
+        that are not ``fresh`` come from an earlier look, so the panels of these orders are read separately.
         """
         known = self._panels
         self._panels = {}
@@ -217,7 +217,8 @@ class Observer:
     def _check_clock(self, clock: int) -> None:
         """Check that the node is not behind an earlier look of this or an earlier process; ChainError if it is behind.
 
-        A node that is behind may not have a share yet. The share would then count as one that the chain never got.
+        A node that is behind may not have a share yet, and the daemon would believe that the chain never got this
+        share.
         """
         self._newest = self._newest or self.ledger.store.seen_clock()
         if clock < self._newest:

@@ -27,8 +27,8 @@ class Lane(StrEnum):
 class Base:
     """The base class of all actions.
 
-    ``drawn`` is True if the action follows from the validator's picture. Such an action is not started again because of
-    a picture that is older than the end of the action.
+    ``drawn`` is True if the action follows from the validator's picture. Once such an action has ended, it is started
+    again only because of a picture that is newer than its end.
     """
 
     __slots__ = ()
@@ -77,9 +77,8 @@ class OfShare(Base):
 
 @dataclass(frozen=True, slots=True)
 class Join(Base):
-    """The action that registers the provider on the chain, deposits the owner's bond, and joins the cluster.
-
-    The owner's bond is the bond that the owner wants to keep deposited.
+    """The action that registers the provider on the chain, deposits the bond that the owner wants to keep deposited,
+    and joins the cluster.
     """
 
     lane: ClassVar = Lane.POLL

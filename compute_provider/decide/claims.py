@@ -114,7 +114,7 @@ def has_committed(order: OrderResponse, claim: ShareClaim) -> bool:
 
 
 def is_over(key: ShareKey, order: OrderResponse, clock: int) -> bool:
-    """Return whether, at the chain's ``clock`` (seconds), it is too late for anyone to ask for the states of this
+    """Return whether it is too late, at the chain's ``clock`` (seconds), for any party to ask for the states of this
     share.
     """
     if order.order.state is OrderState.CLOSED:
@@ -157,8 +157,8 @@ def _local_root(order: OrderResponse, task: TrainTask) -> bytes:
 def still_promised(promised: dict[ShareKey, int], key: ShareKey, order: OrderResponse) -> dict[ShareKey, int]:
     """Return the promised bonds (uassay, by share) that the chain has not locked yet and may still lock.
 
-    In the order of ``key``, two kinds of share do not count. The bonds of committed shares are already locked, and the
-    bonds of shares of another leg or round will never be locked.
+    Of the order that ``key`` names, two kinds of shares do not count: committed shares, whose bonds are already locked,
+    and shares of another leg or round, whose bonds will never be locked.
     """
     committed = {share.claim.key for share in order.shares}
     return {
@@ -178,5 +178,7 @@ def _payload_bytes(task: TrainTask) -> int:
 
 
 def _free(order: OrderResponse) -> int:
-    """Return the amount (uassay) that can still pay for shares: the locked deposits less the validator's part."""
+    """Return the amount (uassay) that can still pay for shares: the locked deposits without the part that is withheld
+    for the validator.
+    """
     return sum(row.locked for row in order.escrow.depositors) - order.escrow.withheld

@@ -1,10 +1,11 @@
-"""A provider's decision: a function from (record, look) to (record, actions), as in the validator's daemon.
+"""A provider's decision. As in the validator's daemon, it is a function of a record and a look that returns the new
+record and the actions.
 
 A share goes checking → bonding → fetching → ready → training → trained → submitted → committed → delivered. The
 validator gets the commitment first. It gets the results that the commitment hides only when the commitment is on chain
 under this provider's name. Before ``trained``, a share is dropped when the validator no longer lists it. From
-``trained`` on, someone may hold this provider's signature, so the trace stays on disk until the chain shows that the
-share is over.
+``trained`` on, another party may hold this provider's signature for the share. So the trace stays on disk until the
+chain shows that the share is over.
 
 The daemon calls ``decide`` again and again, and each call returns every action whose outcome is missing. The daemon
 does not start an action that is under way, waits after a failed action, and does not act on an outdated picture

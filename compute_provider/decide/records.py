@@ -85,7 +85,9 @@ class ShareWork:
         return self.task.key
 
     def steps_since(self, step: int) -> int:
-        """Return the number of steps from ``step`` to the stop of the job; 0 if it did not stop in a later step."""
+        """Return the number of steps from ``step`` to the step at which the job stopped; 0 if the job did not stop
+        after ``step``.
+        """
         # The worker's number may be any integer.
         return max(0, min(self.stop_step - step, SAMPLES_MAX))
 

@@ -34,8 +34,8 @@ class ChallengeCommitted(Change):
 class ChallengeOpened(Change):
     """A challenge was opened. It names a place, and the challenger's answer for this place as ``claim``.
 
-    If ``again`` is true, the round's own panel had decided the place before. If ``joins`` is not 0, the panel of the
-    dispute with this number decides the place, because that dispute names it too.
+    If ``again`` is true, the round's own panel had decided the place before. If ``joins`` is not 0, it is the number of
+    an earlier dispute that names the same place; the panel of that dispute decides the place.
 
     Example::
 

@@ -36,8 +36,8 @@ class Dispute:
     ``commitment`` hides the place and the claim until the challenge is opened, so that no one can copy it
     (:func:`pol.rules.disputes.challenge_commitment`). ``claim`` is the challenger's own answer for the place. ``least``
     is the part of the bond that is burnt if the challenge is not opened. ``open_before`` is the number of challenges of
-    the round that were open when the commitment came: each of them doubles the bond that is needed. ``joined`` are the
-    numbers of later openings that name the same place. The same panel decides them.
+    the round that were already open when this commitment came. Each of them doubles the bond that this challenge needs.
+    ``joined`` are the numbers of later openings that name the same place. The same panel decides them.
     """
 
     order_id: Hash

@@ -100,7 +100,9 @@ class Leg:
         return RoundKey(self.order_id, self.number, self.round)
 
     def is_taken(self, round: int) -> bool:
-        """Return whether the consumer took the work of a round before it was verified, and so gave up its refund."""
+        """Return whether the consumer took the states of a round before the round was verified, and so gave up the
+        round's refund.
+        """
         return round < self.taken_end
 
     @property

@@ -44,7 +44,7 @@ class MsgChangeBid(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgWithdrawBid(Message):
-    """Take a bid out of the book; its active legs continue."""
+    """Take a bid out of the book. The legs that the bid has won continue."""
 
     URL: ClassVar[str] = "/assay.market.v1.MsgWithdrawBid"
     SIGNER: ClassVar[str] = "validator"

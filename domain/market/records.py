@@ -73,7 +73,7 @@ class Bid(Shown):
     """A validator's standing offer, with the amount of work that it has sold.
 
     ``capacity`` is the most work (FLOPs) that the bid may have sold at any time. ``reserved`` is the work (FLOPs) of
-    the legs that the bid won and that have not ended. It stays the same if the validator changes the bid.
+    the legs that the bid won and that have not ended. If the validator changes the bid, ``reserved`` stays the same.
 
     Example::
 
@@ -155,9 +155,10 @@ class JobTerms(Readable):
     """The chain's data about a job: hashes, sizes and numbers (protocol section 2).
 
     ``payload_bytes`` is the size of the job's document and its two initial states, and ``data_bytes`` is the size of
-    its rows. ``step_work`` and ``outer_work`` are FLOPs. A boundary state has two canonical parts: ``global_bytes`` and
-    ``local_bytes`` are their sizes, and ``global_chunks`` and ``local_chunks`` are the numbers of leaves of their
-    trees. ``update_bytes`` is the size of the update that a slot makes in a round. All sizes are in bytes.
+    its rows. ``step_work`` and ``outer_work`` are FLOPs. A boundary state consists of a global and a local state in
+    canonical form. ``global_bytes`` and ``local_bytes`` are their sizes, and ``global_chunks`` and ``local_chunks`` the
+    numbers of leaves of their trees. ``update_bytes`` is the size of the update that a slot makes in a round. All sizes
+    are in bytes.
 
     Example::
 
@@ -196,9 +197,7 @@ class JobTerms(Readable):
 
     @property
     def result_chunks(self) -> int:
-        """Number of chunks of the states that are handed over: those of the global state, and of each slot's local
-        state.
-        """
+        """Number of chunks of all states that are handed over: of the global state, and of each slot's local state."""
         return self.global_chunks + self.slots * self.local_chunks
 
 

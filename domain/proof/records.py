@@ -175,7 +175,7 @@ class Round:
 class TraceLeaf:
     """The leaf of a trace for a boundary 1..n. Boundary 0 has no leaf, because the chain knows the initial state.
 
-    The path leads to the share's trace root. It is empty if all leaves of the trace are sent together.
+    The path leads to the share's trace root. If all leaves of the trace are sent together, the path is empty.
     """
 
     index: Count
@@ -242,8 +242,8 @@ class PanelPlace:
     """A place of a panel, with its ruling and the answer that the panel found.
 
     ``claim`` is the chain's root for the place. If the place is a segment, the chain has only the root of the trace.
-    The claim is then empty until a seat shows the leaf of the boundary after the segment. If, according to the chain,
-    the job ``stops`` at the place, there is no claim. All places of one ``group`` have the same seats.
+    Until a seat shows the leaf of the boundary after the segment, the claim is empty. If, according to the chain, the
+    job ``stops`` at the place, there is no claim. All places of one ``group`` have the same seats.
     """
 
     place: AuditPlace
@@ -273,9 +273,9 @@ class Panel:
 
     A stage begins with its seed. Its seats commit until ``commits_end``, and then reveal until ``reveals_end``. The
     time to commit ends early when all seats have committed. The time to reveal ends early when all seats that committed
-    have revealed. ``wanted`` describes the next stage as long as its seed is not known: it has the number of seats for
-    each group of places. It is empty while the panel waits for room. If ``repeats`` is true, the next stage has the
-    same seats as this one.
+    have revealed. As long as the seed of the next stage is not known, ``wanted`` has the number of that stage's seats
+    for each group of places. While the panel waits for room, ``wanted`` is empty. If ``repeats`` is true, the next
+    stage has the same seats as this one.
     """
 
     order_id: Hash

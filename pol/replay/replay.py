@@ -59,7 +59,7 @@ def replay_from(
     on_step: Callable[[SlotState], None] | None = None,
     donate: bool = True,
 ) -> ReplayedSegment:
-    """Replay a segment as :func:`replay_segment` does. The caller has checked the states ``start``.
+    """Replay a segment as :func:`replay_segment` does, from the states ``start``, which the caller has checked.
 
     If ``donate`` is true, ``start`` is overwritten, and states passed to ``on_step`` are valid only during the call.
     """
@@ -82,7 +82,9 @@ def replay_from(
 # trace's author is used. With kept states, drawn segments are replayed, each from states whose roots are checked.
 
 RUN_FOLDER, STATES_FOLDER = "run", "states"
-"""Names of two folders: the default folder of a run in a job's directory, and in it the folder of kept states."""
+"""Names of two folders: the default folder of a run, which is in the job's directory; and the folder of kept states,
+which is in the run's folder.
+"""
 _REMEDY = "name the job directory that this run trained"
 _OTHER_START = "the share does not start from the global state at the end of the round before"
 _OTHER_LOCAL_START = "the share does not start from the slot's local state at the end of the round before"
@@ -93,8 +95,8 @@ _KEEP = "run the job again and keep its states (--keep-states, or keep_states=Tr
 class Check(Readable):
     """The result of checking one share, or of the aggregation at the end of a round (with ``slot`` -1).
 
-    The check replayed ``checked`` of the share's ``segments`` segments. ``fault`` describes the first error; it is
-    empty if there is no error.
+    ``segments`` is the number of the share's segments, and ``checked`` the number of them that the check replayed.
+    ``fault`` describes the first error; it is empty if there is no error.
 
     Example::
 
@@ -123,7 +125,7 @@ class _States(Protocol):
         ...
 
     def reached(self, boundary: Boundary, state: State, local: State) -> None:
-        """Record the states that the replay of a segment reached at ``boundary``."""
+        """Receive the states that the replay of a segment reached at ``boundary``."""
         ...
 
 
@@ -231,7 +233,7 @@ def verify_trace(
 
 
 def _check_shape(trace: Trace, loaded: LoadedJob) -> None:
-    """Raise TraceError if the trace lacks a share of its rounds. A missing share could not be checked."""
+    """Raise TraceError if the trace lacks a share of one of its rounds, because a missing share cannot be checked."""
     document = loaded.job.document
     if not 1 <= len(trace.round_roots) <= document.rounds:
         raise TraceError("rounds", f"the job has {document.rounds} rounds", _REMEDY)
@@ -377,7 +379,7 @@ class _Checker:
         if claimed.root == actual.root:
             return ""
         same = (claimed.global_root, claimed.local_root) == (actual.global_root, actual.local_root)
-        return f"segment {index} has other metrics" if same else f"segment {index} ends in another state"
+        return f"segment {index} {'has other metrics' if same else 'ends in another state'} than the trace claims"
 
     def _aggregation(self, round: int, claimed: bytes, opening: State, updates: Sequence[State]) -> tuple[Check, State]:
         try:
@@ -390,7 +392,7 @@ class _Checker:
                 checked=0,
                 fault=f"the aggregation has no result: {error}",
             ), opening
-        fault = "" if result.root == claimed else "the round ends in another global state"
+        fault = "" if result.root == claimed else "the round ends in another global state than the trace claims"
         return Check(round=round, slot=-1, segments=0, checked=0, fault=fault), result.state
 
 

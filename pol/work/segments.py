@@ -163,7 +163,7 @@ def advance(
 ) -> tuple[SlotState, dict[str, Array]]:
     """Run one inner step of a slot. Return the state after it, and the metrics.
 
-    ``step`` counts from 0 in every job; the program gets ``Start.step`` plus this number.
+    ``step`` counts from 0 in every job; the program gets the sum of ``Start.step`` and this number.
 
     If ``donate`` is true, the step may overwrite ``before``, so the caller may not use ``before`` afterwards. Another
     thread may still read ``before`` when the step begins. ``release`` waits for that thread. It is called before the
@@ -206,7 +206,9 @@ def merged(before: State, outputs: Mapping[str, Array], prefix: str) -> dict[str
 
 
 def first_state(loaded: LoadedJob, slot: int, state: SlotState) -> SlotState:
-    """Return the state that a slot's first step uses: ``state``, or one with the slot's own initial local state."""
+    """Return the state that a slot's first step uses. It is ``state``; if the slot has its own initial local state,
+    that replaces the local state.
+    """
     own = loaded.slot_local(slot)
     return state if own is None else state.with_local(freeze(own))
 

@@ -1,4 +1,5 @@
-"""The training of a share. The steps of a slot in a round give a boundary after each segment, and an update at the end.
+"""The training of a share. The training of a slot in a round results in a boundary after each segment, and in an update
+at the end.
 
 At the end of a round, the next global state is computed from the accepted updates, in slot order.
 """
@@ -48,7 +49,7 @@ def train_share(
     on_step: Callable[[int, float], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> TrainedShare:
-    """Train a share. It begins with the global state at the end of the last round, and with the slot's local state.
+    """Train a share, from the global state at the end of the previous round and from the slot's local state.
 
     ``on_boundary`` receives every boundary with its global and local state, which are valid only during the call.
     ``on_step`` receives the number and the loss of each step. ``cancelled`` is called before each step; if it returns
@@ -107,8 +108,8 @@ def train_segments(
     :func:`train_share`.
 
     The hashing of each boundary and the call of ``on_boundary`` run in ``aside``, while the next step only reads the
-    states. If the caller began work in ``aside`` earlier, that work may read ``start``, and is waited for in the same
-    way. All work in ``aside`` has ended when ``on_step`` is called, and when this function returns or raises.
+    states. If the caller began work in ``aside`` earlier, that work may read ``start``: this function waits for it in
+    the same way. All work in ``aside`` has ended when ``on_step`` is called, and when this function returns or raises.
     """
     check_part(loaded.job.document, part)
     if not set(segments) <= set(range(loaded.job.document.share_segments)):

@@ -1,4 +1,6 @@
-"""The quotas of consumers and providers: how much of an order each may store here, from the order's terms."""
+"""The quotas of consumers and providers: the number of bytes of an order that each may store here, computed from the
+order's terms.
+"""
 
 from dataclasses import dataclass
 
@@ -8,12 +10,16 @@ from validator.decide.tasks import open_tasks
 from validator.decide.view import Panels
 
 SPARE_BOUNDARIES = 4
-"""Boundaries that a provider may have uploaded in vain: the validator asked for them and then no longer needed them."""
+"""Number of boundaries that a provider may have uploaded although they were not used, because the validator had
+requested them and then no longer needed them.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """The limit for blobs that no record names yet: their number, their bytes in all, and the bytes of the largest."""
+    """The limits on blobs that no record names yet: their number, their bytes in total, and the bytes of the largest
+    blob.
+    """
 
     blobs: int = 0
     size: int = 0
@@ -34,7 +40,7 @@ def provider_quota(local: LocalOrder, on_chain: OrderResponse, panels: Panels, p
 
     For each share that it has not delivered, the provider may upload an update and a local state. It may also upload
     both states of each boundary that it was asked for, and of a few more boundaries. The provider may upload all this
-    even after its time is over: the record then shows that the provider was late.
+    even after its time is over, because the record then shows that the provider was late.
     """
     works = [w for known in local.rounds for w in known.works if w.provider == provider]
     if not works:

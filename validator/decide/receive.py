@@ -137,7 +137,7 @@ def _sizes_hold(terms: JobTerms, packet: ShareDelivery) -> bool:
 
 
 def late_share(local: LocalOrder, submission: ShareSubmission) -> bool:
-    """Return whether a commitment is for an issue that was given up because no answer had arrived."""
+    """Return whether a commitment is for an issue that this validator has ended because no answer had arrived."""
     at = local.share(submission.claim.key)
     if at is None or at.work.signed is not None:
         return False
@@ -145,7 +145,7 @@ def late_share(local: LocalOrder, submission: ShareSubmission) -> bool:
 
 
 def mark_late(local: LocalOrder, submission: ShareSubmission) -> LocalOrder:
-    """Change the verdict of an issue from NO_ANSWER to LATE, because an answer arrived after all."""
+    """Change the verdict of an issue from NO_ANSWER to LATE, because an answer has arrived after the time was over."""
     at = local.share(submission.claim.key)
     if at is None or at.work.verdict != ShareReason.NO_ANSWER or at.work.signed is not None:
         return local
@@ -155,8 +155,8 @@ def mark_late(local: LocalOrder, submission: ShareSubmission) -> LocalOrder:
 def share_skipped(local: LocalOrder, on_chain: OrderResponse, skipped: ShareSkipped) -> LocalOrder:
     """Record that the chain skipped a share when it was committed.
 
-    Do nothing if the share is on the chain (``on_chain``): if the same commitment is sent twice, the chain skips the
-    shares of the second message.
+    Do nothing if the share is on the chain (``on_chain``), because the chain also skips a share whose commitment is
+    sent for the second time.
     """
     at = local.share(skipped.share)
     if at is None or at.work.verdict or on_chain.share(skipped.share) is not None:
@@ -198,8 +198,8 @@ def state_recomputed(
 ) -> LocalOrder:
     """Record states that this validator recomputed; ``states`` is None if they do not hash to the share's leaf.
 
-    Such a share is wrong in a segment that was not drawn. The round is closed, so the share can no longer be rejected
-    on the chain (disputes are not built yet). But its provider gets no more work in this order.
+    Such a share is wrong in a segment that was not drawn. The round is closed, so the validator can no longer reject
+    the share on the chain. But its provider gets no more work in this order.
     """
     at = local.share(key)
     if at is None:

@@ -51,9 +51,13 @@ from validator.decide.view import View
 OPEN_SECONDS = 10
 """Chain seconds in which a provider must upload the states that it is asked for. For large states, it has more time."""
 FORGIVEN = frozenset({ShareReason.NO_ANSWER, ShareReason.LATE, ShareReason.NO_BOND})
-"""Verdicts after which a provider may get work in the same order again. Providers that failed less often come first."""
+"""Verdicts after which a provider may get work in the same order again, although providers that failed less often come
+first.
+"""
 PRESSED_PART = 4
-"""In the last ``1 / PRESSED_PART`` of the progress time, a round closes even if not all its suspects are replayed."""
+"""Divisor for the progress time. In the last ``1 / PRESSED_PART`` of this time, a round closes even if not all its
+suspects are replayed.
+"""
 
 _LIVE = (ShareState.COMMITTED, ShareState.ACCEPTED)
 
@@ -101,7 +105,7 @@ def _advance(
 ) -> tuple[SlotWork, list[Action]]:
     """Return the updated work of a share, and the actions that it needs now.
 
-    This covers a share from its assignment until its verdict is on the chain.
+    The function handles a share from its assignment until its verdict is on the chain.
     """
     work = note_handed_in(work, view)
     if work.verdict:
@@ -203,7 +207,9 @@ def duty_of(work: SlotWork, share: Share) -> tuple[int, ...]:
 
 
 def anchors_in(work: SlotWork) -> set[int]:
-    """Return the anchors of a delivered share that it has; a share that stopped may end before some of them."""
+    """Return those anchors of a delivered share that lie within the share, because a share that stopped may end before
+    some of them.
+    """
     segments = len(work.packet.boundaries) if work.packet else 0
     return {index for index in work.anchors if index <= segments}
 
@@ -225,9 +231,8 @@ def is_verified(current: LocalRound, work: SlotWork, share: Share | None) -> boo
 
 
 def _holds(work: SlotWork, share: Share | None, segments: Collection[int]) -> bool:
-    """Return whether these segments of a share were replayed and are correct, and the states of its anchors are here.
-
-    The share must be committed and drawn.
+    """Return whether three conditions are met: the share is committed and its segments are drawn; these segments were
+    replayed and are correct; and the states of its anchors are here.
     """
     if work.verdict or work.packet is None or share is None:
         return False
@@ -244,9 +249,9 @@ def _holds(work: SlotWork, share: Share | None, segments: Collection[int]) -> bo
 def _rejection_reason(verdict: int) -> int:
     """Return the reason that a rejection on the chain gives for a verdict.
 
-    A mismatch is reported only if the commitment alone shows that the share is wrong. A provider that committed to the
-    right share and delivered something else counts as not answering. If this validator reported a mismatch and a panel
-    later found the share right, that would cost this validator more.
+    A mismatch is reported only if the commitment itself shows that the share is wrong. A provider that committed to the
+    right share and delivered something else counts as not answering. If this validator reported a mismatch and the
+    share was later found right, this would cost the validator more.
     """
     reason = ShareReason(verdict)
     return reason if reason in MISMATCHES or reason in SILENCES else ShareReason.NO_ANSWER
@@ -343,7 +348,7 @@ def _close(
 ) -> list[Action]:
     """Return the next action to close the round: aggregate it, seal it, or send its close.
 
-    The round is aggregated when the latest issue of every slot is verified. A hand-over round is sealed before it
+    The round is aggregated as soon as the latest issue of each slot is verified. A hand-over round is sealed before it
     closes, because its close names the encrypted result. If the job stops itself, the round is closed with the place of
     the stop. Before that, all places of the suspects are replayed if there is enough time, because a wrong segment
     would end the order.
@@ -378,7 +383,8 @@ def _send_close(
     """Return the action that closes a round, with its next state or with the place where the job stops itself.
 
     The same transaction accepts the last shares. If the round has more shares than fit in a message, return the action
-    that accepts the next of them. The chain knows which shares it has accepted, so a restarted daemon goes on there.
+    that accepts the next of them. The chain has the list of the shares that it has accepted, so a restarted daemon
+    continues after the last of them.
     """
     accepts = [
         AcceptedShare(work.slot, work.issue, work.packet.roots)

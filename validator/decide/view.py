@@ -74,10 +74,10 @@ class ChainView:
 
     ``orders`` are the orders in this validator's records. ``providers`` are the providers of its cluster, and
     ``applicants`` are the providers that have applied to it. ``panels`` are the panels about its own rounds that are
-    not over. ``duties`` are its open seats in panels about others' rounds, and ``subjects`` are these panels with the
-    shares of their rounds. ``earlier`` are the panels in which this validator has, or had, a seat, as far as they are
-    not decided, with their seats of all stages. Live orders, panels and seats are read in each look; in a ``whole``
-    look, everything else is read, too.
+    not over. ``duties`` are this validator's open seats in panels about the rounds of others. ``subjects`` are these
+    panels, with the shares of their rounds. ``earlier`` are the undecided panels in which this validator has or had a
+    seat, with the seats of all their stages. Live orders, panels and seats are read in each look; in a ``whole`` look,
+    everything else is read, too.
     """
 
     clock: int

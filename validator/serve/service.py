@@ -58,7 +58,7 @@ MEASURED_AGAIN = (
     " soon"
 )
 WATCHED = 2**32 - 1
-"""The number of a dispute that no round has, for the places that possible challengers ask for."""
+"""A number that no dispute of a round has. It stands for the places that possible challengers request."""
 _FILE_BYTES = 64
 """Bytes of a file's entry in a message, without its path."""
 
@@ -78,7 +78,8 @@ class Service:
     ) -> None:
         """Serve from ``ledger``; set ``wake`` when something arrives that the loop should handle.
 
-        ``pub_key`` is the validator's public key, for invitations, and ``secret`` the one that hand-overs use.
+        ``pub_key`` is the validator's public key, which checks invitations. ``secret`` is the secret from which the
+        scalars of hand-overs are derived.
         """
         self._pub_key = pub_key
         self._secret = secret
@@ -175,7 +176,8 @@ class Service:
     def may_put(self, caller: t.Caller, blob: t.BlobRef) -> None:
         """Check that the caller may upload the blob; ClusterError if not.
 
-        A consumer may upload the files of a payload that it offered, a provider the blobs of its shares and openings.
+        A consumer may upload the files of a payload that it offered. A provider may upload the blobs of its shares and
+        openings.
         """
         allowed = self._allowance(caller, blob)
         if allowed is None:
@@ -214,8 +216,8 @@ class Service:
     def may_read(self, caller: t.Caller, digest: bytes) -> None:
         """Check that the caller may read a blob, because a task, an opening or a result named it; ClusterError if not.
 
-        A provider that was given a share of an order may read the order's payload without a grant: the consumer chooses
-        the number of files, and grants for all of them could displace the grants of other callers.
+        If a provider was given a share of an order, it may read the order's payload without a grant. The consumer
+        chooses the number of files, and grants for all of them could displace the grants of other callers.
         """
         if self._grants.holds(caller.address, digest):
             return
@@ -388,7 +390,7 @@ class Service:
         return t.Verdict(reason == ShareReason.NONE, int(reason), reason.name.lower())
 
     def submit_opening(self, caller: t.Caller, request: t.OpeningSubmission) -> t.Verdict:
-        """Take the states at a boundary that the validator asked the caller for."""
+        """Take the states at a boundary that this validator has requested from the caller."""
         key = request.key
         on_chain = self._find(key.order_id, key.leg)
         verdict = t.Verdict(False, int(ShareReason.NONE), "the states are not, or no longer, needed")
@@ -508,7 +510,7 @@ class Service:
         if result is None:
             raise ClusterError(
                 ClusterErrorKind.WRONG_STATE,
-                f"there is no result of round {request.round} here now",
+                f"this validator does not serve the result of round {request.round} now",
                 f"the results of these rounds are here: {sorted(served)}"
                 if served
                 else "ask again when the round is verified, or take it early (assay order result --early)",
@@ -534,7 +536,7 @@ class Service:
         return leg is not None and leg.validator == address and leg.from_leg > 0 and leg.is_live
 
     def get_states(self, caller: t.Caller, request: t.StatesRequest) -> t.StatesManifest:
-        """Return the states that the last verified round of a leg left, as far as they are here."""
+        """Return the states at the end of a leg's last verified round that are on this machine."""
         on_chain = self.view.orders.get(request.order_id)
         leg = on_chain.leg(request.leg) if on_chain is not None else None
         if on_chain is None or leg is None:
@@ -566,7 +568,7 @@ class Service:
             if state.root not in roots or state.blob.size not in (terms.global_bytes, terms.local_bytes):
                 raise ClusterError(
                     ClusterErrorKind.BAD_REQUEST,
-                    "a state does not have the root and the size of one from which the leg starts",
+                    "an offered state is not one from which the leg starts: its root or its size differs",
                     "offer the states of the order's last verified round",
                     field="states",
                 )
@@ -612,7 +614,7 @@ class Service:
         return opening
 
     def _later_opening(self, caller: t.Caller, key: PanelKey, number: int) -> t.AuditOpening:
-        """Return an opening that this validator got for its own seat, to a seat of a later stage.
+        """Return to a seat of a later stage an opening that this validator got for its own seat.
 
         A seat whose duty is open serves nothing: it has not revealed its answers yet.
         """
@@ -627,7 +629,7 @@ class Service:
                 return opening
         raise ClusterError(
             ClusterErrorKind.NOT_ALLOWED,
-            "you have no later seat for this place, or this validator has no opening of it",
+            "you have no seat of a later stage for this place, or this validator does not have its opening",
             "ask the validator of the round",
             field="place_index",
         )
@@ -648,7 +650,7 @@ class Service:
     def get_place(self, caller: t.Caller, request: t.PlaceRequest) -> t.AuditOpening:
         """Return the opening of a place to a party that may challenge the round: its consumer, or another validator.
 
-        It is refused while it would show a seat the result of a place that the seat has to recompute.
+        Refuse the opening as long as it would show a seat the result of a place that this seat has to recompute.
         """
         key = RoundKey(request.order_id, request.leg, request.round)
         on_chain = self._find(request.order_id, request.leg)
@@ -678,12 +680,12 @@ class Service:
         if self._shows_open_result(key, request.place):
             raise ClusterError(
                 ClusterErrorKind.BUSY,
-                "a panel recomputes a place whose result these data contain, or its places are not drawn yet",
+                "these data contain the result of a place that a panel recomputes or may still draw",
                 "ask again when the panel is over",
                 field="place",
             )
         if not self._watched.ask(caller.address, key, request.place):
-            raise ClusterError(ClusterErrorKind.BUSY, "many others ask for places", "ask again a little later")
+            raise ClusterError(ClusterErrorKind.BUSY, "too many others request places now", "ask again a little later")
         self._wake.set()
         opening = audit_opening(local, request.round, request.place)
         self._grants.give(caller.address, _blobs_of(opening))
@@ -772,7 +774,9 @@ def _waits(reason: str, again_ms: int) -> t.JoinReply:
 
 
 def _fitting(tasks: list[t.TrainTask]) -> list[t.TrainTask]:
-    """Return the first tasks, at least one, whose lists of files fit in half a message. The others come later."""
+    """Return as many of the first tasks as have lists of files that fit in half a message, but at least one. The others
+    are sent later.
+    """
     first: list[t.TrainTask] = []
     bytes_left = t.MESSAGE_BYTES_MAX // 2
     for task in tasks:

@@ -33,7 +33,8 @@ class Sent:
 def compute_bond(client: ChainClient, on_chain: OrderResponse, closed: Round, check: PlaceCheck) -> int:
     """Return the bond (uassay) that a challenge of a place needs now.
 
-    It is doubled once more, because another challenge of the round may be opened before this one is committed to.
+    The bond is computed as if one more challenge of the round were open, because another one may be opened before this
+    one is committed to.
     """
     leg = on_chain.leg(closed.leg)
     if leg is None:
@@ -60,9 +61,9 @@ def send_challenge(
 ) -> Sent:
     """Commit to a challenge of a place and open it, with two transactions.
 
-    The first transaction also deposits what the sender's bond account lacks. The salt is derived from ``secret``, so a
-    second try opens the challenge that the first one committed to. Raise TxRefused if the chain refuses one of the
-    transactions.
+    The first transaction also deposits the coins that the sender's bond account lacks. The salt is derived from
+    ``secret``, so a second try opens the challenge that the first one committed to. Raise TxRefused if the chain
+    refuses one of the transactions.
     """
     me = sender.address
     chain_id = client.status().chain_id

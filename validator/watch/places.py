@@ -69,7 +69,8 @@ def choose_place(on_chain: OrderResponse, closed: Round, seed: bytes) -> AuditPl
 def get_claim(closed: Round, shares: tuple[Share, ...], place: AuditPlace, opening: AuditOpening) -> bytes:
     """Return the root that the chain has for a place; empty if the job stopped there, according to the chain.
 
-    The chain has only the root of a trace. The leaf behind a segment comes from the opening, which was checked.
+    The chain has only the root of a trace. The leaf after a segment is taken from the opening, which was checked
+    before.
     """
     if place.kind is AuditKind.AGGREGATION:
         return closed.next_root
@@ -108,7 +109,7 @@ def shows_earlier_result(asked: AuditPlace, drawn: AuditPlace) -> bool:
 
 
 def to_finding(found: Recomputed) -> Finding:
-    """Return what was recomputed as the answer of a seat without its digest."""
+    """Return the result of a recomputation in the form of a seat's answer, but without the digest."""
     if found.fault:
         return Finding(AnswerKind.UNAVAILABLE, b"", 0)
     return Finding(found.kind, found.root if found.kind is AnswerKind.FINISHED else b"", found.step)

@@ -1,4 +1,6 @@
-"""One place of another validator's closed round: its data are fetched from that validator, checked and recomputed."""
+"""The recomputation of one place of another validator's closed round, from data that are fetched from that validator
+and checked.
+"""
 
 import time
 from collections.abc import Callable
@@ -19,13 +21,15 @@ from validator.work.files import materialise
 from validator.work.requests import StateFiles
 
 LATER = frozenset({ClusterErrorKind.BUSY, ClusterErrorKind.UNREACHABLE, ClusterErrorKind.TIMED_OUT})
-"""Kinds of errors after which the validator is asked again."""
+"""Kinds of errors after which the request to the validator is repeated."""
 _PAUSE = 0.5
 _SEED = bytes(32)
-"""No panel has drawn the place, so there is no seed for a digest; the digest is not used."""
+"""Seed for the digest, which is not used here: no panel has drawn the place, so there is no real seed."""
 
 Progress = Callable[[str, int, int], None]
-"""A function that is told what is fetched, and how many of its bytes have arrived."""
+"""A function that is called with the name of the file that is fetched, and with the number of its bytes that have
+arrived.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,8 +84,8 @@ def end_dispute(ctx: Context, dispute: Dispute, state: DisputeState, fee: int = 
 def on_ruled(ctx: Context, panel: Panel) -> None:
     """End the dispute that a panel has decided, and the disputes that joined it.
 
-    If the chain's root is right, the challenger loses what its bond has left: the accused gets an answer fee, and the
-    rest is burnt. Otherwise the bond returns.
+    If the chain's root is right, the challenger loses the rest of its bond: the leg's validator gets an answer fee, and
+    the remainder is burnt. Otherwise the bond returns to the challenger.
     """
     dispute = DISPUTES.must(ctx.store, *panel.key)
     state = _ENDS[panel.places[0].ruling]
@@ -111,8 +111,8 @@ def weigh_voided(ctx: Context, key: RoundKey) -> int:
 def find_finder(ctx: Context, key: PanelKey) -> Finder | None:
     """Return the challenger that gets the reward for a place that the panel of its dispute found wrong.
 
-    It is the first one that committed to the answer that the panel found. A place that was not served brings no reward,
-    and neither does a place that the round's own panel had decided.
+    It is the challenger that first committed to the answer that the panel found. There is no reward for a place that
+    was not served, or that the round's own panel had decided.
     """
     dispute = _find_right(ctx, key)
     if dispute is None:

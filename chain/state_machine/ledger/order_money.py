@@ -41,7 +41,7 @@ def apply_payments(
 ) -> int:
     """Make payments from the order's escrow and return their sum; skip amounts of 0.
 
-    The caller changes the records that the coins come from: rows of depositors, or the bond ``row``.
+    The caller changes the records from which the coins are taken: the rows of depositors, or the bond ``row``.
     """
     tally = TALLIES.must(ctx.store, order_id)
     paid = 0

@@ -1,4 +1,4 @@
-"""The progress of a leg: the close of a round opens the next one, until all rounds of the leg are closed."""
+"""The progress of a leg: when a round is closed, the next one opens, until all rounds of the leg are closed."""
 
 from typing import Any
 
@@ -82,7 +82,7 @@ def _prove(ctx: Context, order: Order, leg: Leg, **changes: Any) -> Leg:
 
 
 def count_verified(ctx: Context, order: Order, leg: Leg, root: bytes) -> Leg:
-    """Add one to the verified rounds of the leg; ``root`` is the root of the global state that the round left.
+    """Add one to the verified rounds of the leg; ``root`` is the root of the global state at the end of the round.
 
     ``root`` is empty if the job stopped in the round. No round of the order is then left.
     """

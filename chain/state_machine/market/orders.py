@@ -93,8 +93,8 @@ def close_order(ctx: Context, order_id: bytes, reason: CloseReason) -> None:
     """Close an order: return the rest of the deposit and all bonds.
 
     One step returns at most ``BONDS_PER_CALL`` bonds. The queue schedules further steps, and the order closes after the
-    last bond. If a part of the deposit still waits for the end of a failed leg's hand-over, the order closes after that
-    part was paid or returned; the component of legs then schedules this step again.
+    last bond. If a part that was withheld from the validator of a failed leg still waits, the order closes after that
+    part is paid or returned. The component of legs then schedules this step again.
     """
     escrow, moves = refund(ESCROWS.must(ctx.store, order_id))
     ESCROWS.put(ctx.store, escrow)
@@ -179,7 +179,9 @@ def on_order(ctx: Context, entry: QueueEntry) -> None:
 
 
 def weigh_order(ctx: Context, entry: QueueEntry) -> int:
-    """Return the gas of an order's deadline: that of closing the order, or 0 if a running leg fails first."""
+    """Return the gas for handling an order's deadline. This is the gas for closing the order, or 0 if the order is
+    running, because its leg then fails before the order closes.
+    """
     order = ORDERS.must(ctx.store, entry.parts[0])
     return 0 if order.state is OrderState.RUNNING else weigh_end(ctx, entry)
 

@@ -64,7 +64,8 @@ def check_audit_pots(store: Overlay, _: Running) -> None:
 
 
 def check_rounds(store: Overlay, order: Order) -> None:
-    """Check the rounds of an order: verified work is at most the ordered work, rounds are whole and verified in order.
+    """Check the rounds of an order: the verified work is at most the ordered work, and rounds are whole and are
+    verified in order.
 
     A slot of a round may be verified by one leg only.
     """
@@ -160,7 +161,9 @@ def check_queue(store: Overlay, rules: Running) -> None:
 
 
 def check_deadlines(store: Overlay, _: Running) -> None:
-    """Check that each order is closed by its last deadline: its own deadline plus windows, stages and hand-over."""
+    """Check that each order is closed at its last deadline. This is the order's own deadline plus the time of windows,
+    stages and hand-over.
+    """
     clock = HEAD.must(store).clock_ns // NS
     for order in ORDERS.iterate(store):
         if order.state is OrderState.CLOSED or clock <= order.deadline:
@@ -206,7 +209,8 @@ def check_shares(store: Overlay, order: Order) -> None:
 
 
 def check_open_rounds(store: Overlay, order: Order) -> None:
-    """Check the numbers of an order's open round: its accepted shares, their work, and the first that ends early.
+    """Check the numbers of an order's open round: the number of its accepted shares, their work, and the first share
+    that ends early.
 
     A round that is closed or was dropped has no such numbers.
     """

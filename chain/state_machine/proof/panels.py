@@ -3,11 +3,12 @@
 The tier of the leg gives the probability that a round gets a panel. If the probability is below 1, a lot decides after
 the round is closed. A round without a panel is verified when its window is over, as on a chain without auditors.
 
-A stage begins with its seed. It draws validators that are not parties, weighted by stake; each of them commits, then
-reveals. At the end of a stage a place is decided if enough of all answers so far agree. One stage alone never decides
-against the chain. The next stage draws new seats for the places that are not decided. The last stage gives a seat to
-every remaining validator. A place is then decided only by more than half of the stake of all validators that have or
-could have a seat. So a round cannot be verified by silence, or by one accomplice that happens to be drawn.
+A stage begins with its seed. It draws validators that are not parties, weighted by stake. Each of them first commits to
+its answers and then reveals them. At the end of a stage a place is decided if enough of all answers so far agree. One
+stage alone never decides against the chain. The next stage draws new seats for the places that are not decided. The
+last stage gives a seat to every remaining validator. A place is then decided only by more than half of the stake of all
+validators that have or could have a seat. So a round cannot be verified because seats are silent, or because one
+accomplice is drawn by chance.
 """
 
 from dataclasses import dataclass, replace
@@ -134,7 +135,8 @@ def open_panel(ctx: Context, order: Order, closed: Round) -> None:
 def open_dispute_panel(ctx: Context, order: Order, closed: Round, dispute: int, place: AuditPlace) -> None:
     """Open the panel that decides a dispute about one place of a closed round.
 
-    If the round's own panel has decided the place, all validators that are left decide it again in a last stage.
+    If the round's own panel has decided the place, all eligible validators decide it again, in a single stage, which is
+    the last one.
     """
     leg = LEGS.must(ctx.store, closed.order_id, closed.leg)
     shares = _get_extents(ctx, closed, served_terms(order.terms, leg))
@@ -362,9 +364,10 @@ def _draw_seats(
     """Draw the seats of a stage by stake; the load of auditors has no effect.
 
     ``before`` are the seats of earlier stages. No validator recomputes a place twice, and none has two seats in a
-    stage. The stage is the last one in three cases: it is the fourth stage, not counting a repeated one; the panel
-    needs more seats than there are validators left; or an earlier stage decided it. It then gives a seat to every
-    validator that is left.
+    stage. The stage is the last one in four cases: it is the fourth stage, not counting a repeated one; after it, a
+    stage with all validators that are left could exceed ``SEATS_MAX`` seats; a group of places needs more seats than
+    there are validators left for it; or the previous stage made it the last one. The last stage gives a seat to every
+    validator that is left, as far as ``SEATS_MAX`` allows.
     """
     pool = _get_pool(ctx, order, leg, panel.key)
     stakes = {validator.operator: validator.stake for validator in pool}
@@ -581,7 +584,7 @@ def end_stage(ctx: Context, panel: Panel) -> None:
     """Decide places, punish silent seats, and continue with the next stage, the next round, or the end of the leg.
 
     A stage in which fewer than half of the seats answered is repeated once in a panel, and no seat is punished. After a
-    second stage of this kind, all validators that are left vote in the last stage. If they voted for the slash alone,
+    second stage of this kind, all validators that are left vote in the last stage. If the stage voted only on a slash,
     the round is void already, and only the panel ends.
     """
     key = panel.key
@@ -620,7 +623,9 @@ def end_stage(ctx: Context, panel: Panel) -> None:
 
 
 def _confirms(ctx: Context, panel: Panel, rulings: set[Ruling]) -> bool:
-    """Return whether a dispute about a decided place could not be decided, so that the first ruling stays."""
+    """Return whether this is a dispute about an already decided place that could not be decided again, so that the
+    first ruling stays.
+    """
     again = panel.dispute > 0 and is_decided(ctx, panel.round_key, panel.places[0].place)
     return again and rulings == {Ruling.UNDECIDED}
 
@@ -628,7 +633,8 @@ def _confirms(ctx: Context, panel: Panel, rulings: set[Ruling]) -> bool:
 def _end_dispute(ctx: Context, order: Order, panel: Panel) -> None:
     """Pay the seats of a dispute that did not make its round void.
 
-    If the place is right, the bond of the dispute pays them. If the dispute is undecided, the community pool does.
+    If the place is right, the bond of the dispute pays the seats. If the dispute is undecided, the community pool pays
+    them.
     """
     undecided = panel.places[0].ruling is Ruling.UNDECIDED
     bond = get_challenge_bond(ctx, panel.key)
@@ -784,7 +790,7 @@ def _go_on_voiding(ctx: Context, key: RoundKey, origin: PanelKey) -> None:
 
 
 def _get_losers(ctx: Context, panel: Panel) -> tuple[BondRow, ...]:
-    """Return what is left of the bonds of the parties that are at fault according to the rulings of a panel."""
+    """Return the rest of the bonds of the parties that are at fault according to the rulings of a panel."""
     bonds = [get_share_bond(ctx, share.claim.key) for share in _get_wrong_shares(ctx, panel)]
     if _is_by_validator(ctx, panel):
         bonds.insert(0, get_job_bond(ctx, panel.order_id, panel.leg))
@@ -798,15 +804,15 @@ def _count_bonds(ctx: Context, leg: Leg, panel: Panel) -> int:
 
 
 def _is_by_validator(ctx: Context, panel: Panel) -> bool:
-    """Return whether some place is wrong by the validator's fault."""
+    """Return whether some place is wrong and the validator is at fault for it."""
     return any(_get_wrong_share(ctx, panel, place) is None for place in _get_wrong(panel))
 
 
 def _get_slashable(ctx: Context, panel: Panel) -> tuple[int, ...]:
     """Return the numbers of the places for which the stage that just ended would slash the validator.
 
-    The ruling must say what is right there. A place that was not served, or whose leaf no one has shown, may be the
-    fault of an outage. It costs the job bond and never a slash.
+    The ruling must name the right result of the place. If a place was not served, or if no one has shown its leaf, the
+    cause may be an outage. Such a place costs the job bond, but never a slash.
     """
     return tuple(
         number

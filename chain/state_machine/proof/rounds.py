@@ -29,7 +29,7 @@ def get_next_round(ctx: Context, leg: Leg) -> Round | None:
 
 
 def is_verifiable(ctx: Context, closed: Round) -> bool:
-    """Return whether a round may be verified, if the round before it is verified.
+    """Return whether a round may be verified. The function assumes that the round before it is verified.
 
     It must not be void or held, its window must be over, and all places of its panels must be decided as right. A round
     may have no panel.
@@ -40,7 +40,9 @@ def is_verifiable(ctx: Context, closed: Round) -> bool:
 
 
 def _confirms(panel: Panel) -> bool:
-    """Return whether a panel does not keep its round from being verified. A dispute that is over made no round void."""
+    """Return whether a panel allows its round to be verified. If the panel of a dispute is over and the round is not
+    void, the dispute found no fault.
+    """
     if panel.dispute:
         return panel.is_settled
     return panel.stage > 0 and all(place.ruling is Ruling.RIGHT for place in panel.places)
@@ -51,8 +53,8 @@ def void_round(ctx: Context, key: RoundKey, losers: tuple[BondRow, ...], *, unde
 
     The round's panels stop, because the round can never be paid. ``losers`` are the bonds of the parties at fault; they
     pay the seats that answered. If the round is void because a place is ``undecided``, the community pool pays these
-    seats. If the consumer took the round's states early, the refund that it gave up is burnt. This burn is not a loss
-    that the parties at fault make good.
+    seats. If the consumer took the round's states early, the refund that it gave up is burnt. The parties at fault do
+    not compensate the consumer for this burn.
     """
     closed = ROUNDS.must(ctx.store, *key)
     ROUNDS.put(ctx.store, closed.enter(ROUND_STEPS.after(RoundStep.VOID, closed.state)))

@@ -7,9 +7,9 @@ answer fee. The round's audit fee pays the seats of the first stage. Seats of la
 in this order: the losses of other seats; the part of the audit fee that no seat earned; the bonds of the parties whose
 claims were wrong; a slash of the validator; and the community pool, up to the audit fee.
 
-The seats of a void round are also paid for answers with a digest. The parties at fault pay these seats. If no party is
-at fault, the community pool pays them, but only at the least price of audits, because the parties of an order choose
-the order's price.
+If a round becomes void, its seats are paid, too, for answers with a digest. The parties at fault pay these seats. If no
+party is at fault, the community pool pays them, but only at the least price of audits, because the parties of an order
+choose the order's price.
 """
 
 from dataclasses import dataclass, replace
@@ -217,7 +217,7 @@ def settle_panel(
     """Pay the seats of a panel that is over, and cut the seats that a ruling refutes.
 
     Call it once per panel, and once more after a vote on a slash. The second call pays only the seats of that vote. It
-    also cuts seats of earlier stages that the vote refutes and that lost nothing before.
+    also cuts those seats of earlier stages that the vote refutes and that have lost nothing before.
 
     ``fee`` is the audit fee of a verified round, paid from the deposit; the part that no seat earned goes to the
     community pool. ``losers`` are the bonds of the parties that are at fault if the round is void. A void round is

@@ -170,7 +170,7 @@ def compute_earnings(
     *,
     audited: bool,
 ) -> Earnings:
-    """Return the earnings of a round except the pay of its seats; a round that is not ``audited`` has no seats."""
+    """Return the earnings of a round, without the pay of its seats. A round that is not ``audited`` has no seats."""
     return settle_round(
         closed.work,
         leg.price,
@@ -190,7 +190,7 @@ def _transfers(order_id: bytes, earnings: Earnings) -> list[Transfer]:
 
 
 def _end_if_decided(ctx: Context, order_id: bytes, leg: Leg) -> None:
-    """End the order if all its rounds are verified, or go on after a failed leg.
+    """End the order if all its rounds are verified; after a failed leg, continue or end the order.
 
     Do nothing while the order is held, or while shares of the failed leg's open round have to be dropped.
     """

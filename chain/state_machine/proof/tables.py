@@ -68,7 +68,9 @@ def lot_key(subject: LotSubject) -> LotKey:
 
 @dataclass(frozen=True, slots=True)
 class Lot:
-    """A draw that waits for a beacon. Its purpose leads to the ``Draw``, which has the class of the subject."""
+    """A draw that waits for a beacon. The purpose in its key selects the ``Draw``, which has the class of the lot's
+    subject.
+    """
 
     subject: Packed
     group_id: bytes
@@ -90,7 +92,7 @@ class LotGroup:
 
 @dataclass(frozen=True, slots=True)
 class OpenRound:
-    """The accepted shares of an open round in numbers: how many they are, and the FLOPs of their whole segments.
+    """Numbers about the accepted shares of an open round: how many there are, and the FLOPs of their whole segments.
 
     ``stopped`` is the place at which the first of these shares in slot order ends early; None if all of them are whole.
     """

@@ -1,4 +1,6 @@
-"""Conversion of a ``DataLoader``: its data set, its order of rows, and its ``collate_fn`` for a single row."""
+"""Conversion of a ``DataLoader``: its data set, its order of rows, and its ``collate_fn``, which is called for each row
+alone.
+"""
 
 import random
 from collections.abc import Callable, Mapping
@@ -181,7 +183,7 @@ def _generators() -> tuple[object, ...]:
 
 
 def _are_equal(alone: Mapping[Any, Any], index: int, both: Mapping[Any, Any]) -> bool:
-    """Return whether the only row of the batch ``alone`` equals row ``index`` of the batch ``both``."""
+    """Return whether the row of the batch ``alone``, which has only one, equals row ``index`` of the batch ``both``."""
     return alone.keys() == both.keys() and all(_same(alone[name][0], both[name][index]) for name in alone)
 
 

@@ -80,7 +80,7 @@ def _check_handover(order: Order, message: MsgCloseRound) -> None:
 
 
 def _check_stop(current: OpenRound, message: MsgCloseRound) -> None:
-    """Check that ``stopped`` names the place at which the accepted shares end early, if any of them does.
+    """If accepted shares end early, check that ``stopped`` names the first place at which one of them ends.
 
     If all shares are whole, the job may still have stopped at the aggregation.
     """

@@ -128,8 +128,8 @@ def apply(ctx: Context, message: MsgCommitTraces, checked: CheckedCommit) -> Non
 def _charge_skip(ctx: Context, validator: str) -> int:
     """Take the fee for a skipped share, or the whole balance if that is less; return the amount.
 
-    The fee is not counted as gas. Otherwise a share that is skipped only in the block could exceed the gas limit, and a
-    provider could so make the commitments of other providers fail.
+    The fee is not counted as gas. Otherwise, a share that is skipped only when the block is applied could exceed the
+    gas limit. In this way, a provider could make the commitments of other providers fail.
     """
     price = ctx.block.params.of(LedgerParams).min_gas_price_millionths
     fee = min(SKIP_GAS * price // 1_000_000, BALANCES.get(ctx.store, validator, ctx.block.denom))
