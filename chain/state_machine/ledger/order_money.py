@@ -26,7 +26,9 @@ _BOND_MOVES: Mapping[BondKind, Move] = MappingProxyType(
 
 
 def apply_inflow(ctx: Context, order_id: bytes, transfer: Transfer) -> None:
-    """Move a deposit or a bond into an order's escrow, and add it to the tally's count."""
+    """Move a deposit or a bond into an order's escrow, and add its amount to the coins that the order's tally counts as
+    held.
+    """
     held = TALLIES.must(ctx.store, order_id).held
     TALLIES.update(ctx.store, order_id, held=held + transfer.amount)
     balances.apply_transfer(ctx, transfer)

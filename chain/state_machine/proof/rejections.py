@@ -3,10 +3,10 @@
 A rejection needs no evidence, so it proves nothing. The bond of a rejected share stays locked until a panel has
 recomputed the round. Then the bond returns to the provider. No panel has recomputed the rejected share itself, so a
 difference from the accepted share proves nothing either. The chain also computes the commitment to the accepted roots
-under the rejected provider's name. If both commitments are commitments to the same share, by the rules of the leg's
-tier, the rejected share was right. If the validator rejected it as a mismatch, the validator pays, because an honest
-validator never makes this mistake. If the validator rejected it because the provider was silent, no one can know which
-of them was silent, and no one pays.
+under the rejected provider's name. If this commitment and the provider's own commitment are to the same share, by the
+rules of the leg's tier, the rejected share was right. If the validator rejected it as a mismatch, the validator pays,
+because an honest validator never makes this mistake. If the validator rejected it because the provider was silent, no
+one can know which of them was silent, and no one pays.
 """
 
 from collections.abc import Iterator
