@@ -256,7 +256,7 @@ class CopyingAuditor(HonestValidator):
         if not asked.said:
             return _guess(daemon, asked.claimed)
         last = asked.said[-1]
-        return Recomputed("", last.kind, last.root, last.digest, last.step)
+        return Recomputed(fault="", kind=last.kind, root=last.root, digest=last.digest, step=last.step)
 
 
 class HidingAuditor(Mute):
@@ -345,7 +345,7 @@ class Accomplice(HonestValidator):
         # Friends agree on a digest, too; without a root it is claimed that the job stops.
         kind = AnswerKind.FINISHED if asked.claimed else AnswerKind.STOPPED
         made = digest("agreed", asked.claimed)
-        return Recomputed("", kind, asked.claimed, made, asked.step)
+        return Recomputed(fault="", kind=kind, root=asked.claimed, digest=made, step=asked.step)
 
     def withholds(self, world: "World", me: str) -> bool:
         return self.withholding and bool(world.chain.height % 2) and world.waits_for(self.friends)

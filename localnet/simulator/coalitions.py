@@ -119,10 +119,10 @@ COALITIONS: Mapping[str, Coalition] = MappingProxyType(
             _validators(("v0", "v1")),
         ),
         "a third of the stake": Coalition(
-            "three of nine do the same",
-            ("v0", "v1", "v2"),
-            _validators(("v0", "v1", "v2")),
-            replace(SHAPE, validators=9, providers=27),
+            about="three of nine do the same",
+            members=("v0", "v1", "v2"),
+            turn=_validators(("v0", "v1", "v2")),
+            shape=replace(SHAPE, validators=9, providers=27),
         ),
         "a validator alone": Coalition("rejects every third right share", ("v0",), _rejecter),
     }
@@ -198,4 +198,6 @@ def summarise(name: str, found: Sequence[Pair]) -> Gain:
     values = [gain for gain, _ in found]
     half = DEVIATIONS * stdev(values) / sqrt(len(values)) if len(values) > 1 else float("inf")
     mean = fmean(values)
-    return Gain(name, len(values), mean, mean - half, mean + half, fmean(own for _, own in found))
+    return Gain(
+        name=name, runs=len(values), mean=mean, low=mean - half, high=mean + half, honest=fmean(own for _, own in found)
+    )

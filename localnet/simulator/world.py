@@ -246,7 +246,7 @@ class World:
         in_lane: bool = False,
     ) -> None:
         """Send a transaction to a node, which has it in the next block; its result comes back, or is lost."""
-        pending = Pending(messages, result, surely, in_lane)
+        pending = Pending(messages=messages, result=result, surely=surely, in_lane=in_lane)
         self.clock.after(self.network.delay(), lambda: self._pool.append(pending))
 
     def _next_block(self) -> None:
@@ -363,7 +363,15 @@ def _no_collector() -> Iterator[None]:
 
 def _certificate(plan: ProviderPlan) -> MsgCertifyProvider:
     """Return what was measured of a provider that has been there for a while."""
-    return MsgCertifyProvider(plan.validator, plan.address, "cpu", plan.speed, 10**9, 10**8, CERTIFY_SECONDS)
+    return MsgCertifyProvider(
+        validator=plan.validator,
+        provider=plan.address,
+        device_class="cpu",
+        speed=plan.speed,
+        memory=10**9,
+        bandwidth=10**8,
+        valid_for=CERTIFY_SECONDS,
+    )
 
 
 def _signer(message: Message) -> str:
