@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
+from compute_provider.decide.actions import Action
 from domain.keys import ShareKey
 from domain.legs.messages import MsgAcceptOrder
 from domain.messages import Message
@@ -11,7 +12,7 @@ from domain.proof.reasons import ShareReason
 from domain.proof.records import AnswerKind, SeatAnswer
 from link.handover import Sealed
 from localnet.simulator.memory_chain import digest
-from localnet.simulator.training import noise
+from localnet.simulator.training import Job, noise
 from validator.decide.duties import Duty
 from validator.decide.records import CheckedSegment, Recomputed, SeatKey
 
@@ -58,6 +59,15 @@ class HonestProvider:
         del audited
         return True
 
+    def job(self, job: Job) -> Job:
+        """Return the job that it trains instead of the order's."""
+        return job
+
+    def stays(self, action: Action) -> bool:
+        """Return whether it is still there to do something; if not, it is gone for good."""
+        del action
+        return True
+
 
 @dataclass
 class Listed(HonestProvider):
@@ -91,6 +101,9 @@ class Cheat(HonestProvider):
     def habit(self, key: ShareKey) -> str:
         dice = int.from_bytes(digest(self.name, key)[:4], "big")
         return self.habits[dice // 100 % len(self.habits)] if dice % 100 < self.percent else "honest"
+
+
+BENT = BENT | {"swapped"}  # trains another job than its own, see HonestProvider.job
 
 
 # --- validators ----------------------------------------------------------------------------------
@@ -362,6 +375,7 @@ class ConsumerHabits:
     cancel_after: int | None = None  # ms
     slanders: bool = False  # complains about right chunks
     early: bool = False  # takes each hand-over as soon as its round is closed, and gives up the refund
+    fetches: bool = True  # fetches its result
     keeps: bool = True  # keeps the states of the last verified round, and delivers them to the next validator
     acks: bool = True  # says whether it got the states of a failed leg
 

@@ -249,6 +249,11 @@ class World:
         pending = Pending(messages=messages, result=result, surely=surely, in_lane=in_lane)
         self.clock.after(self.network.delay(), lambda: self._pool.append(pending))
 
+    def flood(self, name: str, count: int) -> None:
+        """Send payments of a party to itself, each as large as a transaction may be; what has no room is dropped."""
+        message = MsgSend(name, name, (Coin(DENOM, 1),))
+        self._pool += [Pending((message,), lambda _: None, is_spam=True)] * count
+
     def _next_block(self) -> None:
         delay = self.random.randint(*self.setup.block_ms)
         while True:

@@ -88,7 +88,8 @@ class OrderActor:
         if order.state is OrderState.CLOSED:
             self._end()
             return
-        if current is not None and order.state is OrderState.PROVEN and not self._busy:
+        fetches = self.plan.habits.fetches and not self._busy
+        if current is not None and order.state is OrderState.PROVEN and fetches:
             self._fetch(answer, current)
         self._keep(answer)
         matched = current is not None and current.state is LegState.MATCHED

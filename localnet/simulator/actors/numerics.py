@@ -81,6 +81,8 @@ class Numerics:
         """Return what a trial of a job finds, whose times are those of its work."""
         world, speed = self.daemon.world, self.daemon.speed
         job = world.job(action.leg.order_id)
+        if job.decline is not None:
+            return Trial(decline=job.decline, text="cannot be read")
         if job.breaks(0):
             return Trial(decline=LegEnd.DECLINED_NOT_FINITE, text="no number")
         segment, outer = (work * 10**6 // speed for work in (segment_work(job.terms), job.terms.outer_work))

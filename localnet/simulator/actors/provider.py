@@ -168,6 +168,9 @@ class ProviderActor:
         _, _, shares, actions = known
         self._put(shares)
         for action, name in actions:
+            if not self.behaviour.stays(action):
+                self.leave()
+                return
             match action:
                 case do.Train(task):
                     self.look = replace(self.look, training=task.key)
@@ -329,7 +332,7 @@ class ProviderActor:
 
     def _made(self, task: TrainTask) -> Trained:
         """Return what comes of a share: the right thing, bent as this provider does it."""
-        key, job = task.key, self.world.job(task.key.order_id)
+        key, job = task.key, self.behaviour.job(self.world.job(task.key.order_id))
         terms, segments = job.terms, share_segments(job.terms)
         habit = self.habits[key] = self.behaviour.habit(key)
         stop = segments // 2 if habit == "quits" else job.stop(key.round, key.slot)
