@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from domain.disputes.events import DisputeEnded
 from domain.disputes.records import DisputeState
-from domain.events import Change, Event
+from domain.events import Attributed, Change
 from domain.legs.events import LegFailed, OrderDeclined, OrderMatched, PartEnded
 from domain.legs.reasons import LegEnd, PartEnd
 from domain.market.events import OrderClosed
@@ -46,7 +46,7 @@ class ChainFinding:
         return f"{self.role}: {self.reason}"
 
 
-def read_findings(events: Iterable[Event]) -> Counter[ChainFinding]:
+def read_findings(events: Iterable[Attributed]) -> Counter[ChainFinding]:
     """Return the faults that numbered events tell, and how often."""
     changes = [change for event in events if (change := read_event(event)) is not None]
     right = {change.share for change in changes if isinstance(change, ShareCompared) and change.right}

@@ -135,7 +135,8 @@ def _payments(world: World) -> tuple[tuple[str, str, int], ...]:
     sums: Counter[tuple[str, str]] = Counter()
     for order in world.orders:
         for payment in world.order(order.order_id).payments if order.order_id else ():
-            sums[payment.kind, payment.to] += payment.amount
+            to = "community pool" if payment.to == COMMUNITY_POT.address else payment.to
+            sums[payment.kind, to] += payment.amount
     return tuple((kind, to, amount) for (kind, to), amount in sorted(sums.items()))
 
 
