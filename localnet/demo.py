@@ -59,18 +59,18 @@ ACCEPT_BASE = 300
 """Seconds of the chain's clock that a validator has for acceptance; a busy machine needs this much time."""
 PROGRESS_BASE = 900
 """Seconds of the chain's clock that a round may take; a busy machine needs this much time."""
-_EXAMPLES = next(
+EXAMPLES = next(
     filter(Path.is_dir, (Path(__file__).parents[1] / "examples", Path(sys.prefix) / "share" / "assay" / "examples")),
     Path("examples"),
 )
 """Folder of the job files: in a checkout, or where a wheel installs them."""
 JOBS: Mapping[str, Path] = MappingProxyType(
-    {name: _EXAMPLES / f"{name}.py" for name in ("digits", "vision", "gpt", "finetune")}
+    {name: EXAMPLES / f"{name}.py" for name in ("digits", "vision", "gpt", "finetune")}
 )
 """The jobs that the demo can train; each has at least two slots, so that the cheat gets one."""
 TWICE = "digits"
 """The job that is ordered twice at the same time. It is small enough to be trained by two clusters at once."""
-FOUR_SLOTS = _EXAMPLES / "market.py"
+FOUR_SLOTS = EXAMPLES / "market.py"
 CLUSTERS = (4, 4, 0, 0)
 """Number of providers per validator if two clusters compete; the other two validators serve neither order."""
 _LOOK_SECONDS = 0.5

@@ -1,4 +1,4 @@
-"""What a validator sees of the chain: as a daemon's observer does, whole now and then, and sometimes a block behind."""
+"""A validator's view of the chain: whole now and then, and sometimes a block behind."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from validator.decide.view import ChainView
 from validator.observer import member_of
 
 if TYPE_CHECKING:
-    from tests.simulator.actors.validator import ValidatorActor
+    from localnet.simulator.actors.validator import ValidatorActor
 
 WHOLE_MS = 2_000
 """After which a look is whole again."""
@@ -47,16 +47,16 @@ class Observer:
             self._take_note(on_chain)
         seats = {seat_key(duty): duty for duty in world.ask(PanelDutiesRequest(daemon.me)).duties}
         return ChainView(
-            found.clock,
-            orders,
-            validators,
-            providers,
-            daemon.auditor.own_panels(orders, found.clock),
-            seats,
-            daemon.auditor.read_subjects(seats),
-            whole,
-            daemon.service.applicants(),
-            daemon.auditor.earlier_panels(seats),
+            clock=found.clock,
+            orders=orders,
+            validators=validators,
+            providers=providers,
+            panels=daemon.auditor.own_panels(orders, found.clock),
+            duties=seats,
+            subjects=daemon.auditor.read_subjects(seats),
+            whole=whole,
+            applicants=daemon.service.applicants(),
+            earlier=daemon.auditor.earlier_panels(seats),
         )
 
     def _take_note(self, on_chain: OrderResponse) -> None:

@@ -1,8 +1,9 @@
-"""How people behave: the honest ones, and those who cheat in one way each, as small strategies of the real programs."""
+"""Behaviours of parties: the honest ones, and those who cheat in one way each, as strategies of the real programs."""
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
+from compute_provider.decide.actions import Action
 from domain.keys import ShareKey
 from domain.legs.messages import MsgAcceptOrder
 from domain.messages import Message
@@ -10,14 +11,14 @@ from domain.proof.messages import MsgCloseRound, MsgRevealAnswer
 from domain.proof.reasons import ShareReason
 from domain.proof.records import AnswerKind, SeatAnswer
 from link.handover import Sealed
-from tests.support.chain_market import digest
-from tests.support.handed_over import noise
+from localnet.simulator.memory_chain import digest
+from localnet.simulator.training import Job, noise
 from validator.decide.duties import Duty
 from validator.decide.records import CheckedSegment, Recomputed, SeatKey
 
 if TYPE_CHECKING:
-    from tests.simulator.actors.validator import ValidatorActor
-    from tests.simulator.world import World
+    from localnet.simulator.actors.validator import ValidatorActor
+    from localnet.simulator.world import World
 
 # --- providers -----------------------------------------------------------------------------------
 
@@ -54,8 +55,17 @@ class HonestProvider:
         return "honest"
 
     def opens(self, *, audited: bool) -> bool:
-        """Tell whether it shows states of a share that it delivered, also when others audit."""
+        """Return whether it shows states of a share that it delivered, also when others audit."""
         del audited
+        return True
+
+    def job(self, job: Job) -> Job:
+        """Return the job that it trains instead of the order's."""
+        return job
+
+    def stays(self, action: Action) -> bool:
+        """Return whether it is still there to do something; if not, it is gone for good."""
+        del action
         return True
 
 
@@ -93,12 +103,15 @@ class Cheat(HonestProvider):
         return self.habits[dice // 100 % len(self.habits)] if dice % 100 < self.percent else "honest"
 
 
+BENT = BENT | {"swapped"}  # trains another job than its own, see HonestProvider.job
+
+
 # --- validators ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What a seat is asked: about a round of ``winner``, who claims a root, or where it is empty that the job stops.
+    """A question to a seat about a round of ``winner``, who claims a root, or, if it is empty, that the job stops.
 
     Others ``said`` something already. ``step`` is that of the place.
     """
@@ -115,17 +128,17 @@ class HonestValidator:
     honest = True
 
     def attends(self, daemon: "ValidatorActor", duty: Duty) -> bool:
-        """Tell whether it does a duty at all."""
+        """Return whether it does a duty at all."""
         del daemon, duty
         return True
 
     def sends(self, daemon: "ValidatorActor", messages: tuple[Message, ...]) -> bool:
-        """Tell whether it sends what it should."""
+        """Return whether it sends what it should."""
         del daemon, messages
         return True
 
     def vanishes(self, daemon: "ValidatorActor") -> bool:
-        """Tell whether it is gone for good from now on."""
+        """Return whether it is gone for good from now on."""
         del daemon
         return False
 
@@ -145,7 +158,7 @@ class HonestValidator:
         return checked
 
     def serves(self, daemon: "ValidatorActor", auditor: str) -> bool:
-        """Tell whether an auditor gets an answer."""
+        """Return whether an auditor gets an answer."""
         del daemon, auditor
         return True
 
@@ -155,7 +168,7 @@ class HonestValidator:
         return found
 
     def withholds(self, world: "World", me: str) -> bool:
-        """Tell whether it makes no block although it is its turn."""
+        """Return whether it makes no block although it is its turn."""
         del world, me
         return False
 
@@ -256,11 +269,11 @@ class CopyingAuditor(HonestValidator):
         if not asked.said:
             return _guess(daemon, asked.claimed)
         last = asked.said[-1]
-        return Recomputed("", last.kind, last.root, last.digest, last.step)
+        return Recomputed(fault="", kind=last.kind, root=last.root, digest=last.digest, step=last.step)
 
 
 class HidingAuditor(Mute):
-    """Commits to what it found, and shows it to nobody."""
+    """Commits to what it found, and never shows it."""
 
     kept = MsgRevealAnswer
 
@@ -345,7 +358,7 @@ class Accomplice(HonestValidator):
         # Friends agree on a digest, too; without a root it is claimed that the job stops.
         kind = AnswerKind.FINISHED if asked.claimed else AnswerKind.STOPPED
         made = digest("agreed", asked.claimed)
-        return Recomputed("", kind, asked.claimed, made, asked.step)
+        return Recomputed(fault="", kind=kind, root=asked.claimed, digest=made, step=asked.step)
 
     def withholds(self, world: "World", me: str) -> bool:
         return self.withholding and bool(world.chain.height % 2) and world.waits_for(self.friends)
@@ -356,12 +369,13 @@ class Accomplice(HonestValidator):
 
 @dataclass(frozen=True)
 class ConsumerHabits:
-    """What a consumer does with an order: to which legs it delivers (the last entry holds for all behind it)."""
+    """Habits of a consumer: to which legs it delivers (the last entry holds for all behind it), and the rest."""
 
     deliver: tuple[bool, ...] = (True,)
     cancel_after: int | None = None  # ms
     slanders: bool = False  # complains about right chunks
     early: bool = False  # takes each hand-over as soon as its round is closed, and gives up the refund
+    fetches: bool = True  # fetches its result
     keeps: bool = True  # keeps the states of the last verified round, and delivers them to the next validator
     acks: bool = True  # says whether it got the states of a failed leg
 

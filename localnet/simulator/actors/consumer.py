@@ -16,23 +16,22 @@ from domain.proof.queries import OrderResponse
 from domain.proof.records import OpenedChunk, Round
 from link.handover import Sealed, prove_chunk
 from link.types import StateRef
+from localnet.simulator.behaviours import ConsumerHabits
+from localnet.simulator.clock import Alarm
+from localnet.simulator.memory_chain import CHAIN_ID
+from localnet.simulator.training import ORDER_SECRET, Job
 from pol.rules.commitment import chunk_leaf
 from pol.rules.handover import HandoverId, chunk_key, sealed_leaf
-from tests.simulator.behaviours import ConsumerHabits
-from tests.simulator.clock import Alarm
-from tests.simulator.training import Job
-from tests.support.chain_harness import CHAIN_ID
-from tests.support.handed_over import ORDER_SECRET
 from validator.decide.initial import foreign_roots, verified_roots
 from wire import cipher
 
 if TYPE_CHECKING:
-    from tests.simulator.world import World
+    from localnet.simulator.world import World
 
 
 @dataclass(frozen=True)
 class OrderPlan:
-    """An order that somebody is going to submit."""
+    """An order that a consumer is going to submit."""
 
     at: int  # ms
     message: MsgSubmitOrder
@@ -42,7 +41,7 @@ class OrderPlan:
 
 
 class OrderActor:
-    """What a consumer does about one of its orders."""
+    """A consumer's work on one of its orders."""
 
     def __init__(self, world: "World", plan: OrderPlan) -> None:
         self.world, self.plan = world, plan
@@ -89,7 +88,8 @@ class OrderActor:
         if order.state is OrderState.CLOSED:
             self._end()
             return
-        if current is not None and order.state is OrderState.PROVEN and not self._busy:
+        fetches = self.plan.habits.fetches and not self._busy
+        if current is not None and order.state is OrderState.PROVEN and fetches:
             self._fetch(answer, current)
         self._keep(answer)
         matched = current is not None and current.state is LegState.MATCHED
@@ -107,7 +107,7 @@ class OrderActor:
     # The states of verified rounds
 
     def _keep(self, answer: OrderResponse) -> None:
-        """Copy the states of the last verified round, send them to whoever continues, and answer for failed legs."""
+        """Copy the states of the last verified round, send them to the next validator, and answer for failed legs."""
         current, habits = answer.current, self.plan.habits
         if current is None or self._busy or not habits.keeps:
             return
@@ -163,7 +163,9 @@ class OrderActor:
         if not closed.verified and not leg.is_taken(closed.round):
             if self.plan.habits.early and closed.key not in self._taken:
                 self._taken.add(closed.key)
-                message = MsgTakeEarly(answer.order.consumer, closed.order_id, closed.leg, closed.round)
+                message = MsgTakeEarly(
+                    consumer=answer.order.consumer, order_id=closed.order_id, leg=closed.leg, round=closed.round
+                )
                 self.world.submit((message,), _ignore, surely=True)
             return
         self._busy = True
@@ -181,7 +183,7 @@ class OrderActor:
 
     def _check(self, answer: OrderResponse, closed: Round, sealed: list[Sealed]) -> MsgComplain | None:
         """Open the global state, and return the complaint about it if it is not the round's."""
-        handover = HandoverId(CHAIN_ID, *closed.key)
+        handover = HandoverId(chain_id=CHAIN_ID, order_id=closed.order_id, leg=closed.leg, round=closed.round)
         leaves = [sealed_leaf(handover, at, chunk.leaf) for at, chunk in enumerate(sealed)]
         assert merkle_root(leaves) == closed.ciphertext_root
         shared, proof = prove_chunk(handover, 0, sealed[0].leaf, ORDER_SECRET, bytes(32))
@@ -197,7 +199,9 @@ class OrderActor:
             chunk=0,
             leaf=sealed[0].leaf,
             path=merkle_path(leaves, 0),
-            opened=OpenedChunk(sealed[0].ciphertext, shared, proof, closed.next_root, ()),
+            opened=OpenedChunk(
+                ciphertext=sealed[0].ciphertext, shared=shared, proof=proof, state_leaf=closed.next_root, path=()
+            ),
         )
 
     def wake(self, delay: int) -> None:

@@ -1,4 +1,4 @@
-"""What a validator's pool computes, where a state is a hash: trials, replays, aggregations, sealed results."""
+"""The work of a validator's pool, where a state is a hash: trials, replays, aggregations, sealed results."""
 
 from functools import partial
 from typing import TYPE_CHECKING
@@ -7,14 +7,22 @@ from domain.keys import RoundKey, ShareKey
 from domain.legs.reasons import LegEnd
 from domain.proof.reasons import ShareReason
 from link.handover import ciphertext_root, seal_chunk
+from localnet.simulator.memory_chain import CHAIN_ID, digest
+from localnet.simulator.training import (
+    LOCAL_CHUNK,
+    METRICS,
+    ORDER_KEY,
+    Job,
+    States,
+    next_content,
+    next_state,
+    root_of,
+    update_of,
+)
 from pol.rules.commitment import boundary_root, chunk_leaf, update_claim
 from pol.rules.handover import HandoverId, chunk_layout
 from pol.rules.schedule import segment_work, trial_work
 from pol.work.trials import Trial, TrialTimes
-from tests.simulator.training import LOCAL_CHUNK, METRICS, Job, States, next_content, next_state, root_of, update_of
-from tests.support.chain_harness import CHAIN_ID
-from tests.support.chain_market import digest
-from tests.support.handed_over import ORDER_KEY
 from validator.decide import actions as do
 from validator.decide import receive
 from validator.decide.actions import Action
@@ -30,14 +38,14 @@ from validator.decide.traces import metrics_at
 from validator.decide.trial import judged
 
 if TYPE_CHECKING:
-    from tests.simulator.actors.validator import ValidatorActor
+    from localnet.simulator.actors.validator import ValidatorActor
 
 PROCESSES = 2
 """In which a validator replays."""
 
 
 class Numerics:
-    """What one validator computes; the outcome goes into the record as it is by then."""
+    """The computations of one validator; the outcome goes into the record as it is by then."""
 
     def __init__(self, daemon: "ValidatorActor") -> None:
         self.daemon = daemon
@@ -73,6 +81,8 @@ class Numerics:
         """Return what a trial of a job finds, whose times are those of its work."""
         world, speed = self.daemon.world, self.daemon.speed
         job = world.job(action.leg.order_id)
+        if job.decline is not None:
+            return Trial(decline=job.decline, text="cannot be read")
         if job.breaks(0):
             return Trial(decline=LegEnd.DECLINED_NOT_FINITE, text="no number")
         segment, outer = (work * 10**6 // speed for work in (segment_work(job.terms), job.terms.outer_work))
@@ -103,16 +113,16 @@ class Numerics:
         works = accepted_works(current)
         updates = [w.packet.roots.update_root for w in works if w.packet]
         layout = chunk_layout(job.terms, len(works))
-        handover = HandoverId(CHAIN_ID, *key)
+        handover = HandoverId(chain_id=CHAIN_ID, order_id=key.order_id, leg=key.leg, round=key.round)
         chunks = [next_content(current.global_in.root, updates), *(LOCAL_CHUNK for _ in range(1, layout.count))]
         sealed = [seal_chunk(handover, at, chunk, ORDER_KEY, daemon.secret) for at, chunk in enumerate(chunks)]
         sealed = daemon.world.sealed[key] = daemon.behaviour.seals(daemon, sealed)
         leaves = tuple(chunk.leaf for chunk in sealed)
         return SealedResult(
-            ciphertext_root(handover, leaves),
-            job.blob(digest("sealed", key)),
-            leaves,
-            tuple(chunk_leaf(chunk) for chunk in chunks),
+            ciphertext_root=ciphertext_root(handover, leaves),
+            blob=job.blob(digest("sealed", key)),
+            leaves=leaves,
+            state_leaves=tuple(chunk_leaf(chunk) for chunk in chunks),
         )
 
     def _on_share(self, action: do.CheckSegment | do.VerifyOpening | do.Recompute) -> None:

@@ -17,12 +17,12 @@ from domain.proof.queries import OrderResponse, PanelRequest, PanelResponse, Sea
 from domain.proof.records import AnswerKind, AuditKind, Panel, PanelSeat, SeatAnswer, Share
 from link.handover import seal_chunk
 from link.types import AuditOpening, ChunkOpening, not_ready
+from localnet.simulator.behaviours import Asked
+from localnet.simulator.chain import LiveChain
+from localnet.simulator.memory_chain import digest
+from localnet.simulator.training import LOCAL_CHUNK, METRICS, next_state, update_of
 from pol.rules.commitment import boundary_root, update_claim
 from pol.rules.panels import place_work
-from tests.simulator.behaviours import Asked
-from tests.simulator.chain import LiveChain
-from tests.simulator.training import LOCAL_CHUNK, METRICS, next_state, update_of
-from tests.support.chain_market import digest
 from validator.decide import actions as do
 from validator.decide.actions import Action
 from validator.decide.records import LegKey, LocalSeat, Recomputed, SeatKey, Sizes
@@ -32,7 +32,7 @@ from validator.decide.tasks import audit_opening
 from validator.decide.view import OwnPanel
 
 if TYPE_CHECKING:
-    from tests.simulator.actors.validator import ValidatorActor
+    from localnet.simulator.actors.validator import ValidatorActor
 
 ASK_MS = 300
 LEFT: tuple[Space, ...] = (PANEL_POTS, PANEL_DUTIES)
@@ -220,9 +220,16 @@ class Auditor:
         winner = world.validators[subject.validator]
         right = seal_chunk(asked.handover, action.chunk, LOCAL_CHUNK, asked.order_key, winner.secret)
         root = asked.root if right.leaf == opening.chunk.leaf else digest("rebuilt", asked.root, action.chunk)
-        found = Recomputed("", AnswerKind.FINISHED, root, digest("work", action.seat.panel, action.chunk, action.seed))
+        found = Recomputed(
+            fault="",
+            kind=AnswerKind.FINISHED,
+            root=root,
+            digest=digest("work", action.seat.panel, action.chunk, action.seed),
+        )
         said = self._said(action.seat, seat.duty.places[action.index].number)
-        found = self.daemon.behaviour.says(self.daemon, Asked(subject.validator, asked.root, 0, said), found)
+        found = self.daemon.behaviour.says(
+            self.daemon, Asked(winner=subject.validator, claimed=asked.root, step=0, said=said), found
+        )
         self._change(action.seat, partial(place_recomputed, index=action.index, found=found))
 
     def _recomputed(self, seat: LocalSeat, action: do.ReplayPlace) -> Recomputed:
@@ -231,7 +238,7 @@ class Auditor:
         assert opening is not None
         root, claimed = self._roots(action, opening)
         made = digest("work", action.seat.panel, place, action.seed)
-        found = Recomputed("", AnswerKind.FINISHED, root, made)
+        found = Recomputed(fault="", kind=AnswerKind.FINISHED, root=root, digest=made)
         job, round, step = self.daemon.world.job(action.seat.order_id), action.seat.round, 0
         stop: int | None = 0
         if place.kind is not AuditKind.AGGREGATION:
@@ -240,9 +247,9 @@ class Auditor:
             step = job.step_at(round, place.segment)
             step += job.stop_step(round, place.slot) if place.segment == stop else 0
         if job.breaks(round) and stop is not None and place.segment >= stop:
-            found = Recomputed("", AnswerKind.STOPPED, b"", made, step)
+            found = Recomputed(fault="", kind=AnswerKind.STOPPED, root=b"", digest=made, step=step)
         said = self._said(action.seat, seat.duty.places[action.index].number)
-        asked = Asked(action.winner, claimed, step, said)
+        asked = Asked(winner=action.winner, claimed=claimed, step=step, said=said)
         return self.daemon.behaviour.says(self.daemon, asked, found)
 
     def _roots(self, action: do.ReplayPlace, opening: AuditOpening) -> tuple[bytes, bytes]:
