@@ -7,6 +7,8 @@ import pytest
 
 from domain.amount import BPS
 from domain.params import Params, local_params
+from localnet.simulator.behaviours import HABITS, VALIDATOR_CHEATS
+from localnet.simulator.coalitions import COALITIONS
 from pol.policy.market import OrderAmounts, PolicyInputs, ReferenceJob
 from pol.policy.policy import PolicyBounds, compute_bounds, compute_policy, compute_watching
 from pol.policy.strategies import (
@@ -20,8 +22,6 @@ from pol.policy.strategies import (
     worst_skip,
     wrong_segments,
 )
-from tests.simulator.behaviours import HABITS, VALIDATOR_CHEATS
-from tests.simulator.coalitions import COALITIONS
 
 PAYING = {"consumer and validator", "consumer and cluster"}
 """The strategies that pay as long as no one pays for right shares of void rounds (docs/policy.md)."""
