@@ -117,6 +117,8 @@ def verify(
     from pol.replay.trace_file import read_trace
 
     if against is not None:
+        if segments:
+            raise WrongUsage("--segments replays one trace", "leave it out to compare two traces with --against")
         _compare(context, file, against, directory, inputs, backend)
         return
     with step_progress(context.output) as bar:

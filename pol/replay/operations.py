@@ -62,7 +62,7 @@ class OperationRunner:
                 result = self._turns(program, number, operands, observe, here)
             else:
                 result = self._alone(program, number, operands)
-            observe(OperationRun(here, node, operands, result))
+            observe(OperationRun(path=here, node=node, operands=operands, result=result))
             values[number] = result
             for dead in program.last_uses[offset]:
                 values[dead] = None

@@ -89,7 +89,7 @@ def walk_segment(
     means = mean_metrics(sums, document.segment_steps)
     for name, total, bits in zip(document.metrics, sums, means, strict=True):
         mean = np.array(bits, np.uint32).view(np.float32)
-        see(SeenValue(Spot(name=f"mean of metric {name}"), value_hash(mean), mean, (np.array(total),)))
+        see(_seen(Spot(name=f"mean of metric {name}"), mean, (np.array(total),)))
     return state.boundary(index + 1, end, means)
 
 
@@ -99,7 +99,7 @@ def walk_update(loaded: LoadedJob, opening: State, end: SlotState, see: See) -> 
     for name in sorted(result.update):
         operands = (np.asarray(opening[name]), np.asarray(end.global_state[name]))
         value = result.update[name]
-        see(SeenValue(Spot(name=f"update of {name}"), value_hash(value), value, operands))
+        see(_seen(Spot(name=f"update of {name}"), value, operands))
     return result.update_root
 
 
@@ -114,7 +114,7 @@ def walk_aggregation(loaded: LoadedJob, opening: State, updates: Sequence[State]
     for spec in sorted(loaded.job.updated, key=lambda spec: spec.name):
         value = inputs[f"aggregate.{spec.name}"]
         operands = tuple(np.asarray(update[spec.name]) for update in updates)
-        see(SeenValue(Spot(name=f"mean of {spec.name}"), value_hash(value), value, operands))
+        see(_seen(Spot(name=f"mean of {spec.name}"), value, operands))
     try:
         outputs = _watched(OperationRunner(backend, document.seed), document.outer, inputs, None, see)
     except (NotFinite, OutOfRange) as error:
@@ -128,12 +128,16 @@ def _watched(
     """Return the outputs of a program in canonical form; ``see`` receives the results of operations and the outputs."""
 
     def observe(ran: OperationRun) -> None:
-        see(SeenValue(Spot(step, ran.path), value_hash(ran.result), ran.result, ran.operands, ran.node))
+        see(_seen(Spot(step, ran.path), ran.result, ran.operands, ran.node))
 
     raw = runner.run(program, inputs, observe)
     outputs = {}
     for name in sorted(raw):
         value = np.array(canonical_array(raw[name], name))
-        see(SeenValue(Spot(step, name=name), value_hash(value), value, (raw[name],)))
+        see(_seen(Spot(step, name=name), value, (raw[name],)))
         outputs[name] = value
     return outputs
+
+
+def _seen(spot: Spot, value: Array, operands: tuple[Array, ...], node: Node | None = None) -> SeenValue:
+    return SeenValue(spot=spot, hash=value_hash(value), value=value, operands=operands, node=node)
