@@ -30,6 +30,7 @@ GROUPS = {
     "events": "Show or follow the chain's numbered events.",
     "job": "Build, inspect and run jobs.",
     "quote": "Ask what a job would cost now, before paying.",
+    "policy": "Compute whether honest work pays: gains of strategies, least bonds, bribes.",
     "order": "Submit orders, watch them, fetch results.",
     "node": "Set up and run a node.",
     "validator": "Run a validator's daemon.",
