@@ -51,7 +51,7 @@ class Observer:
             orders,
             validators,
             providers,
-            daemon.auditor.own_panels(orders, found.clock),
+            {**daemon.auditor.own_panels(orders, found.clock), **daemon.service.watched()},
             seats,
             daemon.auditor.read_subjects(seats),
             whole,
