@@ -227,7 +227,7 @@ COALITIONS: Mapping[str, Coalition] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Gain:
-    """What a coalition gained over honest work, in uassay a run: the mean over draws, and its interval of 95 %."""
+    """The gain of a coalition over honest work, in uassay a run: the mean over draws, and its interval of 95 %."""
 
     name: str
     runs: int
@@ -238,7 +238,7 @@ class Gain:
 
     @property
     def holds(self) -> bool:
-        """Whether it is not clear that cheating pays."""
+        """True if it is not clear that cheating pays."""
         return self.low <= 0
 
 

@@ -313,7 +313,7 @@ class World:
         self.clock.after(delay, lambda: self._make(proposer))
 
     def _tell_challengers(self) -> None:
-        """Tell challengers of the rounds that the last block closed."""
+        """Let challengers hear of the rounds that the last block closed."""
         store = self.chain.overlay()
         for order_id, leg, round in self.chain.changed_in(ROUNDS):
             closed = ROUNDS.must(store, order_id, number_of(leg), number_of(round))
