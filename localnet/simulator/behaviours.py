@@ -5,6 +5,7 @@ from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
+from compute_provider.decide.actions import Action
 from domain.keys import RoundKey, ShareKey
 from domain.legs.messages import MsgAcceptOrder
 from domain.messages import Message
@@ -13,7 +14,7 @@ from domain.proof.reasons import ShareReason
 from domain.proof.records import AnswerKind, SeatAnswer
 from link.handover import Sealed
 from localnet.simulator.memory_chain import digest
-from localnet.simulator.training import noise
+from localnet.simulator.training import Job, noise
 from validator.decide.duties import Duty
 from validator.decide.plan import FreeProvider
 from validator.decide.records import CheckedSegment, Recomputed, SeatKey
@@ -75,6 +76,15 @@ class HonestProvider:
         del audited
         return True
 
+    def job(self, job: Job) -> Job:
+        """Return the job that it trains instead of the order's."""
+        return job
+
+    def stays(self, action: Action) -> bool:
+        """Return whether it is still there to do something; if not, it is gone for good."""
+        del action
+        return True
+
 
 @dataclass
 class Listed(HonestProvider):
@@ -108,6 +118,9 @@ class Cheat(HonestProvider):
     def habit(self, key: ShareKey) -> str:
         dice = int.from_bytes(digest(self.name, key)[:4], "big")
         return self.habits[dice // 100 % len(self.habits)] if dice % 100 < self.percent else "honest"
+
+
+BENT = BENT | {"swapped"}  # trains another job than its own, see HonestProvider.job
 
 
 # --- validators ----------------------------------------------------------------------------------
@@ -288,7 +301,7 @@ class CopyingAuditor(HonestValidator):
         if not asked.said:
             return _guess(daemon, asked.claimed)
         last = asked.said[-1]
-        return Recomputed("", last.kind, last.root, last.digest, last.step)
+        return Recomputed(fault="", kind=last.kind, root=last.root, digest=last.digest, step=last.step)
 
 
 class HidingAuditor(Mute):
@@ -377,7 +390,7 @@ class Accomplice(HonestValidator):
         # Friends agree on a digest, too; without a root it is claimed that the job stops.
         kind = AnswerKind.FINISHED if asked.claimed else AnswerKind.STOPPED
         made = digest("agreed", asked.claimed)
-        return Recomputed("", kind, asked.claimed, made, asked.step)
+        return Recomputed(fault="", kind=kind, root=asked.claimed, digest=made, step=asked.step)
 
     def withholds(self, world: "World", me: str) -> bool:
         return self.withholding and bool(world.chain.height % 2) and world.waits_for(self.friends)
@@ -444,6 +457,7 @@ class ConsumerHabits:
     cancel_after: int | None = None  # ms
     slanders: bool = False  # complains about right chunks
     early: bool = False  # takes each hand-over as soon as its round is closed, and gives up the refund
+    fetches: bool = True  # fetches its result
     keeps: bool = True  # keeps the states of the last verified round, and delivers them to the next validator
     denies: bool = False  # says that it did not get the states of failed legs
     acks: bool = True  # says whether it got the states of a failed leg

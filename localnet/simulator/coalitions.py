@@ -80,7 +80,7 @@ def with_providers(setup: Setup, changed: Mapping[str, HonestProvider]) -> Setup
 def scheme(setup: Setup, coalition: Coalition, strategy: Strategy) -> Setup:
     """Return a setup in which a coalition follows a strategy."""
     friends = frozenset(coalition.members)
-    minds = {name: Mind(name, strategy, setup.seed, friends) for name in coalition.members}
+    minds = {name: Mind(me=name, strategy=strategy, seed=setup.seed, friends=friends) for name in coalition.members}
     setup = with_validators(setup, {n: SchemingValidator(m) for n, m in minds.items() if Role.VALIDATOR in roles_of(n)})
     setup = with_providers(setup, {n: SchemingProvider(m) for n, m in minds.items() if Role.PROVIDER in roles_of(n)})
     plans = []
@@ -182,9 +182,9 @@ COALITIONS: Mapping[str, Coalition] = MappingProxyType(
             ),
         ),
         "a third of the stake": Coalition(
-            "three of nine do the same",
-            ("v0", "v1", "v2"),
-            (
+            about="three of nine do the same",
+            members=("v0", "v1", "v2"),
+            known=(
                 {
                     "v0: validator aggregates": ("wrong",),
                     "seat speaks of friends": ("vouch",),
@@ -192,7 +192,7 @@ COALITIONS: Mapping[str, Coalition] = MappingProxyType(
                 },
                 {"seat speaks of strangers": ("slander",)},
             ),
-            replace(SHAPE, validators=9, providers=27),
+            shape=replace(SHAPE, validators=9, providers=27),
         ),
         "a validator alone": Coalition(
             "rejects every third right share",
@@ -288,4 +288,6 @@ def summarise(name: str, found: Sequence[Pair]) -> Gain:
     values = [gain for gain, _ in found]
     half = DEVIATIONS * stdev(values) / sqrt(len(values)) if len(values) > 1 else float("inf")
     mean = fmean(values)
-    return Gain(name, len(values), mean, mean - half, mean + half, fmean(own for _, own in found))
+    return Gain(
+        name=name, runs=len(values), mean=mean, low=mean - half, high=mean + half, honest=fmean(own for _, own in found)
+    )

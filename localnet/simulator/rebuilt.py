@@ -305,7 +305,14 @@ class Rebuilt:
     def _(self, change: ProviderRegistered) -> None:
         known = self.providers.get(change.provider)
         if known is None:
-            known = Provider(change.provider, "", change.pub_key, None, 0, 0)
+            known = Provider(
+                address=change.provider,
+                validator="",
+                pub_key=change.pub_key,
+                capability=None,
+                shares_accepted=0,
+                shares_rejected=0,
+            )
         self.providers[change.provider] = replace(known, validator=change.validator)
 
     @take.register
@@ -388,7 +395,7 @@ class Rebuilt:
 
     @take.register
     def _(self, change: OrderSubmitted) -> None:
-        row = Depositor(change.consumer, change.deposit, 0, 0)
+        row = Depositor(address=change.consumer, locked=change.deposit, paid=0, refunded=0)
         self.orders[change.order] = change.record
         self.escrows[change.order] = Escrow(change.order, (row,), ())
         self._paid[change.order] = 0
@@ -452,7 +459,9 @@ class Rebuilt:
         )
         self._begin_slots(change)
         self._reserve(change.bid, change.work)
-        row = BondRow(BondKind.JOB, change.validator, change.leg, 0, 0, 0, change.job_bond)
+        row = BondRow(
+            kind=BondKind.JOB, owner=change.validator, leg=change.leg, round=0, slot=0, issue=0, amount=change.job_bond
+        )
         self._lock(change.order, row)
 
     def _begin_slots(self, change: OrderMatched) -> None:
@@ -477,7 +486,9 @@ class Rebuilt:
     @take.register
     def _(self, change: SlotStarted) -> None:
         key = change.order, change.leg, change.slot
-        self.openings[key] = SlotStart(*key, change.local_root)
+        self.openings[key] = SlotStart(
+            order_id=change.order, leg=change.leg, slot=change.slot, local_root=change.local_root
+        )
         self._locals[key] = change.local_root
 
     @take.register
@@ -558,7 +569,7 @@ class Rebuilt:
 
     @take.register
     def _(self, change: PaymentMade) -> None:
-        payment = Payment(change.to, change.kind, change.amount, change.round)
+        payment = Payment(to=change.to, kind=change.kind, amount=change.amount, round=change.round)
         number = self._paid[change.order]
         self.payments[change.order, number] = payment
         self._paid[change.order] = number + 1
@@ -620,13 +631,13 @@ class Rebuilt:
     def _(self, change: ShareCommitted) -> None:
         key, terms = change.share, self.orders[change.share.order_id].terms
         claim = ShareClaim(
-            key.order_id,
-            key.leg,
-            key.round,
-            key.slot,
-            key.issue,
-            change.provider,
-            change.commitment,
+            order_id=key.order_id,
+            leg=key.leg,
+            round=key.round,
+            slot=key.slot,
+            issue=key.issue,
+            provider=change.provider,
+            commitment=change.commitment,
         )
         self.shares[key] = Share(
             claim=claim,
@@ -642,13 +653,13 @@ class Rebuilt:
             roots=None,
         )
         row = BondRow(
-            BondKind.SHARE,
-            change.provider,
-            key.leg,
-            key.round,
-            key.slot,
-            key.issue,
-            change.bond,
+            kind=BondKind.SHARE,
+            owner=change.provider,
+            leg=key.leg,
+            round=key.round,
+            slot=key.slot,
+            issue=key.issue,
+            amount=change.bond,
         )
         self._lock(key.order_id, row)
 
@@ -673,12 +684,12 @@ class Rebuilt:
     def _(self, change: ShareAccepted) -> None:
         key = change.share
         roots = ShareRoots(
-            change.trace_root,
-            change.update_root,
-            change.local_out,
-            change.metrics,
-            change.segments,
-            change.steps,
+            trace_root=change.trace_root,
+            update_root=change.update_root,
+            local_out=change.local_out,
+            metrics=change.metrics,
+            segments=change.segments,
+            steps=change.steps,
         )
         work = done_work(self.orders[key.order_id].terms, roots)
         self._share(key, state=ShareState.ACCEPTED, roots=roots, work=work)
@@ -742,7 +753,7 @@ class Rebuilt:
 
     @take.register
     def _(self, change: RoundStopped) -> None:
-        where = AuditPlace(AuditKind(change.kind), change.slot, change.issue, change.segment)
+        where = AuditPlace(kind=AuditKind(change.kind), slot=change.slot, issue=change.issue, segment=change.segment)
         self.rounds[change.round] = replace(self.rounds[change.round], stopped=where)
 
     @take.register
@@ -834,8 +845,22 @@ class Rebuilt:
     def _(self, change: PlaceDrawn) -> None:
         known = self.panels[change.panel].places
         assert change.place == len(known), "a place is drawn before its time"
-        place = AuditPlace(AuditKind(change.kind), change.slot, change.issue, change.segment, change.chunk)
-        drawn = PanelPlace(place, change.claim, Ruling.OPEN, 0, None, change.stops, change.group)
+        place = AuditPlace(
+            kind=AuditKind(change.kind),
+            slot=change.slot,
+            issue=change.issue,
+            segment=change.segment,
+            chunk=change.chunk,
+        )
+        drawn = PanelPlace(
+            place=place,
+            claim=change.claim,
+            ruling=Ruling.OPEN,
+            stage=0,
+            finding=None,
+            stops=change.stops,
+            group=change.group,
+        )
         self._panel(change.panel, places=(*known, drawn))
 
     @take.register
@@ -894,7 +919,7 @@ class Rebuilt:
     def _(self, change: AnswerRevealed) -> None:
         known = self._seat_of(change.panel, change.auditor).answers
         kind = AnswerKind(change.kind)
-        answer = SeatAnswer(change.place, kind, change.root, change.digest, change.step)
+        answer = SeatAnswer(place=change.place, kind=kind, root=change.root, digest=change.digest, step=change.step)
         self._seat(change.panel, change.auditor, answers=(*known, answer))
 
     @take.register

@@ -23,8 +23,12 @@ def recompute(
     if place.kind is not AuditKind.AGGREGATION:
         stop = job.stop(round, place.slot)
     if job.breaks(round) and stop is not None and place.segment >= stop:
-        return Recomputed("", AnswerKind.STOPPED, b"", made, stop_step_of(job, round, place))
-    return Recomputed("", AnswerKind.FINISHED, _root(job, round, place, opening, shares, global_in), made)
+        return Recomputed(
+            fault="", kind=AnswerKind.STOPPED, root=b"", digest=made, step=stop_step_of(job, round, place)
+        )
+    return Recomputed(
+        fault="", kind=AnswerKind.FINISHED, root=_root(job, round, place, opening, shares, global_in), digest=made
+    )
 
 
 def stop_step_of(job: Job, round: int, place: AuditPlace) -> int:

@@ -121,7 +121,7 @@ class SchemingValidator(HonestValidator):
         if isinstance(message, MsgAcceptOrder):
             end = DECLINES.get(self.mind.choose("validator answers a match", message.order_id, message.leg))
             if end is not None:
-                return MsgDeclineOrder(daemon.me, message.order_id, message.leg, int(end))
+                return MsgDeclineOrder(validator=daemon.me, order_id=message.order_id, leg=message.leg, reason=int(end))
         if isinstance(message, ABOUT_ROUND):
             closed = daemon.world.order(message.order_id).rounds_of(message.leg)
             if closed and self.mind.choose("validator goes on", message.order_id, message.leg) == "stops":
@@ -184,16 +184,16 @@ class SchemingValidator(HonestValidator):
         match self.mind.choose_about(asked.winner, "seat speaks of", asked.claimed, asked.step):
             case "vouch":
                 kind = AnswerKind.FINISHED if asked.claimed else AnswerKind.STOPPED
-                return Recomputed("", kind, asked.claimed, agreed, asked.step)
+                return Recomputed(fault="", kind=kind, root=asked.claimed, digest=agreed, step=asked.step)
             case "slander":
                 return Recomputed("", root=digest("slander", asked.claimed), digest=agreed)
             case "unavailable":
                 return Recomputed("nothing was served")
             case "copy" if asked.said:
                 last = asked.said[-1]
-                return Recomputed("", last.kind, last.root, last.digest, last.step)
+                return Recomputed(fault="", kind=last.kind, root=last.root, digest=last.digest, step=last.step)
             case "stopped":
-                return Recomputed("", AnswerKind.STOPPED, b"", agreed, asked.step)
+                return Recomputed(fault="", kind=AnswerKind.STOPPED, root=b"", digest=agreed, step=asked.step)
         return found
 
     def withholds(self, world: "World", me: str) -> bool:

@@ -172,7 +172,7 @@ def search(
             first = len(gains) + 1
             broken = [(draw, o.failure) for draw, o in enumerate(outcomes, first) if o.failure]
             for draw, what in broken:
-                yield Failure(climb.name, strategy, draw, what)
+                yield Failure(coalition=climb.name, strategy=strategy, draw=draw, what=what)
             gains = [*gains, *(outcome.gain for outcome in outcomes)]
             if broken:
                 climb.tried += 1
@@ -196,10 +196,10 @@ def _confirm(pool: Executor, climbs: list[Climb], draws: int) -> Iterator[Found 
         outcomes = [future.result()[0] for future in futures]
         for draw, outcome in zip(_fresh(draws), outcomes, strict=True):
             if outcome.failure:
-                yield Failure(climb.name, strategy, draw, outcome.failure)
+                yield Failure(coalition=climb.name, strategy=strategy, draw=draw, what=outcome.failure)
         pairs = [(outcome.gain, outcome.honest) for outcome in outcomes if not outcome.failure]
         if pairs:
-            yield Found(summarise(climb.name, pairs), strategy, climb.tried, searched)
+            yield Found(gain=summarise(climb.name, pairs), strategy=strategy, tried=climb.tried, searched=searched)
 
 
 def _fresh(draws: int) -> range:

@@ -114,7 +114,9 @@ def make_order(random: Random, number: object, at: int, used: Params, **changes:
     )
     cancel = random.randrange(500, 30_000) if random.randrange(10) == 0 else None
     early = Random(f"early {number} {at}").randrange(4) == 0
-    return OrderPlan(at, replace(message, **changes), job, ConsumerHabits(cancel_after=cancel, early=early))
+    return OrderPlan(
+        at=at, message=replace(message, **changes), job=job, habits=ConsumerHabits(cancel_after=cancel, early=early)
+    )
 
 
 def make_setup(seed: int, kind: Kind = Kind.MIXED, shape: Shape | None = None) -> Setup:
@@ -127,7 +129,7 @@ def make_setup(seed: int, kind: Kind = Kind.MIXED, shape: Shape | None = None) -
     providers = _providers(random, names, shape, cheats=cheats)
     validators = tuple(_validator(random, name, providers, wicked=name in wicked) for name in names)
     orders = tuple(_order(random, number, shape, used, cheats=cheats) for number in range(shape.orders))
-    setup = Setup(seed, used, validators, providers, orders)
+    setup = Setup(seed=seed, params=used, validators=validators, providers=providers, orders=orders)
     setup = replace(setup, challengers=_challengers(Random(f"challengers {kind} {seed}"), names, cheats=cheats))
     return _with_faults(setup, Random(f"faults {seed}")) if kind is Kind.ROUGH else setup
 
@@ -206,7 +208,7 @@ def _validator(random: Random, name: str, providers: tuple[ProviderPlan, ...], *
     )
     behaviour = random.choice(VALIDATOR_CHEATS)() if wicked else HonestValidator()
     bid = MsgPlaceBid(name, offer, capacity=sold, duration=100_000)
-    return ValidatorPlan(name, bid, behaviour, _moments(random, 2))
+    return ValidatorPlan(name=name, bid=bid, behaviour=behaviour, crashes=_moments(random, 2))
 
 
 def _moments(random: Random, most: int) -> tuple[int, ...]:

@@ -140,6 +140,7 @@ class Watch:
         world = self.world
         order = next(o for o in world.orders if o.order_id == order_id)
         excused = end in BLAMES and not order.plan.honest
+        excused |= end is LegEnd.UNDECIDED and not all(map(self._honest, world.validators))
         excused |= end is LegEnd.DECLINED_BY_CHOICE and not self._has_openings(order_id, leg)
         excused |= end is LegEnd.STATE_UNAVAILABLE and not self._honest(self._left_by(order_id, leg))
         excused |= any(

@@ -298,8 +298,13 @@ class World:
         in_lane: bool = False,
     ) -> None:
         """Send a transaction to a node, which has it in the next block; its result comes back, or is lost."""
-        pending = Pending(messages, result, surely, in_lane)
+        pending = Pending(messages=messages, result=result, surely=surely, in_lane=in_lane)
         self.clock.after(self.network.delay(), lambda: self._pool.append(pending))
+
+    def flood(self, name: str, count: int) -> None:
+        """Send payments of a party to itself, each as large as a transaction may be; what has no room is dropped."""
+        message = MsgSend(name, name, (Coin(DENOM, 1),))
+        self._pool += [Pending((message,), lambda _: None, is_spam=True)] * count
 
     def _next_block(self) -> None:
         delay = self.random.randint(*self.setup.block_ms)
@@ -434,7 +439,15 @@ def _no_collector() -> Iterator[None]:
 
 def _certificate(plan: ProviderPlan) -> MsgCertifyProvider:
     """Return what was measured of a provider that has been there for a while."""
-    return MsgCertifyProvider(plan.validator, plan.address, "cpu", plan.speed, 10**9, 10**8, CERTIFY_SECONDS)
+    return MsgCertifyProvider(
+        validator=plan.validator,
+        provider=plan.address,
+        device_class="cpu",
+        speed=plan.speed,
+        memory=10**9,
+        bandwidth=10**8,
+        valid_for=CERTIFY_SECONDS,
+    )
 
 
 def _signer(message: Message) -> str:

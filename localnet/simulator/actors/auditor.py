@@ -69,7 +69,10 @@ class Auditor:
     def read_subjects(self, seats: Iterable[SeatKey]) -> Mapping[SeatKey, PanelResponse]:
         """Return what seats are about, each read once."""
         known, ask = self._subjects, self.daemon.world.ask
-        wanted = {key: PanelRequest(key.order_id, key.leg, key.round, key.dispute, limit=SLOTS_MAX) for key in seats}
+        wanted = {
+            key: PanelRequest(order_id=key.order_id, leg=key.leg, round=key.round, dispute=key.dispute, limit=SLOTS_MAX)
+            for key in seats
+        }
         self._subjects = {key: known.get(key) or ask(request) for key, request in wanted.items()}
         return self._subjects
 
@@ -221,9 +224,16 @@ class Auditor:
         winner = world.validators[subject.validator]
         right = seal_chunk(asked.handover, action.chunk, LOCAL_CHUNK, asked.order_key, winner.secret)
         root = asked.root if right.leaf == opening.chunk.leaf else digest("rebuilt", asked.root, action.chunk)
-        found = Recomputed("", AnswerKind.FINISHED, root, digest("work", action.seat.panel, action.chunk, action.seed))
+        found = Recomputed(
+            fault="",
+            kind=AnswerKind.FINISHED,
+            root=root,
+            digest=digest("work", action.seat.panel, action.chunk, action.seed),
+        )
         said = self._said(action.seat, seat.duty.places[action.index].number)
-        found = self.daemon.behaviour.says(self.daemon, Asked(subject.validator, asked.root, 0, said), found)
+        found = self.daemon.behaviour.says(
+            self.daemon, Asked(winner=subject.validator, claimed=asked.root, step=0, said=said), found
+        )
         self._change(action.seat, partial(place_recomputed, index=action.index, found=found))
 
     def _recomputed(self, seat: LocalSeat, action: do.ReplayPlace) -> Recomputed:
@@ -237,7 +247,7 @@ class Auditor:
         claimed = get_claim(subject.round, action.shares, place, opening) if subject is not None else found.root
         said = self._said(action.seat, seat.duty.places[action.index].number)
         says = daemon.behaviour.says(
-            daemon, Asked(action.winner, claimed, stop_step_of(job, round, place), said), found
+            daemon, Asked(winner=action.winner, claimed=claimed, step=stop_step_of(job, round, place), said=said), found
         )
         if says is found:  # who says something else need not compute it
             daemon.worked += place_work(job.terms, place.kind)

@@ -164,7 +164,11 @@ class ChallengerActor:
         lacking = bond - account.bond.free
         if lacking > account.balance // 2:
             return
-        messages: tuple[Message, ...] = (MsgChallenge(self.me, key.order_id, key.leg, key.round, made, bond),)
+        messages: tuple[Message, ...] = (
+            MsgChallenge(
+                challenger=self.me, order_id=key.order_id, leg=key.leg, round=key.round, commitment=made, bond=bond
+            ),
+        )
         if lacking > 0:
             self.world.deposits[self.me] = self.world.deposits.get(self.me, 0) + lacking
             messages = (MsgDepositBond(self.me, lacking), *messages)
@@ -183,5 +187,14 @@ class ChallengerActor:
         self.disputes.append(dispute.key)
         if opens:
             number, place, claim = dispute.number, check.place, check.finding
-            opening = MsgOpenChallenge(self.me, key.order_id, key.leg, key.round, number, place, claim, salt)
+            opening = MsgOpenChallenge(
+                challenger=self.me,
+                order_id=key.order_id,
+                leg=key.leg,
+                round=key.round,
+                number=number,
+                place=place,
+                claim=claim,
+                salt=salt,
+            )
             self.world.submit((opening,), lambda _: None, surely=True, in_lane=True)

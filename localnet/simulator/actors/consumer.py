@@ -88,7 +88,8 @@ class OrderActor:
         if order.state is OrderState.CLOSED:
             self._end()
             return
-        if current is not None and order.state is OrderState.PROVEN and not self._busy:
+        fetches = self.plan.habits.fetches and not self._busy
+        if current is not None and order.state is OrderState.PROVEN and fetches:
             self._fetch(answer, current)
         self._keep(answer)
         matched = current is not None and current.state is LegState.MATCHED
@@ -164,7 +165,9 @@ class OrderActor:
         if not closed.verified and not leg.is_taken(closed.round):
             if self.plan.habits.early and closed.key not in self._taken:
                 self._taken.add(closed.key)
-                message = MsgTakeEarly(answer.order.consumer, closed.order_id, closed.leg, closed.round)
+                message = MsgTakeEarly(
+                    consumer=answer.order.consumer, order_id=closed.order_id, leg=closed.leg, round=closed.round
+                )
                 self.world.submit((message,), _ignore, surely=True)
             return
         self._busy = True
@@ -182,7 +185,7 @@ class OrderActor:
 
     def _check(self, answer: OrderResponse, closed: Round, sealed: list[Sealed]) -> MsgComplain | None:
         """Open the global state, and return the complaint about it if it is not the round's."""
-        handover = HandoverId(CHAIN_ID, *closed.key)
+        handover = HandoverId(chain_id=CHAIN_ID, order_id=closed.order_id, leg=closed.leg, round=closed.round)
         leaves = [sealed_leaf(handover, at, chunk.leaf) for at, chunk in enumerate(sealed)]
         assert merkle_root(leaves) == closed.ciphertext_root
         shared, proof = prove_chunk(handover, 0, sealed[0].leaf, ORDER_SECRET, bytes(32))
@@ -198,7 +201,9 @@ class OrderActor:
             chunk=0,
             leaf=sealed[0].leaf,
             path=merkle_path(leaves, 0),
-            opened=OpenedChunk(sealed[0].ciphertext, shared, proof, closed.next_root, ()),
+            opened=OpenedChunk(
+                ciphertext=sealed[0].ciphertext, shared=shared, proof=proof, state_leaf=closed.next_root, path=()
+            ),
         )
 
     def wake(self, delay: int) -> None:

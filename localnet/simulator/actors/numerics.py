@@ -82,6 +82,8 @@ class Numerics:
         world, speed = self.daemon.world, self.daemon.speed
         self.daemon.worked += trial_work(action.order.terms)
         job = world.job(action.leg.order_id)
+        if job.decline is not None:
+            return Trial(decline=job.decline, text="cannot be read")
         if job.breaks(0):
             return Trial(decline=LegEnd.DECLINED_NOT_FINITE, text="no number")
         segment, outer = (work * 10**6 // speed for work in (segment_work(job.terms), job.terms.outer_work))
@@ -116,16 +118,16 @@ class Numerics:
         works = accepted_works(current)
         updates = [w.packet.roots.update_root for w in works if w.packet]
         layout = chunk_layout(job.terms, len(works))
-        handover = HandoverId(CHAIN_ID, *key)
+        handover = HandoverId(chain_id=CHAIN_ID, order_id=key.order_id, leg=key.leg, round=key.round)
         chunks = [next_content(current.global_in.root, updates), *(LOCAL_CHUNK for _ in range(1, layout.count))]
         sealed = [seal_chunk(handover, at, chunk, ORDER_KEY, daemon.secret) for at, chunk in enumerate(chunks)]
         sealed = daemon.world.sealed[key] = daemon.behaviour.seals(daemon, sealed)
         leaves = tuple(chunk.leaf for chunk in sealed)
         return SealedResult(
-            ciphertext_root(handover, leaves),
-            job.blob(digest("sealed", key)),
-            leaves,
-            tuple(chunk_leaf(chunk) for chunk in chunks),
+            ciphertext_root=ciphertext_root(handover, leaves),
+            blob=job.blob(digest("sealed", key)),
+            leaves=leaves,
+            state_leaves=tuple(chunk_leaf(chunk) for chunk in chunks),
         )
 
     def _on_share(self, action: do.CheckSegment | do.VerifyOpening | do.Recompute) -> None:

@@ -169,6 +169,9 @@ class ProviderActor:
         _, _, shares, actions = known
         self._put(shares)
         for action, name in actions:
+            if not self.behaviour.stays(action):
+                self.leave()
+                return
             match action:
                 case do.Train(task):
                     self.look = replace(self.look, training=task.key)
@@ -344,7 +347,7 @@ class ProviderActor:
 
     def _made(self, task: TrainTask) -> Trained:
         """Return what comes of a share: the right thing, bent as this provider does it."""
-        key, job = task.key, self.world.job(task.key.order_id)
+        key, job = task.key, self.behaviour.job(self.world.job(task.key.order_id))
         terms, segments = job.terms, share_segments(job.terms)
         habit = self._habit(key)
         habits = words_of(habit)
@@ -368,19 +371,41 @@ class ProviderActor:
         )
         if stop is None:
             sent = digest("garbage", update) if "garbage" in habits else update
-            blobs = job.update_blob(sent), job.local_blob(states[-1][1])
-            roots = ShareRoots(b"", update, states[-1][1], metrics, segments)
-            delivery = ShareDelivery(key, roots, boundaries, *blobs)
+            roots = ShareRoots(
+                trace_root=b"", update_root=update, local_out=states[-1][1], metrics=metrics, segments=segments
+            )
+            delivery = ShareDelivery(
+                key=key,
+                roots=roots,
+                boundaries=boundaries,
+                update=job.update_blob(sent),
+                local_out=job.local_blob(states[-1][1]),
+            )
         else:
             steps = 0 if "quits" in habits else job.stop_step(key.round, key.slot)
-            roots = ShareRoots(b"", b"", b"", metrics if stop else (), stop, steps)
-            delivery = ShareDelivery(key, roots, boundaries, None, None)
+            roots = ShareRoots(
+                trace_root=b"",
+                update_root=b"",
+                local_out=b"",
+                metrics=metrics if stop else (),
+                segments=stop,
+                steps=steps,
+            )
+            delivery = ShareDelivery(key=key, roots=roots, boundaries=boundaries, update=None, local_out=None)
         leaves = leaves_of(delivery)
         roots = replace(roots, trace_root=compute_trace_root(leaves) if leaves else b"")
         name = "another" if "copied" in habits else self.me
         made = share_commitment(CHAIN_ID, key, name, states[0], terms.executor_version, roots)
-        claim = ShareClaim(key.order_id, key.leg, key.round, key.slot, key.issue, self.me, made)
-        return Trained(task, habits, states, claim, replace(delivery, roots=roots))
+        claim = ShareClaim(
+            order_id=key.order_id,
+            leg=key.leg,
+            round=key.round,
+            slot=key.slot,
+            issue=key.issue,
+            provider=self.me,
+            commitment=made,
+        )
+        return Trained(task=task, habits=habits, states=states, claim=claim, delivery=replace(delivery, roots=roots))
 
     # Handing it in
 
@@ -447,7 +472,7 @@ class ProviderActor:
         if "junk" in trace.habits or ("saboteur" in trace.habits and audited):
             first = digest("junk", key, index)
         job = self.world.job(key.order_id)
-        return OpeningSubmission(key, index, job.blob(first), job.local_blob(second))
+        return OpeningSubmission(key=key, index=index, global_state=job.blob(first), local_state=job.local_blob(second))
 
 
 def _ignore(_: object) -> None:

@@ -116,7 +116,9 @@ class Service:
 
     def _probed(self, provider: str, key: str) -> None:
         speed = self.daemon.world.providers[provider].speed
-        self._measured[provider] = ProbeResult(provider, speed, 10**8, b"", (), sure=True)
+        self._measured[provider] = ProbeResult(
+            provider=provider, speed=speed, bandwidth=10**8, seed=b"", sample=(), sure=True
+        )
         self.daemon.finished(key)
         self.daemon.wake()
 

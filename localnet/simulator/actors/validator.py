@@ -65,7 +65,7 @@ class ValidatorActor:
         self.errands = Errands()
         self.sender = Sender(self)
         self.observer = Observer(self)
-        self.view = ChainView(0, {}, {}, {})
+        self.view = ChainView(clock=0, orders={}, validators={}, providers={})
         self.since: int | None = None
 
     @property
