@@ -182,13 +182,7 @@ def advance(
     donate: bool = False,
     release: Callable[[], None] = nothing_reads,
 ) -> tuple[SlotState, dict[str, Array]]:
-<<<<<<< HEAD
-    """Run one inner step of a slot. Return the state after it, and the metrics.
-
-    ``step`` counts from 0 in every job; the program gets the sum of ``Start.step`` and this number.
-=======
     """Run one inner step of a slot, as :func:`step_inputs` numbers it. Return the state after it, and the metrics.
->>>>>>> q_policy
 
     If ``donate`` is true, the step may overwrite ``before``, so the caller may not use ``before`` afterwards. Another
     thread may still read ``before`` when the step begins. ``release`` waits for that thread. It is called before the

@@ -131,11 +131,13 @@ class OrderActor:
             return
         clock = self.world.clock.seconds
         for leg in answer.legs:
-            late = leg.part and clock > leg.part_until - 10
+            late = leg.part and (clock > leg.part_until - 10 or habits.denies)
             has = (leg.number, leg.verified) <= self._copied
             if leg.part and habits.acks and (has or late) and leg.number not in self._acked:
                 self._acked.add(leg.number)
-                message = MsgAckState(answer.order.consumer, self.order_id, leg.number, received=has)
+                message = MsgAckState(
+                    answer.order.consumer, self.order_id, leg.number, received=has and not habits.denies
+                )
                 self.world.submit((message,), _ignore)
 
     def _sent(self, leg: int, taken: bool | None) -> None:

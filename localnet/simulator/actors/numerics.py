@@ -80,6 +80,7 @@ class Numerics:
     def _tried(self, action: do.TryJob) -> Trial:
         """Return what a trial of a job finds, whose times are those of its work."""
         world, speed = self.daemon.world, self.daemon.speed
+        self.daemon.worked += trial_work(action.order.terms)
         job = world.job(action.leg.order_id)
         if job.decline is not None:
             return Trial(decline=job.decline, text="cannot be read")
@@ -100,7 +101,11 @@ class Numerics:
             daemon.change(leg, lambda now: not_aggregated(now, round))
             return
         updates = [w.packet.roots.update_root for w in accepted_works(current) if w.packet]
-        root = daemon.behaviour.aggregate(daemon, next_state(current.global_in.root, updates))
+        right = next_state(current.global_in.root, updates)
+        daemon.worked += job.terms.outer_work
+        if right == job.result_roots()[round]:
+            daemon.world.aggregated.setdefault((leg.order_id, round), set()).add(daemon.me)
+        root = daemon.behaviour.aggregate(daemon, right)
         state = job.state(root)
         daemon.change(leg, lambda now: aggregated(now, round, state))
 
@@ -135,7 +140,10 @@ class Numerics:
         work = at.work
         match action:
             case do.CheckSegment(segment=segment):
-                checked = daemon.behaviour.finds(daemon, key, self._check(job, work, segment))
+                replayed = self._check(job, work, segment)
+                checked = daemon.behaviour.finds(daemon, key, replayed)
+                if checked is replayed:  # who says something else need not compute it
+                    daemon.worked += segment_work(job.terms)
                 daemon.change(leg, partial(receive.segment_checked, key=key, checked=checked))
             case do.VerifyOpening(index=index):
                 if index not in {opening.index for opening in work.openings}:
@@ -200,4 +208,5 @@ class Numerics:
         states = self._states(work, start)
         for segment in range(start, index):
             states = job.train(states, key.round, key.slot, segment)
+            self.daemon.worked += segment_work(job.terms)
         return states

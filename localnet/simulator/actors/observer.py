@@ -51,7 +51,7 @@ class Observer:
             orders=orders,
             validators=validators,
             providers=providers,
-            panels=daemon.auditor.own_panels(orders, found.clock),
+            panels={**daemon.auditor.own_panels(orders, found.clock), **daemon.service.watched()},
             duties=seats,
             subjects=daemon.auditor.read_subjects(seats),
             whole=whole,

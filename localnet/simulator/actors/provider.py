@@ -31,12 +31,12 @@ from link.types import (
 )
 from localnet.simulator.actors.errands import Errands
 from localnet.simulator.actors.sending import LOST_MS
-from localnet.simulator.behaviours import HonestProvider
+from localnet.simulator.behaviours import HonestProvider, words_of
 from localnet.simulator.clock import Act, Alarm
 from localnet.simulator.memory_chain import CHAIN_ID, digest, pub_key, sign
 from localnet.simulator.training import METRICS, States, root_of, update_of
 from pol.rules.commitment import compute_trace_root, share_commitment, share_sign_bytes
-from pol.rules.schedule import share_segments, share_work
+from pol.rules.schedule import segment_work, share_segments, share_work
 from validator.decide.traces import leaves_of
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Trained:
     """A share as it lies on a provider's disk."""
 
     task: TrainTask
-    habit: str
+    habits: frozenset[str]
     states: list[States]
     claim: ShareClaim
     delivery: ShareDelivery
@@ -79,6 +79,7 @@ class ProviderActor:
         self.down_until = 0
         self.gone = False  # for good
         self.deposited = 0
+        self.worked = 0  # FLOPs that it trained
         self.asked: set[tuple[bytes, int]] = set()  # legs in which it was given a share
         self.traces: dict[ShareKey, Trained] = {}
         self.habits: dict[ShareKey, str] = {}
@@ -260,6 +261,12 @@ class ProviderActor:
             self._end(name, seen=Look(), pause=RETRY_MS)
             return
         train, opening = reply
+        known = self.look.picture
+        if not train and not opening and self.look.joined and known is not None and not (known.train or known.open):
+            # Nothing is drawn in an empty picture, so it does not matter how old it is.
+            self._errands.end(name, self.world.clock.now, POLL_MS)
+            self._ended[name] = self.world.clock.seconds
+            return
         self.asked.update((task.key.order_id, task.key.leg) for task in train)
         picture = ValidatorView(tuple(train), tuple(opening), began)
         self._end(name, seen=Look(joined=True, picture=picture), pause=POLL_MS)
@@ -309,7 +316,8 @@ class ProviderActor:
 
     def _train(self, task: TrainTask) -> None:
         terms = self.world.job(task.key.order_id).terms
-        spent = share_work(terms) * 1000 // self.speed
+        idle = "idle" in words_of(self._habit(task.key))
+        spent = 0 if idle else share_work(terms) * 1000 // self.speed
         self._later(50 + spent, partial(self._trained, task))
 
     def _trained(self, task: TrainTask) -> None:
@@ -330,29 +338,39 @@ class ProviderActor:
             )
         )
 
+    def _habit(self, key: ShareKey) -> str:
+        """Return the habit of a share, which is the same in each life."""
+        if key not in self.habits:
+            self.habits[key] = self.behaviour.habit(key)
+            self.world.trainers[key] = self.me
+        return self.habits[key]
+
     def _made(self, task: TrainTask) -> Trained:
         """Return what comes of a share: the right thing, bent as this provider does it."""
         key, job = task.key, self.behaviour.job(self.world.job(task.key.order_id))
         terms, segments = job.terms, share_segments(job.terms)
-        habit = self.habits[key] = self.behaviour.habit(key)
-        stop = segments // 2 if habit == "quits" else job.stop(key.round, key.slot)
+        habit = self._habit(key)
+        habits = words_of(habit)
+        stop = segments // 2 if "quits" in habits else job.stop(key.round, key.slot)
         states = [(task.global_in.root, task.local_in.root)]
         for segment in range(segments if stop is None else stop):
             after = job.train(states[-1], key.round, key.slot, segment)
-            bent = habit == "first" and segment == 0
-            bent |= habit == "last" and segment == segments - 1
-            bent |= habit == "middle" and segment == segments // 2
+            bent = "idle" in habits
+            bent |= "first" in habits and segment == 0
+            bent |= "last" in habits and segment == segments - 1
+            bent |= "middle" in habits and segment == segments // 2
+            self.worked += 0 if bent else segment_work(terms)
             states.append((digest("bent", self.me, after), after[1]) if bent else after)
         update = update_of(states[0][0], states[-1][0])
-        if habit == "update":
+        if "update" in habits:
             update = digest("wrong update", update)
-        metrics = (0x40000000,) if habit == "metrics" else METRICS
+        metrics = (0x40000000,) if "metrics" in habits else METRICS
         boundaries = tuple(
             TraceBoundary(job.step_at(key.round, i), root_of(pair, metrics), metrics)
             for i, pair in enumerate(states[1:], 1)
         )
         if stop is None:
-            sent = digest("garbage", update) if habit == "garbage" else update
+            sent = digest("garbage", update) if "garbage" in habits else update
             roots = ShareRoots(
                 trace_root=b"", update_root=update, local_out=states[-1][1], metrics=metrics, segments=segments
             )
@@ -364,7 +382,7 @@ class ProviderActor:
                 local_out=job.local_blob(states[-1][1]),
             )
         else:
-            steps = 0 if habit == "quits" else job.stop_step(key.round, key.slot)
+            steps = 0 if "quits" in habits else job.stop_step(key.round, key.slot)
             roots = ShareRoots(
                 trace_root=b"",
                 update_root=b"",
@@ -376,7 +394,7 @@ class ProviderActor:
             delivery = ShareDelivery(key=key, roots=roots, boundaries=boundaries, update=None, local_out=None)
         leaves = leaves_of(delivery)
         roots = replace(roots, trace_root=compute_trace_root(leaves) if leaves else b"")
-        name = "another" if habit == "copied" else self.me
+        name = "another" if "copied" in habits else self.me
         made = share_commitment(CHAIN_ID, key, name, states[0], terms.executor_version, roots)
         claim = ShareClaim(
             order_id=key.order_id,
@@ -387,17 +405,17 @@ class ProviderActor:
             provider=self.me,
             commitment=made,
         )
-        return Trained(task=task, habit=habit, states=states, claim=claim, delivery=replace(delivery, roots=roots))
+        return Trained(task=task, habits=habits, states=states, claim=claim, delivery=replace(delivery, roots=roots))
 
     # Handing it in
 
     def _submit(self, name: str, key: ShareKey) -> None:
         trace = self.traces[key]
         claim = trace.claim
-        if trace.habit == "silent":
+        if "silent" in trace.habits:
             self._end(name, pause=NEVER_MS)
             return
-        held = 1000 * (trace.task.seconds_left + 2) if trace.habit == "late" else 0
+        held = 1000 * (trace.task.seconds_left + 2) if "late" in trace.habits else 0
         signed = ShareSubmission(claim, sign(pub_key(self.me), share_sign_bytes(CHAIN_ID, claim)))
         link = self.world.validators[self.validator].service
         call = partial(
@@ -423,7 +441,7 @@ class ProviderActor:
 
     def _deliver(self, name: str, key: ShareKey) -> None:
         trace = self.traces[key]
-        if trace.habit == "hidden":
+        if "hidden" in trace.habits:
             self._end(name, pause=NEVER_MS)
             return
         link, delivery = self.world.validators[self.validator].service, trace.delivery
@@ -445,13 +463,13 @@ class ProviderActor:
     def opening(self, key: ShareKey, index: int) -> OpeningSubmission | None:
         """Return the states at a boundary as this provider shows them."""
         trace = self.traces.get(key)
-        if trace is None or trace.habit == "closed":
+        if trace is None or "closed" in trace.habits:
             return None
         audited = self.world.order(key.order_id).round(key.leg, key.round) is not None
-        if not self.behaviour.opens(audited=audited):
+        if not self.behaviour.opens(audited=audited) or (audited and "absent" in trace.habits):
             return None
         first, second = trace.states[index]
-        if trace.habit == "junk" or (trace.habit == "saboteur" and audited):
+        if "junk" in trace.habits or ("saboteur" in trace.habits and audited):
             first = digest("junk", key, index)
         job = self.world.job(key.order_id)
         return OpeningSubmission(key=key, index=index, global_state=job.blob(first), local_state=job.local_blob(second))

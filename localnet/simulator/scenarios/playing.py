@@ -13,12 +13,12 @@ from domain.market.reasons import CloseReason
 from domain.market.records import OrderState
 from domain.vocabulary import POTS as ALL_POTS
 from domain.vocabulary import changes_of
-from localnet.simulator.coalitions import BOUGHT as PAID_FOR
 from localnet.simulator.scenarios.findings import ChainFinding, choose_fault, read_findings
 from localnet.simulator.scenarios.markets import make_world
 from localnet.simulator.scenarios.scenario import SIMULATOR, Outcome, PartyChange, Scenario
 from localnet.simulator.watch import BLAMES
 from localnet.simulator.world import OUTSIDER, World
+from localnet.simulator.worth import BOUGHT as PAID_FOR
 
 BOUGHT = (*PAID_FOR, "withheld_compensation", "withheld_burn")
 """Payments for verified work; the last two are a part that its validator lost."""
