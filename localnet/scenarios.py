@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from localnet.simulator.scenarios.scenario import COMET, SIMULATOR, Outcome
 
@@ -24,14 +25,14 @@ def scenarios_of(engine: str) -> tuple[Row, ...]:
         from localnet.comet_scenarios import COMET_SCENARIOS, play_on_comet
 
         return tuple(
-            Row(real.name, real.shows, real.fault, lambda note, real=real: play_on_comet(real, note))
+            Row(name=real.name, shows=real.shows, fault=real.fault, play=partial(play_on_comet, real))
             for real in COMET_SCENARIOS.values()
         )
     from localnet.simulator.scenarios.playing import play_scenario
     from localnet.simulator.scenarios.table import SCENARIOS
 
     return tuple(
-        Row(known.name, known.shows, known.fault, lambda _, known=known: play_scenario(known))
+        Row(name=known.name, shows=known.shows, fault=known.fault, play=partial(play_scenario, known))
         for known in SCENARIOS.values()
     )
 

@@ -1,7 +1,7 @@
 """Playing a scenario in the simulator, and reading its outcome from the chain."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from chain.state_machine.invariant import InvariantBroken
 from chain.state_machine.invariants import check_all
@@ -25,10 +25,12 @@ BOUGHT = (*PAID_FOR, "withheld_compensation", "withheld_burn")
 SINKS = (FEES_POT.name, COMMUNITY_POT.name, BURNT_POT.name)
 
 
-def play_scenario(scenario: Scenario) -> Outcome:
-    """Play a scenario until it shows what it is about, and return its outcome."""
+def play_scenario(scenario: Scenario, note: Callable[[str], None] = lambda _: None) -> Outcome:
+    """Play a scenario until it shows what it is about, and return its outcome; ``note`` gets a line for each retry."""
     outcome = None
     for seed in range(1, scenario.tries + 1):
+        if outcome is not None:
+            note(f"{scenario.name}: the lots fell otherwise; playing seed {seed} of at most {scenario.tries}")
         outcome, shown = _play(scenario, seed)
         if shown or outcome.problem:
             break

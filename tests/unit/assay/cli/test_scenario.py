@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from assay.cli.errors import Exit
+from domain.errors import Exit
 from localnet import scenarios
 from localnet.scenarios import Row, scenarios_of
 from localnet.simulator.scenarios.scenario import SUMMARY, Outcome
