@@ -277,7 +277,7 @@ class World:
         if owner in self.validators:
             return BOND + self.deposits.get(owner, 0)
         plan = next((p for p in self.setup.providers if p.address == owner), None)
-        return (plan.bond + self.providers[owner].deposited) if plan else 0
+        return (plan.bond + self.providers[owner].deposited) if plan else self.deposits.get(owner, 0)
 
     def trainer_of(self, key: ShareKey) -> str:
         """Return the provider that trained a share."""
