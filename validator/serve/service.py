@@ -11,7 +11,7 @@ from domain.legs.records import LegState
 from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse
 from domain.proof.reasons import ShareReason
-from domain.proof.records import AuditKind, AuditPlace
+from domain.proof.records import AuditKind
 from link import types as t
 from link.errors import ClusterError, ClusterErrorKind
 from pol.rules.commitment import share_sign_bytes
@@ -41,7 +41,7 @@ from validator.decide.view import ChainView, OwnPanel, WatchedPlaces
 from validator.ledger import Ledger
 from validator.serve.callers import Asking, Grants, Presence, Watched
 from validator.serve.prober import Prober
-from validator.watch.places import get_extents, shows_earlier_result, shows_result
+from validator.watch.places import get_extents, shows_open_result
 from validator.work.sealing import open_for_seat
 
 _log = logging.getLogger("assay.validator")
@@ -675,7 +675,8 @@ class Service:
                 "ask for a place of an accepted share",
                 field="place",
             )
-        if self._shows_open_result(key, request.place):
+        panels = (about.panel for about in self.view.panels.values() if isinstance(about, OwnPanel))
+        if shows_open_result(panels, key, request.place):
             raise ClusterError(
                 ClusterErrorKind.BUSY,
                 "a panel recomputes a place whose result these data contain, or its places are not drawn yet",
@@ -688,23 +689,6 @@ class Service:
         opening = audit_opening(local, request.round, request.place)
         self._grants.give(caller.address, _blobs_of(opening))
         return opening
-
-    def _shows_open_result(self, key: RoundKey, asked: AuditPlace) -> bool:
-        """Return whether the data of a place contain the result of a place that a panel recomputes or may still draw.
-
-        A seat could otherwise fetch what it has to recompute.
-        """
-        for about_key, about in self.view.panels.items():
-            if not isinstance(about, OwnPanel) or (about_key.order_id, about_key.leg) != (key.order_id, key.leg):
-                continue
-            shows = {key.round: shows_result, key.round - 1: shows_earlier_result}.get(about_key.round)
-            if shows is None:
-                continue
-            if about.panel.stage == 0 and not about.panel.places:
-                return True
-            if any(shows(asked, about.panel.places[number].place) for number in about.panel.undecided):
-                return True
-        return False
 
     # Records
 
