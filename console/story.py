@@ -65,7 +65,7 @@ from domain.proof.events import (
     StageOpened,
     ValidatorSlashed,
 )
-from domain.proof.records import AuditKind, AuditPlace, Ruling, ShareState
+from domain.proof.records import AuditKind, AuditPlace, Finding, Ruling, ShareState
 from domain.vocabulary import MOVES, read_event
 from pol.values import metric_values
 
@@ -169,8 +169,10 @@ class DisputeStory(PanelStory):
     bond: int = 0
     state: DisputeState = DisputeState.COMMITTED
     committed_height: int = 0
+    opened_height: int = 0
     ended_height: int = 0
     place: AuditPlace | None = None
+    claim: Finding | None = None
     again: bool = False
     joins: int = 0
     reward: int = 0
@@ -505,6 +507,7 @@ class OrderStory:
         dispute = self._dispute(change.dispute)
         dispute.state, dispute.place = DisputeState.OPEN, change.place
         dispute.again, dispute.joins = change.again, change.joins
+        dispute.claim, dispute.opened_height = change.claim, self._height
 
     @_take.register
     def _(self, change: DisputeEnded) -> None:
