@@ -189,6 +189,7 @@ class RoundStory(PanelStory):
     closed_height: int = 0
     closed_at: int = 0
     window_ends: int = 0
+    challenges_end: int = 0
     verified_height: int = 0
     void: bool = False
     stopped: AuditPlace | None = None
@@ -581,7 +582,7 @@ class OrderStory:
     def _(self, change: RoundClosed) -> None:
         round = self._round(change.round)
         round.closed_height, round.closed_at = self._height, change.closed_at
-        round.window_ends = change.window_ends
+        round.window_ends, round.challenges_end = change.window_ends, change.challenges_end
 
     @_take.register
     def _(self, change: RoundStopped) -> None:

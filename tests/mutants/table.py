@@ -4167,8 +4167,8 @@ MUTANTS = (
         "watchtower-drawn-places",
         "a watchtower recomputes what a panel has drawn, which brings no reward",
         "validator/watch/choose.py",
-        "        if place not in drawn and place not in checked\n",
-        "        if place not in checked\n",
+        "    return [place for place in places if place not in drawn and place not in checked]\n",
+        "    return [place for place in places if place not in checked]\n",
         (_WATCHTOWER,),
     ),
     Mutant(
@@ -4191,8 +4191,8 @@ MUTANTS = (
         "watchtower-own-leg",
         "a watchtower challenges its own leg",
         "validator/watch/choose.py",
-        "    return is_served and leg.validator != watch.me\n",
-        "    return is_served\n",
+        "    return admitted and leg.validator != watch.me\n",
+        "    return admitted\n",
         (_WATCHTOWER,),
     ),
 )

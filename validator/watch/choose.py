@@ -13,6 +13,7 @@ from domain.keys import RoundKey
 from domain.legs.records import Leg
 from domain.proof.queries import OrderResponse
 from domain.proof.records import AuditKind, AuditPlace, Round
+from pol.rules.disputes import may_challenge
 from pol.rules.lots import draw, duty_segments
 from pol.rules.panels import place_work
 from validator.decide.seats import shares_of
@@ -29,7 +30,8 @@ class Watch:
     ``validators`` are the operators of all validators, and ``spare`` is the work (FLOPs) that it may still do now, or
     None without a limit. ``margin`` is the least time (chain seconds) that must be left before a round's window ends.
     ``checked`` has the places of each round that it has recomputed. It does not look at rounds in ``postponed``, nor at
-    a leg's rounds from the one in ``accused`` on, because a challenge of that round is under way.
+    a leg's rounds from the one in ``accused`` on, because a challenge of that round is under way. Rounds in
+    ``doubtful`` have a place that it could not find right.
     """
 
     me: str
@@ -40,6 +42,7 @@ class Watch:
     checked: Mapping[RoundKey, Collection[AuditPlace]] = field(default_factory=dict)
     postponed: Collection[RoundKey] = ()
     accused: Mapping[tuple[bytes, int], int] = field(default_factory=dict)
+    doubtful: Collection[RoundKey] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +57,11 @@ class Target:
 
 
 def may_watch(on_chain: OrderResponse, leg: Leg, watch: Watch) -> bool:
-    """Return whether a watchtower may fetch places of a leg: its validator serves the consumer and other validators."""
-    is_served = watch.me == on_chain.order.consumer or watch.me in watch.validators
-    return is_served and leg.validator != watch.me
+    """Return whether a watchtower may challenge rounds of a leg, and so fetch their places; it leaves out its own."""
+    order = on_chain.order
+    parties = {order.consumer, *(row.address for row in on_chain.escrow.depositors)}
+    admitted = may_challenge(order.challenges, parties, watch.me, is_operator=watch.me in watch.validators)
+    return admitted and leg.validator != watch.me
 
 
 def list_rounds(on_chain: OrderResponse, clock: int, watch: Watch) -> Iterator[Round]:
@@ -68,7 +73,7 @@ def list_rounds(on_chain: OrderResponse, clock: int, watch: Watch) -> Iterator[R
         if leg is None or closed.void or closed.verified or not may_watch(on_chain, leg, watch):
             continue
         accused = watch.accused.get((closed.order_id, closed.leg))
-        if closed.window_ends - clock <= watch.margin or (accused is not None and closed.round >= accused):
+        if closed.challenges_end - clock <= watch.margin or (accused is not None and closed.round >= accused):
             continue
         panel = on_chain.panel(closed.leg, closed.round)
         if panel is None or panel.places:
@@ -82,7 +87,7 @@ def choose_target(orders: Sequence[OrderResponse], clock: int, watch: Watch, rew
     first is chosen. Places that a panel has drawn bring no reward.
     """
     rounds = [
-        (len(watch.checked.get(closed.key, ())), closed.window_ends, closed.key, on_chain, closed)
+        (len(watch.checked.get(closed.key, ())), closed.challenges_end, closed.key, on_chain, closed)
         for on_chain in orders
         for closed in list_rounds(on_chain, clock, watch)
         if closed.key not in watch.postponed
@@ -94,16 +99,42 @@ def choose_target(orders: Sequence[OrderResponse], clock: int, watch: Watch, rew
     return None
 
 
+def find_waiver(on_chain: OrderResponse, clock: int, watch: Watch) -> int | None:
+    """Return the last round of an order's current leg that a watchtower will not challenge; None if there is none.
+
+    It has found every place of these rounds right, or a panel has drawn it. A watchtower waives only if that can
+    shorten a wait.
+    """
+    terms = on_chain.order.challenges
+    leg = on_chain.current
+    if leg is None or not leg.is_live or terms.anyone or not terms.wait or not may_watch(on_chain, leg, watch):
+        return None
+    last = None
+    for closed in on_chain.rounds_of(leg.number):
+        panel = on_chain.panel(closed.leg, closed.round)
+        is_open = not closed.verified and clock < closed.challenges_end
+        if closed.void or closed.key in watch.doubtful or (panel is not None and not panel.places):
+            break
+        if is_open and find_places(on_chain, closed, watch):
+            break
+        last = closed.round
+    return last
+
+
+def find_places(on_chain: OrderResponse, closed: Round, watch: Watch) -> list[AuditPlace]:
+    """Return the places of a round that no panel has drawn and that were not recomputed yet."""
+    checked = watch.checked.get(closed.key, ())
+    panels = (panel for panel in on_chain.panels if panel.round_key == closed.key)
+    drawn = {drawn.place for panel in panels for drawn in panel.places}
+    places = list_places(get_extents(on_chain, closed), closed.stopped)
+    return [place for place in places if place not in drawn and place not in checked]
+
+
 def choose_in_round(on_chain: OrderResponse, closed: Round, watch: Watch, reward_bps: int) -> Target | None:
     """Return a random place of a round that can bring a reward and is served now; None if there is none."""
     checked = watch.checked.get(closed.key, ())
     panels = [panel for panel in on_chain.panels if panel.leg == closed.leg]
-    drawn = {drawn.place for panel in panels if panel.round == closed.round for drawn in panel.places}
-    places = [
-        place
-        for place in list_places(get_extents(on_chain, closed), closed.stopped)
-        if place not in drawn and place not in checked
-    ]
+    places = find_places(on_chain, closed, watch)
     terms = on_chain.order.terms
     places = [place for place in places if watch.spare is None or place_work(terms, place.kind) <= watch.spare]
     places = [place for place in places if not shows_open_result(panels, closed.key, place)]

@@ -14,9 +14,10 @@ from threading import Event
 from typing import Protocol
 
 from chain.client.client import ChainClient
-from chain.client.errors import ChainError
+from chain.client.errors import ChainError, TxRefused
 from chain.client.sender import TxSender
 from domain.amount import in_assay
+from domain.disputes.messages import MsgWaive
 from domain.disputes.params import DisputesParams
 from domain.disputes.queries import DisputesRequest
 from domain.disputes.records import Dispute, DisputeState
@@ -32,7 +33,7 @@ from host.metrics import Meters
 from link.errors import ClusterError
 from validator.watch import metrics
 from validator.watch.challenge import compute_bond, send_challenge
-from validator.watch.choose import HOUR, Target, Watch, choose_target, list_rounds, spare_work
+from validator.watch.choose import HOUR, Target, Watch, choose_target, find_waiver, list_rounds, spare_work
 from validator.watch.recompute import PlaceCheck
 from validator.watch.store import OwnChallenge, TowerStore
 
@@ -119,6 +120,8 @@ class Watchtower:
     _accused: dict[tuple[bytes, int], int] = field(default_factory=dict)
     _done: list[tuple[int, int]] = field(default_factory=list)
     _later: dict[RoundKey, float] = field(default_factory=dict)
+    _doubtful: set[RoundKey] = field(default_factory=set)
+    _waived: dict[tuple[bytes, int], int] = field(default_factory=dict)
     _sends_at: float = 0.0
     _reported: set[str] = field(default_factory=set)
 
@@ -132,6 +135,7 @@ class Watchtower:
         self._pursue()
         target = choose_target(self._orders, self.clock, self._make_watch(), self._reward_bps)
         if target is None:
+            self._waive()
             return False
         self._recompute(target)
         return True
@@ -185,6 +189,7 @@ class Watchtower:
             checked=self._checked,
             postponed=self._later,
             accused=accused,
+            doubtful=self._doubtful,
         )
 
     # --- recomputing -------------------------------------------------------------------------------
@@ -192,7 +197,7 @@ class Watchtower:
     def _recompute(self, target: Target) -> None:
         closed = target.closed
         began = self.now()
-        left = float(closed.window_ends - self.clock - MARGIN_SECONDS)
+        left = float(closed.challenges_end - self.clock - MARGIN_SECONDS)
         outcome, why, check = "failed", "", None
         try:
             check = self.check(target.on_chain, closed, target.place, left)
@@ -210,6 +215,8 @@ class Watchtower:
             why = check.why
         if outcome in ("refused", "unserved"):
             self._later[closed.key] = self.now() + RETRY_SECONDS
+        if outcome not in ("right", "refused"):
+            self._doubtful.add(closed.key)
         if outcome != "refused":
             self._checked.setdefault(closed.key, set()).add(target.place)
         if outcome in ("right", "wrong"):
@@ -265,6 +272,26 @@ class Watchtower:
         text = f"a challenge would lock {in_assay(bond)}, and earn at most {in_assay(reward)}"
         self._report("would_challenge", text, closed, target.place, bond=bond, reward=reward)
 
+    # --- waivers -----------------------------------------------------------------------------------
+
+    def _waive(self) -> None:
+        """State that rounds whose places are all right will not be challenged, so that they need not wait."""
+        watch = self._make_watch()
+        for on_chain in () if self.dry_run else self._orders:
+            order_id, leg = on_chain.order.id, on_chain.order.legs
+            last = find_waiver(on_chain, self.clock, watch)
+            unfair = watch.accused.get((order_id, leg))
+            if last is None or last <= self._waived.get((order_id, leg), -1) or (unfair is not None and unfair <= last):
+                continue
+            self._waived[order_id, leg] = last
+            text = f"order {order_id.hex()[:_ID_SHOWN]}: no challenge of leg {leg} up to round {last}"
+            try:
+                self.sender.send(MsgWaive(self.sender.address, order_id, leg, last))
+            except TxRefused as refused:
+                _log.info("%s is not waived: %s", text, refused)
+                continue
+            self.tell("waived", text, order=order_id, leg=leg, round=last)
+
     # --- own challenges ----------------------------------------------------------------------------
 
     def _pursue(self) -> None:
@@ -279,7 +306,7 @@ class Watchtower:
     def _send(self, record: OwnChallenge) -> None:
         on_chain = self.client.query(OrderRequest(record.order_id))
         closed = on_chain.round(record.leg, record.round)
-        if closed is None or closed.void or closed.verified or self.client.status().clock >= closed.window_ends:
+        if closed is None or closed.void or closed.verified or self.client.status().clock >= closed.challenges_end:
             self.store.delete(record)
             if closed is not None:
                 text = f"{self._describe(closed, record.place)} is not challenged: the round was decided before"

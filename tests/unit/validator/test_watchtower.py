@@ -13,6 +13,7 @@ from chain.client.sender import TxSender
 from domain.disputes.messages import MsgOpenChallenge
 from domain.disputes.records import DisputeState
 from domain.errors import INSUFFICIENT_BOND
+from domain.market.records import ChallengeTerms
 from domain.messages import Message
 from domain.node.queries import ParamsRequest, StatusRequest
 from domain.params import read_params
@@ -24,6 +25,7 @@ from pol.rules.panels import place_work
 from tests.support.chain_harness import CHAIN_ID
 from tests.support.chain_market import CONSUMER, Market, digest
 from tests.support.scraped import values
+from tests.unit.chain.attacks.test_who_may_challenge_and_how_long import waiting_round
 from tests.unit.chain.state_machine.disputes.test_challenges import closed_round, found_wrong, missed, verified_by_lot
 from validator.watch import metrics
 from validator.watch.choose import Watch, choose_target, largest_reward
@@ -296,6 +298,8 @@ def test_a_refusal_postpones_the_round_and_the_place_stays_open(tmp_path: Path) 
 def test_it_looks_at_no_round_that_it_may_not_challenge(tmp_path: Path) -> None:
     market, order_id, _ = watched_round()
     (terms,) = (market.all_of(order_id),)
+    named = ChallengeTerms(addresses=("v7p0",))
+    terms = replace(terms, order=replace(terms.order, challenges=named))
     clock = market.chain.clock
 
     def target(name: str, at: int = clock, validators: frozenset[str] = frozenset(market.validators)) -> object:
@@ -303,7 +307,8 @@ def test_it_looks_at_no_round_that_it_may_not_challenge(tmp_path: Path) -> None:
 
     assert target("v3") is not None
     assert target("v0") is None, "its own leg"
-    assert target("v3p0") is None, "neither the consumer nor a validator"
+    assert target("v7p0") is not None, "named by the order"
+    assert target("v3p0") is None, "neither named, nor the consumer, nor a validator"
     ends = market.round(order_id, 0).window_ends
     assert target("v3", ends - MARGIN_SECONDS - 1) is not None
     assert target("v3", ends - MARGIN_SECONDS) is None
@@ -337,3 +342,30 @@ def test_a_home_belongs_to_one_chain_and_one_account(tmp_path: Path) -> None:
         store.own(CHAIN_ID, "v2")
     with locked_tower(tmp_path), pytest.raises(WatchtowerError, match="already runs"), locked_tower(tmp_path):
         pass
+
+
+def test_it_waives_rounds_whose_places_are_all_right(tmp_path: Path) -> None:
+    market, order_id = waiting_round(ChallengeTerms(wait=400))
+    verified_by_lot(market, order_id)
+    tower = Tower(market, tmp_path, lambda _: None)
+    tower.steps(2)
+    assert "waived" not in tower.events()
+    while tower.steps(1):
+        pass
+    assert tower.events()[-1] == "waived"
+    (seen,) = market.chain.seen("challenge.waived")
+    assert (seen.get("account"), seen.get("until"), seen.get("waived")) == (CONSUMER, "1", "0")
+    tower.look_again()
+    assert tower.events().count("waived") == 1
+
+
+def test_it_waives_nothing_that_it_did_not_find_right(tmp_path: Path) -> None:
+    market, order_id = waiting_round(ChallengeTerms(wait=400))
+    verified_by_lot(market, order_id)
+    tower = Tower(market, tmp_path, lambda place: UNSERVED if place.segment == 3 else None)
+    for _ in range(8):
+        tower.look_again(RETRY_SECONDS)
+    while tower.steps(1):
+        pass
+    assert "unserved" in tower.events()
+    assert "waived" not in tower.events()

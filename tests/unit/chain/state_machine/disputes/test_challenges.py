@@ -13,6 +13,7 @@ from domain.errors import BAD_PROOF, INSUFFICIENT_BOND, NOT_FOUND, NOT_YOURS, WR
 from domain.ledger.messages import MsgDepositBond
 from domain.legs.reasons import LegEnd
 from domain.limits import DISPUTES_MAX
+from domain.market.records import ChallengeTerms
 from domain.params import Params, local_params
 from domain.proof.records import AnswerKind, AuditKind, AuditPlace, Finding, Ruling, SeatAnswer
 from pol.rules.disputes import challenge_commitment
@@ -33,7 +34,8 @@ def closed_round(*, validators: int = 9, **changes: int) -> tuple[Market, bytes]
     """An order with a closed round that has many more segments than its panel draws."""
     market = Market(params(**changes), validators=validators)
     terms = make_terms(round_steps=64, slots=1, rounds=1)
-    order_id = market.run(submit(terms=terms, deposit=2_000_000))
+    anyone = ChallengeTerms(anyone=True)
+    order_id = market.run(submit(terms=terms, deposit=2_000_000, challenges=anyone))
     market.chain.ok(MsgDepositBond(CONSUMER, BOND))
     market.train_round(order_id)
     return market, order_id
