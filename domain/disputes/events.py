@@ -12,6 +12,12 @@ from domain.proof.records import AuditPlace, Finding
 class ChallengeCommitted(Change):
     """Someone committed to a challenge of a closed round, and ``bond`` (uassay) is locked. It must be opened before
     ``opens_until`` on the chain clock. ``dispute`` is the key of the panel that will decide it.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.ChallengeCommitted):
+                print(event.challenger, event.bond)
     """
 
     KIND: ClassVar[str] = "challenge.committed"
@@ -30,6 +36,12 @@ class ChallengeOpened(Change):
 
     If ``again`` is true, the round's own panel had decided the place before. If ``joins`` is not 0, the panel of the
     dispute with this number decides the place, because that dispute names it too.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.ChallengeOpened):
+                print(event.dispute.round, event.place, event.claim)
     """
 
     KIND: ClassVar[str] = "challenge.opened"

@@ -11,7 +11,14 @@ from domain.proof.records import AuditPlace, Finding
 
 
 class DisputeState(IntEnum):
-    """The state of a dispute."""
+    """The state of a dispute.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.DisputeEnded):
+                print(assay.DisputeState(event.state).name)
+    """
 
     COMMITTED = 1  # its commitment is on chain
     OPEN = 2  # a panel recomputes its place
