@@ -5,6 +5,7 @@ from itertools import islice
 from typing import Any, Final
 
 from console import words
+from console.challenges import describe_steps, find_coins
 from console.costs import cost_of
 from console.flows import FlowAccount, bonds_of, deposit_of, draw
 from console.index.writing import EventIndex
@@ -308,6 +309,8 @@ class OrderPage:
                 "reward": dispute.reward,
                 "burnt": dispute.lost,
                 "paid_to_seats": sum(seat.paid for seat in dispute.seats),
+                "steps": describe_steps(dispute, sum(seat.revealed for seat in dispute.seats)),
+                "coins": find_coins(story, leg.number, round, dispute),
                 "seats": [
                     {"validator": seat.validator, "stage": seat.stage, "paid": seat.paid, "cut": seat.cut}
                     for seat in dispute.seats

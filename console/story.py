@@ -65,7 +65,7 @@ from domain.proof.events import (
     StageOpened,
     ValidatorSlashed,
 )
-from domain.proof.records import AuditKind, AuditPlace, Ruling, ShareState
+from domain.proof.records import AuditKind, AuditPlace, Finding, Ruling, ShareState
 from domain.vocabulary import MOVES, read_event
 from pol.values import metric_values
 
@@ -169,8 +169,10 @@ class DisputeStory(PanelStory):
     bond: int = 0
     state: DisputeState = DisputeState.COMMITTED
     committed_height: int = 0
+    opened_height: int = 0
     ended_height: int = 0
     place: AuditPlace | None = None
+    claim: Finding | None = None
     again: bool = False
     joins: int = 0
     reward: int = 0
@@ -187,6 +189,7 @@ class RoundStory(PanelStory):
     closed_height: int = 0
     closed_at: int = 0
     window_ends: int = 0
+    challenges_end: int = 0
     verified_height: int = 0
     void: bool = False
     stopped: AuditPlace | None = None
@@ -505,6 +508,7 @@ class OrderStory:
         dispute = self._dispute(change.dispute)
         dispute.state, dispute.place = DisputeState.OPEN, change.place
         dispute.again, dispute.joins = change.again, change.joins
+        dispute.claim, dispute.opened_height = change.claim, self._height
 
     @_take.register
     def _(self, change: DisputeEnded) -> None:
@@ -578,7 +582,7 @@ class OrderStory:
     def _(self, change: RoundClosed) -> None:
         round = self._round(change.round)
         round.closed_height, round.closed_at = self._height, change.closed_at
-        round.window_ends = change.window_ends
+        round.window_ends, round.challenges_end = change.window_ends, change.challenges_end
 
     @_take.register
     def _(self, change: RoundStopped) -> None:

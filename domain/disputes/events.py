@@ -62,6 +62,21 @@ class ChallengeJoined(Change):
 
 
 @dataclass(frozen=True, slots=True)
+class ChallengesWaived(Change):
+    """An account stated that it will not challenge the rounds of a leg before ``until``.
+
+    All accounts that may challenge have stated it for the rounds before ``waived``.
+    """
+
+    KIND: ClassVar[str] = "challenge.waived"
+    order: bytes
+    leg: int
+    account: str
+    until: int
+    waived: int
+
+
+@dataclass(frozen=True, slots=True)
 class DisputeEnded(Change):
     """A challenge ended in ``state`` (a ``DisputeState``). ``burnt`` (uassay) is the burnt part of its bond.
 

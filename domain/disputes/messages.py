@@ -47,3 +47,18 @@ class MsgOpenChallenge(Message):
     place: AuditPlace
     claim: Finding
     salt: Annotated[bytes, Size(SALT_BYTES, SALT_BYTES)]
+
+
+@dataclass(frozen=True, slots=True)
+class MsgWaive(Message):
+    """State that the sender will not challenge the rounds of a leg up to ``round``, closed or not.
+
+    If all accounts that may challenge have stated it, these rounds wait no longer for challenges.
+    """
+
+    URL: ClassVar[str] = "/assay.disputes.v1.MsgWaive"
+    SIGNER: ClassVar[str] = "sender"
+    sender: Address
+    order_id: Hash
+    leg: Count
+    round: Count

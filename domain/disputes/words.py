@@ -5,17 +5,18 @@ from domain.disputes.events import (
     ChallengeJoined,
     ChallengeOpened,
     ChallengerRewarded,
+    ChallengesWaived,
     DisputeEnded,
 )
-from domain.disputes.messages import MsgChallenge, MsgOpenChallenge
+from domain.disputes.messages import MsgChallenge, MsgOpenChallenge, MsgWaive
 from domain.disputes.params import LOCAL, DisputesParams
 from domain.disputes.queries import DisputesRequest
 from domain.words import Words
 
 WORDS = Words(
     name="disputes",
-    messages=(MsgChallenge, MsgOpenChallenge),
-    events=(ChallengeCommitted, ChallengeOpened, ChallengeJoined, DisputeEnded, ChallengerRewarded),
+    messages=(MsgChallenge, MsgOpenChallenge, MsgWaive),
+    events=(ChallengeCommitted, ChallengeOpened, ChallengeJoined, ChallengesWaived, DisputeEnded, ChallengerRewarded),
     queries=(DisputesRequest,),
     message_packages=("assay.disputes.v1",),
     query_packages=("assay.disputes.v1",),

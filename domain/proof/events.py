@@ -153,6 +153,8 @@ class ShareFoundWrong(Change):
 class RoundClosed(Change):
     """A round was closed. Its window ends at ``window_ends`` on the chain clock; the round is not paid before that.
 
+    It can be challenged until ``challenges_end``, and is not paid before that either.
+
     Example::
 
         for event in order.events():
@@ -167,6 +169,18 @@ class RoundClosed(Change):
     window_ends: int
     closed_at: int
     closed_height: int
+    challenges_end: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoundCleared(Change):
+    """A round waits only for the end of the time in which the order lets it be challenged.
+
+    So it no longer counts among the rounds that are closed and not verified.
+    """
+
+    KIND: ClassVar[str] = "round.cleared"
+    round: RoundKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,6 +148,7 @@ class Round:
     verified: bool
     void: bool  # the round will never be verified or paid
     stopped: AuditPlace | None = None
+    challenges_end: Number = 0  # time until which the round can be challenged (chain clock), at least `window_ends`
 
     @property
     def key(self) -> RoundKey:

@@ -25,6 +25,7 @@ from domain.disputes.events import (
     ChallengeJoined,
     ChallengeOpened,
     ChallengerRewarded,
+    ChallengesWaived,
     DisputeEnded,
 )
 from domain.disputes.records import Dispute, DisputeState
@@ -89,6 +90,7 @@ from domain.proof.events import (
     PlaceDrawn,
     PlaceRuled,
     RoomTaken,
+    RoundCleared,
     RoundClosed,
     RoundStopped,
     RoundVerified,
@@ -742,6 +744,7 @@ class Rebuilt:
             + (order.terms.outer_work if change.next_root else 0),
             closed_at=change.closed_at,
             closed_height=change.closed_height,
+            challenges_end=change.challenges_end,
             window_ends=change.window_ends,
             verified=False,
             void=False,
@@ -755,6 +758,17 @@ class Rebuilt:
     def _(self, change: RoundStopped) -> None:
         where = AuditPlace(kind=AuditKind(change.kind), slot=change.slot, issue=change.issue, segment=change.segment)
         self.rounds[change.round] = replace(self.rounds[change.round], stopped=where)
+
+    @take.register
+    def _(self, change: ChallengesWaived) -> None:
+        waived = max(change.waived, self.legs[change.order, change.leg].waived)
+        self._leg(change.order, change.leg, waived=waived)
+
+    @take.register
+    def _(self, change: RoundCleared) -> None:
+        key = change.round
+        leg = self.legs[key.order_id, key.leg]
+        self._leg(key.order_id, key.leg, cleared=max(leg.cleared, leg.verified) + 1)
 
     @take.register
     def _(self, change: RoundVerified) -> None:

@@ -430,10 +430,11 @@ def _send(key: str, local: LocalOrder, view: View, *messages: Message) -> SendTx
 def _has_room(local: LocalOrder, view: View) -> bool:
     """Return whether another round may close.
 
-    At most ``rounds_ahead`` rounds may be closed and not yet verified (protocol 4.6).
+    At most ``rounds_ahead`` rounds may be closed and not yet verified (protocol 4.6). Rounds that wait only for
+    challenges do not count.
     """
-    waiting = [known for known in view.on_chain.rounds_of(local.leg) if not known.verified]
-    return len(waiting) < view.on_chain.order.params.rounds_ahead
+    leg = view.on_chain.leg(local.leg)
+    return leg is not None and leg.uncleared < view.on_chain.order.params.rounds_ahead
 
 
 def aggregated(local: LocalOrder, round: int, next_global: StateRef) -> LocalOrder:

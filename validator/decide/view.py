@@ -89,6 +89,7 @@ class ChainView:
     subjects: Mapping[SeatKey, PanelResponse] = field(default_factory=dict)
     whole: bool = False
     applicants: frozenset[str] = frozenset()
+    bonded: frozenset[str] = frozenset()
     earlier: Mapping[PanelKey, OwnPanel] = field(default_factory=dict)
 
 

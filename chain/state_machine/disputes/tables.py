@@ -11,5 +11,8 @@ LIVE_DISPUTES = KeySet(0x51, "live dispute")
 # The number of a round's last dispute. Key: order, leg, round.
 LAST_DISPUTES = Numbers(0x52, "number of the last dispute")
 
+# The round before which an account will challenge no round of a leg. Key: order, leg, account.
+WAIVERS = Numbers(0x53, "waiver")
+
 # A challenge was not opened in time. Parts of an entry: order, leg, round, number.
 EXPIRY_DUE = Due("expiry", 7, lane=0, of_order=True)

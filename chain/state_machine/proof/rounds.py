@@ -4,6 +4,7 @@ from chain.state_machine.context import Context
 from chain.state_machine.ledger.gas import PAY_GAS
 from chain.state_machine.ledger.order_money import pay_from_deposits
 from chain.state_machine.legs.progress import count_void
+from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.holds import is_held
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.gas import VALIDATOR_GAS
@@ -30,6 +31,17 @@ def get_next_round(ctx: Context, leg: Leg) -> Round | None:
 
 def is_verifiable(ctx: Context, closed: Round) -> bool:
     """Return whether a round may be verified. The function assumes that the round before it is verified.
+
+    The time to challenge it must be over, or all accounts that may challenge must have waived it. It must wait for
+    nothing else.
+    """
+    leg = LEGS.must(ctx.store, closed.order_id, closed.leg)
+    is_over = ctx.clock >= closed.challenges_end or closed.round < leg.waived
+    return is_over and is_clear(ctx, closed)
+
+
+def is_clear(ctx: Context, closed: Round) -> bool:
+    """Return whether a round waits at most for the end of the time in which it can be challenged.
 
     It must not be void or held, its window must be over, and all places of its panels must be decided as right. A round
     may have no panel.
