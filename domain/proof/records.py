@@ -96,6 +96,8 @@ class Share:
     drawn: Annotated[tuple[Segment, ...], Many]
     roots: ShareRoots | None  # None until it is accepted
     is_drawn: bool = False  # the share's own lot is drawn
+    # The validator had the content of the share: it showed this itself, for example by accepting the share.
+    is_received: bool = False
 
 
 class AuditKind(IntEnum):

@@ -681,7 +681,7 @@ class Rebuilt:
             change.steps,
         )
         work = done_work(self.orders[key.order_id].terms, roots)
-        self._share(key, state=ShareState.ACCEPTED, roots=roots, work=work)
+        self._share(key, state=ShareState.ACCEPTED, roots=roots, work=work, is_received=True)
         if roots.is_whole:
             self._locals[key.order_id, key.leg, key.slot] = change.local_out
         self._count(change.provider, accepted=1)
