@@ -22,7 +22,7 @@ from link.types import NAN_BITS
 from pol.values import f32_number
 from pol.work.records import Boundary
 
-FORM = 4
+FORM = 5
 """Version of the records' format; it rises with every change after which older records cannot be read."""
 
 
