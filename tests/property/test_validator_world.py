@@ -20,16 +20,16 @@ from domain.proof.queries import OrderResponse
 from domain.proof.reasons import ShareReason
 from domain.proof.records import Share, ShareState
 from link.types import StateRef
-from tests.simulator.actors.consumer import OrderPlan
-from tests.simulator.behaviours import (
+from localnet.simulator.actors.consumer import OrderPlan
+from localnet.simulator.behaviours import (
     HABITS,
     ConsumerHabits,
     HonestValidator,
     Listed,
     SilentAuditor,
 )
-from tests.simulator.training import Job
-from tests.simulator.world import BOND, ProviderPlan, Setup, ValidatorPlan, World
+from localnet.simulator.training import Job
+from localnet.simulator.world import BOND, ProviderPlan, Setup, ValidatorPlan, World
 from tests.support.chain_market import bid, make_terms, submit
 from tests.support.partial_legs import partial_rules
 from validator.decide import orders

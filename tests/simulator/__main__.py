@@ -15,8 +15,8 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from functools import partial
 
-from tests.simulator.coalitions import COALITIONS, Gain, gains_of, summarise
-from tests.simulator.play import Played, play
+from localnet.simulator.coalitions import COALITIONS, Gain, gains_of, summarise
+from localnet.simulator.play import Played, play
 
 
 def _tell(what: str) -> None:

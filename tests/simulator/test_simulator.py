@@ -13,8 +13,7 @@ from domain.market.reasons import CloseReason
 from domain.market.records import Conditions
 from domain.proof.events import HandoverFoundWrong, SeatSilent, ShareAccepted, SlashVoteEnded, SlashVoteOpened
 from domain.vocabulary import changes_of
-from pol.rules.orders import least_deposit
-from tests.simulator.behaviours import (
+from localnet.simulator.behaviours import (
     VALIDATOR_CHEATS,
     Forger,
     Hider,
@@ -22,10 +21,11 @@ from tests.simulator.behaviours import (
     LocalNoiseSeller,
     NoiseSeller,
 )
-from tests.simulator.coalitions import COALITIONS, with_validators
-from tests.simulator.play import kind_of, play
-from tests.simulator.scenario import Kind, Shape, make_job, make_setup
-from tests.simulator.world import World
+from localnet.simulator.coalitions import COALITIONS, with_validators
+from localnet.simulator.play import kind_of, play
+from localnet.simulator.setups import Kind, Shape, make_job, make_setup
+from localnet.simulator.world import World
+from pol.rules.orders import least_deposit
 from tests.support.chain_market import PRICE
 
 SEEDS, ORDERS = 20, 50

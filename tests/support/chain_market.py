@@ -7,7 +7,6 @@ One consumer ``carol``; validators ``v0`` ... with providers ``v0p0``, ``v0p1`` 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from hashlib import sha256
 from typing import Any
 
 from chain.state_machine import gas
@@ -59,6 +58,7 @@ from domain.proof.records import (
     TraceLeaf,
 )
 from domain.registry.messages import MsgAdmitProvider, MsgRegisterProvider
+from localnet.simulator import memory_chain
 from pol.rules.commitment import (
     compute_trace_root,
     leaf_hashes,
@@ -73,6 +73,7 @@ from pol.rules.stops import find_stop, stop_step
 from pol.rules.tiers.answers import answer_commitment
 from tests.support.chain_harness import CHAIN_ID, UNPROVEN, Chain, make_genesis, pub_key, sign
 
+digest = memory_chain.digest
 CONSUMER = "carol"
 PRICE = 10**12
 BOND = 10**9
@@ -85,11 +86,6 @@ def due_gas(*, entries: int = 0, tries: int = 0, fills: int = 0) -> int:
     of_orders = entries * (gas.DUE_GAS + PAY_GAS) * 100 // gas.LANE_PERCENT[1]
     auction = max(2 * tries * TRY_GAS, -(-8 * fills * FILL_GAS // 3))
     return max(of_orders, -(-auction * 100 // AUCTION_PERCENT))
-
-
-def digest(*parts: object) -> bytes:
-    """Return 32 bytes that stand for something."""
-    return sha256(repr(parts).encode()).digest()
 
 
 def make_terms(**changes: Any) -> JobTerms:

@@ -10,6 +10,7 @@ from domain.market.records import OrderState
 from domain.params import local_params
 from domain.proof.records import AnswerKind, AuditKind, Ruling, SeatAnswer
 from link.handover import HandoverError, Sealed, seal_chunk
+from localnet.simulator.training import noise
 from pol.rules.handover import HandoverId
 from tests.support.chain_harness import COINS
 from tests.support.handed_over import (
@@ -17,7 +18,6 @@ from tests.support.handed_over import (
     OTHER_SECRET,
     HandoverMarket,
     Spoil,
-    noise,
     order_with_key,
     spoilt,
 )

@@ -55,6 +55,7 @@ from domain.registry.messages import (
     MsgRegisterProvider,
 )
 from link.handover import Sealed
+from localnet.simulator.training import noise
 from pol.rules.fees import compute_round_cost
 from pol.rules.handover import HandoverId
 from tests.support.chain_harness import check_bounds
@@ -68,7 +69,7 @@ from tests.support.chain_market import (
     sign_share,
     submit,
 )
-from tests.support.handed_over import ORDER_KEY, HandoverMarket, noise, spoilt
+from tests.support.handed_over import ORDER_KEY, HandoverMarket, spoilt
 
 SEEDS = (*range(30), 32, 43, 89, 116, 146, 235)
 DECLINES = (*sorted(BLAMES_JOB), LegEnd.DECLINED_NO_CAPACITY, LegEnd.DECLINED_BY_CHOICE)

@@ -220,7 +220,7 @@ class Rebuilt:
         self.payments: dict[tuple[bytes, int], Payment] = {}
         self.fees = self.community = self.burnt = 0
         self.number = 0
-        # How many payments an order has.
+        # The number of payments of an order.
         self._paid: dict[bytes, int] = {}
         # The local state that a slot's last accepted share of a leg left.
         self._locals: dict[tuple[bytes, int, int], bytes] = {}
@@ -241,7 +241,7 @@ class Rebuilt:
     @singledispatchmethod
     def take(self, change: Change) -> None:
         """Change the books as an event tells."""
-        raise AssertionError(f"nobody books {type(change).__name__}")
+        raise AssertionError(f"the books have no row for {type(change).__name__}")
 
     # Rules
 
@@ -341,7 +341,7 @@ class Rebuilt:
 
     @take.register
     def _(self, change: BondReleased) -> None:
-        # Who waits longest comes first.
+        # The entry that waits longest comes first.
         known, left = self.bonds[change.owner], change.amount
         waiting = known.withdrawals
         while left > 0:
@@ -1143,7 +1143,7 @@ def _bond(parts: Parts) -> tuple[Any, ...]:
     return (order_id, leg, *share)
 
 
-BOOKS: Mapping[Space, tuple[str, type, Callable[[Parts], Any]]] = MappingProxyType(
+BOOKS: Mapping[Space, tuple[str, type[Any], Callable[[Parts], Any]]] = MappingProxyType(
     {
         VALIDATORS: ("validators", Validator, _name),
         PROVIDERS: ("providers", Provider, _name),

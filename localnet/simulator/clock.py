@@ -33,7 +33,7 @@ class Clock:
 
 
 class Alarm:
-    """Wakes somebody at the earliest of the times that were asked for since the last time."""
+    """Wakes its owner at the earliest of the times that were asked for since the last time."""
 
     def __init__(self, clock: Clock, act: Act) -> None:
         self._clock, self._act = clock, act

@@ -1,4 +1,4 @@
-"""What a validator sees of the chain: as a daemon's observer does, whole now and then, and sometimes a block behind."""
+"""A validator's view of the chain: whole now and then, and sometimes a block behind."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from validator.decide.view import ChainView
 from validator.observer import member_of
 
 if TYPE_CHECKING:
-    from tests.simulator.actors.validator import ValidatorActor
+    from localnet.simulator.actors.validator import ValidatorActor
 
 WHOLE_MS = 2_000
 """After which a look is whole again."""

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 from domain.codec import decode, encode
 from link.types import StateRef
-from tests.simulator.actors.auditor import Auditor, held
-from tests.simulator.actors.errands import PAUSE_MS, Errands
-from tests.simulator.actors.numerics import Numerics
-from tests.simulator.actors.observer import Observer
-from tests.simulator.actors.sending import Sender
-from tests.simulator.actors.service import Service
-from tests.simulator.behaviours import HonestValidator
-from tests.simulator.clock import Alarm
-from tests.support.chain_harness import CHAIN_ID
+from localnet.simulator.actors.auditor import Auditor, held
+from localnet.simulator.actors.errands import PAUSE_MS, Errands
+from localnet.simulator.actors.numerics import Numerics
+from localnet.simulator.actors.observer import Observer
+from localnet.simulator.actors.sending import Sender
+from localnet.simulator.actors.service import Service
+from localnet.simulator.behaviours import HonestValidator
+from localnet.simulator.clock import Alarm
+from localnet.simulator.memory_chain import CHAIN_ID
 from validator.decide import actions as do
 from validator.decide.actions import Action
 from validator.decide.duties import Duty, Record, Upkeep, decide, duties
@@ -29,14 +29,14 @@ from validator.decide.records import LegKey, LocalOrder, LocalUpkeep
 from validator.decide.view import ChainView, Look
 
 if TYPE_CHECKING:
-    from tests.simulator.world import World
+    from localnet.simulator.world import World
 
 FETCH_PAUSE_MS = 1_000
 """Before states are asked for again."""
 GONE_SECONDS = 10**6
 """How long a validator is away that vanishes for good."""
 GAP_MS = 150
-"""Between two looks, whoever wakes it."""
+"""Least time between two looks."""
 
 
 class ValidatorActor:
@@ -144,7 +144,7 @@ class ValidatorActor:
         self.sender.want(outgo, self._looked_at)
 
     def _breaks(self) -> bool:
-        """Tell whether it crashes at this moment of a look."""
+        """Return whether it crashes at this moment of a look."""
         if not self.fragile:
             return False
         self.fragile[0] -= 1

@@ -1,4 +1,4 @@
-"""What a validator's pool computes, where a state is a hash: trials, replays, aggregations, sealed results."""
+"""The work of a validator's pool, where a state is a hash: trials, replays, aggregations, sealed results."""
 
 from functools import partial
 from typing import TYPE_CHECKING
@@ -7,14 +7,22 @@ from domain.keys import RoundKey, ShareKey
 from domain.legs.reasons import LegEnd
 from domain.proof.reasons import ShareReason
 from link.handover import ciphertext_root, seal_chunk
+from localnet.simulator.memory_chain import CHAIN_ID, digest
+from localnet.simulator.training import (
+    LOCAL_CHUNK,
+    METRICS,
+    ORDER_KEY,
+    Job,
+    States,
+    next_content,
+    next_state,
+    root_of,
+    update_of,
+)
 from pol.rules.commitment import boundary_root, chunk_leaf, update_claim
 from pol.rules.handover import HandoverId, chunk_layout
 from pol.rules.schedule import segment_work, trial_work
 from pol.work.trials import Trial, TrialTimes
-from tests.simulator.training import LOCAL_CHUNK, METRICS, Job, States, next_content, next_state, root_of, update_of
-from tests.support.chain_harness import CHAIN_ID
-from tests.support.chain_market import digest
-from tests.support.handed_over import ORDER_KEY
 from validator.decide import actions as do
 from validator.decide import receive
 from validator.decide.actions import Action
@@ -30,14 +38,14 @@ from validator.decide.traces import metrics_at
 from validator.decide.trial import judged
 
 if TYPE_CHECKING:
-    from tests.simulator.actors.validator import ValidatorActor
+    from localnet.simulator.actors.validator import ValidatorActor
 
 PROCESSES = 2
 """In which a validator replays."""
 
 
 class Numerics:
-    """What one validator computes; the outcome goes into the record as it is by then."""
+    """The computations of one validator; the outcome goes into the record as it is by then."""
 
     def __init__(self, daemon: "ValidatorActor") -> None:
         self.daemon = daemon

@@ -1,4 +1,4 @@
-"""What an actor has under way, and when it may be asked for again."""
+"""The errands that an actor has under way, and the times from which they may begin again."""
 
 from dataclasses import dataclass, field
 
@@ -8,7 +8,7 @@ PAUSE_MS = 200
 
 @dataclass
 class Errands:
-    """What is under way, by key, and when each may be asked for again."""
+    """Errands under way, by key, and the time from which each may begin again."""
 
     busy: dict[str, None] = field(default_factory=dict)
     pauses: dict[str, int] = field(default_factory=dict)

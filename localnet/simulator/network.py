@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
 
-from tests.simulator.clock import Act, Clock
+from localnet.simulator.clock import Act, Clock
 
 R = TypeVar("R")
 TIMEOUT_MS = 2_000
@@ -34,7 +34,7 @@ class Network:
             self.clock.after(self.delay(size), act)
 
     def call(self, serve: Callable[[], R | None], answered: Callable[[R | None], None], size: int = 0) -> None:
-        """Ask somebody, who serves when it arrives; None where there was no answer: nobody there, or lost."""
+        """Ask a party, which serves when the call arrives; None if there was no answer."""
 
         def arrive() -> None:
             answer = serve()

@@ -16,23 +16,22 @@ from domain.proof.queries import OrderResponse
 from domain.proof.records import OpenedChunk, Round
 from link.handover import Sealed, prove_chunk
 from link.types import StateRef
+from localnet.simulator.behaviours import ConsumerHabits
+from localnet.simulator.clock import Alarm
+from localnet.simulator.memory_chain import CHAIN_ID
+from localnet.simulator.training import ORDER_SECRET, Job
 from pol.rules.commitment import chunk_leaf
 from pol.rules.handover import HandoverId, chunk_key, sealed_leaf
-from tests.simulator.behaviours import ConsumerHabits
-from tests.simulator.clock import Alarm
-from tests.simulator.training import Job
-from tests.support.chain_harness import CHAIN_ID
-from tests.support.handed_over import ORDER_SECRET
 from validator.decide.initial import foreign_roots, verified_roots
 from wire import cipher
 
 if TYPE_CHECKING:
-    from tests.simulator.world import World
+    from localnet.simulator.world import World
 
 
 @dataclass(frozen=True)
 class OrderPlan:
-    """An order that somebody is going to submit."""
+    """An order that a consumer is going to submit."""
 
     at: int  # ms
     message: MsgSubmitOrder
@@ -42,7 +41,7 @@ class OrderPlan:
 
 
 class OrderActor:
-    """What a consumer does about one of its orders."""
+    """A consumer's work on one of its orders."""
 
     def __init__(self, world: "World", plan: OrderPlan) -> None:
         self.world, self.plan = world, plan
@@ -107,7 +106,7 @@ class OrderActor:
     # The states of verified rounds
 
     def _keep(self, answer: OrderResponse) -> None:
-        """Copy the states of the last verified round, send them to whoever continues, and answer for failed legs."""
+        """Copy the states of the last verified round, send them to the next validator, and answer for failed legs."""
         current, habits = answer.current, self.plan.habits
         if current is None or self._busy or not habits.keeps:
             return

@@ -5,11 +5,11 @@ from enum import StrEnum
 from random import Random
 from typing import Any
 
-from domain.market.records import Conditions, JobTerms
+from domain.market.messages import MsgPlaceBid, MsgSubmitOrder
+from domain.market.records import Conditions, JobTerms, Offer
 from domain.params import Params, local_params
-from pol.rules.orders import least_deposit
-from tests.simulator.actors.consumer import OrderPlan
-from tests.simulator.behaviours import (
+from localnet.simulator.actors.consumer import OrderPlan
+from localnet.simulator.behaviours import (
     HABITS,
     VALIDATOR_CHEATS,
     Cheat,
@@ -17,11 +17,13 @@ from tests.simulator.behaviours import (
     HonestProvider,
     HonestValidator,
 )
-from tests.simulator.training import Job
-from tests.simulator.world import ProviderPlan, Setup, ValidatorPlan
-from tests.support.chain_market import PRICE, bid, digest, submit
-from tests.support.handed_over import ORDER_KEY
+from localnet.simulator.memory_chain import UNPROVEN, digest
+from localnet.simulator.training import ORDER_KEY, Job
+from localnet.simulator.world import ProviderPlan, Setup, ValidatorPlan
+from pol.rules.orders import least_deposit
 
+PRICE = 10**12
+"""uassay per PFLOP that bids and orders are about."""
 VALIDATORS, PROVIDERS = 7, 20
 CONSUMERS = ("carol", "charles", "chris")
 REGIONS = ("eu", "us")
@@ -31,23 +33,23 @@ progress deadlines leave time for."""
 
 
 class Kind(StrEnum):
-    """Who is in a run."""
+    """Parties in a run."""
 
     HONEST = "honest"
     MIXED = "mixed"
 
 
 def params() -> Params:
-    """Return the parameters of a local network, with windows and stages as short as nobody honest is silent in.
+    """Return the parameters of a local network, with windows and stages so short that honest seats just answer in time.
 
-    Whoever crashes for 3 s still commits, where a winner serves nothing: that is in the last fifth of the time for it.
+    A seat that crashes for 3 s still commits if a winner serves nothing: that is in the last fifth of its time.
     """
     return local_params().replace(stage_base=24)
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How large a run is."""
+    """Size of a run."""
 
     orders: int = 50
     spread: int = 120  # seconds in which they are submitted
@@ -86,7 +88,7 @@ def make_job(random: Random, name: object, **changes: Any) -> Job:
 
 
 def make_order(random: Random, number: object, at: int, used: Params, **changes: Any) -> OrderPlan:
-    """Return an order that somebody honest submits."""
+    """Return an order that an honest consumer submits."""
     job = make_job(random, number)
     limit = random.choice((3 * PRICE // 4, PRICE, 2 * PRICE, 3 * PRICE))
     conditions = Conditions(
@@ -95,9 +97,10 @@ def make_order(random: Random, number: object, at: int, used: Params, **changes:
         tiers=random.choice(((), ("exact",))),
     )
     deposit = least_deposit(job.terms, limit, used) + random.randrange(10_000)
-    message = submit(
-        random.choice(CONSUMERS),
+    message = MsgSubmitOrder(
+        consumer=random.choice(CONSUMERS),
         order_key=ORDER_KEY,
+        key_proof=UNPROVEN,
         terms=job.terms,
         conditions=conditions,
         price_limit=limit,
@@ -116,7 +119,7 @@ def make_setup(seed: int, kind: Kind = Kind.MIXED, shape: Shape | None = None) -
     shape, random, used = shape or Shape(), Random(f"{kind} {seed}"), params()
     names = tuple(f"v{number}" for number in range(shape.validators))
     cheats = kind is Kind.MIXED
-    # Less than a third of the stake, and in each cluster somebody who trains.
+    # Less than a third of the stake; each cluster has a provider that trains.
     wicked = set(random.sample(names, random.randint(0, 2))) if cheats else set()
     providers = _providers(random, names, shape, cheats=cheats)
     validators = tuple(_validator(random, name, providers, wicked=name in wicked) for name in names)
@@ -155,19 +158,20 @@ def _providers(random: Random, names: tuple[str, ...], shape: Shape, *, cheats: 
 def _validator(random: Random, name: str, providers: tuple[ProviderPlan, ...], *, wicked: bool) -> ValidatorPlan:
     speeds = [p.speed for p in providers if p.validator == name and not p.joins]
     sold = SOLD_SECONDS * min(speeds) * len(speeds)
-    offer = bid(
-        name,
+    offer = Offer(
         price=PRICE * random.randint(70, 140) // 100,
         slot_speed=min(speeds),
         slots=len(speeds),
-        capacity=sold,
+        device_class="cpu",
+        tiers=("exact",),
         min_work=sold // SOLD_ORDERS,
         regions=random.choice(((), REGIONS[:1], REGIONS[1:])),
         memory=random.choice((10**8, 10**9)),
         providers_bps=random.randint(5_000, 8_000),
     )
     behaviour = random.choice(VALIDATOR_CHEATS)() if wicked else HonestValidator()
-    return ValidatorPlan(name, offer, behaviour, _moments(random, 2))
+    bid = MsgPlaceBid(name, offer, capacity=sold, duration=100_000)
+    return ValidatorPlan(name, bid, behaviour, _moments(random, 2))
 
 
 def _moments(random: Random, most: int) -> tuple[int, ...]:

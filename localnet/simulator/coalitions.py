@@ -1,7 +1,7 @@
-"""What people gain who work together against the others: their coins, beside those of the same people being honest.
+"""Gains of parties that work together against the others: their coins, beside those of the same parties being honest.
 
 Each seed is played twice, with everybody honest and with the coalition. A single run may gain, because lots miss and
-the market goes another way; on average over seeds nobody should. A consumer that gets no work keeps its coins, and has
+the market goes another way; on average over seeds none should. A consumer that gets no work keeps its coins, and has
 gained nothing by that: to its coins counts what it paid for verified work.
 """
 
@@ -12,7 +12,7 @@ from statistics import fmean, stdev
 from types import MappingProxyType
 
 from domain.market.messages import MsgPlaceBid
-from tests.simulator.behaviours import (
+from localnet.simulator.behaviours import (
     Accomplice,
     Cheat,
     ConsumerHabits,
@@ -20,8 +20,8 @@ from tests.simulator.behaviours import (
     HonestValidator,
     Rejecter,
 )
-from tests.simulator.scenario import Kind, Shape, make_setup
-from tests.simulator.world import Setup, World
+from localnet.simulator.setups import Kind, Shape, make_setup
+from localnet.simulator.world import Setup, World
 
 SHAPE = Shape(orders=14, spread=40, providers=21)
 """All coalitions but the largest play in markets of this shape, so one honest run is enough for all of them."""
@@ -35,7 +35,7 @@ DEVIATIONS = 1.96
 
 @dataclass(frozen=True)
 class Coalition:
-    """Who works together, and what they do instead of being honest."""
+    """Parties that work together, and what they do instead of being honest."""
 
     about: str
     members: tuple[str, ...]
@@ -131,7 +131,7 @@ COALITIONS: Mapping[str, Coalition] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Gain:
-    """What a coalition gained over honest work, in uassay a run: the mean over seeds, and its interval of 95 %."""
+    """Gain of a coalition over honest work, in uassay per run: the mean over seeds, and its interval of 95 %."""
 
     name: str
     runs: int
@@ -142,7 +142,7 @@ class Gain:
 
     @property
     def holds(self) -> bool:
-        """Whether it is not clear that cheating pays."""
+        """True unless it is clear that cheating pays."""
         return self.low <= 0
 
 

@@ -1,4 +1,4 @@
-"""What a validator's service answers its providers and consumers: None where nobody is there, or it is not theirs.
+"""Answers of a validator's service to providers and consumers: None if it is down, or the question is not theirs.
 
 Who polls is there, and who asks to be in the cluster is measured; what is served is what the real decisions say.
 """
@@ -26,7 +26,7 @@ from link.types import (
     TrainTask,
     Verdict,
 )
-from tests.support.chain_harness import CHAIN_ID
+from localnet.simulator.memory_chain import CHAIN_ID
 from validator.decide import receive
 from validator.decide.initial import states_of, verified_roots
 from validator.decide.plan import FreeProvider
@@ -37,7 +37,7 @@ from validator.decide.tasks import open_tasks, train_tasks
 from validator.serve.callers import Asking, Presence
 
 if TYPE_CHECKING:
-    from tests.simulator.actors.validator import ValidatorActor
+    from localnet.simulator.actors.validator import ValidatorActor
 
 PROBE_MS = 1_500
 """How long a provider is measured."""
@@ -51,13 +51,13 @@ class Service:
         self.crash()
 
     def crash(self) -> None:
-        """Know nobody."""
+        """Forget all callers."""
         clock = self.daemon.world.clock
         self.presence = Presence(lambda: clock.seconds)
         self.asking = Asking(now=lambda: clock.seconds)
         self._measured: dict[str, ProbeResult] = {}
 
-    # Who is there
+    # Presence
 
     def workers(self) -> tuple[FreeProvider, ...]:
         """Return the providers that poll and have a certified speed, as the service does."""
@@ -86,7 +86,7 @@ class Service:
         return address in view.applicants if member is None else member.due
 
     def join(self, provider: str, machine: Machine) -> bool | None:
-        """Take a member into work; somebody who asks to be one is measured first."""
+        """Take a member into work; an applicant is measured first."""
         daemon = self.daemon
         if not daemon.up:
             return None
@@ -123,7 +123,7 @@ class Service:
                     yield local, on_chain
 
     def poll(self, provider: str) -> tuple[list[TrainTask], list[OpenTask]] | None:
-        """Tell a provider what to train, and which states to show."""
+        """Return the shares that a provider has to train, and the states that it has to show."""
         daemon = self.daemon
         if not daemon.up or provider not in daemon.view.providers:
             return None
@@ -137,7 +137,7 @@ class Service:
         return train, opening
 
     def _local(self, key: ShareKey) -> tuple[LegKey, LocalOrder | None]:
-        """Return the leg of a share, with its record if there is somebody who knows it."""
+        """Return the leg of a share, with its record if this validator has one."""
         leg = LegKey(key.order_id, key.leg)
         return leg, self.daemon.leg(leg) if self.daemon.up else None
 
@@ -179,7 +179,7 @@ class Service:
         tasks = open_tasks(local, on_chain, self.daemon.view.panels, provider)
         wanted = {task.key: task.indices for task in tasks}
         if opening.index not in wanted.get(key, ()):
-            return Verdict(False, 0, "not wanted (any more)")
+            return Verdict(False, 0, "not wanted, or no longer")
         after = receive.opening_received(local, opening)
         if after is None:
             return Verdict(False, int(ShareReason.OPENING_MISMATCH), "not the size of the job's")

@@ -1,4 +1,4 @@
-"""How people behave: the honest ones, and those who cheat in one way each, as small strategies of the real programs."""
+"""Behaviours of parties: the honest ones, and those who cheat in one way each, as strategies of the real programs."""
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
@@ -10,14 +10,14 @@ from domain.proof.messages import MsgCloseRound, MsgRevealAnswer
 from domain.proof.reasons import ShareReason
 from domain.proof.records import AnswerKind, SeatAnswer
 from link.handover import Sealed
-from tests.support.chain_market import digest
-from tests.support.handed_over import noise
+from localnet.simulator.memory_chain import digest
+from localnet.simulator.training import noise
 from validator.decide.duties import Duty
 from validator.decide.records import CheckedSegment, Recomputed, SeatKey
 
 if TYPE_CHECKING:
-    from tests.simulator.actors.validator import ValidatorActor
-    from tests.simulator.world import World
+    from localnet.simulator.actors.validator import ValidatorActor
+    from localnet.simulator.world import World
 
 # --- providers -----------------------------------------------------------------------------------
 
@@ -54,7 +54,7 @@ class HonestProvider:
         return "honest"
 
     def opens(self, *, audited: bool) -> bool:
-        """Tell whether it shows states of a share that it delivered, also when others audit."""
+        """Return whether it shows states of a share that it delivered, also when others audit."""
         del audited
         return True
 
@@ -98,7 +98,7 @@ class Cheat(HonestProvider):
 
 @dataclass(frozen=True)
 class Asked:
-    """What a seat is asked: about a round of ``winner``, who claims a root, or where it is empty that the job stops.
+    """A question to a seat about a round of ``winner``, who claims a root, or, if it is empty, that the job stops.
 
     Others ``said`` something already. ``step`` is that of the place.
     """
@@ -115,17 +115,17 @@ class HonestValidator:
     honest = True
 
     def attends(self, daemon: "ValidatorActor", duty: Duty) -> bool:
-        """Tell whether it does a duty at all."""
+        """Return whether it does a duty at all."""
         del daemon, duty
         return True
 
     def sends(self, daemon: "ValidatorActor", messages: tuple[Message, ...]) -> bool:
-        """Tell whether it sends what it should."""
+        """Return whether it sends what it should."""
         del daemon, messages
         return True
 
     def vanishes(self, daemon: "ValidatorActor") -> bool:
-        """Tell whether it is gone for good from now on."""
+        """Return whether it is gone for good from now on."""
         del daemon
         return False
 
@@ -145,7 +145,7 @@ class HonestValidator:
         return checked
 
     def serves(self, daemon: "ValidatorActor", auditor: str) -> bool:
-        """Tell whether an auditor gets an answer."""
+        """Return whether an auditor gets an answer."""
         del daemon, auditor
         return True
 
@@ -155,7 +155,7 @@ class HonestValidator:
         return found
 
     def withholds(self, world: "World", me: str) -> bool:
-        """Tell whether it makes no block although it is its turn."""
+        """Return whether it makes no block although it is its turn."""
         del world, me
         return False
 
@@ -260,7 +260,7 @@ class CopyingAuditor(HonestValidator):
 
 
 class HidingAuditor(Mute):
-    """Commits to what it found, and shows it to nobody."""
+    """Commits to what it found, and never shows it."""
 
     kept = MsgRevealAnswer
 
@@ -356,7 +356,7 @@ class Accomplice(HonestValidator):
 
 @dataclass(frozen=True)
 class ConsumerHabits:
-    """What a consumer does with an order: to which legs it delivers (the last entry holds for all behind it)."""
+    """Habits of a consumer: to which legs it delivers (the last entry holds for all behind it), and the rest."""
 
     deliver: tuple[bool, ...] = (True,)
     cancel_after: int | None = None  # ms

@@ -29,19 +29,18 @@ from link.types import (
     TrainTask,
     Verdict,
 )
+from localnet.simulator.actors.errands import Errands
+from localnet.simulator.actors.sending import LOST_MS
+from localnet.simulator.behaviours import HonestProvider
+from localnet.simulator.clock import Act, Alarm
+from localnet.simulator.memory_chain import CHAIN_ID, digest, pub_key, sign
+from localnet.simulator.training import METRICS, States, root_of, update_of
 from pol.rules.commitment import compute_trace_root, share_commitment, share_sign_bytes
 from pol.rules.schedule import share_segments, share_work
-from tests.simulator.actors.errands import Errands
-from tests.simulator.actors.sending import LOST_MS
-from tests.simulator.behaviours import HonestProvider
-from tests.simulator.clock import Act, Alarm
-from tests.simulator.training import METRICS, States, root_of, update_of
-from tests.support.chain_harness import CHAIN_ID, pub_key, sign
-from tests.support.chain_market import digest
 from validator.decide.traces import leaves_of
 
 if TYPE_CHECKING:
-    from tests.simulator.world import World
+    from localnet.simulator.world import World
 
 POLL_MS = 800
 GAP_MS = 60
@@ -51,7 +50,7 @@ NEVER_MS = 60_000
 
 @dataclass
 class Trained:
-    """What lies on a provider's disk of a share."""
+    """A share as it lies on a provider's disk."""
 
     task: TrainTask
     habit: str
@@ -88,12 +87,12 @@ class ProviderActor:
         self._ended: dict[str, float] = {}
         self._promised: dict[ShareKey, int] = {}
         self._thought_at = -(10**9)
-        # What was decided last, and of what: nothing else is decided while that stays.
+        # The last decision with its inputs: it stays the same while these do.
         self._decided: tuple[Shares, Look, Shares, tuple[tuple[Action, str], ...]] | None = None
 
     @property
     def trustworthy(self) -> bool:
-        """Whether a validator that relies on it finishes."""
+        """True if a validator that relies on it finishes."""
         return self.behaviour.honest and self.auto_bond and not self.gone
 
     # Life
@@ -182,7 +181,7 @@ class ProviderActor:
         self.wake(POLL_MS)
 
     def _start(self, action: Action, name: str, now: int) -> None:
-        # What the validator's picture asks for may have been done since that was drawn.
+        # The action may have been done since the validator's picture was drawn.
         picture = self.look.picture if action.drawn else None
         if picture is not None and picture.began <= self._ended.get(name, -1.0):
             return
@@ -254,7 +253,7 @@ class ProviderActor:
 
     def _polled(self, name: str, began: float, reply: tuple[list[TrainTask], list[OpenTask]] | None) -> None:
         if reply is None:
-            # Nobody there, or nobody who knows this provider: joining again tells.
+            # The validator is away, or does not know this provider: joining again shows it.
             self._end(name, seen=Look(), pause=RETRY_MS)
             return
         train, opening = reply
@@ -360,7 +359,7 @@ class ProviderActor:
             delivery = ShareDelivery(key, roots, boundaries, None, None)
         leaves = leaves_of(delivery)
         roots = replace(roots, trace_root=compute_trace_root(leaves) if leaves else b"")
-        name = "somebody" if habit == "copied" else self.me
+        name = "another" if habit == "copied" else self.me
         made = share_commitment(CHAIN_ID, key, name, states[0], terms.executor_version, roots)
         claim = ShareClaim(key.order_id, key.leg, key.round, key.slot, key.issue, self.me, made)
         return Trained(task, habit, states, claim, replace(delivery, roots=roots))

@@ -1,4 +1,4 @@
-"""What must hold while a run goes on, and at its end, beside the chain's own invariants (protocol section 8)."""
+"""Conditions that hold during a run and at its end, beside the chain's own invariants (protocol section 8)."""
 
 from typing import TYPE_CHECKING
 
@@ -18,12 +18,12 @@ from domain.legs.records import LegState
 from domain.market.records import OrderState
 from domain.proof.reasons import MISMATCHES, SILENCES, ShareReason
 from domain.proof.records import PanelSeat, Round, Share, ShareState
-from tests.simulator.actors import auditor
-from tests.simulator.behaviours import BENT
-from tests.support.chain_harness import PUBLIC
+from localnet.simulator.actors import auditor
+from localnet.simulator.behaviours import BENT
+from localnet.simulator.memory_chain import PUBLIC
 
 if TYPE_CHECKING:
-    from tests.simulator.world import World
+    from localnet.simulator.world import World
 
 BLAMES = (
     LegEnd.PAYLOAD_NOT_DELIVERED,
@@ -32,7 +32,7 @@ BLAMES = (
     LegEnd.DECLINED_TOO_SLOW,
     LegEnd.DECLINED_NOT_FINITE,
 )
-"""Ends of a leg that cost a validator no more than a fee, because nobody can tell who is right."""
+"""Ends of a leg that cost a validator no more than a fee, because the fault could be either party's."""
 
 
 class Broken(AssertionError):
@@ -44,12 +44,11 @@ class Watch:
 
     def __init__(self, world: "World") -> None:
         self.world = world
-        self.losses: dict[str, int] = {}  # of honest validators, where nobody can tell whose fault it was
+        self.losses: dict[str, int] = {}  # of honest validators, if the fault could be another's
         self._drawn: dict[ShareKey, Share] = {}
         self._right: set[ShareKey] = set()
-        # Legs that go on from a wrong share which nobody drew.
+        # Legs that go on from a wrong share that no lot drew.
         self._bent: set[tuple[bytes, int]] = set()
-        # What honest validators may lose for right shares that they rejected as silent.
 
     def _honest(self, name: str) -> bool:
         if name in self.world.validators:
@@ -109,7 +108,7 @@ class Watch:
         _hold(not fault or fair, f"{name}, honest, found fault with a share that is {habit}")
 
     def _check_round(self, closed: Round) -> None:
-        """What an honest validator makes of right shares is what the job alone gives, whoever trained and crashed."""
+        """Check that right shares of an honest validator lead to the state that the job alone gives."""
         world, key = self.world, closed.key
         store = world.chain.overlay()
         for share in SHARES.scan(store, key.order_id, key.leg, key.round):
@@ -150,7 +149,7 @@ class Watch:
         _hold(not party, f"{seat.validator}, a party, has a seat")
 
     def at_end(self) -> None:
-        """Check that everything is closed and free, and nobody honest without its bond."""
+        """Check that everything is closed and free, and that the honest have their bonds."""
         world, store = self.world, Overlay(self.world.chain.store)
         for order in ORDERS.scan(store):
             _hold(order.state is OrderState.CLOSED, f"order {order.id.hex()} is not closed")
@@ -194,7 +193,7 @@ class Watch:
         return number > 0
 
     def _excused(self) -> dict[str, int]:
-        """Return what honest validators may have lost: fees, and halves of shares whose silence nobody can judge."""
+        """Return what honest validators may have lost: fees, and halves of shares whose silence no one can judge."""
         excused: dict[str, int] = {}
         store = Overlay(self.world.chain.store)
         for leg in LEGS.scan(store):

@@ -17,12 +17,12 @@ from domain.proof.queries import OrderResponse, PanelRequest, PanelResponse, Sea
 from domain.proof.records import AnswerKind, AuditKind, Panel, PanelSeat, SeatAnswer, Share
 from link.handover import seal_chunk
 from link.types import AuditOpening, ChunkOpening, not_ready
+from localnet.simulator.behaviours import Asked
+from localnet.simulator.chain import LiveChain
+from localnet.simulator.memory_chain import digest
+from localnet.simulator.training import LOCAL_CHUNK, METRICS, next_state, update_of
 from pol.rules.commitment import boundary_root, update_claim
 from pol.rules.panels import place_work
-from tests.simulator.behaviours import Asked
-from tests.simulator.chain import LiveChain
-from tests.simulator.training import LOCAL_CHUNK, METRICS, next_state, update_of
-from tests.support.chain_market import digest
 from validator.decide import actions as do
 from validator.decide.actions import Action
 from validator.decide.records import LegKey, LocalSeat, Recomputed, SeatKey, Sizes
@@ -32,7 +32,7 @@ from validator.decide.tasks import audit_opening
 from validator.decide.view import OwnPanel
 
 if TYPE_CHECKING:
-    from tests.simulator.actors.validator import ValidatorActor
+    from localnet.simulator.actors.validator import ValidatorActor
 
 ASK_MS = 300
 LEFT: tuple[Space, ...] = (PANEL_POTS, PANEL_DUTIES)

@@ -39,16 +39,16 @@ from domain.registry.messages import MsgAdmitProvider, MsgCertifyProvider, MsgRe
 from domain.tx import Tx
 from link.handover import Sealed
 from link.types import StateRef
-from tests.simulator.actors.consumer import OrderActor, OrderPlan
-from tests.simulator.actors.provider import ProviderActor
-from tests.simulator.actors.validator import ValidatorActor
-from tests.simulator.behaviours import HonestProvider, HonestValidator
-from tests.simulator.chain import LiveChain
-from tests.simulator.clock import Clock
-from tests.simulator.network import Network
-from tests.simulator.training import Job
-from tests.simulator.watch import Watch
-from tests.support.chain_harness import GENESIS_TIME, make_genesis
+from localnet.simulator.actors.consumer import OrderActor, OrderPlan
+from localnet.simulator.actors.provider import ProviderActor
+from localnet.simulator.actors.validator import ValidatorActor
+from localnet.simulator.behaviours import HonestProvider, HonestValidator
+from localnet.simulator.chain import LiveChain
+from localnet.simulator.clock import Clock
+from localnet.simulator.memory_chain import GENESIS_TIME, make_genesis
+from localnet.simulator.network import Network
+from localnet.simulator.training import Job
+from localnet.simulator.watch import Watch
 from validator.decide.upkeep import CERTIFY_SECONDS
 
 BOND = 10**9
@@ -139,7 +139,7 @@ class World:
         self.jobs: dict[bytes, Job] = {}
         self.crashes = self.refusals = 0
         self.refused: list[str] = []
-        # What validators encrypted for consumers.
+        # States that validators encrypted for consumers.
         self.sealed: dict[RoundKey, list[Sealed]] = {}
         self._pool: list[Pending] = []
         self._orders: dict[bytes, OrderResponse] = {}
@@ -186,7 +186,7 @@ class World:
             for at in other.crashes:
                 self.clock.at(at, self.validators[other.name].break_down)
 
-    # What everybody asks
+    # Queries of all actors
 
     def dice(self, sides: int) -> int:
         return self.random.randrange(sides)
@@ -208,14 +208,14 @@ class World:
         return self._orders[order_id]
 
     def worth(self, name: str) -> int:
-        """Return all that somebody has: balance, bond account, stake."""
+        """Return all that a party has: balance, bond account, stake."""
         account = self.chain.ask(AccountRequest(name))
         bonds = account.bond.free + sum(w.amount for w in account.bond.withdrawals)
         member = VALIDATORS.get(self.chain.overlay(), name)
         return int(account.balance + bonds + (member.stake if member else 0))
 
     def waits_for(self, names: frozenset[str]) -> bool:
-        """Tell whether lots are to be drawn about an order of one of these validators."""
+        """Return whether lots are to be drawn about an order of one of these validators."""
         store = self.chain.overlay()
         legs = (LEGS.must(store, key.order_id, key.leg) for key in get_drawn_rounds(store))
         return any(leg.validator in names for leg in legs)
@@ -225,7 +225,7 @@ class World:
         return known is not None and known.validator == validator
 
     def deposited(self, owner: str) -> int:
-        """Return what somebody has put into its bond account."""
+        """Return the deposits of a party into its bond account."""
         if owner in self.validators:
             return BOND
         plan = next((p for p in self.setup.providers if p.address == owner), None)
@@ -290,7 +290,7 @@ class World:
             sequence = used.get(address, self.chain.sequence(address))
             tx = self._sign(pending, sequence)
             if pending.in_lane and lane.find(tx) is None and not lane.pays(tx, False):
-                # What is no duty any longer leaves a mempool at its next recheck; later ones of its sender go on.
+                # A former duty leaves a mempool at its next recheck; later ones of its sender go on.
                 continue
             used[address] = sequence + 1
             waiting[tx.hash] = (tx, pending)

@@ -21,7 +21,7 @@ from chain.state_machine.rules import RULES
 from chain.state_machine.store import MemoryStore, Overlay, Reader
 from chain.state_machine.tables import Space, parts_of
 from domain.market.records import OrderState
-from tests.support.chain_harness import Chain
+from localnet.simulator.memory_chain import MemoryChain
 
 T = TypeVar("T")
 OF_ORDERS: tuple[Space, ...] = (
@@ -97,11 +97,11 @@ class Noting(Overlay):
         return super()._merged(prefix, after)
 
 
-class LiveChain(Chain):
+class LiveChain(MemoryChain):
     """A chain that knows what its last block changed, and checks after each what may have changed.
 
     What is about an order is checked when something of it changed, and what is about the whole when something changed
-    that it reads. A closed order does not change any more, which is
+    that it reads. A closed order no longer changes, which is
     checked for every key; so the rest is looked at over those that live, and now and then over all.
     """
 
@@ -129,7 +129,7 @@ class LiveChain(Chain):
         return self.changed
 
     def ask(self, request: Any) -> Any:
-        """Answer a query; whoever asks the same while nothing changes that was read for it gets the same."""
+        """Answer a query; the answer is kept until something changes that was read for it."""
         if request not in self._answers:
             store = Noting(self.store)
             answer = queries.answer(store, request)

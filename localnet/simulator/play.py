@@ -6,8 +6,8 @@ from time import perf_counter
 
 from chain.state_machine.invariant import InvariantBroken
 from domain.market.reasons import CloseReason
-from tests.simulator.scenario import Kind, Shape, make_setup
-from tests.simulator.world import World
+from localnet.simulator.setups import Kind, Shape, make_setup
+from localnet.simulator.world import World
 
 HONEST_EVERY = 4
 
@@ -29,7 +29,7 @@ class Played:
     wall: float = 0.0
     crashes: int = 0
     closed: Counter[str] = field(default_factory=Counter)
-    lost: int = 0  # uassay of honest validators, where nobody can tell whose fault it was
+    lost: int = 0  # uassay of honest validators, if the fault could be another's
 
 
 def play(seed: int, orders: int) -> Played:

@@ -3,15 +3,20 @@
 What follows depends on the job, what was opened, the slot and the step alone, as the real thing does.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+from hashlib import sha256
 
 from domain.market.records import JobTerms
+from link.handover import Sealed, public_point
 from link.types import BlobRef, PayloadFile, StateRef
+from localnet.simulator.memory_chain import digest
 from pol.rules.commitment import boundary_root, chunk_leaf
 from pol.rules.schedule import batch_number, first_step, share_segments
-from tests.support.chain_market import digest
 
+ORDER_SECRET = b"\x07" * 32
+"""The secret of the key of every order, with which its consumer decrypts what is handed over."""
+ORDER_KEY = public_point(ORDER_SECRET)
 METRICS = (0x3F800000,)
 NAN = (0x7FC00000,)
 States = tuple[bytes, bytes]
@@ -25,7 +30,7 @@ class Job:
     breaks_in: int | None = None
 
     def breaks(self, round: int) -> bool:
-        """Tell whether a round has no next state."""
+        """Return whether a round has no next state."""
         return self.breaks_in is not None and round >= self.breaks_in
 
     def stop(self, round: int, slot: int) -> int | None:
@@ -113,10 +118,12 @@ class Job:
 
 
 def root_of(states: States, metrics: tuple[int, ...] = METRICS) -> bytes:
+    """Return the root of a boundary."""
     return boundary_root(*states, metrics)
 
 
 def update_of(opening: bytes, closing: bytes) -> bytes:
+    """Return the root of a slot's update."""
     return digest("update", opening, closing)
 
 
@@ -130,4 +137,10 @@ def next_content(opening: bytes, updates: list[bytes]) -> bytes:
 
 
 def next_state(opening: bytes, updates: list[bytes]) -> bytes:
+    """Return the root of the state that a round leaves."""
     return chunk_leaf(next_content(opening, updates))
+
+
+def noise(sealed: Sealed) -> Sealed:
+    """Return a chunk of the same length that holds nothing."""
+    return replace(sealed, ciphertext=(sha256(sealed.ciphertext).digest() * 3)[: len(sealed.ciphertext)])

@@ -1,4 +1,4 @@
-"""How a validator's transactions get into blocks: what goes together and next is decided by the real thing."""
+"""Transactions of a validator: the real decisions choose what goes together, and what goes next."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -14,14 +14,14 @@ from validator.decide.outgoing import Outgo, Outgoing, messages_of
 from validator.decide.records import LegKey
 
 if TYPE_CHECKING:
-    from tests.simulator.actors.validator import ValidatorActor
+    from localnet.simulator.actors.validator import ValidatorActor
 
 LOST_MS = 4_000
 """Until a transaction whose result was lost is asked for again."""
 
 
 class Sender:
-    """What a validator sends, between two crashes."""
+    """The sender of a validator, between two crashes."""
 
     def __init__(self, daemon: "ValidatorActor") -> None:
         self.daemon = daemon
