@@ -635,6 +635,7 @@ class Performer:
         client = link.client()
         folder = self._store.folder(key)
         boundaries = self._store.boundaries(key)
+        leaves = [boundary.leaf for boundary in boundaries[1:]]
         files = work.task.payload
         for file in files:
             client.put_blob(self.blobs.path(file.blob.sha256))
@@ -648,7 +649,7 @@ class Performer:
             )
 
         for number in seat.places:
-            opening = claims.place_opening(panel.places[number].place, boundaries, files, put)
+            opening = claims.place_opening(panel.places[number].place, leaves, files, put)
             shown = ShownPlace(key.order_id, key.leg, key.round, panel.dispute, number, opening)
             if not client.call(SHOW_PLACE, shown).accepted:
                 return False

@@ -18,14 +18,13 @@ from domain.market.records import JobTerms, OrderState
 from domain.params import Params
 from domain.proof.params import ProofParams
 from domain.proof.queries import OrderResponse
-from domain.proof.records import AuditKind, AuditPlace, Panel, ShareClaim, ShareState
+from domain.proof.records import AuditKind, AuditPlace, Panel, Round, Share, ShareClaim, ShareState, TraceLeaf
 from escrow.settle import settle_round
 from link.types import AuditOpening, OpenedState, PayloadFile, TrainTask
 from pol.rules import stands
 from pol.rules.commitment import leaf_hashes, share_commitment
 from pol.rules.panels import audit_price
 from pol.rules.schedule import share_segments, share_work
-from pol.work.records import Boundary
 
 _REJECTED = (ShareState.REJECTED, ShareState.RIGHT, ShareState.WRONG)
 
@@ -128,15 +127,28 @@ def is_over(key: ShareKey, order: OrderResponse, clock: int) -> bool:
     if order.order.state is OrderState.CLOSED:
         return True
     share = order.share(key)
-    if share is not None and share.state in _REJECTED:
-        return True
     closed = order.round(key.leg, key.round)
+    if share is not None and share.state in _REJECTED:
+        return not _may_have_to_stand(order, share, closed)
     if closed is not None:
         accepted = key.ref in closed.shares
         return not accepted or (clock >= closed.window_ends and (closed.verified or closed.void))
     # The round has not closed. It will never close if its leg has ended.
     leg = order.leg(key.leg)
     return leg is None or leg.state in (LegState.FAILED, LegState.DONE)
+
+
+def _may_have_to_stand(order: OrderResponse, share: Share, closed: Round | None) -> bool:
+    """Return whether it is not known yet if the provider has to stand for a share that its validator rejected.
+
+    This shows when the round is closed and verified or void.
+    """
+    if share.state is not ShareState.REJECTED or share.stand or not stands.is_mismatch(share):
+        return False
+    if closed is not None:
+        return not (closed.verified or closed.void)
+    leg = order.leg(share.claim.leg)
+    return leg is not None and leg.state is LegState.RUNNING
 
 
 def has_to_stand(order: OrderResponse, claim: ShareClaim, chain_id: str) -> bool:
@@ -190,14 +202,13 @@ def standing_panel(order: OrderResponse, key: ShareKey) -> Panel | None:
 
 
 def place_opening(
-    place: AuditPlace, boundaries: Sequence[Boundary], files: tuple[PayloadFile, ...], put: Callable[[int], OpenedState]
+    place: AuditPlace, leaves: Sequence[TraceLeaf], files: tuple[PayloadFile, ...], put: Callable[[int], OpenedState]
 ) -> AuditOpening:
     """Return the opening of a place of a share, for a seat that recomputes it.
 
-    ``boundaries`` are those of the whole share, from boundary 0. ``put`` sends the states of a boundary, and returns
-    them as part of an opening.
+    ``leaves`` are those of the share's trace, without paths. ``put`` sends the states of a boundary, and returns them
+    as part of an opening.
     """
-    leaves = [boundary.leaf for boundary in boundaries[1:]]
     hashes = leaf_hashes(leaves)
     is_update = place.kind is AuditKind.UPDATE
     ends = (0, len(leaves)) if is_update else (place.segment, place.segment + 1)
