@@ -595,6 +595,7 @@ class Performer:
         except TxRefused as error:
             _log.warning("%s: the provider cannot stand for the share: %s", name_of(key), error)
             return ActionResult((partial(receive.standing, key=key, stand=GAVE_UP),))
+        _log.info("%s: standing for the share, because its validator rejected it or made it void", name_of(key))
         return ActionResult(pause=_STAND_SECONDS)
 
     def _top_up_for_stand(self, key: ShareKey) -> tuple[MsgDepositBond, ...]:

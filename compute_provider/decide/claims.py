@@ -239,6 +239,7 @@ def _local_root(order: OrderResponse, task: TrainTask) -> bytes:
         share.claim.round: share.roots
         for share in order.shares
         if share.roots is not None
+        and share.state is ShareState.ACCEPTED
         and (share.claim.leg, share.claim.slot) == (task.key.leg, task.key.slot)
         and share.claim.round < task.key.round
     }

@@ -343,7 +343,7 @@ class Market:
         left = [
             share.roots.local_out
             for share in self.shares(order_id)
-            if share.roots and (share.claim.leg, share.claim.slot) == (leg, slot)
+            if share.roots and share.state is ShareState.ACCEPTED and (share.claim.leg, share.claim.slot) == (leg, slot)
         ]
         return left[-1] if left else self.all_of(order_id).opening_local(leg, slot)
 
