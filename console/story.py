@@ -4,7 +4,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import singledispatchmethod
 
-from domain.disputes.events import ChallengeCommitted, ChallengeOpened, ChallengerRewarded, DisputeEnded
+from domain.disputes.events import (
+    ChallengeCommitted,
+    ChallengeOpened,
+    ChallengerRewarded,
+    DisputeEnded,
+    StandOpened,
+)
 from domain.disputes.records import DisputeState
 from domain.events import Change, Counts
 from domain.keys import PanelKey, RoundKey, ShareKey
@@ -60,6 +66,7 @@ from domain.proof.events import (
     ShareFoundWrong,
     ShareRejected,
     ShareSkipped,
+    ShareStood,
     SlashVoteOpened,
     StageEnded,
     StageOpened,
@@ -162,7 +169,7 @@ class PanelStory:
 
 @dataclass
 class DisputeStory(PanelStory):
-    """A challenge of a place of a round, with its panel. Amounts are in uassay."""
+    """A challenge of a place of a round, or a stand of a provider, with its panel. Amounts are in uassay."""
 
     number: int = 0
     challenger: str = ""
@@ -177,6 +184,7 @@ class DisputeStory(PanelStory):
     joins: int = 0
     reward: int = 0
     lost: int = 0  # burnt part of the challenger's bond
+    slot: int | None = None  # slot of the share for which its provider stands; None for a challenge
 
 
 @dataclass
@@ -519,6 +527,23 @@ class OrderStory:
     @_take.register
     def _(self, change: ChallengerRewarded) -> None:
         self._dispute(change.dispute).reward = change.reward
+
+    @_take.register
+    def _(self, change: StandOpened) -> None:
+        key = change.dispute
+        self.bonds_in += change.added
+        self._round(key.round_key).disputes[key.dispute] = DisputeStory(
+            number=key.dispute,
+            challenger=change.provider,
+            bond=change.bond,
+            state=DisputeState.OPEN,
+            committed_height=self._height,
+            slot=change.share.slot,
+        )
+
+    @_take.register
+    def _(self, change: ShareStood) -> None:
+        self._dispute(change.panel).reward = change.paid
 
     @_take.register
     def _(self, change: ShareSkipped) -> None:

@@ -311,7 +311,7 @@ def show(context: CommandContext, order: str) -> None:
             _legs_table(on_chain),
             _shares_table(on_chain),
             table("Places that auditors recompute", panel_columns, panel_rows(on_chain, seats)),
-            *((table("Challenges", challenges, dispute_rows(disputes)),) if disputes else ()),
+            *((table("Challenges and stands", challenges, dispute_rows(disputes)),) if disputes else ()),
             *(describe_dispute(dispute, clock) for dispute in disputes),
             table("Payments", ("kind", "to", "amount", "round"), payments),
         ],

@@ -75,6 +75,7 @@ class ShareRejected(Change):
     provider: str
     reason: int
     was_accepted: bool
+    segment: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +148,28 @@ class ShareFoundWrong(Change):
     KIND: ClassVar[str] = "share.wrong"
     share: ShareKey
     provider: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShareStood(Change):
+    """A panel decided about a share whose provider stands for it; ``right`` and ``wrong`` are false if it could not.
+
+    The validator pays the provider of a right share. ``paid`` (uassay) went to the provider, ``burnt`` was burnt, and
+    ``to_seats`` is for the seats of the panel. ``from_stake`` is the part of ``paid`` and ``burnt`` that came from the
+    validator's stake, and ``burnt_from_stake`` the part of ``burnt``. ``to_seats`` came from the stake as well.
+    """
+
+    KIND: ClassVar[str] = "share.stood"
+    panel: PanelKey
+    share: ShareKey
+    provider: str
+    right: bool
+    wrong: bool
+    paid: int
+    burnt: int
+    from_stake: int
+    burnt_from_stake: int
+    to_seats: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +258,8 @@ class RoundVoid(Change):
 
     KIND: ClassVar[str] = "round.void"
     round: RoundKey
+    void_at: int = 0
+    by_validator: bool = False
 
 
 @dataclass(frozen=True, slots=True)

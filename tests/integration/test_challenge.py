@@ -65,8 +65,7 @@ def test_recomputing_places_and_a_false_challenge(tmp_path: Path) -> None:
         assert order.close_reason is CloseReason.SETTLED
         (dispute,) = market.client.query(DisputesRequest(order.id)).disputes
         assert (dispute.key, dispute.state) == (sent.key, DisputeState.FAILED)
-        told = describe_dispute(dispute, 0)
-        assert "was wrong" in told
+        assert "was wrong" in describe_dispute(dispute, 0)
         seats = [seat for seat in market.seats(order) if seat.dispute == dispute.number]
         assert len(seats) >= on_chain.order.params.auditors
         assert all(answer.root != lie.finding.root for seat in seats for answer in seat.answers)

@@ -73,6 +73,7 @@ _UNSEALING = "tests/unit/consumer/test_unsealing.py"
 _ATTACKS = "tests/unit/chain/attacks"
 _CHALLENGES = "tests/unit/chain/state_machine/disputes/test_challenges.py"
 _WATCHTOWER = "tests/unit/validator/test_watchtower.py"
+_STANDS = "tests/unit/chain/attacks/test_standing_for_a_share.py"
 _DECIDE = "tests/unit/validator/test_decide.py"
 ADDRESS_FIELDS = "tests/unit/wire/test_address_fields.py::test_what_is_no_address_is_refused"
 
@@ -526,6 +527,71 @@ MUTANTS = (
             fits(values)
         # Copying the whole""",
         (f"{_CANONICAL}::test_a_list_over_its_cap_is_refused_before_its_items_are_read",),
+    ),
+    # --- stands ---
+    Mutant(
+        "stand-by-lot-alone",
+        "the panel of a stand recomputes only drawn places, so that a cheat with one wrong segment hopes for the lot",
+        "pol/rules/stands.py",
+        "    named = own[share.wrong_at : share.wrong_at + 1] if is_mismatch(share) else []\n",
+        "    named: list[AuditPlace] = []\n",
+        (f"{_STANDS}::test_a_cheat_that_stands_is_judged_where_its_validator_found_the_mismatch",),
+    ),
+    Mutant(
+        "stand-twice",
+        "a share stands as often as its provider likes",
+        "chain/state_machine/disputes/stands.py",
+        "    if share.stand or not can_stand(share):\n",
+        "    if not can_stand(share):\n",
+        (f"{_STANDS}::test_nobody_stands_twice_or_for_the_share_of_another",),
+    ),
+    Mutant(
+        "stand-of-the-silent",
+        "a provider stands for a share that it never delivered",
+        "pol/rules/stands.py",
+        "    return is_mismatch(share) or (share.state is ShareState.ACCEPTED and share.is_received)\n",
+        "    return True\n",
+        (f"{_STANDS}::test_who_was_silent_keeps_the_bond_and_cannot_stand",),
+    ),
+    Mutant(
+        "stand-of-a-depositor",
+        "the consumer's side is paid for training its own order",
+        "chain/state_machine/disputes/stands.py",
+        "    if provider in paying or WRONG_PROVIDERS",
+        "    if WRONG_PROVIDERS",
+        (f"{_STANDS}::test_a_depositor_is_not_paid_for_its_share",),
+    ),
+    Mutant(
+        "stand-after-a-wrong-share",
+        "a provider that a panel found wrong is paid for its other shares of the leg",
+        "chain/state_machine/disputes/stands.py",
+        " or WRONG_PROVIDERS.has(ctx.store, order.id, share.claim.leg, provider)",
+        "",
+        (f"{_STANDS}::test_who_was_found_wrong_in_a_leg_is_not_paid_for_another_share_of_it",),
+    ),
+    Mutant(
+        "stand-holds-its-round",
+        "a cheat delays the verification of a round by standing",
+        "chain/state_machine/proof/rounds.py",
+        "    if panel.standing is not None:\n        return True\n",
+        "",
+        (f"{_STANDS}::test_a_stand_holds_neither_its_round_nor_the_settlement",),
+    ),
+    Mutant(
+        "mismatch-for-nothing",
+        "a share that differs from the accepted one costs nothing, and its provider need not stand",
+        "chain/state_machine/proof/stands.py",
+        "    if not is_mismatch(share):\n        return_bond",
+        "    if share is not None:\n        return_bond",
+        (f"{_STANDS}::test_who_does_not_stand_loses_the_bond_of_a_share_that_differs",),
+    ),
+    Mutant(
+        "closed-before-a-stand",
+        "an order closes at once, so that no provider of a void round can stand",
+        "chain/state_machine/market/orders.py",
+        "    waits = tally.stands > 0 or ctx.clock < tally.stands_until\n",
+        "    waits = False\n",
+        (f"{_STANDS}::test_an_order_closes_when_its_providers_had_the_time_to_stand",),
     ),
     # --- the market ---
     Mutant(

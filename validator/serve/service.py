@@ -23,7 +23,7 @@ from validator.decide.idle import why_idle
 from validator.decide.initial import foreign_roots, verified_roots
 from validator.decide.pace import doubted
 from validator.decide.plan import FreeProvider
-from validator.decide.quotas import Allowance, payload_quota, provider_quota
+from validator.decide.quotas import Allowance, payload_quota, provider_quota, stander_of, stander_quota
 from validator.decide.receive import (
     late_share,
     mark_late,
@@ -35,7 +35,7 @@ from validator.decide.receive import (
 )
 from validator.decide.records import JOB_FILE, LocalOrder, PayloadStage, accepted_works, nests
 from validator.decide.retention import served_rounds
-from validator.decide.seats import serves_later
+from validator.decide.seats import place_shown, serves_later
 from validator.decide.second_look import Suspect, second_looks
 from validator.decide.tasks import RETRY_MS, audit_opening, open_tasks, train_tasks
 from validator.decide.view import ChainView, OwnPanel, WatchedPlaces
@@ -144,6 +144,8 @@ class Service:
             roles.add(t.Role.WATCHER)
         if any(on_chain.order.consumer == address for on_chain in view.orders.values()):
             roles.add(t.Role.CONSUMER)
+        if any(stander_of(subject) == address for subject in view.subjects.values()):
+            roles.add(t.Role.STANDER)
         if any(self._continues(on_chain, address) for on_chain in view.orders.values()):
             roles.add(t.Role.SUCCESSOR)
         return frozenset(roles)
@@ -206,6 +208,9 @@ class Service:
             if mine and blob in expected:
                 return None
             allowed += provider_quota(local, on_chain, self.view.panels, caller.address)
+        for subject in self.view.subjects.values():
+            if stander_of(subject) == caller.address:
+                allowed += stander_quota(subject)
         if blob.size > allowed.largest:
             raise ClusterError(
                 ClusterErrorKind.NOT_ALLOWED,
@@ -648,6 +653,22 @@ class Service:
         if opened is None:
             return t.not_ready(RETRY_MS)
         return replace(t.not_ready(0), ready=True, chunk=opened)
+
+    def show_place(self, caller: t.Caller, request: t.ShownPlace) -> t.Verdict:
+        """Take the opening of a place from the provider that stands for the share, for this validator's own seat."""
+        panel = RoundKey(request.order_id, request.leg, request.round).panel(request.dispute)
+        for key, subject in self.view.subjects.items():
+            if key.panel != panel or stander_of(subject) != caller.address or self.ledger.store.seat(key) is None:
+                continue
+            for blob in _blobs_of(request.opening):
+                if self.blobs.sent(blob, caller.address):
+                    self.ledger.hold_for(key, (blob,))
+                if not self.blobs.sent(blob, caller.address):
+                    return t.Verdict(False, text="a blob that the opening names has not been uploaded")
+            shown = partial(place_shown, number=request.place_index, opening=request.opening)
+            self.ledger.change_seat(key, shown)
+            return t.Verdict(True)
+        return t.Verdict(False, text="this validator has no seat for this place, or has not seen it yet")
 
     def get_place(self, caller: t.Caller, request: t.PlaceRequest) -> t.AuditOpening:
         """Return the opening of a place to a party that may challenge the round: its consumer, or another validator.
