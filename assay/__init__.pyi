@@ -1,9 +1,6 @@
 # Written by python -m tools.exports from the table in __init__.py.
 from domain.ledger.queries import AccountResponse as AccountResponse
 from pol.capture.author.spec import AdamW as AdamW
-from domain.ledger.params import LedgerParams as LedgerParams
-from domain.legs.reasons import LegEnd as LegEnd
-from domain.legs.events import LegFailed as LegFailed
 from consumer.words import Asker as Asker
 from pol.capture.author.spec import Average as Average
 from domain.market.records import Bid as Bid
@@ -11,6 +8,9 @@ from chain.client.client import BlockHead as BlockHead
 from domain.block import BroadcastResult as BroadcastResult
 from chain.client.errors import ChainError as ChainError
 from chain.client.errors import ChainTimeout as ChainTimeout
+from domain.disputes.events import ChallengeCommitted as ChallengeCommitted
+from domain.disputes.events import ChallengeOpened as ChallengeOpened
+from domain.disputes.events import ChallengerRewarded as ChallengerRewarded
 from domain.events import Change as Change
 from pol.replay.replay import Check as Check
 from consumer.submit import CheckedOrder as CheckedOrder
@@ -18,10 +18,14 @@ from chain.client.client import ChainClient as Client
 from domain.market.reasons import CloseReason as CloseReason
 from link.errors import ClusterError as ClusterError
 from domain.errors import Code as Code
+from domain.market.records import ChallengeTerms as ChallengeTerms
 from domain.market.records import Conditions as Conditions
 from consumer.errors import ConsumerError as ConsumerError
 from pol.job.dataset import Dataset as Dataset
 from consumer.watch import Delivery as Delivery
+from domain.disputes.events import DisputeEnded as DisputeEnded
+from domain.disputes.records import DisputeState as DisputeState
+from domain.disputes.params import DisputesParams as DisputesParams
 from domain.errors import Expected as Error
 from chain.client.errors import ErrorKind as ErrorKind
 from pol.capture.author.hugging_face import FineTuning as FineTuning
@@ -43,6 +47,9 @@ from chain.client.keyring import KeyInfo as KeyInfo
 from chain.client.keyring import Keyring as Keyring
 from chain.client.keyring import KeyringBackend as KeyringBackend
 from chain.client.keyring import KeyringError as KeyringError
+from domain.ledger.params import LedgerParams as LedgerParams
+from domain.legs.reasons import LegEnd as LegEnd
+from domain.legs.events import LegFailed as LegFailed
 from domain.legs.params import LegsParams as LegsParams
 from pol.limits import Limits as Limits
 from pol.capture.author.spec import Lion as Lion
@@ -66,7 +73,9 @@ from domain.market.events import OrderSubmitted as OrderSubmitted
 from domain.market.events import OrderUnmatched as OrderUnmatched
 from domain.proof.events import OrderVerified as OrderVerified
 from pol.rules.outlook import Outlook as Outlook
+from domain.keys import PanelKey as PanelKey
 from domain.params import Params as Params
+from domain.legs.reasons import PartEnd as PartEnd
 from domain.ledger.events import PaymentMade as PaymentMade
 from pol.capture.author.spec import Phase as Phase
 from domain.proof.events import PlaceRuled as PlaceRuled
@@ -137,4 +146,4 @@ from pol.capture.author.text import text_rows as text_rows
 from pol.capture.optim.update_rules import update_rule as update_rule
 from pol.replay.replay import verify_trace as verify_trace
 from consumer.watch import wait_for as wait_for
-__all__ = ["AccountResponse", "AdamW", "LedgerParams", "LegEnd", "LegFailed", "Asker", "Average", "Bid", "BlockHead", "BroadcastResult", "ChainError", "ChainTimeout", "Change", "Check", "CheckedOrder", "Client", "CloseReason", "ClusterError", "Code", "Conditions", "ConsumerError", "Dataset", "Delivery", "Error", "ErrorKind", "FineTuning", "GradientAt", "HandoverError", "HandoverFoundWrong", "HandoverTaken", "HasState", "HasTraining", "Job", "JobDocument", "JobError", "JobFile", "JobSpec", "JobSummary", "JobTerms", "Key", "KeyInfo", "Keyring", "KeyringBackend", "KeyringError", "LegsParams", "Limits", "Lion", "LoadedJob", "LocalRun", "MarketParams", "Nesterov", "NodeParams", "Order", "OrderAccepted", "OrderClosed", "OrderDeclined", "OrderMatched", "OrderOpened", "OrderOptions", "OrderProven", "OrderResponse", "OrderSettled", "OrderState", "OrderSubmitted", "OrderUnmatched", "OrderVerified", "Outlook", "Params", "PaymentMade", "Phase", "PlaceRuled", "PlacedOrder", "Position", "Precision", "ProofParams", "Quote", "Refusal", "RegistryParams", "Request", "Result", "RoundClosed", "RoundEnd", "RoundKey", "RoundReport", "RoundStopped", "RoundVerified", "RoundVoid", "RowsInOrder", "RuleStep", "SAM", "SGD", "Sampling", "Session", "ShareAccepted", "ShareCommitted", "ShareDrawn", "ShareKey", "ShareReason", "ShareRecord", "ShareRejected", "SimulateMatchResponse", "Start", "StatusResponse", "StillWaiting", "Stopped", "SubmittedOrder", "Summary", "TensorSpec", "TextRows", "Trace", "TraceError", "TxReceipt", "TxRefused", "TxSender", "UpdateRule", "Waiting", "WeightedRows", "Why", "accuracy", "build_job", "connect", "cross_entropy", "fetch_result", "fine_tuning", "inspect_job", "job_outlook", "load_job", "load_result", "load_trace", "quote", "read_job", "repeat", "run_locally", "submit", "text_rows", "update_rule", "verify_trace", "wait_for"]
+__all__ = ["AccountResponse", "AdamW", "Asker", "Average", "Bid", "BlockHead", "BroadcastResult", "ChainError", "ChainTimeout", "ChallengeCommitted", "ChallengeOpened", "ChallengerRewarded", "Change", "Check", "CheckedOrder", "Client", "CloseReason", "ClusterError", "Code", "ChallengeTerms", "Conditions", "ConsumerError", "Dataset", "Delivery", "DisputeEnded", "DisputeState", "DisputesParams", "Error", "ErrorKind", "FineTuning", "GradientAt", "HandoverError", "HandoverFoundWrong", "HandoverTaken", "HasState", "HasTraining", "Job", "JobDocument", "JobError", "JobFile", "JobSpec", "JobSummary", "JobTerms", "Key", "KeyInfo", "Keyring", "KeyringBackend", "KeyringError", "LedgerParams", "LegEnd", "LegFailed", "LegsParams", "Limits", "Lion", "LoadedJob", "LocalRun", "MarketParams", "Nesterov", "NodeParams", "Order", "OrderAccepted", "OrderClosed", "OrderDeclined", "OrderMatched", "OrderOpened", "OrderOptions", "OrderProven", "OrderResponse", "OrderSettled", "OrderState", "OrderSubmitted", "OrderUnmatched", "OrderVerified", "Outlook", "PanelKey", "Params", "PartEnd", "PaymentMade", "Phase", "PlaceRuled", "PlacedOrder", "Position", "Precision", "ProofParams", "Quote", "Refusal", "RegistryParams", "Request", "Result", "RoundClosed", "RoundEnd", "RoundKey", "RoundReport", "RoundStopped", "RoundVerified", "RoundVoid", "RowsInOrder", "RuleStep", "SAM", "SGD", "Sampling", "Session", "ShareAccepted", "ShareCommitted", "ShareDrawn", "ShareKey", "ShareReason", "ShareRecord", "ShareRejected", "SimulateMatchResponse", "Start", "StatusResponse", "StillWaiting", "Stopped", "SubmittedOrder", "Summary", "TensorSpec", "TextRows", "Trace", "TraceError", "TxReceipt", "TxRefused", "TxSender", "UpdateRule", "Waiting", "WeightedRows", "Why", "accuracy", "build_job", "connect", "cross_entropy", "fetch_result", "fine_tuning", "inspect_job", "job_outlook", "load_job", "load_result", "load_trace", "quote", "read_job", "repeat", "run_locally", "submit", "text_rows", "update_rule", "verify_trace", "wait_for"]

@@ -15,6 +15,7 @@ from pol.ops.product import BITS
 
 NOT_BENCHMARKS = {
     "__main__",
+    "capture",
     "catalogue",
     "corpora",
     "curves",

@@ -53,15 +53,16 @@ def count_of(rows: _ROWS) -> str:
 def table_of(rows: _ROWS) -> str:
     """Return the text of the page that begins with the count of rows."""
     versions = ", ".join(f"{name} {version(name)}" for name in _TRIED)
-    count = f"**{count_of(rows)}** on {datetime.now(UTC):%Y-%m-%d}, with {versions}, by"
     lines = [
-        *textwrap.wrap(count, 120, break_on_hyphens=False),
+        f"**{count_of(rows)}** train. This was measured on {datetime.now(UTC):%Y-%m-%d} with these commands:",
         "",
         "    make packages",
         "    python -m benchmarks models                        # or --only NAME, and --output json",
         "",
-        "Models of transformers and torchvision are small versions of their configurations;",
-        "`benchmarks/catalogue/` has each row.",
+        *textwrap.wrap(f"The versions were {versions}.", 120, break_on_hyphens=False),
+        "",
+        "The models of transformers and torchvision are small versions of these libraries' configurations.",
+        "`benchmarks/catalogue/` has the code of each row.",
         "",
         "| case | OK | nodes of a step | difference | seconds |",
         "|---|---|---|---|---|",

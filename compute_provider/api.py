@@ -17,10 +17,13 @@ from compute_provider.links import find_validator
 from compute_provider.store import read_status, runs_as
 from compute_provider.work.bench import Speed, measure_bandwidth, measure_speed
 from domain.amount import PFLOP
+from domain.keys import PanelKey
 from domain.ledger.queries import AccountResponse
 from domain.market.queries import BidsRequest
 from domain.node.queries import StatusResponse
-from domain.proof.queries import OrderResponse
+from domain.params import Params
+from domain.proof.queries import OrderResponse, SeatsRequest
+from domain.proof.records import PanelSeat
 from domain.registry.messages import MsgLeaveCluster
 from domain.registry.queries import ProviderRequest, ValidatorsRequest
 from domain.registry.records import Provider, Validator
@@ -60,6 +63,14 @@ class NodeChain:
         """Return an order with its legs, rounds, shares, escrow and payments."""
         return self._client.order(order_id)
 
+    def seats(self, panel: PanelKey) -> tuple[PanelSeat, ...]:
+        """Return the seats of a panel in all its stages."""
+        return self._client.query(SeatsRequest(*panel)).seats
+
+    def params(self) -> Params:
+        """Return the chain's parameters."""
+        return self._client.params()
+
     def account(self, address: str) -> AccountResponse:
         """Return the balance and the bond of an address."""
         return self._client.account(address)
@@ -72,7 +83,7 @@ class NodeChain:
     def operator(self, name: str) -> str:
         """Return the operator address of the validator with this address or moniker.
 
-        ProviderError if no validator has this address or moniker, or if several validators have this moniker.
+        ProviderError if there is no such validator, or if several validators have this moniker.
         """
         validators = self._client.query(ValidatorsRequest()).validators
         operators = [each.operator for each in validators if name in (each.operator, each.moniker)]
@@ -85,7 +96,9 @@ class NodeChain:
         return operators[0]
 
     def provider(self, address: str) -> Provider | None:
-        """Return the chain's record of a provider in any cluster; None if the provider never applied to a cluster."""
+        """Return the chain's record of a provider, in whichever cluster it is; None if it never applied to a
+        cluster.
+        """
         return self._client.query(ProviderRequest(address)).provider
 
 

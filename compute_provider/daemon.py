@@ -72,7 +72,7 @@ To get a new text, the daemon has to start a process, which takes about a second
 _EXPECTED = (ClusterError, ChainError, ProviderError, OSError, sqlite3.Error)
 
 
-_THREADS = {Lane.POLL: 1, Lane.LINK: 4, Lane.BOND: 1, Lane.CHAIN: 2, Lane.DISK: 1}
+_THREADS = {Lane.POLL: 1, Lane.LINK: 4, Lane.BOND: 1, Lane.CHAIN: 2, Lane.DISK: 1, Lane.STAND: 2}
 """Number of actions that may run at a time, by lane."""
 
 
@@ -315,7 +315,7 @@ class Daemon:
         return blocked[0] if len(blocked) == len(works) else ""
 
     def _update_look(self, look: Look) -> None:
-        """Replace the last look with ``look``, but keep the field ``training`` of the last look.
+        """Replace the last look by ``look``, but keep the value that its field ``training`` had in the last look.
 
         Write the status file if ``joined`` has changed.
         """
@@ -341,7 +341,7 @@ class Daemon:
     def _put(self, after: Shares) -> None:
         """Replace the record by ``after``.
 
-        If the share in the look's field ``training`` has left the stage TRAINING, clear this field.
+        If the share that the look's field ``training`` names has left the stage TRAINING, clear this field.
         """
         before = self._shares
         self._store.save(before, after)

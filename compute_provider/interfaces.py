@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from domain.errors import Expected
-from domain.keys import ShareKey
+from domain.keys import PanelKey, ShareKey
 from domain.ledger.queries import AccountResponse
 from domain.messages import Message
 from domain.node.queries import StatusResponse
+from domain.params import Params
 from domain.proof.queries import OrderResponse
-from domain.proof.records import ShareClaim
+from domain.proof.records import PanelSeat, ShareClaim
 from domain.registry.records import Provider, Validator
 from host.sandbox import usable_memory
 from link.types import TrainTask
@@ -28,6 +29,14 @@ class ChainReader(Protocol):
 
     def order(self, order_id: bytes) -> OrderResponse:
         """Return an order with its legs, rounds, shares, escrow and payments."""
+        ...
+
+    def seats(self, panel: PanelKey) -> tuple[PanelSeat, ...]:
+        """Return the seats of a panel in all its stages."""
+        ...
+
+    def params(self) -> Params:
+        """Return the chain's parameters."""
         ...
 
     def account(self, address: str) -> AccountResponse:
@@ -66,7 +75,7 @@ class Behaviour(Protocol):
         ...
 
     def delay(self, task: TrainTask) -> float | None:
-        """Return the seconds for which to hold back a trained share; None if the share is never sent."""
+        """Return how long (seconds) a trained share is held back before it is sent; None if it is never sent."""
         ...
 
 
@@ -123,7 +132,9 @@ class ProviderError(Expected):
 
 
 class NotAdmitted(ProviderError):
-    """The error that the validator did not admit the provider. The provider may ask again after ``seconds``."""
+    """The error that is raised if the validator did not admit the provider. The provider may ask again after
+    ``seconds``.
+    """
 
     def __init__(self, reason: str, seconds: float) -> None:
         """Take the validator's reason, and the seconds until the next try."""

@@ -22,13 +22,14 @@ from link.types import NAN_BITS
 from pol.values import f32_number
 from pol.work.records import Boundary
 
-FORM = 4
-"""Version of the records' format; it rises with every change after which older records cannot be read."""
+FORM = 5
+"""Version of the records' format. It is increased with each change after which older records can no longer be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class MachineSpeed:
-    """A measurement of this machine at the time ``at`` (Unix seconds): FLOP/s of a back end, and memory in bytes.
+    """A measurement of this machine at the time ``at`` (Unix seconds): the speed of a back end (FLOP/s), and the memory
+    (bytes).
 
     ``computing`` names, in words, the back end's kernels and the limits of the process.
     """
@@ -93,8 +94,8 @@ class Store:
         self._records.close()
 
     def belong(self, kind: str, owner: str) -> str:
-        """Return the owner of this home of the given kind: a chain id or an address. The first call for a kind sets
-        this owner to ``owner``.
+        """Return the chain id or the address, depending on ``kind``, to which this home belongs. The first call for a
+        kind sets it to ``owner``.
         """
         known = self._records.get(_OWNERS, kind)
         if known is None:
@@ -110,8 +111,8 @@ class Store:
     def save(self, before: Shares, after: Shares) -> None:
         """Write the differences between two records in one transaction.
 
-        If only the progress of a share (step, loss) changes, nothing is written: the boundaries on disk show the
-        progress.
+        If only the progress of a share (step, loss) changes, nothing is written, because the boundaries on disk show
+        the progress.
         """
         old = {work.key: _without_progress(work) for work in before.works}
         dropped = old.keys() - {work.key for work in after.works}

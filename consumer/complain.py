@@ -1,4 +1,4 @@
-"""Complaints: proofs on chain that the validator handed over something else than the states of a round."""
+"""Complaints: proofs, sent to the chain, that the bytes that a validator handed over are not the states of a round."""
 
 from collections.abc import Callable
 from pathlib import Path

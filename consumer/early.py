@@ -1,4 +1,4 @@
-"""Taking the states of a round before the round is verified, which gives up refunds."""
+"""Taking the states of a round before the round is verified. A consumer that does this gives up refunds."""
 
 from dataclasses import dataclass
 
@@ -39,7 +39,8 @@ class EarlyTake(Readable):
 
 
 def early_take(answer: OrderResponse, round: int | None = None) -> EarlyTake | None:
-    """Return the refunds that taking a round early gives up; None if the round is verified or was already taken.
+    """Return the refunds that a consumer gives up by taking a round early; None if the round is verified or was already
+    taken.
 
     ``round`` is the number of the round; the default is the job's last round. Raise ConsumerError if the leg does not
     hand over the round.
@@ -58,7 +59,8 @@ def early_take(answer: OrderResponse, round: int | None = None) -> EarlyTake | N
 
 
 def take_early(client: ChainClient, sender: TxSender, order_id: bytes, round: int | None = None) -> EarlyTake | None:
-    """Take the states of a round before it is verified, and return the refunds that this gave up.
+    """Take the states of a round before the round is verified, and return the refunds that the consumer gave up by
+    this.
 
     Send nothing and return None if the round is verified or was already taken.
     """

@@ -86,7 +86,9 @@ def write_result(state: State, path: Path) -> bytes:
 
 
 def _may_be_replaced(path: Path) -> bool:
-    """Return whether a file is empty or looks like safetensors: eight bytes of length, then a JSON object."""
+    """Return whether a file is empty or looks like a safetensors file: eight bytes with a length, then a JSON
+    object.
+    """
     with path.open("rb") as file:
         head = file.read(9)
     return not head or head[8:] == b"{"

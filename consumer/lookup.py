@@ -43,7 +43,7 @@ def all_bids(client: ChainClient) -> Iterator[Bid]:
 
 @dataclass(frozen=True, slots=True)
 class BackedBid:
-    """A bid, and the work (FLOPs) that its validator's free stake backs at the bid's price.
+    """A bid, and the largest work (FLOPs) that its validator's free stake backs at the bid's price.
 
     An order with more work does not match the bid.
     """
@@ -69,9 +69,9 @@ def backed_bids(client: ChainClient, validator: str = "") -> Iterator[BackedBid]
 
 
 def most_backed(client: ChainClient, needed: int) -> int:
-    """Return the largest work (FLOPs) that the stake of one bid backs, among the bids that back less than ``needed``.
+    """Consider the bids whose stake backs less work than ``needed`` (FLOPs).
 
-    Return 0 if there is no such bid.
+    Return the largest work that the stake of one of them backs, or 0 if there is no such bid.
     """
     return max((b.backed for b in backed_bids(client) if b.backed < needed), default=0)
 
@@ -91,7 +91,7 @@ def all_pages(page: Callable[[bytes], Sequence[Item]]) -> Iterator[Item]:
 
 
 def find_order(client: ChainClient, text: str) -> bytes:
-    """Return the id of the order whose id begins with ``text``: at least 8 hex digits.
+    """Return the id of the order whose id begins with ``text``, which has at least 8 hex digits.
 
     A whole id (64 digits) is returned without asking the chain. Raise InvalidId if ``text`` is not 8 to 64 hex digits,
     and ConsumerError unless exactly one order matches.

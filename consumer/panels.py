@@ -85,7 +85,7 @@ def _describe_ruling(place: PanelPlace) -> str:
 def stopped_round(on_chain: OrderResponse) -> Round | None:
     """Return the round of the current leg in which the job stopped.
 
-    Return None if the job did not stop, or if a panel did not confirm the stop.
+    Return None if the job did not stop, or if that round became void.
     """
     rounds = on_chain.rounds_of(on_chain.order.legs)
     return next((round for round in rounds if round.stopped is not None and not round.void), None)

@@ -1,4 +1,4 @@
-"""Fetching a result: each chunk is checked on arrival, against the ciphertext root and the roots of its state."""
+"""Fetching a result: each chunk is checked when it arrives, against the ciphertext root and the root of its state."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -37,7 +37,7 @@ PAUSE_SECONDS = 0.2
 """Pause between two requests to a validator that does not know the round yet."""
 _READ_BYTES = 1 << 20
 SERVING = (LegState.RUNNING, LegState.PROVEN, LegState.DONE)
-"""States of a leg whose verified hand-over rounds its validator serves."""
+"""States of a leg in which its validator serves the leg's verified hand-over rounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,9 @@ def handed_over(answer: OrderResponse, round: int | None = None) -> tuple[Leg, R
 
 
 def check_served(leg: Leg, closed: Round) -> None:
-    """Raise ConsumerError if a round is neither verified nor taken early, so that no validator serves its states."""
+    """Raise ConsumerError if a round is neither verified nor taken early, because no validator then serves its
+    states.
+    """
     if closed.verified or leg.is_taken(closed.round):
         return
     raise ConsumerError(
@@ -191,7 +193,7 @@ def fetch_result(
         unsealer = Unsealer(expected, manifest.leaves, scratch)
         if manifest.ciphertext.size != unsealer.size:
             offered = manifest.ciphertext.size
-            raise HandoverError(-1, f"its ciphertext has {offered} bytes instead of {unsealer.size}")
+            raise HandoverError(-1, f"the ciphertext has {offered} bytes instead of {unsealer.size}")
         with _on_disk(scratch):
             try:
                 _fetch_blob(link, manifest.ciphertext, scratch, unsealer.take, progress)

@@ -1,7 +1,7 @@
 """The states of an order's last verified round: fetching them from validators, and delivering them to the next one.
 
-An order whose leg failed continues from these states. If the validators that have them are gone, the consumer's copy is
-the only one.
+An order whose leg failed continues from these states. If the validators that have these states are gone, the consumer's
+copy is the only one.
 """
 
 import time
@@ -26,7 +26,7 @@ from pol.state.stored import file_root
 from wire.keys import Key
 
 PAUSES = 10
-"""Pause before the next copy of newer states, as a multiple of the time that the last copy took."""
+"""Length of the pause before newer states are copied, as a multiple of the time that the last copy took."""
 
 
 def states_folder(home: Path, order_id: bytes) -> Path:
@@ -35,7 +35,9 @@ def states_folder(home: Path, order_id: bytes) -> Path:
 
 
 def newest_verified(answer: OrderResponse) -> tuple[Leg, Round] | None:
-    """Return the last verified round of an order and its leg; None if no round is verified, or if the job stopped."""
+    """Return the last verified round of an order, and the leg of this round; None if no round is verified, or if the
+    job stopped.
+    """
     for leg in reversed(answer.legs):
         closed = answer.round(leg.number, leg.next_round - 1) if leg.verified else None
         if closed is not None:
@@ -44,7 +46,9 @@ def newest_verified(answer: OrderResponse) -> tuple[Leg, Round] | None:
 
 
 def left_roots(answer: OrderResponse, closed: Round) -> tuple[bytes, ...]:
-    """Return the roots of the states that a round left: the global state, then the local state of each slot."""
+    """Return the roots of the states at the end of a round: first of the global state, then of the local state of each
+    slot.
+    """
     shares = (answer.share(key) for key in closed.share_keys)
     return (closed.next_root, *(s.roots.local_out for s in shares if s is not None and s.roots is not None))
 
@@ -87,7 +91,8 @@ def fetch_states(
     if missing:
         raise ConsumerError(
             f"{len(missing)} of {len(set(roots))} states after round {closed.round} cannot be fetched{problem}",
-            "try again; if the states are not served, deny it: assay order ack --denied (in Python: denied=True)",
+            "try again; if no validator serves them, deny that they are served: assay order ack --denied"
+            " (in Python: denied=True)",
         )
     for path in folder.glob("*.state"):
         if path.stem not in {root.hex() for root in roots}:
@@ -126,7 +131,9 @@ def _root_of(path: Path) -> bytes:
 
 
 def deliver_states(client: ChainClient, key: Key, answer: OrderResponse, folder: Path) -> int:
-    """Send the states of a folder from which the order's current leg starts to its validator; return their number."""
+    """Send the states from which the order's current leg starts, as far as they are in a folder, to the leg's
+    validator. Return the number of states sent.
+    """
     leg = answer.current
     if leg is None or not leg.from_leg:
         return 0
@@ -156,7 +163,7 @@ def acknowledge(answer: OrderResponse, *, received: bool) -> MsgAckState:
     waiting = [leg for leg in answer.legs if leg.part]
     if not waiting:
         raise ConsumerError(
-            "no part of a failed leg waits for the states to be acknowledged",
+            "no failed leg of this order waits for you to acknowledge its states",
             "see what the order waits for with assay order why",
         )
     return MsgAckState(

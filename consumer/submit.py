@@ -45,7 +45,9 @@ from pol.rules.tiers.table import highest_floor
 from wire.keys import Key
 
 LIMIT_FACTOR = 2
-"""Default price limit as a multiple of the best price: enough for the next bid if the winner fails."""
+"""Default price limit, as a multiple of the best bid's price. If the winner fails, it is usually enough for another
+bid.
+"""
 PRICES_TRIED = 8
 """Number of prices that a quote without a limit tries, the cheapest first."""
 SENDS_MAX = 5
@@ -168,8 +170,9 @@ def audits_beside(terms: JobTerms, price: int, floor: int, params: Params) -> in
 def quote(client: ChainClient, job: Job, request: Request) -> Quote:
     """Return a quote: the bids that would serve a job, with price, cost and time. Nothing is signed or paid.
 
-    If the request has no price limit, the quote tries the bids, the cheapest first: the limit is twice the bid's price,
-    and the first limit at which a bid fits is used. Raise Refusal if the chain would refuse the order.
+    If the request has no price limit, the quote goes through the prices of the bids, the lowest first, and tries a
+    limit of twice each price. It uses the first limit at which a bid fits. Raise Refusal if the chain would refuse the
+    order.
 
     Example::
 
@@ -184,6 +187,7 @@ def quote(client: ChainClient, job: Job, request: Request) -> Quote:
         price_limit=request.price_limit,
         deadline=request.deadline,
         terms=terms,
+        challenge_wait=request.challenges.wait,
     )
     match = client.query(simulation)
     if request.price_limit:
@@ -211,9 +215,10 @@ def quote(client: ChainClient, job: Job, request: Request) -> Quote:
 
 
 def _backed(client: ChainClient, terms: JobTerms, match: SimulateMatchResponse) -> int:
-    """Return the largest work (FLOPs) that the stake of one bid backs, among the bids with too little stake.
+    """Consider the bids that do not fit because of too little stake.
 
-    Return 0 if a bid fits, or if no bid fails because of its stake.
+    Return the largest work (FLOPs) that the stake of one of them backs. Return 0 if a bid fits, or if there is no such
+    bid.
     """
     fails = not match.bids and any(name == STAKE for name, _ in match.unmatched)
     return most_backed(client, total_work(terms)) if fails else 0
@@ -291,7 +296,7 @@ def active_orders(client: ChainClient, consumer: str, job: Job) -> list[Order]:
 
 
 def describe_active_orders(orders: Sequence[Order], asker: Asker = Asker.PYTHON) -> str:
-    """Return a warning that a job already has active orders and that the new one will be separate."""
+    """Return a warning that this job already has active orders, and that the new order will be separate from them."""
     named = ", ".join(f"{o.id.hex()[:ID_SHOWN]} ({o.state.name.lower()})" for o in orders[:3])
     more = f" and {len(orders) - 3} more" if len(orders) > 3 else ""
     return (
@@ -359,6 +364,7 @@ def submit(
             time_to_live=request.time_to_live,
             deadline=request.deadline,
             rematch=request.rematch,
+            challenges=request.challenges,
         )
         sending(order_id)
         try:

@@ -1,8 +1,10 @@
-"""The opening of a result while it arrives: each chunk is checked before the next one, and a wrong one can be proven.
+"""The decryption of a result while it arrives. Each chunk is checked before the next one, and it can be proven to the
+chain if a chunk is wrong.
 
-The validator sends two leaves for each chunk: that of its ciphertext, and that of the chunk in the tree of its state.
-Both trees have roots on the chain, so all leaves are checked before any chunk arrives. A chunk that does not decrypt to
-its leaf is the validator's fault, and the error has the message that proves it to the chain.
+The validator sends two leaves for each chunk: the leaf of the chunk's ciphertext, and the leaf of the chunk itself in
+the tree of its state. Both trees have roots on the chain, so all leaves are checked before any chunk arrives. If a
+chunk does not decrypt to the content of its leaf, the validator is at fault, and the error has the message that proves
+this fault to the chain.
 """
 
 from collections.abc import Iterator, Sequence
@@ -68,22 +70,22 @@ class Unsealer:
         self._number = 0
         self._rest = bytearray()
         if len(leaves) != expected.layout.count:
-            raise HandoverError(-1, f"it has {len(leaves)} chunks instead of {expected.layout.count}")
+            raise HandoverError(-1, f"the result has {len(leaves)} chunks instead of {expected.layout.count}")
         self._check_roots()
         for number, leaf in enumerate(leaves):
             if not is_point(leaf.sealed.point):
                 raise self._wrong(number, "has a point that is not on the curve")
             if not has_valid_length(expected.place(number), leaf.sealed.length):
-                raise self._wrong(number, f"has {leaf.sealed.length} bytes, which no chunk has")
+                raise self._wrong(number, f"has {leaf.sealed.length} bytes, which is impossible for a chunk")
 
     def _check_roots(self) -> None:
         expected = self._expected
         if ciphertext_root(expected.handover, [leaf.sealed for leaf in self._leaves]) != expected.root:
-            raise HandoverError(-1, "its ciphertext does not have the root that is on the chain")
+            raise HandoverError(-1, "the leaves of the ciphertext do not have the root that is on the chain")
         for state, (_, root) in enumerate(expected.entries):
             if merkle_root(self._state_leaves(state)) != root:
                 what = _name(state)
-                raise HandoverError(-1, f"its chunks are those of a state with another root than the chain has: {what}")
+                raise HandoverError(-1, f"the leaves of {what} do not have the root that is on the chain")
 
     def _state_leaves(self, state: int) -> list[bytes]:
         first, end = (self._expected.layout.first_chunk(each) for each in (state, state + 1))
@@ -97,7 +99,7 @@ class Unsealer:
     def take(self, data: bytes) -> None:
         """Open the chunks that are complete with the next bytes of the ciphertext.
 
-        HandoverError with a complaint if a chunk is wrong; ClusterError if the bytes are not those of the leaf.
+        HandoverError with a complaint if a chunk is wrong; ClusterError if the bytes do not have the hash in the leaf.
         """
         self._rest += data
         done = 0
@@ -116,7 +118,7 @@ class Unsealer:
 
     def _write(self, number: int, ciphertext: bytes) -> None:
         if sha256(ciphertext).digest() != self._leaves[number].sealed.sha256:
-            reason = f"the bytes of chunk {number} from the validator do not have the hash that it sent before"
+            reason = f"the validator sent bytes of chunk {number} that do not have the hash that it had sent before"
             raise ClusterError(ClusterErrorKind.WRONG_CONTENT, reason, "try again")
         place = self._expected.place(number)
         if place.is_header:
@@ -165,7 +167,7 @@ class Unsealer:
     def states(self) -> tuple[State, ...]:
         """Return the opened states; HandoverError if chunks are missing, or if a state is not canonical."""
         if self._number < len(self._leaves) or self._rest:
-            raise HandoverError(-1, f"its ciphertext does not have the {self.size} bytes of its chunks")
+            raise HandoverError(-1, f"the ciphertext's size is not {self.size} bytes, the size of all chunks together")
         return tuple(self._read_states())
 
     def _read_states(self) -> Iterator[StoredState]:

@@ -119,8 +119,8 @@ def for_acceptance(validator: str, since: int, until: int, now: int, follow: str
 def for_round(number: int, handed_in: int, slots: int, since: int, until: int, now: int, progress: str) -> Waiting:
     """Return the wait of an order in training for its round ``number`` to close. Rounds count from 0.
 
-    ``handed_in`` is the number of the round's ``slots`` with a committed share. ``progress`` is a phrase about all
-    rounds.
+    ``slots`` is the number of the round's slots, and ``handed_in`` the number of those that have a committed share.
+    ``progress`` is a phrase about all rounds.
     """
     return Waiting(
         what=f"round {number} to close",
@@ -153,7 +153,7 @@ def for_states(leg: int, until: int, now: int, fetch: str) -> Waiting:
     ``fetch`` is the command that fetches them.
     """
     return Waiting(
-        what=f"the end of the time for the states of leg {leg}",
+        what=f"the end of the time in which the states of leg {leg} can be fetched",
         detail="until then its consumer can fetch the states of the last verified round, and deny that they are served",
         helps=f"fetch them with {fetch};"
         " if they are not served, deny it with assay order ack --denied (in Python: order.acknowledge(denied=True))",
@@ -205,7 +205,7 @@ def tell_lots(stage: int) -> str:
 
 
 def tell_stage(stage: int, seats: int, committed: int, revealed: int) -> str:
-    """Return a phrase for the number of auditors that have committed, or revealed, their answers in a stage."""
+    """Return a phrase that says how many auditors of a stage have committed to their answers, or have revealed them."""
     if committed < seats and not revealed:
         return f"{committed} of {seats} auditors of stage {stage} have committed"
     return f"{revealed} of {committed} auditors of stage {stage} have revealed their answers"
@@ -221,7 +221,7 @@ def _for_verification(answer: OrderResponse, unverified: Sequence[Round], now: i
     first = unverified[0]
     panel = answer.panel(first.leg, first.round)
     if panel is None or panel.is_settled or panel.is_decided:
-        return for_window(first.round, first.closed_at, first.window_ends, now)
+        return for_window(first.round, first.closed_at, max(first.window_ends, first.challenges_end), now)
     detail, until = panel_stage(panel)
     return for_panel(first.round, detail, first.closed_at, until, now)
 

@@ -30,7 +30,9 @@ POLL_SECONDS = 0.3
 ID_SHOWN = 12
 """Number of hex digits of an order's id in texts."""
 _REJECTED = (ShareState.REJECTED, ShareState.RIGHT, ShareState.WRONG)
-"""States of rejected shares; RIGHT and WRONG are rejected shares that were compared later."""
+"""States of rejected shares. A share in the state RIGHT or WRONG was rejected first, and compared with the accepted
+share later.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +256,9 @@ def wait_for_result(
 
 
 def _has_result(answer: OrderResponse) -> bool:
-    """Return whether an order waits for its settlement, which begins when its last round is verified, or is closed."""
+    """Return whether an order is closed or waits for its settlement. This wait begins when the order's last round is
+    verified.
+    """
     current = answer.current
     return answer.order.state == OrderState.CLOSED or (current is not None and current.settles_at > 0)
 

@@ -19,7 +19,7 @@ CLOSED: Final = MappingProxyType(
         CloseReason.SETTLED: "all rounds verified and paid",
         CloseReason.EXPIRED: "no bid took it within its time to live",
         CloseReason.DEADLINE: "its deadline passed before a match",
-        CloseReason.UNSERVED: "all legs that an order may have failed",
+        CloseReason.UNSERVED: "the order has had the largest allowed number of failed legs",
         CloseReason.FAILED: "the leg failed, and the order does not allow another match",
         CloseReason.UNVERIFIED: "panels could not decide whether a round is right",
     }
@@ -38,7 +38,7 @@ ENDS: Final = MappingProxyType(
         LegEnd.STOPPED_BY_VALIDATOR: "the validator stopped",
         LegEnd.WRONG_ROUND: "a panel found an error of the validator",
         LegEnd.WRONG_SHARE: "a panel found an error in a provider's share",
-        LegEnd.WRONG_HANDOVER: "the validator handed over something else than the states",
+        LegEnd.WRONG_HANDOVER: "the validator handed over data that are not the states",
         LegEnd.STATE_UNAVAILABLE: "declined: the states from which the leg starts could not be fetched",
         LegEnd.DECLINED_BY_CHOICE: "declined by choice",
         LegEnd.ORDER_DEADLINE: "the order's deadline passed",
@@ -50,7 +50,8 @@ STAKE: Final = "stake"
 
 
 class Asker(Enum):
-    """The place where the user reads a sentence: a shell or Python. It decides the form of commands in the sentence.
+    """The place where the user reads a sentence: a shell or Python. The place decides the form in which the sentence
+    writes commands.
 
     Example::
 
@@ -90,8 +91,8 @@ def bids_fail(count: int, condition: str) -> str:
 def list_failures(unmatched: Histogram, backed: int = 0, needed: int = 0) -> str:
     """Return a sentence with the number of bids that fail each condition.
 
-    For bids whose stake is too small, the sentence also has two amounts of work (FLOPs): ``backed`` is the largest work
-    that the stake of one of these bids backs, and ``needed`` is the work of the job.
+    For bids whose stake is too small, the sentence also has two amounts of work (FLOPs): ``backed`` is the largest
+    amount that the stake of one of these bids backs, and ``needed`` is the amount that the job needs.
     """
     return ", ".join(_failures(unmatched, backed, needed))
 

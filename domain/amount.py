@@ -47,8 +47,8 @@ def ceil_div(numerator: int, denominator: int) -> int:
 def critical_work(slots: int, at_once: int, share_work: int, outer_work: int) -> int:
     """Return the FLOPs on the longest chain of dependent work in a round, if ``at_once`` slots train at the same time.
 
-    Groups of ``at_once`` slots follow each other, and the aggregation waits for all slots. An ``at_once`` above
-    ``slots`` changes nothing.
+    The slots train in groups of ``at_once``, one group after another, and the aggregation waits for all slots. If
+    ``at_once`` is above ``slots``, the result is the same as for ``slots``.
     """
     return ceil_div(slots, at_once) * share_work + outer_work
 

@@ -41,7 +41,7 @@ def reveal_message(chain_id: str, height: int, previous: bytes) -> bytes:
 def next_beacon(previous: bytes, proof: bytes) -> bytes:
     """Return the beacon of a block (32 bytes) from the previous beacon and a valid proof.
 
-    Only the proof's value is hashed: several proofs of the same value would give the same beacon.
+    Only the proof's value is hashed, so that all proofs of one value would give the same beacon.
     """
     return hash_fields("assay/beacon", previous, proof[:VALUE_BYTES])
 

@@ -13,7 +13,7 @@ from domain.tx import Tx
 class Block:
     """A decided block. ``txs`` has the items of the block except the reveal.
 
-    An item that could not be decoded is a Refusal in ``txs``.
+    If an item could not be decoded, ``txs`` has a Refusal in its place.
     """
 
     height: int

@@ -247,19 +247,20 @@ def checker(hint: Any, name: str) -> Test | None:
 
 
 def own_checker(hint: Any, name: str) -> Test:
-    """Return a test of the field's own marks only. It is for readers that test the values inside the field themselves.
+    """Return a test of the field's own marks, but not of the values inside the field. Readers that test these values
+    themselves use it.
 
     Raises Mismatch for an integer, text, bytes or tuple without a bound.
     """
     kind, marks = split(hint)
     if item_of(kind) is not None:
         if not any(isinstance(mark, Length) for mark in marks):
-            raise Mismatch(f"{name}: a tuple without a Length")
+            raise Mismatch(f"{name}: the tuple has no Length")
         kind = tuple
     elif kind not in (int, str, bytes):
         raise Mismatch(f"{name}: a field cannot have the type {kind}")
     elif not any(isinstance(mark, _BOUNDING) for mark in marks):
-        raise Mismatch(f"{name}: {kind.__name__} without a bound")
+        raise Mismatch(f"{name}: the {kind.__name__} has no bound")
     tests = [_mark_test(mark, kind, name) for mark in marks]
     if len(tests) == 1:
         return tests[0]
@@ -361,7 +362,7 @@ def _mark_test(mark: Mark, kind: type, name: str) -> Test:
             return _visible_test(name)
         case Pattern(pattern=pattern) if kind is type(pattern):
             return _form_test(mark, name)
-    raise Mismatch(f"{name}: {mark} does not bound a {kind.__name__}")
+    raise Mismatch(f"{name}: the bound {mark} cannot be used for the type {kind.__name__}")
 
 
 def _range_test(mark: Range, name: str) -> Test:

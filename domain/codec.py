@@ -23,7 +23,7 @@ _loads = json.JSONDecoder().decode
 class Packed:
     """A record inside another record. The class of the outer record does not import the class of the inner one.
 
-    Only the code that reads the field knows the class of the inner record. The JSON of the packed record is the JSON of
+    Only the code that reads the field knows the class of the inner record. In JSON, a packed record looks the same as
     the record itself.
     """
 

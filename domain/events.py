@@ -43,7 +43,7 @@ class Event:
 C = TypeVar("C", bound="Change")
 
 Counts = tuple[tuple[str, int], ...]
-"""Names with numbers: each pair is an attribute of its own, after all other attributes."""
+"""Pairs of a name and a number. Each pair becomes an attribute of its own, after all other attributes."""
 
 
 class Change(Readable):

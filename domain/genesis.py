@@ -27,9 +27,9 @@ G = TypeVar("G")
 T = TypeVar("T")
 
 AUDIT_SPEED = 200_000_000
-"""Speed of exact work (FLOP/s) that a machine reaches even if several daemons run on it."""
+"""Promised speed of exact work (FLOP/s) that is low enough for a machine on which several daemons run."""
 AUDIT_RATE = 10_000_000
-"""Download rate (bytes/s) that a machine reaches even if several daemons run on it."""
+"""Promised download rate (bytes/s) that is low enough for a machine on which several daemons run."""
 RULES_MAX = 256
 """Largest number of entries in the list of rules."""
 

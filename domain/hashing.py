@@ -42,7 +42,7 @@ def hash_fields(tag: str, *fields: bytes | str) -> bytes:
 def message_id(kind: str, chain_id: str, sender: str, sequence: int, index: int) -> bytes:
     """Return the id of the order or bid that a message creates. ``index`` is the message's place in its transaction.
 
-    The id is known before the message is sent. No two messages of a chain have the same id.
+    The sender can compute the id before it sends the message. No two messages of a chain have the same id.
     """
     return hash_fields(f"assay/{kind}", chain_id, sender, u64(sequence), u32(index))
 
@@ -53,9 +53,9 @@ def merkle_leaf(tag: str, *fields: bytes | str) -> bytes:
 
 
 def large_leaf(tag: str) -> Callable[[bytes | memoryview], bytes]:
-    """Return a function from a field to the leaf hash of this tag and the field.
+    """Return a function that returns the leaf hash of this tag and a field.
 
-    It does not copy the field, which may be large.
+    The function does not copy the field, which may be large.
     """
     start = b"\x00" + encode_fields(tag)
 

@@ -31,7 +31,9 @@ class RoundKey(Readable):
         return ShareKey(order_id=self.order_id, leg=self.leg, round=self.round, slot=slot, issue=issue)
 
     def panel(self, dispute: int = 0) -> "PanelKey":
-        """Return the key of the panel that audits the round, or of the panel that decides a dispute about it."""
+        """Return the key of the panel that audits the round or, if ``dispute`` is not 0, of the panel that decides this
+        dispute about the round.
+        """
         return PanelKey(order_id=self.order_id, leg=self.leg, round=self.round, dispute=dispute)
 
 

@@ -16,7 +16,7 @@ AT_ONCE = Length(0, SHARES_PER_MESSAGE_MAX, LIMIT_REACHED)
 
 
 class LaneHalf(StrEnum):
-    """The halves of the lane: the part of a block that is reserved for duties."""
+    """The two halves of the lane. The lane is the part of a block that is reserved for duties."""
 
     # Commitments and answers of seats.
     SEATS = "seats"
@@ -28,9 +28,9 @@ class Message:
     """The base class of all messages.
 
     ``URL`` is the type url on the wire, and ``SIGNER`` the field with the account that must sign. Gas is counted in
-    items; an item costs about as much as the check of one signature. A message has ``GAS_EXTRA`` items. In addition,
-    each entry of a field in ``GAS_ITEMS`` counts as the number of items given there. ``LANE`` names a half of the lane
-    if the message can be a duty.
+    items; an item costs about as much as the check of one signature. A message counts as ``GAS_EXTRA`` items. For each
+    entry of a field that ``GAS_ITEMS`` names, the number of items given there is added. ``LANE`` names a half of the
+    lane if the message can be a duty.
     """
 
     __slots__ = ()

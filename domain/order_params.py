@@ -13,7 +13,7 @@ Wait = Annotated[int, Range(0, DURATION_MAX)]
 Rate = Annotated[int, Range(1, 2**63 - 1)]
 """Bytes/s or FLOP/s."""
 Take = Annotated[int, Range(0, BPS // 2)]
-"""Basis points. The bound is one half, so that two such parts together are never more than the whole."""
+"""Basis points, at most one half, so that two such parts together are never more than the whole."""
 Legs = Annotated[int, Range(1, 100)]
 Rounds = Annotated[int, Range(1, ROUNDS_MAX)]
 Auditors = Annotated[int, Range(0, 100)]

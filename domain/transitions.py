@@ -25,7 +25,9 @@ class Transition(Generic[S]):
 
 
 class Transitions(Generic[S]):
-    """The steps of one kind of record. A step is a member of an enumeration; a reason for an end is a step too."""
+    """The steps of one kind of record. A step is a member of an enumeration: a kind of step, or a reason for which the
+    record ends.
+    """
 
     def __init__(self, what: str, states: type[S], rows: Mapping[Enum, Transition[S]]) -> None:
         """Set the rows by step; ``what`` is the word for a record in texts."""
@@ -34,14 +36,15 @@ class Transitions(Generic[S]):
         self.rows = MappingProxyType(dict(rows))
 
     def after(self, step: Enum, before: S | None = None) -> S:
-        """Return the state after a step; leave out ``before`` if the step makes the record.
+        """Return the state after a step that begins in state ``before``; leave out ``before`` if the step makes the
+        record.
 
         Raise LookupError if the table has no such step from this state, or if the step removes the record. Both are
         bugs.
         """
         row = self._row(step, before)
         if row.after is None:
-            raise LookupError(f"{self._name(step)} removes the {self.what}")
+            raise LookupError(f"the step {self._name(step)} removes the {self.what}, so there is no state after it")
         return row.after
 
     def check(self, step: Enum, before: S | None, after: S | None) -> None:

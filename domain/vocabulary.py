@@ -40,7 +40,7 @@ def fold_pots(components: Iterable[Words]) -> Mapping[str, Pot]:
             if pot.name in pots:
                 raise ValueError(f"two components keep the pot {pot.name}")
             if pot.address and pot.address in addresses:
-                raise ValueError(f"the pot {pot.name} has the address of another one")
+                raise ValueError(f"the pot {pot.name} has the address of another pot")
             pots[pot.name] = pot
             addresses.add(pot.address)
     return MappingProxyType(pots)
@@ -68,7 +68,8 @@ MOVES: Mapping[str, Move] = fold_moves(COMPONENTS, POTS)
 
 
 def read_event(event: Attributed) -> Change | None:
-    """Return the change that an event describes, or None if the event is not of this chain's kinds (``transfer``).
+    """Return the change that an event describes, or None if the event's kind is not one of this chain's (such as
+    ``transfer``).
 
     Raises ValueError for attributes that :func:`domain.events.to_event` does not write.
     """

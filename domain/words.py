@@ -13,7 +13,7 @@ from domain.queries import Query
 class Words:
     """The messages that a component handles, the changes that it emits, and the queries that it answers.
 
-    ``pots`` are the places where it keeps coins, and ``moves`` the reasons for which it moves coins.
+    ``pots`` are the pots in which the component keeps coins, and ``moves`` the reasons for which it moves coins.
 
     ``message_packages`` and ``query_packages`` name the Python packages of its generated protobuf modules ``tx_pb2``
     and ``query_pb2``; ``wire`` finds the modules by these names. ``genesis`` is the class of the component's part of

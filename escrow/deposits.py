@@ -32,7 +32,7 @@ def use(escrow: Escrow, amount: int) -> Escrow:
         rows.append(replace(row, locked=row.locked - part, paid=row.paid + part))
         unpaid -= part
     if unpaid:
-        raise ValueError(f"an escrow lacks {unpaid} of {amount} uassay")
+        raise ValueError(f"an escrow cannot pay {amount} uassay: {unpaid} uassay are missing")
     return replace(escrow, depositors=tuple(rows))
 
 
@@ -43,14 +43,14 @@ def withhold(escrow: Escrow, amount: int) -> Escrow:
     """
     withheld = escrow.withheld + amount
     if not 0 <= withheld <= locked(escrow):
-        raise ValueError(f"an escrow cannot withhold {withheld} of {locked(escrow)} uassay")
+        raise ValueError(f"an escrow cannot withhold {withheld} uassay: only {locked(escrow)} uassay are left in it")
     return replace(escrow, withheld=withheld)
 
 
 def refund(escrow: Escrow) -> tuple[Escrow, tuple[Transfer, ...]]:
-    """Return the escrow with only the withheld sum left, and the moves that return the rest to the depositors.
+    """Return the escrow in which only the withheld sum is left, and the moves that return the rest to the depositors.
 
-    The withheld sum stays locked in the rows that would pay it: the first rows.
+    The withheld sum stays locked in the first rows, because these rows would pay it.
     """
     source = escrow.order_id.hex()
     unpaid = escrow.withheld

@@ -36,10 +36,10 @@ def settle_round(
     """Return the earnings of a round of ``work`` FLOPs at ``price`` per PFLOP, without its audit fee.
 
     ``shares`` are (provider, work) of the accepted shares; the rest of the work is the validator's aggregation. The
-    protocol fee and the part for audits are deducted first. Of the remaining amount, ``providers_bps`` are divided
-    among the providers in proportion to the work of their shares. The validator gets the rest, including the remainders
-    of all divisions. ``total`` does not include the part for audits. If every share of a round stopped in its first
-    segment, ``work`` is 0.
+    protocol fee and the part for audits are deducted first. The part ``providers_bps`` of the remaining amount is
+    divided among the providers in proportion to the work of their shares. The validator gets the rest, including the
+    remainders of all divisions. ``total`` does not include the part for audits. If every share of a round stopped in
+    its first segment, ``work`` is 0.
     """
     total = price_floor(work, price)
     protocol = bps_floor(total, protocol_bps)
@@ -66,7 +66,8 @@ def decline_fee(job_bond: int, bps: int) -> int:
 
 
 def job_bond_cut(job_bond: int, rounds: int, rounds_closed: int) -> int:
-    """Return the cut (uassay) of a failed leg's job bond: the part for rounds that were not closed, rounded up.
+    """Return the amount (uassay) that is cut from a failed leg's job bond: the part for rounds that were not closed,
+    rounded up.
 
     All rounds have the same work. A running leg has at least one round that is not closed.
     """

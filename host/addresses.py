@@ -27,7 +27,8 @@ class HostPort:
 
     @classmethod
     def parse(cls, text: str, *, any_port: bool = False) -> Self:
-        """Parse an address. If ``text`` is not an address, the ValueError says what is wrong and how to write one.
+        """Parse an address. If ``text`` is not an address, the ValueError says what is wrong and how to write an
+        address.
 
         With ``any_port`` the port may be 0, which lets the system choose one.
         """
@@ -60,7 +61,7 @@ def bare(host: str) -> str:
 
 
 def bracketed(host: str) -> str:
-    """Return a host in the form in which it stands before a port: an IPv6 address is in brackets."""
+    """Return a host as it is written before a port: an IPv6 address is put in brackets."""
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 

@@ -147,7 +147,7 @@ _ARCHITECTURES: Final[Mapping[str, _Architecture]] = MappingProxyType(
 )
 
 _NEW_CALLS: Final = 424
-"""Number of the first call that Linux 5.1 added. This call and all later ones have the same number on all
+"""Number of the first system call that Linux 5.1 added. This call and all later ones have the same numbers on all
 architectures.
 """
 
@@ -156,7 +156,7 @@ architectures.
 class _Condition:
     """The values that an argument may have after ``mask`` was applied to its lower 32 bits.
 
-    The kernel ignores the upper bits of all arguments that have a condition.
+    If an argument has a condition, the kernel ignores its upper bits, so the condition need not test them.
     """
 
     argument: int

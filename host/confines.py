@@ -14,7 +14,9 @@ _GROUPS: Final = Path("/sys/fs/cgroup")
 _OWN: Final = Path("/proc/self/cgroup")
 _THREADS: Final = "OMP_NUM_THREADS"
 _NO_LIMIT: Final = 1 << 60
-"""Number from which a memory limit counts as none, because version 1 of cgroups writes about 2^63 for "no limit"."""
+"""Smallest memory limit (bytes) that counts as no limit, because version 1 of cgroups writes about 2^63 for "no
+limit".
+"""
 
 
 @dataclass(frozen=True, slots=True)

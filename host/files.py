@@ -1,4 +1,4 @@
-"""Files that are complete or absent: durable files, files that others read meanwhile, and links."""
+"""Files that are either complete or absent: durable files, files that others read while they are written, and links."""
 
 import os
 import shutil
@@ -33,10 +33,11 @@ def write_bytes_durably(path: Path, data: Bytes | Iterable[Bytes], mode: int = 0
 
 
 def move_durably(source: Path, target: Path) -> None:
-    """Move a plain file, whose bytes are on disk, to a name that survives a power cut; OSError if it is not plain.
+    """Move a plain file so that its new name survives a power cut; OSError if it is not plain. The caller has already
+    synced its bytes to disk.
 
-    The writer of the file is not trusted, and may replace the file by a link at any moment, but only under the old
-    name. So the file is first moved to a name that the writer cannot change, and then checked.
+    The writer of the file is not trusted: at any moment, the writer may put a link in place of the file, but only under
+    the old name. So the file is first moved to a name that the writer cannot change, and is checked afterwards.
     """
     partial = _partial(target)
     source.rename(partial)

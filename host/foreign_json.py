@@ -1,7 +1,7 @@
 """Reading JSON from another party, with a limit on its tokens before it is parsed.
 
-For two bytes of text, a parser may make an object of a few hundred bytes. So with a limit on the size alone, a document
-could take a hundred times its size in memory, and seconds to read.
+For two bytes of text, a parser may make an object of a few hundred bytes. So if only the size were limited, a document
+could need a hundred times its size in memory, and take seconds to read.
 """
 
 import json

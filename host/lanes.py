@@ -2,7 +2,8 @@
 
 A daemon looks at the chain and its machine repeatedly, and asks each time for every action whose outcome is still
 missing. Lanes make this safe. A running action is not started again. If an action ended after a look had begun, that
-look does not start the action again. An action that fails is tried again after a pause that doubles.
+look does not start the action again. An action that fails is tried again after a pause, which doubles with each
+failure.
 """
 
 import logging

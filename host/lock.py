@@ -92,12 +92,12 @@ _BACKLOG = 8
 def secret_held(
     secret: bytes, purpose: str, refused: Callable[[int], Exception], wait_seconds: float = 2.0
 ) -> Iterator[None]:
-    """Reserve ``secret`` for this process and this ``purpose``, among all processes of this machine, until the end of
-    the block.
+    """Reserve ``secret`` for this process and this ``purpose`` until the end of the ``with`` block; no other process of
+    this machine can then reserve it.
 
-    If another process holds it, wait in case the holder is ending. After ``wait_seconds``, raise ``refused(id)`` with
-    the holder's process id, which is 0 if this process cannot see it. On systems other than Linux, this function does
-    nothing.
+    If another process holds it, wait, because that process may be about to end. After ``wait_seconds``, raise
+    ``refused(id)`` with the holder's process id, which is 0 if this process cannot see it. On systems other than Linux,
+    this function does nothing.
     """
     if sys.platform != "linux":
         yield
@@ -152,7 +152,9 @@ def _bound(listener: socket.socket, name: str) -> bool:
 
 
 def _answer(listener: socket.socket) -> None:
-    """Accept connections of processes that ask for the holder's id; the kernel gives them the id."""
+    """Accept the connections of processes that want the holder's id. From the connection, the kernel tells them the
+    id.
+    """
     with suppress(OSError):
         while True:
             listener.accept()[0].close()

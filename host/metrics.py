@@ -24,7 +24,7 @@ T = TypeVar("T")
 HOST = "127.0.0.1"
 """Address that the server listens on. Only programs on this machine can read the metrics."""
 SECONDS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
-"""Upper ends of the buckets of a histogram of durations."""
+"""Upper bounds (seconds) of the buckets in a histogram of durations."""
 _REQUEST_SECONDS = 5.0
 _CLOSE_SECONDS = 0.1
 """Longest time until a server notices that it must end."""
@@ -79,7 +79,9 @@ class Meters:
         self._metrics[metric.name].set(value)
 
     def show_all(self, metric: Metric, values: Mapping[tuple[str, ...], float]) -> None:
-        """Set the gauge ``metric`` to these values, one per combination of labels, and drop all its earlier values."""
+        """Set the gauge ``metric`` to these values, one per combination of labels. All earlier values of the gauge are
+        dropped.
+        """
         collector = self._metrics[metric.name]
         with self._scraping:
             collector.clear()

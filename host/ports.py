@@ -12,8 +12,8 @@ _LOOK_AGAIN_SECONDS = 0.1
 def is_free(host: str, port: int) -> bool:
     """Return whether a server could listen at this host and port now.
 
-    OSError if no server ever could, for example at an address of another machine. Connections of an earlier server that
-    are still closing do not count.
+    OSError if no server can ever listen there, for example because the address belongs to another machine. Connections
+    of an earlier server that are still closing do not count.
     """
     host = bare(host)
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:

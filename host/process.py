@@ -2,7 +2,7 @@
 
 A child is started through this file. The child asks the kernel for SIGKILL at its parent's death (PR_SET_PDEATHSIG),
 checks that the parent is still there, and becomes the command. The kernel watches the *thread* that started the child.
-So only the main thread starts children; the children of another thread would die with that thread.
+So only the main thread starts children: a child of another thread would die when that thread ends.
 """
 
 import ctypes
@@ -42,7 +42,7 @@ def start_child(
     the child if ``piped``, and otherwise to the output of the parent.
     """
     if threading.current_thread() is not threading.main_thread():
-        raise RuntimeError("children are started from the main thread only")
+        raise RuntimeError("only the main thread may start child processes")
     wrapped = [sys.executable, "-I", "-S", __file__, str(os.getpid()), *map(str, command)]
     if log_path is None:
         out_fd = subprocess.PIPE if piped else None

@@ -16,7 +16,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 Part = bytes | int | str
 Key = tuple[Any, ...]
-"""The parts of a record's key; their types are those of its table."""
+"""The parts of a record's key. They have the types that the record's table names."""
 _TYPES = {bytes: "BLOB", int: "INTEGER", str: "TEXT"}
 _BUSY_SECONDS = 30.0
 """Longest wait of a write for another program's write."""
@@ -199,7 +199,10 @@ class Records:
     def _check(self, form: int) -> None:
         ((known,),) = self._sql("PRAGMA user_version")
         if known != form:
-            raise Unusable(f"{self._path} has records of version {known}, but this program reads version {form}")
+            raise Unusable(
+                f"{self._path} has records of version {known}, but this program reads version {form};"
+                " use the program that wrote them"
+            )
 
     def _prepare(self, form: int) -> None:
         self._sql("PRAGMA journal_mode = WAL")

@@ -56,7 +56,9 @@ _KEPT = ("PATH", "LANG", "ASSAY_NATIVE", *_THREADS)
 
 
 def usable_memory() -> int:
-    """Return the bytes of memory that this process may use: the machine's, or the limit of its cgroup."""
+    """Return the number of bytes of memory that this process may use: the machine's memory, or the limit of the
+    process's cgroup.
+    """
     return read_confines().memory
 
 
@@ -64,8 +66,8 @@ def environment(folder: Path, threads: int | None = None) -> dict[str, str]:
     """Return the environment for a process that will enter the sandbox.
 
     It contains no secrets and no settings of other programs. The new process can import the same modules as this
-    process, and keeps its temporary files in ``folder``. Its numerical library uses ``threads`` threads. If ``threads``
-    is None, the owner's setting applies.
+    process, and keeps its temporary files in ``folder``. Its numerical library uses ``threads`` threads; if ``threads``
+    is None, it uses the number that this machine's owner has set.
     """
     variables = {name: os.environ[name] for name in _KEPT if name in os.environ}
     if threads is not None:
@@ -137,7 +139,8 @@ def _held_memory() -> int:
 def forbid_processes() -> None:
     """Forbid new processes and threads.
 
-    Call this function after the numerical library has started its threads. The kernel exempts root.
+    Call this function after the numerical library has started its threads. A process of root is not restricted, because
+    the kernel exempts root.
     """
     resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
 

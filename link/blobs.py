@@ -1,9 +1,9 @@
 """A store of content-addressed blobs on disk: resumable, verified, within quotas, and kept while they are held.
 
 A blob's name is the SHA-256 of its bytes. The bytes of an incomplete blob are in ``partial/``, in a file whose name
-contains the blob's name, its declared size and its owner. So no owner can spoil another owner's upload. A complete file
-is hashed, and then renamed into place or deleted. The files decide which bytes are stored; a small database next to
-them records owners and holds.
+contains the blob's name, its declared size and its owner. So no owner can damage another owner's upload. A complete
+file is hashed, and then renamed into place or deleted. The files decide which bytes are stored; a small database next
+to them records owners and holds.
 
 Only bytes that have arrived count against a quota; announced bytes do not. An owner sends the whole blob even if other
 owners have sent it before. So no caller can find out which blobs the other owners have sent.
@@ -134,7 +134,7 @@ class BlobStore:
             return max(0, min(self._free(owner), self.owner_quota - self._used(owner)))
 
     def unclaimed(self, owner: str, besides: BlobRef) -> tuple[int, int]:
-        """Return the number of an owner's blobs without a hold, and their declared bytes.
+        """Return the number of an owner's blobs that have no hold, and the sum of their declared sizes (bytes).
 
         The blob ``besides`` is not counted.
         """
@@ -158,7 +158,7 @@ class BlobStore:
         if offset + len(data) > blob.size:
             raise ClusterError(
                 ClusterErrorKind.BAD_REQUEST,
-                f"goes beyond the size {blob.size}",
+                f"goes beyond the end of the blob, which has {blob.size} bytes",
                 "send only the remaining bytes",
                 field="data",
             )
@@ -172,8 +172,8 @@ class BlobStore:
             if offset > received:
                 raise ClusterError(
                     ClusterErrorKind.WRONG_STATE,
-                    f"{received} bytes have arrived",
-                    f"continue at {received}",
+                    f"leaves a gap: only the first {received} bytes have arrived",
+                    f"continue at the offset {received}",
                     field="offset",
                 )
             new = data[received - offset :]

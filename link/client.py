@@ -142,7 +142,7 @@ class ClusterClient:
             )
             full = len(page.leaves) == min(t.RESULT_LEAVES_MAX, manifest.count - len(leaves))
             if not full or replace(page, leaves=()) != replace(manifest, leaves=()):
-                raise ClusterError(ClusterErrorKind.BAD_REPLY, "the pages of the result do not belong together")
+                raise ClusterError(ClusterErrorKind.BAD_REPLY, "the pages of the answer are of different results")
             leaves += page.leaves
         # The joined manifest is no message, so the bound on the number of leaves does not apply.
         return replace(manifest, leaves=tuple(leaves))

@@ -1,8 +1,8 @@
 """The signed envelope of each request: caller, audience, method, time, and a nonce that is used once.
 
-TLS proves to the caller that the other end is the validator; the envelope proves to the validator who the caller is.
-The envelope names the certificate that the caller dialled, so a validator cannot pass a request on to another
-validator.
+TLS proves to the caller that the other end is the validator. The envelope proves the caller's identity to the
+validator. The envelope names the certificate that the caller dialled, so a validator cannot pass a request on to
+another validator.
 """
 
 import time
@@ -169,7 +169,7 @@ class NonceMemory:
 
 
 class Gate:
-    """The server's check of envelopes."""
+    """The check that a server makes of each envelope."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """Hand-over of a result: chunks encrypted one by one to the consumer's per-order key (:mod:`pol.rules.handover`).
 
 Chunk i has its own scalar r_i, which the validator derives from its secret, the chunk's place and the chunk's hash. So
-the same chunk gets the same r_i again, even after a restart. Any other chunk gets another r_i, and each key encrypts
-only one chunk.
+the same chunk gets the same r_i again, even after a restart, and any other chunk gets another r_i. Each key therefore
+encrypts only one chunk.
 """
 
 import hmac
@@ -96,7 +96,9 @@ def _shared(secret: bytes, point: bytes) -> bytes:
 
 
 def derive_chunk_scalar(handover: HandoverId, index: int, chunk: bytes, validator_secret: bytes) -> bytes:
-    """Return r_i of a chunk (32 bytes). The validator shows r_i to the seats that rebuild the chunk's leaf."""
+    """Return r_i of a chunk (32 bytes). The validator shows r_i to the seats of a panel that rebuild the chunk's
+    leaf.
+    """
     fields = (*handover.fields(index), sha256(chunk).digest())
     return derive_scalar(validator_secret, "assay/result/point", *fields)
 
@@ -120,7 +122,7 @@ def rebuild_leaf(handover: HandoverId, index: int, chunk: bytes, order_key: byte
 
 @dataclass(frozen=True, slots=True)
 class SealedState:
-    """The state of an encrypted chunk with the roots that the chain has, and the key that the chunk is encrypted to.
+    """The roots that the chain has for an encrypted chunk, and the key to which the chunk is encrypted.
 
     ``state_root`` is the root of the state that the chunk belongs to, and ``root`` is the round's ciphertext root.
     """
@@ -133,12 +135,12 @@ class SealedState:
 
 
 def rebuild_root(asked: SealedState, index: int, opening: ChunkOpening) -> bytes:
-    """Return the ciphertext root of the round if chunk ``index`` is encrypted as it must be.
+    """Return the ciphertext root that the round would have if chunk ``index`` were encrypted correctly.
 
-    This is the round's own root if the validator encrypted the chunk rightly. Every opening without a HandoverError
-    gives the same root: its leaf is the one under the root on chain, its chunk is the one in the state on chain, and
-    only one scalar belongs to the leaf's point. If the leaf cannot belong to a chunk at all, the result is a hash that
-    is no root. HandoverError if the opening does not belong to the round, so that nothing can be recomputed.
+    If the validator did encrypt the chunk correctly, this is the round's own root. All openings that raise no
+    HandoverError give the same root: the chain fixes the leaf and the chunk, and the leaf's point fixes the scalar. If
+    the leaf cannot be that of any chunk, the result is a hash that is not the root of any tree. HandoverError if the
+    opening does not belong to the round, so that nothing can be recomputed.
     """
     place = asked.layout.locate(index)
     if place is None:
@@ -149,13 +151,13 @@ def rebuild_root(asked: SealedState, index: int, opening: ChunkOpening) -> bytes
     if not is_point(opening.leaf.point) or not has_valid_length(place, opening.leaf.length):
         return hash_fields("assay/result/no-chunk", leaf)
     if not verify_path(chunk_leaf(opening.data), place.index, place.count, opening.state_path, asked.state_root):
-        raise HandoverError(index, "is not the chunk of the state on chain")
+        raise HandoverError(index, "differs from the chunk at this position of the state whose root is on chain")
     if not is_scalar(opening.scalar) or public_point(opening.scalar) != opening.leaf.point:
-        raise HandoverError(index, "has a scalar that does not belong to its point")
+        raise HandoverError(index, "has a scalar that does not give its point")
     rebuilt = rebuild_leaf(asked.handover, index, opening.data, asked.order_key, opening.scalar)
     root = root_from_path(rebuilt, index, asked.layout.count, opening.path)
     if root is None:
-        raise AssertionError("the path of the leaf was followed before")
+        raise AssertionError("the leaf's path was valid in the first check, but has no root now")
     return root
 
 

@@ -1,9 +1,9 @@
-"""Limits of connections at the server. Strangers, which are callers without a known role, get only some of the
-connections, and share these fairly.
+"""Limits of connections at the server.
 
-The library grpc can bound the number of connections, but it does not tell who made them, and cannot close a single one.
-So this module finds the connections among the sockets of this process (Linux). If there are too many, the group with
-the most connections loses its oldest one.
+A stranger is a caller without a known role. Strangers get only some of the connections, and share these fairly. The
+library grpc can bound the number of connections, but it does not show their callers, and cannot close a single
+connection. So this module finds the connections among the sockets of this process (Linux). If there are too many, the
+group with the most connections loses its oldest one.
 """
 
 import os
@@ -75,7 +75,7 @@ class ConnectionLimiter:
 
 
 def too_many(held: Sequence[tuple[T, str]], count: int, share: int) -> list[T]:
-    """Return the items of ``held`` that exceed the limits; ``held`` has items with their groups, the oldest first.
+    """Return the items that exceed the limits. ``held`` has each item with its group, the oldest item first.
 
     No group keeps more than ``share`` items. If more than ``count`` items are left, the largest groups lose their
     oldest items.
@@ -105,7 +105,7 @@ def connected(port: int) -> dict[str, Path]:
 
 @contextmanager
 def _socket(descriptor: Path) -> Iterator[socket.socket | None]:
-    """Give the socket of a descriptor to the block, or None if it is not a socket.
+    """Provide the socket of a descriptor to the ``with`` block, or None if the descriptor is not a socket.
 
     The descriptor is copied, because the original may be closed at any time.
     """

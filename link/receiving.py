@@ -1,7 +1,7 @@
-"""The receipt of requests. Each request must arrive within a bounded time, and takes a server slot that counts for its
-caller.
+"""The receipt of requests.
 
-An open stream takes the slot even before the caller has proven its identity.
+Each request must arrive within a bounded time, and takes a server slot that counts for its caller. The slot is taken
+when the stream opens, even before the caller has proven its identity.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,8 @@ class Receiver:
 
     @contextmanager
     def call(self, messages: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[tuple[bytes, ServerSlot]]:
-        """Receive a call's message, and give it to the block with the slot that the call keeps until it is answered.
+        """Receive a call's message. Provide the ``with`` block with the message and with the slot that the call keeps
+        until it is answered.
 
         ClusterError if there is no message or no free slot; grpc.RpcError if the call has ended or took too long.
         """

@@ -202,7 +202,7 @@ def _fail(context: grpc.ServicerContext, error: ClusterError) -> NoReturn:
     failure = pb.Failure(kind=error.kind.value, field=error.field, reason=error.reason, remedy=error.remedy)
     context.set_trailing_metadata(((FAILURE_KEY, failure.SerializeToString()),))
     context.abort(_STATUS.get(error.kind, grpc.StatusCode.INTERNAL), str(error)[:1024])
-    raise AssertionError("abort raises")
+    raise AssertionError("abort did not raise an error")
 
 
 def _check_free(address: str) -> None:

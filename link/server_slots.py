@@ -1,7 +1,8 @@
 """Server slots for calls: a limited number, shared fairly, with a separate number for strangers.
 
-An open call takes a slot before its caller has proven its identity. A call is not refused just because other calls came
-first. If all slots are taken, the group with the most slots loses its oldest slot whose call is not being processed.
+An open call takes a slot before its caller has proven its identity. A new call is not refused just because other calls
+came first. If all slots are taken, the group with the most slots loses one: its oldest slot whose call is not being
+processed.
 """
 
 import time
@@ -60,8 +61,8 @@ class ServerSlots:
 
     @contextmanager
     def take(self, group: str, cancel: Callable[[], object]) -> Iterator[ServerSlot]:
-        """Hold a slot for a call of ``group`` during the block. If no slot is free, another call may lose its slot to
-        this call.
+        """Hold a slot for a call of ``group`` during the ``with`` block. If no slot is free, another call may lose its
+        slot to this call.
 
         ClusterError BUSY if every call that could lose its slot is already being processed.
         """
@@ -101,7 +102,9 @@ class ServerSlots:
         return sum(slot.worked_on for slot in self._held)
 
     def _loser(self, group: str) -> ServerSlot | None:
-        """Return the slot that another call loses to make room for a call of ``group``; None if there is room."""
+        """Return the slot that must be taken from another call to make room for a call of ``group``; None if there is
+        room.
+        """
         counts = Counter(slot.group for slot in self._held)
         if counts[group] < self._share and len(self._held) < self._count:
             return None

@@ -1,8 +1,8 @@
 """The validator's certificate: self-signed P-256, stored in two files, and published in full on the chain.
 
 The only root that callers trust is the certificate on the chain, and they expect a fixed server name in this
-certificate. So no certificate authority and no name service is needed. (Ed25519 certificates fail in grpcio; P-256
-works.)
+certificate. So neither a certificate authority nor a name service is needed. (Ed25519 certificates fail in grpcio;
+P-256 works.)
 """
 
 from dataclasses import dataclass

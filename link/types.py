@@ -81,6 +81,7 @@ class Role(IntEnum):
     APPLICANT = 4  # a provider that applied to this cluster on chain
     WATCHER = 5  # another validator, which may recompute places of this one's rounds
     SUCCESSOR = 6  # the validator of a leg that continues a leg of this one
+    STANDER = 7  # a provider that stands for a share, and in whose panel this validator has a seat
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +220,7 @@ class JoinReply:
 
 @dataclass(frozen=True, slots=True)
 class ProbeRequest:
-    """A provider's result of the last task of a measurement; a request without digests begins a measurement."""
+    """A provider's result of the previous task of a measurement. A request without digests begins a measurement."""
 
     digests: Annotated[tuple[Hash, ...], Length(0, PROBE_PIECES_MAX)]
 
@@ -229,7 +230,7 @@ class ProbeTask:
     """A timed task of a measurement: to hash ``data``, or to compute ``pieces`` of ``seed`` (see
     :mod:`pol.work.probe`).
 
-    A task with neither data nor pieces means that the measurement has ended; ``text`` has the reason if it ended early.
+    If a task has neither data nor pieces, the measurement has ended; if it ended early, ``text`` has the reason.
     """
 
     data: Annotated[bytes, Size(0, CHUNK_BYTES_MAX)] = b""
@@ -426,7 +427,7 @@ class PayloadOffer:
 
 @dataclass(frozen=True, slots=True)
 class StatesRequest:
-    """A request for the states that the last verified round of a leg left."""
+    """A request for the states at the end of a leg's last verified round."""
 
     order_id: Hash
     leg: Bits
@@ -434,7 +435,9 @@ class StatesRequest:
 
 @dataclass(frozen=True, slots=True)
 class StatesManifest:
-    """The states that the last verified round of a leg left: each root once, as far as they are on this machine."""
+    """The states at the end of a leg's last verified round. Each root is listed once; states that are not on this
+    machine are missing.
+    """
 
     round: Bits
     states: Annotated[tuple[StateRef, ...], Length(0, SLOTS_MAX + 1)]
@@ -442,7 +445,7 @@ class StatesManifest:
 
 @dataclass(frozen=True, slots=True)
 class StatesOffer:
-    """States from which a leg of an order starts, and which the order's consumer has."""
+    """States of an order's consumer from which a leg of the order starts."""
 
     order_id: Hash
     states: Annotated[tuple[StateRef, ...], Length(1, SLOTS_MAX + 1)]
@@ -491,7 +494,9 @@ class ResultLeaf:
 
 @dataclass(frozen=True, slots=True)
 class ResultManifest:
-    """The data with which a consumer fetches, checks and decrypts a result. The whole result has ``count`` leaves."""
+    """The data with which a consumer fetches, checks and decrypts a result. ``count`` is the number of leaves of the
+    whole result.
+    """
 
     order_id: Hash
     leg: Bits
@@ -521,7 +526,9 @@ class OpeningRequest:
 
 @dataclass(frozen=True, slots=True)
 class PlaceRequest:
-    """A request for the values with which anyone who may challenge a round recomputes one of its places."""
+    """A request, by a party that may challenge a round, for the values with which it recomputes one of the round's
+    places.
+    """
 
     order_id: Hash
     leg: Bits
@@ -582,6 +589,21 @@ class AuditOpening:
     chunk: ChunkOpening | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ShownPlace:
+    """The opening of a place of a share, from the provider that stands for the share.
+
+    The provider sends it to each seat of the panel, and has sent all blobs that the opening names before.
+    """
+
+    order_id: Hash
+    leg: Bits
+    round: Annotated[int, Range(0, ROUNDS_MAX - 1)]
+    dispute: Bits
+    place_index: Annotated[int, Range(0, 1023)]
+    opening: AuditOpening
+
+
 def not_ready(retry_after_ms: int) -> AuditOpening:
     """Return the answer that makes a seat ask again after ``retry_after_ms`` milliseconds."""
     return AuditOpening(
@@ -631,7 +653,7 @@ class Handlers(Protocol):
         ...
 
     def probe(self, caller: Caller, request: ProbeRequest) -> ProbeTask:
-        """Take the result of the last task of a measurement, and return the next task."""
+        """Take the result of a measurement's previous task, and return the next task."""
         ...
 
     def poll(self, caller: Caller, request: PollRequest) -> PollReply:
@@ -666,6 +688,10 @@ class Handlers(Protocol):
         """Return the values that a seat needs to recompute an audit place."""
         ...
 
+    def show_place(self, caller: Caller, request: ShownPlace) -> Verdict:
+        """Take the opening of a place from the provider that stands for the share."""
+        ...
+
     def get_place(self, caller: Caller, request: PlaceRequest) -> AuditOpening:
         """Return the values that a possible challenger needs to recompute a place of a decided panel's round."""
         ...
@@ -675,7 +701,7 @@ class Handlers(Protocol):
         ...
 
     def get_states(self, caller: Caller, request: StatesRequest) -> StatesManifest:
-        """Return the states that the last verified round of a leg left."""
+        """Return the states at the end of a leg's last verified round."""
         ...
 
     def offer_states(self, caller: Caller, request: StatesOffer) -> PayloadWanted:
@@ -687,13 +713,14 @@ _KNOWN = frozenset({Role.PROVIDER, Role.CONSUMER, Role.AUDITOR, Role.WATCHER, Ro
 _PROVIDER = frozenset({Role.PROVIDER})
 _CONSUMER = frozenset({Role.CONSUMER})
 _AUDITOR = frozenset({Role.AUDITOR})
+_STANDER = frozenset({Role.STANDER})
 
-STAT_BLOB = Call(name="StatBlob", request=StatBlobRequest, reply=BlobStatus, roles=_PROVIDER | _CONSUMER)
+STAT_BLOB = Call(name="StatBlob", request=StatBlobRequest, reply=BlobStatus, roles=_PROVIDER | _CONSUMER | _STANDER)
 PUT_CHUNK = Call(
     name="PutChunk",
     request=PutChunkRequest,
     reply=BlobStatus,
-    roles=_PROVIDER | _CONSUMER,
+    roles=_PROVIDER | _CONSUMER | _STANDER,
     size=CHUNK_BYTES_MAX + 256,
 )
 GET_CHUNK = Call(name="GetChunk", request=GetChunkRequest, reply=Chunk, roles=_KNOWN)
@@ -719,6 +746,7 @@ SUBMIT_OPENING = Call(name="SubmitOpening", request=OpeningSubmission, reply=Ver
 OFFER_PAYLOAD = Call(name="OfferPayload", request=PayloadOffer, reply=PayloadWanted, roles=_CONSUMER, size=1 << 20)
 PAYLOAD_STATUS = Call(name="PayloadStatus", request=PayloadStatusRequest, reply=PayloadState, roles=_CONSUMER)
 GET_OPENING = Call(name="GetOpening", request=OpeningRequest, reply=AuditOpening, roles=_AUDITOR)
+SHOW_PLACE = Call(name="ShowPlace", request=ShownPlace, reply=Verdict, roles=_STANDER, size=2 << 20)
 GET_PLACE = Call(name="GetPlace", request=PlaceRequest, reply=AuditOpening, roles=_CONSUMER | frozenset({Role.WATCHER}))
 GET_RESULT = Call(name="GetResult", request=ResultRequest, reply=ResultManifest, roles=_CONSUMER)
 GET_STATES = Call(
@@ -741,6 +769,7 @@ CALLS: tuple[Call[Any, Any], ...] = (
     OFFER_PAYLOAD,
     PAYLOAD_STATUS,
     GET_OPENING,
+    SHOW_PLACE,
     GET_PLACE,
     GET_RESULT,
     GET_STATES,

@@ -1,4 +1,4 @@
-"""Sets of the bids of a page that pass a condition, stored as the bits of integers.
+"""Sets of a page's bids that pass a condition. Each set is stored as an integer with one bit per bid.
 
 A page has a slot for each of its bids. An integer with a bit for each slot is a set of bids, and one operation
 intersects two sets of thousands of bids. A band holds the bids whose amounts are between two bounds, so the bids with
@@ -36,11 +36,11 @@ class Slots(ABC):
 
     @abstractmethod
     def toggle(self, value: Any, slot: int, *, there: bool) -> None:
-        """Add the bid in ``slot`` under ``value`` if ``there``, else remove it."""
+        """Add the bid in ``slot`` under ``value`` if ``there`` is true; otherwise remove the bid."""
 
     @abstractmethod
     def passing(self, want: Any) -> Passing:
-        """Return the bids that pass ``want`` or are in doubt, and the bids that are in doubt.
+        """Return two sets of bids: those that pass ``want`` or are in doubt, and those that are in doubt.
 
         ``want`` has the form that the condition's column makes.
         """
@@ -114,7 +114,9 @@ class Bands(Slots):
                 yield found
 
     def part(self, mask: int, value_of: Callable[[int], int]) -> "Bands":
-        """Return an index of the slots in ``mask`` with the same bands; neighbouring bands with few bids are merged."""
+        """Return an index of the slots in ``mask`` with the same bands, except that neighbouring bands with few bids
+        are merged.
+        """
         part = Bands((), value_of, ranked=self._ranked)
         tops, masks, counts = part._tops, [0], [0]
         for at, band in enumerate(self._masks):
@@ -145,9 +147,9 @@ class Bands(Slots):
 
 
 def _cut(pairs: Sequence[tuple[int, int]], floor: int | None, band: int) -> tuple[list[int], list[int], list[int]]:
-    """Cut ascending pairs into bands of about ``band`` bids.
+    """Cut pairs in ascending order into bands of about ``band`` bids.
 
-    If many bids have the same amount, this amount gets its own band.
+    If many bids have the same amount, they get a band of their own.
     """
     tops: list[int] = []
     masks, counts = [0], [0]
@@ -169,9 +171,10 @@ def _cut(pairs: Sequence[tuple[int, int]], floor: int | None, band: int) -> tupl
 
 
 class Stripes(Slots):
-    """An index of slots by a group and an amount. The least amount that an order needs depends on the group.
+    """An index of slots by a group and an amount.
 
-    In a higher group an order never needs a larger amount.
+    The least amount that an order needs depends on the group. In a higher group, this least amount is the same or
+    smaller.
     """
 
     def __init__(self, pairs: Iterable[Valued], value_of: Callable[[int], Any]) -> None:
@@ -242,7 +245,9 @@ class SharedValues(Slots):
     """An index of slots by a value that many bids share."""
 
     def __init__(self, pairs: Iterable[Valued], doing: Callable[[Any], Iterable[Any]]) -> None:
-        """Index the slots of ``pairs`` (value, slot); ``doing`` returns the values that satisfy what an order wants."""
+        """Index the slots of ``pairs`` (value, slot). ``doing`` is a function that returns the values that satisfy what
+        an order wants.
+        """
         self._doing = doing
         self._masks: dict[Any, int] = {}
         for value, slot in pairs:
@@ -271,7 +276,9 @@ class SharedValues(Slots):
 
 
 class Doubts(Slots):
-    """A set of slots, for a value that few bids share. The set does not store the values, so all bids are in doubt."""
+    """A set of slots, for a condition whose value few bids share. The set does not store the values, so all its bids
+    are in doubt.
+    """
 
     def __init__(self, pairs: Iterable[Valued]) -> None:
         """Keep the slots of ``pairs`` (value, slot)."""

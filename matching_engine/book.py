@@ -3,7 +3,7 @@
 A book stays in memory and is updated with each change of a bid. It has a column for each condition
 (:mod:`matching_engine.columns`), which counts the bids that fail an order without reading each of them. The bids are in
 pages in order of price (:mod:`matching_engine.pages`); a page stores the bids that pass a condition as sets of bits. So
-a change of a bid costs a few steps in each column, even in a large book. A histogram costs a bisection for each
+if a bid changes, each column is updated in a few steps, even in a large book. A histogram needs one bisection for each
 condition. The search intersects these sets, page after page, to find the cheapest bid that satisfies an order
 (:mod:`matching_engine.search`).
 
@@ -25,11 +25,11 @@ Backing = tuple[bool, int, int, int]
 """Values that all bids of a validator share: jailed, free bond, free stake, and the height of the last worsened bid."""
 
 COLUMNS_MAX = 64
-"""Largest number of columns of a book. If there are more, a new auction drops all columns. Normally there are few,
-because the parameters of most orders are the same, so few bases occur.
+"""Largest number of columns of a book. If there are more, a new auction drops all columns. Normally there are few: the
+parameters of most orders are the same, so a condition needs few columns.
 """
 READS_PER_REFRESH = 10
-"""Number of reads that an auction counts for updating a bid in the book and restoring it later."""
+"""Number of reads that an auction counts each time that it updates a bid in the book, which it later has to restore."""
 
 _READ = (*CONDITIONS, STOOD)
 """The conditions for which the book has columns."""
@@ -41,7 +41,7 @@ class Book:
     def __init__(self, standing: Iterable[StandingBid] = ()) -> None:
         """Fill the book with bids.
 
-        Raise ValueError if a bid comes twice, or if the bids of a validator differ in free bond or stake.
+        Raise ValueError if a bid occurs twice, or if two bids of one validator differ in free bond or free stake.
         """
         rows = list(standing)
         self._of_validator: dict[str, list[bytes]] = {}
@@ -194,8 +194,8 @@ class Sold:
 
     A fill reduces the free capacity of its bid, and the free bond and stake of all bids of its validator. The book is
     updated only when needed. Before bids are counted, :meth:`settle` updates all these bids. If a search finds a bid
-    that no longer fits, it calls :meth:`refresh`, so that other searches do not read this bid in vain. At the end of
-    the auction :meth:`undo` restores the book.
+    that no longer fits, it calls :meth:`refresh`, so that other searches do not have to read this bid, too. At the end
+    of the auction :meth:`undo` restores the book.
     """
 
     def __init__(self, book: Book) -> None:

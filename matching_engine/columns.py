@@ -17,7 +17,7 @@ DOING_MAX = 64
 """Largest number of different wishes for which a column caches the values that satisfy them."""
 COUNTED_MAX = 64
 """Largest number of different values that may be read to count the bids that fail a wish. If a column has more values,
-the bids are not counted, and the count is assumed to be 1.
+the bids are not counted, and their number is taken to be 1.
 """
 
 
@@ -161,7 +161,9 @@ class _OfGroups(BookColumn):
 
 
 class _OfValues(BookColumn):
-    """The column of a value that many bids share; it caches which values satisfy a wish."""
+    """The column of a condition whose values are shared by many bids. For each wish, it caches the values that satisfy
+    it.
+    """
 
     def __init__(self, condition: OneOf, basis: int, rows: Iterable[StandingBid]) -> None:
         super().__init__(condition, basis)

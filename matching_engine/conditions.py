@@ -2,8 +2,8 @@
 
 This table is the source of the auction's tests and of the histogram of an unmatched order. The options of ``assay
 quote``, ``order submit`` and ``bid place``, and the table in ``docs/protocol.md``, are also made from it. A row reads
-one value of a standing bid, and determines which values satisfy an order. So the book can index bids by that value, and
-count bids without reading each of them.
+one value of a standing bid, and determines which values satisfy an order. So the book can index bids by this value, and
+can count the bids that fail without reading each of them.
 """
 
 from abc import ABC, abstractmethod
@@ -70,9 +70,9 @@ class Condition(ABC):
     order, ``basis`` returns that parameter. For nearly all conditions, ``basis`` returns 0. The book keeps a column for
     each basis that occurs. ``asks`` and ``offers`` are the options for orders and bids.
 
-    ``own`` is true if the required value depends on the order's size, price or time, so that few orders require the
-    same value. If ``own`` is false, the required value depends only on ``AuctionOrder.common`` and the clock. ``taken``
-    is true if a fill reduces the value.
+    ``own`` is true if the required value depends on the order's size, price or time; few orders then require the same
+    value. If ``own`` is false, the required value depends only on ``AuctionOrder.common`` and the clock. ``taken`` is
+    true if a fill reduces the value.
     """
 
     name: str
@@ -106,7 +106,7 @@ class AtLeast(Condition):
         return self.needs(order, clock)
 
     def test(self, want: int) -> Callable[[int], bool]:
-        """Return the test of an amount."""
+        """Return the function that tests whether an amount is at least ``want``."""
         return want.__le__
 
 
@@ -120,11 +120,13 @@ class AtLeastFor(Condition):
     needs: Callable[[AuctionOrder, int], Callable[[int], int]]
 
     def want(self, order: AuctionOrder, clock: int) -> Callable[[int], int]:
-        """Return a function from a group to the least amount that the order needs in it."""
+        """Return a function that returns, for a group, the least amount that the order needs in this group."""
         return self.needs(order, clock)
 
     def test(self, want: Callable[[int], int]) -> Callable[[tuple[int, int]], bool]:
-        """Return the test of a (group, amount) pair."""
+        """Return the function that tests whether the amount in a (group, amount) pair is at least what ``want`` returns
+        for the group.
+        """
         return lambda value: want(value[0]) <= value[1]
 
 
@@ -143,13 +145,13 @@ class OneOf(Condition):
         return self.wants(order)
 
     def test(self, want: Any) -> Callable[[Any], bool]:
-        """Return the test of a value."""
+        """Return the function that tests whether a value satisfies ``want``."""
         return partial(self.does, want) if want else _anything
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoneOf(Condition):
-    """A condition on a name, of which an order excludes a few; few bids have the same name."""
+    """A condition on a name. An order excludes a few names, and few bids have the same name."""
 
     names: Callable[[AuctionOrder], tuple[Any, ...]]
 
@@ -158,7 +160,7 @@ class NoneOf(Condition):
         return self.names(order)
 
     def test(self, want: tuple[Any, ...]) -> Callable[[Any], bool]:
-        """Return the test of a name."""
+        """Return the function that tests whether a name is not one of the excluded names ``want``."""
         return (lambda value: value not in want) if want else _anything
 
 
@@ -179,9 +181,9 @@ def _least_slot_speed(order: AuctionOrder, _: int) -> Callable[[int], int]:
     """Return a function that computes the least FLOP/s of a slot from the number of slots that train at once.
 
     At this speed the order ends before its deadline. Three times have to fit before the deadline. The first is the time
-    to accept, in which the time of the trial depends on the speed. The second is the time of the rounds, each of which
-    takes critical work / slot speed, rounded up to seconds (protocol section 2). The third is the time to verify the
-    last round. A speed of 0 is never enough.
+    to accept; it includes the trial, whose time depends on the speed. The second is the time of the rounds, each of
+    which takes critical work / slot speed, rounded up to seconds (protocol section 2). The third is the time to verify
+    the last round. A speed of 0 is never enough.
     """
     seconds = order.seconds_left - order.accept_seconds - order.verify_seconds
     trial, rounds = order.trial_work, order.rounds

@@ -1,11 +1,12 @@
-"""The auction of a block: from orders and bids to fills, and to reasons for unmatched orders (design section 4).
+"""The auction of a block, which turns orders and bids into fills, and into reasons for unmatched orders (design section
+4).
 
 The book holds all bids of the block before the auction begins. Orders of older blocks come first. The orders of one
 block are sorted by a hash of the seed and the order's id. Each order takes the cheapest bid that satisfies all its
 conditions. Bids that stood before the order's block come first, so that a validator that saw the order cannot undercut
 a rival. A bid that was placed or changed later is taken only if none of the earlier bids fits. Among equal prices the
-lowest ticket wins. A validator has one ticket, the hash of seed, order and validator, however many bids it has. The
-capacity, bond and stake that a fill takes are no longer available to later orders. The seed is the **previous** block's
+lowest ticket wins. A validator has one ticket, the hash of seed, order and validator, however many bids it has. A fill
+takes capacity, bond and stake, which are then not available to later orders. The seed is the **previous** block's
 beacon, so a proposer gains nothing if it chooses the order of its block's transactions. The result does not depend on
 the order of the arguments.
 """
@@ -51,7 +52,8 @@ class SimulatedMatch:
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """The limit of reads in one auction, beyond the reads that every order needs (:mod:`matching_engine.search`).
+    """The limit on the reads of one auction. The reads that every order needs are not counted
+    (:mod:`matching_engine.search`).
 
     The auction ends at ``most`` reads. The orders in ``waited`` together may use at most half of these reads.
     """
@@ -120,10 +122,10 @@ def match(
 
 
 def quote(order: AuctionOrder, book: Book, seed: bytes, clock: int) -> SimulatedMatch:
-    """Return the candidates for ``order``; :func:`match` would choose the first one if the order came alone.
+    """Return the candidates for ``order``; :func:`match` would choose the first one if this were the only order.
 
-    Between validators of equal price, the order's id decides. Before an order is submitted, its quote uses another id
-    than the later order. So such a quote predicts the price, but not the validator.
+    If validators have equal prices, the order's id decides between them. The order in a quote has another id than the
+    order that is submitted later. So a quote predicts the price, but not the validator.
     """
     book.trim()
     search = Search(Commons(book, clock), Sold(book), order)

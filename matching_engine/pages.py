@@ -76,7 +76,7 @@ class Page:
         return found
 
     def reader(self, column: BookColumn) -> Callable[[int], Any]:
-        """Return the function from a slot to the value that a column reads of its bid."""
+        """Return a function that returns, for a slot, the value that a column reads of the bid in this slot."""
         return lambda slot: column.has(self.row(slot))
 
     def enter(self, row: StandingBid) -> BookPosition:

@@ -56,10 +56,10 @@ class AuctionOrder:
     def job_bond(self, price: int) -> int:
         """Return the bond (``uassay``) of a validator that takes the order at ``price``.
 
-        The bond is ``job_bond_bps`` of the work's price, rounded up like every locked amount. If half of the price
-        limit is above ``price``, the bond is computed from half of the price limit. So an absurdly low bid risks as
-        much as an honest bid. The bond is at least ``payload_fee``, which the validator and the consumer both lose if
-        the payload does not arrive.
+        The bond is ``job_bond_bps`` of the work's price, rounded up like every locked amount. If ``price`` is below
+        half of the price limit, the bond is computed from half of the price limit. So a validator with an absurdly low
+        bid risks as much as one with an honest bid. The bond is at least ``payload_fee``, which the validator and the
+        consumer both lose if the payload does not arrive.
         """
         least = max(price, ceil_div(self.price_limit, 2))
         return max(self.payload_fee, price_bps(self.work, least, self.job_bond_bps))
@@ -70,9 +70,9 @@ class StandingBid:
     """A standing bid, with the free capacity, bond and stake of its validator.
 
     ``free_capacity`` is the unsold part of the bid (FLOPs). The other amounts are the same for all bids of a validator.
-    ``free_bond`` is the content of its bond account (``uassay``). ``free_stake`` is its stake (``uassay``) less the
-    value of its running orders. ``worsened_height`` is the last block in which the validator withdrew or worsened a
-    bid.
+    ``free_bond`` is the content of the validator's bond account (``uassay``). ``free_stake`` is the validator's stake
+    less the value of its running orders (``uassay``). ``worsened_height`` is the last block in which the validator
+    withdrew or worsened a bid.
     """
 
     bid: Bid

@@ -6,7 +6,7 @@ doubt, and bids of validators with a fill in this auction. A fill only reduces a
 passes later. For this reason, orders with the same requirements share a search, and each order continues where the
 previous order stopped.
 
-``reads`` counts the work of a search beyond the work that every search needs. This count depends only on bids and
+``reads`` counts the work of a search, without the work that every search needs. This count depends only on bids and
 orders, not on the distribution of bids over pages, so it is the same on every node.
 """
 
@@ -40,7 +40,7 @@ _TAKEN = tuple([number for number, condition in enumerate(CONDITIONS) if conditi
 Candidates = list[tuple[bytes, bool]]
 """Bids of one price: the id of each bid, and True if the bid is in doubt."""
 Doubted = tuple[Wish, int]
-"""A wish, and the bids of a page that are in doubt for it."""
+"""A wish, and the bids of a page of which it is in doubt whether they satisfy this wish."""
 
 
 class Common:
@@ -66,7 +66,9 @@ class Common:
         self._passing: dict[Page, tuple[int, list[Doubted]]] = {}
 
     def passing(self, page: Page) -> tuple[int, list[Doubted]]:
-        """Return the bids of a page that pass the shared wishes or are in doubt, and the doubts."""
+        """Return two values: the page's bids that pass the shared wishes or are in doubt; and, for each wish, the bids
+        that are in doubt.
+        """
         found = self._passing.get(page)
         if found is None:
             found = self._passing[page] = _intersect(page, page.bids, self._narrow)
@@ -177,7 +179,7 @@ class Search:
     def _still_fitting(self, bid_id: bytes, *, doubt: bool) -> StandingBid | None:
         """Return a bid with its capacity, bond and stake after the fills, or None if it no longer fits.
 
-        If the bid no longer fits, update it in the book, so that no other search reads it in vain.
+        If the bid no longer fits, update it in the book, so that other searches do not have to read it, too.
         """
         row = self._sold.current(bid_id)
         if self._fits(row, doubt=doubt):
@@ -274,7 +276,9 @@ class Search:
         return by_price.highest_first(mask) if isinstance(by_price, Bands) else (mask,)
 
     def _passing(self, page: Page, *, later: bool) -> tuple[int, int]:
-        """Return the bids of a page that pass all conditions but the price, or are in doubt, and the bids in doubt."""
+        """Return two sets of a page's bids: those that pass, or may pass, every condition except the price; and, among
+        these, those that only may pass.
+        """
         found, common_doubts = self._common.passing(page)
         unsure = 0
         if self._stood.failing:
@@ -300,7 +304,9 @@ def _narrow(wishes: Iterable[Wish]) -> list[Wish]:
 
 
 def _intersect(page: Page, found: int, wishes: Iterable[Wish]) -> tuple[int, list[Doubted]]:
-    """Return the bids among ``found`` that pass the wishes or are in doubt, and the doubts."""
+    """Return two values: the bids among ``found`` that pass the wishes or are in doubt; and, for each wish, the bids
+    that are in doubt.
+    """
     doubts: list[Doubted] = []
     for wish in wishes:
         if not found:
@@ -313,7 +319,7 @@ def _intersect(page: Page, found: int, wishes: Iterable[Wish]) -> tuple[int, lis
 
 
 def _failing_of(wish: Wish, page: Page, bids: int) -> int:
-    """Return those of ``bids`` that fail a wish, testing each of them."""
+    """Test each of ``bids``, and return the bids that fail a wish."""
     failing = 0
     for slot in slots_of(bids):
         if not wish.does(page.row(slot)):

@@ -23,7 +23,7 @@ from pol.names import model_name
 
 
 class JobError(Expected):
-    """An error in a job: the field that is wrong, the reason, and what the author of the job can do.
+    """An error in a job. It has the field that is wrong, the reason, and a remedy for the author of the job.
 
     ``field`` is a path in the job document, such as ``step.nodes[17].attrs.dims``, or the name of a file.
 
@@ -60,7 +60,7 @@ class TraceError(JobError):
 
 
 class StateError(Expected):
-    """An error in the bytes of a state: the bytes are not a state, or not the expected state.
+    """An error in the bytes of a state: they do not encode a state, or they encode another state than the expected one.
 
     ``field`` names the tensor or the part of the file.
     """

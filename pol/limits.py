@@ -12,7 +12,7 @@ MAX_DIMENSION = 2**31 - 1
 MAX_OPERANDS = 64
 """Largest number of operands of a node other than ``repeat`` (only ``concat`` takes more than three)."""
 MAX_REPEATED = 10_000
-"""Largest number of operands of a ``repeat``: the number of inputs that its body may have.
+"""Largest number of operands of a ``repeat``, which is also the largest number of inputs of its body.
 
 A ``repeat`` that trains one part of a batch after another has two operands for each trained tensor.
 """
@@ -23,7 +23,8 @@ MAX_NESTED = 4
 batch after another, has depth 4.
 """
 MAX_SUMMED = 131_072
-"""Largest summed dimension of a product. With a larger dimension, sums of products of INT8 digits could overflow INT32.
+"""Largest summed dimension of a product. With a larger dimension, sums of products of INT8 digits could overflow
+INT32.
 """
 MAX_SITE = 2**31 - 1
 """Largest site of a ``uniform`` node; the upper half of the 32-bit range is for sample order and initial weights."""
@@ -39,9 +40,9 @@ class Limits(Readable):
     ``nodes`` limits the nodes of a program, and of each body in it. ``unrolled_nodes`` limits the nodes of a program
     after its repeats are written out. ``live_size`` limits the bytes that a program holds at once. For a step, these
     bytes include the batch and the order of an epoch's samples, which takes memory for each of the ``rows``.
-    ``tensors`` limits the tensors of a state, since each costs time at every step. A batch goes through the data at
-    most ``epochs_per_batch`` times, since each time needs another order of the rows. The limits on rounds, slots, steps
-    and segments are the same on every machine (``pol.rules.schedule.check_terms``).
+    ``tensors`` limits the tensors of a state, since each costs time at every step. ``epochs_per_batch`` limits how many
+    times one batch goes through the data, since each pass needs another order of the rows. The limits on rounds, slots,
+    steps and segments are the same on every machine (``pol.rules.schedule.check_terms``).
 
     Example::
 

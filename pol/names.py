@@ -2,9 +2,9 @@
 
 A name in a job consists of words of letters, digits and underscores, with dots between them. A name in a model may have
 any printable characters. For example, ``nn.Sequential(OrderedDict([("block1-0", …)]))`` and Keras make names with
-dashes or slashes. Each character that a job's name cannot have is written as its code point in hex between ``_x`` and
-``_``; a dash becomes ``_x2d_``. The conversion is exact in both directions. A name that needs no conversion stays the
-same.
+dashes or slashes. If a name in a job cannot have some character, the character's code point is written in hex between
+``_x`` and ``_``: a dash becomes ``_x2d_``. The conversion is exact in both directions. A name that needs no conversion
+stays the same.
 """
 
 import re

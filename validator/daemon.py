@@ -63,7 +63,7 @@ START_SECONDS = 300.0
 THREADS = {Lane.WORK: 8, Lane.TRIAL: 1, Lane.AUDIT: 256}
 """Number of actions that may run at a time, by lane."""
 EXPECTED = (ChainError, ClusterError, PoolError, OSError)
-"""Errors of an action that are not bugs."""
+"""Errors that an action may raise without a bug in this program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class ValidatorConfig:
 
 
 class WrongChain(ChainError):
-    """The error that the node belongs to another chain than this home."""
+    """The error that is raised if the node belongs to another chain than this home."""
 
     def __init__(self, address: str, chain_id: str, known: str) -> None:
         """Take the node's address, its chain id, and the chain id of this home."""
@@ -167,7 +167,8 @@ class ValidatorDaemon:
     def run(self, ready: Callable[[], None] | None = None) -> None:
         """Wait for the node, publish the endpoint, serve calls, and do the duties until the daemon is stopped.
 
-        ChainError if waiting cannot help: the node belongs to another chain, or the key is not the key of a validator.
+        ChainError if waiting cannot help, because the node belongs to another chain or the key is not that of a
+        validator.
         """
         with away.closed_at(self._stop, self._client):
             self._run(ready)
@@ -305,7 +306,9 @@ class ValidatorDaemon:
             )
 
     def _log_backend(self, prepared: Future[str]) -> None:
-        """Log the back end that a process of the pool loaded, and write it to a file; ExecutionError if none works."""
+        """Log the name of the back end that a process of the pool loaded, and write the name to a file; ExecutionError
+        if no back end works.
+        """
         try:
             computing = prepared.result()
         except PoolError as error:
@@ -340,7 +343,7 @@ class ValidatorDaemon:
         whole = not self._ledger.standing.published
         service = self._service
         asking = service.asking.names()
-        view = self._observer.look(service.view, whole=whole, asking=asking)
+        view = self._observer.look(service.view, whole=whole, asking=asking, bonding=service.bonding.names())
         if self._since is None:
             self._since = view.clock
         if view.whole:
@@ -421,9 +424,9 @@ class ValidatorDaemon:
         self._receipts[type(action)](action, receipt)
 
     def _run_for_seat(self, seconds: float, function: Callable[[R], T], request: R) -> T:
-        """Run a function in the pool for seats, and return its result.
+        """Run a function in the process pool for seats, and return its result.
 
-        Waiting requests start in the order of their deadlines.
+        Among waiting requests, the one with the earliest deadline starts first.
         """
         return self._seat_pool.submit(function, request, timeout=seconds).result()
 

@@ -1,4 +1,6 @@
-"""All changes to the records: each is made under a lock, and only while the blobs that the record names are held."""
+"""All changes to the records. Each change is made under a lock, and only while the blobs that the record names are
+held.
+"""
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -69,9 +71,9 @@ class Ledger:
     ) -> LocalOrder | None:
         """Apply ``change`` to the current record of a leg and return the new one; None if there is no record.
 
-        ``needs`` are blobs that the new record names. They must have arrived here from ``sender`` (from anyone if
-        ``sender`` is empty). They are held before the record is written, so that neither a crash nor a clean-up in
-        between can lose them. ClusterError WRONG_STATE if one of them is missing.
+        ``needs`` are blobs that the new record names. The blobs must have arrived here from ``sender`` (from anyone if
+        ``sender`` is empty). They are held before the record is written, so that neither a crash nor a clean-up before
+        that can lose them. ClusterError WRONG_STATE if one of them is missing.
         """
         with self.lock:
             now = self.store.load(order_id, leg)
@@ -132,7 +134,7 @@ class Ledger:
     def take_initial_states(self, leg: LegKey, earlier_global: StateRef | None, slots: tuple[SlotLocal, ...]) -> None:
         """Record and hold the states of an earlier leg from which ``leg`` starts.
 
-        If these states are gone, the leg is declined after the next look.
+        If these states are no longer here, the leg is declined after the next look.
         """
         needs = [item.state.blob for item in slots]
         if earlier_global is not None:
@@ -167,7 +169,7 @@ class Ledger:
         """Hold blobs for a seat, whether they have arrived or not; ClusterError WRONG_STATE if the seat is over."""
         with self.lock:
             if self.store.seat(key) is None:
-                raise ClusterError(ClusterErrorKind.WRONG_STATE, "the seat is over")
+                raise ClusterError(ClusterErrorKind.WRONG_STATE, "the seat's stage is over")
             for blob in blobs:
                 self.blobs.hold(blob.sha256, str(key))
 
@@ -190,7 +192,9 @@ class Ledger:
         return self.store.get(duty)
 
     def put(self, duty: Duty, before: Record | None, after: Record) -> None:
-        """Write a record and log what is new in it. The caller must have held ``lock`` since it read ``before``."""
+        """Write a record, and log its differences from the record before. The caller must have held ``lock`` since it
+        read ``before``.
+        """
         self.store.put(duty, after)
         for line in tell(before, after):
             _log.info(line)

@@ -176,9 +176,9 @@ class ValidatorCounts:
 class ValidatorHealth:
     """The source of a daemon's metrics and of its health.
 
-    ``service`` is set once the node has answered. The loop sets the fields after it. ``turned`` is the time of the
-    loop's last turn, and ``looked`` is the time of its last look (monotonic seconds). ``clock`` and ``rival`` are
-    problems in words.
+    ``service`` is set once the node has answered. The loop sets the fields that are declared after ``service``.
+    ``turned`` is the time of the loop's last turn, and ``looked`` is the time of its last look (monotonic seconds).
+    ``clock`` and ``rival`` are problems in words.
     """
 
     me: str

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ErrorKind
+from domain.disputes.params import DisputesParams
 from domain.keys import PanelKey
+from domain.ledger.queries import AccountRequest
 from domain.legs.queries import LiveLegsRequest
 from domain.limits import SLOTS_MAX
 from domain.market.records import OrderState
@@ -49,12 +51,14 @@ class Observer:
     _slow_at: float = 0.0
     _newest: int = 0  # latest chain clock (seconds) that was read
 
-    def look(self, view: ChainView, *, whole: bool = False, asking: Collection[str] = ()) -> ChainView:
+    def look(
+        self, view: ChainView, *, whole: bool = False, asking: Collection[str] = (), bonding: Collection[str] = ()
+    ) -> ChainView:
         """Return the present state of the chain; ChainError if the node does not answer.
 
-        Live orders, panels and seats are read each time. Validators, providers, and orders that only wait for the end
-        of their windows are read every ``SLOW_SECONDS``, and in a ``whole`` look. ``asking`` are providers that ask to
-        join: each is an applicant if the chain has its application.
+        Live orders, panels and seats are read each time. Three things are read only every ``SLOW_SECONDS``, and in each
+        ``whole`` look: validators, providers, and orders that only wait for their windows to end. ``asking`` are
+        providers that ask to join: each is an applicant if the chain has its application.
         """
         self.began = self.now()
         self.slow = whole or self.began >= self._slow_at
@@ -92,8 +96,19 @@ class Observer:
             subjects=self._read_subjects(seats),
             whole=self.slow,
             applicants=frozenset(applicants),
+            bonded=frozenset(name for name in bonding if (not self.slow and name in view.bonded) or self._bonds(name)),
             earlier=self._read_earlier(seats),
         )
+
+    def _bonds(self, address: str) -> bool:
+        """Return whether an account has the least bond of a challenge in its bond account."""
+        try:
+            free = self.client.query(AccountRequest(address)).bond.free
+        except ChainError as error:
+            if error.kind is ErrorKind.NOT_FOUND:
+                return False
+            raise
+        return free >= self.client.params().of(DisputesParams).challenge_min
 
     def _asks(self, address: str) -> bool:
         """Return whether the chain has an open application of this provider to this validator."""
@@ -144,7 +159,7 @@ class Observer:
     def _read_earlier(self, duties: Collection[SeatKey]) -> dict[PanelKey, OwnPanel]:
         """Return the undecided panels with a seat of this validator, with all their seats.
 
-        A panel in its first stage whose answers are not revealed has no earlier seats, so it is not read.
+        A panel whose first stage has not revealed its answers yet has no earlier seats, so it is not read.
         """
         kept = {key.panel for key in self.ledger.store.seats() if key not in duties}
         wanted = kept | {key.panel for key in duties if key.stage > 1}
@@ -160,8 +175,8 @@ class Observer:
     ) -> dict[PanelKey, OwnPanel]:
         """Return the panels about this validator's rounds that are not over.
 
-        A decided panel is not read again, unless its round is void: a vote on a slash may follow. Orders that are not
-        ``fresh`` come from an earlier look, so the panels of these orders are read separately.
+        A decided panel is not read again, unless its round is void, because a vote on a slash may then follow. Orders
+        that are not ``fresh`` come from an earlier look, so the panels of these orders are read separately.
         """
         known = self._panels
         self._panels = {}
@@ -217,7 +232,8 @@ class Observer:
     def _check_clock(self, clock: int) -> None:
         """Check that the node is not behind an earlier look of this or an earlier process; ChainError if it is behind.
 
-        A node that is behind may not have a share yet. The share would then count as one that the chain never got.
+        A node that is behind may not have a share yet, and the daemon would believe that the chain never got this
+        share.
         """
         self._newest = self._newest or self.ledger.store.seen_clock()
         if clock < self._newest:

@@ -34,11 +34,13 @@ from validator.decide.records import (
 
 _log = logging.getLogger("assay.validator")
 FORM = 9
-"""Version of the records' format; it rises with every change after which older records cannot be read."""
+"""Version of the records' format. It is increased with each change after which older records can no longer be read."""
 COMPUTING = "computing"
 """The name of the file, beside the database, with the name of the back end that the daemon loaded at its last start."""
 CACHED = 64
-"""Most records of legs kept in memory: such records are frozen, and read far more often than written."""
+"""Largest number of records of legs that are kept in memory. Such records are frozen, and are read far more often than
+written.
+"""
 
 # Each table stores its records without the parts that have their own tables. A work's key is its position in its round.
 _ORDERS = RecordTable("orders", LocalOrder, (bytes, int))
@@ -61,7 +63,7 @@ _CLOCK = RecordTable("clock", int, (str,))
 
 
 class StoreError(Expected):
-    """The error that the validator's home or its database cannot be used."""
+    """The error that is raised if the validator's home or its database cannot be used."""
 
 
 @contextmanager
@@ -244,7 +246,9 @@ class ValidatorStore:
     # Providers
 
     def name(self, address: str, admit: bool) -> None:
-        """Record that the operator admits or dismisses a provider; the daemon reads this decision at its next look."""
+        """Record the operator's decision to admit or to dismiss a provider; the daemon reads this decision at its next
+        look.
+        """
         self._records.put(_NAMED, admit, address)
 
     def named(self) -> dict[str, bool]:
@@ -362,5 +366,5 @@ def _key_of(key: SeatKey) -> Key:
 
 
 def _bare(work: SlotWork) -> SlotWork:
-    """Return a work without the parts that have their own tables."""
+    """Return the work of a slot without the parts that have tables of their own."""
     return replace(work, packet=None, openings=(), checked=())

@@ -1,7 +1,7 @@
 """Addresses: bech32 of RIPEMD-160(SHA-256(public key)) with the prefix ``assay``, as on every Cosmos chain.
 
-Computing bech32 in Python takes as long as verifying a signature. So two bounded caches remember results: one has the
-addresses of keys, and the other the texts that were checked.
+Computing bech32 in Python takes as long as verifying a signature. So this module has two caches of bounded size: one
+has the addresses of keys, and the other the texts that were checked.
 """
 
 from functools import lru_cache

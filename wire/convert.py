@@ -4,8 +4,8 @@ For each type, a converter is compiled once into a function with one line per fi
 protobuf descriptor and the annotated types of the dataclass (:mod:`domain.bounds`). It therefore also checks bounds: a
 value out of its bounds raises a Refusal that names the path of the value.
 
-The compilation raises Mismatch for a field that only one side has, or whose kinds on the two sides do not fit, or that
-has no bound. A compiled converter never raises Mismatch.
+The compilation raises Mismatch if only one side has a field, if the field's kinds on the two sides do not fit, or if a
+field has no bound. A compiled converter never raises Mismatch.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,8 +1,8 @@
 """A proof that two points have the same discrete logarithm, in the form of BIP-374.
 
-For A = a·G and C = a·B the proof (e, s) shows log_G A = log_B C without showing a. The nonce comes from a, fresh random
-bytes, A, C and the message, so that neither a bad random generator nor a repeated message reveals a. G is the generator
-of secp256k1 everywhere in Assay; the published vectors also use other generators.
+For A = a·G and C = a·B, the proof (e, s) shows that log_G A = log_B C, but does not reveal a. The nonce comes from a,
+fresh random bytes, A, C and the message, so that neither a bad random generator nor a repeated message reveals a. G is
+the generator of secp256k1 everywhere in Assay; the published vectors also use other generators.
 
 The code uses coincurve's public functions only. The running time of ``prove`` depends on the secret. This is safe,
 because a consumer makes proofs only on its own machine, and only for a complaint.

@@ -5,8 +5,8 @@ the sign mode and the fee. The view leaves these parts as bytes, so that they ca
 parsed again.
 
 In protobuf, a nested message and a field with the message's bytes have the same encoding. So bytes are canonical as a
-``Tx`` under two conditions: they are canonical as an :data:`Envelope`, and the parts left as bytes are canonical. Any
-other field of a ``Tx`` is an unknown field of the view.
+``Tx`` if two conditions hold: they are canonical as an :data:`Envelope`, and the parts that the view leaves as bytes
+are canonical. Any other field of a ``Tx`` is an unknown field of the view.
 """
 
 from typing import Any, Final

@@ -29,8 +29,8 @@ CASE_BYTES = SIGNATURE_BYTES + PUB_KEY_BYTES + DIGEST_BYTES
 Steps = Generator[list[bytes], bool, None]
 """A generator that yields lists of valid cases. It reads all cases before it yields the first list.
 
-After each list, the caller sends True or False. True means that the caller has time, so the generator may verify more
-cases in this thread. After False, the generator only collects results from other places, for example another process.
+After each list, the caller sends True or False. After True, the generator may verify more cases in this thread, because
+the caller has time. After False, it only collects results from other places, for example from another process.
 """
 
 VerifyCases = Callable[[Iterable[bytes]], Steps]
@@ -86,8 +86,8 @@ class HedgedKey(Key):
     """A key that signs with additional random data, so that a transaction has another hash each time it is signed.
 
     The signatures follow RFC 6979 with additional data. Without that data, two programs that send the same messages
-    with the same key at the same time would make the same bytes. The two transactions would then be one and the same,
-    and each program would take it for its own.
+    with the same key at the same time would make the same bytes. The two transactions would then be the same
+    transaction, and each program would believe that the transaction was its own.
     """
 
     def sign(self, message: bytes) -> bytes:

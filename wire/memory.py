@@ -13,7 +13,7 @@ class RecentValues(Generic[K, V]):
 
     The memory has two halves. When the young half is full, it becomes the old half, and the values of the previous old
     half are forgotten. So the newest values, up to half the total size, are always remembered, although the memory does
-    not record the order of its values.
+    not record in which order values came.
     """
 
     def __init__(self, room: int) -> None:

@@ -5,17 +5,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assay.cli.arguments import ORDER_ID, ROUND
+from assay.cli.arguments import DURATION, ORDER_ID, ROUND
 from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError, WrongUsage
 from assay.cli.job import backend_option
 from assay.cli.output import byte_progress, money, short
+from domain.limits import SHARE_SEGMENTS_MAX, SLOTS_MAX
 from domain.proof.records import AnswerKind, AuditKind, AuditPlace, Finding, Round
 
 if TYPE_CHECKING:
     from domain.proof.queries import OrderResponse
     from validator.watch.recompute import PlaceCheck
 
+SLOT = click.IntRange(0, SLOTS_MAX - 1)
+SEGMENT = click.IntRange(0, SHARE_SEGMENTS_MAX - 1)
 BLOBS_QUOTA = 1 << 40
 """Bytes. The order's own sizes bound what is fetched."""
 
@@ -31,8 +34,10 @@ BLOBS_QUOTA = 1 << 40
 )
 @click.argument("order")
 @click.option("--round", type=ROUND, default=None, help="Number of a closed round.  [the last closed one]")
-@click.option("--slot", type=click.IntRange(min=0), default=None, help="Slot of the segment or update.")
-@click.option("--segment", type=click.IntRange(min=0), default=None, help="Recompute this segment of --slot.")
+@click.option("--slot", type=SLOT, default=None, help="Slot of the segment or update.")
+@click.option(
+    "--segment", type=click.IntRange(0, SHARE_SEGMENTS_MAX - 1), default=None, help="Recompute this segment of --slot."
+)
 @click.option("--update", is_flag=True, help="Recompute the update of --slot.")
 @click.option("--aggregation", is_flag=True, help="Recompute the aggregation.")
 @click.option("--dry-run", is_flag=True, help="Only recompute and compare; send nothing.")
@@ -40,10 +45,10 @@ BLOBS_QUOTA = 1 << 40
 @click.option(
     "--wait",
     "seconds",
-    type=click.FloatRange(min=1),
-    default=120.0,
+    type=DURATION,
+    default="2m",
     show_default=True,
-    help="Seconds to wait for it.",
+    help="Longest wait for the data and for each block.",
 )
 @backend_option
 @common_options
@@ -57,7 +62,7 @@ def command(
     aggregation: bool,
     dry_run: bool,
     unserved: bool,
-    seconds: float,
+    seconds: int,
     backend: str,
 ) -> None:
     """Recompute a place, and send a challenge if the chain has another result."""

@@ -80,7 +80,7 @@ class Methods:
         # CometBFT sends its version; tools that only query (abci-cli) do not.
         if request.abci_version and not request.abci_version.startswith(ABCI_VERSION):
             raise RuntimeError(
-                f"CometBFT uses ABCI {request.abci_version}, and this node {ABCI_VERSION}x:"
+                f"CometBFT uses ABCI {request.abci_version}, but this node needs ABCI {ABCI_VERSION}x:"
                 " run the CometBFT that was installed with the node"
             )
         head = self._app.info().block
@@ -105,12 +105,12 @@ class Methods:
         genesis = codec.decode(GENESIS, request.app_state_bytes)
         if genesis.chain_id != request.chain_id:
             raise RuntimeError(
-                f"the genesis file is for chain {request.chain_id}, but its app_state for {genesis.chain_id}:"
+                f"the genesis file is for chain {request.chain_id}, but its app_state is for chain {genesis.chain_id}:"
                 " use the unchanged genesis file"
             )
         if request.initial_height > 1:
             raise RuntimeError(
-                f"the genesis file starts at height {request.initial_height}, but this chain at 1:"
+                f"the genesis file starts at height {request.initial_height}, but this chain starts at height 1:"
                 " use the unchanged genesis file"
             )
         started = self._app.init_chain(genesis, _nanoseconds(request.time))

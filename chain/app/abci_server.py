@@ -1,12 +1,12 @@
-"""The ABCI socket server: it answers frames in order, on the connections that CometBFT opens (four of them).
+"""The ABCI socket server: it answers frames in order, on the four connections that CometBFT opens.
 
 A frame is a message's length as an unsigned varint, then the message. All frames of one read are answered with one
 write. If a peer breaks the protocol, the server closes and logs its connection; the peer cannot stop the process. If a
 bug occurs in a consensus call, the server calls ``on_fatal``, which by default ends the process.
 
-CometBFT may die while some of its requests are not read yet. The next CometBFT process then sends Info to learn which
-blocks to replay. So before the server answers on a new connection, it waits for the running request of the dead
-CometBFT, and drops the requests that were not started.
+CometBFT may die while some of its requests are not read yet. The next CometBFT process then sends Info to find out
+which blocks it has to replay. So before the server answers on a new connection, it waits for the running request of the
+dead CometBFT, and drops the requests that were not started.
 """
 
 import logging
@@ -88,9 +88,9 @@ class AbciConnection:
         self.is_cut_off = False
 
     def is_abandoned(self) -> bool:
-        """Return whether the peer has closed its end of the connection, even if bytes from it are still unread.
+        """Return whether the peer has closed its end of the connection, even if bytes from the peer are still unread.
 
-        The operating system closes the end of a dead process.
+        If the peer's process has died, the operating system has closed its end.
         """
         poll = select.poll()
         poll.register(self.peer, 0)  # POLLHUP is always reported
@@ -285,7 +285,7 @@ def split_frames(buffer: bytearray) -> tuple[list[bytes], int, BrokenFrame | Non
 
 
 def read_varint(buffer: bytearray, at: int) -> tuple[int, int]:
-    """Return the offset of the message's first byte and the message's size; both follow from the varint at ``at``.
+    """Read the varint at ``at``. Return the offset of the message's first byte, and the message's size.
 
     The result is (0, 0) if the buffer ends before the varint does.
     """

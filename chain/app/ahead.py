@@ -1,7 +1,7 @@
 """Preparation of transactions on two cores: they are decoded and verified before CheckTx needs them.
 
 While this thread decodes, and while CheckTx runs, the process of :mod:`chain.app.verifier` may verify transactions that
-are already decoded. The results only save work later: CheckTx and blocks give the same answers without them.
+are already decoded. The results only save work: without them, CheckTx and blocks would give the same answers.
 """
 
 import logging
@@ -30,8 +30,8 @@ class _Batch:
     def __init__(self, steps: Steps, waiting: dict[bytes, tuple[Tx, bytes]]) -> None:
         """Decode all transactions of the batch.
 
-        ``steps`` decodes them and fills ``waiting``. The key in ``waiting`` is the transaction's raw bytes; the value
-        is the transaction and the case of its signature.
+        ``steps`` decodes the transactions and fills ``waiting``. A key of ``waiting`` is the raw bytes of a
+        transaction; the value is the transaction and the case of its signature.
         """
         self._steps = steps
         self._waiting = waiting
@@ -94,7 +94,7 @@ class Ahead:
     def fetch(self, state: Reader, chain_id: str, raws: Sequence[bytes]) -> None:
         """Decode a batch of transactions and start to verify their signatures.
 
-        Drop what is left of the previous batch.
+        Drop the rest of the previous batch.
         """
         self.forget()
         waiting: dict[bytes, tuple[Tx, bytes]] = {}

@@ -162,7 +162,8 @@ class Application:
         with self._consensus:
             snapshot = self._storage.snapshot()
             if snapshot.head.block.height:
-                raise RuntimeError(f"InitChain on a store at height {snapshot.head.block.height}")
+                height = snapshot.head.block.height
+                raise RuntimeError(f"CometBFT called InitChain, but the store is already at height {height}")
             check_names(genesis)
             overlay = Overlay(snapshot)
             validators = init_chain(overlay, genesis, time_ns, self._rulebook)
@@ -218,7 +219,8 @@ class Application:
         """Return whether to vote for a proposal. Its signatures are verified now, so that its block is executed faster.
 
         Nothing is executed. The cost of a block is bounded by the gas that its transactions declare. The check ends at
-        the first transaction that the block must not have. The proposer chooses the order of transactions.
+        the first transaction that the block must not have. The order of transactions is not checked, because the
+        proposer chooses it.
         """
         if height != self.head.block.height + 1:
             log.warning("proposal for block %d refused: the last block is %d", height, self.head.block.height)
@@ -252,7 +254,7 @@ class Application:
     def _next(self) -> _Next:
         upcoming = self._base.next
         if upcoming is None:
-            raise RuntimeError("no block before InitChain")
+            raise RuntimeError("CometBFT sent a block before InitChain")
         return upcoming
 
     def finalize_block(
@@ -303,7 +305,7 @@ class Application:
         with self._consensus:
             pending = self._pending
             if pending is None:
-                raise RuntimeError("Commit without a finalized block")
+                raise RuntimeError("CometBFT called Commit, but no block is finalized")
             self._storage.commit(pending.head, pending.changes, pending.nodes, pending.txs, pending.events)
             snapshot = self._storage.snapshot()
             base = self._make_base(snapshot.head, Overlay(snapshot), snapshot)
@@ -442,7 +444,7 @@ class Application:
         """Return the result of ``tx`` on a throw-away overlay of the committed state.
 
         A simulation can keep one core busy for as long as a transaction may run. So only one simulation runs at a time,
-        and a few may wait. Raise a Refusal if too many wait.
+        and a few others may wait for it. Raise a Refusal if too many wait already.
         """
         with self._simulations.turn():
             return simulate_tx(self._base.reader, tx, self._crypto, self._rulebook)

@@ -17,10 +17,12 @@ FILE_NAME = "beacon_keys.json"
 
 
 class BeaconKeys:
-    """The beacon keys of a node, which make its reveals; without a valid key, other nodes refuse its proposals."""
+    """The beacon keys of a node, with which it makes its reveals. If a node has no valid key, other nodes refuse its
+    proposals.
+    """
 
     def __init__(self, keys: Iterable[Key] = (), path: Path | None = None) -> None:
-        """Hold ``keys`` and the keys in the file ``path``; raise HomeError if the file has other content."""
+        """Hold ``keys`` and the keys in the file ``path``; raise HomeError if the file is not a file of beacon keys."""
         self._path = path
         self._keys = {key.pub_key: key for key in keys}
         self._read()
@@ -41,7 +43,9 @@ class BeaconKeys:
 
 
 def read_beacon_keys(path: Path) -> list[Key]:
-    """Return the keys of a file, oldest first; none if there is no file. HomeError if it has other content."""
+    """Return the keys of a file, oldest first; none if there is no file. HomeError if it is not a file of beacon
+    keys.
+    """
     try:
         return [Key(bytes.fromhex(row["secret"])) for row in json.loads(path.read_bytes())["keys"]]
     except FileNotFoundError:

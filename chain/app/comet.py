@@ -1,8 +1,8 @@
 """The supervisor of CometBFT: one child process, its log, a bounded restart policy, and an orderly end.
 
 If this process dies for any reason, CometBFT dies too (``host.process``). If CometBFT dies, this process notices that
-at once and starts CometBFT again, after pauses that grow. The node stops if CometBFT ends too often, or if its log
-shows that it will end after each start.
+at once and starts CometBFT again, after pauses that grow. The node stops if CometBFT ends too often, or if CometBFT's
+log shows that it would end again after each start.
 """
 
 import logging

@@ -33,7 +33,7 @@ SIGNS_TWICE = (
     "it may sign twice; every node keeps the evidence (this version of the chain does not cut its stake for that);"
     " see docs/operate/backup.md"
 )
-"""The consequence for a validator that does not remember its last signature; all errors use the same text."""
+"""The consequence if a validator does not remember its last signature; all errors about this use the same text."""
 
 
 class HomeError(Expected):
@@ -130,9 +130,9 @@ def check_signer(comet_home: Path) -> None:
     missing = [str(comet_home / name) for name in needed if not (comet_home / name).exists()]
     if missing:
         raise HomeError(
-            f"{' and '.join(missing)} is missing: without the key this is another validator, and without the state"
-            f" {SIGNS_TWICE}",
-            "restore the newest one; that page says what to do if it is lost",
+            f"{' and '.join(missing)} is missing: without its key, the node would be a different validator; without its"
+            f" state, {SIGNS_TWICE}",
+            "restore the newest copy of it; that page says what to do if there is none",
         )
 
 
@@ -236,9 +236,9 @@ def change_addresses(comet_home: Path, moniker: str, ports: Ports, *, host: str,
 
 
 def set_comet_ports(comet_home: Path, rpc_port: int, metrics_port: int) -> None:
-    """Set the port of CometBFT's RPC, and that of its metrics on 127.0.0.1 (port 0: none).
+    """Set two ports of CometBFT on 127.0.0.1: the port of its RPC, and the port of its metrics (0: no metrics).
 
-    The node's own ``config.toml`` has both ports; CometBFT's file is written only if they change it.
+    The node's own ``config.toml`` has both ports. CometBFT's file is written only if these ports change it.
     """
     path = comet_home / "config" / "config.toml"
     try:

@@ -125,9 +125,9 @@ SAYINGS: Final = tuple(
         (
             r"found signature from the same key",
             LogKind.LASTS,
-            "double_sign_check_height in {home}/config/config.toml finds this validator's own votes in the last blocks,"
-            " as after each restart",
-            "set it to 0: the node itself checks for votes that this home did not sign",
+            "double_sign_check_height in {home}/config/config.toml keeps CometBFT from starting, because the last"
+            " blocks have votes of this validator, as after each restart",
+            "set double_sign_check_height to 0: the node itself checks for votes that this home did not sign",
         ),
         (
             r"failed to load or gen node key",
@@ -174,13 +174,13 @@ SAYINGS: Final = tuple(
         (
             r"peer is on a different Block version\. Got (?P<theirs>\w+), expected (?P<ours>\w+)",
             LogKind.RUNS,
-            "a peer makes blocks of version {theirs}, but this node of version {ours}",
+            "a peer makes blocks of version {theirs}, but this node makes blocks of version {ours}",
             "run the version of Assay that the chain runs",
         ),
         (
             r"wrong Block\.Header\.(?P<what>AppHash|Version|LastResultsHash|ValidatorsHash|ConsensusHash)\b",
             LogKind.RUNS,
-            "the chain's blocks do not match this node's state (another {what})",
+            "the chain's blocks do not match this node's state: their {what} differs from the node's",
             "use the genesis file of the chain's makers and the version of Assay that the chain runs, and start again"
             " with an empty store",
         ),

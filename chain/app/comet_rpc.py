@@ -33,7 +33,7 @@ LOOK_SECONDS: Final = 2.0
 _PAGE: Final = 100
 _PREVOTE: Final = 4
 _PRECOMMIT: Final = 6
-"""Steps of a round from which on CometBFT waits for votes of this kind."""
+"""Numbers of the steps, here and in ``_PREVOTE``, from which on CometBFT waits for votes of this kind in a round."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,8 +85,8 @@ def init_node(
 ) -> NodeKeys:
     """Make the home of a node: keys, configuration and, if given, the genesis file of its network.
 
-    If the home has keys but no genesis file yet, the keys are kept, because the genesis file may contain their public
-    half.
+    If the home has keys but no genesis file yet, the keys are kept, because the genesis file that comes later may
+    contain the public half of these keys.
     """
     comet = comet_home(home)
     has_keys_only = (comet / "config" / "node_key.json").exists() and not genesis_path(home).exists()

@@ -200,8 +200,8 @@ class _Node:
                 raise HomeError(f"no chain can start from {path}: {refusal}") from None
         elif head.chain_id != self.genesis.chain_id:
             raise HomeError(
-                f"{path} is of chain {self.genesis.chain_id}, but the node's store is of {head.chain_id}",
-                "use the genesis file of that chain, or another home",
+                f"{path} is for chain {self.genesis.chain_id}, but the node's store has chain {head.chain_id}",
+                "use the genesis file of the store's chain, or another --home",
             )
 
     def run(self) -> None:
@@ -400,7 +400,7 @@ def _check_protobuf() -> None:
     name = implementation()
     if name != IMPLEMENTATION:
         raise HomeError(
-            f"protobuf runs as {name!r}, but a node needs {IMPLEMENTATION!r}",
+            f"protobuf uses its implementation {name!r}, but a node needs {IMPLEMENTATION!r}",
             "unset PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION, or install a wheel of protobuf for this platform",
         )
 

@@ -1,4 +1,4 @@
-"""The check of a node's ports before it starts: a taken port is an error that names the setting to change."""
+"""The check of a node's ports before the node starts. If a port is taken, the error names the setting to change."""
 
 import time
 from collections.abc import Mapping
@@ -27,7 +27,9 @@ class Port:
 
 
 def own_ports(home: Path, grpc_host: str, grpc_port: int, metrics_port: int) -> dict[str, Port]:
-    """Return the ports that the node itself uses, keyed by their use; metrics are left out if their port is 0."""
+    """Return the ports that the node itself uses, keyed by their use. The port of the metrics is left out if it is
+    0.
+    """
     setting = f"node.grpc_port (with node_address) in {home / 'config.toml'}"
     ports = {"gRPC": Port(grpc_host, grpc_port, setting)}
     if metrics_port:

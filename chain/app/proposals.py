@@ -24,7 +24,7 @@ from domain.node.params import NodeParams, tx_gas_max
 from domain.tx import Tx
 
 BEFORE_DUTY_MAX = 16
-"""Largest number of its sender's earlier transactions that a duty takes into the block with it."""
+"""Largest number of earlier transactions of the same sender that enter a block together with a duty."""
 
 Decode = Callable[[bytes], Tx | Refusal]
 
@@ -40,7 +40,8 @@ class Candidate:
 
 @dataclass(slots=True)
 class Along:
-    """The room for transactions that go along with duties; its bounds keep room in the lane for other senders' duties.
+    """The room for transactions that must come before a duty, because the same sender sent them earlier. Its bounds
+    keep room in the lane for the duties of other senders.
 
     ``each`` is the most gas that the transactions before one duty may have. ``gas`` and ``size`` (bytes) are the room
     that is left for the transactions before all duties.
@@ -65,7 +66,9 @@ class BlockRoom:
     """The rest of a block that is being filled or checked, transaction by transaction."""
 
     def __init__(self, store: Overlay, rules: Rules, room: int) -> None:
-        """Begin with ``room`` bytes; ``store`` is the state before the block, in the form that ``rules`` need."""
+        """Begin with ``room`` bytes; ``store`` is the state before the block, already converted to the form of
+        ``rules``.
+        """
         self._rules = rules
         self._params = PARAMS.get(store).of(NodeParams)
         self._lane = Lane(store, rules)
@@ -85,11 +88,11 @@ class BlockRoom:
         except Refusal as refusal:
             return str(refusal)
         if not self._txs_left:
-            return "exceeds the number of transactions of a block"
+            return "would be more than the largest number of transactions of a block"
         if encoded_size(raw) > self._bytes_left:
-            return "exceeds the bytes of a block"
+            return "would exceed the largest size of a block"
         if tx.gas_limit > self._gas_left:
-            return "exceeds the gas of a block"
+            return "would exceed the gas of a block"
         in_lane = self._lane.has_room(tx, self._lane.find(tx))
         return "" if self._lane.pays(tx, in_lane) else "does not pay the gas price of the block"
 
@@ -141,7 +144,9 @@ def _get_queues(raws: Sequence[bytes], decode: Decode, store: Overlay) -> dict[s
 
 
 def _choose_duties(block: BlockRoom, queues: dict[str, list[Candidate]], along: Along) -> list[bytes]:
-    """Move duties from their queues into the block, in each half of the lane the nearest deadline first."""
+    """Move duties from their queues into the block. In each half of the lane, the duty with the nearest deadline comes
+    first.
+    """
     duties: list[tuple[LaneHalf, int, int, str, int]] = []
     for sender, queue in queues.items():
         halves: set[LaneHalf] = set()
@@ -180,7 +185,9 @@ def _by_deadline(duty: tuple[LaneHalf, int, int, str, int]) -> tuple[bool, int, 
 
 
 def _choose_others(block: BlockRoom, queues: dict[str, list[Candidate]]) -> list[bytes]:
-    """Take the other transactions into the block: highest price first, but each sender's by sequence."""
+    """Take the other transactions into the block, the highest price first. The transactions of one sender stay in the
+    order of their sequences.
+    """
 
     def rank(candidate: Candidate) -> tuple[int, int]:
         return -block.lane.offer(candidate.tx), candidate.place

@@ -6,17 +6,17 @@ state, so the original and the copy both sign, without knowing of each other. Fo
 - On one machine only one node at a time can use the key (``host.lock``).
 - A block may contain a vote of this key for a later height, round and step than this home remembers. Another node then
   made that vote. A copy meets such a block while it fetches missed blocks, before it signs anything.
-- A validator with a third of the power or more starts at once, without fetching, because CometBFT does not wait for a
-  chain that cannot continue without it. It then signs for old heights, and other nodes ignore these signatures. It
-  receives the votes that its key made at these heights. CometBFT reports votes for two blocks, and this module finds
-  other signatures in commits.
+- If a validator has a third of the power or more, the chain cannot continue without it. CometBFT then does not fetch
+  missed blocks first, so a copy at once signs for old heights; other nodes ignore these signatures. The copy receives
+  the votes that its key made at these heights. CometBFT reports the votes for two blocks, and this module finds
+  signatures of other blocks in their commits.
 - The chain's evidence names a validator that voted twice.
 
-If a check finds the problem on a node that has just started, this node ends, because the copy starts later than the
-original. A node that has run for long continues, because only one of the two nodes should end. It records the problem
-in its home, where ``assay status`` reads it.
+If a check finds the problem on a node that has just started, this node ends, because a copy starts later than the
+original. If the node has run for long, it continues, because only one of the two nodes should end. It then records the
+problem in its home, where ``assay status`` reads it.
 
-CometBFT's own ``double_sign_check_height`` does not help: it takes the votes that a validator made before a restart for
+CometBFT's own ``double_sign_check_height`` does not help. It treats the votes that a validator made before a restart as
 votes of another node. So an honest validator would have to wait until the chain has made that many blocks without it. A
 chain without two thirds of the power would never continue.
 
@@ -128,7 +128,9 @@ def key_held(comet_home: Path) -> Iterator[None]:
 
 
 def foreign_user(comet_home: Path) -> int | None:
-    """Return the id of a process on this machine that signs with the home's key but is not the home's node, or None."""
+    """Return the id of a process on this machine that signs with the home's key, but is not the home's node; None if
+    there is no such process.
+    """
     try:
         user = secret_holder(read_secret(comet_home), PURPOSE)
     except HomeError:

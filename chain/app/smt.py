@@ -224,9 +224,11 @@ class _Batch:
         return sha256(node).digest(), node
 
     def _lift(self, depth: int, prefix: int) -> _Subtree | None:
-        """Return the child at a position if it is a leaf or empty, because then it may take the place of its parent.
+        """Return the child at a position if this child is a leaf or empty, because it may then take the place of its
+        parent.
 
-        A node with one child would show which keys the tree had before. The result is None for an inner node.
+        If a node with one child stayed, the tree would depend on which keys it had before. Return None if the child is
+        an inner node.
         """
         here = position(depth, prefix)
         node = self.nodes[here] if here in self.nodes else self.read(here)
@@ -239,7 +241,7 @@ class _Batch:
 
 
 def _cut(depth: int, prefix: int, items: list[_Item]) -> int:
-    """Return the number of ``items`` that branch left at ``depth``; the items are sorted by path."""
+    """Return how many of ``items``, which are sorted by path, branch left at ``depth``."""
     first_right = (prefix << 1 | 1) << (DEPTH - 1 - depth)
     return bisect_left(items, (first_right,))
 

@@ -53,7 +53,7 @@ class SoloEngine:
         if app.head.block.height == 0:
             app.init_chain(genesis, genesis_time_ns or clock())
         elif app.chain_id != genesis.chain_id:
-            raise ValueError(f"the store is of chain {app.chain_id}, but the genesis of {genesis.chain_id}")
+            raise ValueError(f"the store has chain {app.chain_id}, but the genesis is for chain {genesis.chain_id}")
 
     def broadcast_sync(self, raw: bytes) -> BroadcastResult:
         """Check the transaction ``raw`` and, if it is accepted, keep it for the next block."""

@@ -45,7 +45,9 @@ NO_HEAD = ChainHead("", CommittedBlock(height=0, time_ns=0, hash=b"", proposer=b
 
 
 def encode_tx(tx: StoredTx) -> bytes:
-    """Return the bytes of a transaction with its result, without the time (its block has it) and the hash (its key)."""
+    """Return the bytes of a transaction with its result. Two values are left out: the time, which its block has, and
+    the hash, which is its key.
+    """
     result = tx.result
     record = (
         tx.height,
@@ -255,7 +257,8 @@ class Storage:
     def _indexed(self, txs: Sequence[StoredTx]) -> Iterator[StoredTx]:
         """Yield the transactions of a block that must be stored under their hash.
 
-        If a transaction with the same bytes is stored already, it stays if it succeeded, and is replaced if it failed.
+        If a transaction with the same bytes is stored already, the stored one is kept if it succeeded, and replaced if
+        it failed.
         """
         seen: dict[bytes, StoredTx] = {}
         for tx in txs:

@@ -2,9 +2,9 @@
 
 Both ends are in this file. The node writes portions: a byte with the number of cases, then the cases (see
 :func:`wire.keys.case_of`). The process answers the portions in order: the SHA-256 of the portion and its verdicts, then
-a verdict per case. So only an answer to exactly these cases can declare a case valid; a wrong "no" only costs a second
-verification in CheckTx. If the process dies, does not answer or sends other bytes, the node stops using it, and
-verifies the open cases itself.
+a verdict per case. So a case counts as valid only by an answer to exactly these cases. If the process wrongly answers
+"no", the only cost is a second verification in CheckTx. If the process dies, does not answer or sends other bytes, the
+node stops using it, and verifies the open cases itself.
 
 The process imports only keys and the curve.
 """
@@ -27,8 +27,9 @@ from wire.keys import CASE_BYTES, SignatureVerifier, Steps, verify_at_once, veri
 log = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 2.0
-"""Longest wait for an answer, which normally takes a millisecond. Even on a busy machine the process answers in this
-time."""
+"""Longest wait (seconds) for an answer. An answer normally takes a millisecond, and even on a busy machine it takes
+less than this time.
+"""
 
 HELLO = b"assay verifier 2\n"
 """The first output of the process; the node sends no portion before this output."""

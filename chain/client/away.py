@@ -17,7 +17,7 @@ _AWAY: Final = frozenset({ErrorKind.UNAVAILABLE, ErrorKind.TIMEOUT})
 def is_away(error: ChainError) -> bool:
     """Return whether the caller may ask again later: no node answers, or the node failed before it decided the request.
 
-    A refusal without a code is no decision on the request: the node has no state yet, or has failed itself.
+    A refusal without a code is not a decision on the request: the node has no state yet, or the node itself has failed.
     """
     return error.kind in _AWAY or (error.kind is ErrorKind.REFUSED and error.code is None)
 

@@ -1,8 +1,8 @@
 """The check of this machine's clock against the chain's blocks. If the clock is wrong, other parties refuse requests.
 
-If the time of a block is later than this machine's clock, the clock is behind. If the last block is old, that alone
-shows nothing: the chain may have stopped, or the node may be fetching old blocks. The clock is ahead if two further
-blocks come as fast as time passes and are equally old.
+If the time of a block is later than this machine's clock, the clock is behind. An old last block does not show that the
+clock is wrong: the chain may have stopped, or the node may be fetching old blocks. The clock is ahead if two further
+blocks are as old as the last one, and come at the rate at which time passes.
 """
 
 import time
@@ -20,7 +20,7 @@ SHOWN_BLOCKS: Final = 2
 _PAUSE_SECONDS: Final = 0.5
 _LOOK_SECONDS: Final = 6.0
 _STANDS_SECONDS: Final = 10.0
-"""If two further blocks do not come in this time, nothing is known about the clock."""
+"""Longest wait (seconds) for two further blocks. If they do not come in this time, nothing is known about the clock."""
 REMEDY: Final = "set the clock of this machine (as root: timedatectl set-ntp true)"
 
 
@@ -66,7 +66,7 @@ class ClockCheck:
         elif seen.height >= self._first.height + SHOWN_BLOCKS:
             self.problem = (
                 f"the clock of this machine is {_words(age)} ahead of the chain's: block {seen.height:,} has just come,"
-                " and its time is that long ago"
+                " although its time is that long ago"
             )
         return self.problem
 
@@ -82,7 +82,8 @@ class ClockCheck:
         stop: Event,
         note: Callable[[str], None],
     ) -> None:
-        """Wait until the clock is right, nothing can be known because the chain has stopped, or ``stop`` is set.
+        """Wait until the clock is right, until the chain has stopped, so that nothing can be known, or until ``stop``
+        is set.
 
         ``ask`` returns the node's status, or None if the node is away. ``note`` is called once with the problem.
         """

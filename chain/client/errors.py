@@ -73,7 +73,8 @@ class ChainTimeout(ChainError):
 
 
 class TxRefused(ChainError):
-    """An error for a transaction that the chain refused. If no block has it, ``height`` is 0, and it cost nothing.
+    """An error for a transaction that the chain refused. If no block has the transaction, ``height`` is 0, and it cost
+    nothing.
 
     ``word`` has the code, and ``field`` the message's field at fault. The text contains the field's name only if the
     name is the subject of the sentence.
@@ -87,7 +88,9 @@ class TxRefused(ChainError):
     """
 
     def __init__(self, code: Code, log: str, tx_hash: bytes = b"", height: int = 0) -> None:
-        """Make the error from the chain's text ``log``; ``height`` is that of the block that refused it, or 0."""
+        """Make the error from the chain's text ``log``. ``height`` is the height of the block that refused the
+        transaction, or 0.
+        """
         # The prefix "tx: " adds nothing. Most refusals of the chain end with their remedy.
         reason, remedy = log.removeprefix("tx: "), _REMEDIES.get(code.name, "")
         if not remedy:
@@ -140,7 +143,7 @@ _PREDICATES: Final = frozenset(
         "belongs",
     )
 )
-"""First words of a refusal whose subject is the field in front of it."""
+"""First words of a refusal's text whose subject is the field that is named before the text."""
 _REMEDIES: Final = {
     "insufficient_fee": "raise the gas price",
     "wrong_sequence": "another program uses this key: use a key of its own for each program",

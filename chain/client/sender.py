@@ -3,8 +3,7 @@
 A wait always ends. Every transaction has a timeout height, so it is included, refused or expired. If the chain makes no
 blocks, the wait ends after ``patience``. No message can take effect twice. After a broken connection the same bytes are
 sent again, and the chain includes them only once. If another program uses the same key, the messages are signed again,
-but only when no block can include the first transaction any longer. That is so when its sequence is used up and it is
-in no block.
+but only when no block can still include the first transaction: its sequence is used up, and it is in no block.
 """
 
 import random
@@ -40,8 +39,9 @@ blocks raise the price by about this factor."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5
 _BLOCKS_BEFORE_OFFERING_AGAIN = 3
 _LONG_SECONDS = 10.0
-"""If no new block comes for this time, the user gets the reason of the wait; normally a block comes every few
-seconds."""
+"""Time (seconds) without a new block after which the user is told why the wait takes long; normally a block comes every
+few seconds.
+"""
 _TRANSIENT = frozenset({ErrorKind.UNAVAILABLE, ErrorKind.TIMEOUT})
 _ODD = frozenset({ErrorKind.BAD_RESPONSE, ErrorKind.REFUSED})
 _SEQUENCE_CODES = frozenset({errors.WRONG_SEQUENCE, errors.INVALID_SEQUENCE})
@@ -115,8 +115,8 @@ class TxSender:
         is given, the transaction expires after this number of blocks and is not signed again. Otherwise it is signed
         again if it expires because the gas price rose.
 
-        Raise TxRefused if the chain refuses the transaction (``height`` 0: it cost nothing), TxExpired if no block
-        included it in time, and ChainError if the node cannot be reached.
+        Raise TxRefused if the chain refuses the transaction; if the error's ``height`` is 0, the transaction cost
+        nothing. Raise TxExpired if no block included it in time, and ChainError if the node cannot be reached.
         """
         for message in messages:
             if signer_of(message) != self.address:
@@ -182,7 +182,7 @@ class TxSender:
             if time.monotonic() >= ends:
                 raise TxRefused(
                     errors.WRONG_SEQUENCE,
-                    f"transactions of other programs with this key came first for {self._patience:g} s",
+                    f"for {self._patience:g} s, other programs sent transactions with this key first",
                 )
             account = self._read_account()
 
@@ -206,7 +206,8 @@ class TxSender:
     def _estimate(self, messages: tuple[Message, ...], memo: str, account: _Account) -> int:
         """Return the gas limit: the gas that the simulation used, with a margin.
 
-        If the chain would refuse the messages, the simulation reports it before it costs anything.
+        If the chain would refuse the messages, the simulation reports the refusal before the transaction costs
+        anything.
         """
         raw = build_unsigned_tx(messages, self._key.pub_key, sequence=account.sequence, memo=memo)
         try:
@@ -300,8 +301,8 @@ class TxSender:
     def _look(self, tx_hash: bytes) -> tuple[int, int, TxReceipt | None] | None:
         """Return the height, the account's sequence and the transaction's receipt; None if the node does not answer.
 
-        The receipt is read last. If there is no receipt, no block up to that height has the transaction, so it did not
-        use up the sequence.
+        The receipt is read last. If there is no receipt, no block up to that height has the transaction, so the
+        sequence was not used up by this transaction.
         """
         try:
             height = self._client.status().height

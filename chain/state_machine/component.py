@@ -1,4 +1,5 @@
-"""The definition of a component as a value: everything that block processing, queries and tests need from it.
+"""The definition of a component as a value: everything that block processing, queries and tests need from the
+component.
 
 Each component's folder has one file ``component.py`` with the constant ``COMPONENT``.
 :mod:`chain.state_machine.components` lists these constants. A component uses only components that come before it in the

@@ -1,4 +1,6 @@
-"""The context of handlers and end-of-block work: the state, the block, the running rules, and the list of events."""
+"""The context in which handlers and the work at the end of a block run: the state, the block, the running rules, and
+the list of events.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

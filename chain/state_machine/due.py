@@ -1,13 +1,13 @@
 """Due work: the processing of queue entries whose time has come.
 
-An entry may be out of date, because its record may have changed since it was scheduled. So each effect reads the record
-again. An effect cannot refuse.
+An entry may be out of date, because its record may have changed since the entry was scheduled. So each effect reads the
+record again. An effect never raises a Refusal.
 
 A block has gas for due work (``due_gas``), separate from the gas that transactions declare. Lots and each lane of the
 queue have their own shares of this gas, so that a flood in one lane does not delay the other lanes or the lots. A lane
-runs its entries strictly in their order. An entry that needs more gas than its lane has left waits for the next block.
-The first entry of a lane in a block always runs, so that none waits forever. Work of unlimited size is split into
-steps, and the entry says which step comes next.
+runs its entries strictly in their order. If an entry needs more gas than its lane still has, it waits for the next
+block. The first entry of a lane in a block always runs, so that no entry waits forever. If work may have any size, it
+is split into steps, and the entry has the number of the next step.
 """
 
 from chain.state_machine.context import Context

@@ -31,8 +31,9 @@ DUTIES_PERCENT = 40
 """Percent of ``block_gas`` that is reserved for duties: half of it for seats, half for legs."""
 OPEN_PERCENT = 100 - DUTIES_PERCENT
 LANE_PERCENT = (35, 20, 10)
-"""Percent of ``due_gas`` for each lane of the queue. The rest is for the steps of components
-(``Component.due_percent``)."""
+"""Percent of ``due_gas`` for each lane of the queue. The rest of ``due_gas`` is for the steps of components
+(``Component.due_percent``).
+"""
 
 
 def gas_of(tx: Tx) -> int:

@@ -5,8 +5,8 @@ decoder has checked them. Then it calls ``check_fields``, if the handler has thi
 fields together. ``check_state`` checks the message against the state, and returns the records that it read. ``weight``
 returns the gas that ``apply`` needs because of these records, beyond the gas of the message itself
 (:mod:`chain.state_machine.gas`). This gas is taken before ``apply`` runs. ``apply`` changes the state and emits events;
-it cannot refuse. A message with a ``LANE`` also has ``duty``, which looks up in the state before the block whether the
-message is a duty of its signer (:mod:`chain.state_machine.lane`).
+it cannot refuse. A message with a ``LANE`` also has ``duty``, which finds out from the state before the block whether
+the message is a duty of its signer (:mod:`chain.state_machine.lane`).
 
 A stateless check also runs before a transaction enters the mempool. So its result must not depend on anything that may
 change before the block. Each component lists its handlers in ``HANDLERS`` of its ``handlers``, a file or a folder by

@@ -1,8 +1,8 @@
 """Hooks: a component calls functions of later components through a hook, without importing them.
 
 A component declares a hook as a constant and calls it. A later component lists the hook and the function to call in its
-``Component`` value. The running rules hold the subscribers, in the order of the components. So the import of a module
-registers nothing, and two versions of the rules can have different subscribers.
+``Component`` value. The running rules hold the subscribers, in the order of the components. So importing a module does
+not register anything, and two versions of the rules can have different subscribers.
 """
 
 from collections.abc import Callable

@@ -30,7 +30,7 @@ def check_all(reader: Reader, rules: Rules = RULES) -> None:
 
 
 def check_whole(store: Overlay, rules: Rules = RULES) -> None:
-    """Check the invariants of every block, and those of the state as a whole."""
+    """Check the invariants that every block checks, and the invariants of the state as a whole."""
     check_block(store, rules)
     for component in rules.components:
         for check in component.invariants.whole:

@@ -10,8 +10,8 @@ LANES = (0, 1, 2)
 class Due:
     """A kind of queue entry. Its ``number`` is part of the key of each entry, and never changes.
 
-    ``of_order`` means that the first part of an entry is the id of an order, which must not be deleted before the
-    entry.
+    ``of_order`` means that the first part of an entry is the id of an order. This order must not be deleted as long as
+    the entry exists.
     """
 
     name: str

@@ -1,9 +1,9 @@
 """The lane: a part of each block that is reserved for duties, at the chain's lowest gas price.
 
-A duty is a transaction whose messages the state before the block expects of its signer: commitments and answers of
-seats, and messages of validators about legs that they serve. A node looks this up in the state, and executes nothing.
-It goes through a block's transactions in their order. The result is the same when the block is proposed, when it is
-voted on, and when it is applied.
+A duty is a transaction with messages that its signer owes, according to the state before the block. These are
+commitments and answers of seats, and messages of validators about legs that they serve. A node looks this up in the
+state, and executes nothing. It goes through a block's transactions in their order. The result is the same when the
+block is proposed, when it is voted on, and when it is applied.
 """
 
 from dataclasses import dataclass
@@ -24,8 +24,9 @@ from domain.tx import Tx
 
 MILLION = 1_000_000
 DUTY_GAS_FACTOR = 2
-"""Largest gas limit of a duty, as a multiple of the gas that it needs if that is known. So a duty cannot fill the lane
-with gas that it does not use."""
+"""Largest gas limit of a duty, as a multiple of the gas that it needs, if this gas is known. So a duty cannot fill the
+lane with gas that it does not use.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,8 @@ class Lane:
     def find(self, tx: Tx) -> LaneDuty | None:
         """Return the duty that a transaction is, or None.
 
-        Commitments and answers go into the half of seats if the transaction has no other messages. Otherwise a duty
-        goes into the half of legs.
+        If a duty has only commitments and answers of seats, it goes into the half of seats. Any other duty goes into
+        the half of legs.
         """
         if any(message.LANE is None for message in tx.messages) or not tx.messages:
             return None

@@ -126,8 +126,8 @@ class _Trusting:
 def simulate_tx(base: Reader, tx: Tx, crypto: Crypto, rulebook: Rulebook = RULEBOOK) -> TxResult:
     """Run a transaction without signature, fee and sequence, and drop its changes.
 
-    The transaction may use up to a tenth of a block's gas. The used gas differs little on other nodes or one block
-    later, because work that the sender does not determine goes into the queue.
+    The transaction may use up to a tenth of a block's gas. On another node, or one block later, the used gas differs
+    little, because work that the sender does not determine goes into the queue.
     """
     overlay = Overlay(base)
     first_event = NEXT_EVENT.get(overlay)
@@ -163,7 +163,7 @@ def simulate_tx(base: Reader, tx: Tx, crypto: Crypto, rulebook: Rulebook = RULEB
 def enter_next(overlay: Overlay, rulebook: Rulebook) -> tuple[Rules, bool]:
     """Return the rules of the next block, after migrating the committed state in ``overlay`` to them.
 
-    The second value is True if these rules are new in that block.
+    Also return whether these rules are new in that block.
     """
     return rulebook.enter(overlay, HEAD.must(overlay).height + 1)
 

@@ -4,7 +4,8 @@ Duties (lots, draws, windows) come before orders, and orders before housekeeping
 due work is done. A block runs as many entries as its gas allows; later blocks run the rest. If an entry runs late, that
 does no harm, because the handlers of messages check deadlines themselves.
 
-Work that a message causes beyond its own effects is due at once: it runs at the end of the block, or in later blocks.
+A message may cause work in addition to its own effects. This work is due at once: it runs at the end of the block, or
+in later blocks.
 """
 
 from collections.abc import Callable, Iterator
@@ -58,7 +59,9 @@ class QueueEntry:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """The action of one kind of entry; ``weight`` returns the gas beyond that of every entry (``DUE_GAS``)."""
+    """The action of one kind of entry; ``weight`` returns the gas that the entry needs in addition to the gas of every
+    entry (``DUE_GAS``).
+    """
 
     due: Due
     apply: Callable[[Context, QueueEntry], None]

@@ -40,7 +40,7 @@ class Rules:
         """Merge ``components``; a component may use only components before it.
 
         At the height from which this version applies, ``migrate`` changes the state before the components' own
-        migrations. Use it for records that no longer belong to any component.
+        migrations. ``migrate`` is for records that no longer belong to any component.
 
         Raise ValueError if two components claim the same name, table, message, kind of entry, lot or query.
         """

@@ -3,7 +3,7 @@
 A key is a prefix byte, which names the table, and parts, each with its length before it. Integers are eight bytes
 big-endian, so that keys sort in the order of the numbers. A part has at most 255 bytes. Within a table, a key is never
 a prefix of another key with the same number of parts. A shorter list of parts is a prefix for scans. Each component
-declares its tables and their prefixes beside the records that only it reads.
+declares its tables and their prefixes in the same file as the records that only this component reads.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -27,8 +27,9 @@ LIMIT_DEFAULT = 100
 """Number of entries that a query lists if it does not ask for a number."""
 
 REMEMBERED = 65_536
-"""Number of keys to cache for a table that every transfer uses. Without the cache, half of the time of an access would
-go into making its key."""
+"""Number of keys to cache for a table that every transfer uses. Without the cache, making the key would take half of
+the time of an access.
+"""
 
 
 def make_key(prefix: int, *parts: Part) -> bytes:
@@ -56,7 +57,7 @@ def parts_of(key: bytes) -> tuple[bytes, ...]:
 
 
 def number_of(part: bytes) -> int:
-    """Return the integer of a key's part."""
+    """Return the integer that one part of a key encodes."""
     return int.from_bytes(part, "big")
 
 
@@ -123,7 +124,7 @@ class Table(Space, Generic[R]):
         """Return the record that a message names; raise Refusal(NOT_FOUND) if it does not exist."""
         record = store.record(self._cls, self.key(*parts))
         if record is None:
-            remedy = f"use the id or address of an existing {self.name}; the chain also removes old records"
+            remedy = f"use the id or address of an existing {self.name} (the chain removes old records)"
             raise Refusal(NOT_FOUND, self.name, f"there is no such {self.name}", remedy)
         return record
 

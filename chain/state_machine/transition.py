@@ -1,8 +1,8 @@
 """The processing of a block, from top to bottom: begin, each transaction, end.
 
 A Refusal is a mistake of a transaction's sender: the transaction gets its code, and its changes are dropped. Any other
-exception is a bug and stops the block. The steps at the beginning and the end of a block cannot refuse. This module
-stores nothing: the changes stay in the overlay until the caller commits them.
+exception is a bug and stops the block. The steps at the beginning and the end of a block never raise a Refusal. This
+module stores nothing: the changes stay in the overlay until the caller commits them.
 """
 
 from dataclasses import dataclass, replace
@@ -161,8 +161,8 @@ def pay_tx(ctx: Context, rules: Rules, tx: Tx | Refusal, lane: Lane, in_lane: bo
     """Run the ante of a transaction; return its result if it is refused.
 
     The gas price depends on whether the transaction is in the lane of the block. All transactions of a block pay before
-    any message of the block is applied. Otherwise a transaction could move the coins with which later transactions have
-    to pay. These would then take the block's room without a payment.
+    any message of the block is applied. Otherwise, a transaction could move the coins with which later transactions
+    have to pay, and the later transactions would take room in the block without a payment.
     """
     if isinstance(tx, Refusal):  # the transaction could not be decoded
         return refused(tx, 0, 0, ())

@@ -22,13 +22,14 @@ class Lane(StrEnum):
     BOND = "bond"
     CHAIN = "chain"
     DISK = "disk"
+    STAND = "stand"
 
 
 class Base:
     """The base class of all actions.
 
-    ``drawn`` is True if the action follows from the validator's picture. Such an action is not started again because of
-    a picture that is older than the end of the action.
+    ``drawn`` is True if the action follows from the validator's picture. Once such an action has ended, it is started
+    again only because of a picture that is newer than its end.
     """
 
     __slots__ = ()
@@ -77,9 +78,8 @@ class OfShare(Base):
 
 @dataclass(frozen=True, slots=True)
 class Join(Base):
-    """The action that registers the provider on the chain, deposits the owner's bond, and joins the cluster.
-
-    The owner's bond is the bond that the owner wants to keep deposited.
+    """The action that registers the provider on the chain, deposits the bond that the owner wants to keep deposited,
+    and joins the cluster.
     """
 
     lane: ClassVar = Lane.POLL
@@ -205,6 +205,23 @@ class ForgetShare(OfShare):
     share: ShareKey
 
 
+@dataclass(frozen=True, slots=True)
+class Stand(OfShare):
+    """The action that stands on the chain for a share, because its validator rejected it or made it void."""
+
+    lane: ClassVar = Lane.BOND
+    share: ShareKey
+
+
+@dataclass(frozen=True, slots=True)
+class ShowPlaces(OfShare):
+    """The action that sends the places of a share to the seats of the panel that recomputes them."""
+
+    lane: ClassVar = Lane.STAND
+    share: ShareKey
+    dispute: int
+
+
 Action = (
     Join
     | Poll
@@ -221,5 +238,7 @@ Action = (
     | ShowKey
     | ShowOnChain
     | Open
+    | Stand
+    | ShowPlaces
     | ForgetShare
 )

@@ -1,10 +1,11 @@
-"""A provider's decision: a function from (record, look) to (record, actions), as in the validator's daemon.
+"""A provider's decision. As in the validator's daemon, it is a function of a record and a look that returns the new
+record and the actions.
 
 A share goes checking → bonding → fetching → ready → training → trained → submitted → committed → delivered. The
 validator gets the commitment first, and the encrypted results. It gets the key only when the commitment is on chain
 under this provider's name, and when it has signed a receipt for the ciphertext. Before ``trained``, a share is dropped
-when the validator no longer lists it. From ``trained`` on, someone may hold this provider's signature, so the trace
-stays on disk until the chain shows that the share is over.
+when the validator no longer lists it. From ``trained`` on, another party may hold this provider's signature for the
+share. So the trace stays on disk until the chain shows that the share is over.
 
 The daemon calls ``decide`` again and again, and each call returns every action whose outcome is missing. The daemon
 does not start an action that is under way, waits after a failed action, and does not act on an outdated picture
@@ -16,7 +17,7 @@ from dataclasses import replace
 
 from compute_provider.decide import actions as do
 from compute_provider.decide.actions import Action
-from compute_provider.decide.records import Shares, ShareWork, Stage
+from compute_provider.decide.records import MAY_STAND, Shares, ShareWork, Stage
 from compute_provider.decide.view import Look, ValidatorView
 from link.types import TrainTask
 
@@ -100,6 +101,11 @@ def _of_shares(shares: Shares, look: Look) -> Iterator[Action]:
                 yield do.ShowKey(work.key)
             case Stage.COMMITTED | Stage.DELIVERED if listed:
                 yield do.Deliver(work.key)
+    for work in shares.works:
+        if work.stand == MAY_STAND:
+            yield do.Stand(work.key)
+        elif work.stand > 0:
+            yield do.ShowPlaces(work.key, work.stand)
     for opening in picture.open if picture else ():
         asked = shares.get(opening.key)
         if asked is not None and asked.signed:

@@ -35,6 +35,9 @@ class Stage(IntEnum):
     OVER = 12
 
 
+MAY_STAND = -1
+GAVE_UP = -2
+
 _PHASES = {
     Stage.CHECKING: Phase.FETCHING,
     Stage.BONDING: Phase.FETCHING,
@@ -67,7 +70,8 @@ class ShareWork:
     job stopped itself. The roots are set once the share is trained, unless the job stopped itself. ``stop_step`` is the
     number of the step at which the job stopped itself, and -1 if it did not stop in a step. ``uploaded`` is True once
     the validator has the ciphertext, and ``receipt`` is the validator's last receipt for it. ``to_show`` is True while
-    the key has to be shown to the chain.
+    the key has to be shown to the chain. ``stand`` is the number of the dispute in which the provider stands for the
+    share; ``MAY_STAND`` while it has to, and ``GAVE_UP`` if the chain refused that.
     """
 
     task: TrainTask
@@ -83,6 +87,7 @@ class ShareWork:
     uploaded: bool = False
     receipt: DeliveryReceipt | None = None
     to_show: bool = False
+    stand: int = 0
 
     @property
     def key(self) -> ShareKey:
@@ -90,7 +95,9 @@ class ShareWork:
         return self.task.key
 
     def steps_since(self, step: int) -> int:
-        """Return the number of steps from ``step`` to the stop of the job; 0 if it did not stop in a later step."""
+        """Return the number of steps from ``step`` to the step at which the job stopped; 0 if the job did not stop
+        after ``step``.
+        """
         # The worker's number may be any integer.
         return max(0, min(self.stop_step - step, SAMPLES_MAX))
 

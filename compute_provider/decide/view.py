@@ -27,8 +27,8 @@ class Look:
     """One look at the validator and this machine.
 
     ``joined`` is True if the validator admitted this process. ``picture`` is the validator's answer to the last poll
-    since the admission. ``training`` is the share that the worker trains; it stays set until the record has the end of
-    this training. ``idle`` is the reason why the validator has no share for this provider. ``warning`` is the
+    since the admission. ``training`` is the share that the worker trains. It stays set until the record shows that this
+    training has ended. ``idle`` is the reason why the validator has no share for this provider. ``warning`` is the
     validator's warning for the provider's operator.
     """
 

@@ -139,7 +139,7 @@ def _run(command: list[str], environment: dict[str, str], stop: Event) -> bytes:
 
 
 def measure_bandwidth(client: ClusterClient, size: int = _WAY_BYTES) -> int:
-    """Return the bytes per second from the validator to this machine, measured for a few seconds at most."""
+    """Return the download rate (bytes/s) from the validator to this machine, measured for a few seconds at most."""
     # The first call is not timed, because it includes the handshake.
     client.call(BANDWIDTH, BandwidthRequest(1))
     start = time.perf_counter()

@@ -1,6 +1,7 @@
 """The part of the daemon that starts worker processes, reads their messages, and ends them.
 
-Start workers on the daemon's main thread: the kernel kills a worker when the thread that started it dies.
+Start workers only on the daemon's main thread, because the kernel kills a worker when the thread that started the
+worker dies.
 """
 
 import logging
@@ -35,7 +36,9 @@ Listen = Callable[[ShareKey, dict[str, Any]], None]
 
 @dataclass(frozen=True, slots=True)
 class _Serves:
-    """The order and the settings of a worker. The worker gets only shares that agree with all of them."""
+    """The order and the settings for which a worker was started. The worker gets only shares that have the same order
+    and settings.
+    """
 
     order_id: bytes
     program: tuple[str, ...]
@@ -74,9 +77,9 @@ class _Worker:
         return self.share is None and not self.is_spent and self.process.poll() is None
 
     def hand_over(self, order: WorkOrder) -> None:
-        """Write an order to the process; this call waits until the process has read the order.
+        """Write a work order to the process, and wait until the process has read it.
 
-        The process can read only the job and the folder ``inputs``, so the order names links in this folder.
+        The process can read only the job and the folder ``inputs``, so the work order names links in this folder.
         """
         assert self.process.stdin
         order = self._linked(order)
@@ -86,8 +89,8 @@ class _Worker:
             self.process.stdin.flush()
 
     def _linked(self, order: WorkOrder) -> WorkOrder:
-        """Return the order with links in place of the files that the process reads, and delete the links of the last
-        share.
+        """Return the work order with links in place of the files that the process reads, and delete the links of the
+        previous share.
 
         If a file cannot be linked, the process reports the missing file.
         """
@@ -125,9 +128,9 @@ class Trainer:
     """The owner of the worker: one process at a time, which trains one share of an order after another.
 
     There is only one worker, because the owner's memory limit applies to all training on this machine together. The
-    worker is ended when it has failed, when its order is over, when it has waited too long, and before a share of
-    another order is trained. The worker can write only to its own folder. When it reports files, they are moved to the
-    share's folder. It can read only its own folder, the job, and links to the files with which its share begins.
+    worker is ended in four cases: it has failed, its order is over, it has waited too long, or a share of another order
+    has to be trained. The worker can write only to its own folder. When it reports files, they are moved to the share's
+    folder. It can read only its own folder, the job, and links to the files with which its share begins.
     """
 
     def __init__(self, listen: Listen, home: Path, idle_seconds: float = IDLE_SECONDS) -> None:

@@ -1,11 +1,11 @@
 """The sandboxed process that trains one share of an order after another, until the daemon ends it.
 
 For each share it reads a :class:`WorkOrder`, a line of JSON on standard input, and it answers with JSON lines on
-standard output. Numbers go through the pipe. States go through files in the only folder that the process may write to;
-the daemon moves them to the share's folder. Of the provider's files, the process can read only its own folder, the job,
-and the files that the daemon links for the share. The loaded job and the compiled code are used again for the next
-share, so all shares must be of one job. The process has no key and no network. The daemon kills it to cancel a share:
-every boundary that it reported is on disk. These are its messages:
+standard output. Numbers are sent through the pipe. States are written to files in the only folder in which the process
+may write, and the daemon moves these files to the share's folder. Of the provider's files, the process can read only
+its own folder, the job, and the files that the daemon links for the share. The loaded job and the compiled code are
+used again for the next share, so all shares must be of one job. The process has no key and no network. The daemon kills
+it to cancel a share: every boundary that it reported is on disk. These are its messages:
 
     {"ready": {"steps": N, "open": [...]}}      "open": the isolation that this system does not offer
     {"step": n, "loss": bits}
@@ -73,11 +73,11 @@ class WorkOrder:
 
 
 class Refused(Exception):
-    """The error that a share cannot be trained, and that another try would fail in the same way."""
+    """The error that is raised if a share cannot be trained and another try would fail in the same way."""
 
 
 def main(arguments: Sequence[str], produce: "Producer | None" = None) -> None:
-    """Close the sandbox around a folder, and carry out one order after another.
+    """Enter the sandbox, in which only one folder is writable, and carry out one order after another.
 
     The ``arguments`` are the daemon's process id, the folder, the bytes of memory, and the paths that the process may
     read. ``produce`` replaces honest training, for tests.

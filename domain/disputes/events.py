@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from domain.events import Change
-from domain.keys import PanelKey
+from domain.keys import PanelKey, ShareKey
 from domain.proof.records import AuditPlace, Finding
 
 
@@ -12,6 +12,12 @@ from domain.proof.records import AuditPlace, Finding
 class ChallengeCommitted(Change):
     """Someone committed to a challenge of a closed round, and ``bond`` (uassay) is locked. It must be opened before
     ``opens_until`` on the chain clock. ``dispute`` is the key of the panel that will decide it.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.ChallengeCommitted):
+                print(event.challenger, event.bond)
     """
 
     KIND: ClassVar[str] = "challenge.committed"
@@ -28,8 +34,14 @@ class ChallengeCommitted(Change):
 class ChallengeOpened(Change):
     """A challenge was opened. It names a place, and the challenger's answer for this place as ``claim``.
 
-    If ``again`` is true, the round's own panel had decided the place before. If ``joins`` is not 0, the panel of the
-    dispute with this number decides the place, because that dispute names it too.
+    If ``again`` is true, the round's own panel had decided the place before. If ``joins`` is not 0, it is the number of
+    an earlier dispute that names the same place; the panel of that dispute decides the place.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.ChallengeOpened):
+                print(event.dispute.round, event.place, event.claim)
     """
 
     KIND: ClassVar[str] = "challenge.opened"
@@ -47,6 +59,21 @@ class ChallengeJoined(Change):
     KIND: ClassVar[str] = "challenge.joined"
     dispute: PanelKey
     number: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChallengesWaived(Change):
+    """An account stated that it will not challenge the rounds of a leg before ``until``.
+
+    All accounts that may challenge have stated it for the rounds before ``waived``.
+    """
+
+    KIND: ClassVar[str] = "challenge.waived"
+    order: bytes
+    leg: int
+    account: str
+    until: int
+    waived: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,3 +109,32 @@ class ChallengerRewarded(Change):
     dispute: PanelKey
     challenger: str
     reward: int
+
+
+@dataclass(frozen=True, slots=True)
+class StandOpened(Change):
+    """A provider stands for its share, with a bond (uassay) that it loses if a panel finds the share to be wrong.
+
+    ``added`` is the part of the bond that came from its bond account; the rest was locked for the share before. The
+    other fields are the share's roots (``ShareRoots``). ``dispute`` is the key of the panel.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.StandOpened):
+                print(event.provider, event.share.slot)
+    """
+
+    KIND: ClassVar[str] = "share.stands"
+    dispute: PanelKey
+    share: ShareKey
+    provider: str
+    commitment: bytes
+    bond: int
+    added: int
+    trace_root: bytes
+    update_root: bytes
+    local_out: bytes
+    metrics: tuple[int, ...]
+    segments: int
+    steps: int

@@ -39,7 +39,7 @@ class PaymentMade(Change):
     """Coins left an order's escrow. ``round`` is -1 if the payment does not belong to a round.
 
     If the coins come from a bond, ``leg``, ``slot`` and ``issue`` name that bond; for a job bond, ``slot`` and
-    ``issue`` are 0. If the coins come from the deposit, ``leg`` is 0 too.
+    ``issue`` are 0. If the coins come from the deposit, ``leg``, ``slot`` and ``issue`` are all 0.
 
     Example::
 

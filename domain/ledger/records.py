@@ -104,7 +104,7 @@ class Escrow:
     """The money of one order. It has one row per depositor and one row per bond.
 
     ``withheld`` is the part of the locked deposits that belongs to the validator for verified rounds of its leg. This
-    part (uassay) is paid when the order settles. If the leg fails, it belongs to the deposit again.
+    part (uassay) is paid when the order settles. If the leg fails, the part belongs to the deposit again.
     """
 
     order_id: Hash

@@ -162,9 +162,9 @@ class PartReturned(Change):
     """The coins withheld from a leg's validator (``amount``) are part of the deposit again, because the leg failed.
 
     Some withheld coins may have paid for right shares that the validator had rejected. The validator replaces these
-    coins: the consumer received ``compensated`` (uassay) from the job bond and, if the bond was too small, from the
-    stake. ``from_stake`` is the part of ``compensated`` that came from the stake. ``compensated`` is smaller than the
-    coins to replace if bond and stake together were too small.
+    coins: ``compensated`` (uassay) went to the consumer from the job bond and, if the bond was too small, from the
+    stake. ``from_stake`` is the part of ``compensated`` that came from the stake. If bond and stake together were too
+    small, ``compensated`` is less than the coins to be replaced.
     """
 
     KIND: ClassVar[str] = "part.returned"

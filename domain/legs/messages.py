@@ -9,8 +9,8 @@ from domain.messages import LaneHalf, Message
 
 @dataclass(frozen=True, slots=True)
 class MsgAcceptOrder(Message):
-    """Accept a matched order. The validator confirms that it has the payload and the data, that the job loads, and that
-    the job's work equals the work in the order.
+    """Accept a matched order. By this message, the validator confirms three things: it has the payload and the data,
+    the job loads, and the job's work equals the work in the order.
     """
 
     URL: ClassVar[str] = "/assay.market.v1.MsgAcceptOrder"

@@ -9,10 +9,12 @@ from domain.order_params import Legs, NewcomerSlots, Rate, RoundsAhead, Wait
 from domain.readable import Readable
 
 FEES_IN_DEPOSIT = 10
-"""Smallest number of ``payload_fee`` in the deposit of any order. Otherwise declines could burn most of a deposit."""
+"""Least deposit of an order, as a multiple of ``payload_fee``. With a smaller deposit, declines could burn most of
+it.
+"""
 
 PayloadFee = Annotated[int, Range(0, MONEY_MAX // FEES_IN_DEPOSIT)]
-"""A fee (uassay) that the smallest deposit can be a multiple of."""
+"""A fee (uassay). Its bound leaves room for a deposit of ``FEES_IN_DEPOSIT`` times the fee."""
 
 
 @dataclass(frozen=True, slots=True)

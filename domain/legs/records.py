@@ -63,6 +63,10 @@ class Leg:
     # the consumer denies that the states of the last verified round were served.
     part: Money = 0
     part_until: Number = 0
+    # Number of rounds that are verified, or wait only for the time in which the order lets them be challenged. Zero if
+    # the order does not let them wait.
+    cleared: Count = 0
+    waived: Count = 0  # no account that may challenge will challenge the rounds before this one
 
     @property
     def end_round(self) -> int:
@@ -90,6 +94,11 @@ class Leg:
         return self.first_round + self.verified
 
     @property
+    def uncleared(self) -> int:
+        """The number of closed rounds that are not verified, and do not wait only for challenges."""
+        return self.closed - max(self.verified, self.cleared)
+
+    @property
     def verified_leg(self) -> int:
         """The number of the leg that has the order's last verified round: this leg or an earlier one; 0 if none has."""
         return self.number if self.verified else self.from_leg
@@ -100,7 +109,9 @@ class Leg:
         return RoundKey(self.order_id, self.number, self.round)
 
     def is_taken(self, round: int) -> bool:
-        """Return whether the consumer took the work of a round before it was verified, and so gave up its refund."""
+        """Return whether the consumer took the states of a round before the round was verified, and so gave up the
+        round's refund.
+        """
         return round < self.taken_end
 
     @property

@@ -62,7 +62,8 @@ class OrderSubmitted(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderOpened(Change):
-    """An order was added to the book, for the first time or again. Its time there ends at ``expires_at`` (chain clock).
+    """An order was added to the book, for the first time or again. Its time in the book ends at ``expires_at`` (chain
+    clock).
 
     Example::
 
@@ -85,7 +86,9 @@ class OrderOpened(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderExcluded(Change):
-    """A validator can no longer win an order: it declined the order or failed it, or no one could audit its rounds."""
+    """A validator can no longer win an order, because it declined or failed the order, or because no one could audit
+    the rounds that it would close.
+    """
 
     KIND: ClassVar[str] = "order.excluded"
     order: bytes

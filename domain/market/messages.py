@@ -13,7 +13,7 @@ from domain.bounds import (
     Signature,
     Work,
 )
-from domain.market.records import Conditions, JobTerms, Offer
+from domain.market.records import NO_CHALLENGERS, ChallengeTerms, Conditions, JobTerms, Offer
 from domain.messages import Message
 
 
@@ -44,7 +44,7 @@ class MsgChangeBid(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgWithdrawBid(Message):
-    """Take a bid out of the book; its active legs continue."""
+    """Take a bid out of the book. The legs that the bid has won continue."""
 
     URL: ClassVar[str] = "/assay.market.v1.MsgWithdrawBid"
     SIGNER: ClassVar[str] = "validator"
@@ -69,6 +69,7 @@ class MsgSubmitOrder(Message):
     time_to_live: Duration
     deadline: Duration  # seconds from inclusion
     rematch: bool
+    challenges: ChallengeTerms = NO_CHALLENGERS
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from domain.bounds import (
     ByteCount,
     Count,
     Hash,
+    Length,
     Many,
     MaybeName,
     Money,
@@ -24,7 +25,15 @@ from domain.bounds import (
     Tags,
     Work,
 )
-from domain.limits import PAYLOAD_BYTES_MAX, RESULT_CHUNKS_MAX, ROUNDS_MAX, SAMPLES_MAX, SLOTS_MAX
+from domain.limits import (
+    CHALLENGE_WAIT_MAX,
+    CHALLENGERS_MAX,
+    PAYLOAD_BYTES_MAX,
+    RESULT_CHUNKS_MAX,
+    ROUNDS_MAX,
+    SAMPLES_MAX,
+    SLOTS_MAX,
+)
 from domain.market.reasons import CloseReason
 from domain.measures import price, speed, work
 from domain.order_params import OrderParams
@@ -73,7 +82,7 @@ class Bid(Shown):
     """A validator's standing offer, with the amount of work that it has sold.
 
     ``capacity`` is the most work (FLOPs) that the bid may have sold at any time. ``reserved`` is the work (FLOPs) of
-    the legs that the bid won and that have not ended. It stays the same if the validator changes the bid.
+    the legs that the bid won and that have not ended. If the validator changes the bid, ``reserved`` stays the same.
 
     Example::
 
@@ -155,9 +164,10 @@ class JobTerms(Readable):
     """The chain's data about a job: hashes, sizes and numbers (protocol section 2).
 
     ``payload_bytes`` is the size of the job's document and its two initial states, and ``data_bytes`` is the size of
-    its rows. ``step_work`` and ``outer_work`` are FLOPs. A boundary state has two canonical parts: ``global_bytes`` and
-    ``local_bytes`` are their sizes, and ``global_chunks`` and ``local_chunks`` are the numbers of leaves of their
-    trees. ``update_bytes`` is the size of the update that a slot makes in a round. All sizes are in bytes.
+    its rows. ``step_work`` and ``outer_work`` are FLOPs. A boundary state consists of a global and a local state in
+    canonical form. ``global_bytes`` and ``local_bytes`` are their sizes, and ``global_chunks`` and ``local_chunks`` the
+    numbers of leaves of their trees. ``update_bytes`` is the size of the update that a slot makes in a round. All sizes
+    are in bytes.
 
     Example::
 
@@ -196,10 +206,30 @@ class JobTerms(Readable):
 
     @property
     def result_chunks(self) -> int:
-        """Number of chunks of the states that are handed over: those of the global state, and of each slot's local
-        state.
-        """
+        """Number of chunks of all states that are handed over: of the global state, and of each slot's local state."""
         return self.global_chunks + self.slots * self.local_chunks
+
+
+@dataclass(frozen=True, slots=True)
+class ChallengeTerms(Readable):
+    """An order's rules about challenges of its rounds.
+
+    The consumer, the depositors and the operators of validators may always challenge. So may these ``addresses``, and
+    if ``anyone`` is true, every account that has a bond. ``wait`` is the time (seconds) after a round's window in which
+    the round can still be challenged, and is not verified.
+
+    Example::
+
+        assay.ChallengeTerms(anyone=True, wait=86_400)
+    """
+
+    anyone: bool = False
+    addresses: Annotated[tuple[Address, ...], Length(0, CHALLENGERS_MAX)] = ()
+    wait: Annotated[int, Range(0, CHALLENGE_WAIT_MAX)] = 0
+
+
+NO_CHALLENGERS = ChallengeTerms()
+"""The rules of an order that names no challengers, and does not wait for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +267,7 @@ class Order(Shown):
     audit_ms: Number = 0
     window: Number = 0  # least number of seconds between the closing of a round and its payment
     next_round: Count = 0  # first round that is not verified; the number of rounds if none is left, or the job stopped
+    challenges: ChallengeTerms = NO_CHALLENGERS
 
     def summary(self) -> Iterable[tuple[str, object]]:
         """Return the fields that show the order's progress."""

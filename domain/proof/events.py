@@ -60,8 +60,8 @@ class ShareSkipped(Change):
 
 @dataclass(frozen=True, slots=True)
 class ShareRejected(Change):
-    """A share was rejected, or dropped because its leg ended; ``reason`` is a ``ShareReason``. Only a dropped share may
-    have been accepted before: ``was_accepted`` is then true.
+    """A share was rejected, or dropped because its leg ended; ``reason`` is a ``ShareReason``. A share that is dropped
+    may have been accepted before; ``was_accepted`` is then true.
 
     Example::
 
@@ -75,6 +75,7 @@ class ShareRejected(Change):
     provider: str
     reason: int
     was_accepted: bool
+    segment: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +125,10 @@ class ShareCompared(Change):
     The rejected share is ``right`` if its commitment follows from the roots of the accepted share. The bond of the
     rejected share returns to its provider in any case.
 
-    A validator that rejected a right share as a mismatch pays for it, unless the same provider's later share was
-    accepted. ``paid`` (uassay) went to the provider, and ``burnt`` (uassay) was burnt. These coins came from the
-    withheld coins, then from the job bond, and then from the stake. ``paid_from_stake`` and ``burnt_from_stake`` are
-    the parts of the two amounts that came from the stake.
+    If a validator rejected a right share as a mismatch, the validator pays for the share, unless a later share of the
+    same provider was accepted. ``paid`` (uassay) went to the provider, and ``burnt`` (uassay) was burnt. These coins
+    came from the withheld coins, then from the job bond, and then from the stake. ``paid_from_stake`` and
+    ``burnt_from_stake`` are the parts of the two amounts that came from the stake.
     """
 
     KIND: ClassVar[str] = "share.compared"
@@ -204,8 +205,32 @@ class ShareFoundWrong(Change):
 
 
 @dataclass(frozen=True, slots=True)
+class ShareStood(Change):
+    """A panel decided about a share whose provider stands for it; ``right`` and ``wrong`` are false if it could not.
+
+    The validator pays the provider of a right share. ``paid`` (uassay) went to the provider, ``burnt`` was burnt, and
+    ``to_seats`` is for the seats of the panel. ``from_stake`` is the part of ``paid`` and ``burnt`` that came from the
+    validator's stake, and ``burnt_from_stake`` the part of ``burnt``. ``to_seats`` came from the stake as well.
+    """
+
+    KIND: ClassVar[str] = "share.stood"
+    panel: PanelKey
+    share: ShareKey
+    provider: str
+    right: bool
+    wrong: bool
+    paid: int
+    burnt: int
+    from_stake: int
+    burnt_from_stake: int
+    to_seats: int
+
+
+@dataclass(frozen=True, slots=True)
 class RoundClosed(Change):
     """A round was closed. Its window ends at ``window_ends`` on the chain clock; the round is not paid before that.
+
+    It can be challenged until ``challenges_end``, and is not paid before that either.
 
     Example::
 
@@ -221,6 +246,18 @@ class RoundClosed(Change):
     window_ends: int
     closed_at: int
     closed_height: int
+    challenges_end: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoundCleared(Change):
+    """A round waits only for the end of the time in which the order lets it be challenged.
+
+    So it no longer counts among the rounds that are closed and not verified.
+    """
+
+    KIND: ClassVar[str] = "round.cleared"
+    round: RoundKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,8 +282,8 @@ class RoundStopped(Change):
 
 @dataclass(frozen=True, slots=True)
 class RoundVerified(Change):
-    """A round was verified. Its ``price`` (uassay) was paid, except ``withheld``: this part is kept for the validator
-    until the order settles. ``audit_fee`` (uassay) is not part of the price; it paid the round's panel.
+    """A round was verified. Its ``price`` (uassay) was paid, except the part ``withheld``, which is kept for the
+    validator until the order settles. ``audit_fee`` (uassay) is not part of the price; it paid the round's panel.
 
     Example::
 
@@ -275,6 +312,8 @@ class RoundVoid(Change):
 
     KIND: ClassVar[str] = "round.void"
     round: RoundKey
+    void_at: int = 0
+    by_validator: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,7 +459,7 @@ class PlaceDrawn(Change):
 @dataclass(frozen=True, slots=True)
 class AnswerCommitted(Change):
     """A seat committed to its answers. The seats of the stage can commit until ``commits_end`` and then reveal until
-    ``reveals_end``. Both times become earlier once all seats have committed.
+    ``reveals_end``. If all seats have committed earlier, both times become earlier.
     """
 
     KIND: ClassVar[str] = "panel.committed"
@@ -516,9 +555,10 @@ class PlaceRuled(Change):
 
 @dataclass(frozen=True, slots=True)
 class SlashVoteOpened(Change):
-    """The round is void, and all validators that are left will vote on ``places`` again. They decide whether
-    ``validator``, which closed the round, is slashed. Until then, ``slash`` (uassay) of its stake is reserved. The
-    order does not wait for this vote. All other places that had no ruling stay undecided.
+    """The round is void, and all eligible validators that have not recomputed ``places`` yet will vote on them. They
+    decide whether ``validator``, which closed the round, is slashed. Until the vote ends, ``slash`` (uassay) of the
+    stake of ``validator`` is reserved. The order does not wait for this vote. All other places that had no ruling stay
+    undecided.
     """
 
     KIND: ClassVar[str] = "panel.slash_vote"
@@ -541,7 +581,7 @@ class SlashVoteEnded(Change):
 @dataclass(frozen=True, slots=True)
 class ValidatorSlashed(Change):
     """The last stage of a panel ruled that a round is wrong, and that its validator is at fault. The validator lost
-    ``amount`` (uassay) of its stake. Seats are paid from it, and the rest is burnt.
+    ``amount`` (uassay) of its stake. This amount pays seats, and the rest of it is burnt.
 
     Example::
 

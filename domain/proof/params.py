@@ -65,6 +65,11 @@ class ProofParams(Readable):
     # Time for a provider to show the key of a delivery after the validator's receipt.
     show_wait: Wait = 60
 
+    # Shortest time after a round's close, or after it became void, in which a provider may stand for its share.
+    stand_wait: Duration = 3_600
+    # Number of places of a share that a panel recomputes if the share's provider stands for it.
+    stand_segments: AuditSegments = 4
+
 
 LOCAL = ProofParams(
     lot_wait=4,
@@ -79,5 +84,7 @@ LOCAL = ProofParams(
     handover_every=1,
     stage_base=60,
     show_wait=10,
+    stand_wait=60,
+    stand_segments=2,
 )
 """The values of a local network."""

@@ -106,6 +106,9 @@ class Share:
     is_drawn: bool = False  # the share's own lot is drawn
     # The validator had the content of the share: it showed this itself, for example by accepting the share.
     is_received: bool = False
+    stand: Count = 0  # number of the dispute in which the share's provider stands for it; 0 if it does not
+    # Segment in which the validator that rejected the share as a mismatch found it to be wrong; n for its end.
+    wrong_at: Segment = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +212,9 @@ class Round:
     verified: bool
     void: bool  # the round will never be verified or paid
     stopped: AuditPlace | None = None
+    challenges_end: Number = 0  # time until which the round can be challenged (chain clock), at least `window_ends`
+    void_at: Number = 0  # time at which the round became void (chain clock); 0 before
+    by_validator: bool = False  # the round is void by the validator's fault
 
     @property
     def key(self) -> RoundKey:
@@ -236,7 +242,7 @@ class Round:
 class TraceLeaf:
     """The leaf of a trace for a boundary 1..n. Boundary 0 has no leaf, because the chain knows the initial state.
 
-    The path leads to the share's trace root. It is empty if all leaves of the trace are sent together.
+    The path leads to the share's trace root. If all leaves of the trace are sent together, the path is empty.
     """
 
     index: Count
@@ -303,8 +309,8 @@ class PanelPlace:
     """A place of a panel, with its ruling and the answer that the panel found.
 
     ``claim`` is the chain's root for the place. If the place is a segment, the chain has only the root of the trace.
-    The claim is then empty until a seat shows the leaf of the boundary after the segment. If, according to the chain,
-    the job ``stops`` at the place, there is no claim. All places of one ``group`` have the same seats.
+    Until a seat shows the leaf of the boundary after the segment, the claim is empty. If, according to the chain, the
+    job ``stops`` at the place, there is no claim. All places of one ``group`` have the same seats.
     """
 
     place: AuditPlace
@@ -334,9 +340,9 @@ class Panel:
 
     A stage begins with its seed. Its seats commit until ``commits_end``, and then reveal until ``reveals_end``. The
     time to commit ends early when all seats have committed. The time to reveal ends early when all seats that committed
-    have revealed. ``wanted`` describes the next stage as long as its seed is not known: it has the number of seats for
-    each group of places. It is empty while the panel waits for room. If ``repeats`` is true, the next stage has the
-    same seats as this one.
+    have revealed. As long as the seed of the next stage is not known, ``wanted`` has the number of that stage's seats
+    for each group of places. While the panel waits for room, ``wanted`` is empty. If ``repeats`` is true, the next
+    stage has the same seats as this one.
     """
 
     order_id: Hash
@@ -365,6 +371,7 @@ class Panel:
     for_slash: bool = False
     slash: Money = 0  # part of the validator's stake (uassay) that was taken, or that is reserved during the vote
     dispute: Count = 0  # number of the dispute that the panel decides; 0 for the panel that audits the round
+    standing: ShareRef | None = None  # the share whose provider stands for it; the panel recomputes only this share
 
     @property
     def key(self) -> PanelKey:

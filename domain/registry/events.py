@@ -34,8 +34,8 @@ class BeaconKeySet(Change):
 
 @dataclass(frozen=True, slots=True)
 class BeaconKeyRevoked(Change):
-    """A validator revoked a beacon key. All keys in ``dropped`` are now invalid. These are the revoked key itself and,
-    if this key was in force, the keys before it.
+    """A validator revoked a beacon key. All keys in ``dropped`` are now invalid. ``dropped`` has the revoked key itself
+    and, if this key was in force, the keys before it.
     """
 
     KIND: ClassVar[str] = "validator.beacon_key_revoked"
@@ -46,10 +46,10 @@ class BeaconKeyRevoked(Change):
 
 @dataclass(frozen=True, slots=True)
 class AuditsPromised(Change):
-    """A validator's promise as an auditor changed, by a message of the validator or because of its silent seats.
-    ``speed`` is in FLOP/s, and ``rate`` is in bytes/s. ``promise_halved_at`` is the time of the last halving.
-    ``silent_at`` is the time of the last silence for which the promise was not halved. Both times are on the chain
-    clock; a time is 0 if there was no such event.
+    """A validator changed its promise as an auditor, or its promise was halved because its seats were silent. ``speed``
+    is in FLOP/s, and ``rate`` is in bytes/s. ``promise_halved_at`` is the time of the last halving. ``silent_at`` is
+    the time of the last silence for which the promise was not halved. Both times are on the chain clock; a time is 0 if
+    there was no such event.
     """
 
     KIND: ClassVar[str] = "validator.audits_promised"

@@ -23,7 +23,9 @@ from domain.bounds import (
 from domain.limits import CERTIFICATE_BYTES_MAX
 
 FAULTS_KEPT = 2
-"""Most faults that a validator's record keeps. One more within ``fault_period`` puts the validator in jail."""
+"""Largest number of faults in a validator's record. One more fault within ``fault_period`` puts the validator in
+jail.
+"""
 
 Promise = Annotated[int, Range(1, 2**63 - 1)]
 """FLOP/s or bytes/s that a validator promises as an auditor; a halving never makes the number 0."""

@@ -1,9 +1,12 @@
 """Behaviours of parties: the honest ones, and those who cheat in one way each, as strategies of the real programs."""
 
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
-from domain.keys import ShareKey
+from compute_provider.decide.actions import Action
+from domain.keys import RoundKey, ShareKey
 from domain.legs.messages import MsgAcceptOrder
 from domain.messages import Message
 from domain.proof.messages import MsgCloseRound, MsgRevealAnswer
@@ -11,8 +14,9 @@ from domain.proof.reasons import ShareReason
 from domain.proof.records import AnswerKind, SeatAnswer
 from link.handover import Sealed
 from localnet.simulator.memory_chain import digest
-from localnet.simulator.training import noise
+from localnet.simulator.training import Job, noise
 from validator.decide.duties import Duty
+from validator.decide.plan import FreeProvider
 from validator.decide.records import CheckedSegment, Recomputed, SeatKey
 
 if TYPE_CHECKING:
@@ -34,13 +38,29 @@ HABITS = (
     "copied",
     "garbage",
     "hidden",  # commits, and delivers nothing
+    "noise",  # commits, and delivers noise
+    "keyless",  # commits and delivers, and shows no key
     "closed",
     "junk",
     "saboteur",  # honest until others audit
+    "absent",  # shows nothing when others audit
+    "idle",  # makes everything up, and trains nothing
 )
-"""What a provider makes of a share: where it lies, what it does not do, whose work it takes."""
-BENT = frozenset(("first", "last", "middle", "update", "metrics", "quits", "copied"))
+"""What a provider makes of a share: where it lies, what it does not do, whose work it takes. A share may have several
+of them, with "+" between."""
+BENT = frozenset(("first", "last", "middle", "update", "metrics", "quits", "copied", "idle"))
 """What commits to something else than the job gives."""
+
+
+@cache
+def words_of(habit: str) -> frozenset[str]:
+    """Return the habits that a share has."""
+    return frozenset(habit.split("+"))
+
+
+def is_bent(habit: str) -> bool:
+    """Return whether a share with this habit commits to something else than the job gives."""
+    return not BENT.isdisjoint(words_of(habit))
 
 
 class HonestProvider:
@@ -56,6 +76,15 @@ class HonestProvider:
     def opens(self, *, audited: bool) -> bool:
         """Return whether it shows states of a share that it delivered, also when others audit."""
         del audited
+        return True
+
+    def job(self, job: Job) -> Job:
+        """Return the job that it trains instead of the order's."""
+        return job
+
+    def stays(self, action: Action) -> bool:
+        """Return whether it is still there to do something; if not, it is gone for good."""
+        del action
         return True
 
 
@@ -93,6 +122,9 @@ class Cheat(HonestProvider):
         return self.habits[dice // 100 % len(self.habits)] if dice % 100 < self.percent else "honest"
 
 
+BENT = BENT | {"swapped"}  # trains another job than its own, see HonestProvider.job
+
+
 # --- validators ----------------------------------------------------------------------------------
 
 
@@ -118,6 +150,16 @@ class HonestValidator:
         """Return whether it does a duty at all."""
         del daemon, duty
         return True
+
+    def workers(self, daemon: "ValidatorActor", free: tuple[FreeProvider, ...]) -> tuple[FreeProvider, ...]:
+        """Return the providers to which it gives work."""
+        del daemon
+        return free
+
+    def alters(self, daemon: "ValidatorActor", messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        """Return what it sends instead of what it should."""
+        del daemon
+        return messages
 
     def sends(self, daemon: "ValidatorActor", messages: tuple[Message, ...]) -> bool:
         """Return whether it sends what it should."""
@@ -147,6 +189,11 @@ class HonestValidator:
     def serves(self, daemon: "ValidatorActor", auditor: str) -> bool:
         """Return whether an auditor gets an answer."""
         del daemon, auditor
+        return True
+
+    def serves_challenger(self, daemon: "ValidatorActor", caller: str) -> bool:
+        """Return whether a possible challenger gets an answer."""
+        del daemon, caller
         return True
 
     def says(self, daemon: "ValidatorActor", asked: Asked, found: Recomputed) -> Recomputed:
@@ -256,7 +303,7 @@ class CopyingAuditor(HonestValidator):
         if not asked.said:
             return _guess(daemon, asked.claimed)
         last = asked.said[-1]
-        return Recomputed("", last.kind, last.root, last.digest, last.step)
+        return Recomputed(fault="", kind=last.kind, root=last.root, digest=last.digest, step=last.step)
 
 
 class HidingAuditor(Mute):
@@ -345,10 +392,60 @@ class Accomplice(HonestValidator):
         # Friends agree on a digest, too; without a root it is claimed that the job stops.
         kind = AnswerKind.FINISHED if asked.claimed else AnswerKind.STOPPED
         made = digest("agreed", asked.claimed)
-        return Recomputed("", kind, asked.claimed, made, asked.step)
+        return Recomputed(fault="", kind=kind, root=asked.claimed, digest=made, step=asked.step)
 
     def withholds(self, world: "World", me: str) -> bool:
         return self.withholding and bool(world.chain.height % 2) and world.waits_for(self.friends)
+
+
+# --- challengers and outsiders -------------------------------------------------------------------
+
+
+class Deed(StrEnum):
+    """The deed of a challenger about a closed round."""
+
+    NOTHING = "nothing"
+    LOOKS = "looks"  # recomputes a place, and challenges it if it is wrong
+    LIES = "lies"  # challenges a right place
+    OPENS_NOTHING = "opens nothing"  # commits to a challenge, and does not open it
+    SAYS_UNSERVED = "says unserved"  # challenges a place of which it says that it is not served
+    ASKS_AGAIN = "asks again"  # challenges a place that a panel has drawn
+
+
+class HonestChallenger:
+    """Recomputes one place of each closed round, and challenges those that are wrong."""
+
+    honest = True
+
+    def deed(self, key: RoundKey, winner: str) -> Deed:
+        """Return what it does about a round of a validator."""
+        del key, winner
+        return Deed.LOOKS
+
+
+@dataclass
+class FalseChallenger(HonestChallenger):
+    """Does one thing about so many of a hundred rounds."""
+
+    does: Deed
+    percent: int = 50
+    honest: bool = False
+
+    def deed(self, key: RoundKey, winner: str) -> Deed:
+        return self.does if digest("challenges", key, winner)[0] * 100 < 256 * self.percent else Deed.NOTHING
+
+
+FILLING = 12
+"""Transactions that fill a block, each a tenth of it."""
+
+
+class Filler:
+    """An outsider that fills all blocks."""
+
+    def count(self, world: "World") -> int:
+        """Return the number of transactions that it sends before the next block."""
+        del world
+        return FILLING
 
 
 # --- consumers -----------------------------------------------------------------------------------
@@ -362,7 +459,9 @@ class ConsumerHabits:
     cancel_after: int | None = None  # ms
     slanders: bool = False  # complains about right chunks
     early: bool = False  # takes each hand-over as soon as its round is closed, and gives up the refund
+    fetches: bool = True  # fetches its result
     keeps: bool = True  # keeps the states of the last verified round, and delivers them to the next validator
+    denies: bool = False  # says that it did not get the states of failed legs
     acks: bool = True  # says whether it got the states of a failed leg
 
     def delivers(self, leg: int) -> bool:

@@ -21,6 +21,7 @@ class Network:
     most: int = 80
     loss: int = 5
     rate: int = 10_000_000  # bytes/s
+    twice: int = 0  # of a thousand messages that arrive a second time
 
     def delay(self, size: int = 0) -> int:
         return self.random.randint(self.least, self.most) + size * 1000 // self.rate
@@ -38,10 +39,15 @@ class Network:
 
         def arrive() -> None:
             answer = serve()
+            if self.twice and self.random.randrange(1000) < self.twice:
+                self.clock.after(self.delay(size), again)
             if answer is None or self.lost():
                 self.clock.after(TIMEOUT_MS, lambda: answered(None))
             else:
                 self.clock.after(self.delay(), lambda: answered(answer))
+
+        def again() -> None:
+            serve()
 
         if self.lost():
             self.clock.after(TIMEOUT_MS, lambda: answered(None))

@@ -25,7 +25,9 @@ from domain.disputes.events import (
     ChallengeJoined,
     ChallengeOpened,
     ChallengerRewarded,
+    ChallengesWaived,
     DisputeEnded,
+    StandOpened,
 )
 from domain.disputes.records import Dispute, DisputeState
 from domain.events import Change, Event
@@ -92,6 +94,7 @@ from domain.proof.events import (
     PlaceDrawn,
     PlaceRuled,
     RoomTaken,
+    RoundCleared,
     RoundClosed,
     RoundStopped,
     RoundVerified,
@@ -107,6 +110,7 @@ from domain.proof.events import (
     ShareFoundWrong,
     ShareRejected,
     ShareSkipped,
+    ShareStood,
     SlashVoteEnded,
     SlashVoteOpened,
     StageEnded,
@@ -311,7 +315,14 @@ class Rebuilt:
     def _(self, change: ProviderRegistered) -> None:
         known = self.providers.get(change.provider)
         if known is None:
-            known = Provider(change.provider, "", change.pub_key, None, 0, 0)
+            known = Provider(
+                address=change.provider,
+                validator="",
+                pub_key=change.pub_key,
+                capability=None,
+                shares_accepted=0,
+                shares_rejected=0,
+            )
         self.providers[change.provider] = replace(known, validator=change.validator)
 
     @take.register
@@ -394,7 +405,7 @@ class Rebuilt:
 
     @take.register
     def _(self, change: OrderSubmitted) -> None:
-        row = Depositor(change.consumer, change.deposit, 0, 0)
+        row = Depositor(address=change.consumer, locked=change.deposit, paid=0, refunded=0)
         self.orders[change.order] = change.record
         self.escrows[change.order] = Escrow(change.order, (row,), ())
         self._paid[change.order] = 0
@@ -458,7 +469,9 @@ class Rebuilt:
         )
         self._begin_slots(change)
         self._reserve(change.bid, change.work)
-        row = BondRow(BondKind.JOB, change.validator, change.leg, 0, 0, 0, change.job_bond)
+        row = BondRow(
+            kind=BondKind.JOB, owner=change.validator, leg=change.leg, round=0, slot=0, issue=0, amount=change.job_bond
+        )
         self._lock(change.order, row)
 
     def _begin_slots(self, change: OrderMatched) -> None:
@@ -483,7 +496,9 @@ class Rebuilt:
     @take.register
     def _(self, change: SlotStarted) -> None:
         key = change.order, change.leg, change.slot
-        self.openings[key] = SlotStart(*key, change.local_root)
+        self.openings[key] = SlotStart(
+            order_id=change.order, leg=change.leg, slot=change.slot, local_root=change.local_root
+        )
         self._locals[key] = change.local_root
 
     @take.register
@@ -564,7 +579,7 @@ class Rebuilt:
 
     @take.register
     def _(self, change: PaymentMade) -> None:
-        payment = Payment(change.to, change.kind, change.amount, change.round)
+        payment = Payment(to=change.to, kind=change.kind, amount=change.amount, round=change.round)
         number = self._paid[change.order]
         self.payments[change.order, number] = payment
         self._paid[change.order] = number + 1
@@ -626,13 +641,13 @@ class Rebuilt:
     def _(self, change: ShareCommitted) -> None:
         key, terms = change.share, self.orders[change.share.order_id].terms
         claim = ShareClaim(
-            key.order_id,
-            key.leg,
-            key.round,
-            key.slot,
-            key.issue,
-            change.provider,
-            change.commitment,
+            order_id=key.order_id,
+            leg=key.leg,
+            round=key.round,
+            slot=key.slot,
+            issue=key.issue,
+            provider=change.provider,
+            commitment=change.commitment,
         )
         self.shares[key] = Share(
             claim=claim,
@@ -648,13 +663,13 @@ class Rebuilt:
             roots=None,
         )
         row = BondRow(
-            BondKind.SHARE,
-            change.provider,
-            key.leg,
-            key.round,
-            key.slot,
-            key.issue,
-            change.bond,
+            kind=BondKind.SHARE,
+            owner=change.provider,
+            leg=key.leg,
+            round=key.round,
+            slot=key.slot,
+            issue=key.issue,
+            amount=change.bond,
         )
         self._lock(key.order_id, row)
 
@@ -669,7 +684,8 @@ class Rebuilt:
     @take.register
     def _(self, change: ShareRejected) -> None:
         work = share_work(self.orders[change.share.order_id].terms)
-        self._share(change.share, state=ShareState.REJECTED, reason=change.reason, roots=None, work=work)
+        dropped = {"state": ShareState.REJECTED, "reason": change.reason, "roots": None, "work": work}
+        self._share(change.share, **dropped, wrong_at=change.segment)
         if change.reason != ShareReason.LEG_ENDED:
             self._count(change.provider, rejected=1)
         if change.was_accepted:
@@ -679,12 +695,12 @@ class Rebuilt:
     def _(self, change: ShareAccepted) -> None:
         key = change.share
         roots = ShareRoots(
-            change.trace_root,
-            change.update_root,
-            change.local_out,
-            change.metrics,
-            change.segments,
-            change.steps,
+            trace_root=change.trace_root,
+            update_root=change.update_root,
+            local_out=change.local_out,
+            metrics=change.metrics,
+            segments=change.segments,
+            steps=change.steps,
         )
         work = done_work(self.orders[key.order_id].terms, roots)
         self._share(key, state=ShareState.ACCEPTED, roots=roots, work=work, is_received=True)
@@ -706,7 +722,7 @@ class Rebuilt:
     @take.register
     def _(self, change: DeliveryReceived) -> None:
         manifest = DeliveryManifest(change.root, change.key_hash, change.segments, change.update_chunks, change.every)
-        self.deliveries[change.share] = ShownDelivery(*change.share, manifest=manifest, show_by=change.show_by)
+        self.deliveries[change.share] = _delivery(change.share, manifest, change.show_by)
 
     @take.register
     def _(self, change: DeliveryKeyShown) -> None:
@@ -716,9 +732,8 @@ class Rebuilt:
             change.trace_root, change.update_root, change.local_out, change.metrics, change.segments, change.steps
         )
         show_by = known.show_by if known else 0
-        self.deliveries[change.share] = ShownDelivery(
-            *change.share, manifest=manifest, show_by=show_by, key=change.key, roots=roots
-        )
+        shown = _delivery(change.share, manifest, show_by)
+        self.deliveries[change.share] = replace(shown, key=change.key, roots=roots)
         self._share(change.share, is_received=True)
 
     @take.register
@@ -760,6 +775,7 @@ class Rebuilt:
             + (order.terms.outer_work if change.next_root else 0),
             closed_at=change.closed_at,
             closed_height=change.closed_height,
+            challenges_end=change.challenges_end,
             window_ends=change.window_ends,
             verified=False,
             void=False,
@@ -771,8 +787,19 @@ class Rebuilt:
 
     @take.register
     def _(self, change: RoundStopped) -> None:
-        where = AuditPlace(AuditKind(change.kind), change.slot, change.issue, change.segment)
+        where = AuditPlace(kind=AuditKind(change.kind), slot=change.slot, issue=change.issue, segment=change.segment)
         self.rounds[change.round] = replace(self.rounds[change.round], stopped=where)
+
+    @take.register
+    def _(self, change: ChallengesWaived) -> None:
+        waived = max(change.waived, self.legs[change.order, change.leg].waived)
+        self._leg(change.order, change.leg, waived=waived)
+
+    @take.register
+    def _(self, change: RoundCleared) -> None:
+        key = change.round
+        leg = self.legs[key.order_id, key.leg]
+        self._leg(key.order_id, key.leg, cleared=max(leg.cleared, leg.verified) + 1)
 
     @take.register
     def _(self, change: RoundVerified) -> None:
@@ -793,7 +820,8 @@ class Rebuilt:
     @take.register
     def _(self, change: RoundVoid) -> None:
         key = change.round
-        self.rounds[key] = replace(self.rounds[key], void=True)
+        by_validator, at = change.by_validator, change.void_at
+        self.rounds[key] = replace(self.rounds[key], void=True, void_at=at, by_validator=by_validator)
         self._leg(key.order_id, key.leg, void=self.legs[key.order_id, key.leg].void + 1)
 
     # Panels
@@ -863,8 +891,22 @@ class Rebuilt:
     def _(self, change: PlaceDrawn) -> None:
         known = self.panels[change.panel].places
         assert change.place == len(known), "a place is drawn before its time"
-        place = AuditPlace(AuditKind(change.kind), change.slot, change.issue, change.segment, change.chunk)
-        drawn = PanelPlace(place, change.claim, Ruling.OPEN, 0, None, change.stops, change.group)
+        place = AuditPlace(
+            kind=AuditKind(change.kind),
+            slot=change.slot,
+            issue=change.issue,
+            segment=change.segment,
+            chunk=change.chunk,
+        )
+        drawn = PanelPlace(
+            place=place,
+            claim=change.claim,
+            ruling=Ruling.OPEN,
+            stage=0,
+            finding=None,
+            stops=change.stops,
+            group=change.group,
+        )
         self._panel(change.panel, places=(*known, drawn))
 
     @take.register
@@ -923,7 +965,7 @@ class Rebuilt:
     def _(self, change: AnswerRevealed) -> None:
         known = self._seat_of(change.panel, change.auditor).answers
         kind = AnswerKind(change.kind)
-        answer = SeatAnswer(change.place, kind, change.root, change.digest, change.step)
+        answer = SeatAnswer(place=change.place, kind=kind, root=change.root, digest=change.digest, step=change.step)
         self._seat(change.panel, change.auditor, answers=(*known, answer))
 
     @take.register
@@ -1010,7 +1052,64 @@ class Rebuilt:
     @take.register
     def _(self, change: DisputePanelOpened) -> None:
         self._open_panel(change.panel)
-        self._panel(change.panel, last_next=change.last_next)
+        standing = self.disputes[change.panel].share
+        self._panel(change.panel, last_next=change.last_next, standing=standing)
+
+    @take.register
+    def _(self, change: StandOpened) -> None:
+        key = change.dispute
+        self.disputes[key] = Dispute(
+            order_id=key.order_id,
+            leg=key.leg,
+            round=key.round,
+            number=key.dispute,
+            challenger=change.provider,
+            commitment=change.commitment,
+            bond=change.bond,
+            least=0,
+            opens_until=0,
+            open_before=0,
+            state=DisputeState.OPEN,
+            share=change.share.ref,
+        )
+        roots = ShareRoots(
+            change.trace_root,
+            change.update_root,
+            change.local_out,
+            change.metrics,
+            change.segments,
+            change.steps,
+        )
+        work = done_work(self.orders[key.order_id].terms, roots)
+        self._share(change.share, stand=key.dispute, roots=roots, work=work)
+        row = BondRow(
+            kind=BondKind.CHALLENGE,
+            owner=change.provider,
+            leg=key.leg,
+            round=key.round,
+            slot=CHALLENGE_SLOT,
+            issue=key.dispute,
+            amount=change.added,
+        )
+        if change.added:
+            self._lock(key.order_id, row)
+        share = change.share
+        self.bond_rows.pop((share.order_id, share.leg, share.round, share.slot, share.issue), None)
+        self.bond_rows[key.order_id, key.leg, key.round, CHALLENGE_SLOT, key.dispute] = replace(row, amount=change.bond)
+
+    @take.register
+    def _(self, change: ShareStood) -> None:
+        mismatch = self.shares[change.share].state in (ShareState.REJECTED, ShareState.WRONG)
+        if change.right and mismatch:
+            self._share(change.share, state=ShareState.RIGHT)
+            self._count(change.provider, rejected=-1)
+        elif change.wrong and mismatch:
+            self._share(change.share, state=ShareState.WRONG)
+        validator = self.legs[change.share.order_id, change.share.leg].validator
+        self._cut(validator, change.from_stake + change.to_seats)
+        self.burnt += change.burnt_from_stake
+        if change.to_seats:
+            self.pots[change.panel] = self.pots.get(change.panel, 0) + change.to_seats
 
     @take.register
     def _(self, change: PlaceRuled) -> None:
@@ -1100,6 +1199,18 @@ def _panel(parts: Parts) -> PanelKey:
 
 def _seat(parts: Parts) -> tuple[PanelKey, int]:
     return _panel(parts), number_of(parts[4])
+
+
+def _delivery(share: ShareKey, manifest: DeliveryManifest, show_by: int) -> ShownDelivery:
+    return ShownDelivery(
+        order_id=share.order_id,
+        leg=share.leg,
+        round=share.round,
+        slot=share.slot,
+        issue=share.issue,
+        manifest=manifest,
+        show_by=show_by,
+    )
 
 
 def _share(parts: Parts) -> ShareKey:

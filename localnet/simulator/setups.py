@@ -14,12 +14,14 @@ from localnet.simulator.behaviours import (
     VALIDATOR_CHEATS,
     Cheat,
     ConsumerHabits,
+    Deed,
+    FalseChallenger,
     HonestProvider,
     HonestValidator,
 )
 from localnet.simulator.memory_chain import UNPROVEN, digest
 from localnet.simulator.training import ORDER_KEY, Job
-from localnet.simulator.world import ProviderPlan, Setup, ValidatorPlan
+from localnet.simulator.world import ChallengerPlan, Outage, ProviderPlan, Setup, ValidatorPlan
 from pol.rules.orders import least_deposit
 
 PRICE = 10**12
@@ -37,6 +39,7 @@ class Kind(StrEnum):
 
     HONEST = "honest"
     MIXED = "mixed"
+    ROUGH = "rough"  # mixed, and the network and the machines are bad, too
 
 
 def params() -> Params:
@@ -111,20 +114,54 @@ def make_order(random: Random, number: object, at: int, used: Params, **changes:
     )
     cancel = random.randrange(500, 30_000) if random.randrange(10) == 0 else None
     early = Random(f"early {number} {at}").randrange(4) == 0
-    return OrderPlan(at, replace(message, **changes), job, ConsumerHabits(cancel_after=cancel, early=early))
+    return OrderPlan(
+        at=at, message=replace(message, **changes), job=job, habits=ConsumerHabits(cancel_after=cancel, early=early)
+    )
 
 
 def make_setup(seed: int, kind: Kind = Kind.MIXED, shape: Shape | None = None) -> Setup:
     """Return the setup of a seed."""
     shape, random, used = shape or Shape(), Random(f"{kind} {seed}"), params()
     names = tuple(f"v{number}" for number in range(shape.validators))
-    cheats = kind is Kind.MIXED
+    cheats = kind is not Kind.HONEST
     # Less than a third of the stake; each cluster has a provider that trains.
     wicked = set(random.sample(names, random.randint(0, 2))) if cheats else set()
     providers = _providers(random, names, shape, cheats=cheats)
     validators = tuple(_validator(random, name, providers, wicked=name in wicked) for name in names)
     orders = tuple(_order(random, number, shape, used, cheats=cheats) for number in range(shape.orders))
-    return Setup(seed, used, validators, providers, orders)
+    setup = Setup(seed=seed, params=used, validators=validators, providers=providers, orders=orders)
+    setup = replace(setup, challengers=_challengers(Random(f"challengers {kind} {seed}"), names, cheats=cheats))
+    return _with_faults(setup, Random(f"faults {seed}")) if kind is Kind.ROUGH else setup
+
+
+def _challengers(random: Random, names: tuple[str, ...], *, cheats: bool) -> tuple[ChallengerPlan, ...]:
+    """Return the challengers: at most two who look, and sometimes one who lies or wastes others' time."""
+    chosen = random.sample((*names, *CONSUMERS), 3)
+    plans = [ChallengerPlan(name) for name in chosen[: random.randint(0, 2)]]
+    if cheats and random.randrange(2):
+        deed = random.choice((Deed.LIES, Deed.OPENS_NOTHING, Deed.SAYS_UNSERVED, Deed.ASKS_AGAIN))
+        plans.append(ChallengerPlan(chosen[2], FalseChallenger(deed, random.choice((5, 20, 60)))))
+    return tuple(plans)
+
+
+def _with_faults(setup: Setup, random: Random) -> Setup:
+    """Return a setup with a bad network, full blocks, or machines that are away: each with one chance in three."""
+    names = tuple(plan.name for plan in setup.validators)
+    changes: dict[str, Any] = {}
+    if random.randrange(3) == 0:
+        changes |= {"loss": random.choice((20, 60, 150)), "twice": random.choice((0, 50))}
+    if random.randrange(3) == 0:
+        changes |= {"delay": random.choice((300, 800)), "lag": random.choice((20, 40))}
+    if random.randrange(3) == 0:
+        changes |= {"failing": random.choice((10, 30))}
+    if random.randrange(3) == 0:
+        changes |= {"spam": random.choice((6, 12))}
+    if random.randrange(3) == 0:
+        count = random.choice((1, 2, (len(names) + 1) // 2))
+        lasts = 1_000 * random.choice((1, 10, 100))
+        outage = Outage(random.randrange(20_000, 120_000), lasts, tuple(sorted(random.sample(names, count))))
+        changes |= {"outages": (outage,)}
+    return replace(setup, **changes)
 
 
 def _providers(random: Random, names: tuple[str, ...], shape: Shape, *, cheats: bool) -> tuple[ProviderPlan, ...]:
@@ -171,7 +208,7 @@ def _validator(random: Random, name: str, providers: tuple[ProviderPlan, ...], *
     )
     behaviour = random.choice(VALIDATOR_CHEATS)() if wicked else HonestValidator()
     bid = MsgPlaceBid(name, offer, capacity=sold, duration=100_000)
-    return ValidatorPlan(name, bid, behaviour, _moments(random, 2))
+    return ValidatorPlan(name=name, bid=bid, behaviour=behaviour, crashes=_moments(random, 2))
 
 
 def _moments(random: Random, most: int) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 
+from domain.legs.reasons import LegEnd
 from domain.market.records import JobTerms
 from link.handover import Sealed, public_point
 from link.types import BlobRef, PayloadFile, StateRef
@@ -28,6 +29,7 @@ class Job:
 
     terms: JobTerms
     breaks_in: int | None = None
+    decline: LegEnd | None = None  # why a trial of it fails
 
     def breaks(self, round: int) -> bool:
         """Return whether a round has no next state."""

@@ -19,7 +19,7 @@ from domain.market.records import OrderState
 from domain.proof.reasons import MISMATCHES, SILENCES, ShareReason
 from domain.proof.records import PanelSeat, Round, Share, ShareState
 from localnet.simulator.actors import auditor
-from localnet.simulator.behaviours import BENT
+from localnet.simulator.behaviours import is_bent
 from localnet.simulator.memory_chain import PUBLIC
 
 if TYPE_CHECKING:
@@ -50,7 +50,14 @@ class Watch:
         # Legs that go on from a wrong share that no lot drew.
         self._bent: set[tuple[bytes, int]] = set()
 
+    def _steady(self, name: str) -> bool:
+        """Return whether someone is honest, and no outage took it away."""
+        return self._honest(name) and name not in self.world.absent
+
     def _honest(self, name: str) -> bool:
+        challenger = self.world.challengers.get(name)
+        if challenger is not None and not challenger.behaviour.honest:
+            return False
         if name in self.world.validators:
             return self.world.validators[name].behaviour.honest
         return name not in self.world.providers or self.world.providers[name].behaviour.honest
@@ -68,7 +75,7 @@ class Watch:
             self._check_stake(name.decode(), VALIDATORS.must(store, name.decode()).stake)
         for order_id, number in chain.changed_in(LEGS):
             leg = LEGS.must(store, order_id, number_of(number))
-            if leg.state is LegState.FAILED and self._honest(leg.validator):
+            if leg.state is LegState.FAILED and self._steady(leg.validator):
                 end = LegEnd(leg.end_reason)
                 self._check_failed(order_id, leg.validator, end, leg.number)
         for seat in auditor.seats_changed(chain):
@@ -104,7 +111,7 @@ class Watch:
         key = share.claim.key
         name = LEGS.must(self.world.chain.overlay(), key.order_id, key.leg).validator
         fault = share.state is ShareState.REJECTED and ShareReason(share.reason) in MISMATCHES
-        fair = habit in BENT or not self._honest(name)
+        fair = is_bent(habit) or not self._honest(name)
         _hold(not fault or fair, f"{name}, honest, found fault with a share that is {habit}")
 
     def _check_round(self, closed: Round) -> None:
@@ -112,7 +119,7 @@ class Watch:
         world, key = self.world, closed.key
         store = world.chain.overlay()
         for share in SHARES.scan(store, key.order_id, key.leg, key.round):
-            if share.state is ShareState.ACCEPTED and world.habit_of(share.claim) in BENT:
+            if share.state is ShareState.ACCEPTED and is_bent(world.habit_of(share.claim)):
                 self._bent.add((key.order_id, key.leg))
         name = LEGS.must(store, key.order_id, key.leg).validator
         if self._honest(name) and not self._is_bent(key.order_id, key.leg):
@@ -121,7 +128,7 @@ class Watch:
             _hold(closed.next_root == right, f"{name}, honest, has another result than the job")
 
     def _check_stake(self, name: str, stake: int) -> None:
-        if self._honest(name):
+        if self._steady(name):
             least = self.world.setup.stake
             _hold(stake >= least, f"{name}, honest, has {stake} of its stake of {least}")
 
@@ -133,6 +140,7 @@ class Watch:
         world = self.world
         order = next(o for o in world.orders if o.order_id == order_id)
         excused = end in BLAMES and not order.plan.honest
+        excused |= end is LegEnd.UNDECIDED and not all(map(self._honest, world.validators))
         excused |= end is LegEnd.DECLINED_BY_CHOICE and not self._has_openings(order_id, leg)
         excused |= end is LegEnd.STATE_UNAVAILABLE and not self._honest(self._left_by(order_id, leg))
         excused |= any(
@@ -160,7 +168,7 @@ class Watch:
             _hold(not list(table.keys(store)), f"there is a {table.name} left")
         excused = self._excused()
         for account in BOND_ACCOUNTS.scan(store):
-            if not self._honest(account.owner):
+            if not self._steady(account.owner):
                 continue
             has = account.free + sum(w.amount for w in account.withdrawals)
             least = world.deposited(account.owner) - excused.get(account.owner, 0)

@@ -8,6 +8,7 @@ import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from random import Random
 from typing import Any
@@ -17,13 +18,14 @@ from chain.state_machine.context import HEAD, NS
 from chain.state_machine.gas_price import get_gas_price
 from chain.state_machine.lane import Lane
 from chain.state_machine.legs.tables import LEGS
-from chain.state_machine.proof.tables import get_drawn_rounds
+from chain.state_machine.proof.tables import ROUNDS, get_drawn_rounds
 from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
 from chain.state_machine.rules import RULEBOOK, Rulebook
 from chain.state_machine.store import Overlay
+from chain.state_machine.tables import number_of
 from domain.block import TxResult
 from domain.genesis import DENOM
-from domain.keys import RoundKey
+from domain.keys import RoundKey, ShareKey
 from domain.ledger.messages import MsgDepositBond, MsgSend
 from domain.ledger.params import LedgerParams
 from domain.ledger.queries import AccountRequest
@@ -39,10 +41,11 @@ from domain.registry.messages import MsgAdmitProvider, MsgCertifyProvider, MsgRe
 from domain.tx import Tx
 from link.handover import Sealed
 from link.types import StateRef
+from localnet.simulator.actors.challenger import ChallengerActor
 from localnet.simulator.actors.consumer import OrderActor, OrderPlan
 from localnet.simulator.actors.provider import ProviderActor, SentDelivery
 from localnet.simulator.actors.validator import ValidatorActor
-from localnet.simulator.behaviours import HonestProvider, HonestValidator
+from localnet.simulator.behaviours import Filler, HonestChallenger, HonestProvider, HonestValidator
 from localnet.simulator.chain import LiveChain
 from localnet.simulator.clock import Clock
 from localnet.simulator.memory_chain import GENESIS_TIME, make_genesis
@@ -85,6 +88,23 @@ class ValidatorPlan:
 
 
 @dataclass(frozen=True)
+class ChallengerPlan:
+    """A challenger: a validator or a consumer."""
+
+    name: str
+    behaviour: HonestChallenger = field(default_factory=HonestChallenger)
+
+
+@dataclass(frozen=True)
+class Outage:
+    """Validators that are away for some time (ms). While a third of them is away, no block is made."""
+
+    at: int
+    lasts: int
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Setup:
     """Everything that makes a run."""
 
@@ -102,6 +122,11 @@ class Setup:
     checked: bool = True
     rules: Rulebook = RULEBOOK
     spam: int = 0  # transactions of an outsider before each block, each a tenth of it
+    filler: Filler | None = None
+    challengers: tuple[ChallengerPlan, ...] = ()
+    outages: tuple[Outage, ...] = ()
+    delay: int = 80  # ms, the longest of a message
+    twice: int = 0  # of a thousand calls arrive a second time
     held: tuple[StateRef, ...] = ()  # states of earlier legs that every validator has
 
 
@@ -127,11 +152,11 @@ class World:
         self.setup = setup
         self.random = Random(setup.seed)
         self.clock = Clock()
-        self.network = Network(self.clock, self.random, loss=setup.loss)
+        self.network = Network(self.clock, self.random, most=setup.delay, loss=setup.loss, twice=setup.twice)
         names = tuple(plan.name for plan in setup.validators)
         consumers = sorted({plan.message.consumer for plan in setup.orders})
         members = tuple(plan.address for plan in setup.providers)
-        others = (OUTSIDER,) if setup.spam else ()
+        others = (OUTSIDER,) if setup.spam or setup.filler is not None else ()
         genesis = make_genesis(
             (*consumers, *members, *others), names, setup.params, coins=setup.coins, stake=setup.stake
         )
@@ -146,12 +171,20 @@ class World:
         self._pool: list[Pending] = []
         self._orders: dict[bytes, OrderResponse] = {}
         self._turn = 0
+        # Right results of rounds, by those who computed them; who trained a share; what was deposited on the way.
+        self.aggregated: dict[tuple[bytes, int], set[str]] = {}
+        self.trainers: dict[ShareKey, str] = {}
+        self.deposits: dict[str, int] = {}
+        self._told: set[RoundKey] = set()
+        self.absent: set[str] = set()  # validators that an outage took away
+        self._away: dict[str, int] = {}
         self.chain_clock = 0
         self.validators = {p.name: ValidatorActor(self, p.name, p.behaviour) for p in setup.validators}
         self.providers = {
             p.address: ProviderActor(self, p.address, p.validator, p.speed, p.behaviour, auto_bond=p.auto_bond)
             for p in setup.providers
         }
+        self.challengers = {p.name: ChallengerActor(self, p.name, p.behaviour) for p in setup.challengers}
         self.watch = Watch(self)
         self._open()
         self.orders = [OrderActor(self, plan) for plan in setup.orders]
@@ -187,6 +220,21 @@ class World:
         for other in self.setup.validators:
             for at in other.crashes:
                 self.clock.at(at, self.validators[other.name].break_down)
+        for outage in self.setup.outages:
+            self.clock.at(outage.at, partial(self._begin_outage, outage))
+
+    def _begin_outage(self, outage: Outage) -> None:
+        self.absent.update(outage.names)
+        for name in outage.names:
+            self._away[name] = max(self._away.get(name, 0), self.clock.now + outage.lasts)
+            self.validators[name].crash(outage.lasts // 1000)
+
+    def _is_away(self, name: str) -> bool:
+        return self.clock.now < self._away.get(name, 0)
+
+    def _is_stuck(self) -> bool:
+        """Return whether too few validators are there to make blocks."""
+        return bool(self._away) and 3 * sum(map(self._is_away, self._away)) >= len(self.validators)
 
     # Queries of all actors
 
@@ -229,9 +277,13 @@ class World:
     def deposited(self, owner: str) -> int:
         """Return the deposits of a party into its bond account."""
         if owner in self.validators:
-            return BOND
+            return BOND + self.deposits.get(owner, 0)
         plan = next((p for p in self.setup.providers if p.address == owner), None)
-        return (plan.bond + self.providers[owner].deposited) if plan else 0
+        return (plan.bond + self.providers[owner].deposited) if plan else self.deposits.get(owner, 0)
+
+    def trainer_of(self, key: ShareKey) -> str:
+        """Return the provider that trained a share."""
+        return self.trainers.get(key, "")
 
     def habit_of(self, claim: ShareClaim) -> str:
         """Return how a share came about."""
@@ -248,18 +300,34 @@ class World:
         in_lane: bool = False,
     ) -> None:
         """Send a transaction to a node, which has it in the next block; its result comes back, or is lost."""
-        pending = Pending(messages, result, surely, in_lane)
+        pending = Pending(messages=messages, result=result, surely=surely, in_lane=in_lane)
         self.clock.after(self.network.delay(), lambda: self._pool.append(pending))
+
+    def flood(self, name: str, count: int) -> None:
+        """Send payments of a party to itself, each as large as a transaction may be; what has no room is dropped."""
+        message = MsgSend(name, name, (Coin(DENOM, 1),))
+        self._pool += [Pending((message,), lambda _: None, is_spam=True)] * count
 
     def _next_block(self) -> None:
         delay = self.random.randint(*self.setup.block_ms)
         while True:
             proposer = self._proposer()
             fails = self.dice(100) < self.setup.failing
+            fails |= self._is_away(proposer)
             if not fails and not self.validators[proposer].behaviour.withholds(self, proposer):
                 break
             delay += PROPOSE_MS
         self.clock.after(delay, lambda: self._make(proposer))
+
+    def _tell_challengers(self) -> None:
+        """Let challengers hear of the rounds that the last block closed."""
+        store = self.chain.overlay()
+        for order_id, leg, round in self.chain.changed_in(ROUNDS):
+            closed = ROUNDS.must(store, order_id, number_of(leg), number_of(round))
+            if closed.key not in self._told and not (closed.void or closed.verified):
+                self._told.add(closed.key)
+                for challenger in self.challengers.values():
+                    challenger.hear(closed.key)
 
     def _proposer(self) -> str:
         names = self.chain.operators
@@ -268,8 +336,13 @@ class World:
 
     def _make(self, proposer: str) -> None:
         """Make a block of what is in the pool, as far as its gas goes, and let everybody see it."""
+        if self._is_stuck():
+            self.clock.after(PROPOSE_MS, partial(self._make, proposer))
+            return
         pool, self._pool = self._pool, []
         self._block(pool, proposer)
+        if self.challengers:
+            self._tell_challengers()
         for daemon in self.validators.values():
             daemon.wake(self.network.delay())
         for provider in self.providers.values():
@@ -316,7 +389,10 @@ class World:
     def _spam(self) -> list[Pending]:
         """Return what an outsider sends to fill the next block, as long as it can pay."""
         cost = SPAM_GAS * 2 * self.gas_price // 10**6
-        count = min(self.setup.spam, self.chain.balance(OUTSIDER) // cost) if self.setup.spam else 0
+        wanted = self.setup.filler.count(self) if self.setup.filler is not None else self.setup.spam
+        if not wanted:
+            return []
+        count = min(wanted, self.chain.balance(OUTSIDER) // cost)
         message = MsgSend(OUTSIDER, self.setup.validators[0].name, (Coin(DENOM, 1),))
         return [Pending((message,), lambda _: None, is_spam=True)] * count
 
@@ -365,7 +441,15 @@ def _no_collector() -> Iterator[None]:
 
 def _certificate(plan: ProviderPlan) -> MsgCertifyProvider:
     """Return what was measured of a provider that has been there for a while."""
-    return MsgCertifyProvider(plan.validator, plan.address, "cpu", plan.speed, 10**9, 10**8, CERTIFY_SECONDS)
+    return MsgCertifyProvider(
+        validator=plan.validator,
+        provider=plan.address,
+        device_class="cpu",
+        speed=plan.speed,
+        memory=10**9,
+        bandwidth=10**8,
+        valid_for=CERTIFY_SECONDS,
+    )
 
 
 def _signer(message: Message) -> str:

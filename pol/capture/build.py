@@ -300,7 +300,7 @@ def _say_rounds(spec: JobSpec, asked: int, rounds: Rounds, tell: Progress) -> No
 def _say_rates(course: Sequence[float], tell: Progress) -> None:
     """Report the first, the last and the largest learning rate of the job.
 
-    These numbers show the author if a schedule counts steps in another way than the job does.
+    These numbers show the author whether the schedule and the job count steps in the same way.
     """
     if course:
         first, last, most = course[0], course[-1], max(course)
@@ -333,7 +333,7 @@ def _say_modes(model: nn.Module, tell: Progress) -> None:
 def _check_columns(data: Mapping[str, Array], holdout: Mapping[str, Array], weights: str = "") -> None:
     """Check that ``data`` and ``holdout`` have rows, and the same columns with the same types and row shapes.
 
-    The column ``weights`` may be missing from the holdout, because only training needs it.
+    The column that ``weights`` names may be missing from the holdout, because only training needs it.
     """
     if not data:
         raise JobError("train", "has no columns", 'give at least one, such as train={"x": x}')
@@ -454,7 +454,9 @@ def _check_precisions(spec: JobSpec) -> None:
 
 
 def _without_unchanged(step: Program, model: nn.Module) -> Program:
-    """Return a step without outputs for parameters that the step does not change, such as frozen parameters."""
+    """Remove from a step the outputs of parameters that the step does not change, such as frozen ones; return the
+    step.
+    """
     changed = step.changed_outputs()
     names = (name for name, _ in model.named_parameters())
     unchanged = {f"global.{job_name(name)}" for name in names}.difference(changed)
@@ -505,8 +507,8 @@ def _try_loss(
 
     Return whether the loss casts anything to types that are narrower than FP32.
 
-    A captured program reads the data only in training, where a label outside the classes would have no loss and cause
-    no error. So the loss is computed here on the rows with the smallest and the largest integers of each column.
+    A captured program reads the data only in training. There, a label outside the classes would give no loss and cause
+    no error. So the loss is computed here on the rows with the smallest and the largest integer of each column.
 
     Raises JobError, with torch's own reason and the line, if torch cannot compute it.
     """

@@ -2,19 +2,19 @@
 
 Both steps have the same batch of real rows, the same random numbers and the same weights. The weights are the job's
 weights, with a small random change to each trained weight (:func:`_perturb`). Without the change, many errors would not
-show in the first step. For example, a tensor that follows another tensor still equals it, and a weight of 0 stops the
-gradient of everything that it multiplies.
+show in the first step. For example, a moving copy of a tensor still equals the tensor, and a weight of 0 stops the
+gradient of every value that it multiplies.
 
 **Tolerance for rounding.** The job's step is computed with 22 bits in all products. It differs from plain FP32 by about
-10^-6, and by more after a subtraction of nearly equal numbers. The two steps must change each tensor, as a whole, by
-the same amount within a thousandth (``_WITHIN``). This rule alone would be too strict. An example is a gradient that is
+10^-6, and by more after a subtraction of nearly equal numbers. For each tensor as a whole, the changes by the two steps
+may differ by a thousandth (``_WITHIN``). This rule alone would be too strict. An example is a gradient that is
 mathematically zero, such as the gradient of a bias before a batch norm. It consists only of rounding errors, and Adam
 turns these into a step of full size. So if a tensor differs, plain torch takes the step again, from weights that differ
-by 10^-5 and 10^-4. These differences are far larger than the rounding of 22 bits, and far smaller than a real
-difference. If the gradient of an element then changes by a tenth, the gradient consists only of rounding errors, and
-the weight is not compared. All other elements may differ by a few times the difference between steps of plain torch.
-The state of an optimizer may also differ by a small part of the largest change of the same kind of state in any
-parameter.
+by 10^-5 and 10^-4. These differences are far larger than the rounding errors of 22 bits, and far smaller than the
+effect of an error in the capture. If the gradient of an element then changes by a tenth, the gradient consists only of
+rounding errors, and the weight is not compared. For all other elements, the two steps may differ by a few times the
+difference between the steps of plain torch. The state of an optimizer may also differ by a small part of the largest
+change of the same kind of state in any parameter.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -51,7 +51,7 @@ Progress = Callable[[str], None]
 
 SHARE = 0.2
 LEAST = 2.0
-"""Time limit of the check: a share of the build time so far, but at least ``LEAST`` seconds."""
+"""Time limit of the check: this share of the time that the build has taken so far, but at least ``LEAST`` seconds."""
 _COSTS = (1e-10, 1e-4, 5e-8)
 """Estimated time (seconds) of both steps: per FLOP, per node (a call of plain torch; each turn of a repeat counts), and
 per weight.
@@ -92,11 +92,12 @@ def check_step(
 ) -> None:
     """Refuse a job whose first step differs from a step of plain torch; warn if they cannot be compared.
 
-    ``state`` and ``local`` are the job's initial states, at its step ``first``. ``since`` is the time when the build
-    began (``perf_counter``). ``is_wide`` is true if the loss casts to narrow types, which a job computes in FP32. If
-    there is time, the step of plain torch is repeated up to ``again`` times, because it must not depend on Python
-    values that earlier steps left. A job that resumes a result takes its optimizer state from that result, but the
-    consumer's new optimizer lacks this state. In this case the job's own update rule moves the weights on both sides.
+    ``state`` and ``local`` are the job's global and local state before its first step, whose number is ``first``.
+    ``since`` is the time when the build began (``perf_counter``). ``is_wide`` is true if the loss casts to narrow
+    types, which a job computes in FP32. If there is time, the step of plain torch is repeated up to ``again`` times,
+    because it must not depend on Python values that earlier steps have set. A job that resumes a result takes its
+    optimizer state from that result, but the consumer's new optimizer lacks this state. In this case, the job's own
+    update rule moves the weights in both steps that are compared.
 
     Raises JobError, which names the difference and its cause.
     """
@@ -268,9 +269,10 @@ class _Checker:
         return {name: torch.from_numpy(np.array(column[rows])) for name, column in self._data.items()}
 
     def _ours(self, batch: Tensors) -> dict[str, Array]:
-        """Run the job's step; return its loss, and the value that each of its inputs has after the step.
+        """Run the job's step.
 
-        An input that the step does not return keeps its value.
+        Return its loss, and the value that each of the step's inputs has after the step. An input that the step does
+        not return keeps its value.
         """
         inputs = {
             name: tensor.detach().contiguous().numpy()
@@ -302,9 +304,9 @@ class _Checker:
                 raise JobError(f"model.{name}", reason, remedy)
 
     def _check_repeatable(self, plain: StepResult, batch: Tensors) -> None:
-        """Refuse a step that gives another result if plain torch repeats it from the same state.
+        """Refuse a step if plain torch, repeating it from the same state, gets another result.
 
-        A job computes every step in the same way as the first step.
+        A job computes every step in the same way as the first one, so it could not follow such a step.
         """
         end = perf_counter() + _AGAIN
         with closing(self._plain.takes(self._start, self._local, batch)) as takes:

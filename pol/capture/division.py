@@ -1,7 +1,8 @@
 """Default division of a job: its steps into rounds, and its rounds into segments.
 
-Each round is paid separately, and a check recomputes whole segments. With one slot, the division does not change a bit
-of the result. With several slots, each slot trains alone during a round, and the slots are averaged at its end.
+Each round is paid separately, and a check recomputes whole segments. With one slot, the result has the same bits
+whatever the division is. With several slots, each slot trains alone during a round, and the slots are averaged at its
+end.
 """
 
 from dataclasses import dataclass
@@ -26,8 +27,8 @@ JOB_SEGMENTS_LEAST = 40
 large part of the job.
 """
 SHARE_SEGMENTS_ENOUGH = 256
-"""Largest useful number of segments per slot and round. More segments would make the trace longer but the checks no
-better.
+"""Largest useful number of segments per slot and round. With more segments, the trace would be longer, but the checks
+would not be better.
 """
 
 
@@ -48,9 +49,9 @@ def divide_rounds(spec: JobSpec, rows: int) -> Rounds:
     """Return the rounds of a job with ``rows`` rows of data; they have at least as many steps as the job asks for.
 
     If the author does not choose the length of a round, there are 4 to 20 rounds. There are more rounds only if slots
-    would otherwise train apart for more than ``APART_STEPS_MAX`` steps. The choice adds as few steps as possible. If
-    the job gives epochs, an addition of up to 1 % of the steps counts as no addition. Among equal choices, the number
-    of steps per round with the most divisors is used, because it allows the most lengths of segments.
+    would otherwise train apart for more than ``APART_STEPS_MAX`` steps. The job gets as few additional steps as
+    possible. If the job gives epochs, up to 1 % more steps count as none. Among equal choices, the function takes the
+    number of steps per round with the most divisors, because it allows the most lengths of segments.
     """
     steps = spec.steps_for(rows)
     if spec.round_steps is not None:
@@ -73,7 +74,7 @@ def divide_rounds(spec: JobSpec, rows: int) -> Rounds:
 
 
 def segment_own_work(boundary_size: int, rows: int, order: str = SHUFFLED) -> int:
-    """Return the work (FLOPs) of a segment beyond its steps.
+    """Return the work (FLOPs) of a segment in addition to its steps.
 
     The state at the end of the segment, of ``boundary_size`` bytes, is hashed. A replay also needs the order of the
     segment's samples, which is computed for all rows of an epoch.

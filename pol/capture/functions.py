@@ -30,11 +30,12 @@ from pol.job.document import BATCH_NUMBER, STEP
 
 Tensors = Mapping[str, torch.Tensor]
 _NO_GRAPH = "does not require grad and does not have a grad_fn"
-"""Part of the message that torch raises if a gradient is asked of a value without a graph."""
+"""Part of the error message of torch if a caller requests the gradient of a value that has no graph."""
 _LOSS, _SUM, _PART = "metric.loss", "sum", "part"
 """Names of values in the loop over the parts of a batch.
 
-The first has the name of a metric, because the precision of products depends on the name.
+The name of the loss is that of a metric, because products on which an output ``metric.…`` depends get the precision of
+the forward pass.
 """
 
 
@@ -117,7 +118,7 @@ def _called(part: MeasuredModule, weights: Tensors, batch: Batch) -> tuple[Any, 
 
 
 def _hooked(parameter: nn.Parameter, gradient: torch.Tensor) -> torch.Tensor:
-    """Return a gradient after the hooks of its parameter have changed it."""
+    """Call the hooks of a parameter on its gradient, and return the gradient that they give."""
     for hook in (parameter._backward_hooks or {}).values():
         changed = hook(gradient)
         gradient = gradient if changed is None else changed
@@ -155,8 +156,8 @@ def training(model: nn.Module) -> Iterator[None]:
 def parts_in_eval(model: nn.Module) -> list[tuple[str, nn.Module]]:
     """Return the parts that a training step leaves in eval mode, because ``job()`` has set them to eval mode.
 
-    If the whole model is in eval mode, as ``from_pretrained`` returns it, return no parts, because a training loop then
-    calls ``model.train()`` for the whole model.
+    If the whole model is in eval mode, as ``from_pretrained`` returns it, return no parts: a usual training loop calls
+    ``model.train()`` for such a model.
     """
     parts = [(name, part) for name, part in model.named_modules() if not part.training]
     return parts if any(part.training for part in model.modules()) else []
@@ -196,7 +197,7 @@ class PhaseUpdates:
         return f"phases.{self.name}.loss" if self.name else "loss"
 
     def named(self, local: Tensors) -> dict[str, torch.Tensor]:
-        """Return the phase's local state under its names in the job's local state."""
+        """Return the phase's local state under the names that its tensors have in the job's local state."""
         return named(self.name, local) if self.name else dict(local)
 
     def local_of(self, local: Tensors) -> Tensors:
@@ -263,7 +264,7 @@ class JobFunctions:
 
     @property
     def course(self) -> Sequence[float]:
-        """Learning rate in each step of the first group whose rate changes; empty if all rates are constant."""
+        """Learning rates, step by step, of the first group whose rate changes; empty if all rates are constant."""
         rates = [group.lr for group in self.groups]
         return next((rate.values.tolist() for rate in rates if not rate.is_constant), [])
 
@@ -430,13 +431,17 @@ class JobFunctions:
         return [*buffers, *dict(model.named_parameters())]
 
     def outer(self, inputs: Tensors) -> dict[str, torch.Tensor]:
-        """Compute the end of a round: the next global state, from the state and the slots' mean update."""
+        """Compute the next global state at the end of a round, from the current global state and the mean of the slots'
+        updates.
+        """
         state, aggregate = under("global", inputs), under("aggregate", inputs)
         changed = outer_update(self._spec.outer, state, aggregate, self._trained)
         return named("global", changed)
 
     def evaluate(self, inputs: Tensors) -> dict[str, torch.Tensor]:
-        """Compute the losses and metrics of a batch without dropout; random draws are the same each time."""
+        """Compute the losses and metrics of a batch without dropout. All other random draws are the same in each
+        evaluation.
+        """
         spec = self._spec
         state, batch = under("global", inputs), under("batch", inputs)
         number = torch.tensor(EVALUATION)
@@ -449,7 +454,9 @@ class JobFunctions:
 
 @dataclass(slots=True)
 class _Passing:
-    """Values that an update passes to the next update: the model's tensors, local state and the next random site."""
+    """Values that an update passes to the next update: the model's tensors, the local state, and the next site of
+    random numbers.
+    """
 
     step: torch.Tensor
     number: torch.Tensor

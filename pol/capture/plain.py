@@ -108,7 +108,7 @@ def _widened(part: Any) -> Any:
 
 
 class _Steps(_PlainDraws):
-    """A mode for the steps of optimizers: a cast to a narrow type returns a copy in FP32, as in a job."""
+    """A mode for the steps of optimizers. In it, a cast to a narrow type returns a copy in FP32, as in a job."""
 
     def __torch_function__(
         self,
@@ -153,7 +153,7 @@ class PlainStep:
             return self._take_once(local, batch)
 
     def takes(self, start: Tensors, local: Tensors, batch: Tensors) -> Generator[StepResult, None, None]:
-        """Take the same step repeatedly, each time with the tensors at ``start``, and yield the results.
+        """Take the same step repeatedly, each time from the tensor values ``start``, and yield the results.
 
         Only Python attributes of modules keep their values from one step to the next.
         """
@@ -292,8 +292,8 @@ class PlainStep:
     def _optimizers(self, phase: PhaseUpdates, local: Tensors) -> list[torch.optim.Optimizer] | None:
         """Return copies of a phase's optimizers, which move the model's own parameters.
 
-        Return None if torch cannot make the update. This is so for Lion, which torch does not have, and for a job that
-        resumes a result, whose state torch's optimizers do not have.
+        Return None if torch's optimizers cannot make the update: torch has no Lion, and if a job resumes a result,
+        torch's optimizers do not have the state of that result.
         """
         if self.first:
             return None
@@ -332,7 +332,7 @@ class PlainStep:
     def _begin(self, rule: UpdateRule, local: Tensors) -> None:
         """Set the state of a custom rule to the job's initial state.
 
-        The rule may compute its state from the weights, and the check has changed the weights since.
+        This is needed because the rule may compute its state from the weights, which the check has changed.
         """
         for name, parameter in self._parameters.items():
             state = {
@@ -371,7 +371,7 @@ def attributes_put_back(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def values_borrowed(model: nn.Module, start: Tensors) -> Iterator[None]:
-    """Do what :func:`borrowed` does, without restoring the attributes of modules."""
+    """Do the same as :func:`borrowed`, but do not restore the attributes of modules."""
     own = own_tensors(model)
     values = {name: (t.data, t.grad, t.requires_grad) for name, t in own.items()}
     slots = [(part, dict(part)) for _, part in slots_of(model)]

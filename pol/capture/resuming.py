@@ -28,7 +28,8 @@ def read_resume(spec: JobSpec) -> Checkpoint | None:
     """Return the checkpoint that a job resumes, if any; JobError if it does not fit the rest of the job.
 
     Seed, slots and batch must be the same as in the job before, because they decide the position in the order of the
-    rows. Optimizers and schedulers must be new, because the checkpoint and the job count their steps.
+    rows. Optimizers and schedulers must be new: the optimizers' state comes from the checkpoint, and the schedule is
+    counted from step 0.
     """
     source: Any = spec.resume
     if source is None:
@@ -84,7 +85,7 @@ def _check_counts(spec: JobSpec, position: Position) -> None:
 
 
 def check_data(position: Position, columns: Mapping[str, Array], sampling: Sampling) -> None:
-    """Refuse data, or an order of rows, that differ from the checkpoint's; JobError."""
+    """Raise JobError if the data or the order of the rows differ from those of the checkpoint."""
     if sampling != position.sampling:
         reason = f"takes the rows {sampling.words}, but {_RESULT} took them {position.sampling.words}"
         raise JobError("sampling", reason, f"give the same order of rows, {_ANEW}")

@@ -48,7 +48,7 @@ def computing(name: str) -> str:
 def _on(device: str) -> Backend:
     """Return torch on a device.
 
-    On a GPU, kernels compute chains, provided that they give the known answer of the known program.
+    On a GPU, kernels compute chains, if these kernels give the right answer of the known program.
     """
     from pol.executor.torch_backend import TorchBackend, chains_on
 
@@ -85,7 +85,9 @@ def _computes_answer(executor: Backend) -> bool:
 
 
 def _choose() -> LibraryChoice:
-    """Return the native library to use. A library is used only if it also computes the known program correctly."""
+    """Return the native library to use. A library is used only if it computes the known program correctly, in addition
+    to its own self-test.
+    """
     choice = choose_library()
     if choice.library is None or _is_right(choice.library):
         return choice

@@ -15,19 +15,19 @@ from pol.ops.table import PRIMITIVES
 from pol.values import Shape, TensorType
 
 OPERATIONS: Mapping[str, int] = MappingProxyType({"exp": 40, "log": 50, "tanh": 50, "erf": 90})
-"""Approximate number of operations in a kernel for each function."""
+"""Approximate number of operations that each function takes in a kernel."""
 _FEW = 4
-"""Approximate number of operations in a kernel for any other node."""
+"""Approximate number of operations that any other node takes in a kernel."""
 OPERATIONS_MAX = 400
-"""Largest number of operations of a kernel, which takes about a second to compile."""
+"""Largest number of operations of a kernel; a kernel of this size takes about a second to compile."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChainStep:
     """A node of a chain: its operation, the dtype of its result, and its operands.
 
-    ``args`` numbers its operands: the chain's operands have the first numbers, and the chain's nodes the numbers after
-    these.
+    ``args`` has the numbers of the node's operands. The chain's own operands have the first numbers, and the chain's
+    nodes the numbers after these.
     """
 
     op: str
@@ -39,7 +39,8 @@ class ChainStep:
 class ElementwiseChain:
     """A chain of elementwise nodes. All nodes have the shape ``shape``, and the operands broadcast to this shape.
 
-    ``results`` are indices of ``steps``. An operand that repeats one element has the type of a scalar.
+    ``results`` has the indices, in ``steps``, of the nodes whose values are the chain's results. An operand that
+    repeats one element has the type of a scalar.
     """
 
     shape: Shape
@@ -89,7 +90,8 @@ class ChainPlan:
     def _outside(self, group: Group) -> list[int]:
         """Return the values outside a group that the group reads, each once.
 
-        A chain broadcasts its operands itself, so it reads the values before a broadcast.
+        A chain itself broadcasts its operands, so if an operand is a broadcast, the chain reads the value that is
+        broadcast.
         """
         inside = set(group)
         sources: dict[int, None] = {}
@@ -110,7 +112,7 @@ class ChainPlan:
         return TensorType(value.dtype, ()) if is_one else value
 
     def _need(self, numbers: Sequence[int]) -> None:
-        """Append the views on which the values ``numbers`` depend, except views that were already appended."""
+        """Append the views on which the values ``numbers`` depend. Views that were already appended are left out."""
         waiting = [number for number in numbers if number not in self._placed]
         while waiting:
             current = waiting[-1]

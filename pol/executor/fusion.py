@@ -20,7 +20,9 @@ VIEWS = frozenset({"reshape", "permute", "broadcast", "slice", "full"})
 """Operations that show existing elements in another shape or order; ``full`` repeats its one element."""
 
 Group = Sequence[int]
-"""Value numbers of a single node, or of elementwise nodes of the same shape, in an order that can run."""
+"""Value numbers of a single node, or of elementwise nodes of the same shape, in an order in which they can be
+computed.
+"""
 Grouping = Callable[[Program], Sequence[Group]]
 """A function that groups the nodes of a program: :func:`grouped` or :func:`singly`."""
 
@@ -67,5 +69,5 @@ def grouped(program: Program) -> list[Group]:
 
 
 def singly(program: Program) -> list[Group]:
-    """Return a group of its own for each node of a program, which needs the least memory. Views are left out."""
+    """Return one group for each node of a program; this grouping needs the least memory. Views are left out."""
     return [[number] for number, node in enumerate(program.nodes, program.first_node) if node.op not in VIEWS]

@@ -4,7 +4,7 @@ Nothing here is rounded. An integer of 8, 15 or 22 bits consists of one, two or 
 above 127. ``torch._int_mm`` sums products of digits in INT32. The largest sum in a program is 131,072 x 127^2 =
 2,114,060,288, which is below 2^31. The product of two integers is at most (2^7 - 1)^2, (2^14 - 1)^2 or (2^21 - 1)^2;
 times 131,072, 131,072 and 2,048 summands, this is below 2^53. FP64 therefore holds the sum exactly. FP64 also holds
-every intermediate value exactly, because it is the sum for the higher digits alone.
+every intermediate value exactly, because an intermediate value is the sum for the higher digits alone.
 """
 
 from collections.abc import Callable
@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 Multiply = Callable[[Tensor, Tensor, int], Tensor]
-"""A function from two matrices of integers in FP64 and their number of bits to their product in FP64. The summed
-dimension has at most one block.
+"""A function that returns the product, in FP64, of two matrices. Its arguments are the matrices, whose elements are
+integers in FP64, and the number of bits of these integers. The summed dimension has at most one block.
 """
 
 _DIGIT = 7

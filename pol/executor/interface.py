@@ -12,7 +12,9 @@ from pol.state.arrays import NUMPY_DTYPES, Array
 
 
 def nothing_reads() -> None:
-    """Do nothing. This is the default of ``release``, for donated inputs that no other thread reads."""
+    """Do nothing. This function is the default of ``release``; it is right if no other thread reads the donated
+    inputs.
+    """
 
 
 class Compiled(Protocol):

@@ -25,7 +25,9 @@ POINTERS: Mapping[str, str] = MappingProxyType({"f32": "*fp32", "i64": "*i64", "
 """Triton's pointer type for each dtype."""
 _BIAS, _MANTISSA_BITS = 1023, 52
 _ROUNDER = 1.5 * 2.0**52
-"""A number that rounds: if a number up to 2^51 is added, the lowest bits hold the nearest integer, ties to even."""
+"""A number that is added to round another number: if that number is at most 2^51, the lowest bits of the sum hold the
+nearest integer, ties to even.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,8 @@ class KernelText:
     """The text of a kernel, and its parameters in order, with their Triton types.
 
     The parameters are the operands, the results, and integers whose values are ``sizes``. These integers are the number
-    of elements and, if an operand is broadcast, the sizes of dimensions from which its addresses are computed.
+    of elements and, if an operand is broadcast, the sizes of dimensions. The addresses of a broadcast operand are
+    computed from these sizes.
     """
 
     text: str
@@ -137,7 +140,7 @@ class _Namespace:
         return condition.new(f"tl.where({condition.name}, {condition.of(x)}, {condition.of(y)})")
 
     def clamp(self, x: _Value, low: float, high: float) -> _Value:
-        """Return x limited to [low, high]. NaN remains NaN, since comparisons with it are false."""
+        """Return x limited to [low, high]. If x is NaN, it remains NaN, since every comparison with NaN is false."""
         return self.where(x < low, low, self.where(x > high, high, x))
 
     def absolute(self, x: _Value) -> _Value:
@@ -242,8 +245,8 @@ def _cast(lines: _Lines, name: str, source: str, target: str) -> str:
 
 
 def _merged(shape: Shape, operands: Sequence[Shape]) -> tuple[list[int], list[list[bool]]]:
-    """Return the sizes of the merged dimensions of a shape, and for each operand, the set of these dimensions that it
-    has.
+    """Merge dimensions of a shape. Return the sizes of the merged dimensions and, for each operand, the set of merged
+    dimensions along which it does not repeat.
 
     Two adjacent dimensions are merged if each operand either has both dimensions or repeats along both.
     """

@@ -110,7 +110,7 @@ def known_program() -> Program:
 def _take_pairs(builder: ProgramBuilder, dtype: str) -> None:
     """Add the nodes that compute every elementwise operation for every pair of a dtype's edge values.
 
-    ``where`` gets both conditions.
+    ``where`` is computed with a true and with a false condition.
     """
     edges = _EDGES[dtype]
     pair = [builder.constant(dtype, shape, edges.tobytes()) for shape in ((1, len(edges), 1), (len(edges),))]
@@ -130,7 +130,8 @@ def _take_pairs(builder: ProgramBuilder, dtype: str) -> None:
 def _show(builder: ProgramBuilder, name: str, value: int) -> None:
     """Make a value an output.
 
-    An FP32 value is split into several outputs: its finite elements, those that are NaN, and the signs of zeros.
+    An FP32 value becomes four outputs: its finite elements, the finite elements of its square plus itself, a mask of
+    NaN, and a mask of negative signs, also of zeros.
     """
     if builder.type(value).dtype != "f32":
         builder.output(name, value)

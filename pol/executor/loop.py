@@ -20,7 +20,9 @@ from pol.state.arrays import Array, array_from_bytes, canonical_array
 Value = Any
 """An array of the back end's library."""
 Place = tuple[int, ...]
-"""The position of an operation: its value number; within a repeat followed by the turn and the number in the body."""
+"""The position of an operation. It is a value number; within a repeat, the number of the turn and the value number in
+the body follow.
+"""
 Watch = Callable[[Place, Array], None]
 
 
@@ -84,7 +86,7 @@ def operands_of(args: Sequence[int]) -> Callable[[Sequence[Value]], Sequence[Val
 
 
 class _Step:
-    """A node as a function, with its operands, its result, and ``dead``: the values that no later node needs."""
+    """A node as a function, with its operands and its result. ``dead`` has the values that no later node needs."""
 
     def __init__(self, function: Function, args: Sequence[int], result: int, dead: Sequence[int]) -> None:
         self.args, self.result, self.dead = args, result, dead
@@ -184,8 +186,8 @@ class Loop:
         self._flat = [(step.function, operands_of(step.args), step.result, step.dead) for step in self._steps]
 
     def _in_order(self, function: Function) -> Function:
-        """Return a function that also brings the result into C order, because a library may return a result in the
-        layout of an operand.
+        """Return a function that also brings the result of ``function`` into C order, because a library may return a
+        result in the layout of an operand.
         """
         return lambda *operands: self._backend.in_order(function(*operands))
 

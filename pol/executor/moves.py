@@ -16,7 +16,7 @@ class Moves:
     """The moving bases of one repeat.
 
     ``bases`` holds each base, the value where the base begins, and the number of bytes that it moves per turn.
-    ``swapped`` holds the pairs of bases that are swapped after each turn.
+    ``swapped`` holds the pairs of bases that exchange their addresses after each turn.
     """
 
     bases: list[tuple[int, Strided, int]] = field(default_factory=list)

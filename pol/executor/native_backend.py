@@ -24,8 +24,8 @@ from pol.state.arrays import NUMPY_DTYPES, Array
 log = logging.getLogger(__name__)
 
 GRAIN = 1_250_000
-"""Least number of operations per thread. This number takes some microseconds, which is also the time to share an
-instruction between threads.
+"""Least number of operations per thread. They take some microseconds, which is about the time that it takes to divide
+an instruction among threads.
 """
 
 
@@ -98,8 +98,8 @@ def cores() -> int:
 
 
 ROUNDING = 2**22
-"""Bytes between the values of an arena that may be lost in addition to the declared memory. ``BLOCKS_SIZE`` includes
-them.
+"""Allowance (bytes) for gaps between the values of an arena, in addition to the declared memory. ``BLOCKS_SIZE``
+includes them.
 """
 
 

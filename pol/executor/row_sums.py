@@ -10,8 +10,8 @@ from torch import Tensor
 def add_in_order(total: Tensor, rows: Tensor, summands: Tensor) -> None:
     """Add row i of ``summands`` to row ``rows[i]`` of ``total``, for each i in ascending order.
 
-    Pass n adds the n-th summand of every row, so each row occurs at most once in a pass. The number of passes is the
-    largest number of summands of a row.
+    The summands are added in passes. Pass n adds the n-th summand of every row, so each row occurs at most once in a
+    pass. There are as many passes as the row with the most summands has summands.
     """
     if not summands.numel():
         return

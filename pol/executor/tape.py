@@ -7,8 +7,8 @@ lifetime of each value is known, and each base is replaced by a place in one are
 
 A repeat consists of the instructions of its body between two further instructions: ``TURNS``, which begins the first
 turn, and ``AGAIN``, which begins the next turn. A value whose address changes in each turn has a moving base. Such
-values are parts of sequences, parts of stacks, and carried values. A carried value has two places, one to read and one
-to write, which are swapped after each turn.
+values are parts of sequences, parts of stacks, and carried values. A carried value has two places: a turn reads it from
+one and writes it to the other. After each turn, the two places are swapped.
 """
 
 from collections import Counter
@@ -114,7 +114,9 @@ class InstructionKind(IntEnum):
 
 
 ROWS_OF_TABLE = 8
-"""Index of the word with the number of rows: of the table in a ``TAKE``, of the result in an ``ADD_ROWS``."""
+"""Index of the word that holds a number of rows. In a ``TAKE``, they are the rows of the table; in an ``ADD_ROWS``,
+those of the result.
+"""
 
 _MAY_FAIL = (InstructionKind.TAKE, InstructionKind.ADD_ROWS)
 """Kinds of instructions that check their operands even if they write no elements."""
@@ -125,8 +127,8 @@ class Instruction:
     """An instruction whose addresses are not yet set.
 
     It holds the values that it reads and writes, and a function for its words. ``body`` returns all words except the
-    first two. ``in_step`` holds the bases of some operands: the instruction reads each element of these operands before
-    it writes the element with the same index.
+    first two. ``in_step`` holds the bases of those operands of which the instruction reads each element before it
+    writes the result's element with the same index.
     """
 
     kind: InstructionKind
@@ -142,7 +144,7 @@ class Tape:
 
     ``replacing`` holds the names of outputs that may be written over the input of the same name. ``reading`` holds the
     words before the first instruction that writes such an output, and ``writing`` the other words. ``moving`` is the
-    number of moving bases, which follow the bases of the outputs.
+    number of moving bases. They are numbered after the bases of the outputs.
     """
 
     reading: NDArray[np.int64]
@@ -184,10 +186,10 @@ def write_tape(program: Program, seed: int, grouping: Grouping, *, is_packing: b
 
 
 def _replacing(program: Program, instructions: Sequence[Instruction]) -> tuple[frozenset[str], int]:
-    """Return the names of the outputs that may replace an input.
+    """Return the names of the outputs that may be written over an input, and the number of the first instruction that
+    writes such an output.
 
-    Also return the number of the first instruction that writes such an output. An output may replace the input of the
-    same name and type if that input is not read after the output's first write.
+    An output may replace the input of the same name and type if that input is not read after the output's first write.
     """
     read: dict[int, int] = {}
     written: dict[int, int] = {}
@@ -266,7 +268,7 @@ def can_be_written(program: Program) -> bool:
 
 
 class _Turn:
-    """A repeat whose turns multiply by constant operands. These operands are packed once, before the first turn.
+    """A repeat in whose turns products have constant operands. These operands are packed once, before the first turn.
 
     Packing such an operand in each turn would take longer than a product with few rows.
     """
@@ -345,7 +347,7 @@ class _Written:
 class _Writer:
     """A writer of the instructions of a program or a body.
 
-    Each value that it computes has a negative base of its own.
+    Each value that the program computes gets its own negative number as its base.
     """
 
     def __init__(
@@ -402,7 +404,7 @@ class _Writer:
     def _new(self, value: TensorType, order: Order | None = None) -> Strided:
         """Return a new place for a value.
 
-        ``order`` is the order of the value's dimensions in memory; None means C order.
+        ``order`` is the order in which the value's dimensions lie in memory; None means C order.
         """
         self.sizes.append(value.size)
         base, item = -len(self.sizes), ITEM_SIZE[value.dtype]
@@ -426,7 +428,7 @@ class _Writer:
             current = waiting[-1]
             if self._values[current] is None:
                 node = self._node(current)
-                assert node.op in VIEWS, "every other node is computed before it is read"
+                assert node.op in VIEWS, "a node is read before it is computed"
                 missing = [arg for arg in node.args if self._values[arg] is None]
                 if missing:
                     waiting += missing
@@ -887,9 +889,9 @@ def _registers(
     """Return the register of each value of a chain, and the number of registers that are used only inside the chain.
 
     ``links`` holds the operands and the result of each operation. A register is free after the last step that uses its
-    value, but not for the result of that step. The chain writes the values in ``wanted``, because they are used outside
-    of the chain. The values in ``leaving`` are outputs of the program. They are read at the end of the run, and their
-    targets follow the targets of the values in ``wanted``.
+    value; the result of that step itself needs another register. The chain writes the values in ``wanted``, because
+    they are used outside of the chain. The values in ``leaving`` are outputs of the program. They are read at the end
+    of the run. In the instruction, their targets come after the targets of the values in ``wanted``.
     """
     registers = {number: at for at, number in enumerate((*sources, *wanted))}
     fixed = len(registers)

@@ -2,9 +2,9 @@
 
 It is written independently of the reference, so that each checks the other; ``pol/ops`` defines the primitives. This
 file avoids four properties of torch that change results. On CPUs, torch's sqrt does not follow IEEE 754. A division by
-a Python number may become a product with the reciprocal. ``alpha`` arguments fuse operations. A reduction over an empty
-list of dimensions reduces all dimensions. Code that is different for GPUs is in ``integer_products.py`` and
-``row_sums.py``.
+a Python number may become a product with the reciprocal. A call with an ``alpha`` argument fuses two operations into
+one. A reduction over an empty list of dimensions reduces all dimensions. Code that is different for GPUs is in
+``integer_products.py`` and ``row_sums.py``.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -71,8 +71,8 @@ def _reaching(bits: int, device: torch.device) -> Tensor:
     """Return the factor f that gives the scale of a row from its largest element.
 
     The smallest power of two above f x (largest element of the row) is the inverse of the row's scale. A scaled element
-    must not be rounded above the largest integer. The power of two therefore doubles halfway between the smallest FP32
-    number that is too large and the number before it. FP64 never rounds across this point.
+    must not be rounded above the largest integer. Let a be the smallest FP32 number that would be too large, and b the
+    number before a. The power of two doubles at the middle between b and a, and FP64 never rounds across this point.
     """
     largest = LARGEST_DIGITS[bits]
     # Ties round to even. If the largest integer is odd, a number one half above it is therefore rounded up, which is
@@ -497,8 +497,8 @@ def _full(site: _Site) -> Function:
 def _uniform(site: _Site) -> Function:
     """Return the function that draws numbers.
 
-    Words 0 and 2 are rows of one tensor, and words 1 and 3 are rows of another. Both products of a Philox round are
-    thereby computed at once.
+    Words 0 and 2 are rows of one tensor, and words 1 and 3 are rows of another, so that both products of a Philox round
+    are computed at once.
     """
     shape, count, device = site.result.shape, site.result.elements, site.device
 

@@ -1,7 +1,7 @@
 """The functions exp, log, tanh and erf in torch.
 
-They use the same FP64 operations in the same order as ``pol/ops/functions.py``. For few elements, the overhead of a
-torch call is longer than its computation. To reduce this overhead, the functions reuse the memory of values that are no
+They use the same FP64 operations in the same order as ``pol/ops/functions.py``. If there are few elements, a call of
+torch costs more time than its computation. To reduce this cost, the functions reuse the memory of values that are no
 longer needed, and their constants are tensors. Each function overwrites its operand.
 """
 

@@ -36,7 +36,7 @@ ELEMENTS_MAX = 2**31 - BLOCK
 OPTIONS: Mapping[str, Any] = MappingProxyType({"enable_fp_fusion": False, "num_warps": 4})
 """Compiler options of kernels."""
 _ALIGNED = 16
-"""Alignment (bytes) of addresses that Triton tests for."""
+"""Alignment (bytes) for which Triton tests each address."""
 _FAILURES = (TritonError, OSError, RuntimeError, SubprocessError)
 """Errors that are raised if a kernel cannot be compiled or started."""
 _kernels: dict[str, Any] = {}
@@ -107,7 +107,7 @@ def _as_numbers(x: Tensor) -> Tensor:
 
 
 def _kernel(written: KernelText) -> Any:
-    """Return the kernel with a text, which is compiled on its first run.
+    """Return the kernel with this text; it is compiled when it first runs.
 
     Return None if there are too many kernels already.
     """
@@ -118,7 +118,9 @@ def _kernel(written: KernelText) -> Any:
 
 
 def jitted(written: KernelText) -> Any:
-    """Return the Triton kernel of a text. Triton requires a source file, so the text is registered in ``linecache``."""
+    """Return the Triton kernel with this text. Triton requires a source file, so the text is registered in
+    ``linecache``.
+    """
     text = written.text
     file = f"<chain {sha256(text.encode()).hexdigest()}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)

@@ -136,8 +136,8 @@ def slot_file(slot: int) -> str:
 def write_training(model: Path, locals_: Sequence[State], position: Position) -> Path:
     """Write the local states and the position into the folder beside the file ``model``, and return that folder.
 
-    Raises OSError if a file cannot be written. The position is written last. A folder without a position is therefore
-    incomplete, and readers refuse it.
+    Raises OSError if a file cannot be written. The position is written last. If a folder has no position, it is
+    therefore incomplete, and readers refuse it.
     """
     folder = training_folder(model)
     folder.mkdir(parents=True, exist_ok=True)
@@ -254,7 +254,7 @@ def _root(state: State, what: str) -> bytes:
 
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """Convert an error in the ``with`` block to a JobError of the field ``resume`` that names the file ``path``."""
+    """Convert an error in the ``with`` block to a JobError. Its field is ``resume``, and it names the file ``path``."""
     try:
         yield
     except OSError as error:

@@ -51,13 +51,15 @@ MEAN_CALLS = 64
 ORDER_SIZES = MappingProxyType({SHUFFLED: 36, WEIGHTED: 8, IN_ORDER: 0})
 """Bytes per row of the data that the sample order needs.
 
-If rows are shuffled, these bytes hold two cached orders and, while a new order is sorted, its draws, the order itself
-and working memory. If rows are drawn by weight, they hold the sum of the weights up to each row.
+If rows are shuffled, these bytes hold two cached orders. While a third order is sorted, they also hold its draws, the
+order itself and working memory. If rows are drawn by weight, they hold the sum of the weights up to each row.
 """
 POSITION_SIZE = 36
 """Bytes per row of a batch while the row numbers are computed."""
 BLOCKS_SIZE = 64 * 2**20
-"""Largest number of bytes that a back end needs and no other figure counts: function blocks and product buffers."""
+"""Largest number of bytes that a back end needs in addition to all other figures: for function blocks and product
+buffers.
+"""
 
 
 class Costed(Protocol):

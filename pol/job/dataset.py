@@ -27,7 +27,7 @@ from pol.values import TensorSpec
 _MAP_FIXED = 0x10
 _ZERO = np.float32(0.0)
 _WORDS = {1: "u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}
-"""NumPy types that copy a row in one operation, by the number of bytes of the row."""
+"""NumPy types that copy a whole row in one operation; the keys are the sizes of the row in bytes."""
 _PIECE = 2**16
 """Number of rows whose weights are read at once."""
 
@@ -43,7 +43,7 @@ class MappedFiles:
         """Reserve addresses for files of the given sizes. Raises OSError if the system does not allow the process so
         many addresses.
 
-        ``scattered`` turns off reading ahead, which is better for short reads at random places.
+        ``scattered`` turns off reading ahead, because reading ahead slows down short reads at random places.
         """
         self._scattered = scattered
         pages = (-(-size // mmap.PAGESIZE) * mmap.PAGESIZE for size in sizes)
@@ -245,7 +245,7 @@ def _positions(
 ) -> NDArray[np.int64]:
     """Return ``count`` numbers of a stream, beginning with ``position``.
 
-    ``part_of(k)`` computes part k of the stream, which has ``length`` numbers.
+    The stream consists of parts of ``length`` numbers each, and ``part_of(k)`` computes part k.
     """
     parts = []
     while count:
@@ -260,8 +260,8 @@ def _positions(
 def batch_at(dataset: Dataset, job: Job, number: int) -> dict[str, Array]:
     """Return batch ``number`` of the job's sample stream.
 
-    The batch has the positions from number x batch to number x batch + batch - 1. The result maps ``batch.<column>``,
-    the name of an input of the step, to an array of ``batch`` rows.
+    With n rows per batch, this batch has the positions from number x n to (number + 1) x n - 1. The result maps
+    ``batch.<column>``, the name of an input of the step, to an array of ``batch`` rows.
     """
     batch = job.document.batch
     rows = stream_rows(dataset, job, number * batch, batch)

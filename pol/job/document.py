@@ -41,12 +41,14 @@ VERSION = 2
 ARITHMETIC = "exact"
 
 CLOSING, DIFFERENCE = "closing", "difference"
-"""Kinds of a slot's update: its tensors at the end of a round, or RN32(tensors at its beginning - at its end)."""
+"""Kinds of a slot's update: the slot's tensors at the end of a round, or RN32(tensors at the round's beginning -
+tensors at its end).
+"""
 
 STEP, BATCH_NUMBER = "step", "batch_number"
-"""Inputs of ``step``: the inner step i, which schedules use, and the batch number g, which every random draw uses.
-
-Both numbers count from ``Start.step``, so a job that goes on from another job also continues its schedule and its data.
+"""Inputs of ``step``: the inner step i, which schedules use, and the batch number g, which every random draw uses. Both
+numbers count from ``Start.step``. So a job that continues another job also continues the other job's schedule and its
+order of the data.
 """
 
 _PROGRAMS = ("step", "outer", "eval")
@@ -202,7 +204,8 @@ class JobFile(Readable):
 
 @dataclass(frozen=True)
 class Job(Shown):
-    """A checked job: its document, and the SHA-256 (``id``) and number (``size``) of the document's canonical bytes.
+    """A checked job: its document, the SHA-256 of the document's canonical bytes (``id``), and the number of these
+    bytes (``size``).
 
     Example::
 
@@ -250,7 +253,7 @@ class Job(Shown):
 
 
 def payload_files(job: Job) -> tuple[JobFile, ...]:
-    """Return the uploaded files: the document, the initial states, the shards."""
+    """Return the files that the consumer uploads: the document, the initial states, and the shards."""
     document = job.document
     slots = document.slot_states_size
     return (
@@ -512,7 +515,7 @@ def _check_step(document: JobDocument) -> None:
 def _check_outer(document: JobDocument) -> None:
     """Raise JobError if ``outer`` is not valid.
 
-    The program may fail only because a number is not finite. If it could fail for another reason, a round might never
+    Its program may fail only because a number is not finite. If it could fail for another reason, a round might never
     close.
     """
     for index, node in enumerate(document.outer.nodes):
@@ -582,8 +585,8 @@ def check_document(document: JobDocument, limits: Limits = LIMITS) -> None:
 def parse_job(data: bytes, limits: Limits = LIMITS) -> Job:
     """Parse the bytes of a ``job.json``, check the document, and return the job.
 
-    Raises JobError, which names the field, if the bytes are not a valid job within ``limits``. Also raises it if no
-    order could have the terms of the job.
+    Raises JobError, which names the field, if the bytes are not a valid job within ``limits``, or if no order could
+    have the terms of the job.
     """
     bounds = JsonLimits(limits.document_size, limits.json_tokens, limits.json_depth)
     value = parse_json(data, bounds, DOCUMENT)
@@ -600,7 +603,7 @@ def parse_job(data: bytes, limits: Limits = LIMITS) -> Job:
 
 
 def order_terms(job: Job) -> JobTerms:
-    """Return the terms that an order of ``job`` has. Their FLOPs are the FLOPs that :func:`parse_job` verified."""
+    """Return the terms of an order of ``job``. The FLOPs in them are those that :func:`parse_job` verified."""
     document = job.document
     data_bytes = sum(shard.size for shard in document.shards)
     return JobTerms(

@@ -46,9 +46,9 @@ class LoadedJob(Readable):
     def slot_local(self, slot: int) -> State | None:
         """Return the slot's own initial local state, or None if the slot begins with ``local_state``.
 
-        Slots have their own initial states if the job continues another job. An order has one local root for all slots,
-        so boundary 0 of the first round has that root for every slot. The first step of a slot nevertheless reads the
-        slot's own state.
+        Slots have their own initial states if the job continues another job. An order has only one local root, that of
+        slot 0, so boundary 0 of the first round has this root for every slot. Nevertheless, the first step of a slot
+        reads the slot's own state.
 
         Example::
 

@@ -76,14 +76,13 @@ class Program:
 
     @cached_property
     def nested(self) -> int:
-        """Depth to which repeats are nested; 0 if the program has no repeat."""
+        """Largest depth of repeats within repeats; 0 if the program has no repeat."""
         return max((1 + body.nested for body, _ in self.bodies), default=0)
 
     @cached_property
     def unrolled_nodes(self) -> int:
-        """Number of nodes that the program would have with every turn of its repeats written out.
-
-        The node of each repeat is counted as well.
+        """Number of nodes that the program would have if every turn of its repeats were written out, plus the nodes of
+        the repeats themselves.
         """
         return len(self.nodes) + sum(count * body.unrolled_nodes for body, count in self.bodies)
 
@@ -112,9 +111,10 @@ class Program:
         return frozenset(repeating)
 
     def memory_of(self) -> list[int]:
-        """Return, for each value, the number of the value whose memory it uses.
+        """Return, for each value, the number of the value in whose memory it lies.
 
-        A value uses its own memory. A reshape uses the memory of its operand, unless the operand repeats elements.
+        A reshape lies in the memory of its operand, unless the operand repeats elements. Every other value lies in its
+        own memory.
         """
         owners = list(range(len(self.types)))
         for number, node in enumerate(self.nodes, self.first_node):
@@ -141,7 +141,9 @@ class Program:
 
     @cached_property
     def last_uses(self) -> tuple[tuple[int, ...], ...]:
-        """For each node, the numbers of the results that no later node needs."""
+        """For each node, the numbers of the results that can be freed after this node: it is the last one that uses
+        them, and they are not outputs.
+        """
         outputs = set(self.outputs.values())
         last = {self.first_node + offset: offset for offset in range(len(self.nodes))}
         for offset, node in enumerate(self.nodes):
@@ -180,7 +182,9 @@ class Program:
 
     @cached_property
     def _inner_sizes(self) -> tuple[int, int]:
-        """Bytes that a run holds without inputs and constants: the largest number, and the number at its end."""
+        """Two numbers of bytes that a run holds, without its inputs and constants: the largest number, and the number
+        at its end.
+        """
         live = peak = 0
         # For each result of a node, the number of live values that use its memory.
         sharing = dict.fromkeys(range(self.first_node, len(self.types)), 0)
@@ -341,7 +345,9 @@ def make_program(
         reason = f"repeats are nested {program.nested} deep, more than {MAX_NESTED}"
         raise JobError("nodes", reason, "unroll the innermost one")
     if program.unrolled_nodes > limits.unrolled_nodes:
-        reason = f"with repeats written out there are {program.unrolled_nodes}, more than {limits.unrolled_nodes}"
+        reason = (
+            f"with all repeats written out, there are {program.unrolled_nodes} nodes, more than {limits.unrolled_nodes}"
+        )
         raise JobError("nodes", reason, _REMEDY)
     if program.peak_size > limits.live_size:
         reason = f"needs {program.peak_size} bytes at once, more than {limits.live_size}"

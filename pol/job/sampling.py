@@ -9,7 +9,9 @@ from pol.names import model_name
 from pol.values import MAX_NAME
 
 SHUFFLED, IN_ORDER, WEIGHTED = "shuffled", "in_order", "weighted"
-"""Every row once per epoch in random order; every row once per epoch in the order of the data; rows drawn by weight."""
+"""The three orders: every row once per epoch, in random order; every row once per epoch, in the order of the data; and
+rows drawn by weight.
+"""
 
 _Order = Annotated[
     str,

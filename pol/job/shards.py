@@ -22,7 +22,7 @@ from pol.values import TensorSpec
 
 _PIECE_SIZE = 2**20
 _LARGE_ROW = 2**16
-"""Size of a row in bytes from which reading ahead is worthwhile."""
+"""Smallest size of a row (bytes) for which reading ahead is worthwhile."""
 _NO_MAP = "keep the job on a local disk of this machine, and load fewer jobs at once"
 
 

@@ -32,8 +32,8 @@ class SlotStates:
     def of(self, slot: int) -> State | None:
         """Return the initial state of a slot, in memory; None for slot 0.
 
-        Raises JobError if the state in the file does not have the root of this slot, even if the file was changed
-        after it was loaded.
+        Raises JobError if the state in the file does not have the root of this slot. This also detects a change of the
+        file after it was loaded.
         """
         if slot == 0:
             return None

@@ -1,8 +1,8 @@
 """The definition of ``repeat``.
 
 A program with a repeat gives the same results as the program with the nodes of each turn written out. Tests compare
-executors with the unrolled program. A reader can also trace a node of the unrolled program back to a turn of a
-``repeat``, and to a node of its body.
+executors with the unrolled program. A node of the unrolled program can also be traced back to a turn of a ``repeat``
+and to a node of its body.
 """
 
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ def unroll(program: Program, limits: Limits = LIMITS) -> Program:
     """Return a program without repeats that gives the same outputs as ``program``, bit for bit.
 
     The returned program omits nodes whose results are not used. There is one difference: if a body does not read an
-    operand of its repeat, the node that computes this operand is omitted. A run of the original program computes the
-    node, and fails if the node uses a row number out of range.
+    operand of its repeat, the returned program omits the node that computes this operand. The original program computes
+    this node, and fails if the node uses a row number out of range.
 
     Raises JobError if the returned program has more nodes than the limits allow.
     """

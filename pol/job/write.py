@@ -43,10 +43,10 @@ class JobSource:
     """The input of :func:`write_job`, which computes roots, hashes, sizes and FLOPs from it.
 
     ``name`` is for display: letters, digits, spaces, dots, dashes and underscores. ``data`` maps column names to
-    arrays, at least one, whose first dimension is the row. Shards have at most ``shard_rows`` rows, and fewer if the
-    size limits require it. ``holdout`` is the consumer's own test set with the same columns; it is never uploaded. A
-    job that continues another job begins at ``first_step``. Its ``slot_states`` are the local states in which the slots
-    of that other job ended, in slot order; the first of these states is ``local_state``.
+    arrays, at least one, whose first dimension is the row. A shard has at most ``shard_rows`` rows, or fewer if the
+    limits on its size require it. ``holdout`` is the consumer's own test set with the same columns; it is never
+    uploaded. A job that continues another job begins at ``first_step``. Its ``slot_states`` are the local states in
+    which the slots of that other job ended, in slot order; the first of these states is ``local_state``.
     """
 
     name: str

@@ -73,8 +73,8 @@ def quality_of(directory: Path, state: State) -> dict[str, Any]:
     """Return the quality of a model before and after training, measured on the consumer's own test set.
 
     ``state`` is the trained global state. The quality is the first metric other than the loss, or the loss if there is
-    no other. Baselines show the result of a model that ignores its inputs: the majority baseline for a metric, the
-    frequency baseline for the loss of a text.
+    no other. A baseline is the result of a model that ignores its inputs. For a metric it is the majority baseline, and
+    for the loss of a text the frequency baseline.
     """
     loaded = load_job(directory)
     holdout = load_holdout(directory, loaded.job)

@@ -12,7 +12,7 @@ from pol.rules.outlook import Outlook, outlook
 from pol.rules.schedule import segment_work
 
 SLOT_SPEED = 1_000_000_000
-"""Default speed of a slot in FLOP/s: the speed of one or two cores."""
+"""Default speed of a slot (FLOP/s), which is about the speed of one or two cores."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class JobSummary(Readable):
     - ``sampling``: a description of the order of the rows in training.
     - ``segments``: the segments of all slots in all rounds.
     - ``segment_flops``: the work of a segment, with the boundary at its end.
-    - ``flops_by_operation``: the work of one step by primitive, largest first.
-    - ``products``: the number of products in one step, by the bits of their integers.
+    - ``flops_by_operation``: the work (FLOPs) of one step by the name of the primitive, the largest first.
+    - ``products``: the number of products in one step, by the number of bits of their integers.
     - ``nodes``: the number of operations of each of the three programs.
     - ``memory_bytes``: the memory of a process that trains, replays or aggregates, without its libraries.
 
@@ -124,7 +124,7 @@ def job_outlook(
 
     ``params`` are the parameters of a chain, such as ``Quote.params``; the default is the parameters of a public
     network. ``slots_at_once`` slots train at the same time (all slots of the job, if None), each at ``slot_speed``
-    FLOP/s. For the times of the best bid on a network, see ``Quote.outlook``.
+    FLOP/s. ``Quote.outlook`` has the times for the best bid on a network.
 
     Example::
 

@@ -33,7 +33,8 @@ TRACE_FILE = "trace.json"
 
 @dataclass(frozen=True)
 class RoundReport(Readable):
-    """The report on a round of a local run: its mean loss, and the metrics on the holdout at the end of the round.
+    """The report on a round of a local run: the mean loss over the round, and the metrics on the holdout at the round's
+    end.
 
     ``losses`` maps the name of each training metric to its mean over the round; ``loss`` is the first of these means.
 
@@ -92,9 +93,9 @@ def run_locally(
 
     The job is in ``directory``. ``rounds`` is the number of rounds to train (all, if None), and ``backend`` is
     ``native``, ``numpy`` or ``torch``. ``on_progress`` receives round, slot, step and loss after each step. If ``out``
-    is given, three things are written there: ``model.safetensors``, the folder ``model.training``, which another job
-    can continue, and ``trace.json``. If ``keep_states`` is true, the states at all boundaries are written as well, so
-    that a check can replay single segments.
+    is given, two files and a folder are written there: ``model.safetensors``, ``trace.json``, and the folder
+    ``model.training``, from which another job can continue. If ``keep_states`` is true, the states at all boundaries
+    are written as well, so that a check can replay single segments.
 
     Raises Stopped if a step, an update or a round has no result; on a network, the job stops at the same place.
 
@@ -105,7 +106,7 @@ def run_locally(
     """
     directory, out = Path(directory), Path(out) if out is not None else None
     if keep_states and out is None:
-        raise JobError("keep_states", "there is no folder for states", 'name one, such as out="my-job/run"')
+        raise JobError("keep_states", "the states need a folder", 'give it by out=, such as out="my-job/run"')
     loaded = load_job(directory)
     job, executor = loaded.job, executor_named(backend)
     keep = StateFolder(out / STATES_FOLDER, loaded).keep if out and keep_states else None

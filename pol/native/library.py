@@ -147,8 +147,8 @@ class Library:
 
         Returns None. If an instruction uses a row number that its table does not have, the method returns the index of
         the instruction's first word, and the row number. If ``canonical`` is true, zeros of outputs become +0.0, and
-        outputs with NaN or infinity are marked in ``not_finite``. Instructions of at least twice ``grain`` operations
-        run in the threads of ``crew``.
+        outputs with NaN or infinity are marked in ``not_finite``. An instruction with at least twice ``grain``
+        operations is divided among the threads of ``crew``.
         """
         end = (ctypes.c_int64 * 2)()
         status = self._functions.assay_run(
@@ -160,8 +160,8 @@ class Library:
     def start_crew(self, owner: object, threads: int) -> int | None:
         """Start a crew of threads for runs, which ends with its ``owner``.
 
-        Return None if a run uses only one thread, or if no further thread can be started. A run uses only its own
-        thread if the crew is busy, or if the crew was started in another process.
+        Return None if a run uses only one thread, or if no further thread can be started. If the crew is busy, or was
+        started in another process, a run uses only the thread that called it.
         """
         crew: int | None = self._functions.assay_crew_begin(threads)
         if crew is not None:

@@ -1,4 +1,4 @@
-"""The addresses of a value's elements. A base and a view describe them. The view is of memory that is never read or
+"""The addresses of a value's elements, described by a base and a view. The view shows memory that is never read or
 written.
 
 The view is a NumPy array with one byte per element. The array is used only to compute shapes and strides, so NumPy's
@@ -63,7 +63,7 @@ class Strided:
         return self.view.transpose(self.order).flags.c_contiguous
 
     def seen_as(self, view: Array) -> "Strided":
-        """Return the value that consists of another view of the same memory."""
+        """Return the value that has the same base, but ``view`` as its view."""
         return Strided(self.base, self.item, view)
 
     def part(self, index: tuple[slice, ...]) -> "Strided":

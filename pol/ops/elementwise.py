@@ -86,7 +86,9 @@ def _cast_type(operands: Operands, attributes: Attributes) -> TensorType:
 
 
 def _run_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
-    """Return the work of starting inner loops. Kernels process operands of different shapes row by row."""
+    """Return the work of starting the inner loops of a kernel: if operands have different shapes, a kernel processes
+    them row by row.
+    """
     rank = len(result.shape)
     shapes = [(1,) * (rank - len(operand.shape)) + operand.shape for operand in operands]
     kinds = [[size == 1 for size in shape] for shape in shapes]

@@ -90,7 +90,7 @@ class Namespace(Protocol):
         """Return x without its sign."""
 
     def power_of_two(self, k: Fp64) -> Fp64:
-        """Return 2^k, composed from bits, for integers in -1022..1023. The result for NaN does not matter."""
+        """Return 2^k, composed from bits, for integers k in -1022..1023. If k is NaN, any result is accepted."""
 
     def split(self, x: Fp64) -> tuple[Fp64, Fp64]:
         """Return (k, m) with x = m x 2^k and 1 <= m < 2, taken from the bits. ``x`` is normal and positive."""

@@ -23,7 +23,7 @@ from pol.state.arrays import Array
 from pol.values import TensorType
 
 _BLOCK = 2**16
-"""Number of elements that are added at once; the address of each takes eight bytes."""
+"""Number of elements that are added at once, to limit the memory for their addresses, which take eight bytes each."""
 
 
 def _added(operands: Operands, attributes: Attributes) -> TensorType:
@@ -66,7 +66,7 @@ def _add_rows(site: Site) -> Function:
 
 
 _PER_ROW, _PER_SUMMAND = 100, 120
-"""FLOPs of finding a row at a random address, and of adding one element to it."""
+"""Two numbers of FLOPs: for finding a row at a random address, and for adding one element to the row."""
 
 
 def _added_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 SITE_ORDER = 2**31
-"""Site of the sample order; the step is the epoch."""
+"""Site of the sample order. The step of its stream is the number of the epoch."""
 SITE_WEIGHTS = 2**31 + 1
-"""Site of initial weights; the step is the index of the tensor in name order."""
+"""Site of the initial weights. The step of its stream is the index of the tensor in name order."""
 SITE_ROWS = 2**31 + 2
-"""Site of rows drawn by weight; the step is the number of the part of the sample stream."""
+"""Site of rows drawn by weight. The step of its stream is the number of the part of the sample stream."""
 PART_POSITIONS = 2**12
 """Number of positions in each part of the sample stream, if rows are drawn by weight."""
 

@@ -7,7 +7,7 @@ The work of a node has four parts, and a program's work is the sum over its node
 
 * ``products``: 2 x M x N x K x batch for a ``matmul``, the same count as torch's ``FlopCounterMode``, and three times
   that for 22 bits.
-* ``elements``: operations per element (the primitive's ``cost``) times the elements that are computed. Each run of
+* ``elements``: the number of computed elements times the operations per element (the primitive's ``cost``). Each run of
   elements that a kernel processes in one inner loop adds ``FLOPS_PER_RUN``, since short rows cost more than long rows.
 * ``moved``: bytes read and written, each of which counts as ``FLOPS_PER_BYTE``.
 * ``calls``: calls of a library's kernels, each of which counts as ``FLOPS_PER_CALL``, even if it does little.
@@ -28,10 +28,10 @@ from pol.limits import MAX_DIMENSION, MAX_INTEGER, MAX_RANK
 from pol.values import ITEM_SIZE, TensorType
 
 FLOPS_PER_CALL = 10_000
-"""Work of a call of a library's kernel without elements, which is the smallest work of a call."""
+"""Work of calling a kernel of a library that computes no elements; no call costs less."""
 
 FLOPS_PER_BYTE = 3
-"""Work of reading or writing a byte; large values are in memory, not in a cache."""
+"""Work of reading or writing a byte, for large values, which are in memory and not in a cache."""
 
 FLOPS_PER_RUN = 800
 """Work of starting an inner loop of a kernel, independent of its number of elements."""
@@ -43,7 +43,7 @@ Attributes = Mapping[str, Any]
 Operands = Sequence[TensorType]
 ShapeRule = Callable[[Operands, Attributes], TensorType]
 Function = Callable[..., Any]
-"""A function from operands to the result, as arrays of one library; it never writes to its operands."""
+"""A function of the operands that returns the result, all as arrays of one library. It never writes to its operands."""
 
 FLOATS = ("f32",)
 NUMBERS = ("f32", "i64")
@@ -122,7 +122,7 @@ class Traffic(Enum):
 
 
 WorkRule = Callable[[Operands, Attributes, TensorType], OpWork]
-"""A function from operands, attributes and result to work."""
+"""A function of operands, attributes and result that returns the work."""
 
 
 def _nothing_more(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
@@ -134,12 +134,13 @@ def _no_bytes(operands: Operands, attributes: Attributes, result: TensorType) ->
 
 
 BytesRule = Callable[[Operands, Attributes, TensorType], int]
-"""A function from operands, attributes and result to a number of bytes."""
+"""A function of operands, attributes and result that returns a number of bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """A primitive, which is one row of the table of primitives. A node gives its name in the field ``op``.
+    """A primitive, which is one row of the table of primitives. The field ``op`` of a node contains the name of a
+    primitive.
 
     ``arity`` is the smallest and the largest number of operands. All ``attributes`` are required, and no others are
     allowed. ``rule`` returns the type of the result, or raises JobError with a field relative to the node (``args[0]``,
@@ -148,11 +149,11 @@ class Primitive:
 
     ``cost`` is the number of operations per computed element. Computed elements are the elements of the first operand
     if ``counts_operand`` is set (for a reduction), otherwise the elements of the result. ``calls`` is the number of
-    kernel calls. ``more`` returns work that depends on shapes in another way.
+    kernel calls. ``more`` returns the work that depends on shapes in any other way.
 
-    ``scratch`` is the number of bytes per operand element that a run needs in addition to operands and result;
-    ``scratch_result`` is the same per element of the result. Both are upper bounds for all executors, and do not count
-    ``BLOCKS_SIZE``. ``more_scratch`` returns bytes that depend on shapes in another way.
+    ``scratch`` is the number of bytes that a run needs in addition to operands and result, per element of the operands.
+    ``scratch_result`` is such a number per element of the result. Both are upper bounds for all executors, and do not
+    count ``BLOCKS_SIZE``. ``more_scratch`` returns the number of bytes that depend on shapes in any other way.
 
     ``repeats`` means that elements of the result may share one address, so that a reshape of the result must copy.
     ``in_order`` means that the node needs operands in C order, so operands that repeat elements are copied first.
@@ -202,11 +203,12 @@ class Primitive:
 
 
 def runs(shape: Sequence[int], kinds: Sequence[Sequence[object]]) -> int:
-    """Return the number of inner loops over ``shape``: all elements, divided by the elements of one inner loop.
+    """Return the number of inner loops over ``shape``: the number of all elements, divided by the number in one inner
+    loop.
 
     ``kinds`` has one list per array, with one entry per dimension: true if the array repeats the dimension, or if the
-    dimension is reduced. One inner loop covers the last dimension and the dimensions before it, as long as the entries
-    of each array stay equal. Dimensions of size 1 do not count.
+    dimension is reduced. One inner loop covers the last dimension. It also covers each dimension before it, up to the
+    first one where an array's entry changes. Dimensions of size 1 do not count.
     """
     outer = [dim for dim, size in enumerate(shape) if size != 1]
     last = outer[-1] if outer else 0
@@ -252,7 +254,7 @@ def checked_dim(attributes: Attributes, rank: int) -> int:
     """Return the attribute ``dim``. Raises JobError if a value of this rank has no such dimension."""
     dim: int = attributes["dim"]
     if dim >= rank:
-        raise refuse("attrs.dim", f"dimension {dim} is outside a rank of {rank}")
+        raise refuse("attrs.dim", f"there is no dimension {dim}: the value has {rank} dimensions, numbered from 0")
     return dim
 
 

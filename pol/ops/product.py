@@ -37,8 +37,8 @@ BLOCK = 2_048
 
 
 ELEMENTS_AT_ONCE = 2**24
-"""Largest number of elements of the left operand, and of the result, that have FP64 copies at once. A single row may
-have more.
+"""Largest number of elements of the left operand that have FP64 copies at once; the same limit holds for the result. A
+single row may have more.
 """
 
 
@@ -75,7 +75,7 @@ def scale_rows(x: Array, axis: int, bits: int) -> tuple[Array, Array]:
     ``x`` has at least two dimensions, and ``axis`` is summed (-1 for the left operand, -2 for the right one). Per row,
     s = bits - 2 - floor(log2 max|row|) and q = round-half-even(x 2^s). If max|q| is above the largest integer, s is
     lowered by one and q is rounded again from x. Rows of zeros have s = 0. Rows with NaN or infinity give zeros and an
-    inverse of NaN. Returns q as FP64 integers, and 2^-s with ``axis`` kept as 1; both are exact.
+    inverse of NaN. Returns q as integers in FP64, and 2^-s, in which ``axis`` has size 1; both are exact.
     """
     # This avoids the absolute values of all elements, which would take another copy.
     highest, lowest = (end.reduce(x, axis, keepdims=True) for end in (np.maximum, np.minimum))
@@ -157,11 +157,13 @@ def _matmul(site: Site) -> Function:
 
 
 PER_OPERAND, PER_ROW, PER_RESULT, PER_MATRIX = 24, 2_000, 24, 1_000
-"""FLOPs per element of an operand, per row or column, per element of the result, and per matrix of a batch."""
+"""Four numbers of FLOPs: per element of an operand, per row or column, per element of the result, and per matrix of a
+batch.
+"""
 
 
 TIMES = {8: 1, 15: 1, 22: 3}
-"""Largest time of a product on any executor, by the number of bits, as a multiple of the time with 15 bits."""
+"""Factors by the number of bits: the largest time of a product on any executor, divided by its time with 15 bits."""
 
 
 def _product_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:

@@ -140,7 +140,7 @@ def _argmax(site: Site) -> Function:
 
 
 _CALLS_PER_LEVEL = 3
-"""Kernel calls per level of a halving sum."""
+"""Number of kernel calls for each level of a halving sum."""
 
 
 def _sum_work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:

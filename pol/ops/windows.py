@@ -1,4 +1,5 @@
-"""The product of a matrix and the windows of a value. It computes a convolution or its gradient by the weights.
+"""The product of a matrix and the windows of a value. It computes a convolution, or the gradient of a convolution with
+respect to the weights.
 
 Windows slide over all dimensions of a value except the first, which holds the channels. The elements that the windows
 read form one matrix per group of channels, with a row per channel and position in a window, and a column per window.
@@ -49,7 +50,9 @@ _LISTS = ("starts", "strides", "counts", "kernel", "steps")
 
 
 def summed_and_columns(channels: int, attributes: Attributes) -> tuple[int, int]:
-    """Return the numbers of rows and columns of the matrix of windows. They are swapped if the matrix is transposed."""
+    """Return the number of rows and the number of columns of the matrix of windows. The two numbers are swapped if the
+    matrix is transposed.
+    """
     rows = channels * prod(attributes["kernel"])
     columns = prod(attributes["counts"])
     return (columns, rows) if attributes["transposed"] else (rows, columns)
@@ -181,7 +184,7 @@ def _rounded(total: Array, left_inverse: Array, right_inverse: Array) -> Array:
 
 
 _PER_ROW, _PER_TAKEN, _PER_GROUP = 1_000, 60, 8_000
-"""FLOPs of scaling a row or column, of laying out an element, and of a group of channels."""
+"""Three numbers of FLOPs: for scaling a row or column, for laying out an element, and for a group of channels."""
 
 
 def _work(operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
@@ -203,8 +206,8 @@ def _work(operands: Operands, attributes: Attributes, result: TensorType) -> OpW
 def _scratch(operands: Operands, attributes: Attributes, result: TensorType) -> int:
     """Return the scratch memory of the product in bytes.
 
-    It holds scales, and the integers of the left operand, or the sums if the windows are transposed. Windows are laid
-    out in blocks of a fixed size, except that one window may be larger.
+    It holds the scales and the integers of the left operand; if the windows are transposed, it holds the sums instead
+    of these integers. Windows are laid out in blocks of a fixed size, except that one window may be larger.
     """
     left, x = operands
     groups, rows, _ = left.shape

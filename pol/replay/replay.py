@@ -59,7 +59,7 @@ def replay_from(
     on_step: Callable[[SlotState], None] | None = None,
     donate: bool = True,
 ) -> ReplayedSegment:
-    """Replay a segment as :func:`replay_segment` does. The caller has checked the states ``start``.
+    """Replay a segment as :func:`replay_segment` does, from the states ``start``, which the caller has checked.
 
     If ``donate`` is true, ``start`` is overwritten, and states passed to ``on_step`` are valid only during the call.
     """
@@ -82,7 +82,9 @@ def replay_from(
 # trace's author is used. With kept states, drawn segments are replayed, each from states whose roots are checked.
 
 RUN_FOLDER, STATES_FOLDER = "run", "states"
-"""Names of two folders: the default folder of a run in a job's directory, and in it the folder of kept states."""
+"""Names of two folders: the default folder of a run, which is in the job's directory; and the folder of kept states,
+which is in the run's folder.
+"""
 _REMEDY = "name the job directory that this run trained"
 _OTHER_START = "the share does not start from the global state at the end of the round before"
 _OTHER_LOCAL_START = "the share does not start from the slot's local state at the end of the round before"
@@ -93,8 +95,9 @@ _KEEP = "run the job again and keep its states (--keep-states, or keep_states=Tr
 class Check(Readable):
     """The result of checking one share, or of the aggregation at the end of a round (with ``slot`` -1).
 
-    The check replayed ``checked`` of the share's ``segments`` segments. ``fault`` describes the first error; it is
-    empty if there is no error.
+    ``segments`` is the number of the share's segments, and ``checked`` the number of them that the check replayed.
+    ``fault`` describes the first error; it is empty if there is no error. If the share contradicts itself, it is not
+    ``is_narrowable``: no replay explains it.
 
     Example::
 
@@ -108,6 +111,7 @@ class Check(Readable):
     segments: int
     checked: int
     fault: str
+    is_narrowable: bool = True
 
     @property
     def holds(self) -> bool:
@@ -123,7 +127,7 @@ class _States(Protocol):
         ...
 
     def reached(self, boundary: Boundary, state: State, local: State) -> None:
-        """Record the states that the replay of a segment reached at ``boundary``."""
+        """Receive the states that the replay of a segment reached at ``boundary``."""
         ...
 
 
@@ -220,9 +224,7 @@ def verify_trace(
     """
     directory = Path(directory)
     loaded = load_job(directory)
-    if trace.job != loaded.job.id:
-        raise TraceError("job", "the trace belongs to another job", _REMEDY)
-    _check_shape(trace, loaded)
+    _check_job(trace, loaded)
     checker = _Checker(trace, loaded, executor_named(backend), on_progress, segments)
     if segments is None:
         return checker.all_in_order()
@@ -230,8 +232,36 @@ def verify_trace(
     return checker.drawn(StateFolder(folder, loaded))
 
 
+def check_trace_of(trace: Trace, loaded: LoadedJob) -> None:
+    """Raise TraceError if a trace does not belong to a job, or contradicts itself; nothing is replayed."""
+    _check_job(trace, loaded)
+    for share in trace.shares:
+        fault = share.fault or wrong_shape(share, loaded)
+        if fault:
+            field = f"round {share.round}, slot {share.slot}"
+            raise TraceError(field, fault, "get the file again from its author")
+
+
+def _check_job(trace: Trace, loaded: LoadedJob) -> None:
+    if trace.job != loaded.job.id:
+        raise TraceError("job", "the trace belongs to another job", _REMEDY)
+    _check_shape(trace, loaded)
+
+
+def wrong_shape(share: ShareRecord, loaded: LoadedJob) -> str:
+    """Return how a share's numbers of segments and steps differ from the job's, or empty text."""
+    document = loaded.job.document
+    if share.segments != document.share_segments:
+        return f"the share has {share.segments} segments, not {document.share_segments}"
+    for boundary in share.boundaries:
+        expected = boundary_step(document, share.round, boundary.index)
+        if boundary.step != expected:
+            return f"boundary {boundary.index} has the step {boundary.step}, not {expected}"
+    return ""
+
+
 def _check_shape(trace: Trace, loaded: LoadedJob) -> None:
-    """Raise TraceError if the trace lacks a share of its rounds. A missing share could not be checked."""
+    """Raise TraceError if the trace lacks a share of one of its rounds, because a missing share cannot be checked."""
     document = loaded.job.document
     if not 1 <= len(trace.round_roots) <= document.rounds:
         raise TraceError("rounds", f"the job has {document.rounds} rounds", _REMEDY)
@@ -320,8 +350,9 @@ class _Checker:
         """
         checked = 0
 
-        def failed(fault: str) -> tuple[Check, State]:
+        def failed(fault: str, *, is_narrowable: bool = True) -> tuple[Check, State]:
             return Check(
+                is_narrowable=is_narrowable,
                 round=share.round,
                 slot=share.slot,
                 segments=share.segments,
@@ -329,9 +360,9 @@ class _Checker:
                 fault=fault,
             ), {}
 
-        fault = share.fault or self._wrong_shape(share)
+        fault = share.fault or wrong_shape(share, self._loaded)
         if fault:
-            return failed(fault)
+            return failed(fault, is_narrowable=False)
         opening = states.at(share.boundaries[0])
         roots = (share.boundaries[0].global_root, share.boundaries[0].local_root)
         if roots != (state_tree(opening[0]).root, state_tree(opening[1]).root):
@@ -356,15 +387,6 @@ class _Checker:
         check = Check(round=share.round, slot=share.slot, segments=share.segments, checked=checked, fault="")
         return check, result.update
 
-    def _wrong_shape(self, share: ShareRecord) -> str:
-        if share.segments != self._document.share_segments:
-            return f"the share has {share.segments} segments, not {self._document.share_segments}"
-        for boundary in share.boundaries:
-            expected = boundary_step(self._document, share.round, boundary.index)
-            if boundary.step != expected:
-                return f"boundary {boundary.index} has the step {boundary.step}, not {expected}"
-        return ""
-
     def _segment(self, share: ShareRecord, index: int, states: _States) -> str:
         state, local = states.at(share.boundaries[index])
         replayed = replay_segment(self._loaded, share.part, index, state, local, self._executor)
@@ -377,7 +399,7 @@ class _Checker:
         if claimed.root == actual.root:
             return ""
         same = (claimed.global_root, claimed.local_root) == (actual.global_root, actual.local_root)
-        return f"segment {index} has other metrics" if same else f"segment {index} ends in another state"
+        return f"segment {index} {'has other metrics' if same else 'ends in another state'} than the trace claims"
 
     def _aggregation(self, round: int, claimed: bytes, opening: State, updates: Sequence[State]) -> tuple[Check, State]:
         try:
@@ -390,7 +412,7 @@ class _Checker:
                 checked=0,
                 fault=f"the aggregation has no result: {error}",
             ), opening
-        fault = "" if result.root == claimed else "the round ends in another global state"
+        fault = "" if result.root == claimed else "the round ends in another global state than the trace claims"
         return Check(round=round, slot=-1, segments=0, checked=0, fault=fault), result.state
 
 

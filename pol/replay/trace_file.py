@@ -57,7 +57,7 @@ class ShareRecord(Readable):
     def fault(self) -> str:
         """The first contradiction between the share's own hashes; empty if there is none.
 
-        No replay is needed to find it.
+        It is found without a replay.
         """
         for index, boundary in enumerate(self.boundaries):
             if boundary.index != index:

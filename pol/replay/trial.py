@@ -29,7 +29,9 @@ from pol.work.trials import Trial, TrialTimes
 T = TypeVar("T")
 
 _ENOUGH = 0.1
-"""Seconds of measured time after which a task is not repeated; a shorter task consists mostly of first-run costs."""
+"""Measured time (seconds) after which a task is not repeated. A shorter task is repeated, because its first run
+consists mostly of start-up costs.
+"""
 _TIMES = 3
 
 
@@ -83,8 +85,8 @@ def try_payload(request: TrialRequest) -> Trial:
 def try_job(loaded: LoadedJob, slot: int, slots: range, backend: Backend) -> TrialTimes:
     """Return the times of a trial: the first segment of ``slot`` in round 0, and an aggregation.
 
-    The aggregation takes the update of that segment for every slot. The first step of every other slot in ``slots`` is
-    tried too, but not timed. Raises Stopped if the segment, a step or the aggregation has no result.
+    The aggregation uses the update of that segment in place of every slot's update. The first step of every other slot
+    in ``slots`` is also run, but not timed. Raises Stopped if the segment, a step or the aggregation has no result.
     """
     document = loaded.job.document
     speed = core_speed(backend)
@@ -111,7 +113,9 @@ def try_job(loaded: LoadedJob, slot: int, slots: range, backend: Backend) -> Tri
 
 
 def _try_step(loaded: LoadedJob, slot: int, start: SlotState, backend: Backend) -> None:
-    """Run the first step of a slot. A job could otherwise stop at once in every slot that is not timed."""
+    """Run the first step of a slot that is not timed. Without this, no one would notice a job that stops at once in
+    such slots.
+    """
     try:
         advance(loaded, first_state(loaded, slot, start), 0, slot, backend)
     except Stopped as error:

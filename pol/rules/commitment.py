@@ -45,7 +45,9 @@ def leaf_hash(leaf: TraceLeaf) -> bytes:
 
 
 def leaf_hashes(leaves: Iterable[TraceLeaf]) -> list[bytes]:
-    """Return the hashes of all leaves of a trace. The leaves are those of boundaries 1 to n, in this order."""
+    """Return the hashes of all leaves of a trace. There is one leaf for each of the boundaries 1 to n, in this
+    order.
+    """
     return [leaf_hash(leaf) for leaf in leaves]
 
 

@@ -1,16 +1,28 @@
 """Rules of disputes: the commitment of a challenge, and the bond that a place needs (protocol, "Disputes")."""
 
+from collections.abc import Collection
+
 from domain.hashing import hash_fields, u32, u64
 from domain.keys import RoundKey
+from domain.market.records import ChallengeTerms
 from domain.proof.records import AuditPlace, Finding
 
 STAGES_PAID = 3
-"""The bond of a challenge pays for so many times the seats of a first stage: those of the first stage, and those of a
-second one, which has twice as many."""
+"""Number of seats that the bond of a challenge pays for, as a multiple of the seats of a first stage. A first stage and
+a second one, which has twice as many seats, make three times.
+"""
 
 
 LIVE_AT_PRICE = 4
-"""Number of live challenges of a round that each cost the same."""
+"""Number of live challenges of a round after which the least bond doubles."""
+
+
+def may_challenge(terms: ChallengeTerms, parties: Collection[str], address: str, *, is_operator: bool) -> bool:
+    """Return whether an account may challenge rounds of an order.
+
+    ``parties`` are the order's consumer and its depositors. The operators of validators may challenge every order.
+    """
+    return is_operator or terms.anyone or address in parties or address in terms.addresses
 
 
 def challenge_commitment(
@@ -40,9 +52,11 @@ def challenge_commitment(
 
 
 def least_bond(challenge_min: int, live: int) -> int:
-    """Return the least bond (uassay) of a challenge of a round with ``live`` challenges that have not ended.
+    """Return the least bond (uassay) of a challenge of a round that already has ``live`` challenges that have not
+    ended.
 
-    It doubles with every ``LIVE_AT_PRICE`` of them. So it is dear to take all the challenges that a round can have.
+    The bond doubles with every ``LIVE_AT_PRICE`` of these. So it is expensive for one party to use up all challenges
+    that a round may have.
     """
     return challenge_min << (live // LIVE_AT_PRICE)
 
@@ -50,8 +64,8 @@ def least_bond(challenge_min: int, live: int) -> int:
 def needed_bond(cost: int, answer_fee: int, seats: int, open_before: int, least: int) -> int:
     """Return the bond (uassay) that a challenge needs.
 
-    It pays ``seats`` seats at ``cost`` and ``answer_fee`` each, and is doubled for each challenge of the round that is
-    ``open_before`` it. So each further challenge that delays the same round costs twice as much. The bond is at least
-    ``least``.
+    The bond pays ``seats`` seats, each with ``cost`` and ``answer_fee``, and is at least ``least``. This amount doubles
+    for each challenge of the round that was open before this one; ``open_before`` is their number. So each further
+    challenge that delays the same round costs twice as much.
     """
     return max(least, seats * (cost + answer_fee)) << open_before

@@ -10,10 +10,10 @@ from pol.rules.tiers.table import tier_of
 
 
 def compute_round_cost(order: Order, leg: Leg) -> int:
-    """Return the largest cost (uassay) of a verified round: the price of its work and the rest of the audit fee.
+    """Return the largest cost (uassay) of a verified round: the price of its work, and a part of the audit fee.
 
-    The price of the work includes ``audit_bps`` for the audit fee, so only the rest of the fee is added. A round costs
-    less if it has no panel, or if its panel has fewer groups of places than the fee could pay.
+    A share ``audit_bps`` of the price already goes to the audit fee, so only the rest of the fee is added to the price.
+    A round costs less if it has no panel, or if its panel has fewer groups of places than the fee could pay.
     """
     work = round_work(served_terms(order.terms, leg))
     part = audit_fee(work, leg.price, order.params.audit_bps) if order.params.auditors else 0
@@ -21,7 +21,7 @@ def compute_round_cost(order: Order, leg: Leg) -> int:
 
 
 def compute_largest_fee(order: Order, leg: Leg) -> int:
-    """Return the largest audit fee (uassay) of a round; a panel draws as many groups of places as it pays.
+    """Return the largest audit fee (uassay) of a round. A panel draws as many groups of places as this fee pays for.
 
     The fee depends on the tier. It is 0 on a chain without auditors.
     """
@@ -31,7 +31,9 @@ def compute_largest_fee(order: Order, leg: Leg) -> int:
 
 
 def compute_panel_fee(order: Order, leg: Leg, groups: int) -> int:
-    """Return the audit fee (uassay) of a round whose panel has this number of groups; 0 without a panel."""
+    """Return the audit fee (uassay) of a round whose panel has ``groups`` groups of places; 0 if the round has no
+    panel.
+    """
     if not groups:
         return 0
     return panel_fee(served_terms(order.terms, leg), order.params, leg.price, groups)

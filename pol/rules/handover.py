@@ -5,10 +5,10 @@ state after another, have the numbers i = 0, 1, and so on. The validator chooses
 the order's key P_o = p_o·G. Both sides know S_i = r_i·P_o = p_o·R_i, with the chunk's point R_i = r_i·G.
 
 The leaf of chunk i is the RFC 6962 leaf over (tag, order, leg, round, i, R_i, length, SHA-256 of the ciphertext). It
-commits to the key: R_i and P_o have only one S_i, and the key is a hash of S_i and the chunk's place. ChaCha20-Poly1305
-could open a ciphertext with two keys, but here only one key is possible, so the content is certain. The hash of the
-ciphertext stands for its bytes, so that a leaf can be shown without them, and leaves can be checked before any chunk
-arrives.
+commits to the key: R_i and P_o have only one S_i, and the key is a hash of S_i and the chunk's place. Some ciphertexts
+of ChaCha20-Poly1305 can be opened with two keys. Here only one key is possible, so the content is certain. The hash of
+the ciphertext stands for its bytes, so that a leaf can be shown without them, and leaves can be checked before any
+chunk arrives.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,9 @@ class HandoverId:
     round: int
 
     def fields(self, index: int) -> tuple[bytes | str, ...]:
-        """Return the fields that the key of chunk ``index`` depends on: the chain's id and the fields of its leaf."""
+        """Return the fields on which the key of chunk ``index`` depends: the chain's id and the fields of the chunk's
+        leaf.
+        """
         return (self.chain_id, *self.chunk_fields(index))
 
     def chunk_fields(self, index: int) -> tuple[bytes, ...]:
@@ -61,7 +63,9 @@ class ChunkPlace:
 
 @dataclass(frozen=True, slots=True)
 class ChunkLayout:
-    """The numbers of chunks that a round hands over: those of the global state, and of the local state of each slot."""
+    """The numbers of chunks of the states that a round hands over: the global state, and the local state of each
+    slot.
+    """
 
     global_chunks: int
     local_chunks: int
@@ -90,12 +94,14 @@ class ChunkLayout:
 
 
 def chunk_layout(terms: JobTerms, slots: int) -> ChunkLayout:
-    """Return the numbers of chunks that a round of ``slots`` slots hands over."""
+    """Return how many chunks each state has that a round with ``slots`` slots hands over."""
     return ChunkLayout(terms.global_chunks, terms.local_chunks, slots)
 
 
 def has_valid_length(place: ChunkPlace, length: int) -> bool:
-    """Return whether a ciphertext of ``length`` bytes can hold a chunk at this place; no chunk is empty."""
+    """Return whether a ciphertext of ``length`` bytes can hold the chunk at this place. Such a ciphertext is longer
+    than its tag, because no chunk is empty, and has at most ``place.largest`` bytes.
+    """
     return CHUNK_TAG_BYTES < length <= place.largest
 
 

@@ -1,9 +1,10 @@
 """Lots: random choices that later blocks determine and no party can influence (protocol sections 1.5, 4.3 and 5.1).
 
 A draw reads a stream of bytes, whose block k is H("assay/lot/stream", seed, k). To draw a number below n, the draw
-reads as many bytes as n - 1 has, and keeps as many bits as n - 1 has. If the number is not below n, the draw tries
-again with the next bytes. Rejection makes all numbers equally likely, while a remainder would favor small numbers. Each
-try is rejected with a probability below one half. ``tests/vectors/lots`` holds test cases for other implementations.
+reads as many bytes as n - 1 has, and keeps as many of their bits as n - 1 has. If the number is not below n, the draw
+tries again with the next bytes. Rejection makes all numbers equally likely, while a remainder would favor small
+numbers. Each try is rejected with a probability below one half. ``tests/vectors/lots`` holds test cases for other
+implementations.
 """
 
 from collections.abc import Sequence
@@ -108,9 +109,9 @@ def draw_duty_segments(seed: bytes, slots: int, segments: int, expected: int, at
 def duty_segments(segments: int, drawn: Sequence[int]) -> tuple[int, ...]:
     """Return the segments of a share that its own validator must replay, sorted and without repeats.
 
-    ``segments`` is the number n of the share's segments, and ``drawn`` holds the numbers that a lot drew. Number n is
-    always added: it stands for the end of the share, which is its update or the place at which the job stopped. Numbers
-    drawn beyond the end of the share are dropped. ValueError for a negative argument.
+    ``segments`` is the number n of the share's segments, which are numbered from 0, and ``drawn`` holds the numbers
+    that a lot drew. The number n is always added. It stands for the end of the share: its update, or the place at which
+    the job stopped. Numbers drawn beyond the end of the share are dropped. ValueError for a negative argument.
     """
     if segments < 0 or any(segment < 0 for segment in drawn):
         raise ValueError("segments must not be negative")

@@ -78,7 +78,7 @@ def check_auditable(terms: JobTerms, params: Params, validators: Sequence[Promis
 
 
 def name_largest_segment(refusal: Refusal, terms: JobTerms, params: Params, validators: Sequence[Promised]) -> Refusal:
-    """Return a refusal because of a too long window with a new remedy, the largest possible number of steps per
+    """Replace the remedy of a refusal whose reason is a too long window: name the largest possible number of steps per
     segment. Return any other refusal unchanged.
 
     Only clients call this function, because it computes the audit time about 30 times.
@@ -101,11 +101,11 @@ def handover_seconds(terms: JobTerms, params: OrderParams, window: int) -> int:
 
 
 def is_blamed_enough(blaming: Sequence[str], stakes: Mapping[str, int], params: OrderParams) -> bool:
-    """Return whether declines that blame the job close an order.
+    """Return whether enough validators have declined the order and blamed its job, so that the order closes.
 
-    ``blaming`` are the validators that declined and blamed the job. ``stakes`` are the stakes of the validators in the
-    set. At least ``max_attempts`` validators must blame the job. Together they must hold at least ``decline_stake_bps``
-    of the stake. A few validators with little stake therefore cannot close the orders of a consumer.
+    ``blaming`` are these validators. ``stakes`` are the stakes of the validators in the set. At least ``max_attempts``
+    validators must blame the job. Together they must hold at least ``decline_stake_bps`` of the stake. A few validators
+    with little stake therefore cannot close the orders of a consumer.
     """
     stake = sum(stakes.get(validator, 0) for validator in blaming)
     enough = stake * BPS >= params.decline_stake_bps * sum(stakes.values())

@@ -1,11 +1,11 @@
 """Panels: the places of a closed round that auditors recompute, their time and their fees (protocol section 5).
 
-The aggregation, the update of one share and ``audit_segments`` segments are always drawn, and one encrypted chunk of a
-hand-over round. They are the first group of places. If the fee and the number of validators allow it, further groups
-of segments are drawn. Other seats recompute these groups at the same time. Every result here depends only on the
-order's terms and parameters, and on the speeds that validators promise. Times of auditors are in milliseconds; times of
-the chain are in seconds. A tier (:mod:`pol.rules.tiers`) determines which of these rules apply, and how answers decide
-a place.
+These places are always drawn: the aggregation, the update of one share, ``audit_segments`` segments and, in a hand-over
+round, one encrypted chunk. They are the first group of places. If the fee and the number of validators allow it,
+further groups of segments are drawn. Other seats recompute these groups at the same time. Every result here depends
+only on the order's terms and parameters, and on the speeds that validators promise. Times of auditors are in
+milliseconds; times of the chain are in seconds. A tier (:mod:`pol.rules.tiers`) determines which of these rules apply,
+and how answers decide a place.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,16 +26,19 @@ STAGES = 4
 WINDOW_TIMES = 20
 """Least length of a round's window, as a multiple of the audit time."""
 STAGE_TIMES = 6
-"""Time to commit of a seat without ``stage_base``, as a multiple of the audit time."""
+"""Time that a seat has to commit, in addition to ``stage_base``, as a multiple of the audit time."""
 SILENCE = 1
 """Loss of a silent seat, as a multiple of the pay that it would have earned."""
 GROUP_SEGMENTS = 2
-"""Segments of each group of places after the first one."""
+"""Number of segments in each group of places after the first group."""
 FIXED_PLACES = 3
-"""Places of a panel beside its segments: the aggregation, one update, and one encrypted chunk of a hand-over round."""
+"""Largest number of places of a panel that are not segments: the aggregation, one update and, in a hand-over round, one
+encrypted chunk.
+"""
 GROUP_SEATS = 3
-"""The first stage of a panel takes at most one in this many eligible validators, unless the panel has only one
-group."""
+"""The first stage of a panel seats at most one of every ``GROUP_SEATS`` eligible validators, unless the panel has only
+one group of places.
+"""
 
 # --- places, their work and their cost -----------------------------------------------------------
 
@@ -86,7 +89,9 @@ def place_cost(terms: JobTerms, kind: AuditKind, price: int) -> int:
 
 
 def seat_cut(params: OrderParams, pay: int, times: int, least: int = 0) -> int:
-    """Return the loss of a seat (``uassay``): ``times`` its ``pay`` and the answer fee, and at least ``least``."""
+    """Return the loss of a seat (``uassay``): its ``pay`` plus the answer fee, multiplied by ``times``, and at least
+    ``least``.
+    """
     return max(times * (pay + params.answer_fee), least)
 
 
@@ -127,8 +132,8 @@ def least_bytes(terms: JobTerms, params: OrderParams) -> int:
 def audit_floor(terms: JobTerms, price: int, params: OrderParams) -> int:
     """Return the least audit fee of a round (``uassay``), rounded up.
 
-    It pays all seats of one stage for the places that are always drawn. ``price`` is the price of the order's work. The
-    deposit covers the fee at the order's price limit.
+    The fee pays all seats of one stage for the places that are always drawn. ``price`` is the price of the order's
+    work. The order's deposit covers the fee at the price limit.
     """
     return params.auditors * (price_ceil(least_work(terms, params), audit_price(params, price)) + params.answer_fee)
 
@@ -146,7 +151,8 @@ def count_groups(terms: JobTerms, params: OrderParams, price: int, fee: int, sea
     """Return the number of groups of places that a panel draws: at least one, and more if ``fee`` pays for them.
 
     The first group has the places that are always drawn, and each other group has ``GROUP_SEGMENTS`` segments. A
-    further group needs as many seats as the first group; ``seats`` is the number of seats for all groups together.
+    further group needs as many seats as the first group. ``seats`` is the number of seats that are available for all
+    groups together.
     """
     left = terms.slots * share_segments(terms) - least_segments(terms, params)
     room = params.audit_places_max - FIXED_PLACES - least_segments(terms, params)
@@ -195,7 +201,7 @@ class ShareExtent:
     def begun(self, stopped: AuditPlace | None) -> int:
         """Return the number of segments that the share began.
 
-        The segment ``stopped`` does not count, because the panel has this place in any case.
+        If the share stopped in a segment, that segment does not count, because the panel has this place in any case.
         """
         ends_inside = self.stop is not None and self.stop.kind is AuditKind.SEGMENT
         if ends_inside and self.stop != stopped:
@@ -210,8 +216,8 @@ def draw_places(
 
     ``shares`` are the accepted shares in slot order. All updates are equally likely, and so are all segments of the
     round. If the job ``stopped`` at a segment or an update, that place replaces the aggregation and one place of its
-    own kind. So the panel does not take longer than other panels. Segments that other shares began but did not end are
-    as likely as whole segments.
+    own kind. So the panel does not take longer than other panels. A segment that another share began but did not end is
+    as likely to be drawn as a whole segment.
     """
     fixed = stopped or AGGREGATION
     places = [fixed]
@@ -229,8 +235,8 @@ def draw_places(
 def draw_chunk(seed: bytes, layout: ChunkLayout) -> AuditPlace | None:
     """Draw the encrypted chunk of a hand-over round that its panel audits; all chunks of tensors are equally likely.
 
-    A state's first chunk is its header, which anyone who has the job writes without the validator, so it is never
-    drawn. Return None if the states have no other chunks.
+    A state's first chunk is its header. Anyone who has the job can write the header without the validator, so this
+    chunk is never drawn. Return None if the states have no other chunks.
     """
     of_global = layout.global_chunks - 1
     of_slot = layout.local_chunks - 1
@@ -296,9 +302,9 @@ def promised_ms(terms: JobTerms, params: OrderParams, speed: int, rate: int) -> 
 def compute_audit_ms(terms: JobTerms, params: OrderParams, validators: Iterable[Promised]) -> int:
     """Return the audit time T of an order in milliseconds. It is 0 for a chain without auditors.
 
-    T is the least time in which enough validators can audit the places that are always drawn. Validators are enough if
-    they have ``eligible_bps`` of the stake together, and are at least twice as many as ``auditors``, or are all
-    validators. The validator that promises the highest speed is therefore never the only eligible one.
+    T is the least time in which enough validators can audit the places that are always drawn. A group of validators is
+    enough if it has ``eligible_bps`` of the stake, and has at least twice as many members as ``auditors`` or consists
+    of all validators. The validator that promises the highest speed is therefore never the only eligible one.
     """
     times = sorted((promised_ms(terms, params, each.speed, each.rate), each.stake) for each in validators)
     if not params.auditors or not times:

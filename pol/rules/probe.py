@@ -9,5 +9,5 @@ PIECE_WORK = 49_280_672
 
 
 def speed(pieces: int, nanoseconds: int) -> int:
-    """Return the speed in FLOP/s of a machine that computed ``pieces`` pieces in ``nanoseconds``."""
+    """Return the speed (FLOP/s) of a machine that took ``nanoseconds`` to compute ``pieces`` pieces."""
     return pieces * PIECE_WORK * 10**9 // max(1, nanoseconds)

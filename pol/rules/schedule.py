@@ -19,7 +19,7 @@ PROGRESS_SLACK = 3
 
 
 class Served(Protocol):
-    """A part of an order, with numbers of rounds and slots of its own."""
+    """A part of an order, which has its own number of rounds and its own number of slots."""
 
     @property
     def rounds(self) -> int:
@@ -99,7 +99,7 @@ def progress_seconds(terms: JobTerms, base: int, slot_speed: int, slots: int) ->
 def trial_work(terms: JobTerms) -> int:
     """Return the FLOPs of the trial that runs before an order is accepted.
 
-    They are those of two segments, two aggregations, and one step of every slot.
+    The trial runs two segments, two aggregations, and one step of every slot.
     """
     return 2 * (segment_work(terms) + terms.outer_work) + terms.slots * terms.step_work
 

@@ -1,7 +1,8 @@
 """Slash and jail of a validator whose round the last stage of a panel found wrong (protocol section 3.5).
 
-The seats that are drawn by lot never slash anyone. If they make a round void, all validators that are left vote on it
-once more, for the slash alone. The slash has to pay for this vote, so that no one has to work for nothing.
+The seats that are drawn by lot never slash anyone. If they make a round void, all eligible validators that have not
+recomputed the places yet vote on them; this vote decides only about the slash. The slash has to pay for this vote, so
+that no one has to work for nothing.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,14 +12,14 @@ from domain.order_params import OrderParams
 from domain.registry.records import FAULTS_KEPT
 
 SERVING_MIN = 4
-"""Fewest validators that get matches and seats; the jail never takes one of the last ones."""
+"""A validator is jailed only if at least this many other validators get matches and seats."""
 
 
 def compute_slash(params: OrderParams, stake: int, value: int, taken: int) -> int:
     """Return the amount of its stake (uassay) that a validator loses for a wrong round.
 
-    It is ``slash_bps`` of the stake, and at most what earlier slashes of the leg left of ``value``, the price of the
-    leg's work. ``taken`` is the sum of these slashes.
+    It is ``slash_bps`` of the stake, but at most ``value`` - ``taken``. ``value`` is the price of the leg's work, and
+    ``taken`` the sum of the leg's earlier slashes.
     """
     return max(0, min(bps_floor(stake, params.slash_bps), value - taken))
 
@@ -26,8 +27,8 @@ def compute_slash(params: OrderParams, stake: int, value: int, taken: int) -> in
 def choose_places(places: Iterable[tuple[int, int]], params: OrderParams, seats: int, slash: int) -> tuple[int, ...]:
     """Return the numbers of the places on which validators vote again, so that ``slash`` pays ``seats`` seats.
 
-    ``places`` are pairs of a number and the pay of one seat for the place. Each seat gets the answer fee once. The
-    first places are chosen first, and a place that costs too much is left out.
+    ``places`` are pairs of a number and the pay of one seat for the place. In addition, each seat gets the answer fee
+    once. Places are chosen in the order of the list; a place that the rest of the slash cannot pay is left out.
     """
     chosen: list[int] = []
     pay = params.answer_fee
@@ -39,7 +40,9 @@ def choose_places(places: Iterable[tuple[int, int]], params: OrderParams, seats:
 
 
 def recent_faults(faults: Sequence[int], clock: int, period: int) -> tuple[int, ...]:
-    """Return the times of the faults of the last ``period`` seconds, and ``clock``, the time of a new fault."""
+    """Return the times of the faults in the last ``period`` seconds, together with ``clock``, which is the time of a
+    new fault.
+    """
     return (*(at for at in faults if clock - at < period), clock)
 
 

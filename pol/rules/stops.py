@@ -3,8 +3,8 @@
 A job stops if it has no result: a step is not finite or uses a row number that does not exist, or an update or an
 aggregation is not finite. The places of a round have an order: slot after slot, each with its segments and its update,
 then the aggregation. The job stops at the first place in this order that has no result. Slots are trained at the same
-time, so several shares may stop. A share that stopped has only the whole segments before its stop, and
-the whole steps of the segment in which it stopped. It is paid for both.
+time, so several shares may stop. A share that stopped has only the whole segments before its stop, and the completed
+steps of the segment in which it stopped. Its provider is paid for these segments and steps.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ def check_roots(terms: JobTerms, roots: ShareRoots) -> str:
     """Return the first contradiction in the roots of a share as text; an empty string if there is none.
 
     A whole share has all segments, an update and a local state. A share that stopped has no update and no local state;
-    its trace and its metrics are only from whole segments.
+    its trace and its metrics cover only its whole segments.
     """
     segments = share_segments(terms)
     if roots.is_whole != (roots.local_out != b""):
@@ -62,8 +62,8 @@ def find_stop(terms: JobTerms, shares: Iterable[tuple[int, int, ShareRoots]]) ->
 def stop_step(terms: JobTerms, round: int, place: AuditPlace, roots: ShareRoots | None) -> int:
     """Return the number of the job's step that has no result, if the job stops at ``place``.
 
-    ``roots`` are those of the share that claims the stop. Return 0 if the place is not a segment, because an update and
-    an aggregation have no steps.
+    ``roots`` are the roots of the share that claims the stop. Return 0 if the place is not a segment, because an update
+    and an aggregation have no steps.
     """
     if place.kind is not AuditKind.SEGMENT or roots is None:
         return 0

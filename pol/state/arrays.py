@@ -62,5 +62,5 @@ def array_from_bytes(data: bytes | memoryview, dtype: str, shape: Shape, where: 
 
 
 def raw_bytes(array: Array) -> memoryview:
-    """Return the bytes of an array in canonical form. They share the array's memory."""
+    """Return the bytes of an array that is in canonical form. The bytes share the array's memory."""
     return array.reshape(-1).view(np.uint8).data if array.size else memoryview(b"")

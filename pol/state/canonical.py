@@ -3,7 +3,7 @@
 Chunk 0 is the header (``layout.py``). The tensors follow in name order, little-endian and in C order, each starting a
 new chunk of 64 KiB. A tensor's last chunk may be short. There is no padding, so the canonical bytes are the chunks one
 after another. The tree is built as in RFC 6962 over ``merkle_leaf("assay/state/chunk", chunk)``. Replay, disputes and
-the hand-over all use this root. Tensors that did not change are not hashed again.
+the hand-over all use this root. If a tensor did not change, it is not hashed again.
 """
 
 import os
@@ -139,7 +139,8 @@ def check_values(array: Array, spec: TensorSpec) -> None:
 def chunks_of(data: bytes) -> list[bytes]:
     """Split canonical bytes into their chunks.
 
-    The header gives the chunks' sizes; StateError if their sum is not the number of bytes.
+    The header determines the sizes of the chunks. Raises StateError if the sum of these sizes is not the number of
+    bytes.
     """
     chunks, position = [], 0
     for length in chunk_lengths(data, len(data)):

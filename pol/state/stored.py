@@ -80,7 +80,9 @@ class StoredState(Mapping[str, Array]):
 
 
 def file_root(path: Path) -> bytes:
-    """Return the root of the state in a file, whatever its tensors are; StateError if the file is not a state."""
+    """Return the root of the state in a file. The state may have any tensors. Raises StateError if the file does not
+    hold a state.
+    """
     with path.open("rb") as file:
         _, specs = parse_header(file.read(MAX_HEADER + 4))
     return StoredState(path.open("rb"), specs).checked_root()

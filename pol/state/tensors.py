@@ -2,8 +2,8 @@
 
 A file consists of the header's length in eight little-endian bytes, a JSON header (name to dtype, shape and byte
 range), and the elements. The usual library allows a header of 100 MB and any number of tensors, so this module has its
-own reader. It limits the header's size before it parses the header, accepts only a few dtypes, and requires that the
-ranges cover the data one after another without holes. Nothing is ever unpickled.
+own reader. This reader limits the header's size before it parses the header, and accepts only a few dtypes. The ranges
+must cover the data one after another without holes. Nothing is ever unpickled.
 """
 
 import json
@@ -27,7 +27,7 @@ _FILE_DTYPES = {"F32": "f32", "I64": "i64", "BOOL": "bool"}
 _FILE_NAMES = {name: code for code, name in _FILE_DTYPES.items()}
 _PREFIX = 8
 _ENTRY_TOKENS = 32
-"""Largest number of tokens that a tensor may have in a header; a tensor with eight dimensions has 18."""
+"""Largest number of JSON tokens of one tensor in a header; a tensor with eight dimensions has 18."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def _parse_header(header: bytes, data_size: int, limits: Limits) -> list[TensorE
             raise StateError(entry.name, "its data overlap those of another tensor, or leave a hole")
         position = entry.stop
     if position != data_size:
-        raise StateError("data", f"the header describes {position} bytes, the file has {data_size}")
+        raise StateError("data", f"the header describes {position} bytes of data, but the file has {data_size}")
     return entries
 
 

@@ -33,10 +33,11 @@ from host import sandbox
 T = TypeVar("T")
 
 ANSWER_BYTES_MAX = 64 << 20
-"""Largest answer of a worker in bytes. Answers are small, because results are records and states are passed in files.
+"""Largest answer of a worker in bytes. Answers are small, because results are records and states are passed in
+files.
 """
 _POLL_SECONDS = 0.1
-"""Seconds between two checks of a thread for a closed pool or a passed deadline."""
+"""Time (seconds) after which a waiting thread checks again whether the pool was closed or a deadline has passed."""
 
 
 class PoolError(Expected):
@@ -167,9 +168,9 @@ class ReplayPool:
     A task is a function of an importable module, with arguments that can be pickled; large arrays are passed as
     canonical bytes or as paths. At most ``workers`` processes run, and at most ``queued`` tasks wait. Tasks may write
     only into ``folder`` (a temporary folder by default), and read only there and in the folders ``reads``. Each process
-    may use ``memory_bytes`` of memory (three quarters of the machine's by default). With ``fresh``, each task has its
-    own process, so nothing that a task leaves behind can affect another task. ``ended`` is called after the end of
-    every task that a worker began.
+    may use ``memory_bytes`` of memory (three quarters of the machine's by default). If ``fresh`` is true, each task has
+    a process of its own, so that no task can affect a later one. ``ended`` is called after the end of every task that a
+    worker began.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """The program that measures a machine's speed of exact work. It runs in pieces, each with its own inputs.
 
 The seed determines the inputs of all pieces, and every back end gives the same bits. The machine that drew the seed can
-therefore verify the work by recomputing a few pieces, even if it is slower. Results for one seed or piece are useless
-for any other seed or piece.
+therefore verify the work by recomputing a few pieces, even if it is slower. Results for one seed and piece cannot be
+used for another seed or another piece.
 
 A piece consists of a part of a large model and of steps of a tiny model, because the measured speed must be valid for
 both. A back end with slow calls, such as torch, is slower with a small model than its large products suggest.
@@ -22,7 +22,7 @@ from pol.state.arrays import Array
 
 _ROWS, _WIDTH = 64, 256
 _FEW, _INNER, _OUTER, _STEPS = 8, 16, 4, 4
-"""Rows of a step of the tiny model, its inner and outer width, and its number of steps."""
+"""Numbers of the tiny model: the rows of a step, the inner width, the outer width, and the number of steps."""
 _BATCH, _WEIGHTS, _SCALE = 1, 2, 3
 """Streams of random numbers."""
 
@@ -54,7 +54,9 @@ def _layer(builder: ProgramBuilder, x: int, w: int) -> int:
 
 
 def _corner(builder: ProgramBuilder, value: int, at: int, width: int, rows: int = _INNER) -> int:
-    """Return a part of a matrix: its first ``rows`` rows, and ``width`` columns beginning with column ``at`` x 16."""
+    """Return a part of a matrix: of its first ``rows`` rows, the ``width`` columns that begin with column ``at`` x
+    16.
+    """
     starts, stops = [0, at * _INNER], [rows, at * _INNER + width]
     return builder.node("slice", value, starts=starts, stops=stops, steps=[1, 1])
 

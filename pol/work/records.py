@@ -73,7 +73,7 @@ class TrainedShare:
 
 @dataclass(frozen=True)
 class ReplayedSegment:
-    """The result of replaying a segment: the boundary at its end, and the states there."""
+    """The result of replaying a segment: the boundary at the segment's end, and the states at this boundary."""
 
     boundary: Boundary
     global_state: "State"

@@ -1,6 +1,6 @@
 """The measurement of this machine's speed of exact work.
 
-A fixed program is timed that resembles a layer of a network.
+The measurement times a fixed program that resembles a layer of a network.
 """
 
 import time
@@ -17,7 +17,9 @@ _CORE_SECONDS = 0.1
 
 
 def core_speed(backend: Backend) -> int:
-    """Return the speed of one core in FLOP/s. It is measured in CPU time, so other processes do not affect it."""
+    """Return the speed of one core in FLOP/s. The speed is measured in CPU time, so other processes do not affect
+    it.
+    """
     return measured_speed(backend, _CORE_SECONDS, time.process_time)
 
 

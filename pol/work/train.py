@@ -1,4 +1,5 @@
-"""The training of a share. The steps of a slot in a round give a boundary after each segment, and an update at the end.
+"""The training of a share. The training of a slot in a round results in a boundary after each segment, and in an update
+at the end.
 
 At the end of a round, the next global state is computed from the accepted updates, in slot order.
 """
@@ -48,7 +49,7 @@ def train_share(
     on_step: Callable[[int, float], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> TrainedShare:
-    """Train a share. It begins with the global state at the end of the last round, and with the slot's local state.
+    """Train a share, from the global state at the end of the previous round and from the slot's local state.
 
     ``on_boundary`` receives every boundary with its global and local state, which are valid only during the call.
     ``on_step`` receives the number and the loss of each step. ``cancelled`` is called before each step; if it returns
@@ -107,8 +108,8 @@ def train_segments(
     :func:`train_share`.
 
     The hashing of each boundary and the call of ``on_boundary`` run in ``aside``, while the next step only reads the
-    states. If the caller began work in ``aside`` earlier, that work may read ``start``, and is waited for in the same
-    way. All work in ``aside`` has ended when ``on_step`` is called, and when this function returns or raises.
+    states. If the caller began work in ``aside`` earlier, that work may read ``start``: this function waits for it in
+    the same way. All work in ``aside`` has ended when ``on_step`` is called, and when this function returns or raises.
     """
     check_part(loaded.job.document, part)
     if not set(segments) <= set(range(loaded.job.document.share_segments)):
@@ -220,6 +221,24 @@ def tensor_roots(tree: StateTree) -> tuple[tuple[str, bytes], ...]:
     return tuple((name, merkle_root(leaves)) for name, leaves in tree.tensors.items() if leaves)
 
 
+def aggregate_inputs(
+    loaded: LoadedJob, opening: State, updates: Iterable[State]
+) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Return a copy of the state before an aggregation, and the inputs of ``outer``: that state and the mean update.
+
+    The program may overwrite both. Raises ReplayError if there is not one update per slot, and StateError if a state
+    does not have the job's tensors.
+    """
+    document = loaded.job.document
+    start = check_state(opening, document.global_tensors, "opening state")
+    inputs: dict[str, Array] = {f"global.{name}": array for name, array in start.items()}
+    # A mean may overflow to infinity, which is refused with the outputs.
+    with np.errstate(over="ignore"):
+        averaged = mean(updates, loaded.job.updated, document.slots)
+    inputs.update({f"aggregate.{name}": array for name, array in averaged.items()})
+    return start, inputs
+
+
 def aggregate(loaded: LoadedJob, opening: State, updates: Iterable[State], backend: Backend) -> AggregateResult:
     """Return the global state at the end of a round.
 
@@ -231,13 +250,7 @@ def aggregate(loaded: LoadedJob, opening: State, updates: Iterable[State], backe
     AggregationFailed if there is no next state: a number is not finite, or a row number does not exist.
     """
     document = loaded.job.document
-    # This private copy may be overwritten by the program.
-    start = check_state(opening, document.global_tensors, "opening state")
-    inputs: dict[str, Array] = {f"global.{name}": array for name, array in start.items()}
-    # A mean may overflow to infinity, which is refused below.
-    with np.errstate(over="ignore"):
-        averaged = mean(updates, loaded.job.updated, document.slots)
-    inputs.update({f"aggregate.{name}": array for name, array in averaged.items()})
+    start, inputs = aggregate_inputs(loaded, opening, updates)
     try:
         outputs = run(document.outer, inputs, document.seed, backend, donated=tuple(inputs))
     except (NotFinite, OutOfRange) as error:

@@ -22,7 +22,7 @@ _log = logging.getLogger("assay.pool")
 
 
 def _read(connection: "Connection[Any, Any]", tasks: "queue.SimpleQueue[bytes]") -> None:
-    """Put received tasks into the queue. When the pipe ends, end the process, since its parent has ended."""
+    """Put received tasks into the queue. If the pipe ends, the parent has ended; then end this process."""
     while True:
         try:
             tasks.put(connection.recv_bytes())

@@ -392,9 +392,9 @@ def test_snapshots_are_not_offered_and_not_taken(app: App) -> None:
     ("name", "request_", "reason"),
     [
         ("info", abci.RequestInfo(abci_version="1.0.0"), "uses ABCI 1.0.0"),
-        ("commit", script.commit(), "without a finalized block"),
+        ("commit", script.commit(), "no block is finalized"),
         ("finalize_block", script.finalize(block(7)), "block 7 cannot follow 1"),
-        ("init_chain", script.init_chain(GENESIS), "InitChain on a store at height 1"),
+        ("init_chain", script.init_chain(GENESIS), "the store is already at height 1"),
     ],
 )
 def test_what_consensus_must_never_ask_stops_the_node(app: App, name: str, request_: Any, reason: str) -> None:
@@ -467,4 +467,4 @@ def test_a_genesis_of_another_chain_stops_the_node(app: App) -> None:
     consensus.send("init_chain", request)
     with pytest.raises(AssertionError, match="internal error"):
         consensus.receive("init_chain")
-    assert f"but its app_state for {CHAIN_ID}" in str(app.fatal[0])
+    assert f"but its app_state is for chain {CHAIN_ID}" in str(app.fatal[0])

@@ -258,7 +258,7 @@ def test_a_genesis_of_another_chain_than_the_store_is_one_sentence(home: Path) -
     make_a_block(home, Maker.SOLO)
     change_genesis(home, lambda state: state.update(chain_id="another"))
     said = refused_start(home, "solo")
-    assert f"is of chain another, but the node's store is of {CHAIN_ID}" in said
+    assert f"is for chain another, but the node's store has chain {CHAIN_ID}" in said
 
 
 def make_a_block(home: Path, maker: Maker) -> bytes:

@@ -160,7 +160,7 @@ def test_a_chain_on_disk_goes_on_where_it_stood(tmp_path: Path) -> None:
     solo.engine.broadcast_sync(transfer(4, 1, 5, 100))
     solo.engine.make_block()
     assert solo.balance(5) == COINS + 200
-    with pytest.raises(ValueError, match="the store is of chain"):
+    with pytest.raises(ValueError, match="the store has chain"):
         SoloEngine(solo.app, genesis(chain_id="another"))
     storage.close()
 

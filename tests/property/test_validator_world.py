@@ -28,7 +28,7 @@ from localnet.simulator.behaviours import (
     Listed,
     SilentAuditor,
 )
-from localnet.simulator.training import Job
+from localnet.simulator.training import ORDER_KEY, Job
 from localnet.simulator.world import BOND, ProviderPlan, Setup, ValidatorPlan, World
 from tests.support.chain_market import bid, make_terms, submit
 from tests.support.partial_legs import partial_rules
@@ -113,7 +113,7 @@ def make_setup(plan: Plan) -> Setup:
         for name in plan.bidders
         for rank, listed in enumerate((*plan.habits, ()))
     ]
-    message = submit(terms=JOB.terms, deposit=10**9, deadline=1_500, rematch=plan.rematch)
+    message = submit(order_key=ORDER_KEY, terms=JOB.terms, deposit=10**9, deadline=1_500, rematch=plan.rematch)
     order = OrderPlan(0, message, JOB, ConsumerHabits(plan.deliver), honest=all(plan.deliver))
     orders = (order,) * plan.orders
     return Setup(plan.seed, PARAMS, tuple(validators), tuple(providers), orders, lag=25, loss=plan.loss)
@@ -240,8 +240,9 @@ def test_a_wrong_share_outside_what_was_drawn_is_never_paid() -> None:
 
     The validator continues, and the order ends as if nothing had been.
     """
+    few = PARAMS.replace(duty_segments=2)
     for seed in range(100, 220):
-        world, (on_chain,) = play(Plan(seed, (("middle",),), bidders=("v0",), rematch=False))
+        world, (on_chain,) = play(Plan(seed, (("middle",),), bidders=("v0",), rematch=False), params=few)
         if any(closed.void for closed in on_chain.rounds):
             break
     else:

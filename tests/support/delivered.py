@@ -8,13 +8,13 @@ from typing import Any
 from domain.hashing import merkle_path, merkle_root
 from domain.market.records import JobTerms
 from domain.proof.messages import MsgReceipt, MsgShowChunk, MsgShowKey
-from domain.proof.records import DeliveryManifest, Share, ShareClaim, ShareRoots, ShownDelivery, ShownPiece
+from domain.proof.records import DeliveryManifest, Share, ShareClaim, ShareRoots, ShownDelivery, ShownPiece, TraceLeaf
 from link.delivery import StateChunks, derive_delivery_key, seal_contents, show_piece
 from pol.rules.commitment import chunk_leaf, compute_trace_root, leaf_hashes
 from pol.rules.delivery import BoundaryEntry, manifest_sign_bytes, receipt_sign_bytes
 from pol.rules.schedule import first_step, share_segments
 from tests.support.chain_harness import CHAIN_ID, pub_key, sign
-from tests.support.chain_market import Market, Trace, TraceLeaf, digest, sign_share
+from tests.support.chain_market import Market, Trace, digest, sign_share
 
 UPDATE_CHUNKS = 3
 

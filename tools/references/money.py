@@ -48,8 +48,8 @@ def money_page() -> str:
         f" it with a limit of {_LIMIT:,} uassay per PFLOP.",
         f"- You lock {_assay(_ROUNDS * _WORK * _LIMIT // 10**15)}, the price of all work at your limit, and"
         " in addition the lowest audit fee of every round.\n"
-        f"- The cheapest bid that fits asks {_PRICE:,}. You pay this price. The difference to your limit is refunded at"
-        " the end.\n"
+        f"- The cheapest bid that fits asks {_PRICE:,}. You pay this price. At the end, you get back the"
+        " difference between your limit and this price.\n"
         f"- The validator of the bid locks a job bond of {_assay(bond)}.\n"
         f"- Each provider locks the price of its share, {_assay(share_price)}, until the round of the share is"
         " verified.",
@@ -71,8 +71,9 @@ def money_page() -> str:
                 (
                     f"The validator stops after 4 of {_ROUNDS} rounds.",
                     f"The validator loses {_assay(cut)} of its job bond. From this amount you get back what the leg"
-                    " cost you, and the rest is burnt. Verified rounds stay paid, but the validator's own part of them"
-                    " returns to you.",
+                    " cost you, and the rest is burnt. Verified rounds stay paid. The validator's own part of them is"
+                    " paid later. But this part is burnt if you deny that the validator served you the states of the"
+                    " last verified round.",
                 ),
                 (
                     "A panel finds a closed round wrong.",
@@ -83,11 +84,13 @@ def money_page() -> str:
                 ),
                 (
                     "You take a round before it is verified, and a panel then finds the round wrong.",
-                    "The price of the round and of earlier unverified rounds is burnt from your deposit.",
+                    "The price of the round and its largest audit fee are burnt from your deposit. The same happens for"
+                    " each earlier unverified round that becomes void.",
                 ),
                 (
                     "The validator hands over a wrong chunk, and you complain.",
-                    "The validator loses the job bond. Of that you get what the leg cost you, and the rest is burnt."
+                    "The validator loses the job bond. From the bond you get what the leg cost you, and the rest is"
+                    " burnt."
                     " Verified rounds stay paid, except for the validator's own part, which you get back.",
                 ),
                 (

@@ -35,7 +35,7 @@ class Lane(StrEnum):
 
 
 NEVER = 2**62
-"""Deadline (chain seconds) that stands for no deadline."""
+"""Value of a deadline (chain seconds) which means that there is no deadline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ class SendTx:
 class SendNotice:
     """The action that sends messages for which no duty waits.
 
-    Only a whole look asks for such actions, and they stay wanted until the next whole look. They go in a transaction of
-    their own: anyone can make such a message fail at any moment, and then every other message in the same transaction
-    would fail, too.
+    Only a whole look asks for such actions; each of them is kept until the next whole look. They are sent in a
+    transaction of their own. Anyone can make such a message fail at any moment, and every other message in the same
+    transaction would then fail, too.
     """
 
     lane: ClassVar = Lane.TX
@@ -83,7 +83,8 @@ class TryJob:
 
 @dataclass(frozen=True, slots=True)
 class TakeInitialStates:
-    """The action that holds the initial states of a leg that an earlier leg of the order left on this machine.
+    """The action that holds the initial states of a leg that are already on this machine, because an earlier leg of the
+    order ended with them.
 
     These are one global state and the slots' local states.
     """

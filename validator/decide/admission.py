@@ -7,7 +7,9 @@ from enum import StrEnum
 from domain.hashing import hash_fields, u64
 
 INVITATION_BYTES = 8 + 64
-"""Size of an invitation: the time of the chain clock at which it ends, and the operator's signature."""
+"""Size (bytes) of an invitation. It consists of the time of the chain clock at which it ends, and of the operator's
+signature.
+"""
 
 
 class Policy(StrEnum):
@@ -57,7 +59,7 @@ class Admission:
         """Return why a provider that applies is not admitted; empty if it may be admitted.
 
         ``invited`` is True for a provider that showed a valid invitation. The operator of another validator is never
-        admitted: it would be a party to this validator's orders, and could not audit them.
+        admitted: as a provider, it would be a party to this validator's orders, and could then not audit them.
         """
         if address in self.operators:
             return "this validator does not admit operators of validators: use another account for the provider"

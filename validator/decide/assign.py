@@ -22,11 +22,17 @@ ANCHORS_MAX = 6
 RECOMPUTE_SECONDS = 600
 """Longest time of a recomputation; a process of the pool has no more time."""
 WINDOW_PART = 7
-"""The part of a round's window in which every state must be recomputed: a seat waits no longer than that."""
+"""The part of a round's window within which each state must be recomputed, because a seat does not wait longer for
+it.
+"""
 RECOMPUTE_SLACK = 4
-"""Factor on the time of a recomputation at the bid's speed: this machine may be slower than the bid, and busy."""
+"""Factor by which the time of a recomputation at the bid's speed is multiplied, because this machine may be slower than
+the bid, or busy.
+"""
 PATIENCE = 20
-"""Chain seconds that even the smallest share may take: the provider has to start a process, and perhaps load torch."""
+"""Chain seconds that even the smallest share may take, because the provider has to start a process and perhaps load
+torch.
+"""
 PATIENCES = 20
 """Any share may take at least ``progress_base`` (the base of the progress deadline) divided by this number."""
 DOUBLINGS_MAX = 10
@@ -68,10 +74,12 @@ def note_presence(work: SlotWork, view: View) -> SlotWork:
 
 
 def is_gone(local: LocalOrder, work: SlotWork, view: View) -> bool:
-    """Return whether to give up a share's provider: it was away for too long, and another provider can take the share.
+    """Return whether a share is taken from its provider, because the provider was away for too long and another one can
+    take the share.
 
-    The limit is a quarter of the time that the share had left when its provider disappeared, but at least the time that
-    any share may take. Until then, the provider may come back with the segments that it has trained.
+    When a provider disappears, its share has some time left. The provider may be away for a quarter of this time, but
+    at least for the time that any share may take. Until then, the provider may come back with the segments that it has
+    trained.
     """
     if not work.missed_at or all(w.address == work.provider for w in _usable(local, view)):
         return False
@@ -82,7 +90,7 @@ def is_gone(local: LocalOrder, work: SlotWork, view: View) -> bool:
 def _least_failed(workers: Sequence[FreeProvider], failures: Mapping[str, int]) -> list[FreeProvider]:
     """Return the workers with the fewest failures in this order.
 
-    The other workers get work only if all of these are away.
+    The other workers get work only if all workers with the fewest failures are away.
     """
     least = min((failures.get(worker.address, 0) for worker in workers), default=0)
     return [worker for worker in workers if failures.get(worker.address, 0) == least]
@@ -120,7 +128,7 @@ def new_work(
     initial = local.payload.initial_local
     local_in = next((s.state for s in local.locals if s.slot == slot), initial)
     if local_in is None:
-        raise AssertionError("work is assigned after the payload was loaded")
+        raise AssertionError("work is assigned, although the payload is not loaded")
     return SlotWork(
         slot=slot,
         issue=issue,
@@ -181,11 +189,12 @@ def _own_picks(view: View, leg: Leg, slot: int, issue: int) -> tuple[int, ...]:
 
 
 def anchors_of(view: View, leg: Leg) -> tuple[int, ...]:
-    """Return the boundaries of each share whose states this validator keeps even if it replays nothing near them.
+    """Return the boundaries of each share whose states this validator keeps, even if it replays no segment near them.
 
-    A panel may draw any segment, and its provider may send nothing then. The validator has to recompute the segment's
-    initial state in time, from the nearest boundary before it. So the boundaries are so near to each other that this
-    machine recomputes what is between them in a part of the window. But there are at most ``ANCHORS_MAX`` of them.
+    A panel may draw any segment, and the segment's provider may then send nothing. So the validator has to recompute
+    the segment's initial state in time, from the nearest boundary before the segment. Therefore two neighbouring
+    boundaries are near enough for this machine to recompute the segments between them in a part of the window. But
+    there are at most ``ANCHORS_MAX`` boundaries.
     """
     order = view.on_chain.order
     count = share_segments(order.terms)

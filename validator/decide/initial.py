@@ -1,4 +1,6 @@
-"""The initial states of a leg: those of the payload, or those that an earlier leg of the order left."""
+"""The initial states of a leg. They come from the payload, or are the states at the end of an earlier leg of the
+order.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -45,7 +47,9 @@ def states_of(local: LocalOrder) -> Iterator[StateRef]:
 
 
 def verified_roots(on_chain: OrderResponse, leg: Leg) -> tuple[bytes, ...]:
-    """Return the roots of the states that the last verified round of a leg left, each once: the global state first."""
+    """Return the roots of the states at the end of a leg's last verified round, each once, the global state's root
+    first.
+    """
     closed = on_chain.round(leg.number, leg.next_round - 1) if leg.verified else None
     if closed is None or not leg.verified_root:
         return ()
@@ -57,7 +61,7 @@ def verified_roots(on_chain: OrderResponse, leg: Leg) -> tuple[bytes, ...]:
 def sources_of(on_chain: OrderResponse, leg: Leg) -> tuple[str, ...]:
     """Return the validators that may have the states from which a leg starts.
 
-    The first one left them. The others accepted a leg that started from them.
+    The first of these validators made the states. The others accepted a leg that started from the states.
     """
     last = on_chain.leg(leg.from_leg)
     later = (
@@ -90,7 +94,9 @@ def describe_missing(leg: Leg, missing: frozenset[bytes]) -> str:
 
 
 def lacking(local: LocalOrder, on_chain: OrderResponse, leg: Leg) -> frozenset[bytes]:
-    """Return the roots of a leg's initial states that come from an earlier leg and are not in this leg's record yet."""
+    """Return the roots of those initial states of a leg that come from an earlier leg and are not yet in this leg's
+    record.
+    """
     roots = foreign_roots(on_chain, leg)
     # Usually there are no such roots, and then the walk through the record is skipped.
     return roots - {state.root for state in states_of(local)} if roots else roots

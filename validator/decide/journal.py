@@ -8,7 +8,7 @@ from validator.decide.records import LocalOrder, LocalRound, LocalSeat, SlotWork
 
 
 def tell(before: Record | None, after: Record) -> Iterator[str]:
-    """Yield a log line for each thing that happened between the records ``before`` and ``after``."""
+    """Yield a log line for each difference between the record ``before`` and the record ``after`` it."""
     match before, after:
         case LocalOrder(), LocalOrder():
             yield from _of_order(before, after)

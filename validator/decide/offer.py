@@ -10,8 +10,8 @@ def best_offer(providers: Iterable[Provider], slots: int = 0) -> tuple[int, int]
     """Return (slots, slot speed in FLOP/s) of the fastest providers; (0, 0) if too few have a certified speed.
 
     Each provider trains one slot at a time, so the slowest provider determines the slot speed. If ``slots`` is 0, take
-    the number of slots that gives the most work per second. A provider is then left out if it would slow the other
-    providers by more than it adds.
+    the number of slots that gives the most work per second. In this case, a slow provider is left out if including it
+    would lower the work per second.
     """
     certified = (provider.capability.speed for provider in providers if provider.capability)
     speeds = sorted((speed for speed in certified if speed), reverse=True)[:SLOTS_MAX]

@@ -33,7 +33,7 @@ def decide_leg(local: LocalOrder, look: Look) -> tuple[LocalOrder, tuple[Action,
     """Return the updated record of a leg, and every action whose outcome is missing.
 
     After an order is closed, its consumer can fetch the result for ``KEEP_SECONDS``. Then the leg's record is deleted.
-    If the order closed while others vote on a slash for one of its rounds, the record serves that vote first.
+    If other validators still vote on a slash for one of the order's rounds, the record is kept until that vote is over.
     """
     on_chain = look.chain.orders[local.order_id]
     clock = look.chain.clock
@@ -104,7 +104,9 @@ def refuse_with(local: LocalOrder, reason: LegEnd, text: str) -> LocalOrder:
 
 
 def fetch_by(leg: Leg) -> int:
-    """Return the chain second until which the initial states of a leg may arrive: the first two thirds of its time."""
+    """Return the chain second until which the initial states of a leg may arrive: two thirds of the leg's time to
+    accept.
+    """
     return leg.matched_at + (leg.accept_deadline - leg.matched_at) * 2 // 3
 
 

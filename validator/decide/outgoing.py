@@ -1,8 +1,8 @@
 """The choice of the next transaction: everything that is due is sent together, sorted by deadline.
 
 Each look at the chain lists all actions to send, and an action that a later look does not list is dropped. Only one
-transaction is under way at a time, and it contains as many messages as it may. So ten seats with the same deadline are
-answered in one block.
+transaction is under way at a time, and it contains as many messages as are allowed. So ten seats with the same deadline
+are answered in one block.
 
 If one message fails, its whole transaction fails. Messages that anyone can make fail are therefore sent alone. If a
 transaction of several messages is refused, those that the chain would accept are sent in the next transaction.
@@ -20,11 +20,12 @@ from validator.decide.actions import SendAnswer, SendNotice, SendTx
 Outgo = SendTx | SendAnswer | SendNotice
 """An action that sends messages."""
 Sifted = tuple[tuple[Outgo, ...], tuple[Outgo, ...]]
-"""The actions that the chain accepts together, and those that it refuses even alone."""
+"""Two lists of actions: those that the chain accepts together, and those that it refuses even if each is sent alone."""
 ITEMS_MAX = 640
-"""Most list items that a transaction of several messages may have in all, each with its weight in
-``Message.GAS_ITEMS``: as many as 128 shares have. So the transaction stays below a tenth of a block's gas, even with
-the margin of an estimate."""
+"""Largest total number of list items in a transaction of several messages, each item counted with its weight in
+``Message.GAS_ITEMS``. It is the number that 128 shares have. So the transaction stays below a tenth of a block's gas,
+even with the margin of an estimate.
+"""
 PAUSE_MS = 200
 """Pause before an action that was sent may be sent again."""
 RETRY_MS, RETRY_MS_MAX = 2_000, 8_000
@@ -35,7 +36,9 @@ FORGET_MS = 300_000
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """The past of an action: when it was last sent, when it may be sent again, and its failures in a row."""
+    """The past of an action: the time when it was last sent, the time when it may be sent again, and its number of
+    failures in a row.
+    """
 
     ended: int
     again_at: int
@@ -71,7 +74,7 @@ class Outgoing:
 def want(state: Outgoing, actions: Iterable[Outgo], seen: int, *, whole: bool) -> Outgoing:
     """Replace the actions to send by the actions that a look asks for.
 
-    If the look is not ``whole``, keep the waiting notices.
+    If the look is not ``whole``, the notices that wait to be sent are kept.
     """
     past = {key: was for key, was in state.past.items() if seen - was.ended < FORGET_MS}
     notices = (known for known in state.wanted if isinstance(known.action, SendNotice) and not whole)
@@ -82,7 +85,7 @@ def want(state: Outgoing, actions: Iterable[Outgo], seen: int, *, whole: bool) -
 def waiting(state: Outgoing, now: int) -> tuple[Outgo, ...]:
     """Return the actions that may be sent now, sorted by deadline and then by the time when they were last sent.
 
-    An action that ended after the look began is left out: the look could not see its effect.
+    An action that ended after the look began is left out, because the look could not see the action's effect.
     """
     going = {action.key for action in state.under_way}
     free: list[tuple[int, int, str, Outgo]] = []
@@ -130,7 +133,7 @@ def _items(message: Message) -> int:
 
 
 def half_of(action: Outgo) -> LaneHalf | None:
-    """Return the half of a block's lane in which an action's messages are duties; None if they are not duties."""
+    """Return the half of the block's lane that reserves room for an action's messages; None if they are not duties."""
     half = action.messages[0].LANE
     return half if all(message.LANE is half for message in action.messages) else None
 
@@ -178,8 +181,8 @@ def failed(state: Outgoing, keys: Iterable[str], now: int) -> Outgoing:
 def refused(state: Outgoing, passing: Sequence[Outgo], bad: Sequence[Outgo], now: int) -> Outgoing:
     """Record that the chain refused the transaction under way, with the result (``passing``, ``bad``) of :func:`sift`.
 
-    The ``bad`` actions have failed, and the others may be sent again. If the chain would now accept all actions
-    together, the reason of the refusal is unknown, and the next transactions are smaller.
+    The actions in ``bad`` have failed, and the others may be sent again. If the chain would now accept all actions
+    together, the reason for the refusal is unknown, so the next transactions have fewer messages.
     """
     if len(passing) == len(state.under_way):
         state = replace(state, most=max(1, len(messages_of(passing)) // 2))
@@ -187,10 +190,12 @@ def refused(state: Outgoing, passing: Sequence[Outgo], bad: Sequence[Outgo], now
 
 
 def sift(going: Sequence[Outgo], passes: Callable[[Sequence[Outgo]], bool]) -> Sifted:
-    """Return the actions that the chain would accept together, and those that it would refuse even alone.
+    """Return two lists of actions: those that the chain would accept together, and those that it would refuse even if
+    each were sent alone.
 
     The remaining actions can go in a later transaction. ``passes`` returns whether the chain would accept the given
-    actions now. If the refused transaction had a single action, that action has failed, and ``passes`` is not called.
+    actions now. Call this after the chain has refused one transaction with all these actions. If there is only one
+    action, it has already failed alone, so ``passes`` is not called.
     """
     if len(going) == 1:
         return (), tuple(going)

@@ -1,9 +1,9 @@
 """The speed of providers in practice: the time that their correct shares took, compared with their certified speed.
 
 A certificate comes from a measurement of a few moments, and is valid for days. The shares of an order show how fast the
-machine is while others use it too, and while it fetches files and starts processes. So as soon as an order has results,
-its slots are planned with the speeds that these results show. A provider whose results do not fit its certificate is
-measured again.
+machine is in practice: while other programs also use it, and while it fetches files and starts processes. So as soon as
+an order has results, its slots are planned with the speeds that these results show. A provider whose results do not fit
+its certificate is measured again.
 
 A provider gains nothing by a wrong speed. If it trains slowly on purpose, it gets fewer slots. If it is fast only while
 it is measured, its own results count from its second round on. Only correct shares count, so an invented share does
@@ -26,7 +26,7 @@ FIT = 3
 """A certificate fits if a share took at most ``FIT`` times the expected time, and at least that time divided by
 ``FIT``."""
 FIT_SECONDS = 20
-"""Further chain seconds by which a share may differ from the expected time."""
+"""Chain seconds by which the time of a share may differ from the expected time in addition to ``FIT``."""
 DOUBT_SECONDS = 1_800
 """Chain seconds after a measurement in which a certificate is not doubted."""
 
@@ -59,7 +59,7 @@ def paced(workers: Iterable[FreeProvider], local: LocalOrder, terms: JobTerms) -
     """Return the workers with the speeds (FLOP/s) to plan with.
 
     A provider with results in this order has the speed that they show. Any other provider has its certified speed, but
-    at most the best speed that the results show.
+    at most the highest speed that the results of other providers show.
     """
     work = share_work(terms)
     shown = {name: max(1, work // (span + OVERHEAD_SECONDS)) for name, span in spans(local).items()}

@@ -8,7 +8,7 @@ from heapq import heapify, heappop, heappush
 from types import MappingProxyType
 
 SPREAD = 3
-"""A round may take up to this many times the planned time, so that an idle provider gets a slot, too."""
+"""Factor by which a round may take longer than planned, so that an idle provider also gets a slot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,23 +27,23 @@ def plan_slots(
     last: Mapping[int, str],
     room: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[int, str]:
-    """Return the provider's address for each of ``slots``, by slot. All slots take the same work.
+    """Return the address of the provider to which each of ``slots`` is given, by slot.
 
-    The plan is empty if there are no workers. ``room`` limits the number of slots of a provider. A slot is left out if
-    no provider has room.
+    All slots need the same work. The plan is empty if there are no workers. ``room`` limits the number of slots that a
+    provider may have. A slot is left out if no provider has room.
 
     Each slot, in this order, goes to the provider that would finish it first, after its ``waiting`` shares and the
     slots that this plan has given to it. So a faster provider gets more slots, a slow provider perhaps gets none, and
     the last slot ends as early as possible. If several providers would finish the slot equally early, it goes to the
     provider that served it last, because that provider has the slot's local state. ``last`` has that provider's address
-    by slot. If that provider is not among them, the slot goes to the first of them by address.
+    by slot. If that provider is not one of these, the slot goes to the one of these whose address sorts first.
     """
     free_slots = dict(room)
     speeds = {w.address: max(1, w.speed) for w in workers if free_slots.get(w.address, 1) > 0}
     queues = {address: waiting.get(address, 0) + 1 for address in speeds}
 
     def end(address: str) -> Fraction:
-        """Return the seconds until a provider would finish one more share, divided by the work of a share."""
+        """Return the time until a provider would finish one more share (seconds), divided by the work of a share."""
         return Fraction(queues[address], speeds[address])
 
     ends = [(end(address), address) for address in speeds]

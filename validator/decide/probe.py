@@ -5,9 +5,9 @@ The answer to a try has a digest of every piece, so a few pieces that are drawn 
 computed all of them. Providers that share a machine train at the same time and slow each other down, so providers that
 ask together are also measured at the same time.
 
-The median of the tries counts (of two tries, the slower one). A single try may be too fast because the other providers
-of the machine are idle, or too slow because the machine does other work. Only the try that counts is checked, so an
-invented try gains nothing.
+The median of the tries counts (of two tries, the slower one). A single try may show too high a speed, because the other
+providers of the machine are idle, or too low a speed, because the machine does other work. Only the try that counts is
+checked, so a provider gains nothing by inventing the answer to another try.
 
 The caller supplies a steady clock (nanoseconds) and random bytes that no one could know before.
 """
@@ -26,12 +26,14 @@ TARGET_NS = 25 * 10**7
 """Time (ns) that a try should take."""
 TRIES = 3
 TRIES_MAX = 8
-"""Most tries, if the first tries are too short to count."""
+"""Largest number of tries, including those that are too short to count."""
 FIRST_PIECES = 2
 GROWTH = 64
-"""The next try has at most this many times the pieces of the last one."""
+"""Largest number of pieces of the next try, as a multiple of the number of the last try."""
 SAMPLED = 12
-"""Pieces that the validator recomputes: a provider that skips half of the pieces passes once in 4,096 times."""
+"""Number of pieces that the validator recomputes. With it, a provider that skips half of the pieces passes once in
+4,096 times.
+"""
 WAY_BYTES = 1 << 20
 
 
@@ -100,9 +102,9 @@ def begin(provider: str, data: bytes, now: int) -> tuple[Probe, ProbeTask]:
 def go_on(
     probe: Probe, digests: tuple[bytes, ...], now: int, fresh: bytes
 ) -> tuple[Probe, ProbeTask] | ProbeResult | Failed:
-    """Take the answer ``digests``, and return the next task, the result, or the failure.
+    """Take the answer ``digests`` to the open task.
 
-    ``fresh`` has new random bytes.
+    Return the next task, the result, or the failure. ``fresh`` has new random bytes.
     """
     if now >= probe.ends_at:
         return Failed("the answer came too late")

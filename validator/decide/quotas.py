@@ -1,20 +1,27 @@
-"""The quotas of consumers and providers: how much of an order each may store here, from the order's terms."""
+"""The quotas of consumers and providers: the number of bytes of an order that each may store here, computed from the
+order's terms.
+"""
 
 from dataclasses import dataclass
 
-from domain.proof.queries import OrderResponse
+from domain.proof.queries import OrderResponse, PanelResponse
+from link.types import PAYLOAD_FILES_MAX
 from pol.rules.delivery import largest_delivery
 from validator.decide.records import LocalOrder
 from validator.decide.tasks import open_tasks
 from validator.decide.view import Panels
 
 SPARE_BOUNDARIES = 4
-"""Boundaries that a provider may have uploaded in vain: the validator asked for them and then no longer needed them."""
+"""Number of boundaries that a provider may have uploaded although they were not used, because the validator had
+requested them and then no longer needed them.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """The limit for blobs that no record names yet: their number, their bytes in all, and the bytes of the largest."""
+    """The limits on blobs that no record names yet: their number, their bytes in total, and the bytes of the largest
+    blob.
+    """
 
     blobs: int = 0
     size: int = 0
@@ -35,7 +42,7 @@ def provider_quota(local: LocalOrder, on_chain: OrderResponse, panels: Panels, p
 
     For each share that it has not delivered, the provider may upload the encrypted delivery. It may also upload
     both states of each boundary that it was asked for, and of a few more boundaries. The provider may upload all this
-    even after its time is over: the record then shows that the provider was late.
+    even after its time is over, because the record then shows that the provider was late.
     """
     works = [w for known in local.rounds for w in known.works if w.provider == provider]
     if not works:
@@ -46,6 +53,23 @@ def provider_quota(local: LocalOrder, on_chain: OrderResponse, panels: Panels, p
     sizes = [largest_delivery(terms, work.anchors[0] if work.anchors else 0) for work in shares]
     delivered = Allowance(len(sizes), sum(sizes), max(sizes, default=0))
     return delivered + _pairs(asked + SPARE_BOUNDARIES, terms.global_bytes, terms.local_bytes)
+
+
+def stander_of(subject: PanelResponse) -> str:
+    """Return the provider that stands for the share of a panel; empty if the panel is about something else."""
+    if subject.panel.standing is None or not subject.shares:
+        return ""
+    return subject.shares[0].claim.provider
+
+
+def stander_quota(subject: PanelResponse) -> Allowance:
+    """Return the allowance of a provider that stands for a share at a seat of the panel.
+
+    It may upload the files of the payload, and two boundaries for each place of the panel.
+    """
+    terms = subject.terms
+    payload = Allowance(PAYLOAD_FILES_MAX, terms.delivered_bytes, terms.delivered_bytes)
+    return payload + _pairs(2 * len(subject.panel.places), terms.global_bytes, terms.local_bytes)
 
 
 def _pairs(count: int, *sizes: int) -> Allowance:

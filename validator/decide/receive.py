@@ -227,7 +227,7 @@ def _sizes_hold(terms: JobTerms, packet: ShareDelivery) -> bool:
 
 
 def late_share(local: LocalOrder, submission: ShareSubmission) -> bool:
-    """Return whether a commitment is for an issue that was given up because no answer had arrived."""
+    """Return whether a commitment is for an issue that this validator has ended because no answer had arrived."""
     at = local.share(submission.claim.key)
     if at is None or at.work.signed is not None:
         return False
@@ -235,7 +235,7 @@ def late_share(local: LocalOrder, submission: ShareSubmission) -> bool:
 
 
 def mark_late(local: LocalOrder, submission: ShareSubmission) -> LocalOrder:
-    """Change the verdict of an issue from NO_ANSWER to LATE, because an answer arrived after all."""
+    """Change the verdict of an issue from NO_ANSWER to LATE, because an answer has arrived after the time was over."""
     at = local.share(submission.claim.key)
     if at is None or at.work.verdict != ShareReason.NO_ANSWER or at.work.signed is not None:
         return local
@@ -245,8 +245,8 @@ def mark_late(local: LocalOrder, submission: ShareSubmission) -> LocalOrder:
 def share_skipped(local: LocalOrder, on_chain: OrderResponse, skipped: ShareSkipped) -> LocalOrder:
     """Record that the chain skipped a share when it was committed.
 
-    Do nothing if the share is on the chain (``on_chain``): if the same commitment is sent twice, the chain skips the
-    shares of the second message.
+    Do nothing if the share is on the chain (``on_chain``), because the chain also skips a share whose commitment is
+    sent for the second time.
     """
     at = local.share(skipped.share)
     if at is None or at.work.verdict or on_chain.share(skipped.share) is not None:
@@ -288,8 +288,8 @@ def state_recomputed(
 ) -> LocalOrder:
     """Record states that this validator recomputed; ``states`` is None if they do not hash to the share's leaf.
 
-    Such a share is wrong. If its round is closed, the share can no longer be rejected on the chain (disputes about its
-    own rounds are not built yet). In any case, its provider gets no more work in this order.
+    Such a share is wrong. If its round is closed, the validator can no longer reject the share on the chain. In any
+    case, its provider gets no more work in this order.
     """
     at = local.share(key)
     if at is None:

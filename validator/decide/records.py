@@ -317,9 +317,9 @@ class SeatPlace:
     """One place of another validator's round, from its opening to its answer.
 
     ``opening`` comes from the winner, or from ``helper``, a seat of an earlier stage. ``accepted`` is True once the
-    opening agrees with the chain; from then on, the opening is stored without its payload. ``lacking`` is the digest of
-    a blob that has not arrived. ``served`` is True once all blobs have arrived, and ``served_at`` is the chain second
-    at which the daemon noticed that. ``unavailable`` is the reason why the place will not be recomputed.
+    opening was found to agree with the chain. From then on, the opening is stored without its payload. ``lacking`` is
+    the digest of a blob that has not arrived. ``served`` is True once all blobs have arrived, and ``served_at`` is the
+    chain second at which the daemon noticed that. ``unavailable`` is the reason why the place will not be recomputed.
     """
 
     opening: AuditOpening | None = None
@@ -426,7 +426,7 @@ def new_order(order_id: bytes, leg: int) -> LocalOrder:
 
 
 def continued(local: LocalOrder, before: LocalOrder) -> LocalOrder:
-    """Return the new record of a leg with what an earlier leg of the order has: its payload and excluded providers."""
+    """Return the new record of a leg, with the payload and the excluded providers of an earlier leg of the order."""
     return replace(local, payload=before.payload, excluded=before.excluded, failures=before.failures)
 
 

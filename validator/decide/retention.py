@@ -24,7 +24,7 @@ KEEP_SECONDS = 7 * 86_400
 
 
 def is_over(on_chain: OrderResponse, panels: Panels, leg: int, round: int, clock: int) -> bool:
-    """Return whether a round is over, so that no one can ask about it any longer.
+    """Return whether a round is over, so that no other party can request its data.
 
     This is the case when its window has ended, its panels have no open stage, and the round is paid or will never be
     paid. After a round became void, a vote on a slash may follow once all rounds of the leg are decided.
@@ -74,8 +74,8 @@ def fold(local: LocalOrder, on_chain: OrderResponse, panels: Panels, clock: int)
 def served_rounds(local: LocalOrder, on_chain: OrderResponse) -> tuple[LocalRound, ...]:
     """Return the hand-over rounds that the consumer can fetch.
 
-    These are the newest verified round, and the later rounds that the consumer took early. A round that may still
-    become void is not served otherwise, because the consumer could then have its result and its deposit. For a failed
+    These are the newest verified round, and the later rounds that the consumer took early. Any other round that may
+    still become void is not served: the consumer could then have both the round's result and its deposit. For a failed
     leg, return only rounds taken early. For a closed order, return only the last of these rounds, because the rounds of
     a closed order are no longer read from the chain.
     """
@@ -146,7 +146,7 @@ def _needed(local: LocalOrder, on_chain: OrderResponse, panels: Panels, clock: i
 
 
 def _left_by(known: LocalRound) -> Iterator[BlobRef]:
-    """Yield the states that a round left: the global state, and the local states of the accepted shares."""
+    """Yield the states at the end of a round: the global state, and the local states of the accepted shares."""
     if known.next_global is not None:
         yield known.next_global.blob
     for work in accepted_works(known):
@@ -214,7 +214,8 @@ def wanted_of_provider(local: LocalOrder, panels: Panels) -> Boundaries:
 def ask_seconds(view: View) -> int:
     """Return the chain seconds in which a provider may send audited states, before the validator recomputes them.
 
-    This is half of the time that a seat's own replay may take: a seat that waits for too long answers "unavailable".
+    This is half of the time that a seat's own replay may take. It is so short because a seat that waits for too long
+    answers "unavailable".
     """
     order = view.on_chain.order
     return max(1, commit_seconds(order.params, order.audit_ms) // (2 * STAGE_TIMES))

@@ -64,9 +64,13 @@ from validator.decide.view import View
 OPEN_SECONDS = 10
 """Chain seconds in which a provider must upload the states that it is asked for. For large states, it has more time."""
 FORGIVEN = frozenset({ShareReason.NO_ANSWER, ShareReason.LATE, ShareReason.NO_BOND})
-"""Verdicts after which a provider may get work in the same order again. Providers that failed less often come first."""
+"""Verdicts after which a provider may get work in the same order again, although providers that failed less often come
+first.
+"""
 PRESSED_PART = 4
-"""In the last ``1 / PRESSED_PART`` of the progress time, a round closes even if not all its suspects are replayed."""
+"""Divisor for the progress time. In the last ``1 / PRESSED_PART`` of this time, a round closes even if not all its
+suspects are replayed.
+"""
 
 _LIVE = (ShareState.COMMITTED, ShareState.ACCEPTED)
 
@@ -114,7 +118,7 @@ def _advance(
 ) -> tuple[SlotWork, list[Action]]:
     """Return the updated work of a share, and the actions that it needs now.
 
-    This covers a share from its assignment until its verdict is on the chain.
+    The function handles a share from its assignment until its verdict is on the chain.
     """
     work = note_handed_in(work, view)
     if work.verdict:
@@ -290,7 +294,9 @@ def duty_of(work: SlotWork, share: Share) -> tuple[int, ...]:
 
 
 def anchors_in(work: SlotWork) -> set[int]:
-    """Return the anchors of a delivered share that it has; a share that stopped may end before some of them."""
+    """Return those anchors of a delivered share that lie within the share, because a share that stopped may end before
+    some of them.
+    """
     segments = len(work.packet.boundaries) if work.packet else 0
     return {index for index in work.anchors if index <= segments}
 
@@ -312,9 +318,8 @@ def is_verified(current: LocalRound, work: SlotWork, share: Share | None) -> boo
 
 
 def _holds(work: SlotWork, share: Share | None, segments: Collection[int]) -> bool:
-    """Return whether these segments of a share were replayed and are correct, and the states of its anchors are here.
-
-    The share must be committed and drawn.
+    """Return whether three conditions are met: the share is committed and its segments are drawn; these segments were
+    replayed and are correct; and the states of its anchors are here.
     """
     if work.verdict or work.packet is None or share is None:
         return False
@@ -331,12 +336,23 @@ def _holds(work: SlotWork, share: Share | None, segments: Collection[int]) -> bo
 def _rejection_reason(verdict: int) -> int:
     """Return the reason that a rejection on the chain gives for a verdict.
 
-    A mismatch is reported only if the commitment alone shows that the share is wrong. A provider that committed to the
-    right share and delivered something else counts as not answering. If this validator reported a mismatch and a panel
-    later found the share right, that would cost this validator more.
+    A mismatch is reported only if the commitment itself shows that the share is wrong. A provider that committed to the
+    right share and delivered something else counts as not answering. If this validator reported a mismatch and the
+    share was later found right, this would cost the validator more.
     """
     reason = ShareReason(verdict)
     return reason if reason in MISMATCHES or reason in SILENCES else ShareReason.NO_ANSWER
+
+
+def _rejection(work: SlotWork) -> Rejection:
+    """Return the rejection of a share, with the place at which this validator found the mismatch.
+
+    The panel of a stand recomputes this place. If no replay found it, the metrics at the last boundary did.
+    """
+    reason = _rejection_reason(work.verdict)
+    segments = len(work.packet.boundaries) if work.packet else 0
+    place = next((done.segment for done in work.checked if done.reason == work.verdict), max(0, segments - 1))
+    return Rejection(ShareRef(work.slot, work.issue), reason, place if reason in MISMATCHES else 0)
 
 
 def _commit(local: LocalOrder, view: View, current: LocalRound, shares: Shares, key: str) -> list[Action]:
@@ -359,7 +375,7 @@ def _commit(local: LocalOrder, view: View, current: LocalRound, shares: Shares, 
         order_id=local.order_id,
         leg=local.leg,
         round=current.round,
-        rejections=tuple(Rejection(ShareRef(w.slot, w.issue), _rejection_reason(w.verdict)) for w in rejected),
+        rejections=tuple(_rejection(work) for work in rejected),
         shares=tuple(signed[: SHARES_PER_MESSAGE_MAX - len(rejected)]),
     )
     return [_send(f"{key}/commit", local, view, message)]
@@ -441,7 +457,7 @@ def _close(
 ) -> list[Action]:
     """Return the next action to close the round: aggregate it, seal it, or send its close.
 
-    The round is aggregated when the latest issue of every slot is verified. A hand-over round is sealed before it
+    The round is aggregated as soon as the latest issue of each slot is verified. A hand-over round is sealed before it
     closes, because its close names the encrypted result. If the job stops itself, the round is closed with the place of
     the stop. Before that, all places of the suspects are replayed if there is enough time, because a wrong segment
     would end the order.
@@ -476,7 +492,8 @@ def _send_close(
     """Return the action that closes a round, with its next state or with the place where the job stops itself.
 
     The same transaction accepts the last shares. If the round has more shares than fit in a message, return the action
-    that accepts the next of them. The chain knows which shares it has accepted, so a restarted daemon goes on there.
+    that accepts the next of them. The chain has the list of the shares that it has accepted, so a restarted daemon
+    continues after the last of them.
     """
     accepts = [
         AcceptedShare(work.slot, work.issue, work.packet.roots)
@@ -522,10 +539,11 @@ def _send(key: str, local: LocalOrder, view: View, *messages: Message) -> SendTx
 def _has_room(local: LocalOrder, view: View) -> bool:
     """Return whether another round may close.
 
-    At most ``rounds_ahead`` rounds may be closed and not yet verified (protocol 4.6).
+    At most ``rounds_ahead`` rounds may be closed and not yet verified (protocol 4.6). Rounds that wait only for
+    challenges do not count.
     """
-    waiting = [known for known in view.on_chain.rounds_of(local.leg) if not known.verified]
-    return len(waiting) < view.on_chain.order.params.rounds_ahead
+    leg = view.on_chain.leg(local.leg)
+    return leg is not None and leg.uncleared < view.on_chain.order.params.rounds_ahead
 
 
 def aggregated(local: LocalOrder, round: int, next_global: StateRef) -> LocalOrder:

@@ -6,19 +6,20 @@ place. If the winner does not send the data of a place in time, or if the data d
 the answer is ``unavailable``. An encrypted chunk of a hand-over round needs no job and no blob: its opening has the
 chunk and the scalar with which the winner encrypted it.
 
-In later stages, the daemon also asks seats of earlier stages that have revealed answers, once half of the time to
-serve is over. It takes their blobs by hash. If an opening of theirs is wrong, that says nothing about the winner: the
-daemon drops it and no longer asks that seat. In turn, the daemon keeps what it fetched until the panel has decided its
-places, and serves it to seats of later stages (:func:`serves_later`).
+In later stages, the daemon also asks seats of earlier stages that have revealed answers, once half of the time to serve
+is over. It takes the blobs of these seats by hash. A wrong opening from such a seat says nothing about the winner: the
+daemon drops the opening and no longer asks that seat. In turn, the daemon keeps what it fetched until the panel has
+decided its places, and serves it to seats of later stages (:func:`serves_later`).
 
-If the data arrived in time and the recomputation did not end in time, the place gets no answer, because that says
-nothing about the winner. The winner may be hostile. So the daemon accepts nothing that is larger than the order allows.
-Nothing that the winner does may delay a seat beyond its time, because a missing answer costs stake.
+If the data arrived in time, but the recomputation did not end in time, the place gets no answer, because a slow
+recomputation says nothing about the winner. The winner may be hostile. So the daemon accepts nothing that is larger
+than the order allows. Nothing that the winner does may delay a seat beyond its time, because a missing answer costs
+stake.
 
 The winner must send its data at the rate that it owes, and early enough that the seat can recompute in the rest of the
-time. A winner could send the last byte at the last moment, to make seats look silent. Then the answer is
-``unavailable``, as if the winner had sent nothing. If this daemon was away for some time, the winner gets that much
-more time, and fewer bytes are expected from it.
+time. A winner could send the last byte at the last moment, so that seats would seem to be silent. In this case, the
+answer is ``unavailable``, as if the winner had sent nothing. If this daemon was away for some time, the winner gets as
+much more time, and the daemon expects fewer bytes from it.
 
 The answers are recorded before their commitment is sent, and their salt is derived from this validator's secret and the
 seat. So a restarted daemon reveals the same answers that it committed to.
@@ -73,8 +74,9 @@ from validator.decide.records import (
 from validator.decide.view import Look, OwnPanel
 
 SEND_SECONDS = 6
-"""Chain seconds to get a transaction into a block: they allow for a late look, a transaction under way, and a missing
-block. If a third of the time for commitments is shorter, that third is used instead."""
+"""Chain seconds that are reserved to get a transaction into a block. They allow for a late look, a transaction under
+way, and a missing block. If a third of the time for commitments is shorter, that third is used instead.
+"""
 
 
 def new_seat(duty: PanelDuty, clock: int) -> LocalSeat:
@@ -183,6 +185,9 @@ def _steps(
     for index, (place, asked) in enumerate(zip(seat.places, duty.places, strict=True)):
         name = f"{key}/{asked.number}"
         if place.opening is None and place.is_open:
+            # A provider that stands for its share sends the openings itself.
+            if subject.panel.standing is not None:
+                continue
             ask = AskOpening(
                 key=f"{name}/ask",
                 seat=key,
@@ -228,7 +233,7 @@ def _sealed_state(chunk: int, subject: PanelResponse, chain_id: str) -> SealedSt
     layout = chunk_layout(subject.terms, len(closed.shares))
     place = layout.locate(chunk)
     if place is None:
-        raise AssertionError("only chunks of the round are drawn")
+        raise AssertionError("a drawn chunk is not a chunk of the round")
     return SealedState(
         handover=HandoverId(chain_id=chain_id, order_id=closed.order_id, leg=closed.leg, round=closed.round),
         layout=layout,
@@ -265,7 +270,7 @@ def _may_serve(seat: LocalSeat, about: OwnPanel | None) -> bool:
 def serves_later(seat: LocalSeat, about: OwnPanel, caller: str, number: int) -> AuditOpening | None:
     """Return the opening of a place for a seat of a later stage; None if the caller has none, or there is no opening.
 
-    Only what the seat itself got is served: the states before a segment, and never the state after it.
+    Only data that the seat itself got are served: the states before a segment, but never the state after it.
     """
     later = (other for other in about.seats if other.stage > seat.duty.stage and other.validator == caller)
     if not any(number in other.places for other in later):
@@ -282,11 +287,17 @@ def serves_later(seat: LocalSeat, about: OwnPanel, caller: str, number: int) -> 
 def opening_arrived(seat: LocalSeat, index: int, opening: AuditOpening, helper: str = "") -> LocalSeat:
     """Record the first opening of a place; the next decision compares it with the chain.
 
-    It is the winner's, or that of the seat ``helper`` of an earlier stage.
+    The opening comes from the winner or, if ``helper`` is given, from this seat of an earlier stage.
     """
     if seat.places[index].opening is not None:
         return seat
     return _with(seat, index, opening=opening, helper=helper)
+
+
+def place_shown(seat: LocalSeat, number: int, opening: AuditOpening) -> LocalSeat:
+    """Record the opening of the place with this number in the panel, from the provider that stands for the share."""
+    index = next((at for at, asked in enumerate(seat.duty.places) if asked.number == number), None)
+    return seat if index is None else opening_arrived(seat, index, opening)
 
 
 def payload_awaited(seat: LocalSeat, blob: bytes) -> LocalSeat:
@@ -336,7 +347,9 @@ def place_recomputed(seat: LocalSeat, index: int, found: Recomputed) -> LocalSea
 
 
 def _refuse(seat: LocalSeat, index: int, why: str) -> LocalSeat:
-    """Record that an opening is wrong: the winner's makes the place unavailable, and a helper's is dropped."""
+    """Record that an opening is wrong. If it came from the winner, the place is unavailable; if it came from a helper,
+    it is dropped.
+    """
     helper = seat.places[index].helper
     if not helper:
         return _with(seat, index, unavailable=why)
@@ -428,7 +441,7 @@ def shares_of(shares: tuple[Share, ...], place: AuditPlace) -> tuple[Share, ...]
 
 def _roots(share: Share) -> ShareRoots:
     if share.roots is None:
-        raise AssertionError("only accepted shares are recomputed")
+        raise AssertionError("a place is recomputed whose share is not accepted")
     return share.roots
 
 
@@ -461,7 +474,9 @@ def _seal(key: SeatKey, seat: LocalSeat, duty: PanelDuty, subject: PanelResponse
 
 
 def make_salt(secret: bytes, chain_id: str, key: SeatKey) -> bytes:
-    """Return the salt of a seat: it is secret, and a daemon that lost its records derives the same salt again."""
+    """Return the salt of a seat. It is secret, but a daemon that has lost its records can derive the same salt
+    again.
+    """
     numbers = key.leg, key.round, key.dispute, key.stage
     name = hash_fields("assay/seat/salt", chain_id, key.order_id, *map(u32, numbers))
     return hmac(secret, name, sha256)

@@ -1,4 +1,5 @@
-"""The choice of measurements to repeat soon: a machine that was busy while it was measured would lack work for days.
+"""The choice of measurements to repeat soon. Without it, a machine that was busy during its measurement would get too
+little work for days.
 
 A certified speed is far off in two cases. It is less than a third of the other providers' usual speed, or less than a
 third of the speed that the provider measured for itself. Such a provider is measured again after two minutes. If its
@@ -13,7 +14,7 @@ from statistics import median_low
 from validator.decide.view import Member
 
 FAR = 3
-"""A speed is far off if it is less than the speed that it is compared with, divided by this number."""
+"""A certified speed is far off if it is less than another speed divided by this number."""
 FIRST_SECONDS = 120
 """Chain seconds between the first certificate that is far off and the next measurement."""
 LONGEST_SECONDS = 86_400

@@ -1,10 +1,10 @@
 """The trial of a job before its order is accepted: its time limit, and the verdict on its times.
 
 A validator that accepts an order must complete it, or it loses the job bond. So the trial checks that the first segment
-of a slot, the first step of the other slots, and an aggregation have a result. It also checks that the job is not too
-slow for the deadlines, compared with its work. The times are measured on one core of this machine, and the speed of
-that core is measured in the same trial. The speed of providers is measured elsewhere (``Capability``), so the verdict
-is about the job alone.
+of a slot, the first step of the other slots, and an aggregation have a result. It also checks that the job does not run
+so slowly, compared with its work, that it would miss the deadlines. The times are measured on one core of this machine,
+and the speed of that core is measured in the same trial. The speed of providers is measured elsewhere (``Capability``),
+so the verdict is only about the job.
 """
 
 from domain.amount import ceil_div
@@ -23,10 +23,14 @@ START_SECONDS = 45
 LOAD_RATE = 20_000_000
 """Lowest rate (bytes/s) at which a payload may be loaded."""
 TRIAL_SLACK = 4
-"""Factor on the time for the trial's work at the bid's speed: this machine may be slower than the bid."""
+"""Factor by which the time for the trial's work at the bid's speed is multiplied, because this machine may be slower
+than the bid.
+"""
 _MICRO = 1_000_000
 _DRAWN = 1
-"""Least number of segments that a lot draws in the share of a provider without a share in a verified round."""
+"""Least number of segments that a lot draws in a share of a new provider, which has no share in a verified round
+yet.
+"""
 
 
 def trial_slot(secret: bytes, leg: Leg) -> int:

@@ -9,7 +9,7 @@ from validator.decide.records import LocalUpkeep
 from validator.decide.view import Look
 
 CERTIFY_SECONDS = CAPABILITY_SECONDS_MAX
-"""Chain seconds for which a certified speed is valid; it is measured again when a tenth of this time is left."""
+"""Chain seconds for which a certified speed is valid. The speed is measured again when a tenth of this time is left."""
 CLEAN_SECONDS = 60
 
 

@@ -32,8 +32,13 @@ class OwnPanel:
 
     @property
     def asked(self) -> tuple[AuditPlace, ...]:
-        """The places whose states the seats need now."""
-        return tuple(self.panel.places[number].place for number in self.panel.undecided) if self.is_open else ()
+        """The places whose states the seats need now from this validator.
+
+        A provider that stands for a share sends them itself.
+        """
+        if not self.is_open or self.panel.standing is not None:
+            return ()
+        return tuple(self.panel.places[number].place for number in self.panel.undecided)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +79,10 @@ class ChainView:
 
     ``orders`` are the orders in this validator's records. ``providers`` are the providers of its cluster, and
     ``applicants`` are the providers that have applied to it. ``panels`` are the panels about its own rounds that are
-    not over. ``duties`` are its open seats in panels about others' rounds, and ``subjects`` are these panels with the
-    shares of their rounds. ``earlier`` are the panels in which this validator has, or had, a seat, as far as they are
-    not decided, with their seats of all stages. Live orders, panels and seats are read in each look; in a ``whole``
-    look, everything else is read, too.
+    not over. ``duties`` are this validator's open seats in panels about the rounds of others. ``subjects`` are these
+    panels, with the shares of their rounds. ``earlier`` are the undecided panels in which this validator has or had a
+    seat, with the seats of all their stages. Live orders, panels and seats are read in each look; in a ``whole`` look,
+    everything else is read, too.
     """
 
     clock: int
@@ -89,6 +94,7 @@ class ChainView:
     subjects: Mapping[SeatKey, PanelResponse] = field(default_factory=dict)
     whole: bool = False
     applicants: frozenset[str] = frozenset()
+    bonded: frozenset[str] = frozenset()
     earlier: Mapping[PanelKey, OwnPanel] = field(default_factory=dict)
 
 

@@ -16,7 +16,7 @@ LIVE_SECONDS = 15.0
 TAKEN_SECONDS = 3.0
 """A process that has not polled for this long counts as ended: another process with its key may take its place."""
 RIVAL_SECONDS = 30.0
-"""Seconds for which the served process is warned after another process has asked with the same key."""
+"""Time (seconds) for which the served process gets a warning after another process has asked with the same key."""
 
 
 class Presence:
@@ -36,7 +36,8 @@ class Presence:
         self._speeds: dict[str, int] = {}
 
     def claim(self, address: str, session: bytes) -> bool:
-        """Make ``session`` the served process of a provider. Return False while another process with its key is served.
+        """Make ``session`` the process of a provider that is served. Return False while another process with the
+        provider's key is served.
 
         The other process is served as long as it polls.
         """
@@ -104,7 +105,9 @@ class Presence:
 
 
 ASKING_SECONDS = 60.0
-"""Seconds after which a provider that asked to join is forgotten. A task of a probe may not take that long."""
+"""Time (seconds) after which a provider that asked to join is forgotten. Each task of a probe takes less than this
+time.
+"""
 ASKING_MAX = 64
 
 
@@ -151,7 +154,7 @@ class Asking:
 WATCHED_MAX = 16
 """Most places that possible challengers may ask for at a time."""
 WATCH_SECONDS = 600.0
-"""Seconds after which a place that no one asks for any longer is forgotten."""
+"""Time (seconds) after the last request for a place at which the place is forgotten."""
 
 
 class Watched:

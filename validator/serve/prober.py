@@ -1,7 +1,7 @@
-"""The measurement of providers. Several providers are measured at the same time: two on one machine halve each other's
-speed.
+"""The measurement of providers.
 
-They slow each other down in the same way when they train.
+Several providers are measured at the same time, so that two providers on one machine slow each other down, as they also
+do when they train.
 """
 
 import time
@@ -17,7 +17,7 @@ PAUSE_NS = 2 * 10**9
 """Pause (ns) after a failed probe; the pause doubles with each further failure."""
 DOUBLINGS_MAX = 8
 ACTIVE_MAX = 16
-"""Most providers that are measured at a time: each gets a megabyte of data."""
+"""Largest number of providers that are measured at a time, because each of them gets a megabyte of data."""
 _SEED_BYTES = 32
 
 

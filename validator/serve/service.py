@@ -11,11 +11,12 @@ from domain.legs.records import LegState
 from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse
 from domain.proof.reasons import ShareReason
-from domain.proof.records import AuditKind, AuditPlace, ShareClaim
+from domain.proof.records import AuditKind, ShareClaim
 from link import types as t
 from link.errors import ClusterError, ClusterErrorKind
 from pol.rules.commitment import share_sign_bytes
 from pol.rules.delivery import manifest_sign_bytes, receipt_sign_bytes
+from pol.rules.disputes import may_challenge
 from pol.rules.handover import HandoverId, chunk_layout
 from pol.rules.panels import is_place
 from validator.decide.admission import Admission, is_invitation
@@ -23,7 +24,7 @@ from validator.decide.idle import why_idle
 from validator.decide.initial import foreign_roots, verified_roots
 from validator.decide.pace import doubted
 from validator.decide.plan import FreeProvider
-from validator.decide.quotas import Allowance, payload_quota, provider_quota
+from validator.decide.quotas import Allowance, payload_quota, provider_quota, stander_of, stander_quota
 from validator.decide.receive import (
     delivery_offered,
     key_shown,
@@ -44,14 +45,14 @@ from validator.decide.records import (
     nests,
 )
 from validator.decide.retention import served_rounds
-from validator.decide.seats import serves_later
+from validator.decide.seats import place_shown, serves_later
 from validator.decide.second_look import Suspect, second_looks
 from validator.decide.tasks import RETRY_MS, audit_opening, open_tasks, train_tasks
 from validator.decide.view import ChainView, OwnPanel, WatchedPlaces
 from validator.ledger import Ledger
-from validator.serve.callers import Asking, Grants, Presence, Watched
+from validator.serve.callers import WATCHED_MAX, Asking, Grants, Presence, Watched
 from validator.serve.prober import Prober
-from validator.watch.places import get_extents, shows_earlier_result, shows_result
+from validator.watch.places import get_extents, shows_open_result
 from validator.work.sealing import open_for_seat
 
 _log = logging.getLogger("assay.validator")
@@ -68,7 +69,7 @@ MEASURED_AGAIN = (
     " soon"
 )
 WATCHED = 2**32 - 1
-"""The number of a dispute that no round has, for the places that possible challengers ask for."""
+"""A number that no dispute of a round has. It stands for the places that possible challengers request."""
 _FILE_BYTES = 64
 """Bytes of a file's entry in a message, without its path."""
 
@@ -89,8 +90,8 @@ class Service:
     ) -> None:
         """Serve from ``ledger``; set ``wake`` when something arrives that the loop should handle.
 
-        ``pub_key`` is the validator's public key, for invitations, and ``secret`` the one that hand-overs use. ``sign``
-        signs receipts with the validator's key.
+        ``pub_key`` is the validator's public key, which checks invitations. ``secret`` is the secret from which the
+        scalars of hand-overs are derived. ``sign`` signs receipts with the validator's key.
         """
         self._sign = sign
         self._pub_key = pub_key
@@ -105,6 +106,7 @@ class Service:
         self.doubted: frozenset[str] = frozenset()
         self.presence = Presence()
         self.asking = Asking()
+        self.bonding = Asking(most=WATCHED_MAX)
         self.prober = Prober()
         self._suspects: dict[str, Suspect] = {}
         self._warned: set[str] = set()
@@ -150,10 +152,12 @@ class Service:
         panels = (*view.panels.values(), *view.earlier.values())
         if any(seat.validator == address for about in panels for seat in about.seats):
             roles.add(t.Role.AUDITOR)
-        if address in view.validators and address != self.me:
+        if self._may_watch_some(address):
             roles.add(t.Role.WATCHER)
         if any(on_chain.order.consumer == address for on_chain in view.orders.values()):
             roles.add(t.Role.CONSUMER)
+        if any(stander_of(subject) == address for subject in view.subjects.values()):
+            roles.add(t.Role.STANDER)
         if any(self._continues(on_chain, address) for on_chain in view.orders.values()):
             roles.add(t.Role.SUCCESSOR)
         return frozenset(roles)
@@ -188,7 +192,8 @@ class Service:
     def may_put(self, caller: t.Caller, blob: t.BlobRef) -> None:
         """Check that the caller may upload the blob; ClusterError if not.
 
-        A consumer may upload the files of a payload that it offered, a provider the blobs of its shares and openings.
+        A consumer may upload the files of a payload that it offered. A provider may upload the blobs of its shares and
+        openings.
         """
         allowed = self._allowance(caller, blob)
         if allowed is None:
@@ -215,6 +220,9 @@ class Service:
             if mine and blob in expected:
                 return None
             allowed += provider_quota(local, on_chain, self.view.panels, caller.address)
+        for subject in self.view.subjects.values():
+            if stander_of(subject) == caller.address:
+                allowed += stander_quota(subject)
         if blob.size > allowed.largest:
             raise ClusterError(
                 ClusterErrorKind.NOT_ALLOWED,
@@ -227,8 +235,8 @@ class Service:
     def may_read(self, caller: t.Caller, digest: bytes) -> None:
         """Check that the caller may read a blob, because a task, an opening or a result named it; ClusterError if not.
 
-        A provider that was given a share of an order may read the order's payload without a grant: the consumer chooses
-        the number of files, and grants for all of them could displace the grants of other callers.
+        If a provider was given a share of an order, it may read the order's payload without a grant. The consumer
+        chooses the number of files, and grants for all of them could displace the grants of other callers.
         """
         if self._grants.holds(caller.address, digest):
             return
@@ -446,7 +454,7 @@ class Service:
         return t.DeliveryReceipt(work.receipt_at, shown, self._sign(document))
 
     def submit_opening(self, caller: t.Caller, request: t.OpeningSubmission) -> t.Verdict:
-        """Take the states at a boundary that the validator asked the caller for."""
+        """Take the states at a boundary that this validator has requested from the caller."""
         key = request.key
         on_chain = self._find(key.order_id, key.leg)
         verdict = t.Verdict(False, int(ShareReason.NONE), "the states are not, or no longer, needed")
@@ -566,7 +574,7 @@ class Service:
         if result is None:
             raise ClusterError(
                 ClusterErrorKind.WRONG_STATE,
-                f"there is no result of round {request.round} here now",
+                f"this validator does not serve the result of round {request.round} now",
                 f"the results of these rounds are here: {sorted(served)}"
                 if served
                 else "ask again when the round is verified, or take it early (assay order result --early)",
@@ -592,7 +600,7 @@ class Service:
         return leg is not None and leg.validator == address and leg.from_leg > 0 and leg.is_live
 
     def get_states(self, caller: t.Caller, request: t.StatesRequest) -> t.StatesManifest:
-        """Return the states that the last verified round of a leg left, as far as they are here."""
+        """Return the states at the end of a leg's last verified round that are on this machine."""
         on_chain = self.view.orders.get(request.order_id)
         leg = on_chain.leg(request.leg) if on_chain is not None else None
         if on_chain is None or leg is None:
@@ -624,7 +632,7 @@ class Service:
             if state.root not in roots or state.blob.size not in (terms.global_bytes, terms.local_bytes):
                 raise ClusterError(
                     ClusterErrorKind.BAD_REQUEST,
-                    "a state does not have the root and the size of one from which the leg starts",
+                    "an offered state is not one from which the leg starts: its root or its size differs",
                     "offer the states of the order's last verified round",
                     field="states",
                 )
@@ -670,7 +678,7 @@ class Service:
         return opening
 
     def _later_opening(self, caller: t.Caller, key: PanelKey, number: int) -> t.AuditOpening:
-        """Return an opening that this validator got for its own seat, to a seat of a later stage.
+        """Return to a seat of a later stage an opening that this validator got for its own seat.
 
         A seat whose duty is open serves nothing: it has not revealed its answers yet.
         """
@@ -685,7 +693,7 @@ class Service:
                 return opening
         raise ClusterError(
             ClusterErrorKind.NOT_ALLOWED,
-            "you have no later seat for this place, or this validator has no opening of it",
+            "you have no seat of a later stage for this place, or this validator does not have its opening",
             "ask the validator of the round",
             field="place_index",
         )
@@ -703,10 +711,26 @@ class Service:
             return t.not_ready(RETRY_MS)
         return replace(t.not_ready(0), ready=True, chunk=opened)
 
+    def show_place(self, caller: t.Caller, request: t.ShownPlace) -> t.Verdict:
+        """Take the opening of a place from the provider that stands for the share, for this validator's own seat."""
+        panel = RoundKey(request.order_id, request.leg, request.round).panel(request.dispute)
+        for key, subject in self.view.subjects.items():
+            if key.panel != panel or stander_of(subject) != caller.address or self.ledger.store.seat(key) is None:
+                continue
+            for blob in _blobs_of(request.opening):
+                if self.blobs.sent(blob, caller.address):
+                    self.ledger.hold_for(key, (blob,))
+                if not self.blobs.sent(blob, caller.address):
+                    return t.Verdict(False, text="a blob that the opening names has not been uploaded")
+            shown = partial(place_shown, number=request.place_index, opening=request.opening)
+            self.ledger.change_seat(key, shown)
+            return t.Verdict(True)
+        return t.Verdict(False, text="this validator has no seat for this place, or has not seen it yet")
+
     def get_place(self, caller: t.Caller, request: t.PlaceRequest) -> t.AuditOpening:
         """Return the opening of a place to a party that may challenge the round: its consumer, or another validator.
 
-        It is refused while it would show a seat the result of a place that the seat has to recompute.
+        Refuse the opening as long as it would show a seat the result of a place that this seat has to recompute.
         """
         key = RoundKey(request.order_id, request.leg, request.round)
         on_chain = self._find(request.order_id, request.leg)
@@ -719,11 +743,11 @@ class Service:
                 "ask for places of a closed round before its window ends",
                 field="round",
             )
-        if caller.address != on_chain.order.consumer and caller.address not in self.view.validators:
+        if not self._may_watch(on_chain, caller.address):
             raise ClusterError(
                 ClusterErrorKind.NOT_ALLOWED,
-                "only the order's consumer and validators may fetch places to challenge them",
-                "use the key of one of them",
+                "only accounts that may challenge the order's rounds may fetch places of them",
+                "use the key of the consumer, of a validator, or of an account that the order names",
                 field="order_id",
             )
         if not is_place(request.place, get_extents(on_chain, closed), closed.stopped):
@@ -733,36 +757,44 @@ class Service:
                 "ask for a place of an accepted share",
                 field="place",
             )
-        if self._shows_open_result(key, request.place):
+        panels = (about.panel for about in self.view.panels.values() if isinstance(about, OwnPanel))
+        if shows_open_result(panels, key, request.place):
             raise ClusterError(
                 ClusterErrorKind.BUSY,
-                "a panel recomputes a place whose result these data contain, or its places are not drawn yet",
+                "these data contain the result of a place that a panel recomputes or may still draw",
                 "ask again when the panel is over",
                 field="place",
             )
         if not self._watched.ask(caller.address, key, request.place):
-            raise ClusterError(ClusterErrorKind.BUSY, "many others ask for places", "ask again a little later")
+            raise ClusterError(ClusterErrorKind.BUSY, "too many others request places now", "ask again a little later")
         self._wake.set()
         opening = audit_opening(local, request.round, request.place)
         self._grants.give(caller.address, _blobs_of(opening))
         return opening
 
-    def _shows_open_result(self, key: RoundKey, asked: AuditPlace) -> bool:
-        """Return whether the data of a place contain the result of a place that a panel recomputes or may still draw.
+    def _may_watch_some(self, address: str) -> bool:
+        """Return whether an account may fetch places of some order here.
 
-        A seat could otherwise fetch what it has to recompute.
+        If an order lets anyone challenge, the next look at the chain reads whether the account has a bond.
         """
-        for about_key, about in self.view.panels.items():
-            if not isinstance(about, OwnPanel) or (about_key.order_id, about_key.leg) != (key.order_id, key.leg):
-                continue
-            shows = {key.round: shows_result, key.round - 1: shows_earlier_result}.get(about_key.round)
-            if shows is None:
-                continue
-            if about.panel.stage == 0 and not about.panel.places:
-                return True
-            if any(shows(asked, about.panel.places[number].place) for number in about.panel.undecided):
-                return True
+        if address in self.view.validators:
+            return address != self.me
+        orders = self.view.orders.values()
+        named = any(address in on_chain.order.challenges.addresses for on_chain in orders)
+        if named or address in self.view.bonded:
+            return True
+        if any(on_chain.order.challenges.anyone for on_chain in orders):
+            self.bonding.hear(address)
         return False
+
+    def _may_watch(self, on_chain: OrderResponse, address: str) -> bool:
+        """Return whether an account may fetch places of an order: it may challenge its rounds, and can pay for it."""
+        terms = on_chain.order.challenges
+        if terms.anyone and address in self.view.bonded:
+            return True
+        is_operator = address in self.view.validators
+        parties = {on_chain.order.consumer, *(row.address for row in on_chain.escrow.depositors)}
+        return may_challenge(replace(terms, anyone=False), parties, address, is_operator=is_operator)
 
     # Records
 
@@ -830,7 +862,9 @@ def _waits(reason: str, again_ms: int) -> t.JoinReply:
 
 
 def _fitting(tasks: list[t.TrainTask]) -> list[t.TrainTask]:
-    """Return the first tasks, at least one, whose lists of files fit in half a message. The others come later."""
+    """Return as many of the first tasks as have lists of files that fit in half a message, but at least one. The others
+    are sent later.
+    """
     first: list[t.TrainTask] = []
     bytes_left = t.MESSAGE_BYTES_MAX // 2
     for task in tasks:

@@ -1,10 +1,11 @@
 """The places of a closed round: which of them exist, which one to recompute, and the root that the chain has there."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from domain.keys import RoundKey
 from domain.market.records import JobTerms
 from domain.proof.queries import OrderResponse
-from domain.proof.records import AnswerKind, AuditKind, AuditPlace, Finding, Round, Ruling, Share
+from domain.proof.records import AnswerKind, AuditKind, AuditPlace, Finding, Panel, Round, Ruling, Share
 from link.types import AuditOpening
 from pol.rules.commitment import update_claim
 from pol.rules.lots import draw
@@ -69,7 +70,8 @@ def choose_place(on_chain: OrderResponse, closed: Round, seed: bytes) -> AuditPl
 def get_claim(closed: Round, shares: tuple[Share, ...], place: AuditPlace, opening: AuditOpening) -> bytes:
     """Return the root that the chain has for a place; empty if the job stopped there, according to the chain.
 
-    The chain has only the root of a trace. The leaf behind a segment comes from the opening, which was checked.
+    The chain has only the root of a trace. The leaf after a segment is taken from the opening, which was checked
+    before.
     """
     if place.kind is AuditKind.AGGREGATION:
         return closed.next_root
@@ -107,8 +109,26 @@ def shows_earlier_result(asked: AuditPlace, drawn: AuditPlace) -> bool:
             return from_start
 
 
+def shows_open_result(panels: Iterable[Panel], key: RoundKey, asked: AuditPlace) -> bool:
+    """Return whether the data of a place contain the result of a place that a panel recomputes or may still draw.
+
+    ``panels`` are those of the leg's rounds. A seat could otherwise fetch what it has to recompute.
+    """
+    for panel in panels:
+        if (panel.order_id, panel.leg) != (key.order_id, key.leg):
+            continue
+        shows = {key.round: shows_result, key.round - 1: shows_earlier_result}.get(panel.round)
+        if shows is None:
+            continue
+        if panel.stage == 0 and not panel.places:
+            return True
+        if any(shows(asked, panel.places[number].place) for number in panel.undecided):
+            return True
+    return False
+
+
 def to_finding(found: Recomputed) -> Finding:
-    """Return what was recomputed as the answer of a seat without its digest."""
+    """Return the result of a recomputation in the form of a seat's answer, but without the digest."""
     if found.fault:
         return Finding(AnswerKind.UNAVAILABLE, b"", 0)
     return Finding(found.kind, found.root if found.kind is AnswerKind.FINISHED else b"", found.step)

@@ -42,10 +42,10 @@ def make_audit(
     seed: bytes,
     backend: str,
 ) -> Audit:
-    """Return the recomputation of a place.
+    """Return the function and the request that recompute a place.
 
-    ``shares`` has the share of the place; for an aggregation, all shares of the round in slot order. ``global_in`` is
-    the root of the global state before the round. ``seed`` goes into the digest of the answer.
+    ``shares`` has the share of the place or, for an aggregation, all shares of the round in slot order. ``global_in``
+    is the root of the global state before the round. ``seed`` goes into the digest of the answer.
     """
     checks = checks_of(tier)
     if place.kind is AuditKind.AGGREGATION:

@@ -62,7 +62,7 @@ def load(directory: Path) -> LoadOutcome:
 class Written:
     """The root of written states, and the SHA-256 of each file.
 
-    The hashes show whether another task has changed a file: all tasks can write to the same folder.
+    All tasks can write to the same folder; the hashes show whether another task has changed a file.
     """
 
     root: bytes
@@ -97,7 +97,7 @@ def opening_holds(asked: OpeningCheck) -> bool:
 
 
 def has_root(file: RootedFile) -> bool:
-    """Return whether a file is a canonical state with the root that the chain names, whatever its tensors."""
+    """Return whether a file is a canonical state with the root that the chain names. The state may have any tensors."""
     try:
         return file_root(file.path) == file.root
     except StateError:

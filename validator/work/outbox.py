@@ -18,7 +18,7 @@ from validator.decide.outgoing import Outgo, Outgoing, Sifted, messages_of
 _log = logging.getLogger("assay.validator.outbox")
 
 OTHER_TIMEOUT_BLOCKS = 6
-"""Number of blocks after which a transaction expires if it is not made of duties."""
+"""Number of blocks after which a transaction expires if its messages are not duties."""
 Sent = Callable[[Outgo, TxReceipt], None]
 """The function that is called with an action and its receipt when its messages are in a block."""
 
@@ -63,7 +63,9 @@ class Outbox:
         self._thread.start()
 
     def want(self, actions: Iterable[Outgo], seen: float, *, whole: bool) -> None:
-        """Replace the actions to send by these, from a look that began at ``seen`` (seconds of ``now``)."""
+        """Send ``actions`` instead of the actions that wait to be sent. A look that began at ``seen`` (seconds of
+        ``now``) asked for them.
+        """
         with self._changed:
             self._state = outgoing.want(self._state, actions, int(seen * 1000), whole=whole)
             self._changed.notify()

@@ -1,8 +1,8 @@
 """The functions that carry out the actions about legs: load a job, replay a segment, aggregate and seal a round.
 
 Each method reads its input from the present record, and later applies its outcome to the record, which may have changed
-by then. An outcome that no longer matters changes nothing. If the outcome is still missing, ``decide`` asks for the
-action again.
+by then. If the record no longer needs an outcome, the outcome changes nothing. If the outcome is still missing,
+``decide`` asks for the action again.
 """
 
 import logging
@@ -189,7 +189,9 @@ class Performer:
         self._change(share.at.local.key, partial(receive.segment_checked, key=action.share, checked=checked))
 
     def _checked(self, share: _HeldShare, segment: int, checks: Checks) -> ReplayOutcome | None:
-        """Return the outcome of replaying a segment, the stop or the update of a share; None if states are gone."""
+        """Return the outcome of replaying a segment, the stop or the update of a share; None if states that this needs
+        are no longer here.
+        """
         start = self._opened(share, segment)
         if start is None:
             return None
@@ -372,9 +374,9 @@ class Performer:
     # Helpers
 
     def _taken(self, places: Sequence[Path], written: numerics.Written) -> list[BlobRef]:
-        """Turn files of states that a pool process wrote into blobs, without loading them.
+        """Turn files of states that a pool process wrote into blobs, without loading them into memory.
 
-        WorkerDied if a file changed.
+        WorkerDied if a file has changed.
         """
         blobs = [self.blobs.gather(plain_pieces(place)) for place in places]
         if tuple(blob.sha256 for blob in blobs) != written.digests:

@@ -1,7 +1,8 @@
 """The functions that carry out the actions about seats: ask the winner, fetch data, recompute places.
 
-A broken connection says nothing about the winner's data: a winner that is killed and started again still has them. A
-full pool says nothing about them, either. So a failed action is repeated soon, until ``decide`` gives up.
+A broken connection does not show that the winner lacks the data, because a winner that is killed and started again
+still has them. A full process pool does not show it, either. So a failed action is repeated soon, until ``decide``
+gives up.
 """
 
 import logging
@@ -123,8 +124,8 @@ class Auditor:
     def ask(self, action: do.AskOpening) -> float | None:
         """Ask the winner for an opening, then seats of earlier stages.
 
-        Return the pause (seconds) before the next try if the opening is not ready. Raises the winner's ClusterError if
-        no one has the opening.
+        Return the pause (seconds) before the next try if the opening is not ready. If no one has the opening, raise the
+        ClusterError that the winner returned.
         """
         seat = action.seat
         request = OpeningRequest(
@@ -195,7 +196,7 @@ class Auditor:
         self.ledger.change_seat(key, lambda now: place_recomputed(now, index, result))
 
     def rebuild(self, action: do.RebuildChunk) -> None:
-        """Encrypt an opened chunk again, and record the root that follows, or why nothing follows."""
+        """Encrypt an opened chunk again. Record the root that follows, or the reason why no root follows."""
         seat = self.ledger.store.seat(action.seat)
         opening = seat.places[action.index].opening if seat else None
         if opening is None or opening.chunk is None:
@@ -261,6 +262,8 @@ class Auditor:
             self.ledger.hold_for(seat, ())
 
         self.ledger.hold_for(seat, (blob,))
+        if self.blobs.status(blob).complete:
+            return
         failure: ClusterError | None = None
         for name in sources:
             try:

@@ -1,4 +1,4 @@
-"""Fetching the states from which a leg starts: those that an earlier leg of the order left on another machine."""
+"""Fetching the states from which a leg starts, if an earlier leg of the order ended with them on another machine."""
 
 import logging
 from collections.abc import Callable

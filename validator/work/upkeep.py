@@ -13,7 +13,7 @@ from validator.work.files import sweep
 from validator.work.perform import Table
 
 UNCLAIMED_SECONDS = 3_600
-"""Seconds for which a blob is kept that no record names."""
+"""Time (seconds) for which a blob is kept if no record names it."""
 UNUSED_SECONDS = 86_400
 """Seconds for which an unused job directory is kept."""
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from chain.state_machine.context import Context
-from chain.state_machine.disputes.tables import DISPUTES, LIVE_DISPUTES
+from chain.state_machine.disputes.tables import DISPUTES, LIVE_DISPUTES, LIVE_STANDS
 from chain.state_machine.ledger.gas import BOND_GAS
 from chain.state_machine.ledger.order_money import cut_bond, get_challenge_bond
 from chain.state_machine.legs.tables import LEGS
@@ -32,6 +32,7 @@ _ENDS: Mapping[Ruling, DisputeState] = MappingProxyType(
         Ruling.UNDECIDED: DisputeState.UNDECIDED,
     }
 )
+"""End of a challenge, by the ruling about its place."""
 
 
 def get_live(ctx: Context, key: RoundKey) -> Iterator[Dispute]:
@@ -74,8 +75,10 @@ def end_dispute(ctx: Context, dispute: Dispute, state: DisputeState, fee: int = 
         burnt = 0
     DISPUTES.update(ctx.store, *key, state=state, burnt=burnt)
     LIVE_DISPUTES.delete(ctx.store, *key)
+    LIVE_STANDS.delete(ctx.store, *key)
     ctx.emit(DisputeEnded(dispute=key, challenger=dispute.challenger, state=int(state), burnt=burnt))
-    release(ctx, dispute.round_key, hold_reason(dispute.number))
+    if dispute.share is None:
+        release(ctx, dispute.round_key, hold_reason(dispute.number))
 
 
 # --- the hooks of the proof ----------------------------------------------------------------------
@@ -84,10 +87,13 @@ def end_dispute(ctx: Context, dispute: Dispute, state: DisputeState, fee: int = 
 def on_ruled(ctx: Context, panel: Panel) -> None:
     """End the dispute that a panel has decided, and the disputes that joined it.
 
-    If the chain's root is right, the challenger loses what its bond has left: the accused gets an answer fee, and the
-    rest is burnt. Otherwise the bond returns.
+    If the chain's root is right, the challenger loses the rest of its bond: the leg's validator gets an answer fee, and
+    the remainder is burnt. Otherwise the bond returns to the challenger.
     """
     dispute = DISPUTES.must(ctx.store, *panel.key)
+    if dispute.share is not None:
+        _end_stand(ctx, dispute, {place.ruling for place in panel.places})
+        return
     state = _ENDS[panel.places[0].ruling]
     failed = state is DisputeState.FAILED
     order = ORDERS.must(ctx.store, panel.order_id)
@@ -95,6 +101,16 @@ def on_ruled(ctx: Context, panel: Panel) -> None:
     for number in dispute.joined:
         joined = DISPUTES.must(ctx.store, *dispute.round_key.panel(number))
         end_dispute(ctx, joined, state, burnt=joined.least if failed else 0)
+
+
+def _end_stand(ctx: Context, dispute: Dispute, rulings: set[Ruling]) -> None:
+    """End a stand. If the share is wrong, its provider loses the bond: the validator gets an answer fee."""
+    if Ruling.WRONG in rulings:
+        fee = ORDERS.must(ctx.store, dispute.order_id).params.answer_fee
+        end_dispute(ctx, dispute, DisputeState.FAILED, fee, dispute.bond)
+    else:
+        right = rulings == {Ruling.RIGHT}
+        end_dispute(ctx, dispute, DisputeState.UPHELD if right else DisputeState.UNDECIDED)
 
 
 def on_voided(ctx: Context, key: RoundKey) -> None:
@@ -111,8 +127,8 @@ def weigh_voided(ctx: Context, key: RoundKey) -> int:
 def find_finder(ctx: Context, key: PanelKey) -> Finder | None:
     """Return the challenger that gets the reward for a place that the panel of its dispute found wrong.
 
-    It is the first one that committed to the answer that the panel found. A place that was not served brings no reward,
-    and neither does a place that the round's own panel had decided.
+    It is the challenger that first committed to the answer that the panel found. There is no reward for a place that
+    was not served, or that the round's own panel had decided.
     """
     dispute = _find_right(ctx, key)
     if dispute is None:

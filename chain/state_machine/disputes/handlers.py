@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from chain.state_machine.context import Context
 from chain.state_machine.disputes.disputes import count_open, end_dispute, get_live, hold_reason
 from chain.state_machine.disputes.tables import DISPUTES, EXPIRY_DUE, LAST_DISPUTES, LIVE_DISPUTES
+from chain.state_machine.disputes.waivers import check_challenger
 from chain.state_machine.handler import Duty, Handler
 from chain.state_machine.ledger.gas import BOND_GAS
 from chain.state_machine.ledger.order_money import lock_bond
@@ -70,7 +71,9 @@ def _get_round(ctx: Context, key: RoundKey) -> CheckedRound:
 
 @dataclass(frozen=True, slots=True)
 class CheckedChallenge:
-    """The records of a checked challenge, with the part of its bond that is lost if it is not opened."""
+    """The records of a checked challenge, with the part of its bond (uassay) that is burnt if the challenge is not
+    opened.
+    """
 
     order: Order
     closed: Round
@@ -82,14 +85,15 @@ def check_challenge(ctx: Context, message: MsgChallenge) -> CheckedChallenge:
     """Return the round and the least bond; refuse a challenge that is too late, or whose bond is too small."""
     key = RoundKey(message.order_id, message.leg, message.round)
     found = _get_round(ctx, key)
-    check_before(ctx, "window of the round", found.closed.window_ends)
+    check_before(ctx, "time to challenge the round", found.closed.challenges_end)
+    check_challenger(ctx, found.order, message.challenger, "challenger")
     live = sum(1 for _ in LIVE_DISPUTES.keys(ctx.store, *key))
     if live >= DISPUTES_MAX:
-        reason = f"has {live} challenges that have not ended"
+        reason = f"already has {live} challenges that have not ended"
         raise Refusal(LIMIT_REACHED, "round", reason, "challenge it when one of them has ended")
     least = least_bond(ctx.block.params.of(DisputesParams).challenge_min, live)
     if message.bond < least:
-        reason = f"is {in_assay(message.bond)}, and the round has {live} other challenges"
+        reason = f"is {in_assay(message.bond)}, which is too little, because the round has {live} other challenges"
         raise Refusal(INSUFFICIENT_BOND, "bond", reason, f"send at least {in_assay(least)}")
     free = get_bond_account(ctx.store, message.challenger).free
     if free < message.bond:
@@ -103,7 +107,7 @@ def apply_challenge(ctx: Context, message: MsgChallenge, checked: CheckedChallen
     closed = checked.closed
     number = LAST_DISPUTES.get(ctx.store, *closed.key) + 1
     LAST_DISPUTES.set(ctx.store, number, *closed.key)
-    opens_until = min(ctx.clock + checked.order.params.stage_base, closed.window_ends)
+    opens_until = min(ctx.clock + checked.order.params.stage_base, closed.challenges_end)
     dispute = Dispute(
         order_id=message.order_id,
         leg=message.leg,
@@ -176,7 +180,7 @@ def check_open(ctx: Context, message: MsgOpenChallenge) -> CheckedOpening:
         ctx.block.chain_id, key, message.place, message.claim, message.salt, message.challenger
     )
     if commitment != dispute.commitment:
-        reason = "does not hash to the commitment with the claim and the salt"
+        reason = "does not give the commitment when it is hashed with the claim and the salt"
         raise Refusal(BAD_PROOF, "place", reason, "send the values that you committed to")
     if not has_place(ctx, found.order, found.closed, message.place):
         raise Refusal(NOT_FOUND, "place", "is not a place of the round", "challenge a place of an accepted share")
@@ -200,8 +204,8 @@ def _needed(ctx: Context, found: CheckedRound, dispute: Dispute, message: MsgOpe
 def apply_open(ctx: Context, message: MsgOpenChallenge, checked: CheckedOpening) -> None:
     """Let a panel recompute the place, and hold the round until then.
 
-    A challenge whose bond is too small counts as one that was not opened. A challenge of a place that the round's own
-    panel recomputes now ends at once, without a loss.
+    A challenge whose bond is too small counts as one that was not opened. If the round's own panel is recomputing the
+    place now, the challenge ends at once, without a loss.
     """
     dispute = checked.dispute
     key = dispute.round_key

@@ -2,7 +2,7 @@
 
 Each pot has records and, separately, a count of its coins. Every move changes both. A count below zero stops the block.
 After every block the counts must add up to the supply, so each coin is counted twice, in two independent ways. No one
-has a key for the address of a pot. Events show this address, and plain transfers must not use it.
+has a key for the address of a pot. The address appears in events, and plain transfers to it are refused.
 """
 
 from dataclasses import replace

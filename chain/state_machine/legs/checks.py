@@ -15,8 +15,8 @@ from domain.market.records import Order
 def get_assigned(ctx: Context, order_id: bytes, number: int, validator: str, state: LegState) -> tuple[Order, Leg]:
     """Return an order and its current leg.
 
-    Refuse if ``number`` is not the current leg, another validator serves it, it is not in ``state``, or one of its
-    deadlines has passed.
+    Refuse if ``number`` is not the current leg, or if this leg is served by another validator, is not in ``state``, or
+    has missed one of its deadlines.
     """
     order = ORDERS.need(ctx.store, order_id)
     if number != order.legs or number == 0:
@@ -27,8 +27,8 @@ def get_assigned(ctx: Context, order_id: bytes, number: int, validator: str, sta
         reason = "another validator serves this leg"
         raise Refusal(NOT_YOURS, "validator", reason, "use an order that you won")
     if leg.state is not state:
-        reason = f"its leg is {leg.state.name.lower()}"
-        raise Refusal(WRONG_STATE, "order_id", reason, f"the message is only for a {state.name.lower()} leg")
+        reason = f"the order's current leg is {leg.state.name.lower()}"
+        raise Refusal(WRONG_STATE, "order_id", reason, f"send this message only while the leg is {state.name.lower()}")
     if is_ending(ctx, order):
         raise Refusal(WRONG_STATE, "order_id", "the order is ending", "no further action is possible")
     matched = state is LegState.MATCHED
@@ -72,5 +72,8 @@ def check_open_round(leg: Leg, round: int) -> None:
 
 
 def is_far_ahead(order: Order, leg: Leg) -> bool:
-    """Return whether ``rounds_ahead`` rounds of a leg are closed but not verified, so that no other may close yet."""
-    return leg.round - leg.next_round >= order.params.rounds_ahead
+    """Return whether ``rounds_ahead`` rounds of a leg are closed but not verified, so that no other may close yet.
+
+    Rounds that wait only for challenges do not count.
+    """
+    return leg.uncleared >= order.params.rounds_ahead

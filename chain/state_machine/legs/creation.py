@@ -1,4 +1,6 @@
-"""The creation of a leg: an order was sold to a bid, which serves some of its rounds and slots from given states."""
+"""The creation of a leg. An order was sold to a bid, which serves some of the order's rounds and slots, starting from
+given states.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,8 +30,8 @@ class LegExtent:
     """The part of an order that a leg serves: its rounds and slots, and the states from which it starts.
 
     If ``from_leg`` is not 0, the leg continues the last verified round of that leg. Each slot then starts from the
-    local state that its accepted share of this round left. Otherwise ``local_roots`` has the slots that do not start
-    from the local state of the order's terms.
+    local state at the end of its accepted share in that round. Otherwise ``local_roots`` has the slots that do not
+    start from the local state of the order's terms.
     """
 
     first_round: int
@@ -68,7 +70,7 @@ def get_rest(ctx: Context, order: Order) -> LegExtent:
 
 
 def open_rest(ctx: Context, match: Match) -> None:
-    """Open a leg that serves what is left of the order of a match."""
+    """Open a leg that serves the rest of a matched order."""
     open_leg(ctx, match, get_rest(ctx, match.order))
 
 

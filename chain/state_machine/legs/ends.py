@@ -51,7 +51,7 @@ CONTINUED_MAX = 3
 def end_leg(ctx: Context, leg: Leg, reason: LegEnd | None) -> Leg:
     """End a leg and release its capacity; a leg that has already ended does not change.
 
-    A leg that served all its rounds has no ``reason``.
+    If the leg served all its rounds, ``reason`` is left out.
 
     The stake that backs the leg stays reserved while a closed round of the leg can still be found wrong.
     """
@@ -88,7 +88,7 @@ def end_with_leg(ctx: Context, order: Order, leg: Leg, reason: CloseReason) -> N
 
 
 def reopen_or_end(ctx: Context, order: Order, leg: Leg) -> None:
-    """Let the order go on after a failed leg with the first round that is not verified, or end the order.
+    """After a failed leg, continue the order with its first round that is not verified, or end the order.
 
     If only a provider was at fault, the same validator continues, without an auction. Otherwise the order opens again.
     It ends instead if no round is left, if its deadline has passed, or if its deposit cannot pay any bid. It also ends
@@ -123,7 +123,7 @@ def reopen_or_end(ctx: Context, order: Order, leg: Leg) -> None:
 
 
 def _has_rest(ctx: Context, order: Order, leg: Leg) -> bool:
-    """Return whether an order has rounds left and money for them, after a leg that served all of its slots."""
+    """Return whether an order has rounds left, and money for them, after a leg that served all slots of the order."""
     if order.next_round == order.terms.rounds or leg.slots != order.terms.slots:
         return False
     # Before the leg is cleared, its withheld part already counts as withheld, and its job bond is no deposit.
@@ -131,9 +131,10 @@ def _has_rest(ctx: Context, order: Order, leg: Leg) -> bool:
 
 
 def _lacks_states(ctx: Context, order: Order) -> bool:
-    """Return whether enough validators could not fetch the states with which the order's next leg would start.
+    """Return whether so many validators could not fetch the states from which the order's next leg would start that the
+    states count as lost.
 
-    These are ``max_attempts`` validators, or all that are not excluded for other reasons.
+    The number is ``max_attempts``, or all validators that are not excluded for other reasons.
     """
     unserved = get_unserved(ctx, order)
     if not unserved:
@@ -143,10 +144,10 @@ def _lacks_states(ctx: Context, order: Order) -> bool:
 
 
 def _return_unserved(ctx: Context, order: Order) -> None:
-    """Return a part that waits to the deposit, because enough validators could not fetch its leg's states.
+    """Return to the deposit a withheld part that waits, because enough validators could not fetch its leg's states.
 
-    They must hold as much stake as is needed to blame a job: a few validators with little stake could be the
-    consumer's.
+    These validators must hold as much stake as is needed to blame a job, because a few validators with little stake
+    could belong to the consumer.
     """
     stakes = {validator.operator: validator.stake for validator in VALIDATORS.scan(ctx.store) if is_active(validator)}
     number = LEGS.must(ctx.store, order.id, order.legs).verified_leg
@@ -158,8 +159,9 @@ def _return_unserved(ctx: Context, order: Order) -> None:
 def find_bid_to_continue(ctx: Context, order: Order, leg: Leg) -> Bid | None:
     """Return the bid of a leg that failed through a provider's fault, if it can serve the order's rest at once.
 
-    The result is None for other ends, after ``CONTINUED_MAX`` such legs, and if the bid's capacity, its validator's
-    stake or its bond no longer suffice. The job bond of the failed leg counts, because it returns first.
+    Return None if the leg ended for another reason, or if the validator has continued the order ``CONTINUED_MAX``
+    times. Also return None if the bid's capacity, its validator's stake or its bond is not enough. The job bond of the
+    failed leg counts as free, because it is returned before the order continues.
     """
     bid = BIDS.get(ctx.store, leg.bid_id)
     if leg.end_reason != LegEnd.WRONG_SHARE or bid is None or ctx.clock >= order.deadline:
@@ -238,7 +240,9 @@ def miss_accept(ctx: Context, order: Order, leg: Leg) -> None:
 
 
 def fail_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
-    """End a running leg, and cut the job bond for the rounds that are not closed; audits of closed rounds go on."""
+    """End a running leg, and cut the part of the job bond for the rounds that are not closed. Audits of closed rounds
+    continue.
+    """
     ROUND_DROPPED(ctx, leg.open_round)
     ended = end_leg(ctx, leg, reason)
     order = _count_failure(ctx, exclude(ctx, order, leg.validator), leg)
@@ -303,8 +307,8 @@ def on_overdue(ctx: Context, order: Order) -> None:
 def _is_unserved(ctx: Context, order: Order, failures: int) -> bool:
     """Return whether an order has failed too often to open again; ``failures`` are its failed legs.
 
-    Declines that blame the job are counted apart from other failures. They close the order if enough validators blame
-    the job, or if every other validator of the set is excluded from the order too.
+    Declines that blame the job are counted apart from other failures. These declines close the order in two cases: if
+    enough validators blame the job, or if every other validator of the set is also excluded from the order.
     """
     blaming = _get_blaming(ctx, order)
     if failures - len(blaming) >= order.params.max_attempts:

@@ -7,7 +7,8 @@ from domain.market.records import Order
 ROUND_DROPPED: Hook[[RoundKey], None] = Hook("round dropped")
 """Called when the leg of this open round fails, so that the round will never be closed.
 
-The shares of the round are dropped in steps, and the order does not go on before."""
+The shares of the round are dropped in steps; the order continues after the last step.
+"""
 
 ROUND_LEFT: Hook[[Order], None] = Hook("round left")
 """Called when the order has no open round left. The order's closed rounds then decide how it continues."""

@@ -47,7 +47,9 @@ def check_legs(store: Overlay, order: Order) -> None:
 
 
 def _check_continued(legs: list[Leg], leg: Leg, name: str) -> None:
-    """Check that a leg that continues another one starts after its last verified round, from the state it left."""
+    """Check a leg that continues another leg: it starts after the other leg's last verified round, from the state at
+    the end of that round.
+    """
     if leg.from_leg:
         before = legs[leg.from_leg - 1]
         follows = before.verified > 0 and leg.first_round == before.next_round

@@ -93,7 +93,7 @@ def clear_leg(ctx: Context, order: Order, leg: Leg) -> bool:
 def keep_part(ctx: Context, order: Order, leg: Leg) -> None:
     """Let the withheld part of a failed leg wait, because the rounds that it is for are verified.
 
-    Nothing is left to wait if the part was returned, because the validator handed over wrong states.
+    If the part was already returned, because the validator handed over wrong states, nothing is left to wait.
     """
     part = get_withheld(ctx, order.id)
     _replace_right_shares(ctx, order, leg, returned=0)
@@ -107,11 +107,12 @@ def lose_part(ctx: Context, order: Order, leg: Leg) -> None:
 
 
 def _replace_right_shares(ctx: Context, order: Order, leg: Leg, returned: int) -> None:
-    """Let the validator of a failed leg replace what its part paid for right shares; return ``returned`` of the part.
+    """Let the validator of a failed leg replace the amount that its withheld part has paid for right shares. Return
+    ``returned`` of the part to the deposit.
 
     The withheld part may have paid for right shares that the validator had rejected. The validator replaces that amount
     from its job bond and stake. Otherwise it could reject right shares of its own providers and then stop. These
-    providers would be paid from the withheld part, which the validator may lose.
+    providers would then be paid from the withheld part, which the validator may lose anyway.
     """
     owed = TALLIES.must(ctx.store, order.id).right_shares_paid
     if not returned and not owed:

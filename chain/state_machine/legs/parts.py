@@ -1,8 +1,8 @@
 """The part that was withheld from the validator of a failed leg. It waits while the consumer can fetch the states.
 
-A failed leg may have verified rounds. Their work is right, but it is worth nothing if no one gets the states that it
-left. So the withheld part is paid only some time after the end of the leg. It is not paid if the consumer denies that
-it could fetch the states, or if enough validators could not fetch them.
+A failed leg may have verified rounds. Their work is right, but it is worth nothing if no one gets the states at the end
+of these rounds. So the withheld part is paid only some time after the end of the leg. It is not paid if the consumer
+denies that it could fetch the states, or if enough validators could not fetch them.
 """
 
 from chain.state_machine.context import Context
@@ -43,7 +43,7 @@ def _set_end(ctx: Context, order: Order, leg: Leg) -> None:
 def end_part(ctx: Context, leg: Leg, end: PartEnd) -> None:
     """Pay, burn or return the part of a failed leg that waits, and continue with the end of an order that waits for it.
 
-    If the part is returned, it is the depositors' again.
+    If the part is returned, it belongs to the depositors again.
     """
     order_id = leg.order_id
     cancel(ctx, leg.part_until, PART_DUE, order_id, leg.number)
@@ -67,7 +67,7 @@ def end_part(ctx: Context, leg: Leg, end: PartEnd) -> None:
 def is_continued(ctx: Context, leg: Leg) -> bool:
     """Return whether the validator of a failed leg serves the order again, after a provider's fault.
 
-    It then answers for the states of the earlier leg with those of its new one.
+    In this case, it is responsible for the states of its new leg instead of those of the earlier leg.
     """
     order = ORDERS.must(ctx.store, leg.order_id)
     current = LEGS.must(ctx.store, order.id, order.legs)
@@ -84,8 +84,8 @@ def settle_parts(ctx: Context, settled: Leg) -> None:
 def on_part(ctx: Context, entry: QueueEntry) -> None:
     """Pay a part whose time is over.
 
-    The part waits longer as long as its validator continues the order. It also waits longer if another validator could
-    not fetch the states, until one accepts a leg that starts from them, or until the order ends.
+    The part waits longer as long as its validator continues the order. If a validator could not fetch the states, the
+    part also waits longer: until a validator accepts a leg that starts from these states, or until the order ends.
     """
     leg = LEGS.must(ctx.store, entry.parts[0], entry.number(1))
     if not leg.part or ctx.clock < leg.part_until:

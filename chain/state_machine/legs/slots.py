@@ -1,4 +1,4 @@
-"""The local states that the last accepted shares of a leg's slots left."""
+"""The local states at the end of the last accepted share of each slot of a leg."""
 
 from chain.state_machine.context import Context
 from chain.state_machine.legs.tables import LOCAL_ROOTS

@@ -1,10 +1,10 @@
 """The auction of a block: it matches orders of earlier blocks with the book, which already has the bids of this block.
 
-A block tries two groups of orders. The first group is the new orders. The second group exists after a change of the
-book: it is the open orders whose price limit is at least the price of a changed bid. A *sweep* tries all orders of the
-second group, over one or more blocks. Half of the auction's gas is for tries, however large the book is. Three eighths
-are for matches. One eighth is for the reads that a try needs beyond the reads of every try. Orders that the block does
-not reach wait in the state for the next blocks.
+A block tries two groups of orders. The first group is the new orders. The second group exists only after a change of
+the book. It has the open orders whose price limit is at least the price of a changed bid. A *sweep* tries all orders of
+the second group, over one or more blocks. Half of the auction's gas is for tries, however large the book is. Three
+eighths are for matches. One eighth is for the reads that some tries need in addition to the reads that every try needs.
+Orders that the block does not reach wait in the state for the next blocks.
 """
 
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ from pol.rules.tiers.table import highest_floor, tier_named
 
 
 class AuctionBudget(NamedTuple):
-    """The limits of one auction: the number of orders to try, of orders to match, and of additional reads."""
+    """The limits of one auction: the largest numbers of orders to try, of orders to match, and of additional reads."""
 
     tries: int
     fills: int
@@ -101,7 +101,7 @@ def apply_auction(ctx: Context) -> None:
 
 
 def take_orders(ctx: Context, limit: int) -> tuple[list[Order], list[Order]]:
-    """Return the orders that this block tries: those of the sweep over the book, and new ones.
+    """Return the orders that this block tries: orders of the sweep over the book, and new orders.
 
     New orders are taken from earlier blocks only. So a validator that sees an order in the mempool cannot place a bid
     for it in the order's own block. Half of the tries are reserved for new orders, so many old orders that no bid fits
@@ -171,13 +171,15 @@ def get_asked(store: Overlay, order: Order, clock: int) -> AuctionOrder:
 
 
 def ask_rest(order: Order) -> AuctionOrder:
-    """Return what is left to train of an order in the form that the auction reads.
+    """Return the part of an order that is left to train, in the form that the auction reads.
 
-    If some rounds are verified, the winner also fetches the states that they left. So these bytes count like those of
-    the payload.
+    If some rounds are verified, the winner also has to fetch the states at the end of the last one. So the bytes of
+    these states count like those of the payload.
     """
     terms = rest_terms(order.terms, order.next_round)
-    asked = make_auction_order(terms, order.conditions, order.params, order.audit_ms, order.window)
+    asked = make_auction_order(
+        terms, order.conditions, order.params, order.audit_ms, order.window, order.challenges.wait
+    )
     if not order.next_round:
         return asked
     size = terms.delivered_bytes + terms.result_bytes
@@ -186,13 +188,13 @@ def ask_rest(order: Order) -> AuctionOrder:
 
 
 def make_auction_order(
-    terms: JobTerms, conditions: Conditions, params: OrderParams, audit_ms: int, window: int
+    terms: JobTerms, conditions: Conditions, params: OrderParams, audit_ms: int, window: int, challenge_wait: int
 ) -> AuctionOrder:
     """Return an order in the form that the auction reads. Fields that these arguments do not determine are empty.
 
-    The caller fills in the other fields. ``verify_seconds`` includes waiting, because at most ``rounds_ahead`` rounds
-    may be closed but not verified. Further rounds wait for a window, or for a stage of full length if a seat was
-    silent.
+    The caller fills in the other fields. At most ``rounds_ahead`` rounds may be closed but not verified. Further rounds
+    wait for a window, or for a stage of full length if a seat was silent. The last round also waits
+    ``challenge_wait`` seconds for challenges. ``verify_seconds`` includes this waiting time.
     """
     return AuctionOrder(
         order_id=bytes(32),
@@ -204,7 +206,8 @@ def make_auction_order(
         conditions=conditions,
         excluded=(),
         seconds_left=0,
-        verify_seconds=verify_seconds(params, audit_ms, window)
+        verify_seconds=challenge_wait
+        + verify_seconds(params, audit_ms, window)
         + (terms.rounds - 1) // params.rounds_ahead * batch_seconds(params, audit_ms, window),
         job_bond_bps=params.job_bond_bps,
         opened_height=0,
@@ -230,7 +233,9 @@ class Auditors:
         self._eligible: dict[tuple[str, JobTerms, OrderParams, int], list[str]] = {}
 
     def has_stranger(self, order: Order, validator: str, tier: str) -> bool:
-        """Return whether, if ``validator`` wins the order in ``tier``, at least one possible auditor is not a party."""
+        """Return whether at least one possible auditor would not be a party to the order, if ``validator`` won the
+        order in ``tier``.
+        """
         if not order.params.auditors:
             return True
         escrow = ESCROWS.must(self._ctx.store, order.id)

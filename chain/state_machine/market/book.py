@@ -25,7 +25,9 @@ from matching_engine.book import Backing, Book
 from matching_engine.records import StandingBid
 
 STEPS_KEPT = 1_024
-"""Most commits that a living book stores. If the book misses more commits, it is built from the state again."""
+"""Largest number of commits that a living book stores. If the book has to catch up with more commits, it is built from
+the state again.
+"""
 
 KEYS_KEPT = 262_144
 """Most changed keys in the commits that a living book stores. If there are more, the commits are dropped, and the book
@@ -148,8 +150,8 @@ class LivingBook:
 
     The first call of :meth:`at` builds it from the state. Later calls only read the rows that commits or the caller's
     overlay changed; :meth:`follow` must get every commit. Rows that were read from an overlay are read again in the
-    next call, because the overlay may be dropped. If the known commits do not lead to a version, the book is built
-    again.
+    next call, because the overlay may be dropped. If the stored commits do not connect the book's version with the
+    requested one, the book is built again.
     """
 
     def __init__(self) -> None:
@@ -200,7 +202,7 @@ class LivingBook:
 
 
 def _read_again(book: Book, store: Overlay, changed: Iterable[bytes], words: dict[Any, Any]) -> None:
-    """Read the rows that depend on the keys ``changed`` again: those of validators first, then those of bids."""
+    """Read again the rows that depend on the keys ``changed``: first the rows of validators, then the rows of bids."""
     bids: dict[bytes, None] = {}
     validators: dict[str, None] = {}
     for key in changed:
@@ -225,7 +227,9 @@ def _read_again(book: Book, store: Overlay, changed: Iterable[bytes], words: dic
 
 
 def mark_book_changed(ctx: Context, price: int) -> None:
-    """Let the auction try the open orders with a limit of at least ``price`` again, because a bid can now take more."""
+    """Let the auction try again the open orders whose limit is at least ``price``, because a bid with this price can
+    now take more orders.
+    """
     sweep = SWEEP.get(ctx.store)
     if sweep is None:
         SWEEP.put(ctx.store, Sweep(price, again=0))
@@ -320,7 +324,7 @@ def mark_worsened(ctx: Context, validator: str) -> None:
 
 
 def close_bid(ctx: Context, bid: Bid, reason: str) -> None:
-    """Remove a bid from the book; legs that it won go on."""
+    """Remove a bid from the book. The legs that the bid has won continue."""
     BIDS.delete(ctx.store, bid.id)
     BIDS_OF.delete(ctx.store, bid.validator, bid.id)
     cancel(ctx, bid.expires_at, BID_DUE, bid.id)

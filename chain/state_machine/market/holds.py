@@ -1,8 +1,8 @@
 """Holds on orders and rounds. A hold keeps an order from settling, or a round from being verified.
 
-A later component puts a hold on an order or a round, with its own reason, and removes the hold again. Settlement and
-verification only call :func:`is_held`. While an order or one of its rounds is held, the order is paused: the deadlines
-of the order and of its live leg move by the time of the pause. Overlapping holds count once.
+A later component puts a hold on an order or a round, with its own reason, and removes the hold again. The code of
+settlement and verification only calls :func:`is_held`. While an order or one of its rounds is held, the order is
+paused: the deadlines of the order and of its live leg move by the time of the pause. Overlapping holds count once.
 
 No hold lasts forever. Each hold has an end. If its owner has not removed the hold by then, the queue removes it. An
 order is held for at most ``HELD_SECONDS_MAX`` in all, so the owner of a hold must decide within that time.
@@ -151,8 +151,8 @@ def move_deadlines(ctx: Context, order: Order, since: int) -> None:
     """Move the deadlines of an order and of its live leg by the time of the pause, which began at ``since``.
 
     Entries for deadlines that passed during the pause are scheduled again. If panels of the order waited for audit room
-    during the pause, the end of their wait also moves the order's deadline. So the time that the pause and the wait
-    have in common is left out here.
+    during the pause, the end of their wait also moves the order's deadline. So the time that belongs to both the pause
+    and the wait is left out here.
     """
     held = ctx.clock - since
     tally = TALLIES.must(ctx.store, order.id)

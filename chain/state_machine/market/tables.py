@@ -39,7 +39,9 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A hold. With leg and round 0 it keeps an order from settling, otherwise it keeps a round from being verified."""
+    """A hold. If leg and round are 0, it keeps an order from settling; otherwise it keeps a round from being
+    verified.
+    """
 
     order_id: bytes
     leg: int
@@ -111,7 +113,9 @@ BID_DUE = Due("bid", 20, lane=2)
 
 
 def open_key(order: Order) -> tuple[int, int, bytes]:
-    """Return the key of an order in OPEN_ORDERS: the highest price limit comes first, then the longest wait."""
+    """Return the key of an order in OPEN_ORDERS. The keys sort by price limit, the highest first, and then by waiting
+    time, the longest first.
+    """
     return MONEY_MAX - order.price_limit, order.opened_height, order.id
 
 

@@ -35,12 +35,14 @@ from chain.state_machine.proof.shares import (
     weigh_segments,
 )
 from chain.state_machine.proof.slashes import on_jail
+from chain.state_machine.proof.stands import on_forfeit, weigh_forfeit
 from chain.state_machine.proof.tables import (
     AUDIT_LOAD,
     BEHIND_PANELS,
     BONDS_DUE,
     DELIVERIES,
     DROP_DUE,
+    FORFEIT_DUE,
     JAIL_DUE,
     LAST_GROUP,
     LAST_ISSUES,
@@ -63,6 +65,7 @@ from chain.state_machine.proof.tables import (
     WINDOW_DUE,
     WORK_DUE,
     WRONG_HANDOVERS,
+    WRONG_PROVIDERS,
     PanelSubject,
     SharesSubject,
 )
@@ -90,6 +93,7 @@ COMPONENT = Component(
         OPEN_ROUNDS,
         WRONG_HANDOVERS,
         DELIVERIES,
+        WRONG_PROVIDERS,
     ),
     handlers=HANDLERS,
     effects=(
@@ -102,6 +106,7 @@ COMPONENT = Component(
         Effect(ROOM_DUE, on_room, weigh_room),
         Effect(WORK_DUE, on_work),
         Effect(JAIL_DUE, on_jail),
+        Effect(FORFEIT_DUE, on_forfeit, weigh_forfeit),
     ),
     draws=(
         Draw(SharesSubject, draw_segments, weigh_segments),

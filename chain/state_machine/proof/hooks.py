@@ -9,7 +9,9 @@ from domain.proof.records import Panel
 
 @dataclass(frozen=True, slots=True)
 class Finder:
-    """The party that found a wrong place, and the part (bps) of the bonds at fault that it gets at most."""
+    """The party that found a wrong place, and the largest part (bps) of the bonds of the parties at fault that it may
+    get.
+    """
 
     address: str
     bps: int
@@ -22,10 +24,10 @@ ROUND_VOIDED: Hook[[RoundKey], None] = Hook("round voided")
 """Called when a round became void, to drop the disputes about it that have not ended."""
 
 WEIGH_VOIDED: Hook[[RoundKey], int] = Hook("weigh voided")
-"""Called for the gas of dropping the disputes about a round that becomes void."""
+"""Called to get the gas of dropping the disputes about a round that becomes void."""
 
 FINDER: Hook[[PanelKey], Finder | None] = Hook("finder")
-"""Called for the party that gets a reward, because the panel of its dispute found a place wrong."""
+"""Called to get the party that is rewarded because the panel of its dispute found a place wrong."""
 
 REWARDED: Hook[[PanelKey, int], None] = Hook("rewarded")
 """Called when the finder of a wrong place got an amount (uassay)."""

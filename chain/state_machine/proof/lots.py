@@ -1,18 +1,18 @@
 """Lots: draws that wait for a beacon that no party with an interest in the draw could choose (protocol section 1.5).
 
-A lot is complete in the block in which enough proposers that are not parties have revealed since the commitment. At
-least two such proposers, with more than a third of the stake together, are enough. If all validators that are not
-parties are fewer than two or have less stake, all of them must have revealed. If every validator is a party, the next
-block completes the lot. The seed of the lot is the beacon of the block that completes it.
+A lot is complete in the block in which enough proposers that are not parties have revealed since the commitment. Two or
+more such proposers that together have more than a third of the stake are enough. If the validators that are not parties
+are fewer or have less stake, all of them must have revealed. If every validator is a party, the next block completes
+the lot. The seed of the lot is the beacon of the block that completes it.
 
 After ``lot_wait`` an incomplete lot uses the beacon of the last block since the commitment whose proposer is not a
 party. If there is no such block, it uses the beacon of the next block. The parties are fixed when the lot is opened.
 Blocks without a reveal do not count.
 
 **Cost per block.** Lots with the same parties form one group. One pass over the last reveals of all validators, newest
-first, finds the height below which all lots of a group are complete. So the number of waiting lots does not matter. A
-block checks at most ``GROUPS_PER_BLOCK`` groups in turn, and draws at most ``LOTS_PER_BLOCK`` lots, within the gas for
-draws (``LOTS_PERCENT``). A later block checks the rest, and its beacon is then their seed.
+first, finds the height below which all lots of a group are complete. So the cost does not depend on the number of
+waiting lots. A block checks at most ``GROUPS_PER_BLOCK`` groups in turn, and draws at most ``LOTS_PER_BLOCK`` lots,
+within the gas for draws (``LOTS_PERCENT``). A later block checks the rest, and its beacon is then their seed.
 """
 
 from collections.abc import Iterable, Iterator

@@ -3,11 +3,12 @@
 The tier of the leg gives the probability that a round gets a panel. If the probability is below 1, a lot decides after
 the round is closed. A round without a panel is verified when its window is over, as on a chain without auditors.
 
-A stage begins with its seed. It draws validators that are not parties, weighted by stake; each of them commits, then
-reveals. At the end of a stage a place is decided if enough of all answers so far agree. One stage alone never decides
-against the chain. The next stage draws new seats for the places that are not decided. The last stage gives a seat to
-every remaining validator. A place is then decided only by more than half of the stake of all validators that have or
-could have a seat. So a round cannot be verified by silence, or by one accomplice that happens to be drawn.
+A stage begins with its seed. It draws validators that are not parties, weighted by stake. Each of them first commits to
+its answers and then reveals them. At the end of a stage a place is decided if enough of all answers so far agree. One
+stage alone never decides against the chain. The next stage draws new seats for the places that are not decided. The
+last stage gives a seat to every remaining validator. A place is then decided only by more than half of the stake of all
+validators that have or could have a seat. So a round cannot be verified because seats are silent, or because one
+accomplice is drawn by chance.
 """
 
 from dataclasses import dataclass, replace
@@ -40,6 +41,7 @@ from chain.state_machine.proof.seats import (
 from chain.state_machine.proof.settlement import advance
 from chain.state_machine.proof.shares import count_share
 from chain.state_machine.proof.slashes import end_slash_vote, open_slash_vote, slash_at_once, weigh_slash
+from chain.state_machine.proof.stands import end_stand, get_standing
 from chain.state_machine.proof.tables import (
     AUDIT_STAGE,
     BEHIND_PANELS,
@@ -51,6 +53,7 @@ from chain.state_machine.proof.tables import (
     STAGE_DUE,
     VOID_DUE,
     WORK_DUE,
+    WRONG_PROVIDERS,
     PanelSubject,
 )
 from chain.state_machine.queue import QueueEntry, cancel, schedule
@@ -58,7 +61,7 @@ from chain.state_machine.registry.members import count_silence, may_serve
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.tables import number_of
 from domain.amount import BPS, ceil_div
-from domain.keys import PanelKey, RoundKey, ShareKey
+from domain.keys import PanelKey, RoundKey, ShareKey, ShareRef
 from domain.ledger.records import BondRow
 from domain.legs.reasons import LegEnd
 from domain.legs.records import Leg
@@ -76,6 +79,7 @@ from domain.proof.events import (
     StageOpened,
 )
 from domain.proof.moves import FINDER_REWARD
+from domain.proof.params import ProofParams
 from domain.proof.records import (
     AnswerKind,
     AuditKind,
@@ -106,6 +110,7 @@ from pol.rules.panels import (
     segment_count,
 )
 from pol.rules.schedule import served_terms, share_segments
+from pol.rules.stands import draw_stand_places
 from pol.rules.stops import stop_of, stop_step
 from pol.rules.tiers.table import tier_of
 from pol.rules.tiers.tier import Quorum
@@ -134,7 +139,8 @@ def open_panel(ctx: Context, order: Order, closed: Round) -> None:
 def open_dispute_panel(ctx: Context, order: Order, closed: Round, dispute: int, place: AuditPlace) -> None:
     """Open the panel that decides a dispute about one place of a closed round.
 
-    If the round's own panel has decided the place, all validators that are left decide it again in a last stage.
+    If the round's own panel has decided the place, all eligible validators decide it again, in a single stage, which is
+    the last one.
     """
     leg = LEGS.must(ctx.store, closed.order_id, closed.leg)
     shares = _get_extents(ctx, closed, served_terms(order.terms, leg))
@@ -148,6 +154,15 @@ def open_dispute_panel(ctx: Context, order: Order, closed: Round, dispute: int, 
     PANELS.put(ctx.store, panel)
     ctx.emit(DisputePanelOpened(panel.key, panel.last_next))
     _emit_place(ctx, panel.key, 0, disputed)
+    ask_room(ctx, order, panel)
+
+
+def open_stand_panel(ctx: Context, order: Order, key: PanelKey, standing: ShareRef) -> None:
+    """Open the panel that recomputes places of one share, whose provider stands for it."""
+    panel = replace(_make_panel(key), standing=standing)
+    PANEL_STEPS.check(PanelStep.OPEN_DISPUTE, None, panel.state)
+    PANELS.put(ctx.store, panel)
+    ctx.emit(DisputePanelOpened(panel.key, panel.last_next))
     ask_room(ctx, order, panel)
 
 
@@ -246,12 +261,14 @@ def draw_stage(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
     panel = PANELS.must(ctx.store, *key)
     order = ORDERS.must(ctx.store, key.order_id)
     leg = LEGS.must(ctx.store, key.order_id, key.leg)
-    if not panel.for_slash and _waits_for_earlier(ctx, leg, panel):
+    if not panel.for_slash and panel.standing is None and _waits_for_earlier(ctx, leg, panel):
         take_room(ctx, panel, 0)
         BEHIND_PANELS.mark(ctx.store, *key, subject.stage)
         return
     if panel.stage == 0 and panel.dispute == 0:
         panel = replace(panel, places=_draw_places(ctx, subject, beacon, order, leg))
+    if panel.stage == 0 and panel.standing is not None:
+        panel = replace(panel, places=_draw_stand_places(ctx, subject, beacon, order, panel))
     before = SEATS.scan(ctx.store, *key)
     drawn = _draw_seats(ctx, subject, beacon, order, leg, panel, before)
     count = len(drawn.seats)
@@ -337,7 +354,7 @@ def _waits_for_earlier(ctx: Context, leg: Leg, panel: Panel) -> bool:
     """
     rounds = range(leg.next_round, panel.round)
     earlier = (each for number in rounds for each in PANELS.scan(ctx.store, leg.order_id, leg.number, number))
-    return any((each.last_next or each.is_last) and not each.is_decided for each in earlier)
+    return any((each.last_next or each.is_last) and not each.is_decided and each.standing is None for each in earlier)
 
 
 def _resume_later(ctx: Context, order: Order, leg: Leg) -> None:
@@ -362,9 +379,10 @@ def _draw_seats(
     """Draw the seats of a stage by stake; the load of auditors has no effect.
 
     ``before`` are the seats of earlier stages. No validator recomputes a place twice, and none has two seats in a
-    stage. The stage is the last one in three cases: it is the fourth stage, not counting a repeated one; the panel
-    needs more seats than there are validators left; or an earlier stage decided it. It then gives a seat to every
-    validator that is left.
+    stage. The stage is the last one in four cases: it is the fourth stage, not counting a repeated one; after it, a
+    stage with all validators that are left could exceed ``SEATS_MAX`` seats; a group of places needs more seats than
+    there are validators left for it; or the previous stage made it the last one. The last stage gives a seat to every
+    validator that is left, as far as ``SEATS_MAX`` allows.
     """
     pool = _get_pool(ctx, order, leg, panel.key)
     stakes = {validator.operator: validator.stake for validator in pool}
@@ -447,6 +465,24 @@ def _draw_places(ctx: Context, subject: PanelSubject, beacon: bytes, order: Orde
         places = (*places, chunk) if chunk is not None else places
     groups = group_places(places, least_segments(terms, order.params))
     drawn = tuple(_make_place(ctx, closed, place, stops, group) for place, group in zip(places, groups, strict=True))
+    for number, place in enumerate(drawn):
+        _emit_place(ctx, panel.key, number, place)
+    return drawn
+
+
+def _draw_stand_places(
+    ctx: Context, subject: PanelSubject, beacon: bytes, order: Order, panel: Panel
+) -> tuple[PanelPlace, ...]:
+    """Draw the places of a share whose provider stands for it."""
+    closed = ROUNDS.must(ctx.store, *panel.round_key)
+    share = get_standing(ctx, panel)
+    claim = share.claim
+    roots = _get_roots(ctx, claim.key)
+    lot = seed("panel/places", subject.id, beacon)
+    count = ctx.block.params.of(ProofParams).stand_segments
+    stop = stop_of(order.terms, claim.slot, claim.issue, roots)
+    places = draw_stand_places(lot, order.terms, share, roots, count)
+    drawn = tuple(_make_place(ctx, closed, place, {stop} if stop is not None else set()) for place in places)
     for number, place in enumerate(drawn):
         _emit_place(ctx, panel.key, number, place)
     return drawn
@@ -581,7 +617,7 @@ def end_stage(ctx: Context, panel: Panel) -> None:
     """Decide places, punish silent seats, and continue with the next stage, the next round, or the end of the leg.
 
     A stage in which fewer than half of the seats answered is repeated once in a panel, and no seat is punished. After a
-    second stage of this kind, all validators that are left vote in the last stage. If they voted for the slash alone,
+    second stage of this kind, all validators that are left vote in the last stage. If the stage voted only on a slash,
     the round is void already, and only the panel ends.
     """
     key = panel.key
@@ -610,6 +646,8 @@ def end_stage(ctx: Context, panel: Panel) -> None:
     rulings = {place.ruling for place in panel.places}
     if Ruling.OPEN in rulings and not rulings & {Ruling.WRONG, Ruling.UNDECIDED}:
         _wait_for_seed(ctx, order, leg, panel, panel.stage + 1)
+    elif panel.standing is not None:
+        end_stand(ctx, order, leg, panel)
     elif rulings == {Ruling.RIGHT} or _confirms(ctx, panel, rulings):
         if panel.dispute:
             _end_dispute(ctx, order, panel)
@@ -620,7 +658,9 @@ def end_stage(ctx: Context, panel: Panel) -> None:
 
 
 def _confirms(ctx: Context, panel: Panel, rulings: set[Ruling]) -> bool:
-    """Return whether a dispute about a decided place could not be decided, so that the first ruling stays."""
+    """Return whether this is a dispute about an already decided place that could not be decided again, so that the
+    first ruling stays.
+    """
     again = panel.dispute > 0 and is_decided(ctx, panel.round_key, panel.places[0].place)
     return again and rulings == {Ruling.UNDECIDED}
 
@@ -628,7 +668,8 @@ def _confirms(ctx: Context, panel: Panel, rulings: set[Ruling]) -> bool:
 def _end_dispute(ctx: Context, order: Order, panel: Panel) -> None:
     """Pay the seats of a dispute that did not make its round void.
 
-    If the place is right, the bond of the dispute pays them. If the dispute is undecided, the community pool does.
+    If the place is right, the bond of the dispute pays the seats. If the dispute is undecided, the community pool pays
+    them.
     """
     undecided = panel.places[0].ruling is Ruling.UNDECIDED
     bond = get_challenge_bond(ctx, panel.key)
@@ -734,14 +775,15 @@ def _end_void(ctx: Context, order: Order, panel: Panel) -> None:
     wrong = _get_wrong(panel)
     for share in _get_wrong_shares(ctx, panel):
         count_share(ctx, share.claim.provider, accepted=-1, rejected=1)
+        WRONG_PROVIDERS.mark(ctx.store, key.order_id, key.leg, share.claim.provider)
         ctx.emit(ShareFoundWrong(share.claim.key, share.claim.provider))
+    by_validator = _is_by_validator(ctx, panel)
     move_panel(ctx, PANELS.must(ctx.store, *panel.key), PanelStep.STOP, is_settled=True)
     slash = slash_at_once(ctx, order, leg, panel) if panel.is_last and _get_slashable(ctx, panel) else 0
     settle_panel(ctx, order, panel, losers=_get_losers(ctx, panel), undecided=not wrong, slash=slash)
     if panel.dispute:
         DISPUTE_RULED(ctx, panel)
-    void_round(ctx, key, _get_losers(ctx, panel), undecided=not wrong)
-    by_validator = _is_by_validator(ctx, panel)
+    void_round(ctx, key, _get_losers(ctx, panel), undecided=not wrong, by_validator=by_validator)
     reason = LegEnd.WRONG_ROUND if by_validator else LegEnd.WRONG_SHARE
     void_leg(ctx, order, leg, reason if wrong else LegEnd.UNDECIDED)
     _go_on_voiding(ctx, key, panel.key)
@@ -752,7 +794,8 @@ def on_void(ctx: Context, entry: QueueEntry) -> None:
     key = entry.round_key
     origin = replace(key, round=entry.number(3)).panel(entry.number(4))
     panel = PANELS.must(ctx.store, *origin)
-    void_round(ctx, key, _get_losers(ctx, panel), undecided=not _get_wrong(panel))
+    by_validator = _is_by_validator(ctx, panel)
+    void_round(ctx, key, _get_losers(ctx, panel), undecided=not _get_wrong(panel), by_validator=by_validator)
     _go_on_voiding(ctx, key, origin)
 
 
@@ -784,7 +827,7 @@ def _go_on_voiding(ctx: Context, key: RoundKey, origin: PanelKey) -> None:
 
 
 def _get_losers(ctx: Context, panel: Panel) -> tuple[BondRow, ...]:
-    """Return what is left of the bonds of the parties that are at fault according to the rulings of a panel."""
+    """Return the rest of the bonds of the parties that are at fault according to the rulings of a panel."""
     bonds = [get_share_bond(ctx, share.claim.key) for share in _get_wrong_shares(ctx, panel)]
     if _is_by_validator(ctx, panel):
         bonds.insert(0, get_job_bond(ctx, panel.order_id, panel.leg))
@@ -798,15 +841,15 @@ def _count_bonds(ctx: Context, leg: Leg, panel: Panel) -> int:
 
 
 def _is_by_validator(ctx: Context, panel: Panel) -> bool:
-    """Return whether some place is wrong by the validator's fault."""
+    """Return whether some place is wrong and the validator is at fault for it."""
     return any(_get_wrong_share(ctx, panel, place) is None for place in _get_wrong(panel))
 
 
 def _get_slashable(ctx: Context, panel: Panel) -> tuple[int, ...]:
     """Return the numbers of the places for which the stage that just ended would slash the validator.
 
-    The ruling must say what is right there. A place that was not served, or whose leaf no one has shown, may be the
-    fault of an outage. It costs the job bond and never a slash.
+    The ruling must name the right result of the place. If a place was not served, or if no one has shown its leaf, the
+    cause may be an outage. Such a place costs the job bond, but never a slash.
     """
     return tuple(
         number

@@ -1,10 +1,11 @@
-"""Audit room: the limit of the number of seats that are at work in all panels together (protocol section 4.6).
+"""Audit room: the limit on the number of seats that may be at work at the same time, in all panels together (protocol
+section 4.6).
 
-When a round is closed, its panel takes room, or waits until there is room. A seat returns its room when it commits, at
-the latest after the time that the slowest eligible validator needs for the work. When room becomes free, the panel that
-pays its auditors most per FLOP begins first. Training goes on during the wait, for at most ``rounds_ahead`` rounds, and
-the waiting time moves the order's deadline. Room only delays the start of a panel: later stages take the room that they
-need, and the load never affects which validators are drawn.
+When a round is closed, its panel takes room, or waits until there is room. A seat returns its room when it commits, but
+at the latest after the time that the slowest eligible validator needs for the work. When room becomes free, the panel
+that pays its auditors most per FLOP begins first. Training goes on during the wait, for at most ``rounds_ahead``
+rounds, and the waiting time moves the order's deadline. Room only delays the start of a panel: later stages take the
+room that they need, and the load never affects which validators are drawn.
 """
 
 from dataclasses import replace
@@ -143,7 +144,7 @@ def _count_groups(ctx: Context, order: Order, leg: Leg) -> int:
 
 
 def get_panel_parties(ctx: Context, order: Order, leg: Leg, key: PanelKey) -> tuple[str, ...]:
-    """Return the parties that take no part in a panel: those of the order, and those of a dispute.
+    """Return the parties that must not sit in a panel: the parties of the order, and the parties of a dispute.
 
     The parties of a dispute are the owner of its bond and, if the owner is a provider, its validator.
     """
@@ -177,7 +178,9 @@ def _count_able(ctx: Context, order: Order) -> int:
 
 
 def _turn(ctx: Context, order: Order, panel: Panel) -> tuple[int, bytes, int, int, int]:
-    """Return the key of a waiting panel: the highest fee per FLOP comes first, then order, leg, round and dispute."""
+    """Return the key by which waiting panels are sorted: by fee per FLOP, the highest first, and then by order, leg,
+    round and dispute.
+    """
     leg = LEGS.must(ctx.store, order.id, panel.leg)
     fee = compute_largest_fee(order, leg) * PFLOP
     least = least_work(served_terms(order.terms, leg), order.params)

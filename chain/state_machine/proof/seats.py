@@ -7,9 +7,9 @@ answer fee. The round's audit fee pays the seats of the first stage. Seats of la
 in this order: the losses of other seats; the part of the audit fee that no seat earned; the bonds of the parties whose
 claims were wrong; a slash of the validator; and the community pool, up to the audit fee.
 
-The seats of a void round are also paid for answers with a digest. The parties at fault pay these seats. If no party is
-at fault, the community pool pays them, but only at the least price of audits, because the parties of an order choose
-the order's price.
+If a round becomes void, its seats are paid, too, for answers with a digest. The parties at fault pay these seats. If no
+party is at fault, the community pool pays them, but only at the least price of audits, because the parties of an order
+choose the order's price.
 """
 
 from dataclasses import dataclass, replace
@@ -31,6 +31,7 @@ from chain.state_machine.proof.tables import (
     PANELS,
     ROUNDS,
     SEATS,
+    SHARES,
     STAGE_DUE,
     PanelSubject,
 )
@@ -217,7 +218,7 @@ def settle_panel(
     """Pay the seats of a panel that is over, and cut the seats that a ruling refutes.
 
     Call it once per panel, and once more after a vote on a slash. The second call pays only the seats of that vote. It
-    also cuts seats of earlier stages that the vote refutes and that lost nothing before.
+    also cuts those seats of earlier stages that the vote refutes and that have lost nothing before.
 
     ``fee`` is the audit fee of a verified round, paid from the deposit; the part that no seat earned goes to the
     community pool. ``losers`` are the bonds of the parties that are at fault if the round is void. A void round is
@@ -230,7 +231,7 @@ def settle_panel(
     verdicts = _judge_seats(order, leg, panel, seats)
     # The panels of a void round are paid one after the other, so a bond may have paid already.
     losers = tuple(row for row in (get_bond(ctx, order.id, row) for row in losers) if row is not None)
-    price = price_floor(ROUNDS.must(ctx.store, *panel.round_key).work, leg.price) // max(1, order.params.auditors)
+    price = price_floor(_get_work(ctx, panel), leg.price) // max(1, order.params.auditors)
     for seat, verdict in zip(seats, verdicts, strict=True):
         is_paid = panel.for_slash and seat.stage != panel.stage
         if verdict.refuted and not (is_paid and seat.cut):
@@ -279,6 +280,13 @@ def settle_panel(
     apply_transfer(ctx, Transfer(move=CUT_BURN, source="", target="", amount=burnt))
     PANEL_POTS.delete(ctx.store, *key)
     ctx.emit(PanelEnded(key, burnt))
+
+
+def _get_work(ctx: Context, panel: Panel) -> int:
+    """Return the work (FLOPs) that a panel decides about: that of its round, or of the share of a stand."""
+    if panel.standing is None:
+        return ROUNDS.must(ctx.store, *panel.round_key).work
+    return SHARES.must(ctx.store, *panel.round_key.share(panel.standing.slot, panel.standing.issue)).work
 
 
 @dataclass(slots=True)

@@ -43,7 +43,7 @@ LIVE = (ShareState.COMMITTED, ShareState.ACCEPTED)
 
 
 def share_id(key: ShareKey) -> bytes:
-    """Return the identifier of a share for its seed. It gives two shares of one block different draws."""
+    """Return the identifier of a share that goes into its seed, so that two shares of one block get different draws."""
     return hash_fields(
         "assay/share/id",
         key.order_id,
@@ -102,8 +102,9 @@ def draw_segments(ctx: Context, subject: SharesSubject, beacon: bytes) -> None:
     A share may have no drawn segment, because tickets fall on a whole round
     (:func:`pol.rules.lots.draw_duty_segments`).
 
-    The drawn segments of a slot accumulate over its issues. Suppose that a provider does not open its drawn segments
-    and is rejected: the next issue still includes these segments, so it is not easier.
+    The drawn segments of a slot accumulate over its issues. Suppose that a provider does not open its drawn segments,
+    and its share is rejected. The next issue of the slot is then still checked at these segments, so it is not easier
+    to cheat in it.
     """
     order = ORDERS.must(ctx.store, subject.round.order_id)
     leg = LEGS.must(ctx.store, order.id, subject.round.leg)
@@ -183,12 +184,15 @@ def make_commitment(
     )
 
 
-def reject_share(ctx: Context, share: Share, reason: ShareReason) -> None:
-    """Reject a share and free its slot; its bond stays locked until its round is verified or the leg is over."""
+def reject_share(ctx: Context, share: Share, reason: ShareReason, segment: int) -> None:
+    """Reject a share and free its slot; its bond stays locked until its round is verified or the leg is over.
+
+    ``segment`` is the place at which the validator found a mismatch.
+    """
     claim = share.claim
-    change_share(ctx, claim.key, state=ShareState.REJECTED, reason=int(reason))
+    change_share(ctx, claim.key, state=ShareState.REJECTED, reason=int(reason), wrong_at=segment)
     count_share(ctx, claim.provider, rejected=1)
-    ctx.emit(ShareRejected(claim.key, claim.provider, int(reason), was_accepted=False))
+    ctx.emit(ShareRejected(claim.key, claim.provider, int(reason), was_accepted=False, segment=segment))
 
 
 def drop_open_round(ctx: Context, key: RoundKey) -> None:
@@ -200,7 +204,8 @@ def drop_open_round(ctx: Context, key: RoundKey) -> None:
 def drop_shares(ctx: Context, key: RoundKey) -> None:
     """Drop the next live shares of a round that will never be closed, and their lots.
 
-    The drop does not count against a provider, and an accepted share no longer counts for its provider.
+    A dropped share does not count against its provider. If the share had been accepted, it no longer counts for its
+    provider, either.
     """
     reason = int(ShareReason.LEG_ENDED)
     work = share_work(ORDERS.must(ctx.store, key.order_id).terms)

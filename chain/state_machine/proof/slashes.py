@@ -2,9 +2,9 @@
 
 Only the last stage of a panel can slash a validator, because all validators that are left vote in it. If an earlier
 stage makes a round void, the job bond is lost, and the order goes on. The panel then has one more stage, the last one,
-for the slash alone. This vote holds nothing of the order, and the order does not wait for it. The stake that it may
-take is reserved. The slash pays the seats of the vote. If the validator keeps its stake, the seats that the vote
-refutes pay, and then the community pool.
+which decides only about the slash. The order does not wait for this vote. The stake that the vote may take is reserved.
+The slash pays the seats of the vote. If the validator keeps its stake, the losses of the seats that the vote refutes
+pay the other seats, and then the community pool pays them.
 """
 
 from dataclasses import replace
@@ -55,9 +55,10 @@ def _slash(ctx: Context, leg: Leg, panel: Panel, amount: int) -> int:
 
 
 def open_slash_vote(ctx: Context, order: Order, leg: Leg, panel: Panel, wrong: tuple[int, ...]) -> None:
-    """Let all validators that are left vote once more on the places ``wrong`` of a void round, for the slash alone.
+    """Let all validators that are left vote once more on the places ``wrong`` of a void round. The vote decides only
+    about the slash.
 
-    Do nothing if the slash could not pay for the vote. The places that the panel left open stay undecided.
+    Do nothing if the slash could not pay for the vote. Places on which the panel has not ruled stay undecided.
     """
     slash = _get_slash(ctx, order, leg, panel)
     price = audit_price(order.params, leg.price)
@@ -111,7 +112,7 @@ def weigh_slash(ctx: Context) -> int:
 def _get_slash(ctx: Context, order: Order, leg: Leg, panel: Panel) -> int:
     """Return the amount (uassay) that the leg's validator would lose now for the round of a panel.
 
-    The stake that votes on other rounds of the leg may take counts as taken.
+    The stake that may be lost in votes on other rounds of the leg counts as already taken.
     """
     taken = sum(other.slash for other in _get_others(ctx, leg, panel))
     stake = VALIDATORS.must(ctx.store, leg.validator).stake

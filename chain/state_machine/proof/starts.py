@@ -1,7 +1,7 @@
 """The local states from which a leg's slots start their next share.
 
-The first share of a slot starts from the slot's initial local state. Each later share starts from the local state that
-the slot's last accepted share left.
+The first share of a slot starts from the slot's initial local state. Each later share starts from the local state at
+the end of the slot's last accepted share.
 """
 
 from chain.state_machine.context import Context
@@ -24,7 +24,9 @@ def get_local_root(ctx: Context, order: Order, leg: Leg, slot: int) -> bytes:
 
 
 def get_starts(store: Overlay, order: Order, legs: tuple[Leg, ...]) -> tuple[SlotStart, ...]:
-    """Return the local states from which slots of an order's legs start, if these are not those of the payload."""
+    """Return the local states from which slots of an order's legs start. Slots that start from the payload's local
+    state are left out.
+    """
     starts = list(SLOT_STARTS.scan(store, order.id))
     for leg in legs:
         for slot in leg.served_slots if leg.from_leg else ():
@@ -35,7 +37,7 @@ def get_starts(store: Overlay, order: Order, legs: tuple[Leg, ...]) -> tuple[Slo
 
 
 def _get_left_root(store: Overlay, leg: Leg, slot: int) -> bytes:
-    """Return the root of the local state that a slot's share left in the round before a leg that continues another."""
+    """Return the root of a slot's local state at the end of the round before ``leg``, which continues another leg."""
     before = ROUNDS.must(store, leg.order_id, leg.from_leg, leg.first_round - 1)
     share = SHARES.must(store, *before.share_keys[slot - leg.first_slot])
     if share.roots is None:

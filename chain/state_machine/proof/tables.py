@@ -68,7 +68,9 @@ def lot_key(subject: LotSubject) -> LotKey:
 
 @dataclass(frozen=True, slots=True)
 class Lot:
-    """A draw that waits for a beacon. Its purpose leads to the ``Draw``, which has the class of the subject."""
+    """A draw that waits for a beacon. The purpose in its key selects the ``Draw``, which has the class of the lot's
+    subject.
+    """
 
     subject: Packed
     group_id: bytes
@@ -90,7 +92,7 @@ class LotGroup:
 
 @dataclass(frozen=True, slots=True)
 class OpenRound:
-    """The accepted shares of an open round in numbers: how many they are, and the FLOPs of their whole segments.
+    """Numbers about the accepted shares of an open round: how many there are, and the FLOPs of their whole segments.
 
     ``stopped`` is the place at which the first of these shares in slot order ends early; None if all of them are whole.
     """
@@ -154,7 +156,9 @@ LAST_ISSUES = Table(0x3B, "last issue", LastIssue, lambda r: (r.order_id, r.leg,
 # The accepted shares of open rounds; a round has no record before its first share is accepted.
 OPEN_ROUNDS = Table(0x4E, "open round", OpenRound, lambda r: r.key)
 # Deliveries of shares that a party has shown to the chain; most shares have none.
-DELIVERIES = Table(0x4F, "delivery", ShownDelivery, lambda r: r.share)
+DELIVERIES = Table(0x55, "delivery", ShownDelivery, lambda r: r.share)
+# Providers with a share that a panel found wrong. Key: order, leg, provider.
+WRONG_PROVIDERS = KeySet(0x4F, "provider of a wrong share")
 # Legs whose validator, as a complaint proved, did not hand over the right states. Key: order, leg.
 WRONG_HANDOVERS = KeySet(0x4D, "leg with a wrong hand-over")
 
@@ -179,6 +183,9 @@ JAIL_DUE = Due("jail", 9, lane=0)
 # Shares of a round that will never be closed have to be dropped, in the lane of orders, so that this delays no panel.
 # Parts of an entry: order, leg, round.
 DROP_DUE = Due("drop", 16, lane=1, of_order=True)
+
+# The time to stand for a rejected share is over. Parts of an entry: order, leg, round, slot, issue.
+FORFEIT_DUE = Due("forfeit", 8, lane=0, of_order=True)
 
 
 def get_drawn_rounds(store: Overlay) -> Iterator[RoundKey]:

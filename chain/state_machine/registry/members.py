@@ -83,7 +83,7 @@ def count_silence(ctx: Context, operator: str) -> None:
 
 
 def count_fault(ctx: Context, operator: str) -> int:
-    """Count a validator's fault, and jail it if it has three within ``fault_period``.
+    """Count a fault of a validator, and jail the validator if it has three faults within ``fault_period``.
 
     Return the time at which the jail ends; 0 if this fault did not put the validator in jail.
     """
@@ -152,7 +152,9 @@ def admit(ctx: Context, provider: Provider) -> None:
 
 
 def remove(ctx: Context, provider: Provider) -> None:
-    """Remove a provider from its cluster, or its application, and drop the capability that the validator measured."""
+    """Remove a provider from its cluster, or remove its application, and drop the capability that the validator
+    measured.
+    """
     if provider.admitted:
         CLUSTERS.delete(ctx.store, provider.validator, provider.address)
     PROVIDERS.update(ctx.store, provider.address, validator="", admitted=False, capability=None)

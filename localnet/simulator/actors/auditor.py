@@ -14,22 +14,30 @@ from domain.keys import PanelKey
 from domain.limits import SLOTS_MAX
 from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse, PanelRequest, PanelResponse, SeatsRequest
-from domain.proof.records import AnswerKind, AuditKind, Panel, PanelSeat, SeatAnswer, Share
+from domain.proof.records import AnswerKind, AuditKind, Panel, PanelSeat, SeatAnswer
 from link.handover import seal_chunk
 from link.types import AuditOpening, ChunkOpening, not_ready
 from localnet.simulator.behaviours import Asked
 from localnet.simulator.chain import LiveChain
 from localnet.simulator.memory_chain import digest
-from localnet.simulator.training import LOCAL_CHUNK, METRICS, next_state, update_of
-from pol.rules.commitment import boundary_root, update_claim
+from localnet.simulator.replay import recompute, stop_step_of
+from localnet.simulator.training import LOCAL_CHUNK
 from pol.rules.panels import place_work
 from validator.decide import actions as do
 from validator.decide.actions import Action
 from validator.decide.records import LegKey, LocalSeat, Recomputed, SeatKey, Sizes
 from validator.decide.retention import needed_blobs
-from validator.decide.seats import blob_awaited, job_loaded, opening_arrived, place_recomputed, serves_later
+from validator.decide.seats import (
+    blob_awaited,
+    job_loaded,
+    opening_arrived,
+    place_recomputed,
+    place_shown,
+    serves_later,
+)
 from validator.decide.tasks import audit_opening
 from validator.decide.view import OwnPanel
+from validator.watch.places import get_claim
 
 if TYPE_CHECKING:
     from localnet.simulator.actors.validator import ValidatorActor
@@ -68,7 +76,10 @@ class Auditor:
     def read_subjects(self, seats: Iterable[SeatKey]) -> Mapping[SeatKey, PanelResponse]:
         """Return what seats are about, each read once."""
         known, ask = self._subjects, self.daemon.world.ask
-        wanted = {key: PanelRequest(key.order_id, key.leg, key.round, limit=SLOTS_MAX) for key in seats}
+        wanted = {
+            key: PanelRequest(order_id=key.order_id, leg=key.leg, round=key.round, dispute=key.dispute, limit=SLOTS_MAX)
+            for key in seats
+        }
         self._subjects = {key: known.get(key) or ask(request) for key, request in wanted.items()}
         return self._subjects
 
@@ -177,6 +188,15 @@ class Auditor:
                 assert {state.global_state.sha256, state.local_state.sha256} <= kept
         return opening
 
+    def take_shown(self, panel: PanelKey, number: int, opening: AuditOpening) -> bool | None:
+        """Take the opening of a place from the provider that stands for its share."""
+        if not self.daemon.up:
+            return None
+        own = [key for key in held(self.daemon.records) if key.panel == panel and key in self.daemon.view.duties]
+        for key in own:
+            self._change(key, partial(place_shown, number=number, opening=opening))
+        return bool(own)
+
     def _change(self, key: SeatKey, change: "partial[LocalSeat]") -> None:
         seat = self.daemon.records.get(key)
         if isinstance(seat, LocalSeat):
@@ -220,61 +240,34 @@ class Auditor:
         winner = world.validators[subject.validator]
         right = seal_chunk(asked.handover, action.chunk, LOCAL_CHUNK, asked.order_key, winner.secret)
         root = asked.root if right.leaf == opening.chunk.leaf else digest("rebuilt", asked.root, action.chunk)
-        found = Recomputed("", AnswerKind.FINISHED, root, digest("work", action.seat.panel, action.chunk, action.seed))
+        found = Recomputed(
+            fault="",
+            kind=AnswerKind.FINISHED,
+            root=root,
+            digest=digest("work", action.seat.panel, action.chunk, action.seed),
+        )
         said = self._said(action.seat, seat.duty.places[action.index].number)
-        found = self.daemon.behaviour.says(self.daemon, Asked(subject.validator, asked.root, 0, said), found)
+        found = self.daemon.behaviour.says(
+            self.daemon, Asked(winner=subject.validator, claimed=asked.root, step=0, said=said), found
+        )
         self._change(action.seat, partial(place_recomputed, index=action.index, found=found))
 
     def _recomputed(self, seat: LocalSeat, action: do.ReplayPlace) -> Recomputed:
         """Return what this validator says that recomputing a place gives."""
-        place, opening = action.place, seat.places[action.index].opening
+        daemon, place, round = self.daemon, action.place, action.seat.round
+        opening, job = seat.places[action.index].opening, daemon.world.job(action.seat.order_id)
         assert opening is not None
-        root, claimed = self._roots(action, opening)
         made = digest("work", action.seat.panel, place, action.seed)
-        found = Recomputed("", AnswerKind.FINISHED, root, made)
-        job, round, step = self.daemon.world.job(action.seat.order_id), action.seat.round, 0
-        stop: int | None = 0
-        if place.kind is not AuditKind.AGGREGATION:
-            stop = job.stop(round, place.slot)
-        if place.kind is AuditKind.SEGMENT:
-            step = job.step_at(round, place.segment)
-            step += job.stop_step(round, place.slot) if place.segment == stop else 0
-        if job.breaks(round) and stop is not None and place.segment >= stop:
-            found = Recomputed("", AnswerKind.STOPPED, b"", made, step)
+        found = recompute(job, round, place, opening, action.shares, action.global_in, made)
+        subject = self._subjects.get(action.seat)
+        claimed = get_claim(subject.round, action.shares, place, opening) if subject is not None else found.root
         said = self._said(action.seat, seat.duty.places[action.index].number)
-        asked = Asked(action.winner, claimed, step, said)
-        return self.daemon.behaviour.says(self.daemon, asked, found)
-
-    def _roots(self, action: do.ReplayPlace, opening: AuditOpening) -> tuple[bytes, bytes]:
-        """Return the root that recomputing a place would give, and the one that is claimed, if there is one."""
-        place = action.place
-        if place.kind is AuditKind.AGGREGATION:
-            assert opening.states[0].global_state.sha256 == action.global_in
-            updates = [item.update.root for item in opening.updates]
-            subject = self._subjects.get(action.seat)
-            root = next_state(opening.states[0].global_state.sha256, updates)
-            return root, subject.round.next_root if subject else root
-        share: Share
-        (share,) = action.shares
-        pairs = [(state.global_state.sha256, state.local_state.sha256) for state in opening.states]
-        # Nothing that does not hash to its leaf ever reaches a seat.
-        opened = boundary_root(*pairs[-1], opening.states[-1].metrics)
-        if place.kind is AuditKind.UPDATE or place.segment:
-            assert opened == opening.leaves[0].boundary_root
-        else:
-            assert opened == boundary_root(action.global_in, share.local_in)
-        if place.kind is AuditKind.UPDATE:
-            assert share.roots is not None
-            root, roots = (
-                update_claim(update_of(pairs[0][0], pairs[1][0]), pairs[1][1], opening.states[-1].metrics),
-                share.roots,
-            )
-            claim = update_claim(roots.update_root, roots.local_out, roots.metrics) if roots.is_whole else b""
-            return root, claim
-        key, job = share.claim.key, self.daemon.world.job(action.seat.order_id)
-        trained = job.train(pairs[0], key.round, key.slot, place.segment)
-        behind = [leaf for leaf in opening.leaves if leaf.index == place.segment + 1]
-        return boundary_root(*trained, METRICS), behind[0].boundary_root if behind else b""
+        says = daemon.behaviour.says(
+            daemon, Asked(winner=action.winner, claimed=claimed, step=stop_step_of(job, round, place), said=said), found
+        )
+        if says is found:  # who says something else need not compute it
+            daemon.worked += place_work(job.terms, place.kind)
+        return says
 
     def _said(self, key: SeatKey, place: int) -> tuple[SeatAnswer, ...]:
         """Return what others said of a place on chain, for all to read."""

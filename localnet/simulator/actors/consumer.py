@@ -88,7 +88,8 @@ class OrderActor:
         if order.state is OrderState.CLOSED:
             self._end()
             return
-        if current is not None and order.state is OrderState.PROVEN and not self._busy:
+        fetches = self.plan.habits.fetches and not self._busy
+        if current is not None and order.state is OrderState.PROVEN and fetches:
             self._fetch(answer, current)
         self._keep(answer)
         matched = current is not None and current.state is LegState.MATCHED
@@ -130,11 +131,13 @@ class OrderActor:
             return
         clock = self.world.clock.seconds
         for leg in answer.legs:
-            late = leg.part and clock > leg.part_until - 10
+            late = leg.part and (clock > leg.part_until - 10 or habits.denies)
             has = (leg.number, leg.verified) <= self._copied
             if leg.part and habits.acks and (has or late) and leg.number not in self._acked:
                 self._acked.add(leg.number)
-                message = MsgAckState(answer.order.consumer, self.order_id, leg.number, received=has)
+                message = MsgAckState(
+                    answer.order.consumer, self.order_id, leg.number, received=has and not habits.denies
+                )
                 self.world.submit((message,), _ignore)
 
     def _sent(self, leg: int, taken: bool | None) -> None:
@@ -162,7 +165,9 @@ class OrderActor:
         if not closed.verified and not leg.is_taken(closed.round):
             if self.plan.habits.early and closed.key not in self._taken:
                 self._taken.add(closed.key)
-                message = MsgTakeEarly(answer.order.consumer, closed.order_id, closed.leg, closed.round)
+                message = MsgTakeEarly(
+                    consumer=answer.order.consumer, order_id=closed.order_id, leg=closed.leg, round=closed.round
+                )
                 self.world.submit((message,), _ignore, surely=True)
             return
         self._busy = True
@@ -180,7 +185,7 @@ class OrderActor:
 
     def _check(self, answer: OrderResponse, closed: Round, sealed: list[Sealed]) -> MsgComplain | None:
         """Open the global state, and return the complaint about it if it is not the round's."""
-        handover = HandoverId(CHAIN_ID, *closed.key)
+        handover = HandoverId(chain_id=CHAIN_ID, order_id=closed.order_id, leg=closed.leg, round=closed.round)
         leaves = [sealed_leaf(handover, at, chunk.leaf) for at, chunk in enumerate(sealed)]
         assert merkle_root(leaves) == closed.ciphertext_root
         shared, proof = prove_chunk(handover, 0, sealed[0].leaf, ORDER_SECRET, bytes(32))
@@ -196,7 +201,9 @@ class OrderActor:
             chunk=0,
             leaf=sealed[0].leaf,
             path=merkle_path(leaves, 0),
-            opened=OpenedChunk(sealed[0].ciphertext, shared, proof, closed.next_root, ()),
+            opened=OpenedChunk(
+                ciphertext=sealed[0].ciphertext, shared=shared, proof=proof, state_leaf=closed.next_root, path=()
+            ),
         )
 
     def wake(self, delay: int) -> None:

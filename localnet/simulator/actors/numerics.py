@@ -84,7 +84,10 @@ class Numerics:
     def _tried(self, action: do.TryJob) -> Trial:
         """Return what a trial of a job finds, whose times are those of its work."""
         world, speed = self.daemon.world, self.daemon.speed
+        self.daemon.worked += trial_work(action.order.terms)
         job = world.job(action.leg.order_id)
+        if job.decline is not None:
+            return Trial(decline=job.decline, text="cannot be read")
         if job.breaks(0):
             return Trial(decline=LegEnd.DECLINED_NOT_FINITE, text="no number")
         segment, outer = (work * 10**6 // speed for work in (segment_work(job.terms), job.terms.outer_work))
@@ -102,7 +105,11 @@ class Numerics:
             daemon.change(leg, lambda now: not_aggregated(now, round))
             return
         updates = [w.packet.roots.update_root for w in accepted_works(current) if w.packet]
-        root = daemon.behaviour.aggregate(daemon, next_state(current.global_in.root, updates))
+        right = next_state(current.global_in.root, updates)
+        daemon.worked += job.terms.outer_work
+        if right == job.result_roots()[round]:
+            daemon.world.aggregated.setdefault((leg.order_id, round), set()).add(daemon.me)
+        root = daemon.behaviour.aggregate(daemon, right)
         state = job.state(root)
         daemon.change(leg, lambda now: aggregated(now, round, state))
 
@@ -115,16 +122,16 @@ class Numerics:
         works = accepted_works(current)
         updates = [w.packet.roots.update_root for w in works if w.packet]
         layout = chunk_layout(job.terms, len(works))
-        handover = HandoverId(CHAIN_ID, *key)
+        handover = HandoverId(chain_id=CHAIN_ID, order_id=key.order_id, leg=key.leg, round=key.round)
         chunks = [next_content(current.global_in.root, updates), *(LOCAL_CHUNK for _ in range(1, layout.count))]
         sealed = [seal_chunk(handover, at, chunk, ORDER_KEY, daemon.secret) for at, chunk in enumerate(chunks)]
         sealed = daemon.world.sealed[key] = daemon.behaviour.seals(daemon, sealed)
         leaves = tuple(chunk.leaf for chunk in sealed)
         return SealedResult(
-            ciphertext_root(handover, leaves),
-            job.blob(digest("sealed", key)),
-            leaves,
-            tuple(chunk_leaf(chunk) for chunk in chunks),
+            ciphertext_root=ciphertext_root(handover, leaves),
+            blob=job.blob(digest("sealed", key)),
+            leaves=leaves,
+            state_leaves=tuple(chunk_leaf(chunk) for chunk in chunks),
         )
 
     def _on_share(self, action: do.CheckSegment | do.VerifyOpening | do.Recompute) -> None:
@@ -137,7 +144,10 @@ class Numerics:
         work = at.work
         match action:
             case do.CheckSegment(segment=segment):
-                checked = daemon.behaviour.finds(daemon, key, self._check(job, work, segment))
+                replayed = self._check(job, work, segment)
+                checked = daemon.behaviour.finds(daemon, key, replayed)
+                if checked is replayed:  # who says something else need not compute it
+                    daemon.worked += segment_work(job.terms)
                 daemon.change(leg, partial(receive.segment_checked, key=key, checked=checked))
             case do.VerifyOpening(index=index):
                 if index not in {opening.index for opening in work.openings}:
@@ -222,4 +232,5 @@ class Numerics:
         states = self._states(work, start)
         for segment in range(start, index):
             states = job.train(states, key.round, key.slot, segment)
+            self.daemon.worked += segment_work(job.terms)
         return states

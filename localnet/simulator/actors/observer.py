@@ -47,16 +47,16 @@ class Observer:
             self._take_note(on_chain)
         seats = {seat_key(duty): duty for duty in world.ask(PanelDutiesRequest(daemon.me)).duties}
         return ChainView(
-            found.clock,
-            orders,
-            validators,
-            providers,
-            daemon.auditor.own_panels(orders, found.clock),
-            seats,
-            daemon.auditor.read_subjects(seats),
-            whole,
-            daemon.service.applicants(),
-            daemon.auditor.earlier_panels(seats),
+            clock=found.clock,
+            orders=orders,
+            validators=validators,
+            providers=providers,
+            panels={**daemon.auditor.own_panels(orders, found.clock), **daemon.service.watched()},
+            duties=seats,
+            subjects=daemon.auditor.read_subjects(seats),
+            whole=whole,
+            applicants=daemon.service.applicants(),
+            earlier=daemon.auditor.earlier_panels(seats),
         )
 
     def _take_note(self, on_chain: OrderResponse) -> None:

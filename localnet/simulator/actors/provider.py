@@ -11,21 +11,24 @@ from compute_provider.decide import claims, receive
 from compute_provider.decide.actions import Action
 from compute_provider.decide.duties import decide
 from compute_provider.decide.receive import Change
-from compute_provider.decide.records import Shares, ShareWork, Stage
+from compute_provider.decide.records import GAVE_UP, MAY_STAND, Shares, ShareWork, Stage
 from compute_provider.decide.view import Look, ValidatorView
 from domain.codec import decode, encode
+from domain.disputes.messages import MsgStand
 from domain.hashing import merkle_path, merkle_root
 from domain.keys import ShareKey
 from domain.ledger.messages import MsgDepositBond
 from domain.ledger.queries import AccountRequest
 from domain.messages import Message
 from domain.proof.messages import MsgShowKey
+from domain.proof.queries import SeatsRequest
 from domain.proof.records import DeliveryManifest, ShareClaim, ShareRoots, ShownPiece
 from domain.registry.messages import MsgRegisterProvider
 from link.types import (
     BlobRef,
     DeliveryOffer,
     Machine,
+    OpenedState,
     OpeningSubmission,
     OpenTask,
     ReceiptReply,
@@ -38,7 +41,7 @@ from link.types import (
 )
 from localnet.simulator.actors.errands import Errands
 from localnet.simulator.actors.sending import LOST_MS
-from localnet.simulator.behaviours import HonestProvider
+from localnet.simulator.behaviours import HonestProvider, words_of
 from localnet.simulator.clock import Act, Alarm
 from localnet.simulator.memory_chain import CHAIN_ID, digest, pub_key, sign
 from localnet.simulator.training import METRICS, States, root_of, update_of
@@ -51,7 +54,7 @@ from pol.rules.delivery import (
     piece_key,
     piece_leaf,
 )
-from pol.rules.schedule import share_segments, share_work
+from pol.rules.schedule import segment_work, share_segments, share_work
 from validator.decide.records import Opening, WrongPieces
 from validator.decide.traces import leaves_of
 from wire import cipher
@@ -63,10 +66,9 @@ POLL_MS = 800
 GAP_MS = 60
 RETRY_MS = 1_000
 NEVER_MS = 60_000
-NOISY = ("noise", "garbage")
+NOISY = frozenset({"noise", "garbage"})
 """Habits of providers whose deliveries are noise."""
-KEYLESS = ("keyless",)
-"""Habits of providers that get receipts and show no key."""
+STANDS_TRIED = 3
 
 
 @dataclass
@@ -74,7 +76,7 @@ class Trained:
     """A share as it lies on a provider's disk."""
 
     task: TrainTask
-    habit: str
+    habits: frozenset[str]
     states: list[States]
     claim: ShareClaim
     delivery: ShareDelivery
@@ -110,6 +112,7 @@ class ProviderActor:
         self.down_until = 0
         self.gone = False  # for good
         self.deposited = 0
+        self.worked = 0  # FLOPs that it trained
         self.asked: set[tuple[bytes, int]] = set()  # legs in which it was given a share
         self.traces: dict[ShareKey, Trained] = {}
         self.habits: dict[ShareKey, str] = {}
@@ -117,6 +120,7 @@ class ProviderActor:
         self._errands = Errands()
         self._ended: dict[str, float] = {}
         self._promised: dict[ShareKey, int] = {}
+        self._stands: dict[ShareKey, int] = {}
         self._thought_at = -(10**9)
         # The last decision with its inputs: it stays the same while these do.
         self._decided: tuple[Shares, Look, Shares, tuple[tuple[Action, str], ...]] | None = None
@@ -199,6 +203,9 @@ class ProviderActor:
         _, _, shares, actions = known
         self._put(shares)
         for action, name in actions:
+            if not self.behaviour.stays(action):
+                self.leave()
+                return
             match action:
                 case do.Train(task):
                     self.look = replace(self.look, training=task.key)
@@ -259,6 +266,10 @@ class ProviderActor:
                 self._show_on_chain(name, key)
             case do.Open(key, indices):
                 self._open(name, key, indices)
+            case do.Stand(key):
+                self._stand(name, key)
+            case do.ShowPlaces(key, dispute):
+                self._show_places(name, key, dispute)
 
     # The cluster
 
@@ -294,6 +305,12 @@ class ProviderActor:
             self._end(name, seen=Look(), pause=RETRY_MS)
             return
         train, opening = reply
+        known = self.look.picture
+        if not train and not opening and self.look.joined and known is not None and not (known.train or known.open):
+            # Nothing is drawn in an empty picture, so it does not matter how old it is.
+            self._errands.end(name, self.world.clock.now, POLL_MS)
+            self._ended[name] = self.world.clock.seconds
+            return
         self.asked.update((task.key.order_id, task.key.leg) for task in train)
         picture = ValidatorView(tuple(train), tuple(opening), began)
         self._end(name, seen=Look(joined=True, picture=picture), pause=POLL_MS)
@@ -308,10 +325,17 @@ class ProviderActor:
             handed_in = work.stage in (Stage.TRAINED, Stage.SUBMITTED)
             if handed_in and claims.has_committed(order, self.traces[work.key].claim):
                 found.append(partial(receive.committed, key=work.key))
-            wanted = claims.must_show(order, self.traces[work.key].claim, work.receipt, clock)
-            wanted = wanted and self.traces[work.key].habit not in KEYLESS
+            claim = self.traces[work.key].claim
+            wanted = claims.must_show(order, claim, work.receipt, clock)
+            wanted = wanted and "keyless" not in self.traces[work.key].habits
             found.append(partial(receive.to_show, key=work.key, wanted=wanted))
-            if claims.is_over(work.key, order, clock) and not wanted:
+            panel = claims.standing_panel(order, work.key)
+            has_to = work.stand in (0, MAY_STAND) and claims.has_to_stand(order, claim, CHAIN_ID)
+            if panel is not None:
+                found.append(partial(receive.standing, key=work.key, stand=panel.dispute))
+            elif has_to:
+                found.append(partial(receive.standing, key=work.key, stand=MAY_STAND))
+            elif claims.is_over(work.key, order, clock) and not wanted:
                 found.append(partial(receive.released, key=work.key))
         return found
 
@@ -346,7 +370,8 @@ class ProviderActor:
 
     def _train(self, task: TrainTask) -> None:
         terms = self.world.job(task.key.order_id).terms
-        spent = share_work(terms) * 1000 // self.speed
+        idle = "idle" in words_of(self._habit(task.key))
+        spent = 0 if idle else share_work(terms) * 1000 // self.speed
         self._later(50 + spent, partial(self._trained, task))
 
     def _trained(self, task: TrainTask) -> None:
@@ -367,52 +392,84 @@ class ProviderActor:
             )
         )
 
+    def _habit(self, key: ShareKey) -> str:
+        """Return the habit of a share, which is the same in each life."""
+        if key not in self.habits:
+            self.habits[key] = self.behaviour.habit(key)
+            self.world.trainers[key] = self.me
+        return self.habits[key]
+
     def _made(self, task: TrainTask) -> Trained:
         """Return what comes of a share: the right thing, bent as this provider does it."""
-        key, job = task.key, self.world.job(task.key.order_id)
+        key, job = task.key, self.behaviour.job(self.world.job(task.key.order_id))
         terms, segments = job.terms, share_segments(job.terms)
-        habit = self.habits[key] = self.behaviour.habit(key)
-        stop = segments // 2 if habit == "quits" else job.stop(key.round, key.slot)
+        habit = self._habit(key)
+        habits = words_of(habit)
+        stop = segments // 2 if "quits" in habits else job.stop(key.round, key.slot)
         states = [(task.global_in.root, task.local_in.root)]
         for segment in range(segments if stop is None else stop):
             after = job.train(states[-1], key.round, key.slot, segment)
-            bent = habit == "first" and segment == 0
-            bent |= habit == "last" and segment == segments - 1
-            bent |= habit == "middle" and segment == segments // 2
+            bent = "idle" in habits
+            bent |= "first" in habits and segment == 0
+            bent |= "last" in habits and segment == segments - 1
+            bent |= "middle" in habits and segment == segments // 2
+            self.worked += 0 if bent else segment_work(terms)
             states.append((digest("bent", self.me, after), after[1]) if bent else after)
         update = update_of(states[0][0], states[-1][0])
-        if habit == "update":
+        if "update" in habits:
             update = digest("wrong update", update)
-        metrics = (0x40000000,) if habit == "metrics" else METRICS
+        metrics = (0x40000000,) if "metrics" in habits else METRICS
         boundaries = tuple(
             TraceBoundary(job.step_at(key.round, i), root_of(pair, metrics), metrics)
             for i, pair in enumerate(states[1:], 1)
         )
         if stop is None:
-            sent = digest("garbage", update) if habit == "garbage" else update
-            blobs = job.update_blob(sent), job.local_blob(states[-1][1])
-            roots = ShareRoots(b"", update, states[-1][1], metrics, segments)
-            delivery = ShareDelivery(key, roots, boundaries, *blobs)
+            sent = digest("garbage", update) if "garbage" in habits else update
+            roots = ShareRoots(
+                trace_root=b"", update_root=update, local_out=states[-1][1], metrics=metrics, segments=segments
+            )
+            delivery = ShareDelivery(
+                key=key,
+                roots=roots,
+                boundaries=boundaries,
+                update=job.update_blob(sent),
+                local_out=job.local_blob(states[-1][1]),
+            )
         else:
-            steps = 0 if habit == "quits" else job.stop_step(key.round, key.slot)
-            roots = ShareRoots(b"", b"", b"", metrics if stop else (), stop, steps)
-            delivery = ShareDelivery(key, roots, boundaries, None, None)
+            steps = 0 if "quits" in habits else job.stop_step(key.round, key.slot)
+            roots = ShareRoots(
+                trace_root=b"",
+                update_root=b"",
+                local_out=b"",
+                metrics=metrics if stop else (),
+                segments=stop,
+                steps=steps,
+            )
+            delivery = ShareDelivery(key=key, roots=roots, boundaries=boundaries, update=None, local_out=None)
         leaves = leaves_of(delivery)
         roots = replace(roots, trace_root=compute_trace_root(leaves) if leaves else b"")
-        name = "another" if habit == "copied" else self.me
+        name = "another" if "copied" in habits else self.me
         made = share_commitment(CHAIN_ID, key, name, states[0], terms.executor_version, roots)
-        claim = ShareClaim(key.order_id, key.leg, key.round, key.slot, key.issue, self.me, made)
-        return Trained(task, habit, states, claim, replace(delivery, roots=roots))
+        claim = ShareClaim(
+            order_id=key.order_id,
+            leg=key.leg,
+            round=key.round,
+            slot=key.slot,
+            issue=key.issue,
+            provider=self.me,
+            commitment=made,
+        )
+        return Trained(task=task, habits=habits, states=states, claim=claim, delivery=replace(delivery, roots=roots))
 
     # Handing it in
 
     def _submit(self, name: str, key: ShareKey) -> None:
         trace = self.traces[key]
         claim = trace.claim
-        if trace.habit == "silent":
+        if "silent" in trace.habits:
             self._end(name, pause=NEVER_MS)
             return
-        held = 1000 * (trace.task.seconds_left + 2) if trace.habit == "late" else 0
+        held = 1000 * (trace.task.seconds_left + 2) if "late" in trace.habits else 0
         signed = ShareSubmission(claim, sign(pub_key(self.me), share_sign_bytes(CHAIN_ID, claim)))
         link = self.world.validators[self.validator].service
         call = partial(
@@ -459,7 +516,7 @@ class ProviderActor:
             for index in indices
         )
         wrong = None
-        if trace.habit in NOISY:
+        if trace.habits & NOISY:
             layout = delivery_layout(job.terms, manifest)
             noise = [cipher.encrypt(piece_key(self._secret(key), at), b"noise") for at in range(layout.count)]
             leaves = [piece_leaf(key, at, len(piece), sha256(piece).digest()) for at, piece in enumerate(noise)]
@@ -473,7 +530,7 @@ class ProviderActor:
         return offer
 
     def _upload(self, name: str, key: ShareKey) -> None:
-        if self.traces[key].habit == "hidden":
+        if "hidden" in self.traces[key].habits:
             self._end(name, pause=NEVER_MS)
             return
         link, offer = self.world.validators[self.validator].service, self._offer(key)
@@ -491,7 +548,7 @@ class ProviderActor:
 
     def _deliver(self, name: str, key: ShareKey) -> None:
         trace = self.traces[key]
-        if trace.habit == "hidden":
+        if "hidden" in trace.habits:
             self._end(name, pause=NEVER_MS)
             return
         link, offer = self.world.validators[self.validator].service, self._offer(key)
@@ -515,7 +572,7 @@ class ProviderActor:
 
     def _show_key(self, name: str, key: ShareKey) -> None:
         trace = self.traces[key]
-        if trace.habit in KEYLESS:
+        if "keyless" in trace.habits:
             self._end(name, pause=NEVER_MS)
             return
         link = self.world.validators[self.validator].service
@@ -561,19 +618,60 @@ class ProviderActor:
             self.world.network.call(partial(link.submit_opening, self.me, opening), self._answer(partial(_ignore)))
         self._end(name, pause=RETRY_MS)
 
+    # Standing for a share
+
+    def _stand(self, name: str, key: ShareKey) -> None:
+        """Stand for a share; after a few tries without success, give it up."""
+        bond = claims.stand_bond(self.world.order(key.order_id), key, self.world.setup.params)
+        lacking = bond - self.world.ask(AccountRequest(self.me)).bond.free
+        if lacking > 0 and self.auto_bond:
+            self.deposited += lacking
+            self._send(MsgDepositBond(self.me, lacking), partial(self._end, name))
+            return
+        tried = self._stands[key] = self._stands.get(key, 0) + 1
+        if tried > STANDS_TRIED:
+            self._end(name, partial(receive.standing, key=key, stand=GAVE_UP))
+            return
+        roots = self.traces[key].delivery.roots
+        message = MsgStand(self.me, key.order_id, key.leg, key.round, key.slot, key.issue, roots)
+        self._send(message, partial(self._end, name, pause=RETRY_MS))
+
+    def _show_places(self, name: str, key: ShareKey, dispute: int) -> None:
+        """Send the places of a share to the seats of its panel that have not answered yet."""
+        panel = claims.standing_panel(self.world.order(key.order_id), key)
+        seats = self.world.ask(SeatsRequest(key.order_id, key.leg, key.round, dispute)).seats if panel else ()
+        trace = self.traces[key]
+        job = self.world.job(key.order_id)
+
+        def put(index: int) -> OpenedState:
+            first, second = trace.states[index]
+            metrics = trace.delivery.boundaries[index - 1].metrics if index else ()
+            return OpenedState(index, job.blob(first), job.local_blob(second), metrics)
+
+        for seat in seats:
+            if panel is None or seat.stage != panel.stage or seat.commitment:
+                continue
+            auditor = self.world.validators[seat.validator].auditor
+            for number in seat.places:
+                place = panel.places[number].place
+                opening = claims.place_opening(place, leaves_of(trace.delivery), trace.task.payload, put)
+                show = partial(auditor.take_shown, panel.key, number, opening)
+                self.world.network.call(show, self._answer(partial(_ignore)))
+        self._end(name, pause=RETRY_MS)
+
     def opening(self, key: ShareKey, index: int) -> OpeningSubmission | None:
         """Return the states at a boundary as this provider shows them."""
         trace = self.traces.get(key)
-        if trace is None or trace.habit == "closed":
+        if trace is None or "closed" in trace.habits:
             return None
         audited = self.world.order(key.order_id).round(key.leg, key.round) is not None
-        if not self.behaviour.opens(audited=audited):
+        if not self.behaviour.opens(audited=audited) or (audited and "absent" in trace.habits):
             return None
         first, second = trace.states[index]
-        if trace.habit == "junk" or (trace.habit == "saboteur" and audited):
+        if "junk" in trace.habits or ("saboteur" in trace.habits and audited):
             first = digest("junk", key, index)
         job = self.world.job(key.order_id)
-        return OpeningSubmission(key, index, job.blob(first), job.local_blob(second))
+        return OpeningSubmission(key=key, index=index, global_state=job.blob(first), local_state=job.local_blob(second))
 
 
 def _ignore(_: object) -> None:

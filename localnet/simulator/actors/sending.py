@@ -1,6 +1,7 @@
 """Transactions of a validator: the real decisions choose what goes together, and what goes next."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from domain.proof.events import ShareSkipped
 from domain.proof.messages import MsgCommitTraces
 from domain.vocabulary import changes_of
 from validator.decide import outgoing, receive
+from validator.decide.actions import SendTx
 from validator.decide.outgoing import Outgo, Outgoing, messages_of
 from validator.decide.records import LegKey
 
@@ -30,9 +32,16 @@ class Sender:
     def want(self, actions: Sequence[Outgo], seen: int) -> None:
         """Send what a look wants, as far as this validator sends it at all."""
         daemon = self.daemon
-        sent = [action for action in actions if daemon.behaviour.sends(daemon, action.messages)]
+        sent = [self._altered(action) for action in actions if daemon.behaviour.sends(daemon, action.messages)]
         self._state = outgoing.want(self._state, sent, seen, whole=daemon.view.whole)
         self._send_next()
+
+    def _altered(self, action: Outgo) -> Outgo:
+        """Return an action with what this validator sends instead."""
+        if not isinstance(action, SendTx):
+            return action
+        messages = self.daemon.behaviour.alters(self.daemon, action.messages)
+        return action if messages == action.messages else replace(action, messages=messages)
 
     def _send_next(self) -> None:
         """Send what is due, if nothing is under way; what its result says comes later, or never."""

@@ -8,14 +8,16 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from domain.keys import RoundKey, ShareKey
+from domain.keys import PanelKey, RoundKey, ShareKey
 from domain.legs.records import LegState
 from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse
 from domain.proof.reasons import ShareReason
+from domain.proof.records import AuditPlace
 from domain.registry.queries import ProviderRequest
 from link.handover import Sealed
 from link.types import (
+    AuditOpening,
     DeliveryOffer,
     DeliveryReceipt,
     Machine,
@@ -28,21 +30,27 @@ from link.types import (
     StateRef,
     TrainTask,
     Verdict,
+    not_ready,
 )
 from localnet.simulator.memory_chain import CHAIN_ID, pub_key, sign
 from pol.rules.delivery import receipt_sign_bytes
+from pol.rules.panels import is_place
 from validator.decide import receive
 from validator.decide.initial import states_of, verified_roots
 from validator.decide.plan import FreeProvider
 from validator.decide.probe import ProbeResult
 from validator.decide.records import LegKey, LocalOrder, PayloadStage
 from validator.decide.retention import served_rounds
-from validator.decide.tasks import open_tasks, train_tasks
-from validator.serve.callers import Asking, Presence
+from validator.decide.tasks import audit_opening, open_tasks, train_tasks
+from validator.decide.view import OwnPanel, WatchedPlaces
+from validator.serve.callers import Asking, Presence, Watched
+from validator.serve.service import WATCHED
+from validator.watch.places import get_extents, shows_open_result
 
 if TYPE_CHECKING:
     from localnet.simulator.actors.validator import ValidatorActor
 
+ASK_MS = 300
 PROBE_MS = 1_500
 """How long a provider is measured."""
 
@@ -59,6 +67,7 @@ class Service:
         clock = self.daemon.world.clock
         self.presence = Presence(lambda: clock.seconds)
         self.asking = Asking(now=lambda: clock.seconds)
+        self._watched = Watched(now=lambda: clock.seconds)
         self._measured: dict[str, ProbeResult] = {}
 
     # Presence
@@ -111,7 +120,9 @@ class Service:
 
     def _probed(self, provider: str, key: str) -> None:
         speed = self.daemon.world.providers[provider].speed
-        self._measured[provider] = ProbeResult(provider, speed, 10**8, b"", (), sure=True)
+        self._measured[provider] = ProbeResult(
+            provider=provider, speed=speed, bandwidth=10**8, seed=b"", sample=(), sure=True
+        )
         self.daemon.finished(key)
         self.daemon.wake()
 
@@ -224,6 +235,30 @@ class Service:
             return None
         served = any(known.round == key.round for known in served_rounds(local, on_chain))
         return daemon.world.sealed[key] if served else None
+
+    # Challengers
+
+    def watched(self) -> dict[PanelKey, WatchedPlaces]:
+        """Return the places that possible challengers ask for now."""
+        return {key.panel(WATCHED): WatchedPlaces(places) for key, places in self._watched.places().items()}
+
+    def get_place(self, caller: str, key: RoundKey, place: AuditPlace) -> AuditOpening | None:
+        """Return the opening of a place of a closed round to a possible challenger, as the service does."""
+        daemon = self.daemon
+        on_chain = daemon.view.orders.get(key.order_id)
+        local = daemon.leg(LegKey(key.order_id, key.leg))
+        closed = on_chain.round(key.leg, key.round) if on_chain else None
+        if not daemon.up or on_chain is None or local is None or closed is None or closed.void or closed.verified:
+            return None
+        if not is_place(place, get_extents(on_chain, closed), closed.stopped):
+            return None
+        if not daemon.behaviour.serves_challenger(daemon, caller):
+            return None
+        panels = (about.panel for about in daemon.view.panels.values() if isinstance(about, OwnPanel))
+        if shows_open_result(panels, key, place) or not self._watched.ask(caller, key, place):
+            return not_ready(ASK_MS)
+        daemon.wake()
+        return audit_opening(local, key.round, place)
 
     # States of earlier legs
 

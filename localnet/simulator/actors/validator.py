@@ -35,7 +35,7 @@ FETCH_PAUSE_MS = 1_000
 """Before states are asked for again."""
 GONE_SECONDS = 10**6
 """How long a validator is away that vanishes for good."""
-GAP_MS = 150
+GAP_MS = 250
 """Least time between two looks."""
 
 
@@ -51,6 +51,7 @@ class ValidatorActor:
         self.service = Service(self)
         self.life = 0  # what began in an earlier one ends in nothing
         self.down_until = 0
+        self.worked = 0  # FLOPs that it replayed
         # The next crashes, in the middle of a look: after so many steps.
         self.fragile: list[int] = []
         self.alarm = Alarm(world.clock, self.look)
@@ -64,7 +65,7 @@ class ValidatorActor:
         self.errands = Errands()
         self.sender = Sender(self)
         self.observer = Observer(self)
-        self.view = ChainView(0, {}, {}, {})
+        self.view = ChainView(clock=0, orders={}, validators={}, providers={})
         self.since: int | None = None
 
     @property
@@ -165,7 +166,7 @@ class ValidatorActor:
             chain_id=CHAIN_ID,
             secret=self.secret,
             since=self.since or 0,
-            workers=self.service.workers(),
+            workers=self.behaviour.workers(self, self.service.workers()),
             machines=self.service.presence.machines(),
             endpoint=own.endpoint if own else "",
             certificate=own.certificate if own else b"",

@@ -50,8 +50,8 @@ _AS_PUBLISHED = f"correct the {CONFIG}, or use the {CONFIG} that the model was p
 _LOOKED_AT = 16
 """Number of tokens of the text on which the build checks that a model does not look ahead."""
 _WARM_UP = 0.1
-"""Share of the steps in which the learning rate rises to its maximum. In the steps after these, the rate falls along a
-cosine.
+"""Share of all steps, at the start of the job, in which the learning rate rises to its maximum. After them, the rate
+falls along a cosine.
 """
 
 

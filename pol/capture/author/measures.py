@@ -106,7 +106,8 @@ def accuracy(features: str = "x", labels: str = "y", *, ignore_index: int | None
 
 
 def _class_dim(outputs: "torch.Tensor", labels: "torch.Tensor") -> int:
-    """Return the dimension of ``outputs`` that holds the classes, which is the dimension that ``labels`` lack.
+    """Return the dimension of ``outputs`` that holds the classes: ``labels`` have all other dimensions, but not this
+    one.
 
     If none fits, return torch's own choice, so that torch raises its own error.
     """
@@ -118,7 +119,7 @@ def _class_dim(outputs: "torch.Tensor", labels: "torch.Tensor") -> int:
     ]
     if len(fits) == 2:
         raise ValueError(
-            f"in outputs of shape {tuple(outputs.shape)} classes may be the second dimension or the last one; "
-            "write the loss with torch.nn.functional.cross_entropy"
+            f"outputs of shape {tuple(outputs.shape)} are ambiguous: the classes could be the second dimension or the"
+            " last; write the loss with torch.nn.functional.cross_entropy"
         )
     return fits[0] if fits else 1

@@ -168,8 +168,9 @@ class Precision(Readable):
     """Precision of matrix products: the number of bits (8, 15 or 22) of the integers that each kind of product
     multiplies.
 
-    ``forward`` is for the products that the loss and the metrics depend on. ``weight_gradient`` is for products whose
-    results are gradients of parameters, and ``input_gradient`` is for products that pass the gradient further back.
+    ``forward`` is the number for the products on which the loss and the metrics depend. ``weight_gradient`` is the
+    number for products whose results are gradients of parameters. ``input_gradient`` is the number for products that
+    pass the gradient back to earlier layers.
 
     >>> Precision(forward=22).weight_gradient
     15
@@ -191,9 +192,8 @@ def _everywhere(bits: int) -> Precision:
 
 
 def _of_phases(model: "torch.nn.Module", batch: Batch) -> "torch.Tensor":
-    """Stand for a missing loss: this function is the default of ``loss``.
-
-    Jobs with phases have no loss of their own.
+    """Raise an error: this function is the default of ``loss`` and means that no loss is given, as in a job with
+    phases.
     """
     raise AssertionError("a job with phases has no loss of its own")
 

@@ -151,7 +151,7 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return value
 
     def why_not(self, error: BaseException) -> tuple[str, str] | None:
-        """Return the reason and the remedy for an error of torch about a size that depends on values.
+        """Return the reason and the remedy to show if torch reports that a size depends on values.
 
         Return None if the operation that made the size is not one of ``COUNTS``.
         """
@@ -249,8 +249,8 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _choice_by(self, x: Tensor, labels: Tensor, values: Tensor | float, *, may_be_negative: bool) -> _Choice | None:
         """Return the ``_Choice`` for a write of the number ``values`` at ``labels`` into the constant tensor ``x``.
 
-        Return None if the elements of ``x`` or of ``values`` are not known or not all equal, or if ``values`` has the
-        number that ``x`` already has.
+        Return None if the elements of ``x``, or those of ``values``, are not known or differ from each other. Also
+        return None if ``values`` has the number that ``x`` already has.
         """
         off, on = self._number(x), self._number(values)
         if off is None or on is None:
@@ -324,7 +324,9 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     self._counts.setdefault(str(size), refusal)
 
     def _follow(self, func: Any, args: Any, options: Any, result: Any) -> None:
-        """Compute and store the values of an operation's result and of the operands that the operation changes."""
+        """Compute the values of an operation's result and of the operands that the operation changes, and store
+        them.
+        """
         written = list(_written(func, args, options))
         for each in written:
             self._writes[_address(each)] = self._writes.get(_address(each), 0) + 1
@@ -416,7 +418,7 @@ def note_labels(marks: Tensor, labels: Tensor) -> None:
 def known_value(tensor: Tensor) -> Tensor | None:
     """Return the value of a tensor if it is known during the present capture, else None.
 
-    The capture records that its program depends on this value.
+    If it is known, the capture records that its program depends on this value.
     """
     for mode in reversed(_get_current_dispatch_mode_stack()):
         if isinstance(mode, KnownValues):

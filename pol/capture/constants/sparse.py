@@ -118,7 +118,7 @@ def _holds_sparse(given: Any) -> bool:
 
 
 class Dense(TorchFunctionMode):
-    """A mode for operations with a tensor that is not a constant: it makes their sparse constants dense."""
+    """A mode that makes sparse constants dense for each operation that also has a tensor that is not a constant."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -75,7 +75,9 @@ class Scratch:
 
     @staticmethod
     def _check_room(folder: Path, size: int) -> None:
-        """Refuse a column if the disk has no room for it: a full disk would kill the process without a message."""
+        """Refuse a column if the disk has no room for it, because a full disk would kill the process without a
+        message.
+        """
         free = shutil.disk_usage(folder).free
         if size > free:
             reason = f"a column has {size:,} bytes, but only {free:,} are free in {folder.parent}"

@@ -64,7 +64,7 @@ def unlike_rows(rows: Sequence[Any], where: str) -> JobError | None:
 
 
 def is_missing(value: object) -> bool:
-    """Return whether a value marks a missing one: None, NaN, or pandas' NA or NaT."""
+    """Return whether a value stands for a missing value: it is None, NaN, or pandas' NA or NaT."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return True
     return type(value).__name__ in ("NAType", "NaTType")

@@ -121,7 +121,7 @@ def _unknown(path: Path, field: str) -> JobError:
 
 
 def array_file(path: Path, where: str) -> Array | torch.Tensor:
-    """Return the array of a .npy or the tensor of a .pt, mapped from disk; JobError for another file."""
+    """Return the array of a .npy file or the tensor of a .pt file, mapped from disk; JobError for any other file."""
     check_readable(path, where)
     if path.suffix in SAVED:
         return saved_array(path, where)
@@ -139,7 +139,7 @@ def _array(path: Path, where: str) -> Array:
 
 
 def check_readable(path: Path, field: str) -> None:
-    """Refuse a path without a file, or a file without the permission to read it; JobError."""
+    """Raise JobError if there is no file at a path, or if this user has no permission to read the file."""
     try:
         with path.open("rb"):
             return

@@ -1,4 +1,6 @@
-"""Conversion of a ``DataLoader``: its data set, its order of rows, and its ``collate_fn`` for a single row."""
+"""Conversion of a ``DataLoader``: its data set, its order of rows, and its ``collate_fn``, which is called for each row
+alone.
+"""
 
 import random
 from collections.abc import Callable, Mapping
@@ -90,7 +92,7 @@ def _sampled(
     name = type(sampler).__name__
     if isinstance(sampler, DistributedSampler):
         reason = f"its {name} divides the rows among processes, but all slots of a job share all rows"
-        raise JobError(field, reason, "give the loader shuffle=True instead, and the job slots=4")
+        raise JobError(field, reason, "use DataLoader(..., shuffle=True) instead, and set slots=4 in the job")
     reason = f"its {name} cannot be used: a job has only three orders of rows"
     remedy = (
         "give shuffle=True for every row once per epoch, or sampling=assay.WeightedRows(weights) "
@@ -181,7 +183,7 @@ def _generators() -> tuple[object, ...]:
 
 
 def _are_equal(alone: Mapping[Any, Any], index: int, both: Mapping[Any, Any]) -> bool:
-    """Return whether the only row of the batch ``alone`` equals row ``index`` of the batch ``both``."""
+    """Return whether the row of the batch ``alone``, which has only one, equals row ``index`` of the batch ``both``."""
     return alone.keys() == both.keys() and all(_same(alone[name][0], both[name][index]) for name in alone)
 
 

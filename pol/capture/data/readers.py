@@ -142,7 +142,9 @@ def _loaded(path: Path, field: str) -> Any:
 
 
 def class_folders(folder: Path) -> list[str]:
-    """Return the names of the folders in a folder, sorted: they are the classes, numbered in this order."""
+    """Return the sorted names of the folders in a folder. They are the names of the classes, which are numbered in this
+    order.
+    """
     return sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
 
 

@@ -42,7 +42,7 @@ from pol.values import MAX_NAME
 _LONGEST = MAX_NAME - len("batch.")
 _PAIR = ("x", "y")
 _CHANGES_SHOWN = 3
-"""Largest number of columns with the same change of type that are reported one by one."""
+"""Largest number of columns that are reported one by one if their types change in the same way."""
 
 
 @dataclass(frozen=True)
@@ -261,7 +261,9 @@ def _one_row(part: object, where: str) -> Array:
 
 
 def _hugging_face(source: Any, field: str, scratch: Scratch, tell: Progress) -> Columns:
-    """Read a ``datasets.Dataset`` by its own methods, many rows at a time unless it has a user's transform."""
+    """Read a ``datasets.Dataset`` by its own methods. Many rows are read at a time, unless the user has set a
+    transform.
+    """
     if not hasattr(source, "__len__"):
         raise JobError(field, *STREAM)
     form = source.format

@@ -111,7 +111,7 @@ class Draws:
     def _multinomial(self, weights: Tensor, num_samples: int, replacement: bool = False, **_options: Any) -> Tensor:
         """Draw indices in proportion to the weights w.
 
-        The indices of the largest w / e, with exponentially distributed e, have this distribution.
+        For exponentially distributed numbers e, the indices of the largest quotients w / e have this distribution.
         """
         if replacement:
             shape = [*weights.shape[:-1], num_samples, weights.shape[-1]]

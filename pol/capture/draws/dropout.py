@@ -54,7 +54,7 @@ class SeededDropout(TorchFunctionMode):
     """A mode that makes each call of dropout, or of another function that draws, use ``assay::uniform`` and a new site.
 
     Sites are numbered in the order of the calls, which is the order of the model's forward pass. In a turn of a repeat,
-    random numbers use (batch number x count of turns + number of the turn) in place of the batch number.
+    random draws use the number (batch number x count of turns + number of the turn) instead of the batch number.
     """
 
     def __init__(self, number: torch.Tensor, first_site: int = 0) -> None:

@@ -143,8 +143,8 @@ def capture_program(
     ``own`` holds the tensors of the model that are inputs. The capture refuses a function that reads such a tensor
     other than through its inputs, because the program would hold the tensor's initial value as a constant.
 
-    ``values`` holds known values of inputs; shapes may depend on them. An input keeps its value if the function returns
-    it unchanged. If ``kept`` is true, the caller guarantees that nothing else changes the input.
+    ``values`` holds known values of inputs; shapes may depend on them. If the function returns an input unchanged, the
+    input keeps its value. If ``kept`` is true, the caller guarantees that no other code changes such an input.
 
     Raises JobError if an operation has no form in primitives; the error names the operation and its call site.
     """
@@ -265,8 +265,8 @@ def _make_fx(function: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> Gr
 
 
 class _AtenViews(Interpreter):
-    """An interpreter that replaces views of ``prims`` with ordinary views, because ``functionalize`` refuses the
-    former.
+    """An interpreter that replaces views of ``prims`` with ordinary views, because ``functionalize`` refuses views of
+    ``prims``.
     """
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -1,7 +1,7 @@
 """Constant folding: torch computes values that depend on no input during the capture, and the job stores them.
 
-Masks, tables of positions and similar values then need no primitives, and cost no time in a step. Primitives compute
-large values if they can, because a job has little room for constants.
+Masks, tables of positions and similar values then need no primitives, and cost no time in a step. If a value is large
+and primitives can compute it, they do, because a job has little room for constants.
 """
 
 from math import prod
@@ -27,7 +27,7 @@ _WITHOUT_VALUES = "aten.empty", "aten.new_empty"
 
 
 class Folding:
-    """Values of the nodes that depend on no input."""
+    """Values of all nodes that do not depend on an input."""
 
     def __init__(self) -> None:
         self._values: dict[Node, Any] = {}
@@ -37,7 +37,9 @@ class Folding:
         return node in self._values
 
     def keep(self, node: Node, tensor: torch.Tensor) -> None:
-        """Record the value of a tensor that the captured function refers to without getting it as an input."""
+        """Record the value of a tensor that the captured function reads, although the tensor is not one of its
+        inputs.
+        """
         self._values[node] = tensor.detach()
 
     def fold(self, node: Node) -> bool:

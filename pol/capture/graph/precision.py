@@ -10,7 +10,8 @@ gradient of each parameter with :func:`gradient`; outputs called ``metric.…`` 
   depend on the batch.
 * Otherwise it is an **input gradient**, because other products or the batch come between the product and the gradients
   of parameters.
-* A product that depends on gradients belongs to an optimizer, which decides the weights: it is a **weight gradient**.
+* A product that itself depends on gradients belongs to the formula of an optimizer. Such a product counts as a **weight
+  gradient**, because it decides the weights.
 
 A product belongs to a parameter if one of its factors is computed from the parameter without the batch. A weight
 gradient also belongs to the parameters whose gradients it computes. A job may choose a precision for each parameter,
@@ -52,8 +53,8 @@ PRODUCTS = frozenset(
     }
 )
 _GATHERING = frozenset({_aten.add.Tensor, _aten.cat.default})
-"""Operations that add or join values and multiply nothing. A weight gradient stays one if they combine it with values
-of the batch.
+"""Operations that add or join values and multiply nothing. If such an operation combines a weight gradient with values
+of the batch, the result is still a weight gradient.
 """
 
 
@@ -176,7 +177,9 @@ def _descendants(nodes: list[Node], of: set[Node]) -> set[Node]:
 
 
 def _weights_only(nodes: list[Node], marks: set[Node], of_batch: set[Node]) -> set[Node]:
-    """Return the nodes on which only gradients of parameters depend, by operations that :func:`_keeps` accepts."""
+    """Return each node that only gradients of parameters depend on, if :func:`_keeps` accepts all operations between
+    the node and these gradients.
+    """
     found = set(marks)
     for node in reversed(nodes):
         if node.users and all(user in found and _keeps(user, node, of_batch) for user in node.users):
@@ -185,7 +188,7 @@ def _weights_only(nodes: list[Node], marks: set[Node], of_batch: set[Node]) -> s
 
 
 def _made_of(nodes: list[Node], names: Mapping[Node, str], apart: set[Node]) -> dict[Node, frozenset[str]]:
-    """Return, for each node that is not in ``apart``, the names of the model's tensors on which it depends."""
+    """Return the names of the model's tensors on which each node depends; nodes in ``apart`` are left out."""
     found: dict[Node, frozenset[str]] = {}
     for node in nodes:
         if node.op == "output" or node in apart:
@@ -200,7 +203,7 @@ def _made_of(nodes: list[Node], names: Mapping[Node, str], apart: set[Node]) -> 
 
 
 def _makes(nodes: list[Node], of_weights: set[Node]) -> dict[Node, frozenset[str]]:
-    """Return, for each node in ``of_weights``, the names of the parameters whose gradients it contributes to."""
+    """For each node in ``of_weights``, return the names of the parameters to whose gradients the node contributes."""
     found: dict[Node, frozenset[str]] = {}
     for node in reversed(nodes):
         if node in of_weights:

@@ -36,7 +36,7 @@ _active: ContextVar[tuple[Sites, ...]] = ContextVar("active", default=())
 
 @contextmanager
 def drawing_from(sites: Sites) -> Iterator[None]:
-    """Make these the sites that :func:`active_sites` returns within this context."""
+    """Let :func:`active_sites` return these ``sites`` within this context."""
     token = _active.set((*_active.get(), sites))
     try:
         yield

@@ -81,7 +81,9 @@ def _embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Tensor:
-    """Compute an embedding with dense gradients, which are the same numbers, and apply ``max_norm`` by a mask."""
+    """Compute an embedding with dense gradients, whose numbers equal those of sparse gradients; apply ``max_norm`` by a
+    mask.
+    """
     del sparse
     if max_norm is not None:
         with torch.no_grad():

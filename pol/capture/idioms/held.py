@@ -49,7 +49,9 @@ _Place = tuple[str, object, Callable[[], object], Callable[[object], None] | Non
 
 
 class HeldValues:
-    """All plain values that can be reached from the objects ``roots``, by the object that holds them and their name."""
+    """All plain values that can be reached from the objects ``roots``. Each value is found by the object that holds it
+    and by its name in that object.
+    """
 
     def __init__(self, roots: Iterable[object]) -> None:
         self.values: dict[Key, Held] = {}
@@ -87,7 +89,7 @@ def _shown(path: str, holder: object, name: str) -> str:
 
 
 def _held(name: str, is_item: bool, place: _Place) -> Held | None:
-    """Return the record of a value that is compared; None for an object that only holds other values."""
+    """Return a record of the value, for a later comparison; None if the object only holds other values."""
     _, value, read, write = place
     if isinstance(value, PLAIN):
         return Held(name=name, value=value, read=read, write=write, is_item=is_item)
@@ -196,7 +198,7 @@ def _of_function(function: FunctionType) -> Iterator[_Place]:
 
 
 def _names(code: CodeType) -> set[str]:
-    """Return the names that a function, and functions within it, read and write."""
+    """Return the names that a function and the functions within it read or write."""
     inner = (part for part in code.co_consts if isinstance(part, CodeType))
     return {*code.co_names}.union(*map(_names, inner))
 

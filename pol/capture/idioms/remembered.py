@@ -2,9 +2,9 @@
 never change in a job.
 
 Plain values that the model and the losses hold (:mod:`pol.capture.idioms.held`), and the random generators of Python
-and NumPy, are compared before and after a capture. If a value has changed, the function is captured again, and once
-more with the numbers that the values would have at the end of the job. If the program differs, the step depends on the
-value.
+and NumPy, are compared before and after a capture. If a value has changed, the function is captured twice in a row, and
+once more with the numbers that the values would have at the end of the job. If one of these programs differs, the step
+depends on the value.
 """
 
 import random

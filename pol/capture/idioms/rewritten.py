@@ -71,8 +71,8 @@ def ctc_loss(
 def _padded(targets: Tensor, sizes: Tensor, times: int) -> tuple[Tensor, Tensor]:
     """Return concatenated targets as rows, and the number of valid labels in each row.
 
-    Labels after the valid ones are never read. A row is cut to one label more than there are times, because already
-    this number of labels is impossible.
+    Labels after the valid ones are never read. A row with more labels than there are times has no possible alignment.
+    So a row is cut to one label more than the number of times, which is already too many.
     """
     width = min(targets.numel(), times + 1)
     first = torch.cumsum(sizes, 0) - sizes
@@ -169,7 +169,7 @@ def _is_number(part: object) -> bool:
 
 
 def _dimensions(part: object) -> int:
-    """Return how many dimensions of a tensor one part of a key indexes."""
+    """Return the number of a tensor's dimensions that one part of an index key refers to."""
     if part is None or part is Ellipsis or isinstance(part, bool):
         return 0
     if isinstance(part, Tensor):

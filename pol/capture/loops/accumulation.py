@@ -1,7 +1,7 @@
 """Gradient accumulation: one part of a batch is the body of a ``repeat``, which sums losses and gradients.
 
-A part is captured like a step, with names for its values. The names decide for each product to which pass it belongs,
-and thus how many bits it has.
+A part is captured like a step, with names for its values. From these names, the capture learns to which pass each
+product belongs, and so how many bits the product has.
 """
 
 from collections.abc import Callable, Iterable, Mapping

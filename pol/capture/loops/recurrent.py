@@ -1,8 +1,9 @@
-"""LSTM, GRU and RNN as repeats: a turn is one step in time, and the body is the same for sequences of any length.
+"""LSTM, GRU and RNN as repeats. A turn is one step in time, and the body is the same whatever the length of the
+sequence.
 
-Values that do not depend on the previous state use one product for all steps: the inputs' part of the gates, and the
-gradients of all weights. The body has the product of state and weights, the gates, and the projection of an LSTM, if
-the LSTM has one.
+Two kinds of values do not depend on the previous state: the inputs' part of the gates, and the gradients of all
+weights. Each of them is computed by one product for all steps. The body has the product of state and weights, the
+gates, and the projection of an LSTM, if the LSTM has one.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,10 +31,8 @@ from pol.capture.rules.repeat_op import repeated
 from pol.ops.repeat import CARRY, CONSTANT, SEQUENCE, STACKED
 
 Cell = Callable[[Tensor, Tensor, Values], list[Tensor]]
-"""Function from the inputs' part of the gates, the state's part of the gates, and the carried values to the next
-carried values.
-
-The state is the first carried value.
+"""Function that returns the next carried values. Its arguments are the inputs' part of the gates, the state's part of
+the gates, and the carried values, of which the first is the state.
 """
 
 
@@ -60,7 +59,9 @@ def _relu(by_input: Tensor, by_state: Tensor, carried: Values) -> list[Tensor]:
 
 
 Layer = Callable[[Tensor, Values, Values], tuple[Tensor, ...]]
-"""Function from inputs, weights and the initial values of each direction to all states and the last carried values."""
+"""Function of the inputs, the weights and each direction's initial values; it returns all states and the last carried
+values.
+"""
 
 CELLS: Mapping[Any, Cell] = {
     torch.lstm: _lstm,

@@ -1,4 +1,5 @@
-"""Repeats: a function that is called once per turn is captured once, as ``repeat`` in the program, with its gradient.
+"""Repeats. A function that is called once per turn is captured only once, together with its gradient, and becomes a
+``repeat`` in the program.
 
 The body is captured separately from the surrounding function. Separate tensors replace the tensors that the body reads
 from that function. Gradients of constants are summed from the last turn to the first one.
@@ -27,7 +28,9 @@ from pol.ops.repeat import CARRY, CONSTANT, SEQUENCE, STACKED
 
 Values = Sequence[Tensor]
 Turn = Callable[[Values, Values, Values], tuple[Values, Values]]
-"""Function from carried values, parts of sequences and constants to the next carried values and values to stack."""
+"""Function of the carried values, the parts of the sequences and the constants; it returns the next carried values and
+the values to stack.
+"""
 
 
 @dataclass(eq=False, slots=True)
@@ -62,7 +65,7 @@ def depth() -> int:
 
 
 def numbered_within(number: Tensor, outside: int) -> Tensor:
-    """Return a number that combines ``number`` with the numbers of the present turns; each combination is unique.
+    """Combine ``number`` with the numbers of the present turns into one number, which no other combination gives.
 
     Only turns that are nested deeper than ``outside`` count.
     """
@@ -235,7 +238,9 @@ class _Finding(Swapping):
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """The turns around a call. If a part runs again for its gradients, it must run within the same turns."""
+    """The turns within which a call runs. If a checkpointed part runs again for its gradients, it must run within the
+    same turns.
+    """
 
     turns: tuple[TurnNumber, ...]
     swapping: tuple[Swapping, ...]
@@ -347,7 +352,7 @@ def captured_gradient(turn: Turn, operands: Operands, wanted: Sequence[bool]) ->
 def slopes(results: Mapping[str, Tensor], leaves: Values, values: Mapping[str, Tensor]) -> list[Tensor]:
     """Return the gradients with respect to ``leaves``.
 
-    ``values`` has the gradients with respect to ``results``, under the same names.
+    ``values`` has the given gradients with respect to ``results``, under the names of ``results``.
     """
     sources = {name: value for name, value in results.items() if value.requires_grad}
     if not sources:
@@ -374,8 +379,8 @@ class Slopes:
 
 
 Finish = Callable[[Operands, Values, Slopes], Sequence[Tensor | None]]
-"""Function from operands, stacks, and gradients of the backward pass to the gradients with respect to sequences and
-constants.
+"""Function that returns the gradients with respect to sequences and constants. Its arguments are the operands, the
+stacks, and the gradients of the backward pass.
 """
 
 
@@ -386,7 +391,7 @@ def _finish(operands: Operands, _: Values, slopes: Slopes) -> list[Tensor | None
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """Parts of the computation of a repeat: its turn, its two passes, and the function for the final gradients.
+    """The functions that compute a repeat: its turn, its two passes, and the function for the final gradients.
 
     If a turn runs again in the backward pass, it runs within the context ``again``, which restores what surrounded the
     first run.

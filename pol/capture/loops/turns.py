@@ -124,7 +124,9 @@ def _needed(program: Program, gradients: Collection[int], behind: Sequence[int])
 
 
 def _made_of(program: Program, number: int, kept: Collection[int]) -> tuple[set[int], int]:
-    """Return the costly values from which a value is computed, and the number of cheap operations in between."""
+    """Return the costly values from which a value is computed, and the number of cheap operations between them and the
+    value.
+    """
     roots, cheap, waiting = set[int](), set[int](), [number]
     while waiting:
         number = waiting.pop()

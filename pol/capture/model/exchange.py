@@ -1,4 +1,6 @@
-"""Temporary replacement of a model's tensors; the tensors that a forward pass assigns to the model can then be read."""
+"""Temporary replacement of a model's tensors, so that the tensors that a forward pass assigns to the model can be
+read.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

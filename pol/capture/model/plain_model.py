@@ -77,7 +77,7 @@ def module_with_values(model: object) -> nn.Module:
 def make_numbers_of_jobs(plain: nn.Module, tell: Callable[[str], None]) -> None:
     """Convert floating-point tensors to FP32 and integer tensors to 64 bits, in place.
 
-    Parameters and buffers stay the same objects, because optimizers and tied names refer to the objects.
+    Parameters and buffers stay the same Python objects, because optimizers and tied names refer to these objects.
     """
     for wanted, names in (
         (torch.float32, "float32, in which all jobs compute"),

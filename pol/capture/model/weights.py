@@ -69,14 +69,14 @@ _Place = tuple[nn.Module, str]
 """A module and the name by which it holds a parameter."""
 
 _ALMOST = 1 + 1e-5
-"""Tolerance for torch's bounds, which are rounded in another order."""
+"""Tolerance for the difference from torch's bounds, which torch computes with roundings in another order."""
 _FARTHEST = 8.0
-"""Largest size of a number that may have been drawn from N(0, 1)."""
+"""Largest absolute value of a number that may have been drawn from N(0, 1)."""
 _TESTED = 2**18
 """Largest number of elements of a tensor that are tested."""
 _MOST_APART = 3.3
-"""Largest accepted distance between two distributions, multiplied by the root of the count. Chance alone exceeds it
-once in 10^9 tests.
+"""Largest accepted distance between two distributions, multiplied by the root of the count. By chance, a test exceeds
+this distance once in 10^9 tests.
 """
 
 
@@ -153,9 +153,10 @@ def _reasons_to_keep(model: nn.Module, names: Sequence[str]) -> dict[str, str]:
 def _changed_by(parameter: nn.Parameter, places: Sequence[_Place]) -> str | None:
     """Return the evidence that a parameter no longer has the values that its layer drew, or None.
 
-    Evidence is: several layers share the parameter; its layer has no law; its values cannot come from the law, one by
-    one or as a whole; or torch has counted more or fewer changes in place than the layer itself makes. An optimizer,
-    ``load_state_dict`` and ``apply(init)`` increase this count, and a copy starts it again.
+    There are four kinds of evidence: several layers share the parameter; its layer has no law; its values cannot come
+    from the law, one by one or as a whole; or torch has counted more or fewer changes in place than the layer itself
+    makes. An optimizer, ``load_state_dict`` and ``apply(init)`` increase this count; if a parameter is copied, the
+    count of the copy starts at 0.
     """
     if len(places) > 1:
         return "shared by several layers"
@@ -171,7 +172,9 @@ def _changed_by(parameter: nn.Parameter, places: Sequence[_Place]) -> str | None
 
 
 def _made_by_changes(module: nn.Module) -> int:
-    """Return how often a layer itself changes a parameter in place: once to draw it, once to clear a padding row."""
+    """Return how often a layer itself changes a parameter in place: once to draw it and, if there is a padding row,
+    once to clear this row.
+    """
     return 1 if _padding(module) is None else 2
 
 
@@ -222,8 +225,8 @@ def seeded_parameters(model: nn.Module, seed: int, trained: Collection[str] | No
     """Return a value for each parameter, drawn from ``seed``; a parameter whose elements are all equal is kept.
 
     A parameter that is not in ``trained`` is also kept, because its author froze it with the values that it has. If
-    ``trained`` is None, all parameters are trained. The padding row of an embedding is 0. The n-th parameter in the
-    order of names draws from the stream (seed, ``SITE_WEIGHTS``, n).
+    ``trained`` is None, all parameters are trained. The padding row of an embedding is 0. The parameters are sorted by
+    name, and the n-th of them draws from the stream (seed, ``SITE_WEIGHTS``, n).
 
     Raises JobError if a parameter must be drawn but the law of its layer is unknown.
     """

@@ -12,11 +12,12 @@ from pol.capture.reports.origin import place_of_function
 from pol.errors import JobError
 
 Point = Callable[[list[Tensor], list[Tensor], RuleStep], list[Tensor]]
-"""Function from all parameters, their gradients and the step to the weights for the second gradient."""
+"""Function of all parameters, their gradients and the step; it returns the weights for the second gradient."""
 
 
 class GradientAt(Optimizer):
-    """An optimizer that moves the weights by the gradient at other weights, which a function computes.
+    """An optimizer that moves the weights by a gradient that is taken at other weights; a function computes these other
+    weights.
 
     Each step computes the loss and its gradients twice on the same rows. The first time is at the current weights. The
     second time is at the weights that ``point(parameters, gradients, step)`` returns. ``point`` gets lists of all

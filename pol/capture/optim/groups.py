@@ -332,7 +332,9 @@ def _has_own_step(optimizer: _Optimizer) -> bool:
 
 
 def _options(kind: type[Rule], group: Mapping[str, Any]) -> dict[str, Any]:
-    """Return, as plain numbers, the options of a group that its rule uses; other options do not change the formula."""
+    """Return the options of a group that its rule uses, as plain numbers. The group's other options do not change the
+    formula.
+    """
     known = {f.name for f in fields(kind)}  # type: ignore[arg-type]
     return {name: _plain(value) for name, value in group.items() if name in known}
 
@@ -346,7 +348,7 @@ def _plain(value: object) -> object:
 def _varying(rule: Rule, course: Course, steps: int, first: int, done: int) -> dict[str, StepTable]:
     """Return the tables of the options that vary, for the steps from ``first`` on.
 
-    The optimizer had made ``done`` steps before the job began.
+    ``done`` is the number of steps that the optimizer had made before the job began.
     """
     tables = {
         # Past its end, a table keeps its last number.

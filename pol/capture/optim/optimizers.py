@@ -133,7 +133,7 @@ def averages_initial(share: float | None, state: Tensors, names: Sequence[str]) 
 
 
 def averages(share: float | None, state: Tensors, moved: Tensors) -> dict[str, torch.Tensor]:
-    """Return the moving averages after a step: ``share`` x the old average + (1 - ``share``) x the moved weight."""
+    """Return the moving averages after a step: ``share`` x old average + (1 - ``share``) x weight after the step."""
     if share is None:
         return {}
     return {AVERAGE + name: share * state[AVERAGE + name] + (1.0 - share) * weight for name, weight in moved.items()}

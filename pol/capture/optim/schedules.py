@@ -60,7 +60,7 @@ def courses(
 ) -> list[Course]:
     """Return the course of each group; a group without ``lr`` gets the learning rate of the schedule.
 
-    The courses cover the steps ``first`` to ``steps`` - 1 of a schedule that began at step 0. If a step makes
+    The courses cover the steps ``first`` to ``steps`` - 1. The schedule itself began at step 0. If a step makes
     ``repeat`` updates, they all have the same rate, and a course has one entry per update.
 
     Raises JobError if the schedule has no value for a step, or depends on something other than the step.

@@ -60,8 +60,8 @@ def share_tables(columns: Sequence[Array], first: int = 0) -> list[StepTable]:
     """Return a table for each column, for the steps from ``first`` on; tables may share numbers.
 
     A table uses the numbers of another table, times a constant factor, if the products are exactly the numbers of its
-    own column. The condition ensures that the number of a step does not depend on how many steps the job has. Only if
-    the tables would otherwise not fit into the job may they share numbers by products that are rounded.
+    own column. Because of this condition, the number of a step does not depend on how many steps the job has. Rounded
+    products are used only if the tables would otherwise not fit into the job.
     """
     tables = _shared(columns, first, _exact_factor)
     if sum(len(table.values) for table, is_own in tables if is_own) > MOST_STEPS // 2:

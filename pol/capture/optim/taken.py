@@ -25,8 +25,8 @@ _IN_TORCH = {_MOMENTUM: "momentum_buffer"}
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """State that an optimizer already has for the parameters of a group, and the number of steps that it has made for
-    them.
+    """State that an optimizer already has for the parameters of a group, and the number of steps that the optimizer has
+    made for these parameters.
     """
 
     steps: int = 0
@@ -58,7 +58,9 @@ def taken_by_steps(
 
 
 def numbers_after(rule: Rule, steps: int, product: float) -> dict[str, float]:
-    """Return the numbers of a group after ``steps`` steps; ``product`` is the product of the momenta, for NAdam."""
+    """Return the numbers of a group after ``steps`` steps. ``product`` is the product of all momenta, which only NAdam
+    needs.
+    """
     known: dict[str, float] = {"mu_product": product}
     match rule:
         case updates.Adam() | updates.NAdam() | updates.RAdam() | updates.Adamax():

@@ -32,9 +32,9 @@ class RuleStep(Readable):
     """One step, as an update rule gets it.
 
     ``number`` counts the updates from 0 (an integer tensor of shape []). ``lr`` is the learning rate of this update
-    (FP32, shape []), according to the schedule. ``options`` are the options of the parameter group. The rule gives
-    those that the group lacks. ``numbers`` are the numbers of the whole group, as ``begin`` returned them for this
-    step.
+    (FP32, shape []), according to the schedule. ``options`` are the options of the parameter group. If the group lacks
+    an option, the rule's default is used. ``numbers`` are the numbers of the whole group, as ``begin`` returned them
+    for this step.
 
     Example::
 
@@ -53,9 +53,9 @@ State = Mapping[str, "float | Tensor | Callable[[Tensor], float | Tensor]"]
 """Initial state of a parameter: maps each name to its value before the first step."""
 States = State | Callable[[Tensor], State]
 Move = Callable[[Tensor, Tensor, dict[str, Tensor], RuleStep], tuple[Tensor, Mapping[str, Tensor]]]
-"""Function from (parameter, gradient, state, step) to (parameter, state)."""
+"""Function of (parameter, gradient, state, step) that returns (parameter, state)."""
 Begin = Callable[[list[Tensor], list[Tensor], list[dict[str, Tensor]], RuleStep], Mapping[str, "Tensor"]]
-"""Function from the parameters of a group, their gradients, their states and the step to the numbers of the group."""
+"""Function of a group's parameters, their gradients, their states and the step; it returns the numbers of the group."""
 
 
 class UpdateRule(Optimizer):
@@ -418,7 +418,9 @@ class OwnRule:
         return self.rule.first_state(name, value) if is_new else self.rule.state_of(name, parameter)
 
     def shapes(self, shape: torch.Size) -> dict[str, torch.Size]:
-        """Return an empty dictionary: :meth:`initial` returns the state of each parameter."""
+        """Return an empty dictionary. The shapes are not needed here, because :meth:`initial` makes the state of each
+        parameter.
+        """
         del shape
         return {}
 
@@ -472,8 +474,8 @@ def check_repeatable(rule: UpdateRule, group: Mapping[str, Any]) -> None:
     """Raise JobError if the second call of a rule gives another result than the first, because a job calls the rule
     only once.
 
-    The rule is called with random gradients. Of the parameters with the same number of dimensions, only the smallest is
-    used. The function also raises JobError for the same reasons as :func:`moved`.
+    The rule is called with random gradients. For each number of dimensions, only the smallest parameter with this
+    number is used. The function also raises JobError for the same reasons as :func:`moved`.
     """
     smallest: dict[int, Tensor] = {}
     for parameter in sorted(group["params"], key=Tensor.numel):

@@ -49,7 +49,7 @@ class Rule(Protocol):
     def shapes(self, shape: torch.Size) -> dict[str, torch.Size]:
         """Return the shape of each tensor in the state of a parameter of this shape.
 
-        The result is empty if the parameter's shape alone does not decide these shapes.
+        Return an empty dictionary if these shapes do not follow from the parameter's shape alone.
         """
 
     def initial(self, name: str, value: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -146,7 +146,7 @@ class GradientDescent(_Plain):
         return {"momentum": 0.0} if self.momentum else {}
 
     def begin(self, numbers: Tensors, now: Now) -> tuple[dict[str, torch.Tensor], Tensors]:
-        """Return the share of the gradient that is added to the momentum.
+        """Return the factor by which the gradient is multiplied before it is added to the momentum.
 
         It is 1 in the first step, and 1 - ``dampening`` in all later steps.
         """
@@ -485,7 +485,7 @@ class Adafactor(_Plain):
         return {"row_var": torch.Size(rows), "col_var": torch.Size(columns)}
 
     def begin(self, numbers: Tensors, now: Now) -> tuple[dict[str, torch.Tensor], Tensors]:
-        """Return the share that the new squares have in the moving mean, and the size of a step relative to the
+        """Return two numbers: the weight of the new squares in the moving mean, and the size of a step relative to the
         parameter.
         """
         del numbers
@@ -561,7 +561,9 @@ class Muon(_Plain):
         return {"momentum_buffer": 0.0}
 
     def update(self, of: ParameterState, now: Now, common: Tensors) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """Apply the weight decay separately, and move the parameter by a matrix with nearly equal singular values."""
+        """Apply the weight decay to the parameter itself. Then move the parameter by a matrix whose singular values are
+        nearly equal.
+        """
         del common
         before = of.state["momentum_buffer"]
         momentum = now.option("momentum", self.momentum)

@@ -83,7 +83,9 @@ class Emitter:
         return value
 
     def element(self, number: Scalar, dtype: str) -> str:
-        """Return a number as the hex digits of one element, which is the form of an attribute of a node."""
+        """Return a number as the hex digits of one array element. Nodes store numbers in their attributes in this
+        form.
+        """
         return np.array(number).astype(NUMPY_DTYPES[dtype]).tobytes().hex()
 
     def is_scalar(self, value: int, number: Scalar) -> bool:

@@ -9,7 +9,7 @@ import math
 from pol.capture.program.formula import Expression
 
 WHOLE = 2.0**23
-"""Size from which every FP32 number is an integer."""
+"""Smallest absolute value from which every FP32 number is an integer."""
 
 _HALF_PI = (1.5703125, 4.837512969970703e-04, 7.549533620476723e-08, 2.5633441515945189e-12)
 """Parts of pi / 2. All but the last have at most eleven bits, so that their products with small integers are exact."""
@@ -84,7 +84,7 @@ def trunc(x: Expression) -> Expression:
 
 
 def _quarters(x: Expression) -> tuple[Expression, Expression]:
-    """Return the number of quarter turns nearest to the angle x, and the remaining angle in -pi/4..pi/4.
+    """Return the angle x as a whole number of quarter turns, and the remaining angle, which is in -pi/4..pi/4.
 
     If x is too large to have a precise remainder, the angle is 1/2, so that sines stay between -1 and 1.
     """
@@ -103,7 +103,7 @@ def _sin_cos(rest: Expression) -> tuple[Expression, Expression]:
 
 
 def _at(turns: Expression, rest: Expression) -> Expression:
-    """Return the sine of the angle of ``turns`` quarter turns plus ``rest``."""
+    """Return the sine of an angle: ``turns`` quarter turns plus the angle ``rest``."""
     sine, cosine = _sin_cos(rest)
     quarter = turns - 4 * floor(turns * 0.25)
     is_odd = quarter.is_equal(1) | quarter.is_equal(3)
@@ -168,7 +168,7 @@ def asin(x: Expression) -> Expression:
 
 
 def acos(x: Expression) -> Expression:
-    """Return the arc cosine; beyond 1/2 without subtraction from pi / 2, which would lose digits."""
+    """Return the arc cosine. Beyond 1/2, nothing is subtracted from pi / 2, because that would lose digits."""
     size = abs(x)
     is_far = size > 0.5
     square = is_far.where((1 - size) * 0.5, size * size)
@@ -234,7 +234,7 @@ def atanh(x: Expression) -> Expression:
 
 
 def power(x: Expression, y: Expression | float) -> Expression:
-    """Return x^y as e^(y ln|x|); 1 for y = 0.
+    """Return x^y, computed as e^(y ln|x|). It is 1 for y = 0.
 
     For x below 0 the result is NaN unless y is an integer; it is negative if y is odd.
     """
@@ -257,7 +257,7 @@ def power(x: Expression, y: Expression | float) -> Expression:
 
 
 def erfc(x: Expression) -> Expression:
-    """Return 1 - erf(x); above 1/2 as t e^(p(t) - x^2) with t = 1 / (1 + x / 2), which keeps its digits."""
+    """Return 1 - erf(x). Above 1/2, it is t e^(p(t) - x^2) with t = 1 / (1 + x / 2), which keeps its digits."""
     # Beyond 11 the result is 0 in FP32.
     size = abs(x).maximum(0.5).minimum(16)
     t = 1 / (1 + size * 0.5)
@@ -270,7 +270,9 @@ def erfc(x: Expression) -> Expression:
 
 
 def erfinv(x: Expression) -> Expression:
-    """Return the inverse of erf: x p(w) with w = -ln(1 - x^2), or x p(sqrt w) from w = 5 on; infinite at 1 and -1."""
+    """Return the inverse of erf. It is x p(w) with w = -ln(1 - x^2), or x p(sqrt w) from w = 5 on; it is infinite at 1
+    and -1.
+    """
     inner = (1 - x) * (1 + x)
     w = -inner.function("log")
     centre = (w - 2.5).polynomial(_ERFINV_CENTRE)

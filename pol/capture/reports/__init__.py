@@ -1,1 +1,3 @@
-"""Reports of a build to a person: the reason of a refusal, the line of their code, and notes."""
+"""Reports of a build to the person who started it: the reason for a refusal, the line of this person's code, and
+notes.
+"""

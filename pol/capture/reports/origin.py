@@ -50,8 +50,8 @@ class Measuring(nn.Module):
 class CallSite:
     """A call in the consumer's code: the innermost module, the consumer's line, and the line in a layer of torch.
 
-    ``name`` is the module's name in ``model.named_modules()``, None if it is not part of the model. If the line is in a
-    custom update rule, ``rule`` is the field of the job that holds this rule.
+    ``name`` is the module's name in ``model.named_modules()``, or None if the module is not part of the model. If the
+    line is in a custom update rule, ``rule`` is the field of the job that holds this rule.
     """
 
     kind: str = ""
@@ -98,8 +98,8 @@ class CallSites(TorchFunctionMode):
         self._gradients: dict[str, CallSite] = {}
 
     def place_of_gradient(self, error: BaseException) -> CallSite:
-        """Return the call site of the function whose gradient torch cannot compute, because the stack does not show
-        this function.
+        """Return the call site of the function whose gradient torch cannot compute. The stack at the time of the error
+        does not show this function.
         """
         match = _OF_GRADIENT.search(str(error))
         name = "".join(filter(str.isalnum, match[1] or match[2])).lower() if match else ""
@@ -152,7 +152,9 @@ def calls_rules(function: Callable[..., Any]) -> None:
 
 
 def place_of_function(function: object, field: str) -> CallSite:
-    """Return the line that defines a function of the consumer's; ``field`` is the field that holds it."""
+    """Return the line that defines a function of the consumer; ``field`` is the field of the job that holds the
+    function.
+    """
     while isinstance(function, partial):
         function = function.func
     code = getattr(function, "__code__", None)
@@ -166,7 +168,7 @@ def place_of_function(function: object, field: str) -> CallSite:
 def place_of_node(node: Node) -> CallSite:
     """Return the call site of a captured operation.
 
-    For an operation of a gradient, it is the call site of the operation that is differentiated.
+    If the operation is part of a gradient, return the call site of the operation that is differentiated.
     """
     waiting, seen = [node], {node}
     while waiting:

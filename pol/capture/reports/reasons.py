@@ -1,4 +1,6 @@
-"""Errors of torch about a model that cannot be captured or computed, in the words of the person who wrote it."""
+"""Texts for torch's errors about a model that cannot be captured or computed, in the words of the person who wrote the
+model.
+"""
 
 import re
 from collections.abc import Sequence
@@ -11,7 +13,9 @@ from domain.errors import Expected
 
 
 class NotInAJob(Expected):
-    """An error for the consumer's code that a step cannot contain, with the reason and a remedy."""
+    """The error that is raised if the consumer's code does something that a step cannot contain. It has the reason and
+    a remedy.
+    """
 
 
 CONTROL_FLOW = (
@@ -32,7 +36,7 @@ _DEVICE = (
 _OBJECT = re.compile(r" ?<[^<>]* at 0x[0-9a-f]+>")
 """Pattern for the default text of a Python object, which contains its address; errors omit this text."""
 _MOST = 240
-"""Largest number of characters that an error quotes of a library's message of several lines."""
+"""Largest number of characters that an error quotes from a library's message if that message has several lines."""
 _SAID: dict[str, tuple[str, str]] = {
     "derivative for": (
         "torch has no gradient of the function that is called there",

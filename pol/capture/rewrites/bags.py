@@ -11,7 +11,7 @@ _SUM, _MEAN, _MAX = range(3)
 
 
 def _bags(indices: Tensor, offsets: Tensor) -> Tensor:
-    """Return the bag of each index: the number of offsets at or before it, minus 1."""
+    """Return the number of the bag of each index: the number of offsets at or before the index, minus 1."""
     places = torch.arange(indices.numel())
     return torch.searchsorted(offsets.contiguous(), places, right=True) - 1
 

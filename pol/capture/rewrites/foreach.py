@@ -15,7 +15,9 @@ _OTHERS: dict[str, Callable[..., Tensor]] = {
     "copy": lambda _x, source: source,
     "zero": torch.zeros_like,
 }
-"""Functions of one tensor, by the name of the function of lists, if the two names differ."""
+"""Functions of one tensor. The keys are the names of the same functions for lists; only functions whose two names
+differ are here.
+"""
 _SCALED = ("addcmul", "addcdiv")
 """Functions whose last factor is a keyword argument."""
 

@@ -1,7 +1,7 @@
 """Rewrites of resizing and edge padding of images as weighted sums of rows, one dimension after another.
 
-In each dimension, a place of the result reads *taps*, which are the numbers of some rows with a weight for each. The
-gradient adds to the same rows with the same weights.
+In each dimension, a place of the result is the weighted sum of some rows of the input. Its *taps* are the numbers of
+these rows, each with its weight. The gradient is added to the same rows with the same weights.
 """
 
 import math
@@ -124,7 +124,9 @@ def _replication_backward(grad: Tensor, x: Tensor, padding: Sequence[int]) -> Te
 
 
 def _antialiased(filter_: Callable[[Numbers], Numbers], support: float) -> Filter:
-    """Return a filter as wide as the part of the input that one place of the result covers; its weights add up to 1."""
+    """Return a filter whose width is the part of the input that one place of the result covers. The filter's weights
+    add up to 1.
+    """
 
     def taps(size: int, count: int, align: bool, scale: float | None) -> Taps:
         step = (size - 1) / (count - 1) if align and count > 1 else 0.0 if align else size / count

@@ -19,8 +19,8 @@ _INITIAL = {"sum": 0.0, "mean": float("nan"), "prod": 1.0, "max": -torch.inf, "m
 
 
 def reduced(x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool = True) -> Tensor:
-    """Return ``x``, in which each place that ``index`` names is replaced by the reduction of the elements that are sent
-    to it.
+    """Return a copy of ``x`` in which each place that ``index`` names holds the reduction of the elements that are sent
+    to this place.
 
     With ``include_self``, the reduction includes the element of ``x``. The gradient of a product is also right if
     factors are zero.

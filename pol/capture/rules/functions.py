@@ -109,8 +109,8 @@ rule("aten.fmin.default", "prims.fmin.default")(_extreme_without_nan("minimum"))
 def _power(site: CaptureSite, x: Ref, exponent: Any) -> int:
     """Raise ``x`` to a power.
 
-    If the exponent is a multiple of 1/2 up to 8 or a small integer, use products and square roots. Otherwise use e^(y
-    ln x).
+    If the exponent is a small integer, or a multiple of 1/2 that is at most 8, use products and square roots. Otherwise
+    use e^(y ln x).
     """
     if isinstance(exponent, Ref):
         return _power_of_values(site, x, exponent)
@@ -186,7 +186,7 @@ def _toward_zero(a: Expression, b: Expression) -> Expression:
 def _rest(site: CaptureSite, left: Any, right: Any, *, is_down: bool) -> int:
     """Return the remainder a - b x quotient.
 
-    In FP32, a rounded quotient may put the remainder outside 0 to b, and it is then moved back.
+    In FP32, the quotient is rounded, so the remainder may lie outside 0 to b; it is then moved back into this range.
     """
     a, b = _value(site, left, site.dtype), _value(site, right, site.dtype)
     if site.dtype != "f32":

@@ -105,13 +105,13 @@ def _index_fill(site: CaptureSite, x: Ref, dim: int, index: Ref, value: Any) -> 
 
 
 def _to_front(rank: int, dim: int) -> list[int]:
-    """Return the order of dimensions that has ``dim`` first."""
+    """Return the numbers of all dimensions in ascending order, but with ``dim`` first."""
     axis = dim % rank
     return [axis, *(other for other in range(rank) if other != axis)]
 
 
 def _back(order: Sequence[int]) -> list[int]:
-    """Return the order of dimensions that undoes another order."""
+    """Return the permutation of dimensions that undoes another permutation."""
     return [order.index(dim) for dim in range(len(order))]
 
 
@@ -218,7 +218,7 @@ def _with_dimensions(site: CaptureSite, index: Ref) -> Ref:
 
 
 def _fitting(site: CaptureSite, source: Ref, shape: Sequence[int]) -> int:
-    """Cut a source to ``shape``, the shape of the index: keep the first elements along each dimension."""
+    """Cut a source to ``shape``, which is the shape of the index. The first elements along each dimension remain."""
     value = site.emitter.cast(_with_dimensions(site, source), site.dtype)
     for dim, size in enumerate(shape):
         value = cut(site, value, dim, 0, size)
@@ -226,15 +226,15 @@ def _fitting(site: CaptureSite, source: Ref, shape: Sequence[int]) -> int:
 
 
 def _to_end(rank: int, axis: int) -> list[int]:
-    """Return the order of dimensions that has ``axis`` last."""
+    """Return the numbers of all dimensions in ascending order, but with ``axis`` last."""
     return [*(other for other in range(rank) if other != axis), axis]
 
 
 def _numbers(emitter: Emitter, shape: Sequence[int], axis: int, index: int) -> int:
     """Return the number of the element that each element of ``index`` names, in a value with ``axis`` moved to the end.
 
-    ``shape`` is the shape of the value. The position of an element within ``index`` decides the line of the value that
-    it reads; ``index`` may have fewer lines than the value. The number is -1 if the index is outside of the line.
+    ``shape`` is the shape of the value. An element of ``index`` reads from the line of the value that has the element's
+    own position; ``index`` may have fewer lines than the value. The number is -1 if the index is outside of the line.
     """
     moved = emitter.permute(index, _to_end(len(shape), axis))
     others = [size for dim, size in enumerate(shape) if dim != axis]
@@ -297,7 +297,7 @@ def _named(emitter: Emitter, numbers: int, weights: int, rows: int) -> int:
 
 
 def _chosen_rows(site: CaptureSite, rows: int, numbers: int, values: int, weights: int) -> int:
-    """Return rows of integers, which FP32 cannot hold, with each row taken from one of two sources.
+    """Take each row from one of two sources, and return the rows. Their elements are integers, which FP32 cannot hold.
 
     A row comes from ``values`` if its number is in ``numbers`` with a weight above 0, and otherwise from ``rows``.
     """
@@ -395,7 +395,7 @@ def _order_of_result(indexed: Sequence[int], rank: int, rest: int) -> list[int]:
 def _row_numbers(site: CaptureSite, shape: Sequence[int], indices: Sequence[Ref | None]) -> int:
     """Return the row of :func:`_table` that each combination of ``indices`` names; -1 if an index is out of range.
 
-    An index out of range would otherwise name the row of another combination.
+    Without this -1, an index out of range would name the row of another combination.
     """
     emitter = site.emitter
     pairs = [(shape[dim], index) for dim, index in enumerate(indices) if index is not None]

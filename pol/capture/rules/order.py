@@ -80,8 +80,8 @@ def _ranked(
 ) -> tuple[int, ...]:
     """Return the element along ``dim`` with a given rank in ascending order, and its position.
 
-    ``rank`` is a function from the size of the dimension to the rank. If ``spreads`` is true, the result is NaN if any
-    element is NaN.
+    ``rank`` is a function that returns the rank for the size of the dimension. If ``spreads`` is true, the result is
+    NaN if any element is NaN.
     """
     emitter, value = site.emitter, _sortable(site, x)
     axis = dim % len(emitter.shape(value))
@@ -158,8 +158,8 @@ def _bucketize(site: CaptureSite, x: Any, edges: Ref, out_int32: bool = False, r
 def _running(emitter: Emitter, x: int, axis: int, start: float, step: Callable[[int, int], int]) -> int:
     """Return running results of the operation ``step`` along ``axis``, such as running sums.
 
-    Each element is combined with the element that is 1, 2, 4, ... places before it. ``start`` is the value before the
-    first element.
+    In turn, each element is combined with the elements that are 1, 2, 4, ... places before it. ``start`` is the value
+    before the first element.
     """
     shape, dtype = emitter.shape(x), emitter.type(x).dtype
     distance = 1
@@ -242,9 +242,9 @@ rule("aten.cummin.default")(_running_extreme("minimum"))
 
 @rule("aten.prod.default", "aten.prod.dim_int")
 def _prod(site: CaptureSite, x: Ref, dim: int | None = None, keepdim: bool = False, dtype: Any = None) -> int:
-    """Multiply the first half of the elements by the second half, again and again, until one element is left.
+    """Multiply the first half of the elements by the second half, and repeat this until one element is left.
 
-    If their number is odd, the last element stays for the next round.
+    If the number of elements is odd, the last element is kept for the next repetition.
     """
     del dtype
     emitter, value = site.emitter, site.operand(x, site.dtype)

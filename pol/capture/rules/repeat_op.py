@@ -1,4 +1,6 @@
-"""The operation of torch that represents a ``repeat`` during a capture: its body is in the graph as text."""
+"""The operation of torch that represents a ``repeat`` during a capture. The graph contains the body of the repeat as
+text.
+"""
 
 import json
 from functools import lru_cache
@@ -68,7 +70,8 @@ def repeated(
 ) -> list[Tensor]:
     """Return the parts of the result of a repeat: the last carried values, then the stacked outputs.
 
-    A body that ``is_whole`` has both the forward and the backward pass, and its products already have their bits.
+    If ``is_whole`` is true, the body has both the forward and the backward pass, and its products already have their
+    bits.
     """
     whole = repeat_op(operands, _text(body), count, reverse, is_whole)
     results = []

@@ -1,7 +1,8 @@
 """Convolutions and pooling of torch in primitives: slices, products and elementwise nodes (see :mod:`windows`).
 
-A convolution is one product of the weights with the elements that the windows read. The gradient by the input is one
-product for each phase, and the gradient by the weights is one product. All sums are sums of products, which are exact.
+A convolution is one product of the weights with the elements that the windows read. The gradient with respect to the
+input is one product for each phase. The gradient with respect to the weights is one product. All sums are sums of
+products, which are exact.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -34,8 +35,8 @@ def convolution_weight_gradient(
 ) -> torch.Tensor:
     """Return the gradient of a convolution with respect to its weights.
 
-    Torch never runs this operation; only captured graphs contain it. If ``is_kept`` is true, ``x`` comes from the
-    forward pass, which has already padded it.
+    Torch never runs this operation; only captured graphs contain it. If ``is_kept`` is true, ``x`` is a value of the
+    forward pass, where it has already been padded.
     """
     raise NotImplementedError("only the executor computes this operation")
 
@@ -107,7 +108,7 @@ def convolution_backward(
 
 
 def _padded(emitter: Emitter, x: int, low: Sequence[int], high: Sequence[int], value: float = 0) -> int:
-    """Pad the last dimensions; a negative padding after them is ignored."""
+    """Pad the last dimensions; a negative padding at their ends is ignored."""
     rank = len(emitter.shape(x)) - len(low)
     before, after = (0,) * rank + tuple(low), (0,) * rank + tuple(max(0, h) for h in high)
     if not any((*before, *after)):
@@ -117,7 +118,9 @@ def _padded(emitter: Emitter, x: int, low: Sequence[int], high: Sequence[int], v
 
 
 def _read(emitter: Emitter, x: int, start: Sequence[int], count: Sequence[int], step: Sequence[int]) -> int:
-    """Return ``count`` elements along each of the last dimensions: every ``step``-th one, from ``start`` on."""
+    """Return ``count`` elements along each of the last dimensions: every ``step``-th element, beginning with
+    ``start``.
+    """
     shape = emitter.shape(x)
     rank = len(shape) - len(start)
     last = [s + (n - 1) * t + 1 for s, n, t in zip(start, count, step, strict=True)]
@@ -174,7 +177,7 @@ def _windows_product(
     """Multiply [groups, M, K] with the elements that windows read from ``x``, [channels, rows, sizes].
 
     The result has the shape [groups, M, windows]. If ``transposed`` is true, the product sums over the windows instead.
-    ``counts`` includes the rows, and so does ``starts`` if the windows do not begin with the first row.
+    ``counts`` includes the rows. ``starts`` includes them, too, if the windows do not begin with the first row.
     """
     emitter = site.emitter
     if prod(kernel) == 1 and not transposed:
@@ -293,7 +296,9 @@ def _transposed(site: CaptureSite, x: int, weight: int, windows: Windows, groups
 def _read_back(
     emitter: Emitter, values: Sequence[int], windows: Windows
 ) -> Callable[[Sequence[WindowOffset]], list[list[int]]]:
-    """Return a function from the places of a phase to the slices that these places read from each value."""
+    """Return a function that gets the places of a phase, and returns the slices that these places read from each
+    value.
+    """
     low, high = windows.reach()
     padded = [_padded(emitter, value, low, high) for value in values]
     ones = (1,) * len(windows.kernel)
@@ -385,7 +390,9 @@ def _pool(
 
 
 def _divisors(windows: Windows, count_padding: bool, divisor: int | None) -> np.ndarray[Any, Any]:
-    """Return the number by which the sum of each window is divided; torch never counts places beyond the padding."""
+    """Return the number by which the sum of each window is divided. As in torch, places beyond the padding are never
+    counted.
+    """
     if divisor is not None:
         return np.array(divisor)
     counts = np.ones((), np.int64)
@@ -499,7 +506,7 @@ def _sizes(emitter: Emitter, bounds: Sequence[tuple[int, int]], dim: int, rank: 
 
 
 def _parts_sum(emitter: Emitter, x: int, dim: int, bounds: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """Return the sums of parts along ``dim``, joined along ``dim``, and the size of each part."""
+    """Return two values: the sums of the parts along ``dim``, joined along ``dim``; and the size of each part."""
     shape = emitter.shape(x)
     sums = []
     for low, high in bounds:
@@ -542,7 +549,7 @@ def _max_pool(
 ) -> tuple[int, int]:
     """Return the largest element of each window, and its number in the plane.
 
-    Of equal elements, the first one counts, as in torch.
+    If several elements are equal, the first one counts, as in torch.
     """
     del ceil_mode
     emitter, rank = site.emitter, _rank_of(site)

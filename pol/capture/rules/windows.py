@@ -27,11 +27,9 @@ class WindowOffset:
 class Windows:
     """Windows that slide over the last dimensions of a value.
 
-    ``kernel`` has the sizes of a window, ``stride`` the steps between windows, ``padding`` the zeros around the value,
-    and ``dilation`` the steps within a window.
-
-    ``inputs`` are the sizes over which they slide, and ``outputs`` the numbers of windows. Each field has one number
-    for each dimension.
+    ``kernel`` has the sizes of a window, ``stride`` the steps between windows, ``padding`` the numbers of zeros around
+    the value, and ``dilation`` the steps within a window. ``inputs`` has the sizes of the value, and ``outputs`` the
+    numbers of windows. Each field has one number for each dimension.
     """
 
     kernel: Sequence[int]
@@ -110,18 +108,19 @@ class Windows:
         return tuple((r - k * d) // s for k, d, r, s in rows)
 
     def kernel_steps(self) -> list[int]:
-        """Return, for each dimension, the distance between places of a window that read the same phase."""
+        """Return the distance, in each dimension, between two places of a window that read the same phase."""
         return [s // gcd(s, d) for s, d in zip(self.stride, self.dilation, strict=True)]
 
     def place_steps(self) -> list[int]:
-        """Return, for each dimension, the distance between the starts of these places' slices, counted in windows.
+        """Return the distance, in each dimension, between the starts of the slices of two such places, counted in
+        windows.
 
-        It is negative, because a later place reads an element in an earlier window.
+        The distance is negative, because a later place reads the same element in an earlier window.
         """
         return [-d // gcd(s, d) for s, d in zip(self.stride, self.dilation, strict=True)]
 
     def reach(self) -> tuple[list[int], list[int]]:
-        """Return the number of windows that the phases read before the first window, and after the last one."""
+        """Return how many windows the phases read before the first window, and how many after the last one."""
         starts = [place.start for _, places in self.phases() for place in places]
         columns = list(zip(*starts, strict=True))
         rows = zip(columns, self.turns(), self.outputs, strict=True)

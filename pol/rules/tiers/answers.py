@@ -67,9 +67,9 @@ def answer_commitment(
 
 
 def finding_of(answer: SeatAnswer) -> Finding:
-    """Return the finding that an answer gives: its kind, root and step.
+    """Return the finding of an answer: its kind, root and step.
 
-    All answers that a blob is unavailable have the same finding, even if they name different blobs.
+    If several answers report that a blob is unavailable, they have the same finding, even if they name different blobs.
     """
     root = answer.root if answer.kind is AnswerKind.FINISHED else b""
     return Finding(answer.kind, root, answer.step)

@@ -28,7 +28,7 @@ def _every_byte(digest: bytes) -> bytes:
 
 
 COUNTED = Counted(_whole, _every_byte)
-"""Relevant parts of an answer in this tier: every field of the finding and every byte of the digest."""
+"""Parts of an answer that are compared in this tier: every field of the finding and every byte of the digest."""
 
 
 def always(_: Order, __: Leg, ___: Round) -> int:
@@ -39,7 +39,7 @@ def always(_: Order, __: Leg, ___: Round) -> int:
 def draw_duty(seed: bytes, terms: JobTerms, is_new: bool, params: OrderParams) -> tuple[int, ...]:
     """Draw the segments of a share that its own validator must replay.
 
-    ``terms`` are those of the leg. A share of a provider that ``is_new`` has at least one such segment.
+    ``terms`` are the terms of the leg. If the provider ``is_new``, at least one such segment is drawn.
     """
     return draw_duty_segments(seed, terms.slots, share_segments(terms), params.duty_segments, at_least=int(is_new))
 

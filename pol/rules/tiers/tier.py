@@ -28,13 +28,13 @@ class Vote:
 
 @dataclass(frozen=True, slots=True)
 class Quorum:
-    """The numbers that determine whether a place is decided at the end of a stage.
+    """The numbers that decide, together with the votes, whether a place is decided at the end of a stage.
 
     ``auditors`` is the number of seats of the first stage. ``eligible`` is the number of validators that have or could
     have a seat, and ``stake`` is the total stake of these validators. ``is_last`` is True in the last stage, in which
-    all of them have a seat. ``claim`` is the root that the chain has for the place. It is empty if no seat has shown
-    the root. ``stop`` is the number of the step at which the job stops there, according to the chain, and 0 for a place
-    without steps. The claim is then empty too. ``stop`` is None if the job does not stop there.
+    all eligible validators have a seat. ``claim`` is the root that the chain has for the place. It is empty if no seat
+    has shown the root. ``stop`` is None unless the job stops at this place, according to the chain. Then ``stop`` is
+    the number of the step at which it stops, or 0 for a place without steps, and the claim is empty.
     """
 
     auditors: int
@@ -75,7 +75,7 @@ class Tier:
     - ``rate(order, leg, closed)``: the chance that a closed round gets a panel, in basis points.
     - ``draw_places(seed, shares, segments, stopped)``: the places of the panel.
     - ``draw_duty(seed, terms, is_new, params)``: the segments of a share that its own validator must replay. ``terms``
-      are those of the leg. ``is_new`` is true if its provider has no share in a verified round.
+      are the terms of the leg. ``is_new`` is true if its provider has no share in a verified round.
     - ``may_sit(order, speed, rate)``: whether a validator may have a seat.
 
     Answers:
@@ -90,7 +90,7 @@ class Tier:
     - ``count_wanted(votes, quorum)``: the new seats that an undecided place needs in the next stage.
     - ``rule(finding, claim, stop)``: the ruling on the root that the chain has, given the finding.
     - ``is_same_share(rejected, accepted)``: whether the commitment of a rejected share is equivalent to the commitment
-      of the accepted roots under the same provider's name.
+      that its provider would have made to the accepted roots.
 
     Money:
 

@@ -1,4 +1,4 @@
-"""The counting of votes in tiers in which two answers agree if their relevant parts are equal.
+"""The counting of votes for tiers in which two answers agree if their relevant parts are equal.
 
 A tier defines the relevant parts (:class:`Counted`). They determine the decided finding, the verdicts on seats, and the
 ruling.
@@ -37,12 +37,13 @@ def decide(counted: Counted, votes: Sequence[Vote], quorum: Quorum) -> Finding |
 
     In the last stage, a finding is decided if the seats that gave it have more than half of ``stake``. ``stake`` also
     includes the stake of silent seats. In an earlier stage, the answer ``unavailable`` is an abstention: it decides
-    nothing, but the seat counts as one that revealed. A finding for the chain needs two thirds of the seats that have
-    revealed so far. If one of these seats abstained, the finding needs more than two thirds. A finding against the
-    chain needs more than two thirds of these seats, and also of the seats that revealed in each of the last two stages.
-    So one stage alone never decides against the chain. In both cases at least ``auditors`` seats must have given the
-    finding, or all ``eligible`` validators if these are fewer. Within a stage, seats are counted together only if their
-    digests agree as well. If several findings agree, the first of them is returned.
+    nothing, but the seat counts as one that revealed. A finding that agrees with the chain needs two thirds of the
+    seats that have revealed so far. If one of these seats abstained, the finding needs more than two thirds. A finding
+    that contradicts the chain needs more than two thirds of these seats. It also needs more than two thirds of the
+    seats that revealed in each of the last two stages. So one stage alone never decides against the chain. In both
+    cases at least ``auditors`` seats must have given the finding, or all ``eligible`` validators if these are fewer.
+    Within a stage, seats are counted together only if their digests agree as well. If several findings agree, the first
+    of them is returned.
     """
     if quorum.is_last:
         stakes = _count(counted, votes, by_stake=True)
@@ -96,8 +97,9 @@ def judge(counted: Counted, votes: Sequence[Vote], decided: Finding | None) -> t
 
     ``decided`` is the finding that was decided for the place. An answer with the decided finding is right if more than
     two thirds of the answers with this finding in its stage have its digest. A seat could copy the root from a trace,
-    but it cannot copy the digest. If the place was ``unavailable`` or not decided, no answer is refuted. An answer is
-    then right if at least one other seat of its stage recomputed the place, and all such seats gave the same answer.
+    but it cannot copy the digest. If the place was ``unavailable`` or not decided, no answer is refuted. In this case,
+    an answer is right if at least one other seat of its stage recomputed the place, and all seats that did so gave the
+    same answer.
     """
     if decided is None or decided.kind is AnswerKind.UNAVAILABLE:
         return tuple(_verdict_without(counted, vote, votes, decided) for vote in votes)

@@ -67,6 +67,7 @@ def signatures(name: str) -> Iterator[tuple[str, Any]]:
 RECORDS = {
     "AccountResponse",
     "Bid",
+    "ChallengeOpened",
     "ClusterError",
     "Dataset",
     "JobDocument",

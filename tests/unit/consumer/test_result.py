@@ -372,14 +372,14 @@ def test_a_wrong_chunk_is_proven_if_the_consumer_says_so(market: Market, tmp_pat
         assert (message.consumer, message.order_id, message.round, message.chunk) == (KEY.address, ORDER, LAST, 1)
     assert len(sender.sent) == 2
     market.root = bytes(32)
-    with pytest.raises(h.HandoverError, match="does not have the root that is on the chain"):
+    with pytest.raises(h.HandoverError, match="do not have the root that is on the chain"):
         complain(*about, sender=sender)
     assert len(sender.sent) == 2
 
 
 def test_another_ciphertext_than_the_proven_one(market: Market, tmp_path: Path) -> None:
     market.sealed[0] = replace(market.sealed[0], point=market.sealed[1].point)
-    with pytest.raises(h.HandoverError, match="does not have the root that is on the chain"):
+    with pytest.raises(h.HandoverError, match="do not have the root that is on the chain"):
         fetch(market, tmp_path)
 
 
@@ -486,7 +486,7 @@ def test_each_state_has_the_root_of_the_round(market: Market, tmp_path: Path, nu
     roots = list(market.roots)
     roots[number] = b"\x07" * 32
     market.roots = tuple(roots)
-    with pytest.raises(h.HandoverError, match=f"a state with another root than the chain has: .*{what}"):
+    with pytest.raises(h.HandoverError, match=f"the leaves of .*{what} do not have the root"):
         fetch(market, tmp_path)
 
 
@@ -514,7 +514,7 @@ def test_what_one_round_left_is_no_result_of_another(job: Job, monkeypatch: pyte
     """Keys and leaves name the round, so that an old state cannot be served as the last one."""
     market = serve(monkeypatch, job, states(), FIRST)
     market.round = LAST
-    with pytest.raises(h.HandoverError, match="does not have the root that is on the chain"):
+    with pytest.raises(h.HandoverError, match="do not have the root that is on the chain"):
         fetch(market, tmp_path)
 
 

@@ -37,7 +37,7 @@ def test_an_order_is_broken_if_its_last_leg_failed_after_a_verified_round() -> N
 
 def test_what_is_acknowledged_is_the_last_part_that_waits() -> None:
     answer = resumed()
-    with pytest.raises(ConsumerError, match="no part of a failed leg waits"):
+    with pytest.raises(ConsumerError, match="no failed leg of this order waits"):
         acknowledge(answer, received=True)
     waits = replace(answer, legs=(replace(answer.legs[0], part=5, part_until=50), answer.legs[1]))
     message = acknowledge(waits, received=False)

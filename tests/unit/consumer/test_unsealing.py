@@ -164,7 +164,7 @@ def test_headers_come_from_the_job(tmp_path: Path) -> None:
 def test_bytes_of_another_hash_than_the_leaf_prove_nothing(tmp_path: Path) -> None:
     expected, leaves, sealed = sent(*trained())
     unsealer = Unsealer(expected, leaves, tmp_path)
-    with pytest.raises(ClusterError, match="chunk 0 from the validator do not have the hash"):
+    with pytest.raises(ClusterError, match="sent bytes of chunk 0 that do not have the hash"):
         unsealer.take(bytes(len(sealed[0].ciphertext)))
 
 
@@ -172,14 +172,14 @@ def test_leaves_have_the_roots_on_chain(tmp_path: Path) -> None:
     expected, leaves, _ = sent(*trained())
     sealed = replace(leaves[1], sealed=SealedLeaf(ORDER_KEY, 20, bytes(32)))
     for at, leaf, reason in (
-        (1, sealed, "its ciphertext does not have the root"),
-        (1, replace(leaves[1], state_leaf=bytes(32)), "another root than the chain has: the global state"),
-        (7, replace(leaves[7], state_leaf=bytes(32)), "another root than the chain has: the local state of slot 1"),
+        (1, sealed, "ciphertext do not have the root"),
+        (1, replace(leaves[1], state_leaf=bytes(32)), "the leaves of the global state do not have the root"),
+        (7, replace(leaves[7], state_leaf=bytes(32)), "the leaves of the local state of slot 1 do not"),
     ):
         with pytest.raises(HandoverError, match=reason) as caught:
             Unsealer(expected, [*leaves[:at], leaf, *leaves[at + 1 :]], tmp_path)
         assert caught.value.complaint is None
-    with pytest.raises(HandoverError, match="it has 7 chunks instead of 8"):
+    with pytest.raises(HandoverError, match="the result has 7 chunks instead of 8"):
         Unsealer(expected, leaves[:-1], tmp_path)
 
 
@@ -188,6 +188,6 @@ def test_what_is_cut_off_is_no_result(tmp_path: Path) -> None:
     for end in (-1, None):
         unsealer = Unsealer(expected, leaves, tmp_path)
         unsealer.take(b"".join(pieces(sealed, 10**6))[:end] + (b"" if end else b"x"))
-        with pytest.raises(HandoverError, match="does not have the"):
+        with pytest.raises(HandoverError, match="size is not"):
             unsealer.states()
         unsealer.close()

@@ -6,6 +6,7 @@ import pytest
 
 from chain.client.client import ChainClient
 from consumer.why import ask_why
+from domain.disputes.queries import DisputesRequest, DisputesResponse
 from domain.market.queries import (
     BidsRequest,
     BidsResponse,
@@ -49,6 +50,8 @@ class Node(ChainClient):
             case BidsRequest():
                 bid = Bid(b"\x01" * 32, "assay1v", Offer(price=LIMIT, slot_speed=1), 1, 1, 1)
                 answer = BidsResponse((bid,), (ValidatorBacking("assay1v", self.stake, 0),))
+            case DisputesRequest():
+                answer = DisputesResponse(())
             case _:
                 raise AssertionError(request)
         return cast(R, answer)

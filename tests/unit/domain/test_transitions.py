@@ -35,7 +35,7 @@ def test_no_step_leads_from_another_state() -> None:
 
 
 def test_what_a_step_leads_to_is_what_the_table_says() -> None:
-    with pytest.raises(LookupError, match="lot: no panel removes the panel"):
+    with pytest.raises(LookupError, match="the step lot: no panel removes the panel"):
         PANEL_STEPS.after(PanelStep.SKIP, PanelState.WAITING)
     with pytest.raises(LookupError, match="leads the panel to"):
         PANEL_STEPS.check(PanelStep.PAY, PanelState.DECIDED, PanelState.OPEN)

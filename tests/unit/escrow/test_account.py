@@ -38,7 +38,7 @@ def test_deposits_are_used_first_in_first_out(amount: int, rows: tuple[tuple[int
 
 
 def test_more_than_is_locked_is_never_used() -> None:
-    with pytest.raises(ValueError, match="lacks 1 of 16"):
+    with pytest.raises(ValueError, match="cannot pay 16 uassay: 1 uassay are missing"):
         use(TWO, 16)
 
 

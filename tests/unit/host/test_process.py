@@ -69,5 +69,5 @@ def test_stop_asks_first_and_kills_what_does_not_listen() -> None:
 
 
 def test_only_the_main_thread_starts_children() -> None:
-    with ThreadPoolExecutor(1) as pool, pytest.raises(RuntimeError, match="main thread only"):
+    with ThreadPoolExecutor(1) as pool, pytest.raises(RuntimeError, match="only the main thread"):
         pool.submit(start_child, ["true"]).result()

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from hashlib import sha256
 from io import BytesIO
+from typing import Any
 
 import pytest
 
@@ -38,12 +39,12 @@ class Made:
         self.every, self.is_whole = every, is_whole
         first, second = self.state(chunks, "global"), self.state(2, "local")
         roots = [merkle_root([chunk_leaf(chunk) for chunk in state]) for state in (first, second)]
-        self.entries = [BoundaryEntry(2 * i, *roots, (i,)) for i in range(1, segments + 1)]
+        self.entries = [BoundaryEntry(2 * i, roots[0], roots[1], (i,)) for i in range(1, segments + 1)]
         pairs = [state for _ in delivered_boundaries(segments, every) for state in (first, second)]
         self.states = [*([first, second] if is_whole else []), *pairs]
         stated = [TraceLeaf(i, entry.step, entry.boundary_root) for i, entry in enumerate(self.entries, 1)]
         ends = roots if is_whole else [b"", b""]
-        self.roots = ShareRoots(compute_trace_root(stated), *ends, (segments,), segments)
+        self.roots = ShareRoots(compute_trace_root(stated), ends[0], ends[1], (segments,), segments)
         self.file = BytesIO()
         self.manifest = self.seal(self.file)
 
@@ -54,7 +55,7 @@ class Made:
         states = [([chunk_leaf(chunk) for chunk in state], state[1:]) for state in self.states]
         return seal_contents(SHARE, KEY, self.entries, states, self.every, out, self.is_whole)
 
-    def read(self, **roots: bytes) -> tuple[tuple[BoundaryEntry, ...], list[list[bytes]]]:
+    def read(self, **roots: Any) -> tuple[tuple[BoundaryEntry, ...], list[list[bytes]]]:
         self.file.seek(0)
         layout = delivery_layout(self.terms, self.manifest)
         reader = DeliveryReader(layout, KEY, replace(self.roots, **roots), self.file)
@@ -64,7 +65,7 @@ class Made:
             states.append([state[0], *reader.chunks()])
         return entries, states
 
-    def has_root(self, **changes: int | bytes) -> bool:
+    def has_root(self, **changes: Any) -> bool:
         self.file.seek(0)
         return has_root(SHARE, self.terms, replace(self.manifest, **changes), self.file)
 
@@ -140,14 +141,15 @@ def test_a_shown_piece_has_a_path() -> None:
 
 def test_a_manifest_fits_its_job() -> None:
     made = Made()
-    for changes, fits in (
+    cases: tuple[tuple[dict[str, Any], bool], ...] = (
         ({}, True),
         ({"segments": 4}, False),  # a whole share has all of its segments
         ({"segments": 4, "update_chunks": 0}, True),
         ({"segments": 6, "update_chunks": 0}, False),
         ({"segments": 0, "update_chunks": 0}, True),
         ({"every": 1}, True),
-    ):
+    )
+    for changes, fits in cases:
         assert is_well_formed(made.terms, replace(made.manifest, **changes)) is fits
     many = Made(segments=40)
     assert not is_well_formed(many.terms, replace(many.manifest, every=1))

@@ -228,7 +228,7 @@ class Numerics:
             blobs.add(made_up(work.provider, name, share, size))
         last = len(packet.boundaries)
         states = [blobs.add(made_up(work.provider, share, last, size)) for size in (100, 50)]
-        return OpenedDelivery(packet, (Opening(last, *states, verified=True),), ShareReason.NONE)
+        return OpenedDelivery(packet, (Opening(last, states[0], states[1], verified=True),), ShareReason.NONE)
 
     def _outcome(self, segment: int) -> ReplayOutcome:
         reason = self.wrong.get(segment, ShareReason.NONE)

@@ -16,6 +16,7 @@ from domain.legs.records import LegState
 from domain.market.reasons import CloseReason
 from domain.market.records import OrderState
 from domain.messages import Message
+from domain.proof.messages import MsgTakeEarly
 from domain.proof.reasons import ShareReason
 from domain.proof.records import Share, ShareState
 from domain.registry.messages import MsgCertifyProvider, MsgRegisterProvider
@@ -85,9 +86,10 @@ def test_an_order_from_match_to_the_result(loop: Loop) -> None:
     order_id = started(loop)
     work_on(loop, order_id)
     assert duties(loop) == DUTIES
-    loop.market.chain.pass_time(loop.market.order(order_id).window)
-    loop.turn()  # it sees that the last round is verified
     carol = caller("carol")
+    with loop.node.lock:
+        loop.market.chain.ok(MsgTakeEarly(carol.address, order_id, 1, 1))
+    loop.turn()  # it sees that the last round is closed, and that the consumer takes it
     manifest = loop.service.get_result(carol, t.ResultRequest(order_id, 1, 0, 100))
     data = loop.service.get_chunk(carol, t.GetChunkRequest(manifest.ciphertext.sha256, 0, 1 << 20))
     handover = HandoverId(CHAIN_ID, order_id, 1, 1)

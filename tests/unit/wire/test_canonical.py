@@ -56,7 +56,7 @@ def test_a_node_starts_only_with_the_implementation_that_all_nodes_share(tmp_pat
     )
     refused = said("python", "-c", start, str(tmp_path))
     assert refused.returncode != 0
-    assert "protobuf runs as 'python', but a node needs 'upb'" in refused.stderr
+    assert "protobuf uses its implementation 'python', but a node needs 'upb'" in refused.stderr
 
 
 def test_a_list_over_its_cap_is_refused_before_its_items_are_read() -> None:

@@ -1,4 +1,5 @@
-"""The recomputation of places in the tier ``exact``: a correct result has the same bits, and so the same roots.
+"""The recomputation of places in the tier ``exact``, in which all correct results have the same bits, and therefore the
+same roots.
 
 The digest of an answer covers all bytes of the recomputed state, so it is computed here, in the same process.
 """
@@ -57,7 +58,9 @@ def check_segment(asked: SegmentCheck) -> ReplayOutcome:
 
 
 def check_update(asked: UpdateCheck) -> ReplayOutcome:
-    """Recompute a share's update and local_out from boundaries 0 and n, and check the files that the provider sent."""
+    """Recompute a share's update and its final local state from boundaries 0 and n, and check the files that the
+    provider sent.
+    """
     job = job_in(asked.directory)
     end = opened_states(job, asked.closing)
     if end is None:
@@ -129,7 +132,9 @@ def recompute_segment(asked: SegmentAudit) -> Recomputed:
 
 
 def _before(job: LoadedJob, asked: SegmentAudit) -> Iterator[bytes | memoryview]:
-    """Yield the bytes of the last states that a segment reached before a step failed; at worst, its initial states."""
+    """Yield the bytes of the last states that a segment reached before a step failed. If its first step failed, these
+    are its initial states.
+    """
     opened = open_states(job, asked.start.files)
     assert opened is not None
     reached = opened

@@ -1,4 +1,4 @@
-"""Handlers of the market: those of bids and those of orders."""
+"""Handlers of the market: handlers of bids, and handlers of orders."""
 
 from chain.state_machine.market.handlers import bids, orders
 

@@ -148,7 +148,7 @@ def check_withdraw_bid(ctx: Context, message: MsgWithdrawBid) -> Bid:
 
 
 def apply_withdraw_bid(ctx: Context, message: MsgWithdrawBid, bid: Bid) -> None:
-    """Close the bid; legs that it won go on."""
+    """Close the bid. The legs that it has won continue."""
     mark_worsened(ctx, bid.validator)
     close_bid(ctx, bid, "withdrawn")
 

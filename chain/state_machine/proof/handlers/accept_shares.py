@@ -2,8 +2,8 @@
 
 A round may have more shares than fit in a transaction, so several messages may accept the shares of a round. A share
 that was accepted keeps its slot: it can no longer be rejected, and the slot cannot be issued again. The round can be
-closed when each slot of the leg has an accepted share. If the leg fails before, its accepted shares are dropped like
-the others.
+closed when each slot of the leg has an accepted share. If the leg fails before the round is closed, its accepted shares
+are dropped like all other shares.
 """
 
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ def check_state(ctx: Context, message: MsgAcceptShares) -> CheckedShares:
 
 
 def _check_named(ctx: Context, order: Order, leg: Leg, accepted: AcceptedShare) -> None:
-    """Check that a share is live, and that its roots are those of a whole share or of one that ends at a stop."""
+    """Check that a share is live, and that its roots fit either a whole share or a share that ends at a stop."""
     if accepted.slot not in leg.served_slots:
         served = f"the leg serves slots {leg.first_slot} to {leg.end_slot - 1}"
         reason = f"have a share of slot {accepted.slot}, but {served}"
@@ -127,7 +127,7 @@ def _first(stops: list[AuditPlace | None]) -> AuditPlace | None:
 def _accept(ctx: Context, order: Order, leg: Leg, share: Share, roots: ShareRoots) -> int:
     """Accept a share, and publish its roots; return the work (FLOPs) of its whole segments.
 
-    The next share of the slot starts from the local state that this share left.
+    The next share of the slot starts from the local state at the end of this share.
     """
     claim = share.claim
     work = done_work(order.terms, roots)

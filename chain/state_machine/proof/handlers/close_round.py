@@ -80,7 +80,7 @@ def _check_handover(order: Order, message: MsgCloseRound) -> None:
 
 
 def _check_stop(current: OpenRound, message: MsgCloseRound) -> None:
-    """Check that ``stopped`` names the place at which the accepted shares end early, if any of them does.
+    """If accepted shares end early, check that ``stopped`` names the first place at which one of them ends.
 
     If all shares are whole, the job may still have stopped at the aggregation.
     """
@@ -117,6 +117,7 @@ def apply(ctx: Context, message: MsgCloseRound, checked: CheckedClose) -> None:
         closed_at=ctx.clock,
         closed_height=ctx.height,
         window_ends=ctx.clock + order.window,
+        challenges_end=ctx.clock + order.window + order.challenges.wait,
         verified=False,
         void=False,
         stopped=message.stopped,
@@ -132,6 +133,7 @@ def apply(ctx: Context, message: MsgCloseRound, checked: CheckedClose) -> None:
             window_ends=closed.window_ends,
             closed_at=closed.closed_at,
             closed_height=closed.closed_height,
+            challenges_end=closed.challenges_end,
         )
     )
     if closed.stopped is not None:

@@ -37,7 +37,7 @@ from domain.limits import SHARES_PER_MESSAGE_MAX
 from domain.market.records import Order
 from domain.moves import Transfer
 from domain.proof.events import ShareCommitted, ShareSkipped
-from domain.proof.messages import MsgCommitTraces, SignedShare
+from domain.proof.messages import MsgCommitTraces, Rejection, SignedShare
 from domain.proof.reasons import MISMATCHES, SILENCES, ShareReason
 from domain.proof.records import Share, ShareState
 from escrow.settle import share_bond
@@ -50,11 +50,11 @@ VERDICTS = tuple(sorted(SILENCES | MISMATCHES))
 
 @dataclass(frozen=True, slots=True)
 class CheckedCommit:
-    """The records of a checked message: the order, the leg, and the shares to reject with their reasons."""
+    """The records of a checked message: the order, the leg, and the shares to reject with their rejections."""
 
     order: Order
     leg: Leg
-    rejected: tuple[tuple[Share, ShareReason], ...]
+    rejected: tuple[tuple[Share, Rejection], ...]
 
 
 def check_stateless(message: MsgCommitTraces) -> None:
@@ -94,7 +94,7 @@ def check_state(ctx: Context, message: MsgCommitTraces) -> CheckedCommit:
             raise Refusal(WRONG_STATE, "rejections", reason, "reject only committed shares")
         if ShareReason(rejection.reason) in SILENCES:
             check_silence(ctx, share)
-        rejected.append((share, ShareReason(rejection.reason)))
+        rejected.append((share, rejection))
     return CheckedCommit(order, leg, tuple(rejected))
 
 
@@ -105,8 +105,9 @@ def apply(ctx: Context, message: MsgCommitTraces, checked: CheckedCommit) -> Non
     """
     order = checked.order
     leg = checked.leg
-    for share, reason in checked.rejected:
-        reject_share(ctx, share, reason)
+    for share, rejection in checked.rejected:
+        reason = ShareReason(rejection.reason)
+        reject_share(ctx, share, reason, rejection.segment)
         if reason in SILENCES:
             charge_unshown(ctx, order, share)
     committed = False
@@ -133,8 +134,8 @@ def apply(ctx: Context, message: MsgCommitTraces, checked: CheckedCommit) -> Non
 def _charge_skip(ctx: Context, validator: str) -> int:
     """Take the fee for a skipped share, or the whole balance if that is less; return the amount.
 
-    The fee is not counted as gas. Otherwise a share that is skipped only in the block could exceed the gas limit, and a
-    provider could so make the commitments of other providers fail.
+    The fee is not counted as gas. Otherwise, a share that is skipped only when the block is applied could exceed the
+    gas limit. In this way, a provider could make the commitments of other providers fail.
     """
     price = ctx.block.params.of(LedgerParams).min_gas_price_millionths
     fee = min(SKIP_GAS * price // 1_000_000, BALANCES.get(ctx.store, validator, ctx.block.denom))

@@ -1,8 +1,8 @@
-"""MsgComplain: a proof by the consumer that the data that the validator handed over is not the round's states.
+"""MsgComplain: the consumer proves that the data that the validator handed over are not the round's states.
 
 The message shows the leaf of one encrypted chunk. Either a chunk cannot have this leaf at all, or the message opens the
 chunk. Then the node derives the chunk's key from S_i, decrypts the chunk, and compares it with the leaf that the state
-has at this place. A complaint about a right chunk fails, because S_i and all hashes are proven.
+has at this place. A complaint about a right chunk fails, because the message has to prove S_i and all hashes.
 """
 
 from dataclasses import dataclass
@@ -62,7 +62,7 @@ def check_state(ctx: Context, message: MsgComplain) -> CheckedComplaint:
         raise Refusal(BAD_PROOF, "path", reason, "send the path of this chunk in the tree of all leaves")
     if has_valid_length(place, message.leaf.length) and ctx.crypto.is_point(message.leaf.point):
         if message.opened is None:
-            reason = "is missing, but the leaf alone proves no fault: a chunk can have its point and its length"
+            reason = "is missing, but the leaf alone proves no fault: its point and its length are possible for a chunk"
             raise Refusal(BAD_PROOF, "opened", reason, "open the chunk: send its ciphertext, S_i and the proof")
         _check_opened(ctx, message, checked, place, handover, leaf, message.opened)
     return checked
@@ -124,7 +124,9 @@ def _check_opened(
 
 
 def _get_state_root(ctx: Context, closed: Round, place: ChunkPlace) -> bytes:
-    """Return the root of the state that a chunk belongs to: the round's next state, or a slot's local state."""
+    """Return the root of the state to which a chunk belongs: the round's next global state, or the local state of a
+    slot.
+    """
     if place.state == 0:
         return closed.next_root
     share = SHARES.must(ctx.store, *closed.share_keys[place.state - 1])

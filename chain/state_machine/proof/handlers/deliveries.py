@@ -175,7 +175,7 @@ def is_showable(share: Share) -> bool:
     if share.state is ShareState.COMMITTED:
         return True
     reason = ShareReason(share.reason)
-    return share.state is ShareState.REJECTED and (reason in SILENCES or reason is ShareReason.LEG_ENDED)
+    return share.state is ShareState.REJECTED and reason in SILENCES
 
 
 def get_show_end(order: Order, closed: Round) -> int:
@@ -356,7 +356,7 @@ def apply_chunk(ctx: Context, message: MsgShowChunk, checked: CheckedDelivery) -
     changed = change_share(ctx, key, is_received=False)
     ctx.emit(DeliveryFoundWrong(key, share.claim.provider, message.piece.number))
     if share.state is ShareState.COMMITTED:
-        reject_share(ctx, changed, ShareReason.NO_ANSWER)
+        reject_share(ctx, changed, ShareReason.NO_ANSWER, 0)
     charge_fee(ctx, checked.order, share)
 
 

@@ -27,7 +27,9 @@ from pol.rules.tiers.table import tier_of
 
 @dataclass(frozen=True, slots=True)
 class CheckedAnswer:
-    """The records of a checked message: the panel, the signer's seat in its stage, and the roots shown for places."""
+    """The records of a checked message: the panel, the signer's seat in the panel's stage, and the roots that the
+    message shows for places.
+    """
 
     panel: Panel
     seat: PanelSeat
@@ -76,14 +78,14 @@ def apply_commit_answer(ctx: Context, message: MsgCommitAnswer, checked: Checked
 
 
 def check_reveal_answer_fields(message: MsgRevealAnswer) -> None:
-    """Check that answers and leaves are in order of places, and that each answer has the fields of its kind."""
+    """Check that answers and leaves are sorted by place, and that each answer has the fields of its kind."""
     for name, places in (
         ("answers", [answer.place for answer in message.answers]),
         ("leaves", [shown.place for shown in message.leaves]),
     ):
         if places != sorted(set(places)):
-            reason = "are not in order of places"
-            raise Refusal(BAD_FIELD, name, reason, "list one per place, by ascending place")
+            reason = "are not sorted by place"
+            raise Refusal(BAD_FIELD, name, reason, "give one entry for each place, with the lowest place first")
     for at, answer in enumerate(message.answers):
         _check_answer(f"answers[{at}]", answer)
 
@@ -95,15 +97,15 @@ def _check_answer(field: str, answer: SeatAnswer) -> None:
     stopped = answer.kind is AnswerKind.STOPPED
     kind = answer.kind.name.lower()
     if bool(answer.digest) is unavailable:
-        reason = f"{'is set' if unavailable else 'is empty'}, but the kind is {kind}"
+        reason = f"{'is set' if unavailable else 'is empty'}, but the answer's kind is {kind}"
         remedy = "leave it out" if unavailable else "send the digest of what you recomputed"
         raise Refusal(BAD_FIELD, f"{field}.digest", reason, remedy)
     if (finished and not answer.root) or (stopped and answer.root):
-        reason = f"{'is empty' if finished else 'is set'}, but the kind is {kind}"
+        reason = f"{'is empty' if finished else 'is set'}, but the answer's kind is {kind}"
         remedy = "send the root that you recomputed" if finished else "leave it out"
         raise Refusal(BAD_FIELD, f"{field}.root", reason, remedy)
     if answer.step and not stopped:
-        raise Refusal(BAD_FIELD, f"{field}.step", f"is set, but the kind is {kind}", "leave it out")
+        raise Refusal(BAD_FIELD, f"{field}.step", f"is set, but the answer's kind is {kind}", "leave it out")
 
 
 def check_reveal_answer(ctx: Context, message: MsgRevealAnswer) -> CheckedAnswer:
@@ -150,7 +152,7 @@ def _check_shown(ctx: Context, panel: Panel, shown: ShownLeaf) -> bool:
     if place.kind is not AuditKind.SEGMENT:
         raise Refusal(BAD_FIELD, "leaves", f"place {number} is not a segment", "leave out its leaf")
     if panel.places[number].stops:
-        raise Refusal(BAD_FIELD, "leaves", f"the job stopped in place {number}, so it has no leaf", "leave it out")
+        raise Refusal(BAD_FIELD, "leaves", f"place {number} has no leaf, because the job stopped there", "leave it out")
     if panel.places[number].claim:
         return False
     roots = SHARES.must(ctx.store, *panel.round_key.share(place.slot, place.issue)).roots

@@ -1,10 +1,10 @@
 """MsgTakeEarly: the consumer takes the states of a hand-over round before the round is verified.
 
 A validator hands over the states of verified rounds, which are paid. Otherwise a consumer could fetch its result and
-then keep the round from being verified, for example by filling blocks until all seats are silent. An unverified round
-is not paid, so the result would be free. The consumer may still take a round earlier, if it gives up the refund. The
-states after a round contain the work of all rounds before it. So the consumer gives up the refunds of all unverified
-rounds up to that round.
+then keep the round from being verified, for example by filling blocks until all seats are silent. A round that is never
+verified is never paid, so the result would be free. The consumer may still take a round earlier, if it gives up the
+refund. The states after a round contain the work of all rounds before it. So the consumer gives up the refunds of all
+unverified rounds up to that round.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,9 @@ class TakenRound:
 
 
 def check_state(ctx: Context, message: MsgTakeEarly) -> TakenRound:
-    """Return the records of the round; refuse a round that the leg does not hand over, or hands over anyway."""
+    """Return the records of the round. Refuse a round that the leg does not hand over, or hands over without this
+    message.
+    """
     order = ORDERS.need(ctx.store, message.order_id)
     if order.consumer != message.consumer:
         raise Refusal(NOT_YOURS, "consumer", "another account placed the order", "take a round of an order of your own")

@@ -130,7 +130,7 @@ def recurrence_of_one() -> Program:
 def test_turns_count_where_nodes_are_counted() -> None:
     inner = nested(counter(), (MAX_TURNS,))
     assert program(inner, 2).unrolled_nodes == 1 + 2 * (2 + MAX_TURNS)
-    with pytest.raises(JobError, match=r"with repeats written out there are .* more than 20000000"):
+    with pytest.raises(JobError, match=r"with all repeats written out, there are .* more than 20000000"):
         program(inner, MAX_TURNS)
     with pytest.raises(JobError, match="more than 12"):
         parse_program(program_json(program(counter(), 12)), Limits(unrolled_nodes=12))
