@@ -18,6 +18,7 @@ from compute_provider.perform import Performer
 from compute_provider.store import Store
 from domain.ledger.messages import MsgDepositBond
 from domain.ledger.records import BondKind, BondRow
+from pol.rules.delivery import largest_delivery
 from tests.unit.compute_provider import support as s
 
 BOUNDARIES = 6  # of the tiny task
@@ -48,7 +49,8 @@ def problem(performer: Performer) -> str:
 def needed() -> int:
     task = s.task()
     states = task.global_in.blob.size + task.local_in.blob.size
-    return s.terms().payload_bytes + s.terms().data_bytes + (BOUNDARIES + 1) * states
+    delivery = largest_delivery(s.terms(), task.every)
+    return s.terms().payload_bytes + s.terms().data_bytes + (BOUNDARIES + 1) * states + delivery
 
 
 @pytest.mark.parametrize("lacking", [0, 1])

@@ -318,13 +318,14 @@ def test_a_restarted_daemon_gives_time_for_what_nobody_could_send() -> None:
     assert decide(local, view(chain(), late, since=late - 1))[0] == local
     after, _ = decide(local, view(chain(), late + PATIENCE, since=late))
     assert {w.verdict for w in works(after) if w.issue == 1} == {ShareReason.NO_ANSWER}
-    # The same for openings that could not be uploaded.
+    # The same for openings that could not be uploaded: they are recomputed, because the share is delivered.
     held = with_packets(local)
     asked, _ = decide(held, view(on_chain(held), 12))
-    kept, _ = decide(asked, view(on_chain(held), 100, since=99))
-    assert not any(w.verdict for w in works(kept))
-    gone, _ = decide(asked, view(on_chain(held), 12 + OPEN_SECONDS))
-    assert {w.verdict for w in works(gone) if w.issue == 1} == {ShareReason.NO_ANSWER}
+    _, actions = decide(asked, view(on_chain(held), 100, since=99))
+    assert not any(isinstance(action, do.Recompute) for action in actions)
+    gone, actions = decide(asked, view(on_chain(held), 12 + OPEN_SECONDS))
+    assert not any(w.verdict for w in works(gone))
+    assert any(isinstance(action, do.Recompute) for action in actions)
 
 
 def test_places_are_replayed_as_their_openings_arrive() -> None:
@@ -348,19 +349,13 @@ def test_states_between_replayed_segments_are_kept_where_recomputing_would_take_
     assert [w.anchors for w in works(local)] == [(2,), (2,)]
     now = replace(slow, shares=on_chain(local, drawn=()).shares)
     (task, _) = [t for p in ("p0", "p1") for t in open_tasks(local, now, {}, p)]
-    assert task.indices == (2, 4)
-    # It is asked for, and compared with the trace, but not replayed.
+    # It comes with the delivery, is compared with the trace there, and is not replayed.
+    assert task.indices == (4,)
     held = with_openings(local, 2, 4)
     _, actions = decide(held, view(now))
     assert [a.segment for a in actions if isinstance(a, do.CheckSegment)] == [4, 4]
-    assert [a.index for a in actions if isinstance(a, do.VerifyOpening)] == [2, 2]
-    # The round waits for it, and its provider is not waited for without end.
     done = all_checked(with_openings(local, 4), now)
-    waits, actions = decide(done, view(now))
-    assert actions == ()
-    late = max(w.open_by for w in works(waits))
-    after, _ = decide(waits, view(now, late))
-    assert {w.verdict for w in works(after) if w.issue == 1} == {ShareReason.NO_ANSWER}
+    assert decide(done, view(now))[1] == ()
     done = all_checked(with_openings(local, 2, 4, verified=True), now)
     assert [type(action) for action in decide(done, view(now))[1]] == [do.Aggregate]
 
@@ -390,7 +385,6 @@ def hand_in(local: LocalOrder, issue: int) -> LocalOrder:
         (ShareReason.UPDATE_MISMATCH, ShareReason.UPDATE_MISMATCH),
         (ShareReason.NOT_FINITE, ShareReason.NOT_FINITE),
         # What was delivered beside the commitment is wrong: that may be right all the same.
-        (ShareReason.OPENING_MISMATCH, ShareReason.NO_ANSWER),
         (ShareReason.MALFORMED, ShareReason.NO_ANSWER),
     ],
 )

@@ -68,8 +68,8 @@ def test_the_chain_is_watched_while_a_signature_is_out() -> None:
 
 def test_openings_are_those_of_the_last_picture() -> None:
     opening = (OpenTask(KEY, (1, 2)),)
-    assert look_at(at(Stage.SUBMITTED), seen(opening=opening))[1] == (do.Open(KEY, (1, 2)),)
-    assert look_at(at(Stage.SUBMITTED), seen())[1] == ()
+    assert look_at(at(Stage.COMMITTED), seen(opening=opening))[1] == (do.Open(KEY, (1, 2)),)
+    assert look_at(at(Stage.COMMITTED), seen())[1] == ()
 
 
 def test_an_action_of_a_share_is_under_way_once_and_names_it() -> None:
@@ -101,8 +101,10 @@ def test_a_share_goes_its_way() -> None:
     work = shares.works[0]
     assert (work.update_root, work.local_out_root) == (b"\x01" * 32, b"\x02" * 32)
     shares, actions = look_at(receive.submitted(shares, KEY, True, ""), unlisted)
+    # What leaves this machine before the chain has the commitment is encrypted.
+    assert (shares.works[0].stage, actions) == (Stage.SUBMITTED, (do.Upload(KEY),))
+    shares, actions = look_at(receive.uploaded(shares, KEY), unlisted)
     assert (shares.works[0].stage, actions) == (Stage.SUBMITTED, ())
-    # Nothing that could be taken leaves this machine before the chain has the commitment.
     shares, actions = look_at(receive.committed(shares, KEY), listed)
     assert (shares.works[0].stage, actions) == (Stage.COMMITTED, (do.Deliver(KEY),))
     shares, actions = look_at(receive.delivered(shares, KEY, True, ""), unlisted)
@@ -145,7 +147,7 @@ def test_what_is_not_listed_is_dropped_until_it_is_signed() -> None:
         Stage.DELIVERED,
         Stage.REFUSED,
     ):
-        shares, actions = look_at(at(stage), seen())
+        shares, actions = look_at(receive.uploaded(at(stage), KEY), seen())
         assert (shares.works[0].stage, actions) == (stage, ())
 
 
@@ -163,13 +165,15 @@ def test_a_task_that_changes_is_begun_anew() -> None:
     assert actions == (do.ForgetShare(KEY), do.CheckTask(other))
     assert shares.works == (ShareWork(other, Stage.CHECKING),)
     # What is signed stays what it is: a second signature for the same key would be a contradiction.
-    assert look_at(at(Stage.SUBMITTED), seen(other)) == (at(Stage.SUBMITTED), (do.Submit(KEY),))
+    shares = receive.uploaded(at(Stage.SUBMITTED), KEY)
+    assert look_at(shares, seen(other)) == (shares, (do.Submit(KEY),))
 
 
 def test_a_share_that_the_validator_lost_is_submitted_again() -> None:
     for stage, asked in ((Stage.TRAINED, True), (Stage.SUBMITTED, True), (Stage.REFUSED, False)):
-        assert look_at(at(stage), seen(ONE))[1] == ((do.Submit(KEY),) if asked else ())
-        assert look_at(at(stage), seen())[1] == ()
+        shares = receive.uploaded(at(stage), KEY)
+        assert look_at(shares, seen(ONE))[1] == ((do.Submit(KEY),) if asked else ())
+        assert look_at(shares, seen())[1] == ()
 
 
 def test_a_delivery_that_the_validator_lost_is_made_again() -> None:

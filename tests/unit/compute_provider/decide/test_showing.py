@@ -15,7 +15,15 @@ from link.types import DeliveryReceipt
 from tests.unit.compute_provider import support as s
 
 KEY = s.task().key
-CLAIM = ShareClaim(*KEY, s.PROVIDER.address, bytes(32))
+CLAIM = ShareClaim(
+    order_id=KEY.order_id,
+    leg=KEY.leg,
+    round=KEY.round,
+    slot=KEY.slot,
+    issue=KEY.issue,
+    provider=s.PROVIDER.address,
+    commitment=bytes(32),
+)
 MANIFEST = DeliveryManifest(bytes(32), bytes(32), 5, 3, 0)
 RECEIPT = DeliveryReceipt(100, False, bytes(64))
 SHOWN = replace(RECEIPT, was_shown=True)
@@ -33,8 +41,17 @@ def on_chain(
     return replace(s.order(), shares=(share,), deliveries=(delivery,) if delivery else ())
 
 
-def posted(show_by: int, **changes: bool) -> ShownDelivery:
-    return ShownDelivery(*KEY, manifest=MANIFEST, show_by=show_by, **changes)  # type: ignore[arg-type]
+def posted(show_by: int, *, is_wrong: bool = False) -> ShownDelivery:
+    return ShownDelivery(
+        order_id=KEY.order_id,
+        leg=KEY.leg,
+        round=KEY.round,
+        slot=KEY.slot,
+        issue=KEY.issue,
+        manifest=MANIFEST,
+        show_by=show_by,
+        is_wrong=is_wrong,
+    )
 
 
 def test_a_key_is_shown_to_the_chain_only_where_the_validator_does_not_take_it() -> None:
