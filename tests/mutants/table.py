@@ -4101,6 +4101,14 @@ MUTANTS = (
         (_DELIVERED,),
     ),
     Mutant(
+        "noise-stands",
+        "a provider that delivered noise is paid, because it stands for the right share that no one got",
+        "chain/state_machine/proof/stands.py",
+        " or not can_stand(get_standing(ctx, panel))\n",
+        "\n",
+        (_DELIVERED,),
+    ),
+    Mutant(
         "key-without-end",
         "a key is shown at any time after the receipt",
         "chain/state_machine/proof/handlers/deliveries.py",

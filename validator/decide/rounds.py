@@ -221,7 +221,7 @@ def show_wrong_pieces(local: LocalOrder, view: View, prefix: str) -> list[Action
     actions: list[Action] = []
     for current in local.rounds:
         closed = view.on_chain.round(local.leg, current.round)
-        if closed is not None and (closed.verified or closed.void):
+        if closed is not None and closed.verified:
             continue
         for work in current.works:
             if work.wrong is None or not work.verdict:

@@ -33,7 +33,7 @@ from domain.proof.params import ProofParams
 from domain.proof.records import Panel, Round, Ruling, Share, ShareState
 from domain.proof.transitions import PanelStep
 from pol.rules.panels import audit_price
-from pol.rules.stands import is_mismatch, stand_until
+from pol.rules.stands import can_stand, is_mismatch, stand_until
 from pol.rules.tiers.table import tier_of
 
 
@@ -58,8 +58,9 @@ def count_stands(ctx: Context, order_id: bytes, change: int) -> None:
 def end_stand(ctx: Context, order: Order, leg: Leg, panel: Panel) -> None:
     """End the panel of a stand, pay its seats, and let the party that is wrong pay."""
     rulings = {place.ruling for place in panel.places}
-    wrong = Ruling.WRONG in rulings
-    right = rulings == {Ruling.RIGHT}
+    # The validator may have shown meanwhile that the delivery of the share is wrong.
+    wrong = Ruling.WRONG in rulings or not can_stand(get_standing(ctx, panel))
+    right = rulings == {Ruling.RIGHT} and not wrong
     move_panel(ctx, PANELS.must(ctx.store, *panel.key), PanelStep.END_DISPUTE, is_settled=True)
     take_room(ctx, panel, 0)
     share = get_standing(ctx, panel)
@@ -114,10 +115,11 @@ def _pay(ctx: Context, leg: Leg, share: Share, to_seats: int) -> Redress:
 def _note(ctx: Context, share: Share, *, right: bool, wrong: bool) -> None:
     """Record the ruling in the share and in the track record of its provider."""
     claim = share.claim
-    if right and is_mismatch(share):
+    was_rejected = share.state is not ShareState.ACCEPTED
+    if right and was_rejected:
         change_share(ctx, claim.key, state=ShareState.RIGHT)
         count_share(ctx, claim.provider, rejected=-1)
-    elif wrong and is_mismatch(share):
+    elif wrong and was_rejected:
         change_share(ctx, claim.key, state=ShareState.WRONG)
     elif wrong:
         count_share(ctx, claim.provider, accepted=-1, rejected=1)

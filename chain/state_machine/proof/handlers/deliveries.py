@@ -295,20 +295,23 @@ def check_chunk(ctx: Context, message: MsgShowChunk) -> CheckedDelivery:
         raise Refusal(NOT_FOUND, "issue", reason, "show pieces of deliveries whose key is on chain")
     if not _is_disputable(ctx.store, share):
         reason = f"is {share.state.name.lower()}"
-        raise Refusal(WRONG_STATE, "issue", reason, "show pieces before the round of the share is verified or void")
+        raise Refusal(WRONG_STATE, "issue", reason, "show pieces before the round of the share is verified")
     order = ORDERS.must(ctx.store, message.order_id)
     _check_wrong(ctx, order, delivery, message)
     return CheckedDelivery(order, leg, share, delivery)
 
 
 def _is_disputable(store: Overlay, share: Share) -> bool:
-    """Return whether a wrong delivery changes anything for a share."""
+    """Return whether a wrong delivery changes anything for a share.
+
+    In a void round, the provider of a share that was rejected as silent can still stand for it.
+    """
     if share.state is ShareState.COMMITTED:
         return True
     if share.state is not ShareState.REJECTED or ShareReason(share.reason) not in SILENCES:
         return False
     closed = _get_closed(store, share)
-    return closed is None or not (closed.verified or closed.void)
+    return closed is None or not closed.verified or share.stand > 0
 
 
 def _check_wrong(ctx: Context, order: Order, delivery: ShownDelivery, message: MsgShowChunk) -> None:

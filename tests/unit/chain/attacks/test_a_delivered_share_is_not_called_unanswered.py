@@ -8,9 +8,13 @@ from dataclasses import replace
 
 import pytest
 
+from domain.disputes.messages import MsgStand
+from domain.disputes.queries import DisputesRequest
+from domain.disputes.records import Dispute
 from domain.errors import ALREADY_EXISTS, BAD_PROOF, NOT_YET, NOT_YOURS, WRONG_STATE
 from domain.proof.reasons import ShareReason
-from domain.proof.records import ShareState
+from domain.proof.records import AuditKind, SeatAnswer, ShareState
+from pol.rules.commitment import update_claim
 from tests.support.chain_market import BOND, Trace
 from tests.support.delivered import DeliveryMarket, Sent, spoil, with_wrong_chunk
 
@@ -37,6 +41,37 @@ def reject(market: DeliveryMarket, order_id: bytes, trace: Trace, reason: ShareR
 def close(market: DeliveryMarket, order_id: bytes) -> None:
     market.wait_drawn(order_id)
     market.chain.ok(*market.close_messages(order_id))
+
+
+def stand(market: DeliveryMarket, trace: Trace) -> int:
+    """Let the provider of a share stand for it; return the number of the dispute."""
+    claim = trace.claim
+    order_id, leg, round, slot, issue = claim.key
+    market.chain.ok(MsgStand(claim.provider, order_id, leg, round, slot, issue, trace.roots))
+    found: tuple[Dispute, ...] = market.chain.ask(DisputesRequest(order_id)).disputes
+    return found[-1].number
+
+
+def recompute(market: DeliveryMarket, trace: Trace, dispute: int) -> None:
+    """Let the seats of a stand recompute its places rightly."""
+    order_id, roots = trace.claim.order_id, trace.roots
+    market.about = dispute
+
+    def answers() -> tuple[SeatAnswer, ...]:
+        places = [place.place for place in market.panel(order_id, 0).places]
+        update = update_claim(roots.update_root, roots.local_out, roots.metrics)
+        return tuple(
+            replace(
+                answer,
+                root=update
+                if places[answer.place].kind is AuditKind.UPDATE
+                else trace.leaves[places[answer.place].segment].boundary_root,
+            )
+            for answer in market.answers(order_id)
+        )
+
+    market.say_all(order_id, answers)
+    market.about = 0
 
 
 def verify(market: DeliveryMarket, order_id: bytes) -> None:
@@ -120,6 +155,41 @@ def test_a_key_for_noise_earns_nothing_and_costs_the_answer_fee() -> None:
     verify(market, order_id)
     assert market.chain.worth("v0p0") == before
     assert market.chain.bond("v0p0") == BOND - FEE
+
+
+def accept_another(market: DeliveryMarket, order_id: bytes, trace: Trace) -> None:
+    """Say that the share of slot 0 was not answered, and accept a copy that differs in a place."""
+    copy = market.delivered_trace(order_id, 0, "made up", issue=2, provider="v0p2")
+    market.commit(order_id, copy, reject=[(trace.ref, int(ShareReason.NO_ANSWER))])
+    close(market, order_id)
+
+
+def test_a_thief_that_accepts_a_changed_copy_pays_when_its_provider_stands() -> None:
+    """If this were no mismatch, the thief would change one place of its copy, and pay nothing."""
+    market, order_id, trace, sent = begun()
+    message = market.show_key(sent, shown=True)
+    accept_another(market, order_id, trace)
+    market.chain.ok(message)
+    before = market.chain.worth("v0p0") + market.chain.bond("v0p0")
+    recompute(market, trace, stand(market, trace))
+    assert market.share_of(order_id, trace).state is ShareState.RIGHT
+    assert market.chain.worth("v0p0") + market.chain.bond("v0p0") == before + 2 * VALUE  # its bond was locked
+
+
+def test_who_delivered_noise_loses_the_bond_if_it_stands() -> None:
+    """The work is right, but its validator never had it."""
+    market, order_id, trace, right = begun()
+    sent = spoil(right, market.content(order_id, 0))
+    message = market.show_key(sent, shown=True)
+    accept_another(market, order_id, trace)
+    market.chain.ok(message)
+    before = market.chain.worth("v0p0")
+    dispute = stand(market, trace)
+    market.chain.ok(market.show_chunk(sent, 0))
+    recompute(market, trace, dispute)
+    assert market.share_of(order_id, trace).state is ShareState.WRONG
+    assert market.chain.worth("v0p0") == before
+    assert market.chain.bond("v0p0") <= BOND - VALUE
 
 
 def test_a_wrong_piece_of_a_committed_share_frees_its_slot() -> None:
