@@ -103,7 +103,7 @@ class Watch:
             self._right.add(key)
             name = LEGS.must(validator, key.order_id, key.leg).validator
             if self._honest(name):
-                silent = ShareReason(share.reason) in SILENCES
+                silent = ShareReason(share.reason) in SILENCES and not share.is_received
                 _hold(silent, f"{name}, honest, rejected a right share of {share.claim.provider}")
 
     def _check_rejected(self, share: Share, habit: str) -> None:

@@ -54,8 +54,8 @@ REASONS = {
     "copied": ShareReason.NO_ANSWER,
     "garbage": ShareReason.NO_ANSWER,
     "hidden": ShareReason.NO_ANSWER,
-    "closed": ShareReason.NO_ANSWER,
-    "junk": ShareReason.NO_ANSWER,
+    "noise": ShareReason.NO_ANSWER,
+    "keyless": ShareReason.NO_ANSWER,
 }
 """Why a share of each kind falls, once it is on chain; others never get there, or never fall."""
 

@@ -46,9 +46,10 @@ def close(market: DeliveryMarket, order_id: bytes) -> None:
 def stand(market: DeliveryMarket, trace: Trace) -> int:
     """Let the provider of a share stand for it; return the number of the dispute."""
     claim = trace.claim
-    order_id, leg, round, slot, issue = claim.key
-    market.chain.ok(MsgStand(claim.provider, order_id, leg, round, slot, issue, trace.roots))
-    found: tuple[Dispute, ...] = market.chain.ask(DisputesRequest(order_id)).disputes
+    market.chain.ok(
+        MsgStand(claim.provider, claim.order_id, claim.leg, claim.round, claim.slot, claim.issue, trace.roots)
+    )
+    found: tuple[Dispute, ...] = market.chain.ask(DisputesRequest(claim.order_id)).disputes
     return found[-1].number
 
 
