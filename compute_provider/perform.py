@@ -699,7 +699,15 @@ class Performer:
             return ActionResult()
         _, roots = self._signed(work)
         me = self._config.key.address
-        message = MsgStand(me, key.order_id, key.leg, key.round, key.slot, key.issue, roots)
+        message = MsgStand(
+            provider=me,
+            order_id=key.order_id,
+            leg=key.leg,
+            round=key.round,
+            slot=key.slot,
+            issue=key.issue,
+            roots=roots,
+        )
         try:
             self._sender.send(*self._top_up_for_stand(key), message)
         except TxRefused as error:
@@ -761,7 +769,14 @@ class Performer:
 
         for number in seat.places:
             opening = claims.place_opening(panel.places[number].place, leaves, files, put)
-            shown = ShownPlace(key.order_id, key.leg, key.round, panel.dispute, number, opening)
+            shown = ShownPlace(
+                order_id=key.order_id,
+                leg=key.leg,
+                round=key.round,
+                dispute=panel.dispute,
+                place_index=number,
+                opening=opening,
+            )
             if not client.call(SHOW_PLACE, shown).accepted:
                 return False
         return True

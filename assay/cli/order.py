@@ -406,7 +406,7 @@ def waive(context: CommandContext, order: str, round: int | None) -> None:
         if leg is None:
             raise CliError("the order has no leg yet", "waive challenges when a validator has won the order")
         last = leg.end_round - 1 if round is None else round
-        message = MsgWaive(key.address, on_chain.order.id, leg.number, last)
+        message = MsgWaive(sender=key.address, order_id=on_chain.order.id, leg=leg.number, round=last)
         receipt = context.sender(client, key).send(message)
     context.output.result(
         {"order": on_chain.order.id, "leg": leg.number, "round": last, "height": receipt.height},

@@ -35,9 +35,9 @@ class SignedShare:
 class Rejection:
     """A rejection of a share by its validator, with a ``ShareReason``.
 
-    If the reason is a mismatch, ``segment`` is the segment in which the validator found it, or the number of segments
-    of the share if it found the mismatch in the share's end: in its update, or in its stop. If the provider stands for
-    the share, a panel recomputes this place.
+    If the reason is a mismatch, ``segment`` is the segment in which the validator found it. If the validator found it
+    in the share's update or stop, ``segment`` is the number of the share's segments. If the provider stands for the
+    share, a panel recomputes this place.
     """
 
     ref: ShareRef

@@ -1073,12 +1073,12 @@ class Rebuilt:
             share=change.share.ref,
         )
         roots = ShareRoots(
-            change.trace_root,
-            change.update_root,
-            change.local_out,
-            change.metrics,
-            change.segments,
-            change.steps,
+            trace_root=change.trace_root,
+            update_root=change.update_root,
+            local_out=change.local_out,
+            metrics=change.metrics,
+            segments=change.segments,
+            steps=change.steps,
         )
         work = done_work(self.orders[key.order_id].terms, roots)
         self._share(change.share, stand=key.dispute, roots=roots, work=work)

@@ -286,7 +286,7 @@ class Watchtower:
             self._waived[order_id, leg] = last
             text = f"order {order_id.hex()[:_ID_SHOWN]}: no challenge of leg {leg} up to round {last}"
             try:
-                self.sender.send(MsgWaive(self.sender.address, order_id, leg, last))
+                self.sender.send(MsgWaive(sender=self.sender.address, order_id=order_id, leg=leg, round=last))
             except TxRefused as refused:
                 _log.info("%s is not waived: %s", text, refused)
                 continue

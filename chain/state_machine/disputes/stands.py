@@ -34,6 +34,7 @@ from domain.proof.records import Round, Share, ShareState
 from pol.rules.panels import audit_price
 from pol.rules.stands import can_stand, is_mismatch, stand_bond, stand_until
 from pol.rules.stops import check_roots, done_work
+from pol.rules.tiers.table import tier_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ def check(ctx: Context, message: MsgStand) -> CheckedStand:
     leg = LEGS.must(ctx.store, message.order_id, message.leg)
     _check_share(ctx, order, closed, share)
     _check_until(ctx, order, closed)
-    _check_roots(ctx, order, closed, share, message)
+    _check_roots(ctx, order, leg, closed, share, message)
     work = done_work(order.terms, message.roots)
     bond = _needed(ctx, order, leg, work)
     locked = get_share_bond(ctx, share.claim.key)
@@ -105,7 +106,14 @@ def _check_until(ctx: Context, order: Order, closed: Round) -> None:
     check_before(ctx, "end of the time to stand", until)
 
 
-def _check_roots(ctx: Context, order: Order, closed: Round, share: Share, message: MsgStand) -> None:
+def _check_roots(
+    ctx: Context,
+    order: Order,
+    leg: Leg,
+    closed: Round,
+    share: Share,
+    message: MsgStand,
+) -> None:
     """Refuse roots that the share's commitment does not hide, or with which the chain itself compares the share."""
     problem = check_roots(order.terms, message.roots)
     if problem:
@@ -121,7 +129,7 @@ def _check_roots(ctx: Context, order: Order, closed: Round, share: Share, messag
     if accepted is None:
         raise LookupError("an accepted share has no roots")
     same = make_commitment(ctx, order, claim.key, claim.provider, closed.global_in, share.local_in, accepted)
-    if same == claim.commitment:
+    if tier_of(leg).is_same_share(claim.commitment, same):
         reason = "are those of the accepted share, so the chain compares the share when the round is verified"
         raise Refusal(WRONG_STATE, "roots", reason, "no stand is needed")
 

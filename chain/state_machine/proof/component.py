@@ -2,7 +2,7 @@
 
 from chain.state_machine.component import Component
 from chain.state_machine.context import Draw
-from chain.state_machine.legs.hooks import ROUND_DROPPED, ROUND_LEFT
+from chain.state_machine.legs.hooks import AT_STAKE, ROUND_DROPPED, ROUND_LEFT
 from chain.state_machine.market.hooks import RELEASED
 from chain.state_machine.proof import gas
 from chain.state_machine.proof.handlers import HANDLERS
@@ -35,7 +35,7 @@ from chain.state_machine.proof.shares import (
     weigh_segments,
 )
 from chain.state_machine.proof.slashes import on_jail
-from chain.state_machine.proof.stands import on_forfeit, weigh_forfeit
+from chain.state_machine.proof.stands import is_at_stake, on_forfeit, weigh_forfeit
 from chain.state_machine.proof.tables import (
     AUDIT_LOAD,
     BEHIND_PANELS,
@@ -115,6 +115,7 @@ COMPONENT = Component(
     hooks=(
         BEGIN.to(apply_lots),
         ROUND_DROPPED.to(drop_open_round),
+        AT_STAKE.to(is_at_stake),
         ROUND_LEFT.to(advance),
         RELEASED.to(on_released),
     ),

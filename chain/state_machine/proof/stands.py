@@ -145,6 +145,12 @@ def forfeit_or_wait(ctx: Context, order: Order, closed: Round, share: Share, bon
         schedule(ctx, until, FORFEIT_DUE, *share.claim.key)
 
 
+def is_at_stake(ctx: Context, order_id: bytes, bond: BondRow) -> bool:
+    """Return whether a bond is that of a rejected share whose provider may still stand for it."""
+    share = SHARES.must(ctx.store, *bond.share(order_id))
+    return share.state is ShareState.WRONG and is_mismatch(share)
+
+
 def on_forfeit(ctx: Context, entry: QueueEntry) -> None:
     """Burn the bond of a rejected share if its provider did not stand for it in time."""
     share = SHARES.must(ctx.store, *entry.round_key.share(entry.number(3), entry.number(4)))

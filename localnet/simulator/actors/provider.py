@@ -633,20 +633,34 @@ class ProviderActor:
             self._end(name, partial(receive.standing, key=key, stand=GAVE_UP))
             return
         roots = self.traces[key].delivery.roots
-        message = MsgStand(self.me, key.order_id, key.leg, key.round, key.slot, key.issue, roots)
+        message = MsgStand(
+            provider=self.me,
+            order_id=key.order_id,
+            leg=key.leg,
+            round=key.round,
+            slot=key.slot,
+            issue=key.issue,
+            roots=roots,
+        )
         self._send(message, partial(self._end, name, pause=RETRY_MS))
 
     def _show_places(self, name: str, key: ShareKey, dispute: int) -> None:
         """Send the places of a share to the seats of its panel that have not answered yet."""
         panel = claims.standing_panel(self.world.order(key.order_id), key)
-        seats = self.world.ask(SeatsRequest(key.order_id, key.leg, key.round, dispute)).seats if panel else ()
+        seats = (
+            self.world.ask(SeatsRequest(order_id=key.order_id, leg=key.leg, round=key.round, dispute=dispute)).seats
+            if panel
+            else ()
+        )
         trace = self.traces[key]
         job = self.world.job(key.order_id)
 
         def put(index: int) -> OpenedState:
             first, second = trace.states[index]
             metrics = trace.delivery.boundaries[index - 1].metrics if index else ()
-            return OpenedState(index, job.blob(first), job.local_blob(second), metrics)
+            return OpenedState(
+                index=index, global_state=job.blob(first), local_state=job.local_blob(second), metrics=metrics
+            )
 
         for seat in seats:
             if panel is None or seat.stage != panel.stage or seat.commitment:

@@ -184,6 +184,27 @@ def test_no_share_stands_when_its_time_is_over() -> None:
     market.chain.refused(DEADLINE_PASSED, stand(honest))
 
 
+def test_a_leg_that_fails_saves_no_bond_of_a_wrong_share() -> None:
+    """The validator and the provider have one owner: the leg fails before the provider's time to stand is over."""
+    market = Market(validators=8)
+    order_id = market.run()
+    cheat = market.trace(order_id, 0, provider="v0p0", work="made up")
+    market.commit(order_id, cheat, market.trace(order_id, 1, provider="v0p1"))
+    again = market.trace(order_id, 0, issue=2, provider="v0p1")
+    market.commit(order_id, again, reject=[(cheat.ref, int(MISMATCH), 0)])
+    market.wait_drawn(order_id)
+    market.chain.ok(*market.close_messages(order_id))
+    verify(market, order_id)
+    market.train_round(order_id)
+    market.fault_round(order_id, 1)
+    market.chain.block()
+    assert market.order(order_id).state is OrderState.OPEN
+    assert market.chain.bond("v0p0") < BOND
+    market.chain.pass_until(market.round(order_id, 0).closed_at + 60)
+    share = next(s for s in market.shares(order_id) if s.claim == cheat.claim)
+    assert market.chain.bond("v0p0") == BOND - share.bond
+
+
 def void_by_validator(*, rematch: bool) -> tuple[Market, bytes, list[Trace]]:
     """Return a market whose validator served nothing of a closed round to the seats, so that the round is void."""
     market = Market(validators=12)

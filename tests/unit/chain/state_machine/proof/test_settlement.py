@@ -147,7 +147,7 @@ def test_only_deposits_pay_what_deposits_pay() -> None:
     ctx = context(market)
     with pytest.raises(LedgerBroken, match="does not use deposits"):
         order_money.pay_from_deposits(ctx, order_id, [Transfer(BURN, order_id.hex(), "", 1)])
-    with pytest.raises(ValueError, match="lacks"):
+    with pytest.raises(ValueError, match="are missing"):
         order_money.pay_from_deposits(ctx, order_id, [Transfer(REFUND, order_id.hex(), "carol", 10**9)])
 
 
