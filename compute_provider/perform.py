@@ -613,7 +613,9 @@ class Performer:
         manifest, path = self._sealed(work)
         claim, _ = self._signed(work)
         signature = self._config.key.sign(manifest_sign_bytes(self._chain_id, claim, manifest))
-        return DeliveryOffer(work.key, manifest, signature, self._put(self._client(), path))
+        return DeliveryOffer(
+            key=work.key, manifest=manifest, signature=signature, ciphertext=self._put(self._client(), path)
+        )
 
     def _sealed(self, work: ShareWork) -> tuple[DeliveryManifest, Path]:
         """Return the manifest and the file of a share's encrypted delivery; encrypt it if the file is not here."""
@@ -625,7 +627,10 @@ class Performer:
         every = work.task.every
         boundaries = self._store.boundaries(work.key)[1:]
         files = DeliveredFiles(
-            entries=[BoundaryEntry(b.step, b.global_root, b.local_root, b.metrics) for b in boundaries],
+            entries=[
+                BoundaryEntry(step=b.step, global_root=b.global_root, local_root=b.local_root, metrics=b.metrics)
+                for b in boundaries
+            ],
             update=folder / UPDATE if roots.is_whole else None,
             local_out=folder / LOCAL_OUT if roots.is_whole else None,
             boundary_states=[

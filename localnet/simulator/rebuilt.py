@@ -721,15 +721,32 @@ class Rebuilt:
 
     @take.register
     def _(self, change: DeliveryReceived) -> None:
-        manifest = DeliveryManifest(change.root, change.key_hash, change.segments, change.update_chunks, change.every)
+        manifest = DeliveryManifest(
+            root=change.root,
+            key_hash=change.key_hash,
+            segments=change.segments,
+            update_chunks=change.update_chunks,
+            every=change.every,
+        )
         self.deliveries[change.share] = _delivery(change.share, manifest, change.show_by)
 
     @take.register
     def _(self, change: DeliveryKeyShown) -> None:
         known = self.deliveries.get(change.share)
-        manifest = DeliveryManifest(change.root, change.key_hash, change.segments, change.update_chunks, change.every)
+        manifest = DeliveryManifest(
+            root=change.root,
+            key_hash=change.key_hash,
+            segments=change.segments,
+            update_chunks=change.update_chunks,
+            every=change.every,
+        )
         roots = ShareRoots(
-            change.trace_root, change.update_root, change.local_out, change.metrics, change.segments, change.steps
+            trace_root=change.trace_root,
+            update_root=change.update_root,
+            local_out=change.local_out,
+            metrics=change.metrics,
+            segments=change.segments,
+            steps=change.steps,
         )
         show_by = known.show_by if known else 0
         shown = _delivery(change.share, manifest, show_by)

@@ -95,10 +95,19 @@ class PieceRun:
         index = number - self.first
         items = min(self.block, self.items - index * self.block)
         if not self.above_block:
-            return Piece(self.kind, items, index * self.block, self.source, self.above, self.at)
+            return Piece(
+                kind=self.kind, items=items, first=index * self.block, source=self.source, parent=self.above, at=self.at
+            )
         place = index + self.skipped
         parent = self.above + place // self.above_block
-        return Piece(self.kind, items, index * self.block, self.source, parent, place % self.above_block)
+        return Piece(
+            kind=self.kind,
+            items=items,
+            first=index * self.block,
+            source=self.source,
+            parent=parent,
+            at=place % self.above_block,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,11 +211,32 @@ def _tree_runs(
     for kind_here, items, size in reversed(levels):
         count = max(1, ceil_div(items, size))  # the piece of an empty trace is empty
         if not runs:
-            runs.append(PieceRun(first, count, kind_here, items, size, source, above, 0, at))
+            runs.append(
+                PieceRun(
+                    first=first,
+                    count=count,
+                    kind=kind_here,
+                    items=items,
+                    block=size,
+                    source=source,
+                    above=above,
+                    above_block=0,
+                    at=at,
+                )
+            )
         else:
             upper = runs[-1]
             begins = upper.first + upper.count
-            run = PieceRun(begins, count, kind_here, items, size, PieceSource.PARENT, upper.first, upper.block)
+            run = PieceRun(
+                first=begins,
+                count=count,
+                kind=kind_here,
+                items=items,
+                block=size,
+                source=PieceSource.PARENT,
+                above=upper.first,
+                above_block=upper.block,
+            )
             runs.append(run)
     return runs
 
@@ -251,7 +281,9 @@ def decode_entries(content: bytes, count: int) -> tuple[BoundaryEntry, ...] | No
         position += size
         metrics = tuple(int.from_bytes(bits[i : i + 4], "big") for i in range(0, size, 4))
         step, roots = int.from_bytes(start[:8], "big"), start[8:-1]
-        entries.append(BoundaryEntry(step, roots[:HASH_SIZE], roots[HASH_SIZE:], metrics))
+        entries.append(
+            BoundaryEntry(step=step, global_root=roots[:HASH_SIZE], local_root=roots[HASH_SIZE:], metrics=metrics)
+        )
     return tuple(entries) if position == len(content) else None
 
 

@@ -23,6 +23,7 @@ NOT_EXPECTED = {
     "Refused": "a worker says it to its daemon",
     "Stop": "the set-up runs without the packages",
     "Unending": "a bug of ours, found by the simulator",
+    "WrongPiece": "a wrong piece of a delivery, which the validator shows to the chain",
     "Unusable": "host knows no tree: turned into the StoreError of a daemon",
 }
 

@@ -41,6 +41,8 @@ OPENINGS = {
     ("chain/state_machine/proof/handlers/accept_shares.py", "commitment != claim.commitment"),
     ("chain/state_machine/disputes/handlers.py", "commitment != dispute.commitment"),
     ("chain/state_machine/disputes/stands.py", "made != claim.commitment"),
+    ("chain/state_machine/proof/handlers/deliveries.py", "commitment != claim.commitment"),
+    ("validator/decide/receive.py", "commitment != claim.commitment"),
     ("validator/watch/challenge.py", "known.commitment == commitment"),
     ("chain/state_machine/proof/handlers/seats.py", "commitment != seat.commitment"),
     ("validator/decide/traces.py", "commitment != claim.commitment"),

@@ -410,7 +410,9 @@ class Service:
 
         self.ledger.change(key.order_id, key.leg, take, (request.ciphertext,), caller.address)
         receipt = None if reason else self._receipt(key)
-        return t.ReceiptReply(reason == ShareReason.NONE, int(reason), reason.name.lower(), receipt)
+        return t.ReceiptReply(
+            accepted=reason == ShareReason.NONE, reason=int(reason), text=reason.name.lower(), receipt=receipt
+        )
 
     def _receipt(self, key: ShareKey) -> t.DeliveryReceipt | None:
         """Sign a receipt for a complete ciphertext, if the share needs one now; the record has the time of it first."""
@@ -442,7 +444,9 @@ class Service:
         if at is None:
             reason = ShareReason.MALFORMED
         receipt = self._sign_receipt(at.work, shown=True) if at is not None and not reason else None
-        return t.ReceiptReply(reason == ShareReason.NONE, int(reason), reason.name.lower(), receipt)
+        return t.ReceiptReply(
+            accepted=reason == ShareReason.NONE, reason=int(reason), text=reason.name.lower(), receipt=receipt
+        )
 
     def _sign_receipt(self, work: SlotWork, *, shown: bool) -> t.DeliveryReceipt | None:
         """Return the receipt for a ciphertext or, if ``shown``, for its key as well."""

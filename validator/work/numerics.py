@@ -152,10 +152,10 @@ def headers(directory: Path) -> JobHeaders:
     job = job_in(directory).job
     document = job.document
     return JobHeaders(
-        header_chunk(document.global_tensors),
-        header_chunk(document.local_tensors),
-        header_chunk(job.updated),
-        chunk_count(job.updated),
+        global_state=header_chunk(document.global_tensors),
+        local_state=header_chunk(document.local_tensors),
+        update=header_chunk(job.updated),
+        update_chunks=chunk_count(job.updated),
     )
 
 

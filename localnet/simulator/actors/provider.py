@@ -524,7 +524,9 @@ class ProviderActor:
             wrong = WrongPieces(ShownPiece(0, noise[0], merkle_path(leaves, 0)), None)
         signature = sign(pub_key(self.me), manifest_sign_bytes(CHAIN_ID, trace.claim, manifest))
         size = sum(blob.size for blob in trace.delivery.blobs)
-        offer = DeliveryOffer(key, manifest, signature, BlobRef(manifest.root, max(1, size)))
+        offer = DeliveryOffer(
+            key=key, manifest=manifest, signature=signature, ciphertext=BlobRef(manifest.root, max(1, size))
+        )
         self.world.deliveries[manifest.root] = SentDelivery(trace.delivery, openings, wrong)
         trace.offer = offer
         return offer

@@ -193,7 +193,9 @@ class Service:
         after, reason = receive.key_shown(local, terms, CHAIN_ID, provider, shown)
         self._taken(leg, after, reason)
         receipt = None if reason else self._receipt(after, shown.key, shown=True)
-        return ReceiptReply(reason == ShareReason.NONE, int(reason), reason.name.lower(), receipt)
+        return ReceiptReply(
+            accepted=reason == ShareReason.NONE, reason=int(reason), text=reason.name.lower(), receipt=receipt
+        )
 
     def _receipt(self, local: LocalOrder, key: ShareKey, *, shown: bool) -> DeliveryReceipt | None:
         at = local.share(key)

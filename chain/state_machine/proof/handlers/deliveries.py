@@ -56,7 +56,9 @@ class CheckedDelivery:
 
 
 def _key_of(message: MsgReceipt | MsgShowKey | MsgShowChunk) -> ShareKey:
-    return ShareKey(message.order_id, message.leg, message.round, message.slot, message.issue)
+    return ShareKey(
+        order_id=message.order_id, leg=message.leg, round=message.round, slot=message.slot, issue=message.issue
+    )
 
 
 def _check_manifest(order: Order, manifest: DeliveryManifest) -> None:
@@ -85,7 +87,7 @@ def check_receipt(ctx: Context, message: MsgReceipt) -> CheckedDelivery:
     if not ctx.crypto.signature(PROVIDERS.must(ctx.store, share.claim.provider).pub_key, document, message.signature):
         reason = "is not the provider's signature of the manifest"
         raise Refusal(BAD_PROOF, "signature", reason, "send the signature that came with the delivery")
-    return CheckedDelivery(order, leg, share, None)
+    return CheckedDelivery(order=order, leg=leg, share=share, delivery=None)
 
 
 def apply_receipt(ctx: Context, message: MsgReceipt, checked: CheckedDelivery) -> None:
@@ -150,7 +152,7 @@ def check_key(ctx: Context, message: MsgShowKey) -> CheckedDelivery:
         raise Refusal(BAD_PROOF, "key", "does not have the manifest's hash", "show the key of this delivery")
     _check_commitment(ctx, order, leg, share, message)
     _check_signed(ctx, order, leg, share, message, delivery)
-    return CheckedDelivery(order, leg, share, delivery)
+    return CheckedDelivery(order=order, leg=leg, share=share, delivery=delivery)
 
 
 def _check_showable(ctx: Context, order: Order, share: Share, delivery: ShownDelivery | None) -> None:
@@ -298,7 +300,7 @@ def check_chunk(ctx: Context, message: MsgShowChunk) -> CheckedDelivery:
         raise Refusal(WRONG_STATE, "issue", reason, "show pieces before the round of the share is verified")
     order = ORDERS.must(ctx.store, message.order_id)
     _check_wrong(ctx, order, delivery, message)
-    return CheckedDelivery(order, leg, share, delivery)
+    return CheckedDelivery(order=order, leg=leg, share=share, delivery=delivery)
 
 
 def _is_disputable(store: Overlay, share: Share) -> bool:
