@@ -53,7 +53,6 @@ REASONS = {
     "metrics": ShareReason.SEGMENT_MISMATCH,
     "quits": ShareReason.NOT_STOPPED,
     "copied": ShareReason.NO_ANSWER,
-    "idle": ShareReason.SEGMENT_MISMATCH,
     "garbage": ShareReason.NO_ANSWER,
     "hidden": ShareReason.NO_ANSWER,
     "noise": ShareReason.NO_ANSWER,
