@@ -304,11 +304,11 @@ def test_strangers_recomputed_every_round_and_are_paid(demo: Run) -> None:
     on_chain = demo.on_chain()
     winner = on_chain.legs[-1].validator
     operators = {spec.operator for spec in demo.layout.validators}
-    own = [panel for panel in on_chain.panels if not panel.dispute]
+    own = [panel for panel in on_chain.panels if panel.standing is None]
     assert len(own) == demo.summary["rounds"]
     for panel in own:
         assert {place.ruling for place in panel.places} == {Ruling.RIGHT}
-    (stand,) = [panel for panel in on_chain.panels if panel.dispute]
+    (stand,) = [panel for panel in on_chain.panels if panel.standing is not None]
     assert Ruling.WRONG in {place.ruling for place in stand.places}
     seats = demo.seats()
     assert {seat.validator for seat in seats} <= operators - {winner}
