@@ -23,6 +23,7 @@ CAPABILITY_SECONDS_MAX = 7 * 86_400
 """Longest time for which a measured capability is valid."""
 ANSWERS_MAX = 256  # places of a round that a panel recomputes
 SEATS_MAX = 256  # seats of a panel in all its stages
+MIRRORS_MAX = 4  # validators that a closed round names as its mirrors
 DISPUTES_MAX = 64  # disputes about one round that have not ended
 SALT_BYTES = 32
 PATH_MAX = 64

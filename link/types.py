@@ -81,6 +81,7 @@ class Role(IntEnum):
     APPLICANT = 4  # a provider that applied to this cluster on chain
     WATCHER = 5  # another validator, which may recompute places of this one's rounds
     SUCCESSOR = 6  # the validator of a leg that continues a leg of this one
+    MIRROR = 7  # another validator that a round of this one names as a mirror
 
 
 @dataclass(frozen=True, slots=True)
@@ -642,7 +643,7 @@ class Handlers(Protocol):
         ...
 
 
-_KNOWN = frozenset({Role.PROVIDER, Role.CONSUMER, Role.AUDITOR, Role.WATCHER, Role.SUCCESSOR})
+_KNOWN = frozenset({Role.PROVIDER, Role.CONSUMER, Role.AUDITOR, Role.WATCHER, Role.SUCCESSOR, Role.MIRROR})
 _PROVIDER = frozenset({Role.PROVIDER})
 _CONSUMER = frozenset({Role.CONSUMER})
 _AUDITOR = frozenset({Role.AUDITOR})
@@ -677,7 +678,9 @@ DELIVER_SHARE = Call(
 SUBMIT_OPENING = Call(name="SubmitOpening", request=OpeningSubmission, reply=Verdict, roles=_PROVIDER)
 OFFER_PAYLOAD = Call(name="OfferPayload", request=PayloadOffer, reply=PayloadWanted, roles=_CONSUMER, size=1 << 20)
 PAYLOAD_STATUS = Call(name="PayloadStatus", request=PayloadStatusRequest, reply=PayloadState, roles=_CONSUMER)
-GET_OPENING = Call(name="GetOpening", request=OpeningRequest, reply=AuditOpening, roles=_AUDITOR)
+GET_OPENING = Call(
+    name="GetOpening", request=OpeningRequest, reply=AuditOpening, roles=_AUDITOR | frozenset({Role.MIRROR})
+)
 GET_PLACE = Call(name="GetPlace", request=PlaceRequest, reply=AuditOpening, roles=_CONSUMER | frozenset({Role.WATCHER}))
 GET_RESULT = Call(name="GetResult", request=ResultRequest, reply=ResultManifest, roles=_CONSUMER)
 GET_STATES = Call(

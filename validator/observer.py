@@ -10,7 +10,7 @@ from chain.client.errors import ChainError, ErrorKind
 from domain.keys import PanelKey
 from domain.legs.queries import LiveLegsRequest
 from domain.limits import SLOTS_MAX
-from domain.market.records import OrderState
+from domain.market.records import JobTerms, OrderState
 from domain.proof.queries import (
     OrderRequest,
     OrderResponse,
@@ -23,6 +23,7 @@ from domain.proof.queries import (
 from domain.proof.records import Panel, PanelSeat
 from domain.registry.queries import ProviderRequest, ProvidersRequest, ValidatorsRequest
 from domain.registry.records import Provider
+from validator.decide.mirrors import ORDERS_MAX, choose_mirrored, find_mirrored
 from validator.decide.records import SeatKey, seat_key
 from validator.decide.upkeep import CERTIFY_SECONDS
 from validator.decide.view import ChainView, Member, OwnPanel
@@ -40,6 +41,9 @@ class Observer:
     me: str
     client: ChainClient
     ledger: Ledger
+    # The validators whose rounds this one mirrors if they name it, and the bytes that it keeps for that.
+    mirror_for: tuple[str, ...] = ()
+    mirror_bytes: int = 0
     now: Callable[[], float] = time.monotonic
     began: float = 0.0  # start of the last look (monotonic seconds)
     slow: bool = False  # True if the last look read everything
@@ -53,7 +57,7 @@ class Observer:
         """Return the present state of the chain; ChainError if the node does not answer.
 
         Live orders, panels and seats are read each time. Three things are read only every ``SLOW_SECONDS``, and in each
-        ``whole`` look: validators, providers, and orders that only wait for their windows to end. ``asking`` are
+        ``whole`` look: validators, providers, panels to mirror, and orders that only wait for their windows to end. ``asking`` are
         providers that ask to join: each is an applicant if the chain has its application.
         """
         self.began = self.now()
@@ -80,6 +84,7 @@ class Observer:
                 if leg.validator == self.me and on_chain.order.state != OrderState.CLOSED:
                     self.ledger.begin(order_id, leg.number)
         seats = {seat_key(duty): duty for duty in self._read_duties()}
+        mirrored = self._read_mirrored() if self.slow else view.mirrored
         known = frozenset() if self.slow else view.applicants
         applicants = {name for name in asking if name in known or self._asks(name)}
         return ChainView(
@@ -89,10 +94,11 @@ class Observer:
             providers=providers,
             panels=self._read_panels(orders, fresh, duties.clock),
             duties=seats,
-            subjects=self._read_subjects(seats),
+            subjects=self._read_subjects({**seats, **mirrored}),
             whole=self.slow,
             applicants=frozenset(applicants),
             earlier=self._read_earlier(seats),
+            mirrored=mirrored,
         )
 
     def _asks(self, address: str) -> bool:
@@ -110,6 +116,23 @@ class Observer:
             if len(page) < _PAGE:
                 return duties
             request = request.after(page[-1])
+
+    def _read_mirrored(self) -> dict[SeatKey, PanelDuty]:
+        """Return the panels that this validator mirrors, up to its bytes.
+
+        Only rounds of validators that its operator chose are read, in at most ``ORDERS_MAX`` orders of each.
+        """
+        found: list[tuple[PanelDuty, JobTerms]] = []
+        for winner in self.mirror_for:
+            if winner == self.me:
+                continue
+            legs = self.client.query(LiveLegsRequest(winner)).legs
+            for order_id in sorted({leg.order_id for leg in legs})[:ORDERS_MAX]:
+                on_chain = self._order(order_id)
+                if on_chain is not None:
+                    terms = on_chain.order.terms
+                    found += [(duty, terms) for duty in find_mirrored(on_chain, winner, self.me)]
+        return choose_mirrored(found, self.ledger.store.seats(), self.mirror_bytes)
 
     def _read_subjects(self, seats: Iterable[SeatKey]) -> dict[SeatKey, PanelResponse]:
         """Return the panels and shares that the seats are about.

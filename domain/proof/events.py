@@ -152,6 +152,7 @@ class ShareFoundWrong(Change):
 @dataclass(frozen=True, slots=True)
 class RoundClosed(Change):
     """A round was closed. Its window ends at ``window_ends`` on the chain clock; the round is not paid before that.
+    ``mirrors`` are the validators from which seats can fetch data if the round's own validator does not serve them.
 
     Example::
 
@@ -167,6 +168,7 @@ class RoundClosed(Change):
     window_ends: int
     closed_at: int
     closed_height: int
+    mirrors: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,15 @@ from domain.bounds import (
     Work,
 )
 from domain.keys import PanelKey, RoundKey, ShareKey, ShareRef
-from domain.limits import ANSWERS_MAX, CHUNK_TAG_BYTES, METRICS_MAX, PATH_MAX, SLOTS_MAX, STATE_CHUNK_BYTES
+from domain.limits import (
+    ANSWERS_MAX,
+    CHUNK_TAG_BYTES,
+    METRICS_MAX,
+    MIRRORS_MAX,
+    PATH_MAX,
+    SLOTS_MAX,
+    STATE_CHUNK_BYTES,
+)
 
 
 class ShareState(IntEnum):
@@ -148,6 +156,7 @@ class Round:
     verified: bool
     void: bool  # the round will never be verified or paid
     stopped: AuditPlace | None = None
+    mirrors: Annotated[tuple[Address, ...], Length(0, MIRRORS_MAX)] = ()  # validators that may also serve its data
 
     @property
     def key(self) -> RoundKey:

@@ -84,30 +84,6 @@ def get_claim(closed: Round, shares: tuple[Share, ...], place: AuditPlace, openi
     return next((leaf.boundary_root for leaf in behind), b"")
 
 
-def shows_result(asked: AuditPlace, drawn: AuditPlace) -> bool:
-    """Return whether the data of ``asked`` contain the result of ``drawn``, another place of the same round."""
-    match drawn.kind:
-        case AuditKind.SEGMENT:
-            behind = asked.kind is not AuditKind.AGGREGATION and asked.segment == drawn.segment + 1
-            return behind and (asked.slot, asked.issue) == (drawn.slot, drawn.issue)
-        case AuditKind.UPDATE:
-            return asked.kind is AuditKind.AGGREGATION
-        case AuditKind.AGGREGATION | AuditKind.HANDOVER:
-            return False
-
-
-def shows_earlier_result(asked: AuditPlace, drawn: AuditPlace) -> bool:
-    """Return whether the data of ``asked`` contain the result of ``drawn``, a place of the round before."""
-    from_start = asked.kind is not AuditKind.SEGMENT or asked.segment == 0
-    match drawn.kind:
-        case AuditKind.SEGMENT | AuditKind.HANDOVER:
-            return False
-        case AuditKind.UPDATE:
-            return from_start and asked.kind is not AuditKind.AGGREGATION and asked.slot == drawn.slot
-        case AuditKind.AGGREGATION:
-            return from_start
-
-
 def to_finding(found: Recomputed) -> Finding:
     """Return the result of a recomputation in the form of a seat's answer, but without the digest."""
     if found.fault:
