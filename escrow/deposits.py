@@ -43,7 +43,7 @@ def withhold(escrow: Escrow, amount: int) -> Escrow:
     """
     withheld = escrow.withheld + amount
     if not 0 <= withheld <= locked(escrow):
-        raise ValueError(f"an escrow cannot withhold {withheld} uassay: {locked(escrow)} uassay are locked")
+        raise ValueError(f"an escrow cannot withhold {withheld} uassay: only {locked(escrow)} uassay are left in it")
     return replace(escrow, withheld=withheld)
 
 

@@ -33,7 +33,8 @@ def write_bytes_durably(path: Path, data: Bytes | Iterable[Bytes], mode: int = 0
 
 
 def move_durably(source: Path, target: Path) -> None:
-    """Move a plain file, whose bytes are on disk, to a name that survives a power cut; OSError if it is not plain.
+    """Move a plain file so that its new name survives a power cut; OSError if it is not plain. The caller has already
+    synced its bytes to disk.
 
     The writer of the file is not trusted: at any moment, the writer may put a link in place of the file, but only under
     the old name. So the file is first moved to a name that the writer cannot change, and is checked afterwards.

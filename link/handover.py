@@ -151,7 +151,7 @@ def rebuild_root(asked: SealedState, index: int, opening: ChunkOpening) -> bytes
     if not is_point(opening.leaf.point) or not has_valid_length(place, opening.leaf.length):
         return hash_fields("assay/result/no-chunk", leaf)
     if not verify_path(chunk_leaf(opening.data), place.index, place.count, opening.state_path, asked.state_root):
-        raise HandoverError(index, "is not the chunk that the state on chain has there")
+        raise HandoverError(index, "differs from the chunk at this position of the state whose root is on chain")
     if not is_scalar(opening.scalar) or public_point(opening.scalar) != opening.leaf.point:
         raise HandoverError(index, "has a scalar that does not give its point")
     rebuilt = rebuild_leaf(asked.handover, index, opening.data, asked.order_key, opening.scalar)

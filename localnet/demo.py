@@ -14,6 +14,7 @@ from types import MappingProxyType
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError
 from chain.client.sender import TxSender
+from consumer.disputes import stand_verdict
 from consumer.errors import StillWaiting
 from consumer.jobs import read_job
 from consumer.request import Request
@@ -59,18 +60,18 @@ ACCEPT_BASE = 300
 """Seconds of the chain's clock that a validator has for acceptance; a busy machine needs this much time."""
 PROGRESS_BASE = 900
 """Seconds of the chain's clock that a round may take; a busy machine needs this much time."""
-_EXAMPLES = next(
+EXAMPLES = next(
     filter(Path.is_dir, (Path(__file__).parents[1] / "examples", Path(sys.prefix) / "share" / "assay" / "examples")),
     Path("examples"),
 )
 """Folder of the job files: in a checkout, or where a wheel installs them."""
 JOBS: Mapping[str, Path] = MappingProxyType(
-    {name: _EXAMPLES / f"{name}.py" for name in ("digits", "vision", "gpt", "finetune")}
+    {name: EXAMPLES / f"{name}.py" for name in ("digits", "vision", "gpt", "finetune")}
 )
 """The jobs that the demo can train; each has at least two slots, so that the cheat gets one."""
 TWICE = "digits"
 """The job that is ordered twice at the same time. It is small enough to be trained by two clusters at once."""
-FOUR_SLOTS = _EXAMPLES / "market.py"
+FOUR_SLOTS = EXAMPLES / "market.py"
 CLUSTERS = (4, 4, 0, 0)
 """Number of providers per validator if two clusters compete; the other two validators serve neither order."""
 _LOOK_SECONDS = 0.5
@@ -491,6 +492,7 @@ def summary(finished: Finished, quality: dict[str, object]) -> dict[str, object]
             "round": cheat.claim.round if cheat else -1,
             "slot": cheat.claim.slot if cheat else -1,
             "segment": places[cheat.claim.key] if cheat else -1,
+            "stood": stand_verdict(on_chain, cheat) if cheat else "",
         },
         "payouts": payouts,
         "fees": fees,

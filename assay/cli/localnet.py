@@ -14,6 +14,7 @@ from assay.cli.arguments import AMOUNT
 from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError
 from assay.cli.output import money, table
+from assay.cli.scenario import command as scenario
 
 if TYPE_CHECKING:
     from localnet.layout import Layout
@@ -293,3 +294,6 @@ def fault(context: CommandContext, what: str, name: str, directory: Path) -> Non
 
     ask_for_fault(directory.expanduser().resolve(), what, name)
     context.output.result({"what": what, "name": name}, f"{what}: {name}")
+
+
+command.add_command(scenario, "scenario")

@@ -57,7 +57,7 @@ def parts_of(key: bytes) -> tuple[bytes, ...]:
 
 
 def number_of(part: bytes) -> int:
-    """Return the integer of a key's part."""
+    """Return the integer that one part of a key encodes."""
     return int.from_bytes(part, "big")
 
 

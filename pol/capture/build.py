@@ -300,7 +300,7 @@ def _say_rounds(spec: JobSpec, asked: int, rounds: Rounds, tell: Progress) -> No
 def _say_rates(course: Sequence[float], tell: Progress) -> None:
     """Report the first, the last and the largest learning rate of the job.
 
-    From these numbers, the author sees it if the schedule counts steps in another way than the job does.
+    These numbers show the author whether the schedule and the job count steps in the same way.
     """
     if course:
         first, last, most = course[0], course[-1], max(course)

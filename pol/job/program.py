@@ -141,8 +141,8 @@ class Program:
 
     @cached_property
     def last_uses(self) -> tuple[tuple[int, ...], ...]:
-        """For each node, the numbers of the results, its own or earlier ones, that neither a later node nor an output
-        needs.
+        """For each node, the numbers of the results that can be freed after this node: it is the last one that uses
+        them, and they are not outputs.
         """
         outputs = set(self.outputs.values())
         last = {self.first_node + offset: offset for offset in range(len(self.nodes))}

@@ -139,7 +139,8 @@ BytesRule = Callable[[Operands, Attributes, TensorType], int]
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """A primitive, which is one row of the table of primitives. A node gives its name in the field ``op``.
+    """A primitive, which is one row of the table of primitives. The field ``op`` of a node contains the name of a
+    primitive.
 
     ``arity`` is the smallest and the largest number of operands. All ``attributes`` are required, and no others are
     allowed. ``rule`` returns the type of the result, or raises JobError with a field relative to the node (``args[0]``,

@@ -1,4 +1,4 @@
-"""The primitives that copy or show elements without computing: other shapes, orders, parts and combinations.
+"""The primitives that rearrange elements and compute nothing: they reshape, reorder, select or combine tensors.
 
 Results are in C order. A reshape is a view. A broadcast is also a view, in which elements share addresses. Every other
 primitive copies. A reshape of a broadcast must also copy, and ``program.py`` counts this copy.

@@ -96,7 +96,8 @@ class Check(Readable):
     """The result of checking one share, or of the aggregation at the end of a round (with ``slot`` -1).
 
     ``segments`` is the number of the share's segments, and ``checked`` the number of them that the check replayed.
-    ``fault`` describes the first error; it is empty if there is no error.
+    ``fault`` describes the first error; it is empty if there is no error. If the share contradicts itself, it is not
+    ``is_narrowable``: no replay explains it.
 
     Example::
 
@@ -110,6 +111,7 @@ class Check(Readable):
     segments: int
     checked: int
     fault: str
+    is_narrowable: bool = True
 
     @property
     def holds(self) -> bool:
@@ -222,14 +224,40 @@ def verify_trace(
     """
     directory = Path(directory)
     loaded = load_job(directory)
-    if trace.job != loaded.job.id:
-        raise TraceError("job", "the trace belongs to another job", _REMEDY)
-    _check_shape(trace, loaded)
+    _check_job(trace, loaded)
     checker = _Checker(trace, loaded, executor_named(backend), on_progress, segments)
     if segments is None:
         return checker.all_in_order()
     folder = Path(states) if states is not None else directory / RUN_FOLDER / STATES_FOLDER
     return checker.drawn(StateFolder(folder, loaded))
+
+
+def check_trace_of(trace: Trace, loaded: LoadedJob) -> None:
+    """Raise TraceError if a trace does not belong to a job, or contradicts itself; nothing is replayed."""
+    _check_job(trace, loaded)
+    for share in trace.shares:
+        fault = share.fault or wrong_shape(share, loaded)
+        if fault:
+            field = f"round {share.round}, slot {share.slot}"
+            raise TraceError(field, fault, "get the file again from its author")
+
+
+def _check_job(trace: Trace, loaded: LoadedJob) -> None:
+    if trace.job != loaded.job.id:
+        raise TraceError("job", "the trace belongs to another job", _REMEDY)
+    _check_shape(trace, loaded)
+
+
+def wrong_shape(share: ShareRecord, loaded: LoadedJob) -> str:
+    """Return how a share's numbers of segments and steps differ from the job's, or empty text."""
+    document = loaded.job.document
+    if share.segments != document.share_segments:
+        return f"the share has {share.segments} segments, not {document.share_segments}"
+    for boundary in share.boundaries:
+        expected = boundary_step(document, share.round, boundary.index)
+        if boundary.step != expected:
+            return f"boundary {boundary.index} has the step {boundary.step}, not {expected}"
+    return ""
 
 
 def _check_shape(trace: Trace, loaded: LoadedJob) -> None:
@@ -322,8 +350,9 @@ class _Checker:
         """
         checked = 0
 
-        def failed(fault: str) -> tuple[Check, State]:
+        def failed(fault: str, *, is_narrowable: bool = True) -> tuple[Check, State]:
             return Check(
+                is_narrowable=is_narrowable,
                 round=share.round,
                 slot=share.slot,
                 segments=share.segments,
@@ -331,9 +360,9 @@ class _Checker:
                 fault=fault,
             ), {}
 
-        fault = share.fault or self._wrong_shape(share)
+        fault = share.fault or wrong_shape(share, self._loaded)
         if fault:
-            return failed(fault)
+            return failed(fault, is_narrowable=False)
         opening = states.at(share.boundaries[0])
         roots = (share.boundaries[0].global_root, share.boundaries[0].local_root)
         if roots != (state_tree(opening[0]).root, state_tree(opening[1]).root):
@@ -357,15 +386,6 @@ class _Checker:
             return failed("the local state at the end of the share differs from the replayed one")
         check = Check(round=share.round, slot=share.slot, segments=share.segments, checked=checked, fault="")
         return check, result.update
-
-    def _wrong_shape(self, share: ShareRecord) -> str:
-        if share.segments != self._document.share_segments:
-            return f"the share has {share.segments} segments, not {self._document.share_segments}"
-        for boundary in share.boundaries:
-            expected = boundary_step(self._document, share.round, boundary.index)
-            if boundary.step != expected:
-                return f"boundary {boundary.index} has the step {boundary.step}, not {expected}"
-        return ""
 
     def _segment(self, share: ShareRecord, index: int, states: _States) -> str:
         state, local = states.at(share.boundaries[index])

@@ -152,6 +152,27 @@ def slot_state(loaded: LoadedJob, opening: State, local: State) -> SlotState:
     return SlotState(first, second)
 
 
+def step_inputs(loaded: LoadedJob, before: SlotState, step: int, slot: int) -> dict[str, Array]:
+    """Return the inputs of the step program for one inner step of a slot: the states, the batch, and two numbers.
+
+    ``step`` counts from 0 in every job; the program gets ``Start.step`` plus this number.
+    """
+    document = loaded.job.document
+    at = document.start.step + step
+    number = batch_number(document.slots, at, slot)
+    inputs = {f"global.{name}": array for name, array in before.global_state.items()}
+    inputs.update({f"local.{name}": array for name, array in before.local_state.items()})
+    inputs.update(batch_at(loaded.data, loaded.job, number))
+    inputs[STEP], inputs[BATCH_NUMBER] = np.array(at, np.int64), np.array(number, np.int64)
+    return inputs
+
+
+def mean_metrics(sums: Sequence[np.float64], steps: int) -> tuple[int, ...]:
+    """Return the means of metrics over the steps of a segment as FP32 bit patterns; ``sums`` are in FP64."""
+    means = (np.float32(total / np.float64(steps)) for total in sums)
+    return tuple(f32_bits(float(mean + np.float32(0.0))) for mean in means)
+
+
 def advance(
     loaded: LoadedJob,
     before: SlotState,
@@ -161,9 +182,7 @@ def advance(
     donate: bool = False,
     release: Callable[[], None] = nothing_reads,
 ) -> tuple[SlotState, dict[str, Array]]:
-    """Run one inner step of a slot. Return the state after it, and the metrics.
-
-    ``step`` counts from 0 in every job; the program gets the sum of ``Start.step`` and this number.
+    """Run one inner step of a slot, as :func:`step_inputs` numbers it. Return the state after it, and the metrics.
 
     If ``donate`` is true, the step may overwrite ``before``, so the caller may not use ``before`` afterwards. Another
     thread may still read ``before`` when the step begins. ``release`` waits for that thread. It is called before the
@@ -172,13 +191,8 @@ def advance(
     Raises NotFiniteStep if a result is not finite, and StepFailed if the step uses a row number that does not exist.
     """
     document = loaded.job.document
-    at = document.start.step + step
-    number = batch_number(document.slots, at, slot)
-    inputs = {f"global.{name}": array for name, array in before.global_state.items()}
-    inputs.update({f"local.{name}": array for name, array in before.local_state.items()})
-    donated = tuple(inputs) if donate else ()
-    inputs.update(batch_at(loaded.data, loaded.job, number))
-    inputs[STEP], inputs[BATCH_NUMBER] = np.array(at, np.int64), np.array(number, np.int64)
+    inputs = step_inputs(loaded, before, step, slot)
+    donated = tuple(name for name in inputs if name.startswith(("global.", "local."))) if donate else ()
     try:
         outputs = run(document.step, inputs, document.seed, backend, donated, release)
     except NotFinite as error:
@@ -263,5 +277,4 @@ def run_steps(
         sums = [total + value for total, value in zip(sums, values, strict=True)]
         if on_step is not None:
             on_step(step, float(values[0]) if values else 0.0, state)
-    means = (np.float32(total / np.float64(document.segment_steps)) for total in sums)
-    return state, tuple(f32_bits(float(mean + np.float32(0.0))) for mean in means)
+    return state, mean_metrics(sums, document.segment_steps)

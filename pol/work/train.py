@@ -221,6 +221,24 @@ def tensor_roots(tree: StateTree) -> tuple[tuple[str, bytes], ...]:
     return tuple((name, merkle_root(leaves)) for name, leaves in tree.tensors.items() if leaves)
 
 
+def aggregate_inputs(
+    loaded: LoadedJob, opening: State, updates: Iterable[State]
+) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Return a copy of the state before an aggregation, and the inputs of ``outer``: that state and the mean update.
+
+    The program may overwrite both. Raises ReplayError if there is not one update per slot, and StateError if a state
+    does not have the job's tensors.
+    """
+    document = loaded.job.document
+    start = check_state(opening, document.global_tensors, "opening state")
+    inputs: dict[str, Array] = {f"global.{name}": array for name, array in start.items()}
+    # A mean may overflow to infinity, which is refused with the outputs.
+    with np.errstate(over="ignore"):
+        averaged = mean(updates, loaded.job.updated, document.slots)
+    inputs.update({f"aggregate.{name}": array for name, array in averaged.items()})
+    return start, inputs
+
+
 def aggregate(loaded: LoadedJob, opening: State, updates: Iterable[State], backend: Backend) -> AggregateResult:
     """Return the global state at the end of a round.
 
@@ -232,13 +250,7 @@ def aggregate(loaded: LoadedJob, opening: State, updates: Iterable[State], backe
     AggregationFailed if there is no next state: a number is not finite, or a row number does not exist.
     """
     document = loaded.job.document
-    # This private copy may be overwritten by the program.
-    start = check_state(opening, document.global_tensors, "opening state")
-    inputs: dict[str, Array] = {f"global.{name}": array for name, array in start.items()}
-    # A mean may overflow to infinity, which is refused below.
-    with np.errstate(over="ignore"):
-        averaged = mean(updates, loaded.job.updated, document.slots)
-    inputs.update({f"aggregate.{name}": array for name, array in averaged.items()})
+    start, inputs = aggregate_inputs(loaded, opening, updates)
     try:
         outputs = run(document.outer, inputs, document.seed, backend, donated=tuple(inputs))
     except (NotFinite, OutOfRange) as error:

@@ -37,7 +37,8 @@ def test_a_consumer_proves_noise_with_one_command(tmp_path: Path, monkeypatch: p
         order.wait_state(OrderState.PROVEN, SECONDS)
         job = ("--job", market.job_directory)
         home = market.layout.consumer_home
-        ran = assay("order", "result", order.id.hex(), "-o", tmp_path / "model.safetensors", *job, home=home)
+        taken = ("--early", "--yes")  # the panel may draw the noise, and rule before the consumer proves it
+        ran = assay("order", "result", order.id.hex(), "-o", tmp_path / "model.safetensors", *job, *taken, home=home)
         assert ran.code == Exit.REFUSED.value
         assert f"result chunk {NOISY}: does not decrypt" in ran.err
         assert "assay order complain" in ran.err

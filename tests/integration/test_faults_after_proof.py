@@ -57,7 +57,7 @@ def test_seats_are_served_when_the_provider_is_gone_and_the_daemon_was_killed(
         assert {place.ruling for place in panel.places} == {Ruling.RIGHT}
     for seat in market.seats(order):
         assert all(answer.kind is AnswerKind.FINISHED for answer in seat.answers)
-    order.wait_state(OrderState.PROVEN, SECONDS)
+    order.wait_verified(SECONDS)
     scratch = market.layout.path / "scratch"
     result = fetch_result(market.client, market.key, order.id, market.job, scratch)
     assert result.root == market.look(order).rounds[-1].next_root

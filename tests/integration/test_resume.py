@@ -44,7 +44,7 @@ def test_another_validator_continues_with_the_same_bits(tmp_path: Path) -> None:
         assert market.look(order).order.state is OrderState.RUNNING
 
         order.wait(lambda on_chain: len(on_chain.legs) > 1, "another leg", SECONDS)
-        order.wait_state(OrderState.PROVEN, SECONDS)
+        order.wait_verified(SECONDS)
         on_chain = market.look(order)
         first, *_, last = on_chain.legs
         assert (first.state, first.validator) == (LegState.FAILED, market.operator("val0"))

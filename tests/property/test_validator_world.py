@@ -20,18 +20,17 @@ from domain.proof.queries import OrderResponse
 from domain.proof.reasons import ShareReason
 from domain.proof.records import Share, ShareState
 from link.types import StateRef
-from tests.simulator.actors.consumer import OrderPlan
-from tests.simulator.behaviours import (
+from localnet.simulator.actors.consumer import OrderPlan
+from localnet.simulator.behaviours import (
     HABITS,
     ConsumerHabits,
     HonestValidator,
     Listed,
     SilentAuditor,
 )
-from tests.simulator.training import Job
-from tests.simulator.world import BOND, ProviderPlan, Setup, ValidatorPlan, World
+from localnet.simulator.training import ORDER_KEY, Job
+from localnet.simulator.world import BOND, ProviderPlan, Setup, ValidatorPlan, World
 from tests.support.chain_market import bid, make_terms, submit
-from tests.support.handed_over import ORDER_KEY
 from tests.support.partial_legs import partial_rules
 from validator.decide import orders
 from validator.decide.records import LegKey
@@ -114,7 +113,7 @@ def make_setup(plan: Plan) -> Setup:
         for name in plan.bidders
         for rank, listed in enumerate((*plan.habits, ()))
     ]
-    message = submit(terms=JOB.terms, deposit=10**9, deadline=1_500, rematch=plan.rematch, order_key=ORDER_KEY)
+    message = submit(order_key=ORDER_KEY, terms=JOB.terms, deposit=10**9, deadline=1_500, rematch=plan.rematch)
     order = OrderPlan(0, message, JOB, ConsumerHabits(plan.deliver), honest=all(plan.deliver))
     orders = (order,) * plan.orders
     return Setup(plan.seed, PARAMS, tuple(validators), tuple(providers), orders, lag=25, loss=plan.loss)
@@ -241,9 +240,9 @@ def test_a_wrong_share_outside_what_was_drawn_is_never_paid() -> None:
 
     The validator continues, and the order ends as if nothing had been.
     """
-    rules = PARAMS.replace(duty_segments=2)  # the validator draws few of the 18 segments
+    few = PARAMS.replace(duty_segments=2)
     for seed in range(100, 220):
-        world, (on_chain,) = play(Plan(seed, (("middle",),), bidders=("v0",), rematch=False), params=rules)
+        world, (on_chain,) = play(Plan(seed, (("middle",),), bidders=("v0",), rematch=False), params=few)
         if any(closed.void for closed in on_chain.rounds):
             break
     else:

@@ -10,7 +10,6 @@ from assay import JobSpec
 from compute_provider.work.worker import UPDATE
 from consumer.result import fetch_result
 from domain.errors import Expected
-from domain.market.records import OrderState
 from domain.proof.reasons import ShareReason
 from localnet.layout import ProviderSpec
 from pol.capture.build import build
@@ -130,7 +129,7 @@ def train_on_network(row: Row, job: Path, directory: Path, tell: Tell) -> str:
         if row.kill_validator:
             _kill_validator(market, order)
             tell("killed the validator in mid-round, and started it again")
-        order.wait_state(OrderState.PROVEN, SECONDS)
+        order.wait_verified(SECONDS)
         _check_faults(row, market, order)
         found = fetch_result(market.client, market.key, order.id, market.job, directory / "scratch")
         return found.save(directory / MODEL_FILE).hex()

@@ -10,11 +10,11 @@ from domain.market.reasons import CloseReason
 from domain.proof.events import PanelSkipped, SeatDiffered
 from domain.proof.records import AnswerKind
 from domain.vocabulary import changes_of
-from tests.simulator.actors.validator import ValidatorActor
-from tests.simulator.behaviours import Asked, HonestValidator
-from tests.simulator.coalitions import with_validators
-from tests.simulator.scenario import Kind, Shape, make_setup
-from tests.simulator.world import Setup, World
+from localnet.simulator.actors.validator import ValidatorActor
+from localnet.simulator.behaviours import Asked, HonestValidator
+from localnet.simulator.coalitions import with_validators
+from localnet.simulator.setups import Kind, Shape, make_setup
+from localnet.simulator.world import Setup, World
 from tests.support.four_bytes import FOUR_BYTES, registered, within
 from validator.decide.records import Recomputed
 

@@ -7,10 +7,10 @@ import pytest
 from domain.legs.reasons import LegEnd
 from domain.market.reasons import CloseReason
 from domain.proof.queries import OrderResponse
-from tests.simulator.behaviours import Vanisher
-from tests.simulator.coalitions import with_validators
-from tests.simulator.scenario import Kind, Shape, make_setup
-from tests.simulator.world import World
+from localnet.simulator.behaviours import Vanisher
+from localnet.simulator.coalitions import with_validators
+from localnet.simulator.setups import Kind, Shape, make_setup
+from localnet.simulator.world import World
 
 
 def played(seed: int, *, keeps: bool, rounds: int = 1) -> tuple[World, list[OrderResponse]]:

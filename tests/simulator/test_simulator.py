@@ -10,11 +10,10 @@ from chain.state_machine.market.tables import BIDS
 from chain.state_machine.registry.tables import PROVIDERS
 from domain.legs.reasons import LegEnd
 from domain.market.reasons import CloseReason
-from domain.market.records import Conditions
+from domain.market.records import Conditions, OrderState
 from domain.proof.events import HandoverFoundWrong, SeatSilent, ShareAccepted, SlashVoteEnded, SlashVoteOpened
 from domain.vocabulary import changes_of
-from pol.rules.orders import least_deposit
-from tests.simulator.behaviours import (
+from localnet.simulator.behaviours import (
     VALIDATOR_CHEATS,
     Forger,
     Hider,
@@ -22,10 +21,11 @@ from tests.simulator.behaviours import (
     LocalNoiseSeller,
     NoiseSeller,
 )
-from tests.simulator.coalitions import COALITIONS, with_validators
-from tests.simulator.play import kind_of, play
-from tests.simulator.scenario import Kind, Shape, make_job, make_setup
-from tests.simulator.world import World
+from localnet.simulator.coalitions import COALITIONS, make_market, scheme, with_validators
+from localnet.simulator.play import kind_of, play
+from localnet.simulator.setups import Kind, Shape, make_job, make_setup
+from localnet.simulator.world import Outage, World
+from pol.rules.orders import least_deposit
 from tests.support.chain_market import PRICE
 
 SEEDS, ORDERS = 20, 50
@@ -227,8 +227,28 @@ def test_an_outsider_that_fills_every_block_makes_nobody_late(seed: int) -> None
 @pytest.mark.parametrize("name", COALITIONS)
 def test_a_coalition_breaks_nothing(name: str) -> None:
     coalition = COALITIONS[name]
-    setup = make_setup(1, Kind.HONEST, replace(coalition.shape, orders=8, spread=20))
-    world = World(coalition.turn(setup))
+    setup = make_market(1, replace(coalition.shape, orders=6, spread=20))
+    world = World(scheme(setup, coalition, coalition.known[0]))
     world.run()
-    reasons = {world.order(o.order_id).order.close_reason for o in world.orders}
+    assert all(world.order(order.order_id).order.state is OrderState.CLOSED for order in world.orders)
+
+
+@pytest.mark.parametrize("seconds", [1, 10, 100])
+def test_an_outage_of_half_of_the_validators_is_nobodys_fault(seconds: int) -> None:
+    """No block is made meanwhile, so no deadline passes; those that were there lose nothing, and orders go on."""
+    setup = make_setup(2, Kind.HONEST, Shape(orders=10, spread=30))
+    outage = Outage(40_000, 1_000 * seconds, ("v0", "v2", "v4", "v6"))
+    world = World(replace(setup, outages=(outage,)))
+    world.run()
+    assert world.absent == set(outage.names)
+    reasons = [world.order(o.order_id).order.close_reason for o in world.orders if o.order_id]
     assert CloseReason.SETTLED in reasons
+    assert set(reasons) <= {CloseReason.SETTLED, CloseReason.EXPIRED, CloseReason.CANCELLED}
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_calls_that_arrive_twice_do_nothing_twice(kind: Kind) -> None:
+    setup = make_setup(4, kind, Shape(orders=8, spread=30))
+    world = World(replace(setup, twice=200, loss=20))
+    world.run()
+    assert CloseReason.SETTLED in {world.order(o.order_id).order.close_reason for o in world.orders if o.order_id}

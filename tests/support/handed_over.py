@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from hashlib import sha256
 from typing import Any
 
 from coincurve import PublicKey
@@ -54,11 +53,6 @@ def spoilt(number: int, change: Callable[[Sealed], Sealed]) -> Spoil:
         return [change(chunk) if at == number else chunk for at, chunk in enumerate(sealed)]
 
     return spoil
-
-
-def noise(sealed: Sealed) -> Sealed:
-    """Return a chunk of the same length that holds nothing."""
-    return replace(sealed, ciphertext=(sha256(sealed.ciphertext).digest() * 3)[: len(sealed.ciphertext)])
 
 
 class HandoverMarket(Market):

@@ -119,6 +119,11 @@ class MarketOrder:
         """Wait until the order has reached a state."""
         self.wait(lambda on_chain: on_chain.order.state >= state, f"the order to be {state.name}", seconds)
 
+    def wait_verified(self, seconds: float) -> None:
+        """Wait until the last round is verified, so that the validator serves the result."""
+        self.wait_state(OrderState.PROVEN, seconds)
+        self.wait(lambda on_chain: on_chain.rounds[-1].verified, "the last round to be verified", seconds)
+
     def wait_closed(self, seconds: float) -> OrderResponse:
         """Wait for the end."""
         self.wait_state(OrderState.CLOSED, seconds)

@@ -28,9 +28,9 @@ from domain.ledger.records import Coin
 from domain.node.queries import ParamsRequest
 from domain.params import local_params, read_params
 from domain.vocabulary import read_event
+from localnet.simulator.rebuilt import Rebuilt
 from tests.lint.test_components import misplaced
 from tests.support.chain_harness import Chain, make_genesis
-from tests.support.rebuilt import Rebuilt
 from tests.support.small_chain import CHAIN_ID, FEE, GAS, GENESIS_TIME_NS, beacon_key, genesis, key
 from wire.queries import METHODS, decode_response, encode_request, method_of
 from wire.tx import build_tx

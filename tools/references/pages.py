@@ -17,6 +17,8 @@ from tools.references.gas import gas_page
 from tools.references.library import library_page
 from tools.references.money import money_page
 from tools.references.operator import configuration_page, metrics_page
+from tools.references.policy import policy_page
+from tools.references.scenarios import scenarios_page
 from tools.references.source import ROOT
 from tools.references.states import STATES, picture, states_page
 from tools.references.words import glossary_page
@@ -27,6 +29,8 @@ PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
     {
         "glossary.md": glossary_page,
         "money.md": money_page,
+        "scenarios.md": scenarios_page,
+        "policy.md": policy_page,
         "reference/commands.md": commands_page,
         "reference/library.md": lambda: library_page(origins()),
         "reference/configuration.md": configuration_page,

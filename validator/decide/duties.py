@@ -26,8 +26,8 @@ class Upkeep:
 
 
 Duty = LegKey | SeatKey | Upkeep
-"""A leg that this validator won, a seat in a panel about another validator's round, a mirror of such a round (its key has
-the stage 0), or the upkeep."""
+"""A leg that this validator won, a seat in a panel about another validator's round, a mirror of such a round (its key
+has the stage 0), or the upkeep."""
 Record = LocalOrder | LocalSeat | LocalUpkeep
 
 

@@ -38,7 +38,8 @@ ORDERS_MAX = 64
 def find_mirrored(on_chain: OrderResponse, winner: str, me: str) -> list[PanelDuty]:
     """Return the drawn and undecided panels about rounds of ``winner`` that name ``me`` as a mirror.
 
-    Each has the places that are undecided now.
+    Each has the places that are undecided now. Nobody mirrors the panel of a stand: its provider sends its seats the
+    data itself.
     """
     legs = {leg.number for leg in on_chain.legs if leg.validator == winner}
     named = {closed.key for closed in on_chain.rounds if closed.leg in legs and me in closed.mirrors}
@@ -46,7 +47,7 @@ def find_mirrored(on_chain: OrderResponse, winner: str, me: str) -> list[PanelDu
 
 
 def _is_wanted(panel: Panel) -> bool:
-    return panel.stage > 0 and bool(panel.undecided) and not panel.is_settled
+    return panel.stage > 0 and panel.standing is None and bool(panel.undecided) and not panel.is_settled
 
 
 def _duty_of(panel: Panel) -> PanelDuty:

@@ -194,7 +194,8 @@ def sift(going: Sequence[Outgo], passes: Callable[[Sequence[Outgo]], bool]) -> S
     each were sent alone.
 
     The remaining actions can go in a later transaction. ``passes`` returns whether the chain would accept the given
-    actions now. If the refused transaction had a single action, that action has failed, and ``passes`` is not called.
+    actions now. Call this after the chain has refused one transaction with all these actions. If there is only one
+    action, it has already failed alone, so ``passes`` is not called.
     """
     if len(going) == 1:
         return (), tuple(going)

@@ -32,8 +32,13 @@ class OwnPanel:
 
     @property
     def asked(self) -> tuple[AuditPlace, ...]:
-        """The places whose states the seats need now."""
-        return tuple(self.panel.places[number].place for number in self.panel.undecided) if self.is_open else ()
+        """The places whose states the seats need now from this validator.
+
+        A provider that stands for a share sends them itself.
+        """
+        if not self.is_open or self.panel.standing is not None:
+            return ()
+        return tuple(self.panel.places[number].place for number in self.panel.undecided)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +82,8 @@ class ChainView:
     not over. ``duties`` are this validator's open seats in panels about the rounds of others. ``subjects`` are these
     panels, with the shares of their rounds. ``earlier`` are the undecided panels in which this validator has or had a
     seat, with the seats of all their stages. ``mirrored`` are the panels whose data this daemon keeps for their seats
-    (:mod:`validator.decide.mirrors`); their shares are in ``subjects``, too, and their seats in ``earlier``. Live orders, panels and seats are read in each look; in a ``whole`` look,
-    everything else is read, too.
+    (:mod:`validator.decide.mirrors`); their shares are in ``subjects``, too, and their seats in ``earlier``. Live orders,
+    panels and seats are read in each look; in a ``whole`` look, everything else is read, too.
     """
 
     clock: int
@@ -90,6 +95,7 @@ class ChainView:
     subjects: Mapping[SeatKey, PanelResponse] = field(default_factory=dict)
     whole: bool = False
     applicants: frozenset[str] = frozenset()
+    bonded: frozenset[str] = frozenset()
     earlier: Mapping[PanelKey, OwnPanel] = field(default_factory=dict)
     mirrored: Mapping[SeatKey, PanelDuty] = field(default_factory=dict)
 

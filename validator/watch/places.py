@@ -1,10 +1,11 @@
 """The places of a closed round: which of them exist, which one to recompute, and the root that the chain has there."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from domain.keys import RoundKey
 from domain.market.records import JobTerms
 from domain.proof.queries import OrderResponse
-from domain.proof.records import AnswerKind, AuditKind, AuditPlace, Finding, Round, Ruling, Share
+from domain.proof.records import AnswerKind, AuditKind, AuditPlace, Finding, Panel, Round, Ruling, Share
 from link.types import AuditOpening
 from pol.rules.commitment import update_claim
 from pol.rules.lots import draw
@@ -14,6 +15,7 @@ from pol.rules.stops import AGGREGATION, stop_of, stop_step
 from pol.rules.tiers.table import tier_named
 from validator.decide.records import Recomputed
 from validator.decide.seats import shares_of
+from validator.decide.showing import shows_earlier_result, shows_result
 
 
 def accepted_shares(on_chain: OrderResponse, closed: Round) -> tuple[Share, ...]:
@@ -82,6 +84,24 @@ def get_claim(closed: Round, shares: tuple[Share, ...], place: AuditPlace, openi
         return update_claim(roots.update_root, roots.local_out, roots.metrics) if roots.is_whole else b""
     behind = (leaf for leaf in opening.leaves if leaf.index == place.segment + 1)
     return next((leaf.boundary_root for leaf in behind), b"")
+
+
+def shows_open_result(panels: Iterable[Panel], key: RoundKey, asked: AuditPlace) -> bool:
+    """Return whether the data of a place contain the result of a place that a panel recomputes or may still draw.
+
+    ``panels`` are those of the leg's rounds. A seat could otherwise fetch what it has to recompute.
+    """
+    for panel in panels:
+        if (panel.order_id, panel.leg) != (key.order_id, key.leg):
+            continue
+        shows = {key.round: shows_result, key.round - 1: shows_earlier_result}.get(panel.round)
+        if shows is None:
+            continue
+        if panel.stage == 0 and not panel.places:
+            return True
+        if any(shows(asked, panel.places[number].place) for number in panel.undecided):
+            return True
+    return False
 
 
 def to_finding(found: Recomputed) -> Finding:

@@ -52,7 +52,7 @@ def opened_states(job: LoadedJob, asked: OpenedStates) -> SlotState | None:
 
 
 def read_rooted(file: RootedFile, specs: Sequence[TensorSpec]) -> State:
-    """Return the state in a file; StateError (but not NotFinite) if it does not have the root on the chain."""
+    """Return the state in a file; StateError (never its subclass NotFinite) if its root is not the one on chain."""
     try:
         state = read_state(file.path, specs)
     except NotFinite as error:

@@ -276,6 +276,8 @@ class Auditor:
             self.ledger.hold_for(seat, ())
 
         self.ledger.hold_for(seat, (blob,))
+        if self.blobs.status(blob).complete:
+            return
         failure: ClusterError | None = None
         try:
             self.connect(action.winner).fetch(blob, self.blobs, go_on)

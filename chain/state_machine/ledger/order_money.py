@@ -26,7 +26,9 @@ _BOND_MOVES: Mapping[BondKind, Move] = MappingProxyType(
 
 
 def apply_inflow(ctx: Context, order_id: bytes, transfer: Transfer) -> None:
-    """Move a deposit or a bond into an order's escrow, and add it to the tally's count."""
+    """Move a deposit or a bond into an order's escrow, and add its amount to the coins that the order's tally counts as
+    held.
+    """
     held = TALLIES.must(ctx.store, order_id).held
     TALLIES.update(ctx.store, order_id, held=held + transfer.amount)
     balances.apply_transfer(ctx, transfer)
@@ -124,6 +126,12 @@ def lock_bond(ctx: Context, order_id: bytes, row: BondRow) -> None:
         Transfer(move=_BOND_MOVES[row.kind], source=row.owner, target=order_id.hex(), amount=row.amount),
     )
     _put_bond(ctx, order_id, row)
+
+
+def merge_bond(ctx: Context, order_id: bytes, row: BondRow, into: BondRow) -> None:
+    """Move the amount of a bond's row to the row ``into``, which has the sum of both; no coins move."""
+    remove_bond(ctx, order_id, row)
+    _put_bond(ctx, order_id, into)
 
 
 def cut_bond(ctx: Context, order_id: bytes, row: BondRow, transfers: Iterable[Transfer]) -> None:

@@ -92,7 +92,7 @@ def _sampled(
     name = type(sampler).__name__
     if isinstance(sampler, DistributedSampler):
         reason = f"its {name} divides the rows among processes, but all slots of a job share all rows"
-        raise JobError(field, reason, "give the loader shuffle=True instead, and the job slots=4")
+        raise JobError(field, reason, "use DataLoader(..., shuffle=True) instead, and set slots=4 in the job")
     reason = f"its {name} cannot be used: a job has only three orders of rows"
     remedy = (
         "give shuffle=True for every row once per epoch, or sampling=assay.WeightedRows(weights) "

@@ -177,7 +177,9 @@ def _descendants(nodes: list[Node], of: set[Node]) -> set[Node]:
 
 
 def _weights_only(nodes: list[Node], marks: set[Node], of_batch: set[Node]) -> set[Node]:
-    """Return the nodes on which only gradients of parameters depend, by operations that :func:`_keeps` accepts."""
+    """Return each node that only gradients of parameters depend on, if :func:`_keeps` accepts all operations between
+    the node and these gradients.
+    """
     found = set(marks)
     for node in reversed(nodes):
         if node.users and all(user in found and _keeps(user, node, of_batch) for user in node.users):

@@ -89,7 +89,7 @@ def _shown(path: str, holder: object, name: str) -> str:
 
 
 def _held(name: str, is_item: bool, place: _Place) -> Held | None:
-    """Return the record of a value that is compared; None for an object that only holds other values."""
+    """Return a record of the value, for a later comparison; None if the object only holds other values."""
     _, value, read, write = place
     if isinstance(value, PLAIN):
         return Held(name=name, value=value, read=read, write=write, is_item=is_item)

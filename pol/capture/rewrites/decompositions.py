@@ -106,7 +106,9 @@ def _rrelu(
     generator: Any = None,
 ) -> tuple[Tensor, Tensor]:
     if training:
-        raise NotImplementedError("RReLU draws its slopes only if the model's forward calls it in Python")
+        raise NotImplementedError(
+            "random slopes of RReLU are supported only if the model's forward calls RReLU in Python code"
+        )
     del generator
     return torch.where(x < 0, x * ((lower + upper) / 2), x), noise
 

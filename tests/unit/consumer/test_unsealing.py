@@ -13,6 +13,7 @@ from domain.proof.records import SealedLeaf
 from link.errors import ClusterError
 from link.handover import HandoverError, Sealed, seal_chunk
 from link.types import ResultLeaf
+from localnet.simulator.training import noise
 from pol.rules.commitment import chunk_leaf
 from pol.rules.handover import HandoverId
 from pol.state.arrays import State
@@ -24,7 +25,6 @@ from tests.support.handed_over import (
     VALIDATOR_SECRET,
     HandoverMarket,
     Spoil,
-    noise,
     order_with_key,
     spoilt,
 )

@@ -228,8 +228,8 @@ def test_a_right_chunk_gives_the_root_on_chain_and_any_other_chunk_another_root(
     [
         ({"scalar": b"\x05" * 32}, "a scalar that does not give its point"),
         ({"scalar": bytes(32)}, "a scalar that does not give its point"),
-        ({"data": b"other"}, "is not the chunk that the state on chain has there"),
-        ({"state_path": ()}, "is not the chunk that the state on chain has there"),
+        ({"data": b"other"}, "differs from the chunk at this position of the state whose root is on chain"),
+        ({"state_path": ()}, "differs from the chunk at this position of the state whose root is on chain"),
         ({"path": ()}, "has a leaf that is not under the round's ciphertext root"),
     ],
 )

@@ -152,7 +152,7 @@ def _check_shown(ctx: Context, panel: Panel, shown: ShownLeaf) -> bool:
     if place.kind is not AuditKind.SEGMENT:
         raise Refusal(BAD_FIELD, "leaves", f"place {number} is not a segment", "leave out its leaf")
     if panel.places[number].stops:
-        raise Refusal(BAD_FIELD, "leaves", f"the job stopped in place {number}, so it has no leaf", "leave it out")
+        raise Refusal(BAD_FIELD, "leaves", f"place {number} has no leaf, because the job stopped there", "leave it out")
     if panel.places[number].claim:
         return False
     roots = SHARES.must(ctx.store, *panel.round_key.share(place.slot, place.issue)).roots

@@ -7,9 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from domain import codec
+from pol.local.run import run_locally
 from pol.replay.trace_file import ShareRecord, trace_root
 from pol.rules.commitment import boundary_root
 from tests.unit.assay.support import Ran, assay, in_process, modules_after
@@ -191,3 +193,94 @@ def test_replay_does_not_import_torch(made: Path) -> None:
     )
     assert "numpy" in loaded
     assert "torch" not in loaded
+
+
+# --- narrowing -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def two(job: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """A trace of the job, and a copy of it beside the same states that its author changed."""
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    rewrite(job, swapped_states)
+    (job / "run" / "trace.json").rename(theirs / "trace.json")
+    run_locally(job, out=job / "run")
+    return job / "run" / "trace.json", theirs / "trace.json"
+
+
+def test_two_traces_are_compared(job: Path, two: tuple[Path, Path]) -> None:
+    ours, theirs = two
+    same = verify(job, "--against", ours)
+    assert same.code == 0
+    assert "agree in all rounds" in same.out
+    ran = verify(job, "--against", theirs, "--output", "json")
+    assert f"{ours} and {theirs} part in round 0, slot 0, segment 0" in ran.refusal
+    assert f"agrees with {ours}" in ran.refusal
+    found = ran.json["difference"]
+    assert not ran.json["agree"]
+    assert (found["level"], found["kind"], found["agrees"]) == ("place", "segment", [str(ours)])
+
+
+def test_a_record_of_the_other_side_is_read(job: Path, two: tuple[Path, Path]) -> None:
+    """Their record has one wrong result, so the comparison names the operation and writes its operands."""
+    ours, theirs = two
+    words = ("--job", job, "--round", 0, "--slot", 0, "--segment", 0)
+    ran = assay("trace", "record", ours, *words, "--output", "json")
+    assert ran.code == 0, ran
+    made = Path(ran.json["file"])
+    assert made == ours.parent / "records" / "round-0-slot-0-segment-0.json"
+    assert ran.json["values"] > 100
+    record = json.loads(made.read_text())
+    record["closing"] = json.loads(theirs.read_text())["shares"][0]["boundaries"][1]["root"]
+    at = 64 * 50
+    record["values"] = record["values"][:at] + "00" * 32 + record["values"][at + 64 :]
+    (theirs.parent / "records").mkdir()
+    (theirs.parent / "records" / made.name).write_text(json.dumps(record))
+    inputs = job / "inputs.npz"
+    ran = verify(job, "--against", theirs, "--inputs", inputs, "--output", "json")
+    found = ran.json["difference"]
+    assert found["level"] == "operation"
+    assert f"segment 0, step 0, node {found['node']} ({found['operation']})" in ran.refusal
+    assert found["second"] == "00" * 32
+    assert found["own"] == found["first"]
+    with np.load(inputs) as arrays:
+        names = {"result", *(f"operand_{number}" for number in range(len(found["operands"])))}
+        assert set(arrays) == names
+        first = arrays["operand_0"]
+    assert list(first.shape) == found["operands"][0]["shape"]
+    assert first.reshape(-1)[:8].tolist() == found["operands"][0]["elements"]
+
+
+def test_a_wrong_trace_is_compared_with_the_recomputation(job: Path) -> None:
+    rewrite(job, other_metric)
+    ran = verify(job, "--output", "json")
+    assert "the trace departs from the recomputation in round 0, slot 0, segment 0: the metric loss is" in ran.refusal
+    assert ran.json["difference"]["name"] == "loss"
+
+
+@pytest.mark.parametrize(
+    ("place", "refusal"),
+    [
+        (("--slot", "0"), "give --segment NUMBER"),
+        (("--segment", "0"), "a segment or an update is in a slot"),
+        (("--aggregation", "--slot", "1"), "a segment or an update is in a slot"),
+        (("--update", "--slot", "0", "--segment", "1"), "a record is of one place"),
+    ],
+)
+def test_a_record_is_of_one_place(made: Path, place: tuple[str, ...], refusal: str) -> None:
+    ran = assay("trace", "record", made / "run" / "trace.json", "--job", made, "--round", "0", *place)
+    assert ran.code == 2
+    assert refusal in ran.err
+
+
+def test_places_that_are_not_there(made: Path) -> None:
+    words = ("trace", "record", made / "run" / "trace.json", "--job", made)
+    assert "round 9 is outside" in assay(*words, "--round", 9, "--aggregation").refusal
+    assert "slot 5 is outside" in assay(*words, "--round", 0, "--slot", 5, "--update").refusal
+
+
+def test_segments_are_not_for_comparisons(made: Path) -> None:
+    ran = verify(made, "--against", made / "run" / "trace.json", "--segments", "2")
+    assert ran.code == 2
+    assert "--segments replays one trace" in ran.err

@@ -8,10 +8,11 @@ from domain.market.reasons import CloseReason
 from domain.market.records import OrderState
 from domain.params import local_params
 from link.handover import Sealed
+from localnet.simulator.training import noise
 from pol.rules.handover import HandoverId
 from tests.support.chain_harness import COINS
 from tests.support.chain_market import CONSUMER
-from tests.support.handed_over import HandoverMarket, noise, order_with_key
+from tests.support.handed_over import HandoverMarket, order_with_key
 
 
 def all_noise(_: HandoverId, sealed: list[Sealed]) -> list[Sealed]:

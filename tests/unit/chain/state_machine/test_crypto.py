@@ -14,13 +14,13 @@ from domain.block import TxResult
 from domain.crypto import WEIGHTS, Crypto
 from domain.registry.messages import MsgSetBeaconKey
 from domain.tx import Tx
-from tests.support import chain_harness
-from tests.support.chain_harness import CHAIN_ID, TestCrypto, pub_key, sign
+from localnet.simulator import memory_chain
+from tests.support.chain_harness import CHAIN_ID, HashCrypto, pub_key, sign
 from tests.support.chain_market import Market, make_terms, submit
 from wire.crypto import WireCrypto
 
 
-class Counting(TestCrypto):
+class Counting(HashCrypto):
     """Adds up the weights of what it is asked."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ def test_every_check_has_a_weight_and_a_node_implements_it() -> None:
 
 def test_a_transaction_pays_for_each_check_that_it_causes(monkeypatch: pytest.MonkeyPatch) -> None:
     counting = Counting()
-    monkeypatch.setattr(chain_harness, "CRYPTO", counting)
+    monkeypatch.setattr(memory_chain, "CRYPTO", counting)
     checked: dict[str, int] = {}
     pay, apply = transition.pay_tx, transition.apply_tx
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,14 +14,21 @@ from pol.job.dataset import batch_at
 from pol.job.document import BATCH_NUMBER, STEP
 from pol.job.load import LoadedJob, load_job
 from pol.job.program import Constant, Node, Program, make_program
+from pol.local.run import run_locally
 from pol.ops.repeat import CARRY, SEQUENCE, form
+from pol.replay.narrow import TraceParty, make_record, narrow
+from pol.replay.operations import OperationRun, OperationRunner, value_hash
+from pol.replay.place_record import record_name, write_record
 from pol.replay.replay import replay_segment
+from pol.replay.trace_file import read_trace
+from pol.replay.walk import PlaceKind
 from pol.state.arrays import Array, State
 from pol.state.canonical import encode_state
 from pol.values import TensorSpec
 from pol.work.records import Boundary, RoundSlot
-from pol.work.segments import SlotState, run_segment, slot_state
+from pol.work.segments import SlotState, run_segment, slot_state, step_inputs
 from pol.work.train import train_share
+from tests.support.liar import OperationLiar
 from tests.unit.pol.executor.ops import bits, get, node_by_node
 
 torch = pytest.importorskip("torch", reason="the job of these tests is traced")
@@ -31,12 +39,17 @@ Values = dict[Place, Array]
 
 
 @pytest.fixture(scope="module")
-def job(tmp_path_factory: pytest.TempPathFactory) -> LoadedJob:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Four segments of two steps: a layer of torch, and a loop that somebody wrote, each with its gradient."""
     from tests.unit.pol.replay.recurrent_job import build_recurrent_job
 
     folder = tmp_path_factory.mktemp("recurrent")
     build_recurrent_job(folder, TURNS)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def job(folder: Path) -> LoadedJob:
     return load_job(folder)
 
 
@@ -271,3 +284,28 @@ def test_a_lie_about_one_operation_of_a_turn_is_found(job: LoadedJob, name: str,
     for judge in BACKENDS:
         own = _alone(body, inner, operands, get(judge))
         assert bits(own) == bits(seen[lied]) != bits(claim(lied))
+
+
+def test_a_record_names_the_operation_of_a_turn(folder: Path, job: LoadedJob, tmp_path: Path) -> None:
+    """The same for people: the trace of a liar, and its record of the segment, lead to the operation in one command."""
+    start, document = slot_state(job, job.global_state, job.local_state), job.job.document
+    ran: list[OperationRun] = []
+    OperationRunner(get("numpy"), document.seed).run(document.step, step_inputs(job, start, 0, 0), ran.append)
+    lied = [each for each in ran if len(each.path) == 3 and each.node.op == "tanh" and each.path[1] == 1][-1]
+    liar = OperationLiar(get("numpy"), "tanh", tuple(map(value_hash, lied.operands)))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("pol.local.run.executor_named", lambda _: liar)
+        run_locally(folder, out=tmp_path)
+    theirs = TraceParty(name="theirs", trace=read_trace(tmp_path / "trace.json"), records=tmp_path)
+    record = make_record(theirs, job, liar, PlaceKind.SEGMENT, 0, 0, 0)
+    write_record(record, tmp_path / record_name(PlaceKind.SEGMENT, 0, 0, 0))
+    found = narrow(theirs, None, job, get("native"))
+    assert found is not None
+    difference = found.difference
+    number, turn, operation = lied.path
+    assert (difference.step, difference.node, difference.turn, difference.inner) == (0, number, turn, operation)
+    assert difference.path == lied.path
+    words = f"step 0, node {number} (repeat), turn {turn}, operation {operation} (tanh): from the same inputs"
+    assert words in difference.sentence
+    assert value_hash(found.arrays["operand.0"]) == liar.operands[0]
+    assert value_hash(found.arrays["result"]) == value_hash(lied.result) == difference.own

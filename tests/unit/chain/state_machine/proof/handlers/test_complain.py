@@ -20,6 +20,7 @@ from domain.params import local_params
 from domain.proof.messages import MsgComplain
 from domain.proof.records import OpenedChunk, SealedLeaf
 from link.handover import Sealed, public_point, seal_chunk
+from localnet.simulator.training import noise
 from pol.rules.handover import HandoverId, chunk_statement, sealed_leaf
 from tests.support.chain_harness import COINS
 from tests.support.chain_market import CONSUMER, make_terms
@@ -30,7 +31,6 @@ from tests.support.handed_over import (
     VALIDATOR_SECRET,
     HandoverMarket,
     Spoil,
-    noise,
     order_with_key,
     shared_point,
     spoilt,

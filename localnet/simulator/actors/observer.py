@@ -1,0 +1,78 @@
+"""A validator's view of the chain: whole now and then, and sometimes a block behind."""
+
+from typing import TYPE_CHECKING
+
+from domain.legs.queries import LiveLegsRequest
+from domain.market.records import OrderState
+from domain.proof.queries import OrderResponse, PanelDutiesRequest
+from domain.registry.queries import ProvidersRequest, ValidatorsRequest
+from validator.decide.records import LegKey, LocalOrder, PayloadStage, continued, new_order, seat_key
+from validator.decide.view import ChainView
+from validator.observer import member_of
+
+if TYPE_CHECKING:
+    from localnet.simulator.actors.validator import ValidatorActor
+
+WHOLE_MS = 2_000
+"""After which a look is whole again."""
+
+
+class Observer:
+    """The eyes of one validator, between two crashes."""
+
+    def __init__(self, daemon: "ValidatorActor") -> None:
+        self.daemon = daemon
+        self._whole_at = -(10**9)
+
+    def see(self, before: ChainView) -> ChainView:
+        """Look at the chain; now and then the node is a block behind with an order."""
+        daemon, world = self.daemon, self.daemon.world
+        found = world.ask(LiveLegsRequest(daemon.me))
+        wanted = {leg.order_id for leg in found.legs}
+        now = world.clock.now
+        whole = now >= self._whole_at
+        providers, validators = before.providers, before.validators
+        if whole:
+            self._whole_at = now + WHOLE_MS
+            wanted |= {key.order_id for key in daemon.records if isinstance(key, LegKey)}
+            members = world.ask(ProvidersRequest(daemon.me, 100, "")).providers
+            providers = {p.address: member_of(p, found.clock) for p in members if p.admitted}
+            validators = {v.operator: v for v in world.ask(ValidatorsRequest()).validators}
+        orders = {} if whole else dict(before.orders)
+        for order_id in sorted(wanted):
+            old = before.orders.get(order_id)
+            lags = old is not None and world.lags()
+            orders[order_id] = old if old is not None and lags else world.order(order_id)
+        for on_chain in orders.values():
+            self._take_note(on_chain)
+        seats = {seat_key(duty): duty for duty in world.ask(PanelDutiesRequest(daemon.me)).duties}
+        return ChainView(
+            clock=found.clock,
+            orders=orders,
+            validators=validators,
+            providers=providers,
+            panels={**daemon.auditor.own_panels(orders, found.clock), **daemon.service.watched()},
+            duties=seats,
+            subjects=daemon.auditor.read_subjects(seats),
+            whole=whole,
+            applicants=daemon.service.applicants(),
+            earlier=daemon.auditor.earlier_panels(seats),
+        )
+
+    def _take_note(self, on_chain: OrderResponse) -> None:
+        """Begin a record of each own leg of an order that lives."""
+        if on_chain.order.state is OrderState.CLOSED:
+            return
+        for leg in on_chain.legs:
+            key = LegKey(on_chain.order.id, leg.number)
+            if leg.validator == self.daemon.me and key not in self.daemon.records:
+                self.daemon.records[key] = self._begin(key)
+
+    def _begin(self, key: LegKey) -> LocalOrder:
+        """Return a new record, with the payload of an earlier leg of the order that is here."""
+        local = new_order(key.order_id, key.leg)
+        for number in reversed(range(1, key.leg)):
+            before = self.daemon.leg(LegKey(key.order_id, number))
+            if before is not None and before.payload.stage is PayloadStage.LOADED:
+                return continued(local, before)
+        return local

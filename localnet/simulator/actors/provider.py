@@ -1,0 +1,550 @@
+"""A provider: its real decisions, and a shell that carries them out without sockets, disks or tensors."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from compute_provider.decide import actions as do
+from compute_provider.decide import claims, receive
+from compute_provider.decide.actions import Action
+from compute_provider.decide.duties import decide
+from compute_provider.decide.receive import Change
+from compute_provider.decide.records import GAVE_UP, MAY_STAND, Shares, ShareWork, Stage
+from compute_provider.decide.view import Look, ValidatorView
+from domain.codec import decode, encode
+from domain.disputes.messages import MsgStand
+from domain.keys import ShareKey
+from domain.ledger.messages import MsgDepositBond
+from domain.ledger.queries import AccountRequest
+from domain.messages import Message
+from domain.proof.queries import SeatsRequest
+from domain.proof.records import ShareClaim, ShareRoots
+from domain.registry.messages import MsgRegisterProvider
+from link.types import (
+    Machine,
+    OpenedState,
+    OpeningSubmission,
+    OpenTask,
+    ShareDelivery,
+    ShareSubmission,
+    TraceBoundary,
+    TrainTask,
+    Verdict,
+)
+from localnet.simulator.actors.errands import Errands
+from localnet.simulator.actors.sending import LOST_MS
+from localnet.simulator.behaviours import HonestProvider, words_of
+from localnet.simulator.clock import Act, Alarm
+from localnet.simulator.memory_chain import CHAIN_ID, digest, pub_key, sign
+from localnet.simulator.training import METRICS, States, root_of, update_of
+from pol.rules.commitment import compute_trace_root, share_commitment, share_sign_bytes
+from pol.rules.schedule import segment_work, share_segments, share_work
+from validator.decide.traces import leaves_of
+
+if TYPE_CHECKING:
+    from localnet.simulator.world import World
+
+POLL_MS = 800
+GAP_MS = 60
+RETRY_MS = 1_000
+NEVER_MS = 60_000
+STANDS_TRIED = 3
+
+
+@dataclass
+class Trained:
+    """A share as it lies on a provider's disk."""
+
+    task: TrainTask
+    habits: frozenset[str]
+    states: list[States]
+    claim: ShareClaim
+    delivery: ShareDelivery
+
+
+class ProviderActor:
+    """A provider's daemon, from crash to crash."""
+
+    def __init__(
+        self,
+        world: "World",
+        me: str,
+        validator: str,
+        speed: int,
+        behaviour: HonestProvider,
+        *,
+        auto_bond: bool = True,
+    ) -> None:
+        self.world, self.me, self.validator = world, me, validator
+        self.speed, self.behaviour, self.auto_bond = speed, behaviour, auto_bond
+        self.shares, self.look = Shares(), Look()
+        self.life = 0
+        self.down_until = 0
+        self.gone = False  # for good
+        self.deposited = 0
+        self.worked = 0  # FLOPs that it trained
+        self.asked: set[tuple[bytes, int]] = set()  # legs in which it was given a share
+        self.traces: dict[ShareKey, Trained] = {}
+        self.habits: dict[ShareKey, str] = {}
+        self.alarm = Alarm(world.clock, self.think)
+        self._errands = Errands()
+        self._ended: dict[str, float] = {}
+        self._promised: dict[ShareKey, int] = {}
+        self._stands: dict[ShareKey, int] = {}
+        self._thought_at = -(10**9)
+        # The last decision with its inputs: it stays the same while these do.
+        self._decided: tuple[Shares, Look, Shares, tuple[tuple[Action, str], ...]] | None = None
+
+    @property
+    def trustworthy(self) -> bool:
+        """True if a validator that relies on it finishes."""
+        return self.behaviour.honest and self.auto_bond and not self.gone
+
+    # Life
+
+    def crash(self, seconds: int) -> None:
+        """Lose everything but what lies on the disk."""
+        self.life += 1
+        self._errands, self._ended, self._promised = Errands(), {}, {}
+        self.shares = Shares(decode(tuple[ShareWork, ...], encode(self.shares.works)))
+        self.look = Look()
+        self.down_until = self.world.clock.now + 1000 * seconds
+        self.world.crashes += 1
+        self.world.clock.at(self.down_until, partial(self._alive, self.life, self.wake))
+
+    def break_down(self) -> None:
+        """Crash for some seconds."""
+        self.crash(1 + self.world.dice(4))
+
+    def leave(self) -> None:
+        """Be gone for good."""
+        self.gone = True
+
+    def wake(self, delay: int = 0) -> None:
+        gap = self._thought_at + GAP_MS - self.world.clock.now
+        self.alarm.within(max(delay, gap, self.down_until - self.world.clock.now))
+
+    def _alive(self, life: int, act: Act) -> None:
+        if life == self.life and not self.gone:
+            act()
+
+    def _later(self, delay: int, act: Act) -> None:
+        self.world.clock.after(delay, partial(self._alive, self.life, act))
+
+    def _answer(self, act: "partial[None]") -> "partial[None]":
+        """Return what takes an answer, unless this provider crashed meanwhile."""
+        return partial(self._take_answer, self.life, act)
+
+    def _take_answer(self, life: int, act: "partial[None]", answer: object) -> None:
+        if life == self.life and not self.gone:
+            act(answer)
+
+    # Outcomes and actions
+
+    def _take(self, *changes: Change, seen: Look | None = None) -> None:
+        """Take outcomes into the record, and what was seen of the validator."""
+        before = self.shares, self.look
+        for change in changes:
+            self._put(change(self.shares))
+        if seen is not None:
+            training = self.look.training
+            self.look = seen if seen.training is training else replace(seen, training=training)
+        if before != (self.shares, self.look):
+            self.wake()
+
+    def _put(self, shares: Shares) -> None:
+        self.shares = shares
+        if self.look.training is None:
+            return
+        given = shares.get(self.look.training)
+        if given is None or given.stage is not Stage.TRAINING:
+            self.look = replace(self.look, training=None)
+
+    def think(self) -> None:
+        """Decide, and start what is asked for."""
+        if self.gone or self.world.clock.now < self.down_until:
+            return
+        now = self._thought_at = self.world.clock.now
+        known = self._decided
+        if known is None or known[0] is not self.shares or known[1] is not self.look:
+            decided, wanted = decide(self.shares, self.look)
+            named = tuple((action, action.key) for action in wanted)
+            known = self._decided = self.shares, self.look, decided, named
+        _, _, shares, actions = known
+        self._put(shares)
+        for action, name in actions:
+            if not self.behaviour.stays(action):
+                self.leave()
+                return
+            match action:
+                case do.Train(task):
+                    self.look = replace(self.look, training=task.key)
+                    self._train(task)
+                case do.ForgetShare(key):
+                    self.traces.pop(key, None)
+                case do.Status():
+                    pass
+                case _:
+                    self._start(action, name, now)
+        self.wake(POLL_MS)
+
+    def _start(self, action: Action, name: str, now: int) -> None:
+        # The action may have been done since the validator's picture was drawn.
+        picture = self.look.picture if action.drawn else None
+        if picture is not None and picture.began <= self._ended.get(name, -1.0):
+            return
+        # One that came before it may have ended the share.
+        if action.subject is not None and self.shares.get(action.subject) is None:
+            return
+        if self._errands.begin(name, now):
+            self._do(action, name)
+
+    def _end(self, name: str, *changes: Change, seen: Look | None = None, pause: int = 200) -> None:
+        self._errands.end(name, self.world.clock.now, pause)
+        self._ended[name] = self.world.clock.seconds
+        self._take(*changes, seen=seen)
+
+    def _do(self, action: Action, name: str) -> None:
+        match action:
+            case do.Join():
+                self._join(name)
+            case do.Poll():
+                link = self.world.validators[self.validator].service
+                began = self.world.clock.seconds
+                self.world.network.call(lambda: link.poll(self.me), self._answer(partial(self._polled, name, began)))
+            case do.Watch():
+                self._end(name, *self._watched(), pause=500)
+            case do.CheckTask(task):
+                self._check(name, task)
+            case do.Bond(task):
+                self._bond(name, task)
+            case do.Fetch(task):
+                terms = self.world.job(task.key.order_id).terms
+                size = terms.delivered_bytes + terms.global_bytes + terms.local_bytes
+                delay = self.world.network.delay(size)
+                fetched = partial(receive.fetched, key=task.key)
+                self._later(delay, partial(self._end, name, fetched))
+            case do.Submit(key):
+                self._submit(name, key)
+            case do.Deliver(key):
+                self._deliver(name, key)
+            case do.Open(key, indices):
+                self._open(name, key, indices)
+            case do.Stand(key):
+                self._stand(name, key)
+            case do.ShowPlaces(key, dispute):
+                self._show_places(name, key, dispute)
+
+    # The cluster
+
+    def _send(self, message: Message, sent: "partial[None]") -> None:
+        """Send a transaction; ``sent`` follows when it is in a block, or its result is lost."""
+        once = [sent]
+
+        def done(_: object) -> None:
+            if once:
+                once.pop()()
+
+        self.world.submit((message,), self._answer(partial(done)))
+        self._later(LOST_MS, partial(done, None))
+
+    def _join(self, name: str) -> None:
+        if not self.world.registered(self.me, self.validator):
+            message = MsgRegisterProvider(self.me, self.validator)
+            self._send(message, partial(self._end, name, pause=RETRY_MS))
+            return
+        link = self.world.validators[self.validator].service
+        machine = Machine("cpu", 10**9)
+        self.world.network.call(lambda: link.join(self.me, machine), self._answer(partial(self._joined, name)))
+
+    def _joined(self, name: str, accepted: bool | None) -> None:
+        if accepted:
+            self._end(name, seen=Look(joined=True))
+        else:
+            self._end(name, pause=RETRY_MS)
+
+    def _polled(self, name: str, began: float, reply: tuple[list[TrainTask], list[OpenTask]] | None) -> None:
+        if reply is None:
+            # The validator is away, or does not know this provider: joining again shows it.
+            self._end(name, seen=Look(), pause=RETRY_MS)
+            return
+        train, opening = reply
+        known = self.look.picture
+        if not train and not opening and self.look.joined and known is not None and not (known.train or known.open):
+            # Nothing is drawn in an empty picture, so it does not matter how old it is.
+            self._errands.end(name, self.world.clock.now, POLL_MS)
+            self._ended[name] = self.world.clock.seconds
+            return
+        self.asked.update((task.key.order_id, task.key.leg) for task in train)
+        picture = ValidatorView(tuple(train), tuple(opening), began)
+        self._end(name, seen=Look(joined=True, picture=picture), pause=POLL_MS)
+
+    def _watched(self) -> list[Change]:
+        found: list[Change] = []
+        clock = self.world.chain_clock
+        for work in self.shares.works:
+            if not work.signed:
+                continue
+            order = self.world.order(work.key.order_id)
+            handed_in = work.stage in (Stage.TRAINED, Stage.SUBMITTED)
+            if handed_in and claims.has_committed(order, self.traces[work.key].claim):
+                found.append(partial(receive.committed, key=work.key))
+            panel = claims.standing_panel(order, work.key)
+            claim = self.traces[work.key].claim
+            has_to = work.stand in (0, MAY_STAND) and claims.has_to_stand(order, claim, CHAIN_ID)
+            if panel is not None:
+                found.append(partial(receive.standing, key=work.key, stand=panel.dispute))
+            elif has_to:
+                found.append(partial(receive.standing, key=work.key, stand=MAY_STAND))
+            elif claims.is_over(work.key, order, clock):
+                found.append(partial(receive.released, key=work.key))
+        return found
+
+    # Taking a share
+
+    def _check(self, name: str, task: TrainTask) -> None:
+        problem = claims.problem(task, self.world.order(task.key.order_id), self.validator)
+        if problem:
+            failed = partial(receive.failed, key=task.key, text=problem, again=True)
+            self._end(name, failed, pause=RETRY_MS)
+        else:
+            self._end(name, partial(receive.checked, key=task.key))
+
+    def _bond(self, name: str, task: TrainTask) -> None:
+        """Have enough free bond for this share and for those that are trained but not committed yet."""
+        key, order = task.key, self.world.order(task.key.order_id)
+        self._promised = claims.still_promised(self._promised, key, order)
+        self._promised[key] = claims.bond_of(task, order)
+        account = self.world.ask(AccountRequest(self.me))
+        lacking = sum(self._promised.values()) - account.bond.free
+        if lacking <= 0:
+            self._end(name, partial(receive.bonded, key=key))
+        elif not self.auto_bond:
+            del self._promised[key]
+            failed = partial(receive.failed, key=key, text="no bond", again=True)
+            self._end(name, failed, pause=RETRY_MS)
+        else:
+            self.deposited += lacking
+            self._send(MsgDepositBond(self.me, lacking), partial(self._end, name))
+
+    # Training
+
+    def _train(self, task: TrainTask) -> None:
+        terms = self.world.job(task.key.order_id).terms
+        idle = "idle" in words_of(self._habit(task.key))
+        spent = 0 if idle else share_work(terms) * 1000 // self.speed
+        self._later(50 + spent, partial(self._trained, task))
+
+    def _trained(self, task: TrainTask) -> None:
+        work = self.shares.get(task.key)
+        if work is None or work.stage is not Stage.TRAINING:
+            return
+        if task.key not in self.traces:
+            self.traces[task.key] = self._made(task)
+        roots = self.traces[task.key].delivery.roots
+        text = "" if roots.is_whole else "the job stops"
+        self._take(
+            partial(
+                receive.trained,
+                key=task.key,
+                update_root=roots.update_root,
+                local_out_root=roots.local_out,
+                text=text,
+            )
+        )
+
+    def _habit(self, key: ShareKey) -> str:
+        """Return the habit of a share, which is the same in each life."""
+        if key not in self.habits:
+            self.habits[key] = self.behaviour.habit(key)
+            self.world.trainers[key] = self.me
+        return self.habits[key]
+
+    def _made(self, task: TrainTask) -> Trained:
+        """Return what comes of a share: the right thing, bent as this provider does it."""
+        key, job = task.key, self.behaviour.job(self.world.job(task.key.order_id))
+        terms, segments = job.terms, share_segments(job.terms)
+        habit = self._habit(key)
+        habits = words_of(habit)
+        stop = segments // 2 if "quits" in habits else job.stop(key.round, key.slot)
+        states = [(task.global_in.root, task.local_in.root)]
+        for segment in range(segments if stop is None else stop):
+            after = job.train(states[-1], key.round, key.slot, segment)
+            bent = "idle" in habits
+            bent |= "first" in habits and segment == 0
+            bent |= "last" in habits and segment == segments - 1
+            bent |= "middle" in habits and segment == segments // 2
+            self.worked += 0 if bent else segment_work(terms)
+            states.append((digest("bent", self.me, after), after[1]) if bent else after)
+        update = update_of(states[0][0], states[-1][0])
+        if "update" in habits:
+            update = digest("wrong update", update)
+        metrics = (0x40000000,) if "metrics" in habits else METRICS
+        boundaries = tuple(
+            TraceBoundary(job.step_at(key.round, i), root_of(pair, metrics), metrics)
+            for i, pair in enumerate(states[1:], 1)
+        )
+        if stop is None:
+            sent = digest("garbage", update) if "garbage" in habits else update
+            roots = ShareRoots(
+                trace_root=b"", update_root=update, local_out=states[-1][1], metrics=metrics, segments=segments
+            )
+            delivery = ShareDelivery(
+                key=key,
+                roots=roots,
+                boundaries=boundaries,
+                update=job.update_blob(sent),
+                local_out=job.local_blob(states[-1][1]),
+            )
+        else:
+            steps = 0 if "quits" in habits else job.stop_step(key.round, key.slot)
+            roots = ShareRoots(
+                trace_root=b"",
+                update_root=b"",
+                local_out=b"",
+                metrics=metrics if stop else (),
+                segments=stop,
+                steps=steps,
+            )
+            delivery = ShareDelivery(key=key, roots=roots, boundaries=boundaries, update=None, local_out=None)
+        leaves = leaves_of(delivery)
+        roots = replace(roots, trace_root=compute_trace_root(leaves) if leaves else b"")
+        name = "another" if "copied" in habits else self.me
+        made = share_commitment(CHAIN_ID, key, name, states[0], terms.executor_version, roots)
+        claim = ShareClaim(
+            order_id=key.order_id,
+            leg=key.leg,
+            round=key.round,
+            slot=key.slot,
+            issue=key.issue,
+            provider=self.me,
+            commitment=made,
+        )
+        return Trained(task=task, habits=habits, states=states, claim=claim, delivery=replace(delivery, roots=roots))
+
+    # Handing it in
+
+    def _submit(self, name: str, key: ShareKey) -> None:
+        trace = self.traces[key]
+        claim = trace.claim
+        if "silent" in trace.habits:
+            self._end(name, pause=NEVER_MS)
+            return
+        held = 1000 * (trace.task.seconds_left + 2) if "late" in trace.habits else 0
+        signed = ShareSubmission(claim, sign(pub_key(self.me), share_sign_bytes(CHAIN_ID, claim)))
+        link = self.world.validators[self.validator].service
+        call = partial(
+            self.world.network.call,
+            lambda: link.submit_share(signed),
+            self._answer(partial(self._handed_in, name, receive.submitted, key)),
+        )
+        self._later(held, call)
+
+    def _handed_in(
+        self,
+        name: str,
+        receives: Callable[..., Shares],
+        key: ShareKey,
+        verdict: Verdict | None,
+    ) -> None:
+        if verdict is None:
+            failed = partial(receive.failed, key=key, text="no answer", again=True)
+            self._end(name, failed, pause=RETRY_MS)
+        else:
+            answered = partial(receives, key=key, accepted=verdict.accepted, text=verdict.text)
+            self._end(name, answered)
+
+    def _deliver(self, name: str, key: ShareKey) -> None:
+        trace = self.traces[key]
+        if "hidden" in trace.habits:
+            self._end(name, pause=NEVER_MS)
+            return
+        link, delivery = self.world.validators[self.validator].service, trace.delivery
+        self.world.network.call(
+            lambda: link.deliver_share(self.me, delivery),
+            self._answer(partial(self._handed_in, name, receive.delivered, key)),
+            size=sum(blob.size for blob in delivery.blobs),
+        )
+
+    def _open(self, name: str, key: ShareKey, indices: tuple[int, ...]) -> None:
+        link = self.world.validators[self.validator].service
+        for index in indices:
+            opening = self.opening(key, index)
+            if opening is None:
+                continue
+            self.world.network.call(partial(link.submit_opening, self.me, opening), self._answer(partial(_ignore)))
+        self._end(name, pause=RETRY_MS)
+
+    # Standing for a share
+
+    def _stand(self, name: str, key: ShareKey) -> None:
+        """Stand for a share; after a few tries without success, give it up."""
+        bond = claims.stand_bond(self.world.order(key.order_id), key, self.world.setup.params)
+        lacking = bond - self.world.ask(AccountRequest(self.me)).bond.free
+        if lacking > 0 and self.auto_bond:
+            self.deposited += lacking
+            self._send(MsgDepositBond(self.me, lacking), partial(self._end, name))
+            return
+        tried = self._stands[key] = self._stands.get(key, 0) + 1
+        if tried > STANDS_TRIED:
+            self._end(name, partial(receive.standing, key=key, stand=GAVE_UP))
+            return
+        roots = self.traces[key].delivery.roots
+        message = MsgStand(
+            provider=self.me,
+            order_id=key.order_id,
+            leg=key.leg,
+            round=key.round,
+            slot=key.slot,
+            issue=key.issue,
+            roots=roots,
+        )
+        self._send(message, partial(self._end, name, pause=RETRY_MS))
+
+    def _show_places(self, name: str, key: ShareKey, dispute: int) -> None:
+        """Send the places of a share to the seats of its panel that have not answered yet."""
+        panel = claims.standing_panel(self.world.order(key.order_id), key)
+        seats = (
+            self.world.ask(SeatsRequest(order_id=key.order_id, leg=key.leg, round=key.round, dispute=dispute)).seats
+            if panel
+            else ()
+        )
+        trace = self.traces[key]
+        job = self.world.job(key.order_id)
+
+        def put(index: int) -> OpenedState:
+            first, second = trace.states[index]
+            metrics = trace.delivery.boundaries[index - 1].metrics if index else ()
+            return OpenedState(
+                index=index, global_state=job.blob(first), local_state=job.local_blob(second), metrics=metrics
+            )
+
+        for seat in seats:
+            if panel is None or seat.stage != panel.stage or seat.commitment:
+                continue
+            auditor = self.world.validators[seat.validator].auditor
+            for number in seat.places:
+                place = panel.places[number].place
+                opening = claims.place_opening(place, leaves_of(trace.delivery), trace.task.payload, put)
+                show = partial(auditor.take_shown, panel.key, number, opening)
+                self.world.network.call(show, self._answer(partial(_ignore)))
+        self._end(name, pause=RETRY_MS)
+
+    def opening(self, key: ShareKey, index: int) -> OpeningSubmission | None:
+        """Return the states at a boundary as this provider shows them."""
+        trace = self.traces.get(key)
+        if trace is None or "closed" in trace.habits:
+            return None
+        audited = self.world.order(key.order_id).round(key.leg, key.round) is not None
+        if not self.behaviour.opens(audited=audited) or (audited and "absent" in trace.habits):
+            return None
+        first, second = trace.states[index]
+        if "junk" in trace.habits or ("saboteur" in trace.habits and audited):
+            first = digest("junk", key, index)
+        job = self.world.job(key.order_id)
+        return OpeningSubmission(key=key, index=index, global_state=job.blob(first), local_state=job.local_blob(second))
+
+
+def _ignore(_: object) -> None:
+    pass

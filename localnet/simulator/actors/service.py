@@ -1,0 +1,279 @@
+"""Answers of a validator's service to providers and consumers: None if it is down, or the question is not theirs.
+
+Who polls is there, and who asks to be in the cluster is measured; what is served is what the real decisions say.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from domain.keys import PanelKey, RoundKey, ShareKey
+from domain.legs.records import LegState
+from domain.market.records import OrderState
+from domain.proof.queries import OrderResponse
+from domain.proof.reasons import ShareReason
+from domain.proof.records import AuditPlace
+from domain.registry.queries import ProviderRequest
+from link.handover import Sealed
+from link.types import (
+    AuditOpening,
+    Machine,
+    OpeningSubmission,
+    OpenTask,
+    PayloadFile,
+    ShareDelivery,
+    ShareSubmission,
+    StateRef,
+    TrainTask,
+    Verdict,
+    not_ready,
+)
+from localnet.simulator.memory_chain import CHAIN_ID
+from pol.rules.panels import is_place
+from validator.decide import receive
+from validator.decide.initial import states_of, verified_roots
+from validator.decide.plan import FreeProvider
+from validator.decide.probe import ProbeResult
+from validator.decide.records import LegKey, LocalOrder, PayloadStage
+from validator.decide.retention import served_rounds
+from validator.decide.tasks import audit_opening, open_tasks, train_tasks
+from validator.decide.view import OwnPanel, WatchedPlaces
+from validator.serve.callers import Asking, Presence, Watched
+from validator.serve.service import WATCHED
+from validator.watch.places import get_extents, shows_open_result
+
+if TYPE_CHECKING:
+    from localnet.simulator.actors.validator import ValidatorActor
+
+ASK_MS = 300
+PROBE_MS = 1_500
+"""How long a provider is measured."""
+
+
+class Service:
+    """Whom a validator knows, and what it tells them."""
+
+    def __init__(self, daemon: "ValidatorActor") -> None:
+        self.daemon = daemon
+        self.crash()
+
+    def crash(self) -> None:
+        """Forget all callers."""
+        clock = self.daemon.world.clock
+        self.presence = Presence(lambda: clock.seconds)
+        self.asking = Asking(now=lambda: clock.seconds)
+        self._watched = Watched(now=lambda: clock.seconds)
+        self._measured: dict[str, ProbeResult] = {}
+
+    # Presence
+
+    def workers(self) -> tuple[FreeProvider, ...]:
+        """Return the providers that poll and have a certified speed, as the service does."""
+        known = self.daemon.view.providers
+        return tuple(
+            FreeProvider(address, known[address].speed, known[address].newcomer)
+            for address in self.presence.live()
+            if address in known and known[address].speed
+        )
+
+    def applicants(self) -> frozenset[str]:
+        """Return who asked lately, here and on chain, and is not admitted."""
+        return frozenset(name for name in self.asking.names() if self._asks(name))
+
+    def measured(self) -> tuple[ProbeResult, ...]:
+        """Return what probes found that the chain does not know yet."""
+        return tuple(found for name, found in sorted(self._measured.items()) if self._is_due(name))
+
+    def _asks(self, address: str) -> bool:
+        known = self.daemon.world.ask(ProviderRequest(address)).provider
+        return known is not None and known.validator == self.daemon.me and not known.admitted
+
+    def _is_due(self, address: str) -> bool:
+        view = self.daemon.view
+        member = view.providers.get(address)
+        return address in view.applicants if member is None else member.due
+
+    def join(self, provider: str, machine: Machine) -> bool | None:
+        """Take a member into work; an applicant is measured first."""
+        daemon = self.daemon
+        if not daemon.up:
+            return None
+        member = provider in daemon.view.providers
+        if not member and not self.asking.hear(provider):
+            return False
+        if member or provider in daemon.view.applicants:
+            self.presence.join(provider, machine)
+            self._probe(provider)
+        daemon.wake()
+        return member
+
+    def _probe(self, provider: str) -> None:
+        """Measure a provider whose speed the chain does not know: what is found is what it does."""
+        daemon, key = self.daemon, f"probe/{provider}"
+        if self._is_due(provider) and daemon.errands.begin(key, daemon.world.clock.now):
+            daemon.later(PROBE_MS, partial(self._probed, provider, key))
+
+    def _probed(self, provider: str, key: str) -> None:
+        speed = self.daemon.world.providers[provider].speed
+        self._measured[provider] = ProbeResult(
+            provider=provider, speed=speed, bandwidth=10**8, seed=b"", sample=(), sure=True
+        )
+        self.daemon.finished(key)
+        self.daemon.wake()
+
+    # Shares
+
+    def _all(self) -> Iterator[tuple[LocalOrder, OrderResponse]]:
+        """Yield the records whose orders live, as far as they are in view."""
+        daemon = self.daemon
+        for key, local in list(daemon.records.items()):
+            if isinstance(key, LegKey) and isinstance(local, LocalOrder):
+                on_chain = daemon.view.orders.get(key.order_id)
+                if on_chain is not None and on_chain.order.state != OrderState.CLOSED:
+                    yield local, on_chain
+
+    def poll(self, provider: str) -> tuple[list[TrainTask], list[OpenTask]] | None:
+        """Return the shares that a provider has to train, and the states that it has to show."""
+        daemon = self.daemon
+        if not daemon.up or provider not in daemon.view.providers:
+            return None
+        self.presence.poll(provider)
+        self._probe(provider)
+        train: list[TrainTask] = []
+        opening: list[OpenTask] = []
+        for local, on_chain in self._all():
+            train += train_tasks(local, on_chain, provider, daemon.view.clock)
+            opening += open_tasks(local, on_chain, daemon.view.panels, provider)
+        return train, opening
+
+    def _local(self, key: ShareKey) -> tuple[LegKey, LocalOrder | None]:
+        """Return the leg of a share, with its record if this validator has one."""
+        leg = LegKey(key.order_id, key.leg)
+        return leg, self.daemon.leg(leg) if self.daemon.up else None
+
+    def submit_share(self, submission: ShareSubmission) -> Verdict | None:
+        """Take the commitment to a share."""
+        leg, local = self._local(submission.claim.key)
+        if local is None:
+            return None
+        if receive.late_share(local, submission):
+            self.daemon.change(leg, lambda now: receive.mark_late(now, submission))
+            return Verdict(False, int(ShareReason.LATE), "late")
+        after, reason = receive.share_received(local, submission, lambda: True)
+        return self._taken(leg, after, reason)
+
+    def deliver_share(self, provider: str, packet: ShareDelivery) -> Verdict | None:
+        """Take what a commitment hides."""
+        daemon, key = self.daemon, packet.key
+        leg, local = self._local(key)
+        if local is None:
+            return None
+        current = local.find(key.round)
+        if current is not None:
+            daemon.numerics.openings[key] = current.global_in.root
+        terms = daemon.world.job(key.order_id).terms
+        after, reason = receive.share_delivered(local, terms, CHAIN_ID, provider, packet)
+        return self._taken(leg, after, reason)
+
+    def _taken(self, leg: LegKey, after: LocalOrder, reason: ShareReason) -> Verdict:
+        self.daemon.change(leg, lambda _: after)
+        return Verdict(reason == ShareReason.NONE, int(reason), reason.name.lower())
+
+    def submit_opening(self, provider: str, opening: OpeningSubmission) -> Verdict | None:
+        """Take states that a provider shows, if they are wanted."""
+        key = opening.key
+        leg, local = self._local(key)
+        on_chain = self.daemon.view.orders.get(key.order_id)
+        if local is None or on_chain is None:
+            return None
+        tasks = open_tasks(local, on_chain, self.daemon.view.panels, provider)
+        wanted = {task.key: task.indices for task in tasks}
+        if opening.index not in wanted.get(key, ()):
+            return Verdict(False, 0, "not wanted, or no longer")
+        after = receive.opening_received(local, opening)
+        if after is None:
+            return Verdict(False, int(ShareReason.OPENING_MISMATCH), "not the size of the job's")
+        self.daemon.change(leg, lambda _: after)
+        return Verdict(True)
+
+    # Results
+
+    def get_result(self, key: RoundKey) -> list[Sealed] | None:
+        """Return the encrypted chunks of a round, if they are served now."""
+        daemon = self.daemon
+        on_chain = daemon.view.orders.get(key.order_id)
+        local = daemon.leg(LegKey(key.order_id, key.leg))
+        if not daemon.up or on_chain is None or local is None:
+            return None
+        served = any(known.round == key.round for known in served_rounds(local, on_chain))
+        return daemon.world.sealed[key] if served else None
+
+    # Challengers
+
+    def watched(self) -> dict[PanelKey, WatchedPlaces]:
+        """Return the places that possible challengers ask for now."""
+        return {key.panel(WATCHED): WatchedPlaces(places) for key, places in self._watched.places().items()}
+
+    def get_place(self, caller: str, key: RoundKey, place: AuditPlace) -> AuditOpening | None:
+        """Return the opening of a place of a closed round to a possible challenger, as the service does."""
+        daemon = self.daemon
+        on_chain = daemon.view.orders.get(key.order_id)
+        local = daemon.leg(LegKey(key.order_id, key.leg))
+        closed = on_chain.round(key.leg, key.round) if on_chain else None
+        if not daemon.up or on_chain is None or local is None or closed is None or closed.void or closed.verified:
+            return None
+        if not is_place(place, get_extents(on_chain, closed), closed.stopped):
+            return None
+        if not daemon.behaviour.serves_challenger(daemon, caller):
+            return None
+        panels = (about.panel for about in daemon.view.panels.values() if isinstance(about, OwnPanel))
+        if shows_open_result(panels, key, place) or not self._watched.ask(caller, key, place):
+            return not_ready(ASK_MS)
+        daemon.wake()
+        return audit_opening(local, key.round, place)
+
+    # States of earlier legs
+
+    def get_states(self, order_id: bytes, leg: int) -> tuple[StateRef, ...] | None:
+        """Return the states that the last verified round of a leg left, as far as they are here."""
+        daemon = self.daemon
+        on_chain = daemon.view.orders.get(order_id)
+        source = on_chain.leg(leg) if on_chain else None
+        if not daemon.up or on_chain is None or source is None:
+            return None
+        known: dict[bytes, StateRef] = {}
+        for key, local in daemon.records.items():
+            if isinstance(key, LegKey) and isinstance(local, LocalOrder) and key.order_id == order_id:
+                known |= {state.root: state for state in (*states_of(local), *local.fetched)}
+        return tuple(known[root] for root in verified_roots(on_chain, source) if root in known)
+
+    def offer_states(self, order_id: bytes, states: tuple[StateRef, ...]) -> bool | None:
+        """Take the states that a consumer kept, for a leg that starts from them."""
+        daemon = self.daemon
+        on_chain = daemon.view.orders.get(order_id)
+        current = on_chain.current if on_chain else None
+        if not daemon.up or current is None or current.validator != daemon.me:
+            return None
+        key = LegKey(order_id, current.number)
+        if daemon.leg(key) is None:
+            return None
+        daemon.change(key, lambda now: replace(now, offered=states))
+        return True
+
+    # Payloads
+
+    def offer_payload(self, order_id: bytes, files: tuple[PayloadFile, ...]) -> bool | None:
+        """Take the payload of an order that waits for it; tell whether it is here."""
+        daemon = self.daemon
+        on_chain = daemon.view.orders.get(order_id)
+        current = on_chain.current if on_chain else None
+        if not daemon.up or current is None or current.validator != daemon.me:
+            return None
+        key = LegKey(order_id, current.number)
+        local = daemon.leg(key)
+        if local is None or current.state is not LegState.MATCHED:
+            return None
+        if local.payload.stage in (PayloadStage.ABSENT, PayloadStage.OFFERED):
+            daemon.change(key, lambda now: receive.payload_complete(receive.payload_offered(now, files)))
+        return True

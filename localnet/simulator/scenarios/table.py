@@ -1,0 +1,598 @@
+"""All scenarios, by party: providers, validators, seats, proposers, challengers, consumers, and outages."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+from compute_provider.decide import actions as do
+from domain.disputes.events import ChallengerRewarded
+from domain.events import Change
+from domain.legs.messages import MsgAcceptOrder
+from domain.legs.reasons import LegEnd
+from domain.market.reasons import CloseReason
+from domain.proof.events import AnswerRevealed, PanelBegun, RoundVoid, SlashVoteEnded
+from domain.proof.messages import (
+    MsgCloseRound,
+    MsgCommitAnswer,
+    MsgCommitTraces,
+    MsgRevealAnswer,
+)
+from domain.proof.records import AnswerKind
+from domain.vocabulary import changes_of
+from localnet.simulator.behaviours import (
+    Accomplice,
+    Cheat,
+    ConsumerHabits,
+    CopyingAuditor,
+    Forger,
+    Hider,
+    HidingAuditor,
+    HonestProvider,
+    HonestValidator,
+    LazyAuditor,
+    Listed,
+    LocalNoiseSeller,
+    NeverAccepts,
+    NeverCloses,
+    NoiseSeller,
+    Rejecter,
+    SilentAuditor,
+    Slanderer,
+    Vanisher,
+    Withholder,
+)
+from localnet.simulator.scenarios.findings import EITHER_CONSUMER, EITHER_PROVIDER, NO_ONE
+from localnet.simulator.scenarios.markets import WINNER, Market, crash_for
+from localnet.simulator.scenarios.parties import (
+    Bribed,
+    Censor,
+    Challenger,
+    Decliner,
+    EndlessJob,
+    Flooder,
+    ForeignJob,
+    GoneAfter,
+    Leaves,
+    OtherSlot,
+    SaysUnserved,
+    ServesAllButOne,
+    SkippedJob,
+    Slanted,
+    StaleJob,
+    Stopper,
+    StoppingJob,
+    ThirdSkipped,
+    Trains,
+    as_job,
+)
+from localnet.simulator.scenarios.scenario import Scenario
+from localnet.simulator.training import Job
+from localnet.simulator.world import World
+
+CHEAT = "v0p0"
+"""The provider that is not honest: of the cluster that wins."""
+Swap = Callable[[], HonestProvider | HonestValidator]
+
+# Checks that the subject of a scenario happened
+
+
+def settled(world: World) -> bool:
+    """Return whether every order was settled."""
+    reasons = [world.order(order.order_id).order.close_reason for order in world.orders]
+    return all(reason == CloseReason.SETTLED for reason in reasons)
+
+
+def happened(kind: type[Change]) -> Callable[[World], bool]:
+    """Return what tells whether there was an event of a kind."""
+    return lambda world: any(True for _ in changes_of(kind, world.chain.events))
+
+
+def said_unavailable(world: World) -> bool:
+    """Return whether a seat said of a place that it is not served, and every order was settled."""
+    answers = changes_of(AnswerRevealed, world.chain.events)
+    return settled(world) and any(answer.kind == AnswerKind.UNAVAILABLE for answer in answers)
+
+
+def continued(world: World) -> bool:
+    """Return whether another leg went on from a verified round, and every order was settled."""
+    return settled(world) and any(leg.from_leg for order in world.orders for leg in world.order(order.order_id).legs)
+
+
+def no_share_of(provider: str) -> Callable[[World], bool]:
+    """Return what tells whether a provider trained and has no share on chain, and every order was settled."""
+
+    def check(world: World) -> bool:
+        orders = [world.order(order.order_id) for order in world.orders]
+        committed = {share.claim.provider for order in orders for share in order.shares}
+        return settled(world) and bool(world.providers[provider].habits) and provider not in committed
+
+    return check
+
+
+def price_rose(world: World) -> bool:
+    """Return whether gas became dearer, and every order was settled."""
+    prices = [int(event.get("price_millionths")) for event in world.chain.seen("gas.price_changed")]
+    return settled(world) and bool(prices) and max(prices) > 2_000
+
+
+def was_slashed(world: World) -> bool:
+    """Return whether a vote of all validators slashed the one that was at fault."""
+    return any(vote.slashed for vote in changes_of(SlashVoteEnded, world.chain.events))
+
+
+# Rows
+
+
+def _provider(name: str, shows: str, fault: str, make: Swap, **changes: Any) -> Scenario:
+    """Return a scenario in which one provider of the winner is not honest."""
+    return Scenario(name=name, shows=shows, fault=fault, market=Market(swaps={CHEAT: make}, **changes), shown=settled)
+
+
+def _habit(name: str, shows: str, fault: str, habit: str) -> Scenario:
+    return _provider(name, shows, fault, lambda: Cheat(CHEAT, (habit,), 100))
+
+
+def _winner(
+    name: str, shows: str, fault: str, make: Swap, shown: Callable[[World], bool] = settled, **changes: Any
+) -> Scenario:
+    """Return a scenario in which the cheapest validator is not honest."""
+    return Scenario(name=name, shows=shows, fault=fault, market=Market(swaps={WINNER: make}, **changes), shown=shown)
+
+
+def _seats(
+    name: str, shows: str, fault: str, make: Swap, shown: Callable[[World], bool] = settled, **changes: Any
+) -> Scenario:
+    """Return a scenario in which a third of the strangers are not honest, each on its own."""
+    swaps = {f"v{number}": make for number in (1, 3)}
+    return Scenario(name=name, shows=shows, fault=fault, market=Market(swaps=swaps, **changes), shown=shown)
+
+
+def _decliner(reason: LegEnd) -> Scenario:
+    role = "validator" if reason in (LegEnd.DECLINED_BY_CHOICE, LegEnd.DECLINED_NO_CAPACITY) else EITHER_CONSUMER
+    text = reason.name.lower()
+    return _winner(
+        f"declines-{text.removeprefix('declined_').replace('_', '-')}",
+        f"A validator declines what it wins, and says without truth: {text}. Another one serves the order.",
+        f"{role}: {text}",
+        partial(Decliner, reason),
+    )
+
+
+def _bribed(count: int) -> Scenario:
+    swaps: dict[str, Swap] = {WINNER: lambda: Accomplice(frozenset({WINNER}), forges=True)}
+    for number in range(1, 10):
+        swaps[f"v{number}"] = partial(Bribed, frozenset({WINNER}), seats=count)
+    return Scenario(
+        name=f"{count}-of-4-seats-collude",
+        shows=f"A validator aggregates wrongly, and {count} of a panel's first four seats say that it is right.",
+        fault="validator: wrong_round",
+        market=Market(validators=10, swaps=swaps, params={"auditors": 4}),
+    )
+
+
+def _outage(blocks: int) -> Scenario:
+    names = ("v1", "v2", "v3")
+    times = "one block" if blocks == 1 else f"{blocks} blocks"
+    return Scenario(
+        name=f"outage-of-half-for-{blocks}",
+        shows=f"Half of the strangers are away for {times}, while panels recompute rounds. The order is settled.",
+        fault=NO_ONE if blocks < 100 else "auditor: silent",
+        market=Market(
+            swaps=dict.fromkeys(names, Slanted),
+            begin=crash_for(names, 12_000, blocks),
+            rounds=6,
+        ),
+        shown=settled,
+    )
+
+
+def _stops(name: str, where: str, at: int) -> Scenario:
+    def stopped(world: World) -> bool:
+        (order,) = world.orders
+        return bool(world.order(order.order_id).order.close_reason == CloseReason.STOPPED_BY_JOB)
+
+    market = Market(make_job=lambda terms: StoppingJob(terms, breaks_in=1, at=at))
+    shows = f"A job stops in {where} of its second round. What was trained before is paid, and no one is at fault."
+    return Scenario(name=name, shows=shows, fault="job: stopped", market=market, shown=stopped)
+
+
+def _friends(count: int, name: str, shows: str) -> Scenario:
+    names = [f"v{number}" for number in range(count)]
+    swaps: dict[str, Swap] = {
+        each: partial(Accomplice, frozenset(names), forges=each == WINNER, withholding=True) for each in names
+    }
+    return Scenario(name=name, shows=shows, fault="validator: wrong_round", market=Market(validators=9, swaps=swaps))
+
+
+def _challenge(
+    name: str, shows: str, fault: str, shown: Callable[[World], bool], *, right: bool = True, opens: bool = True
+) -> Scenario:
+    """Return a scenario in which the operator of v6 challenges a place; it is honest if what it claims is right."""
+    swaps: dict[str, Swap] = {}
+    if right:
+        swaps = {
+            WINNER: lambda: Accomplice(frozenset({WINNER, CHEAT})),
+            CHEAT: lambda: Trains(as_job(ThirdSkipped)),
+        }
+    else:
+        swaps["v6"] = Slanted
+    market = Market(
+        segments=20,
+        rounds=2,
+        swaps=swaps,
+        params={"duty_segments": 2},
+        begin=lambda world: Challenger("v6", right=right, opens=opens).begin(world),
+    )
+    return Scenario(name=name, shows=shows, fault=fault, market=market, shown=shown, tries=12)
+
+
+_SCENARIOS = (
+    # Wrong work of providers
+    _habit("wrong-first-segment", "A provider invents its first segment.", "provider: segment_mismatch", "first"),
+    _habit("wrong-middle-segment", "A provider invents a segment.", "provider: segment_mismatch", "middle"),
+    _habit("wrong-last-segment", "A provider invents its last segment.", "provider: segment_mismatch", "last"),
+    _habit(
+        "wrong-update",
+        "A provider trains rightly, and hands in an update that does not follow from it.",
+        "provider: update_mismatch",
+        "update",
+    ),
+    _habit("wrong-metrics", "A provider states metrics of its own.", "provider: segment_mismatch", "metrics"),
+    _habit(
+        "made-up-stop",
+        "A provider says that the job stops, to be done earlier.",
+        "provider: not_stopped",
+        "quits",
+    ),
+    Scenario(
+        name="ignored-stop",
+        shows="A provider goes on where its job stops, and invents the rest.",
+        fault="provider: not_finite",
+        market=Market(
+            swaps={CHEAT: lambda: Trains(as_job(EndlessJob))},
+            make_job=lambda terms: StoppingJob(terms, breaks_in=1, at=1),
+        ),
+    ),
+    _provider(
+        "skipped-work",
+        "A provider trains the first half of its share, and invents the states of the other half.",
+        "provider: segment_mismatch",
+        lambda: Trains(as_job(SkippedJob)),
+    ),
+    _provider(
+        "foreign-work",
+        "A provider hands in the work of another job.",
+        "provider: segment_mismatch",
+        lambda: Trains(as_job(ForeignJob)),
+    ),
+    _provider(
+        "copied-work",
+        "A provider hands in the work of another slot, as if it had copied it.",
+        "provider: segment_mismatch",
+        lambda: Trains(as_job(OtherSlot)),
+    ),
+    _provider(
+        "stale-work",
+        "A provider trains from the states of the first round in every round.",
+        "provider: segment_mismatch",
+        lambda: Trains(as_job(StaleJob)),
+    ),
+    _habit(
+        "stolen-work",
+        "A provider commits under its own name to what another one has committed to.",
+        f"{EITHER_PROVIDER}: no_answer",
+        "copied",
+    ),
+    _habit(
+        "garbage-update",
+        "A provider sends bytes that are not the update of its commitment.",
+        f"{EITHER_PROVIDER}: no_answer",
+        "garbage",
+    ),
+    Scenario(
+        name="missed-by-the-validator",
+        shows="A third of a share is invented; the draws of the validator miss it, and an auditor finds it.",
+        fault="provider: wrong_share",
+        market=Market(
+            swaps={CHEAT: lambda: Trains(as_job(ThirdSkipped))},
+            orders=3,
+            rounds=4,
+            segments=12,
+            params={"duty_segments": 1},
+        ),
+        tries=12,
+    ),
+    # Silence of providers
+    _habit("never-answers", "A provider trains and hands in nothing.", NO_ONE, "silent"),
+    _habit("late", "A provider hands in its share after its deadline.", NO_ONE, "late"),
+    _habit("never-delivers", "A provider commits and delivers nothing.", f"{EITHER_PROVIDER}: no_answer", "hidden"),
+    _habit(
+        "never-opens",
+        "A provider delivers, and shows no state of the segments that are drawn.",
+        f"{EITHER_PROVIDER}: no_answer",
+        "closed",
+    ),
+    _habit(
+        "opens-junk",
+        "A provider shows states that do not hash to its trace.",
+        f"{EITHER_PROVIDER}: no_answer",
+        "junk",
+    ),
+    _provider("gone-before-training", "A provider leaves when it should train.", NO_ONE, lambda: Leaves(do.Train)),
+    _provider("gone-before-committing", "A provider trains, and leaves.", NO_ONE, lambda: Leaves(do.Submit)),
+    _provider(
+        "gone-before-delivering",
+        "A provider commits, and leaves.",
+        f"{EITHER_PROVIDER}: no_answer",
+        lambda: Leaves(do.Deliver),
+    ),
+    _provider(
+        "gone-before-opening",
+        "A provider delivers, and leaves when it should show states.",
+        f"{EITHER_PROVIDER}: no_answer",
+        lambda: Leaves(do.Open),
+    ),
+    _provider(
+        "gone-when-audited",
+        "A provider shows no state to auditors. Its validator recomputes what they need.",
+        NO_ONE,
+        lambda: Listed([], absent=True),
+    ),
+    # Wrong work of validators
+    _winner(
+        "wrong-aggregation",
+        "A validator closes rounds on a wrong aggregate. A panel finds it, and all validators vote to slash it.",
+        "validator: wrong_round",
+        Forger,
+        was_slashed,
+    ),
+    _winner(
+        "noise-as-the-result",
+        "A validator hands over noise, in a chunk that no panel draws. The consumer proves it.",
+        "validator: wrong_handover",
+        NoiseSeller,
+        lambda _: True,
+    ),
+    _winner(
+        "noise-in-a-drawn-chunk",
+        "A validator hands over noise, in a chunk that a panel draws.",
+        "validator: wrong_round",
+        LocalNoiseSeller,
+        happened(RoundVoid),
+    ),
+    _winner(
+        "serves-no-one",
+        "A validator shows its rounds to no seat.",
+        "validator: wrong_round",
+        Hider,
+        happened(RoundVoid),
+    ),
+    _winner(
+        "serves-all-but-one",
+        "A validator shows its rounds to all seats but one. That one abstains, and costs no one anything.",
+        NO_ONE,
+        ServesAllButOne,
+        said_unavailable,
+        rounds=6,
+    ),
+    _winner(
+        "rejects-right-shares",
+        "A validator rejects right shares as mismatches. It pays each of them, and as much is burnt.",
+        "validator: rejected_right_share",
+        Rejecter,
+        rounds=6,
+    ),
+    _winner(
+        "censors-a-provider",
+        "A validator puts no share of one provider on chain. The provider loses its time, and no coin.",
+        NO_ONE,
+        partial(Censor, CHEAT),
+        no_share_of(CHEAT),
+    ),
+    Scenario(
+        name="lets-a-friend-cheat",
+        shows="A validator accepts whatever its friend, a provider, invents.",
+        fault="validator: wrong_round",
+        market=Market(
+            swaps={
+                WINNER: lambda: Accomplice(frozenset({WINNER, CHEAT})),
+                CHEAT: lambda: Cheat(CHEAT, ("first", "update"), 100),
+            },
+            rounds=4,
+        ),
+    ),
+    _winner(
+        "floods-blocks",
+        "A validator fills every block with payments to itself. Gas becomes dear for it, and all duties arrive.",
+        NO_ONE,
+        HonestValidator,
+        price_rose,
+        begin=lambda world: Flooder(WINNER).begin(world),
+    ),
+    # Silence of validators
+    _winner("never-accepts", "A validator wins orders and accepts none.", "validator: not_accepted", NeverAccepts),
+    _winner("never-closes", "A validator closes no round.", "validator: no_progress", NeverCloses),
+    _winner(
+        "gives-up", "A validator gives its leg up in the second round.", "validator: stopped_by_validator", Stopper
+    ),
+    _winner(
+        "gone-after-accepting",
+        "A validator accepts an order and is gone.",
+        "validator: no_progress",
+        lambda: GoneAfter(MsgAcceptOrder),
+    ),
+    _winner(
+        "gone-after-commitments",
+        "A validator puts commitments on chain and is gone.",
+        "validator: no_progress",
+        lambda: GoneAfter(MsgCommitTraces),
+    ),
+    _winner(
+        "gone-after-closing",
+        "A validator accepts shares, closes a round, and is gone before anyone could look at it.",
+        "validator: wrong_round",
+        lambda: GoneAfter(MsgCloseRound),
+    ),
+    _winner(
+        "gone-after-a-round",
+        "A validator is gone after a verified round. Another one continues from the consumer's copy.",
+        "validator: wrong_round",
+        Vanisher,
+        continued,
+    ),
+    # Declines of validators
+    *map(
+        _decliner,
+        (
+            LegEnd.DECLINED_BY_CHOICE,
+            LegEnd.DECLINED_NO_CAPACITY,
+            LegEnd.DECLINED_BAD_JOB,
+            LegEnd.DECLINED_WORK_MISMATCH,
+            LegEnd.DECLINED_TOO_SLOW,
+            LegEnd.DECLINED_NOT_FINITE,
+            LegEnd.PAYLOAD_NOT_DELIVERED,
+        ),
+    ),
+    Scenario(
+        name="declines-state-unavailable",
+        shows="A validator that should continue an order says without truth that it cannot have the states.",
+        fault="validator: state_unavailable",
+        market=Market(swaps={WINNER: Vanisher, "v1": lambda: Decliner(LegEnd.STATE_UNAVAILABLE)}),
+        shown=settled,
+    ),
+    # Seats
+    _seats("seats-lie", "A third of the strangers answer what they did not find.", "auditor: refuted", Slanderer),
+    _seats("seats-are-silent", "A third of the strangers answer nothing.", "auditor: silent", SilentAuditor),
+    _seats("seats-reveal-nothing", "A third of the strangers hide what they found.", "auditor: silent", HidingAuditor),
+    _seats(
+        "seats-do-not-compute",
+        "A third of the strangers repeat what the chain claims. They do not know the digest of the work.",
+        "auditor: refuted",
+        LazyAuditor,
+        lambda _: True,
+    ),
+    _seats(
+        "seats-copy",
+        "A third of the strangers copy what another seat has shown.",
+        "auditor: refuted",
+        CopyingAuditor,
+        lambda _: True,
+    ),
+    _seats(
+        "seats-say-unavailable",
+        "A third of the strangers say that nothing is served. It earns and costs nothing, and more seats decide.",
+        NO_ONE,
+        SaysUnserved,
+        said_unavailable,
+    ),
+    _seats(
+        "seat-gone-after-committing",
+        "Seats are gone after they committed to an answer.",
+        "auditor: silent",
+        lambda: GoneAfter(MsgCommitAnswer),
+    ),
+    _seats(
+        "seat-gone-after-revealing",
+        "Seats are gone after they revealed what they found.",
+        NO_ONE,
+        lambda: GoneAfter(MsgRevealAnswer),
+        rounds=1,
+    ),
+    *map(_bribed, (1, 2, 3)),
+    _friends(
+        2,
+        "two-of-nine-collude",
+        "A validator aggregates wrongly, another one vouches for it, and both hold back blocks.",
+    ),
+    _friends(
+        3,
+        "a-third-of-the-stake",
+        "A third of the stake is in one hand: one validator aggregates wrongly, two vouch for it and hold back blocks.",
+    ),
+    # Proposers and blocks
+    Scenario(
+        name="proposers-withhold",
+        shows="A third of the proposers make no block in half of their turns. Lots are late, and nothing else changes.",
+        fault=NO_ONE,
+        market=Market(validators=9, swaps=dict.fromkeys(("v2", "v4", "v6"), Withholder)),
+        shown=settled,
+    ),
+    Scenario(
+        name="filled-blocks",
+        shows="An outsider fills every block from the first to the last. Duties have a lane, and all of them arrive.",
+        fault=NO_ONE,
+        market=Market(plan={"spam": 12}),
+        shown=price_rose,
+    ),
+    *map(_outage, (1, 10, 100)),
+    # Challenges
+    _challenge(
+        "true-challenge",
+        "An operator finds an invented segment that no draw found, challenges it, and is rewarded.",
+        "provider: wrong_share",
+        happened(ChallengerRewarded),
+    ),
+    _challenge(
+        "false-challenge",
+        "An operator challenges a right place. Its bond pays the seats.",
+        "challenger: refuted_challenge",
+        settled,
+        right=False,
+    ),
+    _challenge(
+        "unopened-challenge",
+        "An operator commits to a challenge, and never opens it.",
+        "challenger: unopened_challenge",
+        settled,
+        right=False,
+        opens=False,
+    ),
+    # Consumers
+    Scenario(
+        name="consumer-never-delivers",
+        shows="A consumer delivers its job to no one. Each validator that waits loses a fee, and the consumer as much.",
+        fault=f"{EITHER_CONSUMER}: payload_not_delivered",
+        market=Market(habits=ConsumerHabits(deliver=(False,)), honest_consumer=False),
+    ),
+    Scenario(
+        name="consumer-delivers-late",
+        shows="A consumer delivers its job only to the second validator.",
+        fault=f"{EITHER_CONSUMER}: payload_not_delivered",
+        market=Market(habits=ConsumerHabits(deliver=(False, True)), honest_consumer=False),
+        shown=settled,
+    ),
+    Scenario(
+        name="consumer-delivers-rubbish",
+        shows="A consumer delivers a job that no one can read. Validators with enough stake blame it.",
+        fault=f"{EITHER_CONSUMER}: declined_bad_job",
+        market=Market(make_job=lambda terms: Job(terms, decline=LegEnd.DECLINED_BAD_JOB), honest_consumer=False),
+    ),
+    Scenario(
+        name="consumer-vanishes",
+        shows="A consumer delivers its job, and is gone. Everyone else is paid.",
+        fault=NO_ONE,
+        market=Market(habits=ConsumerHabits(fetches=False, keeps=False, acks=False), honest_consumer=False),
+        shown=settled,
+    ),
+    Scenario(
+        name="false-complaint",
+        shows="A consumer complains about right chunks. The chain decrypts them, and refuses.",
+        fault="consumer: refused_complaint",
+        market=Market(habits=ConsumerHabits(slanders=True), honest_consumer=False),
+        shown=settled,
+        refusals=True,
+    ),
+    _stops("job-stops-in-a-step", "a step", 1),
+    _stops("job-stops-in-an-update", "the updates", 3),
+    _stops("job-stops-in-an-aggregation", "the aggregation", 4),
+    Scenario(
+        name="everyone-is-honest",
+        shows="Everyone is honest: rounds are trained, recomputed, paid and handed over.",
+        fault=NO_ONE,
+        market=Market(orders=2),
+        shown=lambda world: settled(world) and happened(PanelBegun)(world),
+    ),
+)
+SCENARIOS: Mapping[str, Scenario] = MappingProxyType({scenario.name: scenario for scenario in _SCENARIOS})
+"""All scenarios by name."""
