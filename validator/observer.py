@@ -43,12 +43,12 @@ class Observer:
     me: str
     client: ChainClient
     ledger: Ledger
-    # The validators whose rounds this one mirrors if they name it, and the bytes that it keeps for that.
-    mirror_for: tuple[str, ...] = ()
-    mirror_bytes: int = 0
     now: Callable[[], float] = time.monotonic
     began: float = 0.0  # start of the last look (monotonic seconds)
     slow: bool = False  # True if the last look read everything
+    # The validators whose rounds this one mirrors if they name it, and the bytes that it keeps for that.
+    mirror_for: tuple[str, ...] = ()
+    mirror_bytes: int = 0
     _subjects: dict[SeatKey, PanelResponse] = field(default_factory=dict)
     _panels: dict[PanelKey, OwnPanel] = field(default_factory=dict)
     _closed: dict[bytes, OrderResponse] = field(default_factory=dict)
@@ -133,21 +133,23 @@ class Observer:
             request = request.after(page[-1])
 
     def _read_mirrored(self) -> dict[SeatKey, PanelDuty]:
-        """Return the panels that this validator mirrors, up to its bytes.
+        """Return the panels that this validator mirrors. Each winner has an equal part of its bytes.
 
         Only rounds of validators that its operator chose are read, in at most ``ORDERS_MAX`` orders of each.
         """
-        found: list[tuple[PanelDuty, JobTerms]] = []
-        for winner in self.mirror_for:
-            if winner == self.me:
-                continue
+        mirrored: dict[SeatKey, PanelDuty] = {}
+        winners = [name for name in self.mirror_for if name != self.me]
+        recorded = self.ledger.store.seats()
+        for winner in winners:
+            found: list[tuple[PanelDuty, JobTerms]] = []
             legs = self.client.query(LiveLegsRequest(winner)).legs
             for order_id in sorted({leg.order_id for leg in legs})[:ORDERS_MAX]:
                 on_chain = self._order(order_id)
                 if on_chain is not None:
                     terms = on_chain.order.terms
                     found += [(duty, terms) for duty in find_mirrored(on_chain, winner, self.me)]
-        return choose_mirrored(found, self.ledger.store.seats(), self.mirror_bytes)
+            mirrored |= choose_mirrored(found, recorded, self.mirror_bytes // len(winners))
+        return mirrored
 
     def _read_subjects(self, seats: Iterable[SeatKey]) -> dict[SeatKey, PanelResponse]:
         """Return the panels and shares that the seats are about.

@@ -196,15 +196,15 @@ SETTINGS = (
         name="validator.mirrors",
         kind=AddressList(MIRRORS_MAX),
         default="",
-        meaning="Validators that serve the data of this one's rounds to seats if it does not, separated by commas; each "
-        "of them must list this validator in its validator.mirror_for.",
+        meaning="Validators that serve the data of this one's rounds to seats if it does not, separated by commas. Each"
+        " must list this validator in its validator.mirror_for.",
     ),
     Setting(
         name="validator.mirror_for",
         kind=AddressList(MIRROR_FOR_MAX),
         default="",
-        meaning="Validators whose rounds this one mirrors, separated by commas: it fetches the data of drawn places, up "
-        "to a quarter of its store, and serves them to seats.",
+        meaning="Validators whose rounds this one mirrors, separated by commas. It fetches the data of drawn places, up"
+        " to a quarter of its store, and serves them to seats.",
     ),
     Setting(
         name="validator.metrics_port",

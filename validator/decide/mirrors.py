@@ -9,11 +9,11 @@ The record of a mirror is that of a seat in stage 0, which no panel has. It has 
 served like the record of a seat of an earlier stage (:func:`validator.decide.seats.serves_later`).
 
 The mirror fetches instead of being sent to, so nothing that it did not ask for can fill its disk. It asks for a place
-only if its data do not contain the result of another undecided place, and it asks for nothing while this validator has
-a seat in the panel.
+only if its data do not contain the result of an undecided place of another group of seats, and it asks for nothing
+while this validator has a seat in the panel.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from domain.limits import STATE_CHUNK_BYTES
@@ -92,9 +92,14 @@ def choose_mirrored(
     return chosen
 
 
-def may_mirror(place: AuditPlace, undecided: Iterable[AuditPlace]) -> bool:
-    """Return whether the data of a place contain no result of another undecided place of the same panel."""
-    return not any(shows_result(place, other) for other in undecided if other != place)
+def may_mirror(panel: Panel, number: int, undecided: Collection[int]) -> bool:
+    """Return whether a mirror may have the data of a place: they show no result of an undecided place of other seats.
+
+    The seats of a group answer all places of the group, so they have the data of all these places already.
+    """
+    asked = panel.places[number]
+    others = (panel.places[other] for other in undecided)
+    return not any(other.group != asked.group and shows_result(asked.place, other.place) for other in others)
 
 
 def find_mirror_fault(
@@ -142,11 +147,11 @@ def decide_mirror(key: SeatKey, seat: LocalSeat | None, look: Look) -> tuple[Loc
     seat = seat or new_seat(duty, look.chain.clock)
     if any(own.panel == key.panel for own in look.chain.duties):
         return seat, ()
-    undecided = _undecided(duty)
+    undecided = {asked.number for asked in duty.places}
     steps: list[Action] = []
     for index, (place, asked) in enumerate(zip(seat.places, seat.duty.places, strict=True)):
         done = place.served or not place.is_open
-        if done or asked.number not in undecided or not may_mirror(asked.place, undecided.values()):
+        if done or asked.number not in undecided or not may_mirror(subject.panel, asked.number, undecided):
             continue
         steps.append(
             MirrorPlace(
@@ -159,7 +164,3 @@ def decide_mirror(key: SeatKey, seat: LocalSeat | None, look: Look) -> tuple[Loc
             )
         )
     return seat, tuple(steps)
-
-
-def _undecided(duty: PanelDuty) -> Mapping[int, AuditPlace]:
-    return {asked.number: asked.place for asked in duty.places}

@@ -289,8 +289,8 @@ class Sizes:
 class SeatPlace:
     """One place of another validator's round, from its opening to its answer.
 
-    ``opening`` comes from the winner, or from ``helper``, a mirror or a seat of an earlier stage. ``accepted`` is True once the
-    opening was found to agree with the chain. From then on, the opening is stored without its payload. ``lacking`` is
+    ``opening`` comes from the winner, or from ``helper``, a mirror or a seat of an earlier stage. ``accepted`` is True
+    once the opening was found to agree with the chain. From then on, it is stored without its payload. ``lacking`` is
     the digest of a blob that has not arrived. ``served`` is True once all blobs have arrived, and ``served_at`` is the
     chain second at which the daemon noticed that. ``unavailable`` is the reason why the place will not be recomputed.
     """

@@ -82,7 +82,7 @@ class ChainView:
     not over. ``duties`` are this validator's open seats in panels about the rounds of others. ``subjects`` are these
     panels, with the shares of their rounds. ``earlier`` are the undecided panels in which this validator has or had a
     seat, with the seats of all their stages. ``mirrored`` are the panels whose data this daemon keeps for their seats
-    (:mod:`validator.decide.mirrors`); their shares are in ``subjects``, too, and their seats in ``earlier``. Live orders,
+    (:mod:`validator.decide.mirrors`); their shares are in ``subjects`` and their seats in ``earlier``. Live orders,
     panels and seats are read in each look; in a ``whole`` look, everything else is read, too.
     """
 

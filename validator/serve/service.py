@@ -629,8 +629,8 @@ class Service:
     def _mirrors(self, address: str, key: PanelKey, about: OwnPanel, number: int) -> bool:
         """Return whether a mirror of the round may have the data of a place now.
 
-        It may not while it has a seat in the panel that has not revealed its answers, and it never gets data with the
-        result of a place that a panel recomputes or may still draw.
+        It may not while it has a seat in the panel that has not revealed its answers. It never gets data with the
+        result of a place of other seats that a panel recomputes or may still draw.
         """
         on_chain = self.view.orders.get(key.order_id)
         closed = on_chain.round(key.leg, key.round) if on_chain is not None else None
@@ -638,10 +638,10 @@ class Service:
             return False
         if any(seat.validator == address and not seat.revealed for seat in about.seats):
             return False
-        asked = about.panel.places[number].place
-        others = (about.panel.places[other].place for other in about.panel.undecided)
-        panels = (panel.panel for panel in self.view.panels.values() if isinstance(panel, OwnPanel))
-        return may_mirror(asked, others) and not shows_open_result(panels, key.round_key, asked)
+        if not may_mirror(about.panel, number, about.panel.undecided):
+            return False
+        others = (o.panel for at, o in self.view.panels.items() if at != key and isinstance(o, OwnPanel))
+        return not shows_open_result(others, key.round_key, about.panel.places[number].place)
 
     def _later_opening(self, caller: t.Caller, key: PanelKey, number: int) -> t.AuditOpening:
         """Return to a seat of a later stage an opening that this validator got for its own seat, or as a mirror.

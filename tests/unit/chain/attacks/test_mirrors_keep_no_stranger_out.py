@@ -37,7 +37,7 @@ def test_mirrors_are_few_and_distinct_validators_other_than_the_winner() -> None
     for code, mirrors in (
         (BAD_FIELD, (market.leg(order_id).validator,)),
         (BAD_FIELD, (other, other)),
-        (BAD_FIELD, (market.providers[0],)),
+        (BAD_FIELD, ("carol",)),
         (LIMIT_REACHED, (other,) * (MIRRORS_MAX + 1)),
     ):
         market.chain.refused(code, market.close_message(order_id, mirrors=mirrors), field="mirrors")
