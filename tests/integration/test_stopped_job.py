@@ -63,7 +63,9 @@ def test_a_job_stops_on_a_network_where_it_stops_at_home(market: MarketNetwork, 
     assert last.stopped is not None
     where = last.stopped
     assert (where.kind, where.slot, where.segment) == (AuditKind.SEGMENT, SLOT, WHOLE)
-    named = on_chain.panels[1].places[0]
+    panel = on_chain.panel(last.leg, last.round)
+    assert panel is not None
+    named = panel.places[0]
     assert (named.place, named.ruling) == (where, Ruling.RIGHT)
     assert named.finding is not None
     assert (named.finding.kind, named.finding.step) == (AnswerKind.STOPPED, STEP)

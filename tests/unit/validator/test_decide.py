@@ -384,17 +384,19 @@ def hand_in(local: LocalOrder, issue: int) -> LocalOrder:
 
 
 @pytest.mark.parametrize(
-    ("found", "told"),
+    ("found", "told", "segment"),
     [
-        (ShareReason.SEGMENT_MISMATCH, ShareReason.SEGMENT_MISMATCH),
-        (ShareReason.UPDATE_MISMATCH, ShareReason.UPDATE_MISMATCH),
-        (ShareReason.NOT_FINITE, ShareReason.NOT_FINITE),
+        (ShareReason.SEGMENT_MISMATCH, ShareReason.SEGMENT_MISMATCH, 3),
+        (ShareReason.UPDATE_MISMATCH, ShareReason.UPDATE_MISMATCH, 3),
+        (ShareReason.NOT_FINITE, ShareReason.NOT_FINITE, 3),
         # What was delivered beside the commitment is wrong: that may be right all the same.
-        (ShareReason.OPENING_MISMATCH, ShareReason.NO_ANSWER),
-        (ShareReason.MALFORMED, ShareReason.NO_ANSWER),
+        (ShareReason.OPENING_MISMATCH, ShareReason.NO_ANSWER, 0),
+        (ShareReason.MALFORMED, ShareReason.NO_ANSWER, 0),
     ],
 )
-def test_what_does_not_hold_is_rejected_together_with_the_new_share(found: ShareReason, told: ShareReason) -> None:
+def test_what_does_not_hold_is_rejected_together_with_the_new_share(
+    found: ShareReason, told: ShareReason, segment: int
+) -> None:
     """The chain hears of a mismatch only where the commitment itself is wrong: a wrong one would cost twice as much."""
     local = with_openings(with_packets(planned()), 1, 2, 3, 4)
     local = segment_checked(local, share_key(), CheckedSegment(3, found, digest("other")))
@@ -404,7 +406,7 @@ def test_what_does_not_hold_is_rejected_together_with_the_new_share(found: Share
     after = hand_in(after, 2)
     _, actions = decide(after, view(now))
     commit = next(m for m in messages(actions) if isinstance(m, MsgCommitTraces))
-    assert commit.rejections == (Rejection(ShareRef(0, 1), told),)
+    assert commit.rejections == (Rejection(ShareRef(0, 1), told, segment),)
     assert [(s.claim.slot, s.claim.issue) for s in commit.shares] == [(0, 2)]
 
 
@@ -665,10 +667,10 @@ def test_a_round_waits_while_as_many_as_allowed_are_not_verified() -> None:
     closing = aggregated(all_checked(local, now), 0, state("next"))
     ahead = replace(now.order.params, rounds_ahead=2, handover_every=10)
     now = replace(now, order=replace(now.order, params=ahead))
-    waiting = tuple(closed(number) for number in (5, 6))
-    full = replace(now, rounds=(*now.rounds, *waiting))
+    (leg,) = now.legs
+    full = replace(now, legs=(replace(leg, first_round=leg.round - 2),))
     assert messages(decide(closing, view(full))[1]) == []
-    room = replace(now, rounds=(*now.rounds, replace(waiting[0], verified=True), waiting[1]))
+    room = replace(now, legs=(replace(leg, first_round=leg.round - 2, cleared=1),))
     assert [type(m) for m in messages(decide(closing, view(room))[1])] == [MsgAcceptShares, MsgCloseRound]
 
 

@@ -16,7 +16,6 @@ from tests.support.chain_market import digest
 from tests.unit.validator.support import (
     TERMS,
     chain,
-    closed,
     loaded,
     packet_of,
     share_of,
@@ -148,11 +147,12 @@ def test_a_round_that_has_no_room_to_close_is_accepted_but_for_its_last_part(pla
     shares = [share_of(work.signed) for work in works(local) if work.signed]
     now = seen(*shares)
     ahead = now.order.params.rounds_ahead
-    waiting = tuple(closed(5 + number) for number in range(ahead))
-    (accept,) = sent(local, replace(now, rounds=waiting))
+    (leg,) = now.legs
+    full = (replace(leg, first_round=leg.round - ahead),)
+    (accept,) = sent(local, replace(now, legs=full))
     assert isinstance(accept, MsgAcceptShares)
     done = [
         replace(share, state=ShareState.ACCEPTED) if share.claim.slot >= SHARES_PER_MESSAGE_MAX else share
         for share in shares
     ]
-    assert sent(local, replace(seen(*done), rounds=waiting)) == ()
+    assert sent(local, replace(seen(*done), legs=full)) == ()

@@ -12,6 +12,7 @@ import pytest
 from chain.client.errors import ChainError, ErrorKind
 from domain.legs.params import LegsParams
 from domain.legs.queries import LiveLegsRequest
+from domain.legs.records import LegState
 from domain.market.records import OrderState
 from domain.params import local_params
 from domain.proof.params import ProofParams
@@ -264,7 +265,7 @@ def test_a_cluster_of_more_than_a_page_is_read_whole(setting: Setting, monkeypat
 
 @pytest.mark.parametrize("market", [Market(PARAMS.replace(auditors=3), validators=14)])
 def test_a_vote_on_a_slash_is_read_until_it_is_over(setting: Setting, market: Market) -> None:
-    """Its order may be closed before it begins; the validator serves the seats all the same."""
+    """Its leg may have failed before it begins; the validator serves the seats all the same."""
     order_id = market.run(submit(deposit=900_000, rematch=False))
     setting.look()
     market.train_round(order_id)
@@ -277,7 +278,7 @@ def test_a_vote_on_a_slash_is_read_until_it_is_over(setting: Setting, market: Ma
     key = market.panel(order_id, 0).key
     assert not setting.view.panels[key].is_open
     market.wait_stage(order_id, 0, 3)
-    assert market.order(order_id).state is OrderState.CLOSED
+    assert market.leg(order_id).state is LegState.FAILED
     setting.look()
     about = setting.view.panels[key]
     assert about.is_open
@@ -285,6 +286,7 @@ def test_a_vote_on_a_slash_is_read_until_it_is_over(setting: Setting, market: Ma
     assert {seat.stage for seat in about.seats} == {1, 2, 3}
     answers = market.answers(order_id)
     market.say(order_id, dict.fromkeys(market.seated(order_id, 0, 3), answers))
+    market.pass_stands(order_id)
     setting.look()
     setting.look()
     assert setting.view.orders[order_id].rounds == ()

@@ -43,6 +43,8 @@ PLAYED = {
     "hidden": "no delivery",
     "closed": "no delivery",
     "junk": "no delivery",
+    "idle": "made-up segments",
+    "absent": "hides from audits",
     "saboteur": "hides from audits",
     "Forger": "wrong aggregation",
     "NoiseSeller": "noise handed over",
@@ -64,6 +66,11 @@ PLAYED = {
     "two of seven validators": "validators",
     "a third of the stake": "validators",
     "a validator alone": "rejects a right share",
+    "consumer and validator": "consumer and validator",
+    "consumer, validator and cluster": "consumer and cluster",
+    "two seats and a provider": "cluster and seats",
+    "a filler of blocks and a consumer": "early result",
+    "a challenger and a provider": "made-up segments",
 }
 """The strategy of the policy for each habit, each cheating validator and each coalition of the simulator."""
 

@@ -398,5 +398,5 @@ def test_a_trace_that_was_wrong_before_is_compared_alone(folder: Path, loaded: L
         shares[AT] = one.trace.shares[AT]
         other_state(shares, rounds)
 
-    with pytest.raises(TraceError, match="without --against"):
+    with pytest.raises(TraceError, match="verify this trace first"):
         narrow(one, forged(honest, twice), loaded, NUMPY)
