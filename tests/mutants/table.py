@@ -4073,7 +4073,7 @@ MUTANTS = (
         "seat-forgets-at-once",
         "a winner that serves its friends alone leaves all others without data",
         "validator/decide/seats.py",
-        "        if seat is not None and _may_serve(seat, look.chain.earlier.get(key.panel)):\n",
+        "        if seat is not None and may_serve(seat, look.chain.earlier.get(key.panel)):\n",
         "        if False:\n",
         (_SEATS,),
     ),

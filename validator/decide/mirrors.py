@@ -1,16 +1,16 @@
 """The decision about a mirror: which data of another validator's round this daemon fetches and keeps for its seats.
 
 A validator may name mirrors when it closes a round. A mirror is another validator whose operator agreed to that in its
-own configuration. Once the panel of the round is drawn, the mirror fetches from the winner the openings and blobs of
-the drawn places, and serves them to the seats of that panel. So a winner that disappears, or that serves only some
+own configuration. Once the panel is drawn, the mirror fetches the openings and blobs of the drawn places from the
+winner. It serves them to the seats of that panel. So a winner that disappears, or that serves only some
 seats, leaves the data behind.
 
 The record of a mirror is that of a seat in stage 0, which no panel has. It has no answers and owes nothing. It is
 served like the record of a seat of an earlier stage (:func:`validator.decide.seats.serves_later`).
 
-The mirror fetches instead of being sent to, so nothing that it did not ask for can fill its disk. It asks for a place
-only if its data do not contain the result of an undecided place of another group of seats, and it asks for nothing
-while this validator has a seat in the panel.
+The mirror fetches instead of being sent to, so nothing that it did not ask for can fill its disk. It asks for no
+place whose data contain the result of an undecided place of other seats. It asks for nothing while this validator has a
+seat in the panel.
 """
 
 from collections.abc import Collection, Iterable
@@ -38,8 +38,8 @@ ORDERS_MAX = 64
 def find_mirrored(on_chain: OrderResponse, winner: str, me: str) -> list[PanelDuty]:
     """Return the drawn and undecided panels about rounds of ``winner`` that name ``me`` as a mirror.
 
-    Each has the places that are undecided now. Nobody mirrors the panel of a stand: its provider sends its seats the
-    data itself.
+    Each has the places that are undecided now. The panel of a stand is not mirrored: its provider sends the data to its
+    seats itself.
     """
     legs = {leg.number for leg in on_chain.legs if leg.validator == winner}
     named = {closed.key for closed in on_chain.rounds if closed.leg in legs and me in closed.mirrors}

@@ -1,4 +1,4 @@
-"""Which data of a round contain the result of a place that a seat has to recompute."""
+"""The rules about which data of a round contain the result of a place that a seat has to recompute."""
 
 from domain.proof.records import AuditKind, AuditPlace
 
