@@ -4345,14 +4345,6 @@ MUTANTS = (
         (f"{_MIRRORING}a_mirror_that_sends_rubbish_or_is_slow_is_passed_over",),
     ),
     Mutant(
-        "mirror-rubbish-mixed",
-        "the bytes of a hostile mirror are collected among those of the next source",
-        "link/client.py",
-        "status = store.put(blob, status.held, self._next(blob, status.held, timeout), owner)",
-        "status = store.put(blob, status.held, self._next(blob, status.held, timeout))",
-        (f"{_MIRRORING}a_seat_gets_everything_from_a_mirror_when_the_winner_is_gone",),
-    ),
-    Mutant(
         "mirror-unbounded",
         "a mirror keeps more bytes than its quota",
         "validator/decide/mirrors.py",

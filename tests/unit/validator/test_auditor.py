@@ -596,7 +596,9 @@ def test_a_mirror_serves_nobody_but_seats_and_keeps_nothing_when_the_panel_is_ov
     link = mirrored.connected[LATER.address]
     assert link.call(t.GET_OPENING, request).ready
     about = mirrored.mirror.view.earlier[key]
-    mirrored.mirror.view = replace(mirrored.mirror.view, earlier={key: OwnPanel(about.panel, ())})
+    mirrored.mirror.view = replace(
+        mirrored.mirror.view, earlier={key: OwnPanel(about.panel, (seat(0, AUDITOR.address, (1,)),))}
+    )
     with pytest.raises(ClusterError) as caught:
         link.call(t.GET_OPENING, request)
     assert caught.value.kind is ClusterErrorKind.NOT_ALLOWED
