@@ -23,6 +23,7 @@ CAPABILITY_SECONDS_MAX = 7 * 86_400
 """Longest time for which a measured capability is valid."""
 ANSWERS_MAX = 256  # places of a round that a panel recomputes
 SEATS_MAX = 256  # seats of a panel in all its stages
+MIRRORS_MAX = 4  # validators that a closed round names as its mirrors
 CHALLENGERS_MAX = 16
 """Most addresses that an order can name as challengers."""
 CHALLENGE_WAIT_MAX = 7 * 86_400

@@ -92,12 +92,15 @@ class ClusterClient:
         """Close the client."""
         self.close()
 
-    def call(self, call: Call[Q, R], request: Q) -> R:
-        """Make a call and return its answer; a ClusterError has the kind of failure and the field at fault."""
+    def call(self, call: Call[Q, R], request: Q, timeout: float | None = None) -> R:
+        """Make a call and return its answer; a ClusterError has the kind of failure and the field at fault.
+
+        ``timeout`` is the deadline of each try in seconds, if it is not the client's own.
+        """
         body = encode(request)
         for number in range(self._tries):
             try:
-                raw = self._stubs[call.name](self._signed(call.name, body), timeout=self._timeout)
+                raw = self._stubs[call.name](self._signed(call.name, body), timeout=timeout or self._timeout)
             except grpc.RpcError as error:
                 failure = _failure(error)
                 if failure.kind is not ClusterErrorKind.UNREACHABLE or number + 1 == self._tries:
@@ -216,17 +219,28 @@ class ClusterClient:
                 if take:
                     take(data)
 
-    def fetch(self, blob: t.BlobRef, store: BlobStore, progress: Progress | None = None) -> None:
-        """Fetch a blob into a store of this machine, continuing an earlier try."""
-        status = store.status(blob)
+    def fetch(
+        self,
+        blob: t.BlobRef,
+        store: BlobStore,
+        progress: Progress | None = None,
+        owner: str = "",
+        timeout: float | None = None,
+    ) -> None:
+        """Fetch a blob into a store of this machine, continuing an earlier try.
+
+        The bytes are collected under the name ``owner``. So the bytes from one source cannot spoil those from another
+        source. ``timeout`` is the deadline of each try of a call in seconds, if it is not the client's own.
+        """
+        status = store.status(blob, owner)
         while not status.complete:
             if progress:
                 progress(status.held, blob.size)
-            status = store.put(blob, status.held, self._next(blob, status.held))
+            status = store.put(blob, status.held, self._next(blob, status.held, timeout), owner)
 
-    def _next(self, blob: t.BlobRef, offset: int) -> bytes:
+    def _next(self, blob: t.BlobRef, offset: int, timeout: float | None = None) -> bytes:
         length = min(t.CHUNK_BYTES_MAX, blob.size - offset)
-        chunk = self.call(t.GET_CHUNK, t.GetChunkRequest(blob.sha256, offset, length))
+        chunk = self.call(t.GET_CHUNK, t.GetChunkRequest(blob.sha256, offset, length), timeout)
         if not 0 < len(chunk.data) <= length or chunk.size != blob.size:
             raise ClusterError(ClusterErrorKind.BAD_REPLY, "a chunk is empty, too long, or of a blob of another size")
         return chunk.data

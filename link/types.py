@@ -82,6 +82,7 @@ class Role(IntEnum):
     WATCHER = 5  # another validator, which may recompute places of this one's rounds
     SUCCESSOR = 6  # the validator of a leg that continues a leg of this one
     STANDER = 7  # a provider that stands for a share, and in whose panel this validator has a seat
+    MIRROR = 8  # another validator that a round of this one names as a mirror
 
 
 @dataclass(frozen=True, slots=True)
@@ -709,7 +710,7 @@ class Handlers(Protocol):
         ...
 
 
-_KNOWN = frozenset({Role.PROVIDER, Role.CONSUMER, Role.AUDITOR, Role.WATCHER, Role.SUCCESSOR})
+_KNOWN = frozenset({Role.PROVIDER, Role.CONSUMER, Role.AUDITOR, Role.WATCHER, Role.SUCCESSOR, Role.MIRROR})
 _PROVIDER = frozenset({Role.PROVIDER})
 _CONSUMER = frozenset({Role.CONSUMER})
 _AUDITOR = frozenset({Role.AUDITOR})
@@ -745,7 +746,9 @@ SHOW_KEY = Call(name="ShowKey", request=ShownKey, reply=ReceiptReply, roles=_PRO
 SUBMIT_OPENING = Call(name="SubmitOpening", request=OpeningSubmission, reply=Verdict, roles=_PROVIDER)
 OFFER_PAYLOAD = Call(name="OfferPayload", request=PayloadOffer, reply=PayloadWanted, roles=_CONSUMER, size=1 << 20)
 PAYLOAD_STATUS = Call(name="PayloadStatus", request=PayloadStatusRequest, reply=PayloadState, roles=_CONSUMER)
-GET_OPENING = Call(name="GetOpening", request=OpeningRequest, reply=AuditOpening, roles=_AUDITOR)
+GET_OPENING = Call(
+    name="GetOpening", request=OpeningRequest, reply=AuditOpening, roles=_AUDITOR | frozenset({Role.MIRROR})
+)
 SHOW_PLACE = Call(name="ShowPlace", request=ShownPlace, reply=Verdict, roles=_STANDER, size=2 << 20)
 GET_PLACE = Call(name="GetPlace", request=PlaceRequest, reply=AuditOpening, roles=_CONSUMER | frozenset({Role.WATCHER}))
 GET_RESULT = Call(name="GetResult", request=ResultRequest, reply=ResultManifest, roles=_CONSUMER)

@@ -36,6 +36,7 @@ from validator import metrics
 from validator.decide.actions import Action, Lane, SendAnswer, SendNotice, SendTx
 from validator.decide.admission import Admission, Policy
 from validator.decide.duties import Duty, decide, duties
+from validator.decide.mirrors import QUOTA_PART
 from validator.decide.outgoing import Outgo
 from validator.decide.view import ChainView, Look
 from validator.ledger import Ledger
@@ -44,6 +45,7 @@ from validator.serve.service import Service
 from validator.store import COMPUTING, StoreError, ValidatorStore, locked
 from validator.work import numerics
 from validator.work.files import clear
+from validator.work.mirrors import MirrorKeeper
 from validator.work.outbox import Outbox
 from validator.work.perform import Performer, Table, work_of
 from validator.work.probe import ProbeChecker
@@ -60,7 +62,7 @@ LEAST_SECONDS = 0.03
 """Shortest pause between two looks, however often the loop is woken."""
 START_SECONDS = 300.0
 """Longest time (s) for the start of a process of the pool."""
-THREADS = {Lane.WORK: 8, Lane.TRIAL: 1, Lane.AUDIT: 256}
+THREADS = {Lane.WORK: 8, Lane.TRIAL: 1, Lane.AUDIT: 256, Lane.MIRROR: 4}
 """Number of actions that may run at a time, by lane."""
 EXPECTED = (ChainError, ClusterError, PoolError, OSError)
 """Errors that an action may raise without a bug in this program."""
@@ -81,6 +83,9 @@ class ValidatorConfig:
     admit: Policy = Policy.INVITED
     # Port on 127.0.0.1 that serves metrics and health; 0 means no port.
     metrics_port: int = 0
+    # The validators that this one names as mirrors of its rounds, and those whose rounds it mirrors.
+    mirrors: tuple[str, ...] = ()
+    mirror_for: tuple[str, ...] = ()
 
 
 class WrongChain(ChainError):
@@ -143,7 +148,13 @@ class ValidatorDaemon:
             1, folder=config.home / "trials", reads=reads[:1], fresh=True, ended=counted("trials")
         )
         self._lanes = Lanes(THREADS, stop, self._wake, EXPECTED, ended=self._counts.ended)
-        self._observer = Observer(self._me, self._client, self._ledger)
+        self._observer = Observer(
+            self._me,
+            self._client,
+            self._ledger,
+            mirror_for=config.mirror_for,
+            mirror_bytes=config.blob_quota // QUOTA_PART,
+        )
         self._secret = derive_scalar(key.secret, "assay/validator-secret")
         self._links = Connections(key)
         self._outbox = Outbox(self._sender, self._sent, stop, self._wake, EXPECTED, ended=self._counts.sent)
@@ -261,6 +272,7 @@ class ValidatorDaemon:
             connect=self._link,
             clock=lambda: self._service.view.clock,
         )
+        mirrors = MirrorKeeper(ledger=ledger, blobs=blobs, connect=self._link)
         keeper = Keeper(ledger=ledger, blobs=blobs, jobs=jobs, keep_providers=self._service.presence.keep)
         self._receipts: Mapping[type, Callable[[Any, TxReceipt], None]] = {
             SendTx: performer.sent,
@@ -269,7 +281,14 @@ class ValidatorDaemon:
         }
         states = StateFetcher(ledger=ledger, blobs=blobs, run=performer.run, connect=self._link)
         prober = ProbeChecker(performer.run, self._config.backend, self._service.prober.judge)
-        return {**performer.table(), **auditor.table(), **keeper.table(), **states.table(), **prober.table()}
+        return {
+            **performer.table(),
+            **auditor.table(),
+            **mirrors.table(),
+            **keeper.table(),
+            **states.table(),
+            **prober.table(),
+        }
 
     def _check_chain(self) -> str:
         """Check the clock, and return the chain's id; WrongChain if this home belongs to another chain."""
@@ -383,6 +402,8 @@ class ValidatorDaemon:
             measured=self._service.prober.measured(),
             doubted=self._service.doubted,
             held=self._ledger.held_initial_states(view.orders.values(), self._me),
+            # The chain refuses a message that names an account without a validator.
+            mirrors=tuple(name for name in self._config.mirrors if name in view.validators),
         )
         wanted: list[Outgo] = []
         for duty in duties(look):

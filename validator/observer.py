@@ -12,7 +12,7 @@ from domain.keys import PanelKey
 from domain.ledger.queries import AccountRequest
 from domain.legs.queries import LiveLegsRequest
 from domain.limits import SLOTS_MAX
-from domain.market.records import OrderState
+from domain.market.records import JobTerms, OrderState
 from domain.proof.queries import (
     OrderRequest,
     OrderResponse,
@@ -25,6 +25,7 @@ from domain.proof.queries import (
 from domain.proof.records import Panel, PanelSeat
 from domain.registry.queries import ProviderRequest, ProvidersRequest, ValidatorsRequest
 from domain.registry.records import Provider
+from validator.decide.mirrors import ORDERS_MAX, choose_mirrored, find_mirrored
 from validator.decide.records import SeatKey, seat_key
 from validator.decide.upkeep import CERTIFY_SECONDS
 from validator.decide.view import ChainView, Member, OwnPanel
@@ -45,6 +46,9 @@ class Observer:
     now: Callable[[], float] = time.monotonic
     began: float = 0.0  # start of the last look (monotonic seconds)
     slow: bool = False  # True if the last look read everything
+    # The validators whose rounds this one mirrors if they name it, and the bytes that it keeps for that.
+    mirror_for: tuple[str, ...] = ()
+    mirror_bytes: int = 0
     _subjects: dict[SeatKey, PanelResponse] = field(default_factory=dict)
     _panels: dict[PanelKey, OwnPanel] = field(default_factory=dict)
     _closed: dict[bytes, OrderResponse] = field(default_factory=dict)
@@ -56,9 +60,9 @@ class Observer:
     ) -> ChainView:
         """Return the present state of the chain; ChainError if the node does not answer.
 
-        Live orders, panels and seats are read each time. Three things are read only every ``SLOW_SECONDS``, and in each
-        ``whole`` look: validators, providers, and orders that only wait for their windows to end. ``asking`` are
-        providers that ask to join: each is an applicant if the chain has its application.
+        Live orders, panels and seats are read each time. Four things are read only every ``SLOW_SECONDS``, and in each
+        ``whole`` look: validators, providers, panels to mirror, and orders that only wait for their windows to end.
+        ``asking`` are providers that ask to join: each is an applicant if the chain has its application.
         """
         self.began = self.now()
         self.slow = whole or self.began >= self._slow_at
@@ -84,6 +88,7 @@ class Observer:
                 if leg.validator == self.me and on_chain.order.state != OrderState.CLOSED:
                     self.ledger.begin(order_id, leg.number)
         seats = {seat_key(duty): duty for duty in self._read_duties()}
+        mirrored = self._read_mirrored() if self.slow else view.mirrored
         known = frozenset() if self.slow else view.applicants
         applicants = {name for name in asking if name in known or self._asks(name)}
         return ChainView(
@@ -93,11 +98,12 @@ class Observer:
             providers=providers,
             panels=self._read_panels(orders, fresh, duties.clock),
             duties=seats,
-            subjects=self._read_subjects(seats),
+            subjects=self._read_subjects({**seats, **mirrored}),
             whole=self.slow,
             applicants=frozenset(applicants),
             bonded=frozenset(name for name in bonding if (not self.slow and name in view.bonded) or self._bonds(name)),
             earlier=self._read_earlier(seats),
+            mirrored=mirrored,
         )
 
     def _bonds(self, address: str) -> bool:
@@ -125,6 +131,25 @@ class Observer:
             if len(page) < _PAGE:
                 return duties
             request = request.after(page[-1])
+
+    def _read_mirrored(self) -> dict[SeatKey, PanelDuty]:
+        """Return the panels that this validator mirrors. Each winner has an equal part of its bytes.
+
+        Only rounds of validators that its operator chose are read, in at most ``ORDERS_MAX`` orders of each.
+        """
+        mirrored: dict[SeatKey, PanelDuty] = {}
+        winners = [name for name in self.mirror_for if name != self.me]
+        recorded = self.ledger.store.seats()
+        for winner in winners:
+            found: list[tuple[PanelDuty, JobTerms]] = []
+            legs = self.client.query(LiveLegsRequest(winner)).legs
+            for order_id in sorted({leg.order_id for leg in legs})[:ORDERS_MAX]:
+                on_chain = self._order(order_id)
+                if on_chain is not None:
+                    terms = on_chain.order.terms
+                    found += [(duty, terms) for duty in find_mirrored(on_chain, winner, self.me)]
+            mirrored |= choose_mirrored(found, recorded, self.mirror_bytes // len(winners))
+        return mirrored
 
     def _read_subjects(self, seats: Iterable[SeatKey]) -> dict[SeatKey, PanelResponse]:
         """Return the panels and shares that the seats are about.

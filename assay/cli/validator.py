@@ -12,6 +12,7 @@ from assay.cli.errors import CliError, WrongUsage
 from assay.cli.job import backend_option
 from assay.cli.output import counted, flops, short, table
 from assay.cli.running import running_options
+from assay.settings.kinds import AddressList
 from host.addresses import HostPort, ip_of
 from host.daemon import on_stop_signal
 from validator.decide.admission import Policy
@@ -91,6 +92,8 @@ def run(
         processes=processes,
         admit=policy,
         metrics_port=metrics_port,
+        mirrors=AddressList.split(context.setting("validator.mirrors").value or ""),
+        mirror_for=AddressList.split(context.setting("validator.mirror_for").value or ""),
     )
     daemon = ValidatorDaemon(config, context.key(), stop)
     ready = f"ready: serving on {listen}, published as {endpoint}"

@@ -20,6 +20,7 @@ from assay.settings.kinds import (
     LOG_LEVEL,
     PORT,
     PORT_OR_NONE,
+    AddressList,
     Endpoint,
     Host,
     Kind,
@@ -28,10 +29,12 @@ from assay.settings.kinds import (
     WordChoice,
 )
 from domain.amount import MONEY_MAX
+from domain.limits import MIRRORS_MAX
 from validator.decide.admission import Policy
 
 FILE = "config.toml"
 _CLOSE = 0.5
+MIRROR_FOR_MAX = 16
 
 
 class Source(StrEnum):
@@ -188,6 +191,20 @@ SETTINGS = (
         "invitation (invited), any (open), or none (closed).",
         option="--admit",
         commands="validator run",
+    ),
+    Setting(
+        name="validator.mirrors",
+        kind=AddressList(MIRRORS_MAX),
+        default="",
+        meaning="Validators that serve the data of this one's rounds to seats if it does not, separated by commas. Each"
+        " must list this validator in its validator.mirror_for.",
+    ),
+    Setting(
+        name="validator.mirror_for",
+        kind=AddressList(MIRROR_FOR_MAX),
+        default="",
+        meaning="Validators whose rounds this one mirrors, separated by commas. It fetches the data of drawn places, up"
+        " to a quarter of its store, and serves them to seats.",
     ),
     Setting(
         name="validator.metrics_port",

@@ -4,7 +4,9 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
+from domain.errors import Refusal
 from host.addresses import HostPort, ip_of
+from wire.address import check_address
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +98,34 @@ class PeerList:
             HostPort.parse(address)
 
 
+@dataclass(frozen=True, slots=True)
+class AddressList:
+    """The kind of a setting whose value lists at most ``most`` different accounts, separated by commas."""
+
+    most: int
+    name: ClassVar[str] = "address,..."
+
+    def check(self, value: str | int) -> None:
+        """Check that each account is an address, that none comes twice, and that there are not too many."""
+        accounts = self.split(value)
+        if len(accounts) > self.most:
+            raise ValueError(f"{len(accounts)} addresses are listed, but at most {self.most} are allowed")
+        for account in accounts:
+            if accounts.count(account) > 1:
+                raise ValueError(f"{account} is listed twice; list it once")
+            try:
+                check_address(account, "address")
+            except Refusal as error:
+                raise ValueError(f"{account} {error.reason}: {error.remedy}") from None
+
+    @staticmethod
+    def split(value: str | int) -> tuple[str, ...]:
+        """Return the accounts in the list."""
+        return tuple(filter(None, map(str.strip, str(value).split(","))))
+
+
 _NODE_ID = re.compile("[0-9a-f]{40}")
-Kind = Text | WordChoice | Whole | Host | Endpoint | PeerList
+Kind = Text | WordChoice | Whole | Host | Endpoint | PeerList | AddressList
 
 PORT = Whole(1, 65_535)
 PORT_OR_NONE = Whole(0, 65_535)

@@ -229,6 +229,7 @@ class ShareStood(Change):
 @dataclass(frozen=True, slots=True)
 class RoundClosed(Change):
     """A round was closed. Its window ends at ``window_ends`` on the chain clock; the round is not paid before that.
+    ``mirrors`` are the validators from which seats can fetch data if the round's own validator does not serve them.
 
     It can be challenged until ``challenges_end``, and is not paid before that either.
 
@@ -247,6 +248,7 @@ class RoundClosed(Change):
     closed_at: int
     closed_height: int
     challenges_end: int
+    mirrors: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

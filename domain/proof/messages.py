@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 from domain.bounds import Address, Bits, Count, Hash, Length, MaybeHash, Number, Segment, Signature, Size, Slot
 from domain.errors import LIMIT_REACHED
 from domain.keys import ShareRef
-from domain.limits import ANSWERS_MAX, PATH_MAX, SALT_BYTES, SHARES_PER_MESSAGE_MAX
+from domain.limits import ANSWERS_MAX, MIRRORS_MAX, PATH_MAX, SALT_BYTES, SHARES_PER_MESSAGE_MAX
 from domain.messages import AT_ONCE, LaneHalf, Message
 from domain.proof.records import (
     AuditPlace,
@@ -99,11 +99,15 @@ class MsgCloseRound(Message):
     follows. In a hand-over round, the states after the round are encrypted to the order's key, and ``ciphertext_root``
     is the root over the encrypted chunks. In other rounds it is empty. The last round is a hand-over round, and closing
     it proves the order.
+
+    ``mirrors`` are validators from which seats can fetch the data of their places if ``validator`` does not serve them.
+    The mirrors must be distinct and registered. They owe nothing, and they can still be seats.
     """
 
     URL: ClassVar[str] = "/assay.pol.v1.MsgCloseRound"
     SIGNER: ClassVar[str] = "validator"
     LANE: ClassVar[LaneHalf | None] = LaneHalf.LEGS
+    GAS_ITEMS: ClassVar[Mapping[str, int]] = MappingProxyType({"mirrors": 1})
     validator: Address
     order_id: Hash
     leg: Count
@@ -111,6 +115,7 @@ class MsgCloseRound(Message):
     next_root: MaybeHash
     ciphertext_root: MaybeHash
     stopped: AuditPlace | None = None
+    mirrors: Annotated[tuple[Address, ...], Length(0, MIRRORS_MAX, LIMIT_REACHED)] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from domain.limits import (
     ANSWERS_MAX,
     CHUNK_TAG_BYTES,
     METRICS_MAX,
+    MIRRORS_MAX,
     PATH_MAX,
     RESULT_CHUNKS_MAX,
     SLOTS_MAX,
@@ -215,6 +216,7 @@ class Round:
     challenges_end: Number = 0  # time until which the round can be challenged (chain clock), at least `window_ends`
     void_at: Number = 0  # time at which the round became void (chain clock); 0 before
     by_validator: bool = False  # the round is void by the validator's fault
+    mirrors: Annotated[tuple[Address, ...], Length(0, MIRRORS_MAX)] = ()  # validators that may also serve its data
 
     @property
     def key(self) -> RoundKey:

@@ -796,6 +796,7 @@ class Rebuilt:
             window_ends=change.window_ends,
             verified=False,
             void=False,
+            mirrors=change.mirrors,
         )
         left = change.next_root or leg.global_in
         self._leg(key.order_id, key.leg, round=key.round + 1, global_in=left)

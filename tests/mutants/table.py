@@ -72,6 +72,8 @@ _NOISE_FOUND = "tests/unit/chain/attacks/test_noise_is_found_before_it_is_paid.p
 _DLEQ = "tests/unit/wire/test_dleq.py"
 _UNSEALING = "tests/unit/consumer/test_unsealing.py"
 _ATTACKS = "tests/unit/chain/attacks"
+_MIRRORS = "tests/unit/chain/attacks/test_mirrors_keep_no_stranger_out.py"
+_MIRRORING = f"{_AUDITOR}::test_"
 _CHALLENGES = "tests/unit/chain/state_machine/disputes/test_challenges.py"
 _WATCHTOWER = "tests/unit/validator/test_watchtower.py"
 _STANDS = "tests/unit/chain/attacks/test_standing_for_a_share.py"
@@ -4072,7 +4074,7 @@ MUTANTS = (
         "seat-forgets-at-once",
         "a winner that serves its friends alone leaves all others without data",
         "validator/decide/seats.py",
-        "        if seat is not None and _may_serve(seat, look.chain.earlier.get(key.panel)):\n",
+        "        if seat is not None and may_serve(seat, look.chain.earlier.get(key.panel)):\n",
         "        if False:\n",
         (_SEATS,),
     ),
@@ -4349,5 +4351,94 @@ MUTANTS = (
         "    return admitted and leg.validator != watch.me\n",
         "    return admitted\n",
         (_WATCHTOWER,),
+    ),
+    # --- mirrors ---
+    Mutant(
+        "mirror-anyone",
+        "a round names an account without a validator as a mirror",
+        "chain/state_machine/proof/handlers/close_round.py",
+        "if VALIDATORS.get(ctx.store, mirror) is None:",
+        "if not mirror:",
+        (_MIRRORS,),
+    ),
+    Mutant(
+        "mirror-twice",
+        "a round names one mirror several times",
+        "chain/state_machine/proof/handlers/close_round.py",
+        "if len(set(message.mirrors)) != len(message.mirrors):",
+        "if not set(message.mirrors) <= set(message.mirrors):",
+        (_MIRRORS,),
+    ),
+    Mutant(
+        "mirror-lost",
+        "the record of a closed round has no mirrors",
+        "chain/state_machine/proof/handlers/close_round.py",
+        "        mirrors=message.mirrors,",
+        "        mirrors=(),",
+        (_MIRRORS,),
+    ),
+    Mutant(
+        "mirror-not-asked",
+        "a seat does not ask mirrors when the winner is gone",
+        "validator/decide/seats.py",
+        "dict.fromkeys((*mirrors, *earlier))",
+        "dict.fromkeys(earlier)",
+        (f"{_MIRRORING}a_seat_gets_everything_from_a_mirror_when_the_winner_is_gone",),
+    ),
+    Mutant(
+        "mirror-serves-anyone",
+        "a mirror serves data of a place to a validator without a seat for it",
+        "validator/decide/seats.py",
+        "    if not any(number in other.places for other in later):",
+        "    if seat.duty.stage and not any(number in other.places for other in later):",
+        (f"{_MIRRORING}a_mirror_serves_nobody_but_seats_and_keeps_nothing_when_the_panel_is_over",),
+    ),
+    Mutant(
+        "mirror-with-seat-served",
+        "a winner gives a mirror data while the mirror has a seat that has not revealed",
+        "validator/serve/service.py",
+        "if any(seat.validator == address and not seat.revealed for seat in about.seats):",
+        "if not about.seats:",
+        (f"{_MIRRORING}a_mirror_that_has_a_seat_asks_for_nothing_and_is_given_nothing",),
+    ),
+    Mutant(
+        "mirror-with-seat-asks",
+        "a mirror fetches while it has a seat in the panel",
+        "validator/decide/mirrors.py",
+        "    if any(own.panel == key.panel for own in look.chain.duties):",
+        "    if any(own == key for own in look.chain.duties):",
+        (f"{_MIRRORING}a_mirror_that_has_a_seat_asks_for_nothing_and_is_given_nothing",),
+    ),
+    Mutant(
+        "mirror-slow",
+        "a mirror that sends a byte at a time has no deadline",
+        "validator/work/seats.py",
+        "                if self.now() >= ends:",
+        "                if self.now() < 0:",
+        (f"{_MIRRORING}a_mirror_that_sends_a_byte_at_a_time_ends_at_its_deadline",),
+    ),
+    Mutant(
+        "mirror-asked-again",
+        "a mirror that is too slow is asked again for each blob",
+        "validator/work/seats.py",
+        "if name not in dropped)",
+        "if name)",
+        (f"{_MIRRORING}a_mirror_that_sends_rubbish_or_is_slow_is_passed_over",),
+    ),
+    Mutant(
+        "mirror-unbounded",
+        "a mirror keeps more bytes than its quota",
+        "validator/decide/mirrors.py",
+        "        if size <= most:",
+        "        if size:",
+        (f"{_MIRRORING}what_mirrors_keep_is_bounded",),
+    ),
+    Mutant(
+        "mirror-result",
+        "a mirror gets the result of a place that other seats recompute",
+        "validator/decide/mirrors.py",
+        "other.group != asked.group and shows_result",
+        "other.group < 0 and shows_result",
+        (f"{_MIRRORING}other_seats_results_are_not_mirrored",),
     ),
 )

@@ -12,6 +12,7 @@ from domain.legs.records import Leg
 from domain.market.records import JobTerms, Order
 from domain.messages import Message
 from domain.proof.messages import MsgCommitAnswer, MsgRevealAnswer
+from domain.proof.queries import PanelResponse
 from domain.proof.records import AuditPlace, Share
 from link.handover import SealedState
 from link.types import PayloadFile, StateRef
@@ -32,6 +33,9 @@ class Lane(StrEnum):
     TRIAL = "trial"
     # Downloads and replays for seats. The lane has many threads, because a winner may not answer.
     AUDIT = "audit"
+    # Downloads for seats of others (validator.decide.mirrors). They have threads of their own, so that no seat of this
+    # validator waits for them.
+    MIRROR = "mirror"
 
 
 NEVER = 2**62
@@ -227,7 +231,7 @@ class AskOpening:
     index: int
     number: int  # the place's number in its panel
     winner: str
-    helpers: tuple[str, ...] = ()  # seats of earlier stages, which are asked if the winner has nothing
+    helpers: tuple[str, ...] = ()  # mirrors and seats of earlier stages, which are asked if the winner has nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +271,22 @@ class ReplayPlace:
     until: int
     tier: str  # the leg's tier
     helpers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorPlace:
+    """The action that fetches the opening and the blobs of a place from the winner, for the seats of its panel.
+
+    ``seat`` is the key of the mirror's record, and ``index`` is the place's position in it.
+    """
+
+    lane: ClassVar = Lane.MIRROR
+    key: str
+    seat: SeatKey
+    index: int
+    number: int  # the place's number in its panel
+    place: AuditPlace
+    subject: PanelResponse
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,6 +374,7 @@ Action = (
     | AskOpening
     | LoadAudited
     | ReplayPlace
+    | MirrorPlace
     | RebuildChunk
     | SendAnswer
     | EndSeat

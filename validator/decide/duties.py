@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from domain.market.records import OrderState
 from validator.decide.actions import Action
+from validator.decide.mirrors import STAGE, decide_mirror
 from validator.decide.orders import decide_leg
 from validator.decide.records import LegKey, LocalOrder, LocalSeat, LocalUpkeep, SeatKey
 from validator.decide.seats import decide_seat
@@ -25,7 +26,8 @@ class Upkeep:
 
 
 Duty = LegKey | SeatKey | Upkeep
-"""A leg that this validator won, a seat in a panel about another validator's round, or the upkeep."""
+"""A leg that this validator won, a seat in a panel about another validator's round, a mirror of such a round (its key
+has the stage 0), or the upkeep."""
 Record = LocalOrder | LocalSeat | LocalUpkeep
 
 
@@ -37,6 +39,7 @@ def duties(look: Look) -> Iterator[Duty]:
     yield Upkeep()
     ends = {key: duty.commits_end for key, duty in look.chain.duties.items()}
     yield from sorted({*ends, *look.seats}, key=lambda key: (ends.get(key, 0), key))
+    yield from sorted(look.chain.mirrored.keys() - set(look.seats))
     for order_id, on_chain in look.chain.orders.items():
         for leg in on_chain.legs:
             live = on_chain.order.state != OrderState.CLOSED
@@ -50,7 +53,7 @@ def decide(duty: Duty, record: Record | None, look: Look) -> tuple[Record | None
         case LegKey(), LocalOrder():
             return decide_leg(record, look)
         case SeatKey(), LocalSeat() | None:
-            return decide_seat(duty, record, look)
+            return decide_mirror(duty, record, look) if duty.stage == STAGE else decide_seat(duty, record, look)
         case Upkeep(), LocalUpkeep() | None:
             return decide_upkeep(record or LocalUpkeep(), look)
     # The record of the leg was deleted.

@@ -270,7 +270,7 @@ class ReplayOutcome:
 
 @dataclass(frozen=True, slots=True, order=True)
 class SeatKey:
-    """The key of a seat of this validator, which has at most one seat in a stage of a panel."""
+    """The key of a seat of this validator, which has at most one seat in a stage of a panel. Stage 0 is a mirror."""
 
     order_id: bytes
     leg: int
@@ -316,8 +316,8 @@ class Sizes:
 class SeatPlace:
     """One place of another validator's round, from its opening to its answer.
 
-    ``opening`` comes from the winner, or from ``helper``, a seat of an earlier stage. ``accepted`` is True once the
-    opening was found to agree with the chain. From then on, the opening is stored without its payload. ``lacking`` is
+    ``opening`` comes from the winner, or from ``helper``, a mirror or a seat of an earlier stage. ``accepted`` is True
+    once the opening was found to agree with the chain. From then on, it is stored without its payload. ``lacking`` is
     the digest of a blob that has not arrived. ``served`` is True once all blobs have arrived, and ``served_at`` is the
     chain second at which the daemon noticed that. ``unavailable`` is the reason why the place will not be recomputed.
     """
@@ -362,7 +362,7 @@ class LocalSeat:
     lacking: bytes = b""  # the file of the job that has not arrived
     sizes: Sizes | None = None  # set once the job loads
     away: int = 0  # chain seconds in which no process of this daemon ran
-    # Seats of earlier stages whose openings were wrong.
+    # Mirrors and seats of earlier stages whose openings were wrong.
     unhelpful: tuple[str, ...] = ()
     sealed: SealedAnswers | None = None
 

@@ -519,6 +519,7 @@ def _send_close(
         next_root=current.next_global.root if current.next_global and stop is None else b"",
         ciphertext_root=current.sealed.ciphertext_root if current.sealed and stop is None else b"",
         stopped=stop,
+        mirrors=view.mirrors,
     )
     messages = (accept, close) if accepts else (close,)
     return [_send(f"{key}/close", local, view, *messages)]

@@ -6,10 +6,10 @@ place. If the winner does not send the data of a place in time, or if the data d
 the answer is ``unavailable``. An encrypted chunk of a hand-over round needs no job and no blob: its opening has the
 chunk and the scalar with which the winner encrypted it.
 
-In later stages, the daemon also asks seats of earlier stages that have revealed answers, once half of the time to serve
-is over. It takes the blobs of these seats by hash. A wrong opening from such a seat says nothing about the winner: the
-daemon drops the opening and no longer asks that seat. In turn, the daemon keeps what it fetched until the panel has
-decided its places, and serves it to seats of later stages (:func:`serves_later`).
+Once half of the time to serve is over, the daemon also asks the mirrors of the round, and then seats of earlier stages
+that have revealed answers. It takes their blobs by hash. A wrong opening from such a helper says nothing about the
+winner: the daemon drops the opening and no longer asks that helper. In turn, the daemon keeps what it fetched until the
+panel has decided its places, and serves it to seats of later stages (:func:`serves_later`).
 
 If the data arrived in time, but the recomputation did not end in time, the place gets no answer, because a slow
 recomputation says nothing about the winner. The winner may be hostile. So the daemon accepts nothing that is larger
@@ -106,7 +106,7 @@ def decide_seat(key: SeatKey, seat: LocalSeat | None, look: Look) -> tuple[Local
     duty = look.chain.duties.get(key)
     subject = look.chain.subjects.get(key)
     if duty is None:
-        if seat is not None and _may_serve(seat, look.chain.earlier.get(key.panel)):
+        if seat is not None and may_serve(seat, look.chain.earlier.get(key.panel)):
             return seat, ()
         return seat, (EndSeat(f"{key}/end", key),)
     if subject is None:
@@ -169,7 +169,7 @@ def _steps(
     terms = subject.terms
     steps: list[Action] = []
     asks_seats = look.chain.clock >= seat.begun + (serve_by(duty, subject) - seat.begun) // 2
-    helpers = tuple(name for name in _helpers(key, look) if name not in seat.unhelpful) if asks_seats else ()
+    helpers = tuple(name for name in _helpers(key, subject, look) if name not in seat.unhelpful) if asks_seats else ()
     if seat.files and seat.sizes is None:
         steps.append(
             LoadAudited(
@@ -246,19 +246,19 @@ def _sealed_state(chunk: int, subject: PanelResponse, chain_id: str) -> SealedSt
 # Seats of other stages
 
 
-def _helpers(key: SeatKey, look: Look) -> tuple[str, ...]:
-    """Return the seats of earlier stages of a panel that revealed at least one answer with a digest."""
+def _helpers(key: SeatKey, subject: PanelResponse, look: Look) -> tuple[str, ...]:
+    """Return the round's mirrors, and the seats of earlier stages that revealed at least one answer with a digest."""
+    mirrors = (name for name in subject.round.mirrors if name not in (look.me, subject.validator))
     about = look.chain.earlier.get(key.panel)
-    if about is None:
-        return ()
-    return tuple(
+    earlier = (
         seat.validator
-        for seat in about.seats
+        for seat in (about.seats if about is not None else ())
         if seat.stage < key.stage and seat.revealed and any(answer.digest for answer in seat.answers)
     )
+    return tuple(dict.fromkeys((*mirrors, *earlier)))
 
 
-def _may_serve(seat: LocalSeat, about: OwnPanel | None) -> bool:
+def may_serve(seat: LocalSeat, about: OwnPanel | None) -> bool:
     """Return whether seats of later stages may ask for what this seat fetched: it has a place without a ruling."""
     if about is None or about.panel.is_settled:
         return False

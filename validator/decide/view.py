@@ -81,8 +81,9 @@ class ChainView:
     ``applicants`` are the providers that have applied to it. ``panels`` are the panels about its own rounds that are
     not over. ``duties`` are this validator's open seats in panels about the rounds of others. ``subjects`` are these
     panels, with the shares of their rounds. ``earlier`` are the undecided panels in which this validator has or had a
-    seat, with the seats of all their stages. Live orders, panels and seats are read in each look; in a ``whole`` look,
-    everything else is read, too.
+    seat, with the seats of all their stages. ``mirrored`` are the panels whose data this daemon keeps for their seats
+    (:mod:`validator.decide.mirrors`); their shares are in ``subjects`` and their seats in ``earlier``. Live orders,
+    panels and seats are read in each look; in a ``whole`` look, everything else is read, too.
     """
 
     clock: int
@@ -96,6 +97,7 @@ class ChainView:
     applicants: frozenset[str] = frozenset()
     bonded: frozenset[str] = frozenset()
     earlier: Mapping[PanelKey, OwnPanel] = field(default_factory=dict)
+    mirrored: Mapping[SeatKey, PanelDuty] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ class View:
     ``clock`` is the chain clock (seconds), and ``since`` is its value when this daemon began to answer its providers.
     ``workers`` are the providers that poll and may take work. ``secret`` seeds the validator's own picks. ``panels``
     are the panels about this validator's rounds that are not over. ``held`` are the states of earlier legs that matched
-    legs start from, by root.
+    legs start from, by root. ``mirrors`` are the validators that are named when a round is closed.
     """
 
     on_chain: OrderResponse
@@ -117,6 +119,7 @@ class View:
     secret: bytes
     panels: Panels = field(default_factory=dict)
     held: Mapping[bytes, StateRef] = field(default_factory=dict)
+    mirrors: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +129,7 @@ class Look:
     ``seats`` are the seats that have a record. ``machines`` are the machines that providers reported, and ``measured``
     are the results of probes. ``doubted`` are the providers whose results do not fit their certified speed.
     ``endpoint`` and ``certificate`` are this daemon's own. ``held`` are the states of earlier legs that matched legs
-    start from, by root.
+    start from, by root. ``mirrors`` are the validators that this daemon names when it closes a round.
     """
 
     chain: ChainView
@@ -142,6 +145,7 @@ class Look:
     measured: tuple[ProbeResult, ...] = ()
     doubted: frozenset[str] = frozenset()
     held: Mapping[bytes, StateRef] = field(default_factory=dict)
+    mirrors: tuple[str, ...] = ()
 
     def of(self, on_chain: OrderResponse) -> View:
         """Return the view of one order."""
@@ -155,4 +159,5 @@ class Look:
             secret=self.secret,
             panels=self.chain.panels,
             held=self.held,
+            mirrors=self.mirrors,
         )

@@ -22,6 +22,7 @@ from pol.rules.panels import is_place
 from validator.decide.admission import Admission, is_invitation
 from validator.decide.idle import why_idle
 from validator.decide.initial import foreign_roots, verified_roots
+from validator.decide.mirrors import STAGE, may_mirror
 from validator.decide.pace import doubted
 from validator.decide.plan import FreeProvider
 from validator.decide.quotas import Allowance, payload_quota, provider_quota, stander_of, stander_quota
@@ -160,6 +161,8 @@ class Service:
             roles.add(t.Role.STANDER)
         if any(self._continues(on_chain, address) for on_chain in view.orders.values()):
             roles.add(t.Role.SUCCESSOR)
+        if any(address in closed.mirrors for on_chain in view.orders.values() for closed in on_chain.rounds):
+            roles.add(t.Role.MIRROR)
         return frozenset(roles)
 
     def workers(self) -> tuple[FreeProvider, ...]:
@@ -666,7 +669,10 @@ class Service:
         if (
             local is None
             or not isinstance(about, OwnPanel)
-            or not any(seat.validator == caller.address and number in seat.places for seat in about.seats)
+            or not (
+                any(seat.validator == caller.address and number in seat.places for seat in about.seats)
+                or self._mirrors(caller.address, key, about, number)
+            )
         ):
             raise ClusterError(
                 ClusterErrorKind.NOT_ALLOWED,
@@ -681,15 +687,36 @@ class Service:
         self._grants.give(caller.address, _blobs_of(opening))
         return opening
 
-    def _later_opening(self, caller: t.Caller, key: PanelKey, number: int) -> t.AuditOpening:
-        """Return to a seat of a later stage an opening that this validator got for its own seat.
+    def _mirrors(self, address: str, key: PanelKey, about: OwnPanel, number: int) -> bool:
+        """Return whether a mirror of the round may have the data of a place now.
 
-        A seat whose duty is open serves nothing: it has not revealed its answers yet.
+        It may not while it has a seat in the panel that has not revealed its answers. It never gets data with the
+        result of a place of other seats that a panel recomputes or may still draw.
+        """
+        on_chain = self.view.orders.get(key.order_id)
+        closed = on_chain.round(key.leg, key.round) if on_chain is not None else None
+        if closed is None or address not in closed.mirrors or number not in about.panel.undecided:
+            return False
+        if any(seat.validator == address and not seat.revealed for seat in about.seats):
+            return False
+        if not may_mirror(about.panel, number, about.panel.undecided):
+            return False
+        others = (o.panel for at, o in self.view.panels.items() if at != key and isinstance(o, OwnPanel))
+        return not shows_open_result(others, key.round_key, about.panel.places[number].place)
+
+    def _later_opening(self, caller: t.Caller, key: PanelKey, number: int) -> t.AuditOpening:
+        """Return to a seat of a later stage an opening that this validator got for its own seat, or as a mirror.
+
+        A seat whose duty is open serves nothing: it has not revealed its answers yet. A mirror that has a seat itself
+        waits until that seat has revealed.
         """
         about = self.view.earlier[key]
+        sits = any(duty.panel == key for duty in self.view.duties)
         for own in self.ledger.store.seats():
             seat = self.ledger.store.seat(own)
             if own.panel != key or own in self.view.duties or seat is None:
+                continue
+            if own.stage == STAGE and sits:
                 continue
             opening = serves_later(seat, about, caller.address, number)
             if opening is not None:

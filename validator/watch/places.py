@@ -15,6 +15,7 @@ from pol.rules.stops import AGGREGATION, stop_of, stop_step
 from pol.rules.tiers.table import tier_named
 from validator.decide.records import Recomputed
 from validator.decide.seats import shares_of
+from validator.decide.showing import shows_earlier_result, shows_result
 
 
 def accepted_shares(on_chain: OrderResponse, closed: Round) -> tuple[Share, ...]:
@@ -83,30 +84,6 @@ def get_claim(closed: Round, shares: tuple[Share, ...], place: AuditPlace, openi
         return update_claim(roots.update_root, roots.local_out, roots.metrics) if roots.is_whole else b""
     behind = (leaf for leaf in opening.leaves if leaf.index == place.segment + 1)
     return next((leaf.boundary_root for leaf in behind), b"")
-
-
-def shows_result(asked: AuditPlace, drawn: AuditPlace) -> bool:
-    """Return whether the data of ``asked`` contain the result of ``drawn``, another place of the same round."""
-    match drawn.kind:
-        case AuditKind.SEGMENT:
-            behind = asked.kind is not AuditKind.AGGREGATION and asked.segment == drawn.segment + 1
-            return behind and (asked.slot, asked.issue) == (drawn.slot, drawn.issue)
-        case AuditKind.UPDATE:
-            return asked.kind is AuditKind.AGGREGATION
-        case AuditKind.AGGREGATION | AuditKind.HANDOVER:
-            return False
-
-
-def shows_earlier_result(asked: AuditPlace, drawn: AuditPlace) -> bool:
-    """Return whether the data of ``asked`` contain the result of ``drawn``, a place of the round before."""
-    from_start = asked.kind is not AuditKind.SEGMENT or asked.segment == 0
-    match drawn.kind:
-        case AuditKind.SEGMENT | AuditKind.HANDOVER:
-            return False
-        case AuditKind.UPDATE:
-            return from_start and asked.kind is not AuditKind.AGGREGATION and asked.slot == drawn.slot
-        case AuditKind.AGGREGATION:
-            return from_start
 
 
 def shows_open_result(panels: Iterable[Panel], key: RoundKey, asked: AuditPlace) -> bool:

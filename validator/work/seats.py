@@ -6,6 +6,7 @@ gives up.
 """
 
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from domain.proof.messages import MsgRevealAnswer
 from domain.proof.records import AnswerKind
 from link.blobs import BlobStore
 from link.client import ClusterClient
-from link.errors import ClusterError
+from link.errors import ClusterError, ClusterErrorKind
 from link.handover import HandoverError, rebuild_root
 from link.types import GET_OPENING, BlobRef, OpeningRequest, PayloadFile
 from pol.rules.tiers.table import tier_named
@@ -42,6 +43,7 @@ from validator.work.perform import Table
 from validator.work.requests import StateFiles
 
 _log = logging.getLogger("assay.validator.seats")
+_BAD = (ClusterErrorKind.TIMED_OUT, ClusterErrorKind.WRONG_CONTENT, ClusterErrorKind.BAD_REPLY)
 R = TypeVar("R")
 T = TypeVar("T")
 A = TypeVar("A", do.AskOpening, do.LoadAudited, do.ReplayPlace)
@@ -49,6 +51,10 @@ RETRY_SECONDS = 0.5
 ASK_SECONDS = (0.05, 1.0)
 """The shortest and the longest pause before a winner is asked again for an opening that is not ready."""
 LEAST_SECONDS = 0.1
+HELPER_SECONDS = 2.0
+"""Longest time (seconds) for one call to a mirror or to a seat of an earlier stage, and least time for a blob."""
+LEAST_HELPER_PART = 2
+"""All helpers together may take this part of the seat's remaining time for a blob: a half."""
 CALLS_MAX = 16
 """Most threads that wait for one winner at a time, so that a slow winner does not block the seats of other rounds."""
 
@@ -105,6 +111,9 @@ class Auditor:
     turns: SeatQueues = field(default_factory=SeatQueues)
     # The keys of each seat's actions whose last try failed.
     failing: dict[SeatKey, set[str]] = field(default_factory=dict)
+    # The helpers of each seat that were too slow, or sent wrong bytes; they are not asked again.
+    dropped: dict[SeatKey, set[str]] = field(default_factory=dict)
+    now: Callable[[], float] = time.monotonic  # seconds
 
     def table(self) -> Table:
         """Return the functions that carry out the actions about seats, by the action's class."""
@@ -120,9 +129,10 @@ class Auditor:
         """Delete the record and the blobs of a seat."""
         self.ledger.end_seat(action.seat)
         self.failing.pop(action.seat, None)
+        self.dropped.pop(action.seat, None)
 
     def ask(self, action: do.AskOpening) -> float | None:
-        """Ask the winner for an opening, then seats of earlier stages.
+        """Ask the winner for an opening, then the mirrors of the round, then seats of earlier stages.
 
         Return the pause (seconds) before the next try if the opening is not ready. If no one has the opening, raise the
         ClusterError that the winner returned.
@@ -137,11 +147,12 @@ class Auditor:
         )
         pause: float | None = None
         failure: ClusterError | None = None
-        for name in (action.winner, *action.helpers):
+        for name in (action.winner, *self._willing(seat, action.helpers)):
             helper = "" if name == action.winner else name
             try:
-                opening = self.connect(name).call(GET_OPENING, request)
+                opening = self.connect(name).call(GET_OPENING, request, HELPER_SECONDS if helper else None)
             except ClusterError as error:
+                self._note_helper(seat, helper, error)
                 failure = failure or error
                 continue
             if opening.ready:
@@ -158,7 +169,7 @@ class Auditor:
     def load(self, action: do.LoadAudited) -> None:
         """Fetch and load the job, and record its sizes."""
         seat = action.seat
-        directory = self._job(seat, (action.winner, *action.helpers), action.files)
+        directory = self._job(action, action.files)
         loaded = self._run(action, numerics.load, directory)
         same = loaded.terms == action.terms
         sizes = self._run(action, numerics.sizes, directory) if same else None
@@ -172,7 +183,7 @@ class Auditor:
         opening = seat.places[index].opening if seat else None
         if seat is None or opening is None:
             return
-        directory = self._job(key, (action.winner, *action.helpers), seat.files)
+        directory = self._job(action, seat.files)
         states = [
             StateFiles(
                 self._fetch(action, state.global_state),
@@ -230,16 +241,17 @@ class Auditor:
 
     # Fetching
 
-    def _job(self, seat: SeatKey, sources: Sequence[str], files: Iterable[PayloadFile]) -> Path:
+    def _job(self, action: do.LoadAudited | do.ReplayPlace, files: Iterable[PayloadFile]) -> Path:
         """Return the directory of the job; fetch its files if they are not here."""
         files = tuple(files)
+        seat = action.seat
         if not is_materialised(files, self.jobs):
             missing = [f.blob for f in files if not self.blobs.status(f.blob).complete]
             if missing:
                 first = missing[0].sha256
                 self.ledger.change_seat(seat, lambda now: payload_awaited(now, first))
             for blob in missing:
-                self._take(seat, sources, blob)
+                self._take(action, blob)
         directory = materialise(files, self.blobs, self.jobs)
         self.ledger.change_seat(seat, lambda now: payload_awaited(now, b""))
         return directory
@@ -249,14 +261,16 @@ class Auditor:
         if not self.blobs.status(blob).complete:
             awaited = partial(blob_awaited, index=action.index, blob=blob.sha256)
             self.ledger.change_seat(action.seat, awaited)
-        self._take(action.seat, (action.winner, *action.helpers), blob)
+        self._take(action, blob)
         return self.blobs.path(blob.sha256)
 
-    def _take(self, seat: SeatKey, sources: Sequence[str], blob: BlobRef) -> None:
-        """Fetch a blob by its hash from the first source that has it.
+    def _take(self, action: do.LoadAudited | do.ReplayPlace, blob: BlobRef) -> None:
+        """Fetch a blob by its hash from the first source that has it: the winner, a mirror, or an earlier seat.
 
-        Raises the first source's ClusterError if none has it, or if the seat ends meanwhile.
+        Each helper has the same time, so that a slow one cannot use up the time of the others. Raises the first
+        source's ClusterError if none has the blob, or if the seat ends meanwhile.
         """
+        seat = action.seat
 
         def go_on(_done: int, _size: int) -> None:
             self.ledger.hold_for(seat, ())
@@ -265,15 +279,42 @@ class Auditor:
         if self.blobs.status(blob).complete:
             return
         failure: ClusterError | None = None
-        for name in sources:
+        try:
+            self.connect(action.winner).fetch(blob, self.blobs, go_on)
+        except ClusterError as error:
+            failure = error
+        else:
+            return
+        helpers = self._willing(seat, action.helpers)
+        for name in helpers:
+            left = float(action.until - self.clock()) / LEAST_HELPER_PART
+            ends = self.now() + max(HELPER_SECONDS, left / len(helpers))
+
+            def keep_time(done: int, size: int, ends: float = ends) -> None:
+                go_on(done, size)
+                if self.now() >= ends:
+                    raise ClusterError(ClusterErrorKind.BUSY, "too slow for the time of this helper", "ask another one")
+
             try:
-                self.connect(name).fetch(blob, self.blobs, go_on)
+                self.connect(name).fetch(blob, self.blobs, keep_time, name, HELPER_SECONDS)
             except ClusterError as error:
-                failure = failure or error
+                self._note_helper(seat, name, error)
             else:
                 return
-        if failure is not None:
-            raise failure
+        raise failure
+
+    def _willing(self, seat: SeatKey, helpers: Sequence[str]) -> tuple[str, ...]:
+        """Return the helpers that may be asked for a seat."""
+        dropped = self.dropped.get(seat, set())
+        return tuple(name for name in helpers if name not in dropped)
+
+    def _note_helper(self, seat: SeatKey, helper: str, error: ClusterError) -> None:
+        """Drop a helper for the rest of a seat if it did not answer in time, or sent wrong bytes.
+
+        A helper that has nothing yet says so at once, and is asked again.
+        """
+        if helper and error.kind in _BAD:
+            self.dropped.setdefault(seat, set()).add(helper)
 
     def _in_turn(self, act: Callable[[A], float | None], action: A) -> float | None:
         """Carry out an action; if its winner has too many callers or the action fails, return the pause for a retry."""

@@ -43,8 +43,9 @@ from pol.work.pool import TaskTimeout
 from tests.support.chain_market import digest
 from tests.unit.validator.support import CHAIN_ID, ME, ORDER_ID, chain, panel, seat
 from tests.unit.validator.trained import JOB, PART, N, Trained, delivery_of, train
-from validator.decide.actions import AskOpening, EndSeat, LoadAudited, SendAnswer
+from validator.decide.actions import AskOpening, EndSeat, LoadAudited, MirrorPlace, SendAnswer
 from validator.decide.duties import decide
+from validator.decide.mirrors import STAGE, choose_mirrored, get_bytes, may_mirror
 from validator.decide.receive import job_loaded, payload_complete, payload_offered
 from validator.decide.records import (
     LocalOrder,
@@ -63,10 +64,11 @@ from validator.serve.service import Service
 from validator.store import ValidatorStore
 from validator.work import numerics
 from validator.work.checks import exact
+from validator.work.mirrors import MirrorKeeper
 from validator.work.perform import work_of
 from validator.work.requests import RoundAggregation
 from validator.work.sealing import seal_into
-from validator.work.seats import CALLS_MAX, RETRY_SECONDS, Auditor, SeatQueues
+from validator.work.seats import CALLS_MAX, HELPER_SECONDS, RETRY_SECONDS, Auditor, SeatQueues
 from wire.keys import Key
 
 R = TypeVar("R")
@@ -138,6 +140,7 @@ class Setting:
     rate: int = 10**9
     following: Path = Path()
     keeps: bool = False
+    mirrors: tuple[str, ...] = ()
     port: int = 0
     certificate: bytes = b""
     sealed: SealedResult | None = None
@@ -213,6 +216,7 @@ class Setting:
             20,
             verified=False,
             void=False,
+            mirrors=self.mirrors,
         )
         places = tuple(asked.place for asked in self.duty.places)
         about = panel(*places, seed=SEED, commits_end=COMMITS_END)
@@ -501,6 +505,207 @@ def test_an_earlier_seat_serves_nobody_but_later_seats(later: Later) -> None:
         with pytest.raises(ClusterError) as caught:
             later.connected[AUDITOR.address].call(t.GET_OPENING, request)
         assert caught.value.kind is ClusterErrorKind.NOT_ALLOWED
+
+
+@dataclass
+class Mirrored:
+    """A round with a mirror that has a real service; the seat asks the winner, the mirror, or a helper before it."""
+
+    setting: Setting
+    subject: PanelResponse
+    keeper: MirrorKeeper
+    mirror: Service
+    connected: dict[str, ClusterClient]
+    duty: PanelDuty = field(default_factory=lambda: replace(DUTY, stage=STAGE))
+
+    def turn(self, **changes: Any) -> tuple[Any, ...]:
+        """Let the mirror decide and act once; return its actions."""
+        ledger, key = self.keeper.ledger, seat_key(self.duty)
+        look = self.setting.look(self.subject, self.duty)
+        chain = replace(look.chain, duties={}, mirrored={key: self.duty}, **changes)
+        after, actions = decide(key, ledger.store.seat(key), replace(look, me=LATER.address, chain=chain))
+        if isinstance(after, LocalSeat):
+            ledger.store.save_seat(after)
+        for action in actions:
+            if isinstance(action, MirrorPlace):
+                self.keeper.mirror(action)
+        return actions
+
+    def answer(self, clocks: Iterable[int], *helpers: str) -> LocalSeat:
+        """Let the seat decide and act at these times; ``helpers`` are the round's mirrors, in this order."""
+        subject = replace(self.subject, round=replace(self.subject.round, mirrors=helpers or (LATER.address,)))
+        auditor, store = self.setting.auditor, self.setting.auditor.ledger.store
+        for self.setting.clock in clocks:
+            for _ in range(4):
+                after, actions = decide(KEY, store.seat(KEY), self.setting.look(subject, DUTY))
+                assert isinstance(after, LocalSeat)
+                store.save_seat(after)
+                for action in actions:
+                    if not isinstance(action, SendAnswer):
+                        work_of(auditor.table(), action)()
+        seat_now = store.seat(KEY)
+        assert seat_now is not None
+        return seat_now
+
+
+HALF = BEGAN + COMMIT_SECONDS // 2
+
+
+@pytest.fixture
+def mirrored(setting: Setting, tmp_path: Path) -> Iterator[Mirrored]:
+    """The winner named LATER as a mirror, and LATER has looked once."""
+    setting.record(setting.opening(2), setting.opening(N))
+    setting.mirrors = (LATER.address,)
+    subject = setting.see()
+    blobs = BlobStore(tmp_path / "mirror", 1 << 24)
+    ledger = Ledger(ValidatorStore(tmp_path / "mirror.db"), blobs, Event())
+    winner = ClusterClient(f"127.0.0.1:{setting.port}", setting.certificate, LATER, CHAIN_ID, 5.0)
+    mirror = Service(LATER.address, CHAIN_ID, ledger, lambda *_: True, Event())
+    certificate = make_certificate(tmp_path / "tls3")
+    server = ClusterServer("127.0.0.1:0", certificate, mirror, CHAIN_ID)
+    server.start()
+    link = ClusterClient(f"127.0.0.1:{server.port}", certificate.der, AUDITOR, CHAIN_ID, 5.0)
+    connected = {ME: setting.client, LATER.address: link}
+    setting.auditor = replace(setting.auditor, connect=connected.__getitem__)
+    seats = (seat(0, AUDITOR.address, tuple(range(len(PLACES)))),)
+    mirror.view = ChainView(20, {}, {}, {}, earlier={KEY.panel: OwnPanel(subject.panel, seats)})
+    made = Mirrored(setting, subject, MirrorKeeper(ledger, blobs, lambda _: winner), mirror, connected)
+    made.turn()
+    yield made
+    link.close()
+    winner.close()
+    server.stop(0)
+    ledger.store.close()
+    blobs.close()
+
+
+def test_a_seat_gets_everything_from_a_mirror_when_the_winner_is_gone(mirrored: Mirrored) -> None:
+    """A winner that stopped after the draw used to make every seat abstain."""
+    mirrored.setting.service.view = ChainView(20, {}, {}, {})  # the winner answers nothing any longer
+    seat_now = mirrored.answer([BEGAN])
+    assert not any(place.accepted for place in seat_now.places)
+    seat_now = mirrored.answer([HALF])
+    assert [place.helper for place in seat_now.places] == [LATER.address] * 3
+    assert seat_now.sealed is not None
+    assert seat_now.sealed.agreed
+
+
+def test_a_mirror_serves_nobody_but_seats_and_keeps_nothing_when_the_panel_is_over(mirrored: Mirrored) -> None:
+    key = KEY.panel
+    request = t.OpeningRequest(key.order_id, key.leg, key.round, 0)
+    link = mirrored.connected[LATER.address]
+    assert link.call(t.GET_OPENING, request).ready
+    about = mirrored.mirror.view.earlier[key]
+    mirrored.mirror.view = replace(
+        mirrored.mirror.view, earlier={key: OwnPanel(about.panel, (seat(0, AUDITOR.address, (1,)),))}
+    )
+    with pytest.raises(ClusterError) as caught:
+        link.call(t.GET_OPENING, request)
+    assert caught.value.kind is ClusterErrorKind.NOT_ALLOWED
+    look = mirrored.setting.look(mirrored.subject)
+    record = mirrored.keeper.ledger.store.seat(seat_key(mirrored.duty))
+    assert decide(seat_key(mirrored.duty), record, look)[1] == (
+        EndSeat(f"{seat_key(mirrored.duty)}/end", seat_key(mirrored.duty)),
+    )
+
+
+def test_a_mirror_that_has_a_seat_asks_for_nothing_and_is_given_nothing(mirrored: Mirrored) -> None:
+    """Otherwise it would serve data before it has revealed its answers, or be told the result of its own places."""
+    key = seat_key(mirrored.duty)
+    mirrored.keeper.ledger.store.forget_seat(key)
+    look = mirrored.setting.look(mirrored.subject, mirrored.duty)
+    chain = replace(look.chain, duties={KEY: DUTY}, mirrored={key: mirrored.duty})
+    assert decide(key, None, replace(look, me=LATER.address, chain=chain))[1] == ()
+    about = mirrored.setting.service.view.panels[KEY.panel]
+    assert isinstance(about, OwnPanel)
+    request = t.OpeningRequest(KEY.order_id, KEY.leg, KEY.round, 0)
+    winner = mirrored.keeper.connect(ME)
+    assert winner.call(t.GET_OPENING, request).ready
+    panels = {KEY.panel: OwnPanel(about.panel, (seat(0, LATER.address, (1,)),))}
+    mirrored.setting.service.view = replace(mirrored.setting.service.view, panels=panels)
+    with pytest.raises(ClusterError):
+        winner.call(t.GET_OPENING, request)
+
+
+def test_a_mirror_that_sends_rubbish_or_is_slow_is_passed_over(mirrored: Mirrored) -> None:
+    """A winner names its friends as mirrors: they cost the seat a moment, and the next mirror serves it."""
+    mirrored.setting.service.view = ChainView(20, {}, {}, {})
+    asked: list[str] = []
+    mirrored.connected["rubbish"] = _Hostile(mirrored.connected[LATER.address], asked, rubbish=True)  # type: ignore[assignment]
+    mirrored.connected["slow"] = _Hostile(mirrored.connected[LATER.address], asked, rubbish=False)  # type: ignore[assignment]
+    seat_now = mirrored.answer([HALF], "rubbish", "slow", LATER.address)
+    assert seat_now.sealed is not None
+    assert seat_now.sealed.agreed
+    assert set(asked) == {"rubbish", "slow"}
+    # The slow one was asked for one blob, and then no more.
+    assert asked.count("slow") == 1
+
+
+class _Hostile:
+    """A mirror that shows right openings, and then other bytes, or a byte at a time until its deadline."""
+
+    def __init__(self, real: ClusterClient, asked: list[str], *, rubbish: bool) -> None:
+        self._real, self._asked, self._rubbish = real, asked, rubbish
+
+    def call(self, *request: Any) -> Any:
+        if not self._rubbish:
+            raise ClusterError(ClusterErrorKind.NOT_ALLOWED, "nothing here", "")
+        return self._real.call(*request)
+
+    def fetch(self, blob: t.BlobRef, store: BlobStore, progress: Any, owner: str, timeout: float) -> None:
+        assert timeout == HELPER_SECONDS
+        if self._rubbish:
+            self._asked.append("rubbish")
+            store.put(blob, 0, bytes(blob.size), owner)
+            return
+        self._asked.append("slow")
+        raise ClusterError(ClusterErrorKind.TIMED_OUT, "no answer within 2 s", "")
+
+
+def test_a_mirror_that_sends_a_byte_at_a_time_ends_at_its_deadline(mirrored: Mirrored) -> None:
+    now = [0.0]
+    mirrored.setting.auditor = replace(mirrored.setting.auditor, now=lambda: now[0])
+    mirrored.setting.service.view = ChainView(20, {}, {}, {})
+    real, fetched = mirrored.connected[LATER.address], list[str]()
+
+    class Dripping:
+        def call(self, *request: Any) -> Any:
+            raise ClusterError(ClusterErrorKind.NOT_ALLOWED, "nothing here", "")
+
+        def fetch(self, blob: t.BlobRef, store: BlobStore, progress: Any, owner: str, timeout: float) -> None:
+            fetched.append(owner)
+            for done in range(blob.size):
+                progress(done, blob.size)
+                now[0] += 1.0
+
+    mirrored.connected["slow"] = Dripping()  # type: ignore[assignment]
+    before = now[0]
+    seat_now = mirrored.answer([HALF], "slow", LATER.address)
+    assert real is mirrored.connected[LATER.address]
+    assert seat_now.sealed is not None
+    assert seat_now.sealed.agreed
+    assert (now[0] - before) / len(fetched) <= COMMIT_SECONDS
+
+
+def test_what_mirrors_keep_is_bounded(mirrored: Mirrored) -> None:
+    terms = mirrored.subject.terms
+    size = get_bytes(terms, PLACES)
+    other = replace(mirrored.duty, round=1)
+    found = [(mirrored.duty, terms), (other, terms)]
+    assert choose_mirrored(found, (), size - 1) == {}
+    assert list(choose_mirrored(found, {seat_key(other)}, size)) == [seat_key(other)]
+    assert len(choose_mirrored(found, (), 2 * size)) == 2
+
+
+def test_other_seats_results_are_not_mirrored(mirrored: Mirrored) -> None:
+    """The state behind a drawn segment is the next segment's opening."""
+    about = panel(PLACES[0], replace(PLACES[0], segment=3))
+    assert may_mirror(about, 1, (0, 1))
+    places = (about.places[0], replace(about.places[1], group=1))
+    about = replace(about, places=places)
+    assert not may_mirror(about, 1, (0, 1))
+    assert may_mirror(about, 0, (0, 1))
+    assert may_mirror(about, 1, (1,))
 
 
 def _update_of(packet: t.ShareDelivery) -> tuple[bytes, bytes, tuple[int, ...]]:

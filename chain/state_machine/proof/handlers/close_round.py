@@ -18,6 +18,7 @@ from chain.state_machine.proof.room import weigh_ask
 from chain.state_machine.proof.shares import get_live_refs
 from chain.state_machine.proof.tables import OPEN_ROUNDS, ROUNDS, WINDOW_DUE, OpenRound
 from chain.state_machine.queue import schedule
+from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay
 from domain.errors import BAD_FIELD, NOT_YET, SLOT_MISSING, Refusal
 from domain.legs.records import Leg, LegState
@@ -40,16 +41,21 @@ class CheckedClose:
 
 
 def check_stateless(message: MsgCloseRound) -> None:
-    """Check that the message has either ``next_root`` or ``stopped``."""
+    """Check that the message has either ``next_root`` or ``stopped``, and names each mirror once."""
     if bool(message.next_root) == (message.stopped is not None):
         reason = "must be set if next_root is empty, and left out otherwise"
         raise Refusal(BAD_FIELD, "stopped", reason, "send either next_root, or stopped if the job has no result")
+    if len(set(message.mirrors)) != len(message.mirrors):
+        raise Refusal(BAD_FIELD, "mirrors", "names a validator twice", "name each mirror once")
+    if message.validator in message.mirrors:
+        raise Refusal(BAD_FIELD, "mirrors", "names the validator that closes the round", "name other validators")
 
 
 def check_state(ctx: Context, message: MsgCloseRound) -> CheckedClose:
     """Return the order, the leg and the open round; refuse the message if a slot has no accepted share.
 
-    If accepted shares end early, the message must name the first of these ends. No share is read for these checks.
+    If accepted shares end early, the message must name the first of these ends. No share is read for these checks. A
+    mirror stays eligible for the round's panel: otherwise a validator could name strangers to keep them out of it.
     """
     order, leg = get_assigned(ctx, message.order_id, message.leg, message.validator, LegState.RUNNING)
     check_open_round(leg, message.round)
@@ -63,6 +69,10 @@ def check_state(ctx: Context, message: MsgCloseRound) -> CheckedClose:
         reason = f"has accepted shares of {count} slots, but the leg serves {leg.slots}"
         raise Refusal(SLOT_MISSING, "round", reason, "accept a share of each slot with MsgAcceptShares")
     _check_stop(current, message)
+    for mirror in message.mirrors:
+        if VALIDATORS.get(ctx.store, mirror) is None:
+            reason = f"{mirror} is not a registered validator"
+            raise Refusal(BAD_FIELD, "mirrors", reason, "name operators of registered validators")
     return CheckedClose(order, leg, current)
 
 
@@ -121,6 +131,7 @@ def apply(ctx: Context, message: MsgCloseRound, checked: CheckedClose) -> None:
         verified=False,
         void=False,
         stopped=message.stopped,
+        mirrors=message.mirrors,
     )
     OPEN_ROUNDS.delete(ctx.store, *closed.key)
     ROUNDS.put(ctx.store, closed.enter(ROUND_STEPS.after(RoundStep.CLOSE)))
@@ -134,6 +145,7 @@ def apply(ctx: Context, message: MsgCloseRound, checked: CheckedClose) -> None:
             closed_at=closed.closed_at,
             closed_height=closed.closed_height,
             challenges_end=closed.challenges_end,
+            mirrors=closed.mirrors,
         )
     )
     if closed.stopped is not None:
