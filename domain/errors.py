@@ -14,6 +14,7 @@
     ├── RulesMissing             the software lacks the rules of the next block       (chain.state_machine.rules)
     ├── ClusterError             a call between owners failed                         (link.errors)
     ├── ListenError              an address on which no server can listen             (link.errors)
+    ├── BlobStoreError           a folder of blobs that cannot be used                (link.errors)
     ├── HandoverError            a chunk of a result does not match its hash or key   (link.handover)
     ├── JobError                 a job is refused                                     (pol.errors)
     │   └── TraceError                                                                (pol.errors)
