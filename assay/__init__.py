@@ -40,6 +40,7 @@ ORIGINS = {
     "CloseReason": "domain.market.reasons:CloseReason",
     "ClusterError": "link.errors:ClusterError",
     "Code": "domain.errors:Code",
+    "ChallengeTerms": "domain.market.records:ChallengeTerms",
     "Conditions": "domain.market.records:Conditions",
     "ConsumerError": "consumer.errors:ConsumerError",
     "Dataset": "pol.job.dataset:Dataset",

@@ -17,10 +17,13 @@ from compute_provider.links import find_validator
 from compute_provider.store import read_status, runs_as
 from compute_provider.work.bench import Speed, measure_bandwidth, measure_speed
 from domain.amount import PFLOP
+from domain.keys import PanelKey
 from domain.ledger.queries import AccountResponse
 from domain.market.queries import BidsRequest
 from domain.node.queries import StatusResponse
-from domain.proof.queries import OrderResponse
+from domain.params import Params
+from domain.proof.queries import OrderResponse, SeatsRequest
+from domain.proof.records import PanelSeat
 from domain.registry.messages import MsgLeaveCluster
 from domain.registry.queries import ProviderRequest, ValidatorsRequest
 from domain.registry.records import Provider, Validator
@@ -59,6 +62,14 @@ class NodeChain:
     def order(self, order_id: bytes) -> OrderResponse:
         """Return an order with its legs, rounds, shares, escrow and payments."""
         return self._client.order(order_id)
+
+    def seats(self, panel: PanelKey) -> tuple[PanelSeat, ...]:
+        """Return the seats of a panel in all its stages."""
+        return self._client.query(SeatsRequest(*panel)).seats
+
+    def params(self) -> Params:
+        """Return the chain's parameters."""
+        return self._client.params()
 
     def account(self, address: str) -> AccountResponse:
         """Return the balance and the bond of an address."""

@@ -72,7 +72,7 @@ To get a new text, the daemon has to start a process, which takes about a second
 _EXPECTED = (ClusterError, ChainError, ProviderError, OSError, sqlite3.Error)
 
 
-_THREADS = {Lane.POLL: 1, Lane.LINK: 4, Lane.BOND: 1, Lane.CHAIN: 2, Lane.DISK: 1}
+_THREADS = {Lane.POLL: 1, Lane.LINK: 4, Lane.BOND: 1, Lane.CHAIN: 2, Lane.DISK: 1, Lane.STAND: 2}
 """Number of actions that may run at a time, by lane."""
 
 

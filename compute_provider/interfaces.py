@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from domain.errors import Expected
-from domain.keys import ShareKey
+from domain.keys import PanelKey, ShareKey
 from domain.ledger.queries import AccountResponse
 from domain.messages import Message
 from domain.node.queries import StatusResponse
+from domain.params import Params
 from domain.proof.queries import OrderResponse
-from domain.proof.records import ShareClaim
+from domain.proof.records import PanelSeat, ShareClaim
 from domain.registry.records import Provider, Validator
 from host.sandbox import usable_memory
 from link.types import TrainTask
@@ -28,6 +29,14 @@ class ChainReader(Protocol):
 
     def order(self, order_id: bytes) -> OrderResponse:
         """Return an order with its legs, rounds, shares, escrow and payments."""
+        ...
+
+    def seats(self, panel: PanelKey) -> tuple[PanelSeat, ...]:
+        """Return the seats of a panel in all its stages."""
+        ...
+
+    def params(self) -> Params:
+        """Return the chain's parameters."""
         ...
 
     def account(self, address: str) -> AccountResponse:

@@ -16,11 +16,12 @@ from pathlib import Path
 from threading import Event, Lock
 
 from chain.client.clock import REMEDY, ClockCheck
+from chain.client.errors import TxRefused
 from compute_provider.decide import actions as do
 from compute_provider.decide import claims, receive
 from compute_provider.decide.actions import Action
 from compute_provider.decide.receive import Change
-from compute_provider.decide.records import Shares, ShareWork, Stage, name_of
+from compute_provider.decide.records import GAVE_UP, MAY_STAND, Shares, ShareWork, Stage, name_of
 from compute_provider.decide.view import Look, ValidatorView
 from compute_provider.interfaces import (
     Behaviour,
@@ -35,33 +36,38 @@ from compute_provider.store import Store
 from compute_provider.work.prober import probing
 from compute_provider.work.worker import LOCAL_OUT, UPDATE, WorkOrder
 from domain.amount import in_assay
-from domain.keys import ShareKey
+from domain.disputes.messages import MsgStand
+from domain.keys import PanelKey, RoundKey, ShareKey
 from domain.ledger.messages import MsgDepositBond
 from domain.ledger.queries import AccountResponse
 from domain.limits import EXECUTOR_VERSION
 from domain.node.queries import StatusResponse
 from domain.proof.queries import OrderResponse
-from domain.proof.records import ShareClaim, ShareRoots
+from domain.proof.records import Panel, PanelSeat, ShareClaim, ShareRoots
 from domain.registry.messages import MsgRegisterProvider
 from domain.registry.records import Provider
 from host.files import link_whole
 from link.blobs import BlobStore
 from link.client import ClusterClient
+from link.errors import ClusterError
 from link.types import (
     DELIVER_SHARE,
     JOIN,
     POLL,
     PROBE,
+    SHOW_PLACE,
     SUBMIT_OPENING,
     SUBMIT_SHARE,
     BlobRef,
     JoinRequest,
     Machine,
+    OpenedState,
     OpeningSubmission,
     PollRequest,
     ProbeRequest,
     ShareDelivery,
     ShareSubmission,
+    ShownPlace,
     TraceBoundary,
     TrainTask,
     Verdict,
@@ -83,6 +89,9 @@ _NEVER_SECONDS = 60.0
 
 # Pause before a task that contradicted the chain is checked again.
 _REFUSED_SECONDS = 1.0
+
+# Pause between two looks at the panel of a share for which the provider stands.
+_STAND_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +147,9 @@ class Performer:
         self._link = Link(chain, config.validator, config.key, chain_id)
         self._jobs = config.home / "jobs"
         self._bond_lock = Lock()
+        # Seats that have the places of a share for which this provider stands.
+        self._shown: set[tuple[PanelKey, int]] = set()
+        self._seat_links: dict[str, Link] = {}
         # Bonds (uassay) of shares that are not committed on the chain yet.
         self._promised: dict[ShareKey, int] = {}
         # The chain's record of this provider, as last read.
@@ -149,8 +161,10 @@ class Performer:
         self.blobs = BlobStore(config.home / "blobs", config.disk_bytes)
 
     def close(self) -> None:
-        """Close the connection to the validator, which ends all calls on it."""
+        """Close the connections to the validator and to seats, which ends all calls on them."""
         self._link.close()
+        for link in list(self._seat_links.values()):
+            link.close()
 
     def renew(self) -> None:
         """Read the validator's endpoint from the chain again."""
@@ -184,6 +198,10 @@ class Performer:
                 return ActionResult((self._deliver(key),))
             case do.Open(key, indices):
                 self._open(key, indices)
+            case do.Stand(key):
+                return self._stand(key)
+            case do.ShowPlaces(key, dispute):
+                return self._show_places(key, dispute)
         return ActionResult()
 
     def _client(self) -> ClusterClient:
@@ -323,8 +341,18 @@ class Performer:
                 handed_in = work.stage in (Stage.TRAINED, Stage.SUBMITTED)
                 if handed_in and claims.has_committed(order, self._signed(work)[0]):
                     yield partial(receive.committed, key=work.key)
-                if claims.is_over(work.key, order, clock):
-                    yield partial(receive.released, key=work.key)
+                yield from self._watch_stand(work, order, clock)
+
+    def _watch_stand(self, work: ShareWork, order: OrderResponse, clock: int) -> Iterator[Change]:
+        """Yield the changes of a signed share that its validator rejected or made void, and its end."""
+        has_to = work.stand in (0, MAY_STAND) and claims.has_to_stand(order, self._signed(work)[0], self._chain_id)
+        panel = claims.standing_panel(order, work.key)
+        if panel is not None:
+            yield partial(receive.standing, key=work.key, stand=panel.dispute)
+        elif has_to:
+            yield partial(receive.standing, key=work.key, stand=MAY_STAND)
+        elif claims.is_over(work.key, order, clock):
+            yield partial(receive.released, key=work.key)
 
     def _watch_seconds(self) -> float:
         """Return the seconds until the chain is read again.
@@ -551,6 +579,97 @@ class Performer:
             )
             if not verdict.accepted:
                 raise ProviderError(f"the validator refused the states of boundary {index}: {verdict.text}")
+
+    # Standing for a share
+
+    def _stand(self, key: ShareKey) -> ActionResult:
+        """Stand for a share on the chain. If the chain refuses this, give the share up."""
+        work = self._shares().get(key)
+        if work is None:
+            return ActionResult()
+        _, roots = self._signed(work)
+        me = self._config.key.address
+        message = MsgStand(
+            provider=me,
+            order_id=key.order_id,
+            leg=key.leg,
+            round=key.round,
+            slot=key.slot,
+            issue=key.issue,
+            roots=roots,
+        )
+        try:
+            self._sender.send(*self._top_up_for_stand(key), message)
+        except TxRefused as error:
+            _log.warning("%s: the provider cannot stand for the share: %s", name_of(key), error)
+            return ActionResult((partial(receive.standing, key=key, stand=GAVE_UP),))
+        _log.info("%s: standing for the share, because its validator rejected it or made it void", name_of(key))
+        return ActionResult(pause=_STAND_SECONDS)
+
+    def _top_up_for_stand(self, key: ShareKey) -> tuple[MsgDepositBond, ...]:
+        """Return the message that deposits the missing bond for a stand; none if the bond is there."""
+        me = self._config.key.address
+        order = self._chain.order(key.order_id)
+        account = self._chain.account(me)
+        lacking = claims.stand_bond(order, key, self._chain.params()) - account.bond.free
+        if lacking <= 0 or not self._config.auto_bond or account.balance < lacking:
+            return ()
+        return (MsgDepositBond(me, lacking),)
+
+    def _show_places(self, key: ShareKey, dispute: int) -> ActionResult:
+        """Send the places of a share to each seat of its panel that has not answered yet."""
+        work = self._shares().get(key)
+        panel_key = RoundKey(key.order_id, key.leg, key.round).panel(dispute)
+        seats = self._chain.seats(panel_key)
+        panel = claims.standing_panel(self._chain.order(key.order_id), key)
+        if work is None or panel is None:
+            return ActionResult(pause=_STAND_SECONDS)
+        for seat in seats:
+            if seat.stage != panel.stage or seat.commitment or (panel_key, seat.number) in self._shown:
+                continue
+            try:
+                if self._show_seat(work, panel, seat):
+                    self._shown.add((panel_key, seat.number))
+            except ClusterError as error:
+                _log.info("%s: seat %s: %s; trying again", name_of(key), seat.validator, error)
+        return ActionResult(pause=_STAND_SECONDS)
+
+    def _show_seat(self, work: ShareWork, panel: Panel, seat: PanelSeat) -> bool:
+        """Send the openings of a seat's places, with their blobs; return whether the seat has taken all of them."""
+        key = work.key
+        link = self._seat_links.get(seat.validator)
+        if link is None:
+            link = Link(self._chain, seat.validator, self._config.key, self._chain_id)
+            self._seat_links[seat.validator] = link
+        client = link.client()
+        folder = self._store.folder(key)
+        boundaries = self._store.boundaries(key)
+        leaves = [boundary.leaf for boundary in boundaries[1:]]
+        files = work.task.payload
+        for file in files:
+            client.put_blob(self.blobs.path(file.blob.sha256))
+
+        def put(index: int) -> OpenedState:
+            return OpenedState(
+                index=index,
+                global_state=self._put(client, folder / f"{index}.global"),
+                local_state=self._put(client, folder / f"{index}.local"),
+                metrics=boundaries[index].metrics if index else (),
+            )
+
+        for number in seat.places:
+            opening = claims.place_opening(panel.places[number].place, leaves, files, put)
+            shown = ShownPlace(
+                order_id=key.order_id,
+                leg=key.leg,
+                round=key.round,
+                dispute=panel.dispute,
+                place_index=number,
+                opening=opening,
+            )
+            if not client.call(SHOW_PLACE, shown).accepted:
+                return False
+        return True
 
     # Files on disk
 

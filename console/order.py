@@ -5,12 +5,13 @@ from itertools import islice
 from typing import Any, Final
 
 from console import words
+from console.challenges import describe_steps, find_coins
 from console.costs import cost_of
 from console.flows import FlowAccount, bonds_of, deposit_of, draw
 from console.index.writing import EventIndex
 from console.rows import PageQuery, condition_bars, event_row, is_loud
 from console.share import curve, describe_difference, describe_share, find_share, state_of
-from console.story import LegStory, OrderStory, RoundStory, ShareStory
+from console.story import DisputeStory, LegStory, OrderStory, RoundStory, ShareStory
 from console.traces import ShareTrace
 from console.waits import waiting_of
 from domain.keys import ShareKey
@@ -300,7 +301,7 @@ class OrderPage:
                 "leg": leg.number,
                 "round": round.number,
                 "number": dispute.number,
-                "place": words.place(dispute.place) if dispute.place is not None else "",
+                "place": _disputed(dispute),
                 "challenger": dispute.challenger,
                 "state": dispute.state.name.lower(),
                 "again": dispute.again,
@@ -308,6 +309,8 @@ class OrderPage:
                 "reward": dispute.reward,
                 "burnt": dispute.lost,
                 "paid_to_seats": sum(seat.paid for seat in dispute.seats),
+                "steps": describe_steps(dispute, sum(seat.revealed for seat in dispute.seats)),
+                "coins": find_coins(story, leg.number, round, dispute),
                 "seats": [
                     {"validator": seat.validator, "stage": seat.stage, "paid": seat.paid, "cut": seat.cut}
                     for seat in dispute.seats
@@ -480,3 +483,10 @@ def _standing(round: RoundStory, traces: Mapping[ShareKey, ShareTrace]) -> dict[
         elif share.state is ShareState.COMMITTED and not share.skipped:
             issues.setdefault(share.slot, share.issue)
     return issues
+
+
+def _disputed(dispute: DisputeStory) -> str:
+    """Return the name of the place that a dispute is about; empty if it is not known yet."""
+    if dispute.slot is not None:
+        return f"own share of slot {dispute.slot}"
+    return words.place(dispute.place) if dispute.place is not None else ""

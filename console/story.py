@@ -4,7 +4,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import singledispatchmethod
 
-from domain.disputes.events import ChallengeCommitted, ChallengeOpened, ChallengerRewarded, DisputeEnded
+from domain.disputes.events import (
+    ChallengeCommitted,
+    ChallengeOpened,
+    ChallengerRewarded,
+    DisputeEnded,
+    StandOpened,
+)
 from domain.disputes.records import DisputeState
 from domain.events import Change, Counts
 from domain.keys import PanelKey, RoundKey, ShareKey
@@ -60,12 +66,13 @@ from domain.proof.events import (
     ShareFoundWrong,
     ShareRejected,
     ShareSkipped,
+    ShareStood,
     SlashVoteOpened,
     StageEnded,
     StageOpened,
     ValidatorSlashed,
 )
-from domain.proof.records import AuditKind, AuditPlace, Ruling, ShareState
+from domain.proof.records import AuditKind, AuditPlace, Finding, Ruling, ShareState
 from domain.vocabulary import MOVES, read_event
 from pol.values import metric_values
 
@@ -162,19 +169,22 @@ class PanelStory:
 
 @dataclass
 class DisputeStory(PanelStory):
-    """A challenge of a place of a round, with its panel. Amounts are in uassay."""
+    """A challenge of a place of a round, or a stand of a provider, with its panel. Amounts are in uassay."""
 
     number: int = 0
     challenger: str = ""
     bond: int = 0
     state: DisputeState = DisputeState.COMMITTED
     committed_height: int = 0
+    opened_height: int = 0
     ended_height: int = 0
     place: AuditPlace | None = None
+    claim: Finding | None = None
     again: bool = False
     joins: int = 0
     reward: int = 0
     lost: int = 0  # burnt part of the challenger's bond
+    slot: int | None = None  # slot of the share for which its provider stands; None for a challenge
 
 
 @dataclass
@@ -187,6 +197,7 @@ class RoundStory(PanelStory):
     closed_height: int = 0
     closed_at: int = 0
     window_ends: int = 0
+    challenges_end: int = 0
     verified_height: int = 0
     void: bool = False
     stopped: AuditPlace | None = None
@@ -505,6 +516,7 @@ class OrderStory:
         dispute = self._dispute(change.dispute)
         dispute.state, dispute.place = DisputeState.OPEN, change.place
         dispute.again, dispute.joins = change.again, change.joins
+        dispute.claim, dispute.opened_height = change.claim, self._height
 
     @_take.register
     def _(self, change: DisputeEnded) -> None:
@@ -515,6 +527,23 @@ class OrderStory:
     @_take.register
     def _(self, change: ChallengerRewarded) -> None:
         self._dispute(change.dispute).reward = change.reward
+
+    @_take.register
+    def _(self, change: StandOpened) -> None:
+        key = change.dispute
+        self.bonds_in += change.added
+        self._round(key.round_key).disputes[key.dispute] = DisputeStory(
+            number=key.dispute,
+            challenger=change.provider,
+            bond=change.bond,
+            state=DisputeState.OPEN,
+            committed_height=self._height,
+            slot=change.share.slot,
+        )
+
+    @_take.register
+    def _(self, change: ShareStood) -> None:
+        self._dispute(change.panel).reward = change.paid
 
     @_take.register
     def _(self, change: ShareSkipped) -> None:
@@ -578,7 +607,7 @@ class OrderStory:
     def _(self, change: RoundClosed) -> None:
         round = self._round(change.round)
         round.closed_height, round.closed_at = self._height, change.closed_at
-        round.window_ends = change.window_ends
+        round.window_ends, round.challenges_end = change.window_ends, change.challenges_end
 
     @_take.register
     def _(self, change: RoundStopped) -> None:

@@ -52,7 +52,7 @@ def waiting_of(story: OrderStory, now: int, name: Callable[[str], str]) -> Waiti
         return for_settlement(leg.settles_at, now, asker.fetch(order.id))
     first = min(waiting, key=lambda round: round.number)
     if first.panel_over or _is_decided(first):
-        return for_window(first.number, first.closed_at, first.window_ends, now)
+        return for_window(first.number, first.closed_at, max(first.window_ends, first.challenges_end), now)
     detail, until = _panel(first)
     return for_panel(first.number, detail, first.closed_at, until, now)
 

@@ -240,6 +240,13 @@ _KINDS: Final = MappingProxyType(
         "part.returned": "The validator's withheld part returned to the deposit",
         "part.waits": "The withheld part of a failed leg waits while its states can be fetched",
         "part.ended": "The withheld part of a failed leg no longer waits",
+        "round.cleared": "A round waits only for challenges",
+        "challenge.committed": "Someone committed to a challenge of a round",
+        "challenge.opened": "A challenge names its place and its claim",
+        "challenge.joined": "A challenge names the same place as another",
+        "challenge.waived": "An account will not challenge rounds of a leg",
+        "challenge.rewarded": "A challenger was rewarded",
+        "dispute.ended": "A challenge ended",
         "payment": "Coins left the order's escrow",
     }
 )

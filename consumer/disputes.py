@@ -7,8 +7,10 @@ from consumer.panels import name_place
 from domain.amount import in_assay
 from domain.disputes.queries import DisputesRequest
 from domain.disputes.records import Dispute, DisputeState
+from domain.keys import RoundKey
 from domain.measures import duration
-from domain.proof.records import AnswerKind
+from domain.proof.queries import OrderResponse
+from domain.proof.records import AnswerKind, Ruling, Share
 
 
 def read_disputes(client: ChainClient, order_id: bytes) -> tuple[Dispute, ...]:
@@ -17,7 +19,9 @@ def read_disputes(client: ChainClient, order_id: bytes) -> tuple[Dispute, ...]:
 
 
 def describe_dispute(dispute: Dispute, now: int) -> str:
-    """Return a sentence about a challenge, at the time ``now`` of the chain's clock."""
+    """Return a sentence about a challenge or a stand, at the time ``now`` of the chain's clock."""
+    if dispute.share is not None:
+        return _describe_stand(dispute)
     name = f"challenge {dispute.number} of round {dispute.round} of leg {dispute.leg}"
     who = dispute.challenger
     place = name_place(dispute.place) if dispute.place is not None else "its place"
@@ -44,6 +48,45 @@ def describe_dispute(dispute: Dispute, now: int) -> str:
             return f"{name} ended without a ruling, because its round was decided without it; {who} has its bond back"
 
 
+def _describe_stand(dispute: Dispute) -> str:
+    """Return a sentence about a provider that stands for its share."""
+    slot = dispute.share.slot if dispute.share is not None else 0
+    share = f"its share of slot {slot} in round {dispute.round} of leg {dispute.leg}"
+    who = dispute.challenger
+    match dispute.state:
+        case DisputeState.UPHELD:
+            return f"{who} stood for {share}: a panel found it right, so the validator paid it; the bond is back"
+        case DisputeState.FAILED:
+            spent = dispute.bond - dispute.burnt
+            return (
+                f"{who} stood for {share}: a panel found it wrong; of the bond, {in_assay(spent)} paid the panel and"
+                f" the validator, and {in_assay(dispute.burnt)} were burnt"
+            )
+        case DisputeState.UNDECIDED:
+            return f"{who} stood for {share}: the panel could not decide, so the bond is back"
+        case _:
+            return f"{who} stands for {share} with a bond of {in_assay(dispute.bond)}, and a panel recomputes it"
+
+
+def _place(dispute: Dispute) -> str:
+    if dispute.share is not None:
+        return f"own share of slot {dispute.share.slot}"
+    return name_place(dispute.place) if dispute.place is not None else "-"
+
+
+def stand_verdict(on_chain: OrderResponse, share: Share) -> str:
+    """Return the verdict of the panel of a stand: ``right``, ``wrong`` or ``undecided``; empty while it is open."""
+    claim = share.claim
+    key = RoundKey(claim.order_id, claim.leg, claim.round).panel(share.stand)
+    panel = next((panel for panel in on_chain.panels if panel.key == key and panel.is_settled), None)
+    if panel is None or not share.stand:
+        return ""
+    rulings = {place.ruling for place in panel.places}
+    if Ruling.WRONG in rulings:
+        return "wrong"
+    return "right" if rulings == {Ruling.RIGHT} else "undecided"
+
+
 def dispute_rows(disputes: Iterable[Dispute]) -> list[tuple[object, ...]]:
     """Return a row for each challenge: leg, round, number, place, challenger, state, and amounts in ASSAY."""
     return [
@@ -51,7 +94,7 @@ def dispute_rows(disputes: Iterable[Dispute]) -> list[tuple[object, ...]]:
             dispute.leg,
             dispute.round,
             dispute.number,
-            name_place(dispute.place) if dispute.place is not None else "-",
+            _place(dispute),
             dispute.challenger,
             dispute.state.name.lower(),
             in_assay(dispute.bond),

@@ -5,9 +5,12 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypedDict, Unpack
 
 from consumer.errors import ConsumerError
-from domain.market.records import Conditions
+from domain.market.records import NO_CHALLENGERS, ChallengeTerms, Conditions
 from domain.readable import Readable
 from pol.rules.tiers.table import DEFAULT_TIERS
+
+ANYONE = "anyone"
+"""The word for all accounts that have a bond, in a list of challengers."""
 
 
 class OrderOptions(TypedDict, total=False):
@@ -26,6 +29,9 @@ class OrderOptions(TypedDict, total=False):
     time_to_live: int  # seconds to wait for a match; default 600
     deadline: int  # seconds until the whole order must be done; default 86,400
     rematch: bool  # whether another validator may try after a failed leg; default True
+    # Accounts that may challenge rounds besides you and all validators, or "anyone"; default: none
+    challengers: Sequence[str]
+    challenge_wait: int  # seconds after a round's window in which it can be challenged; default 0
 
 
 _UNITS = {
@@ -33,6 +39,7 @@ _UNITS = {
     "memory": "bytes",
     "time_to_live": "seconds",
     "deadline": "seconds",
+    "challenge_wait": "seconds",
 }
 
 
@@ -51,6 +58,7 @@ class Request(Readable):
     time_to_live: int = 600
     deadline: int = 86_400
     rematch: bool = True
+    challenges: ChallengeTerms = NO_CHALLENGERS
 
 
 def request_of(**options: Unpack[OrderOptions]) -> Request:
@@ -66,7 +74,7 @@ def request_of(**options: Unpack[OrderOptions]) -> Request:
         number = given.get(name, 0)
         if not isinstance(number, int):
             raise ConsumerError(f"{number!r} is not a whole number", f"give {unit}: {name}=3600", field=name)
-    for name in ("regions", "tiers"):
+    for name in ("regions", "tiers", "challengers"):
         names = given.get(name, ())
         if isinstance(names, str):
             raise ConsumerError(f"{names!r} is a string", f"give a list: {name}=[{names!r}]", field=name)
@@ -74,6 +82,13 @@ def request_of(**options: Unpack[OrderOptions]) -> Request:
         given["regions"] = tuple(sorted(set(given["regions"])))
     if "tiers" in given:
         given["tiers"] = tuple(given["tiers"])
+    given["challenges"] = _challenges_of(given.pop("challengers", ()), given.pop("challenge_wait", 0))
     named = {field.name for field in fields(Conditions)} & given.keys()
     conditions = replace(Request().conditions, **{name: given.pop(name) for name in named})
     return Request(conditions=conditions, **given)
+
+
+def _challenges_of(challengers: Sequence[str], wait: int) -> ChallengeTerms:
+    """Return an order's rules about challenges."""
+    addresses = tuple(sorted(set(challengers) - {ANYONE}))
+    return ChallengeTerms(anyone=ANYONE in challengers, addresses=addresses, wait=wait)

@@ -187,6 +187,7 @@ def quote(client: ChainClient, job: Job, request: Request) -> Quote:
         price_limit=request.price_limit,
         deadline=request.deadline,
         terms=terms,
+        challenge_wait=request.challenges.wait,
     )
     match = client.query(simulation)
     if request.price_limit:
@@ -363,6 +364,7 @@ def submit(
             time_to_live=request.time_to_live,
             deadline=request.deadline,
             rematch=request.rematch,
+            challenges=request.challenges,
         )
         sending(order_id)
         try:

@@ -221,7 +221,7 @@ def _for_verification(answer: OrderResponse, unverified: Sequence[Round], now: i
     first = unverified[0]
     panel = answer.panel(first.leg, first.round)
     if panel is None or panel.is_settled or panel.is_decided:
-        return for_window(first.round, first.closed_at, first.window_ends, now)
+        return for_window(first.round, first.closed_at, max(first.window_ends, first.challenges_end), now)
     detail, until = panel_stage(panel)
     return for_panel(first.round, detail, first.closed_at, until, now)
 

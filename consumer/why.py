@@ -76,6 +76,7 @@ def ask_why(client: ChainClient, order_id: bytes, asker: Asker = Asker.PYTHON) -
         price_limit=0,
         deadline=max(1, order.deadline - now),
         terms=order.terms,
+        challenge_wait=order.challenges.wait,
     )
     bids = client.query(request).bids
     return why(

@@ -30,7 +30,7 @@
     │   └── PoolFull, TaskTimeout, WorkerDied, OutOfMemory, PoolClosed
     ├── Unsupported              a model that cannot be written in primitives         (pol.capture.rules.registry)
     ├── NotInAJob                something that a training step cannot contain        (pol.capture.reports.reasons)
-    ├── ProviderError ── NotAdmitted; StoreError              daemons         (compute_provider, validator)
+    ├── ProviderError ── NotAdmitted; StoreError, WatchtowerError    daemons  (compute_provider, validator)
     ├── NetworkError, CheatError                              local networks  (localnet)
     │   └── NetworkBusy          exit code 3
     ├── ConsumerError            a consumer's request cannot be carried out           (consumer.errors)

@@ -23,6 +23,10 @@ CAPABILITY_SECONDS_MAX = 7 * 86_400
 """Longest time for which a measured capability is valid."""
 ANSWERS_MAX = 256  # places of a round that a panel recomputes
 SEATS_MAX = 256  # seats of a panel in all its stages
+CHALLENGERS_MAX = 16
+"""Most addresses that an order can name as challengers."""
+CHALLENGE_WAIT_MAX = 7 * 86_400
+"""Longest time (s) after a round's window in which an order lets the round be challenged."""
 DISPUTES_MAX = 64  # disputes about one round that have not ended
 SALT_BYTES = 32
 PATH_MAX = 64

@@ -81,6 +81,7 @@ class Role(IntEnum):
     APPLICANT = 4  # a provider that applied to this cluster on chain
     WATCHER = 5  # another validator, which may recompute places of this one's rounds
     SUCCESSOR = 6  # the validator of a leg that continues a leg of this one
+    STANDER = 7  # a provider that stands for a share, and in whose panel this validator has a seat
 
 
 @dataclass(frozen=True, slots=True)
@@ -545,6 +546,21 @@ class AuditOpening:
     chunk: ChunkOpening | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ShownPlace:
+    """The opening of a place of a share, from the provider that stands for the share.
+
+    The provider sends it to each seat of the panel, and has sent all blobs that the opening names before.
+    """
+
+    order_id: Hash
+    leg: Bits
+    round: Annotated[int, Range(0, ROUNDS_MAX - 1)]
+    dispute: Bits
+    place_index: Annotated[int, Range(0, 1023)]
+    opening: AuditOpening
+
+
 def not_ready(retry_after_ms: int) -> AuditOpening:
     """Return the answer that makes a seat ask again after ``retry_after_ms`` milliseconds."""
     return AuditOpening(
@@ -625,6 +641,10 @@ class Handlers(Protocol):
         """Return the values that a seat needs to recompute an audit place."""
         ...
 
+    def show_place(self, caller: Caller, request: ShownPlace) -> Verdict:
+        """Take the opening of a place from the provider that stands for the share."""
+        ...
+
     def get_place(self, caller: Caller, request: PlaceRequest) -> AuditOpening:
         """Return the values that a possible challenger needs to recompute a place of a decided panel's round."""
         ...
@@ -646,13 +666,14 @@ _KNOWN = frozenset({Role.PROVIDER, Role.CONSUMER, Role.AUDITOR, Role.WATCHER, Ro
 _PROVIDER = frozenset({Role.PROVIDER})
 _CONSUMER = frozenset({Role.CONSUMER})
 _AUDITOR = frozenset({Role.AUDITOR})
+_STANDER = frozenset({Role.STANDER})
 
-STAT_BLOB = Call(name="StatBlob", request=StatBlobRequest, reply=BlobStatus, roles=_PROVIDER | _CONSUMER)
+STAT_BLOB = Call(name="StatBlob", request=StatBlobRequest, reply=BlobStatus, roles=_PROVIDER | _CONSUMER | _STANDER)
 PUT_CHUNK = Call(
     name="PutChunk",
     request=PutChunkRequest,
     reply=BlobStatus,
-    roles=_PROVIDER | _CONSUMER,
+    roles=_PROVIDER | _CONSUMER | _STANDER,
     size=CHUNK_BYTES_MAX + 256,
 )
 GET_CHUNK = Call(name="GetChunk", request=GetChunkRequest, reply=Chunk, roles=_KNOWN)
@@ -678,6 +699,7 @@ SUBMIT_OPENING = Call(name="SubmitOpening", request=OpeningSubmission, reply=Ver
 OFFER_PAYLOAD = Call(name="OfferPayload", request=PayloadOffer, reply=PayloadWanted, roles=_CONSUMER, size=1 << 20)
 PAYLOAD_STATUS = Call(name="PayloadStatus", request=PayloadStatusRequest, reply=PayloadState, roles=_CONSUMER)
 GET_OPENING = Call(name="GetOpening", request=OpeningRequest, reply=AuditOpening, roles=_AUDITOR)
+SHOW_PLACE = Call(name="ShowPlace", request=ShownPlace, reply=Verdict, roles=_STANDER, size=2 << 20)
 GET_PLACE = Call(name="GetPlace", request=PlaceRequest, reply=AuditOpening, roles=_CONSUMER | frozenset({Role.WATCHER}))
 GET_RESULT = Call(name="GetResult", request=ResultRequest, reply=ResultManifest, roles=_CONSUMER)
 GET_STATES = Call(
@@ -699,6 +721,7 @@ CALLS: tuple[Call[Any, Any], ...] = (
     OFFER_PAYLOAD,
     PAYLOAD_STATUS,
     GET_OPENING,
+    SHOW_PLACE,
     GET_PLACE,
     GET_RESULT,
     GET_STATES,

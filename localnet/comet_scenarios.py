@@ -63,7 +63,7 @@ class CometScenario:
 
 
 def _cheat(name: str, shows: str, fault: str, misbehave: str) -> CometScenario:
-    return CometScenario(name, shows, fault, misbehave, dishonest=frozenset({CHEAT}))
+    return CometScenario(name=name, shows=shows, fault=fault, misbehave=misbehave, dishonest=frozenset({CHEAT}))
 
 
 _SCENARIOS = (
@@ -149,12 +149,19 @@ def _order(network: Network, directory: Path, scenario: CometScenario, note: Cal
     key = test_keyring(home).unlock(KEY)
     with network.client(layout.validator("val3")) as client:
         job = read_job(directory / "job")
-        request = Request(Conditions(tiers=DEFAULT_TIERS), 0, MATCH_SECONDS, DEADLINE)
+        request = Request(
+            conditions=Conditions(tiers=DEFAULT_TIERS), price_limit=0, time_to_live=MATCH_SECONDS, deadline=DEADLINE
+        )
         offer = quote(client, job, request)
         if not offer.price:
             raise NetworkError(*offer.explain())
         before = read_bonds(client, layout)
-        limited = Request(Conditions(tiers=DEFAULT_TIERS), LIMIT_FACTOR * offer.price, MATCH_SECONDS, DEADLINE)
+        limited = Request(
+            conditions=Conditions(tiers=DEFAULT_TIERS),
+            price_limit=LIMIT_FACTOR * offer.price,
+            time_to_live=MATCH_SECONDS,
+            deadline=DEADLINE,
+        )
         submitted = submit(client, TxSender(client, key), key, job, limited)
         delivery = Delivery(
             client=client,

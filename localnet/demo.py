@@ -14,6 +14,7 @@ from types import MappingProxyType
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError
 from chain.client.sender import TxSender
+from consumer.disputes import stand_verdict
 from consumer.errors import StillWaiting
 from consumer.jobs import read_job
 from consumer.request import Request
@@ -491,6 +492,7 @@ def summary(finished: Finished, quality: dict[str, object]) -> dict[str, object]
             "round": cheat.claim.round if cheat else -1,
             "slot": cheat.claim.slot if cheat else -1,
             "segment": places[cheat.claim.key] if cheat else -1,
+            "stood": stand_verdict(on_chain, cheat) if cheat else "",
         },
         "payouts": payouts,
         "fees": fees,

@@ -341,7 +341,7 @@ class ValidatorDaemon:
         whole = not self._ledger.standing.published
         service = self._service
         asking = service.asking.names()
-        view = self._observer.look(service.view, whole=whole, asking=asking)
+        view = self._observer.look(service.view, whole=whole, asking=asking, bonding=service.bonding.names())
         if self._since is None:
             self._since = view.clock
         if view.whole:

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ErrorKind
+from domain.disputes.params import DisputesParams
 from domain.keys import PanelKey
+from domain.ledger.queries import AccountRequest
 from domain.legs.queries import LiveLegsRequest
 from domain.limits import SLOTS_MAX
 from domain.market.records import OrderState
@@ -49,7 +51,9 @@ class Observer:
     _slow_at: float = 0.0
     _newest: int = 0  # latest chain clock (seconds) that was read
 
-    def look(self, view: ChainView, *, whole: bool = False, asking: Collection[str] = ()) -> ChainView:
+    def look(
+        self, view: ChainView, *, whole: bool = False, asking: Collection[str] = (), bonding: Collection[str] = ()
+    ) -> ChainView:
         """Return the present state of the chain; ChainError if the node does not answer.
 
         Live orders, panels and seats are read each time. Three things are read only every ``SLOW_SECONDS``, and in each
@@ -92,8 +96,19 @@ class Observer:
             subjects=self._read_subjects(seats),
             whole=self.slow,
             applicants=frozenset(applicants),
+            bonded=frozenset(name for name in bonding if (not self.slow and name in view.bonded) or self._bonds(name)),
             earlier=self._read_earlier(seats),
         )
+
+    def _bonds(self, address: str) -> bool:
+        """Return whether an account has the least bond of a challenge in its bond account."""
+        try:
+            free = self.client.query(AccountRequest(address)).bond.free
+        except ChainError as error:
+            if error.kind is ErrorKind.NOT_FOUND:
+                return False
+            raise
+        return free >= self.client.params().of(DisputesParams).challenge_min
 
     def _asks(self, address: str) -> bool:
         """Return whether the chain has an open application of this provider to this validator."""

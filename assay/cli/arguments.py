@@ -130,6 +130,12 @@ class Duration(Bounded):
         return f"{number // _SECONDS[unit]}{unit}"
 
 
+class DurationOrNone(Duration):
+    """A duration in seconds that may be 0."""
+
+    low = 0
+
+
 class ByteSize(Bounded):
     """A number of bytes, written as digits or with a unit (512MiB, 8GiB); 0 means that no minimum is set."""
 
@@ -234,6 +240,7 @@ HOST = click_type(Host())
 PEERS = click_type(PeerList())
 AMOUNT = Amount()
 DURATION = Duration()
+DURATION_OR_NONE = DurationOrNone()
 SIZE = ByteSize()
 TAGS = Tags()
 NAMES = Names()

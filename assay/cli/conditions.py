@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from assay.cli.arguments import AMOUNT, DURATION, FLOPS, NAMES, SIZE, TAGS
+from assay.cli.arguments import AMOUNT, DURATION, DURATION_OR_NONE, FLOPS, NAMES, SIZE, TAGS
 from domain.limits import SLOTS_MAX
 from matching_engine.conditions import CONDITIONS, Option, OptionKind
 from pol.rules.tiers.table import default_tier, tier_names
@@ -49,6 +49,18 @@ _LIFE = (
         show_default=True,
         help="Match another validator after a leg fails.",
     ),
+    click.option(
+        "--challengers",
+        type=NAMES,
+        default=(),
+        help="Accounts that may challenge rounds besides you and all validators, or anyone.  [none]",
+    ),
+    click.option(
+        "--challenge-wait",
+        type=DURATION_OR_NONE,
+        default=0,
+        help="Time after a round's window in which it can be challenged, at most 7d.  [0s]",
+    ),
 )
 
 
@@ -69,6 +81,8 @@ def read_request(values: dict[str, Any]) -> "Request":
         time_to_live=values.pop("time_to_live"),
         deadline=values.pop("deadline"),
         rematch=values.pop("rematch"),
+        challengers=values.pop("challengers"),
+        challenge_wait=values.pop("challenge_wait"),
         **_take(values, _ASKED),
     )
 

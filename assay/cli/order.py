@@ -12,7 +12,7 @@ import click
 from assay.cli.arguments import DURATION, ORDER_ID, ROUND
 from assay.cli.conditions import condition_options, read_request
 from assay.cli.context import CommandContext, common_options
-from assay.cli.errors import Interrupted, NotSettled
+from assay.cli.errors import CliError, Interrupted, NotSettled
 from assay.cli.output import (
     byte_progress,
     flops,
@@ -311,7 +311,7 @@ def show(context: CommandContext, order: str) -> None:
             _legs_table(on_chain),
             _shares_table(on_chain),
             table("Places that auditors recompute", panel_columns, panel_rows(on_chain, seats)),
-            *((table("Challenges", challenges, dispute_rows(disputes)),) if disputes else ()),
+            *((table("Challenges and stands", challenges, dispute_rows(disputes)),) if disputes else ()),
             *(describe_dispute(dispute, clock) for dispute in disputes),
             table("Payments", ("kind", "to", "amount", "round"), payments),
         ],
@@ -382,6 +382,36 @@ def _shares_table(on_chain: OrderResponse) -> "Table":
         "reason",
     )
     return table("Shares", columns, rows)
+
+
+@command.command(
+    help="State that you will not challenge the rounds of an order, so that they need not wait for you.\n\n"
+    "If the consumer, all validators and all named accounts have stated it, the rounds wait no longer.\n\n"
+    + ORDER_ID
+    + "Example: assay order waive 1a2b… --from op"
+)
+@click.argument("order")
+@click.option("--round", type=ROUND, default=None, help="Last round that you will not challenge.  [the leg's last]")
+@common_options
+def waive(context: CommandContext, order: str, round: int | None) -> None:
+    """Send a waiver of challenges for the current leg of an order."""
+    from consumer.lookup import find_order
+    from domain.disputes.messages import MsgWaive
+    from domain.proof.queries import OrderRequest
+
+    key = context.key()
+    with context.client() as client:
+        on_chain = client.query(OrderRequest(find_order(client, order)))
+        leg = on_chain.current
+        if leg is None:
+            raise CliError("the order has no leg yet", "waive challenges when a validator has won the order")
+        last = leg.end_round - 1 if round is None else round
+        message = MsgWaive(sender=key.address, order_id=on_chain.order.id, leg=leg.number, round=last)
+        receipt = context.sender(client, key).send(message)
+    context.output.result(
+        {"order": on_chain.order.id, "leg": leg.number, "round": last, "height": receipt.height},
+        f"{key.address} challenges no round up to round {last} of order {short(on_chain.order.id)}",
+    )
 
 
 @command.command(

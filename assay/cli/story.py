@@ -6,6 +6,7 @@ from typing import Any
 
 from assay.cli.output import money, price, short
 from console.words import leg_end, share_reason
+from consumer.disputes import stand_verdict
 from domain.market.reasons import CloseReason
 from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse
@@ -14,6 +15,18 @@ from domain.proof.records import Round, Share, ShareState
 
 _REJECTED = (ShareState.REJECTED, ShareState.WRONG)
 _PAID = ("provider", "auditor", "protocol")
+_STOOD = {
+    "": "",
+    "wrong": "; it stood for its share all the same, and a panel found the share wrong, so its bond is lost",
+    "right": "; it stood for its share, and a panel did not find the share wrong",
+    "undecided": "; it stood for its share, and the panel could not decide",
+}
+"""Ends of the sentence about the demo's cheat, by the verdict on its stand."""
+_VERDICTS = {
+    "right": "the panel found it right, and its validator pays",
+    "wrong": "the panel found it wrong, and the bond is lost",
+    "undecided": "the panel could not decide",
+}
 
 
 @dataclass
@@ -33,6 +46,7 @@ class OrderFollower:
         """
         lines = self._matched(on_chain)
         lines += [line for share in on_chain.shares for line in self._rejected(share)]
+        lines += [line for share in on_chain.shares for line in self._stood(on_chain, share)]
         lines += self._ended(on_chain)
         for each in on_chain.rounds_of(on_chain.order.legs):
             lines += self._closed(on_chain, each, loss)
@@ -63,6 +77,21 @@ class OrderFollower:
             return []
         where = f"{self._name(claim.provider)}'s share of round {claim.round}, slot {claim.slot}"
         return [f"{where} is rejected: {share_reason(share.reason)}; another provider trains the slot"]
+
+    def _stood(self, on_chain: OrderResponse, share: Share) -> list[str]:
+        """Return sentences about a provider that stands for its share: when it begins, and how it ends."""
+        if not share.stand:
+            return []
+        claim = share.claim
+        name = self._name(claim.provider)
+        where = f"its share of round {claim.round}, slot {claim.slot}"
+        lines = []
+        if self._is_new("stands", claim.key):
+            lines.append(f"{name} stands for {where} with a bond, so a panel recomputes places of the share")
+        verdict = stand_verdict(on_chain, share)
+        if verdict and self._is_new("stood", claim.key):
+            lines.append(f"{name} stood for {where}: {_VERDICTS[verdict]}")
+        return lines
 
     def _ended(self, on_chain: OrderResponse) -> list[str]:
         """Return sentences about the legs that have failed since the last call."""
@@ -127,5 +156,5 @@ def cheat_sentence(cheat: Mapping[str, Any], names: Mapping[str, str], segment_s
     return (
         f"the cheat: {cheater} claimed to have trained slot {cheat['slot']} of round {cheat['round']}, but had not; "
         f"after it had committed to its states, the lot fell on {place}; its validator recomputed that and got another "
-        f"state; another provider trained the slot, and {cheater} was not paid"
+        f"state; another provider trained the slot, and {cheater} was not paid{_STOOD[cheat.get('stood', '')]}"
     )

@@ -221,6 +221,14 @@ SETTINGS = (
         option="--metrics-port",
         commands="provider join",
     ),
+    Setting(
+        name="watchtower.metrics_port",
+        kind=PORT_OR_NONE,
+        default=0,
+        meaning="Port on 127.0.0.1 for metrics and health of a watchtower; 0: none.",
+        option="--metrics-port",
+        commands="watchtower",
+    ),
 )
 BY_NAME: Mapping[str, Setting] = {setting.name: setting for setting in SETTINGS}
 

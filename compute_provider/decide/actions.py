@@ -22,6 +22,7 @@ class Lane(StrEnum):
     BOND = "bond"
     CHAIN = "chain"
     DISK = "disk"
+    STAND = "stand"
 
 
 class Base:
@@ -180,6 +181,37 @@ class ForgetShare(OfShare):
     share: ShareKey
 
 
+@dataclass(frozen=True, slots=True)
+class Stand(OfShare):
+    """The action that stands on the chain for a share, because its validator rejected it or made it void."""
+
+    lane: ClassVar = Lane.BOND
+    share: ShareKey
+
+
+@dataclass(frozen=True, slots=True)
+class ShowPlaces(OfShare):
+    """The action that sends the places of a share to the seats of the panel that recomputes them."""
+
+    lane: ClassVar = Lane.STAND
+    share: ShareKey
+    dispute: int
+
+
 Action = (
-    Join | Poll | Watch | Glance | Status | CheckTask | Bond | Fetch | Train | Submit | Deliver | Open | ForgetShare
+    Join
+    | Poll
+    | Watch
+    | Glance
+    | Status
+    | CheckTask
+    | Bond
+    | Fetch
+    | Train
+    | Submit
+    | Deliver
+    | Open
+    | Stand
+    | ShowPlaces
+    | ForgetShare
 )

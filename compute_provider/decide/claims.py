@@ -5,18 +5,25 @@ and round, for its own validator. The task's initial states must have the roots 
 still cover the share's price.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from domain.amount import PFLOP, in_assay, price_ceil
-from domain.keys import ShareKey
+from domain.hashing import merkle_path
+from domain.keys import RoundKey, ShareKey
 from domain.ledger.records import BondKind
 from domain.legs.records import Leg, LegState
 from domain.limits import EXECUTOR_VERSION
 from domain.market.records import JobTerms, OrderState
+from domain.params import Params
+from domain.proof.params import ProofParams
 from domain.proof.queries import OrderResponse
-from domain.proof.records import ShareClaim, ShareState
+from domain.proof.records import AuditKind, AuditPlace, Panel, Round, Share, ShareClaim, ShareState, TraceLeaf
 from escrow.settle import settle_round
-from link.types import TrainTask
+from link.types import AuditOpening, OpenedState, PayloadFile, TrainTask
+from pol.rules import stands
+from pol.rules.commitment import leaf_hashes, share_commitment
+from pol.rules.panels import audit_price
 from pol.rules.schedule import share_segments, share_work
 
 _REJECTED = (ShareState.REJECTED, ShareState.RIGHT, ShareState.WRONG)
@@ -120,15 +127,101 @@ def is_over(key: ShareKey, order: OrderResponse, clock: int) -> bool:
     if order.order.state is OrderState.CLOSED:
         return True
     share = order.share(key)
-    if share is not None and share.state in _REJECTED:
-        return True
     closed = order.round(key.leg, key.round)
+    if share is not None and share.state in _REJECTED:
+        return not _may_have_to_stand(order, share, closed)
     if closed is not None:
         accepted = key.ref in closed.shares
         return not accepted or (clock >= closed.window_ends and (closed.verified or closed.void))
     # The round has not closed. It will never close if its leg has ended.
     leg = order.leg(key.leg)
     return leg is None or leg.state in (LegState.FAILED, LegState.DONE)
+
+
+def _may_have_to_stand(order: OrderResponse, share: Share, closed: Round | None) -> bool:
+    """Return whether it is not known yet if the provider has to stand for a share that its validator rejected.
+
+    This shows when the round is closed and verified or void.
+    """
+    if share.state is not ShareState.REJECTED or share.stand or not stands.is_mismatch(share):
+        return False
+    if closed is not None:
+        return not (closed.verified or closed.void)
+    leg = order.leg(share.claim.leg)
+    return leg is not None and leg.state is LegState.RUNNING
+
+
+def has_to_stand(order: OrderResponse, claim: ShareClaim, chain_id: str) -> bool:
+    """Return whether the provider is paid for this share only if it stands for it.
+
+    The validator rejected the share as a mismatch, and the chain does not find it right by comparing it with the
+    accepted one. Or the share's round is void by the validator's fault.
+    """
+    share = order.share(claim.key)
+    closed = order.round(claim.leg, claim.round)
+    if share is None or closed is None or order.order.state is OrderState.CLOSED or not order.order.params.auditors:
+        return False
+    if share.claim != claim or share.stand or not stands.can_stand(share):
+        return False
+    if closed.void:
+        return stands.is_mismatch(share) or closed.by_validator
+    if not stands.is_mismatch(share):
+        return False
+    ref = next((ref for ref in closed.shares if ref.slot == claim.slot), None)
+    accepted = order.share(closed.key.share(ref.slot, ref.issue)) if ref is not None else None
+    if accepted is None or accepted.roots is None or accepted.claim.provider == claim.provider:
+        return False
+    opening = (closed.global_in, share.local_in)
+    version = order.order.terms.executor_version
+    same = share_commitment(chain_id, claim.key, claim.provider, opening, version, accepted.roots)
+    return share.state is ShareState.WRONG or same != claim.commitment
+
+
+def stand_bond(order: OrderResponse, key: ShareKey, params: Params) -> int:
+    """Return the free bond (uassay) that a stand for a share needs beyond the bond that the share has locked."""
+    leg = order.leg(key.leg)
+    share = order.share(key)
+    if leg is None or share is None:
+        return 0
+    terms, rules = order.order.terms, order.order.params
+    places = params.of(ProofParams).stand_segments
+    bond = stands.stand_bond(terms, rules, price(terms, leg), places, audit_price(rules, leg.price))
+    locked = sum(
+        row.amount for row in order.escrow.bonds if row.kind is BondKind.SHARE and row.share(key.order_id) == key
+    )
+    return max(0, bond - locked)
+
+
+def standing_panel(order: OrderResponse, key: ShareKey) -> Panel | None:
+    """Return the panel that recomputes a share for which the provider stands; None if it is over."""
+    share = order.share(key)
+    if share is None or not share.stand:
+        return None
+    panel = RoundKey(key.order_id, key.leg, key.round).panel(share.stand)
+    return next((known for known in order.panels if known.key == panel and not known.is_settled), None)
+
+
+def place_opening(
+    place: AuditPlace, leaves: Sequence[TraceLeaf], files: tuple[PayloadFile, ...], put: Callable[[int], OpenedState]
+) -> AuditOpening:
+    """Return the opening of a place of a share, for a seat that recomputes it.
+
+    ``leaves`` are those of the share's trace, without paths. ``put`` sends the states of a boundary, and returns them
+    as part of an opening.
+    """
+    hashes = leaf_hashes(leaves)
+    is_update = place.kind is AuditKind.UPDATE
+    ends = (0, len(leaves)) if is_update else (place.segment, place.segment + 1)
+    inside = (index for index in ends if 0 < index <= len(leaves))
+    return AuditOpening(
+        ready=True,
+        retry_after_ms=0,
+        payload=files,
+        leaves=tuple(replace(leaves[index - 1], path=merkle_path(hashes, index - 1)) for index in inside),
+        states=tuple(put(index) for index in (ends if is_update else ends[:1])),
+        updates=(),
+        local_out=None,
+    )
 
 
 def earned(order: OrderResponse, provider: str) -> int:
@@ -146,6 +239,7 @@ def _local_root(order: OrderResponse, task: TrainTask) -> bytes:
         share.claim.round: share.roots
         for share in order.shares
         if share.roots is not None
+        and share.state is ShareState.ACCEPTED
         and (share.claim.leg, share.claim.slot) == (task.key.leg, task.key.slot)
         and share.claim.round < task.key.round
     }

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from compute_provider.decide import actions as do
 from compute_provider.decide.actions import Action
-from compute_provider.decide.records import Shares, ShareWork, Stage
+from compute_provider.decide.records import MAY_STAND, Shares, ShareWork, Stage
 from compute_provider.decide.view import Look, ValidatorView
 from link.types import TrainTask
 
@@ -95,6 +95,11 @@ def _of_shares(shares: Shares, look: Look) -> Iterator[Action]:
                 yield do.Submit(work.key)
             case Stage.COMMITTED | Stage.DELIVERED if listed:
                 yield do.Deliver(work.key)
+    for work in shares.works:
+        if work.stand == MAY_STAND:
+            yield do.Stand(work.key)
+        elif work.stand > 0:
+            yield do.ShowPlaces(work.key, work.stand)
     for opening in picture.open if picture else ():
         asked = shares.get(opening.key)
         if asked is not None and asked.signed:

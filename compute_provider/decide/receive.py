@@ -6,7 +6,7 @@ An outcome changes nothing if its share is no longer in the record or has moved 
 from collections.abc import Callable
 from dataclasses import replace
 
-from compute_provider.decide.records import Shares, ShareWork, Stage
+from compute_provider.decide.records import MAY_STAND, Shares, ShareWork, Stage
 from domain.keys import ShareKey
 
 TRIES_MAX = 3
@@ -127,3 +127,11 @@ def _move(shares: Shares, key: ShareKey, to: Stage, *stages: Stage, text: str | 
     if work is None:
         return shares
     return shares.put(replace(work, stage=to, text=work.text if text is None else text))
+
+
+def standing(shares: Shares, key: ShareKey, stand: int) -> Shares:
+    """Record that the provider has to stand for a share, that it stands in a dispute, or that the chain refused it."""
+    work = shares.get(key)
+    if work is None or work.stand == stand or (work.stand != 0 and stand == MAY_STAND):
+        return shares
+    return shares.put(replace(work, stand=stand))

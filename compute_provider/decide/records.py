@@ -35,6 +35,9 @@ class Stage(IntEnum):
     OVER = 12
 
 
+MAY_STAND = -1
+GAVE_UP = -2
+
 _PHASES = {
     Stage.CHECKING: Phase.FETCHING,
     Stage.BONDING: Phase.FETCHING,
@@ -65,7 +68,9 @@ class ShareWork:
 
     ``loss`` is the last loss, as FP32 bits. ``text`` is the reason of a failure or a refusal, or the place where the
     job stopped itself. The roots are set once the share is trained, unless the job stopped itself. ``stop_step`` is the
-    number of the step at which the job stopped itself, and -1 if it did not stop in a step.
+    number of the step at which the job stopped itself, and -1 if it did not stop in a step. ``stand`` is the number of
+    the dispute in which the provider stands for the share; ``MAY_STAND`` while it has to, and ``GAVE_UP`` if the chain
+    refused that.
     """
 
     task: TrainTask
@@ -78,6 +83,7 @@ class ShareWork:
     update_root: bytes = b""
     local_out_root: bytes = b""
     stop_step: int = -1
+    stand: int = 0
 
     @property
     def key(self) -> ShareKey:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from domain.events import Change
-from domain.keys import PanelKey
+from domain.keys import PanelKey, ShareKey
 from domain.proof.records import AuditPlace, Finding
 
 
@@ -62,6 +62,21 @@ class ChallengeJoined(Change):
 
 
 @dataclass(frozen=True, slots=True)
+class ChallengesWaived(Change):
+    """An account stated that it will not challenge the rounds of a leg before ``until``.
+
+    All accounts that may challenge have stated it for the rounds before ``waived``.
+    """
+
+    KIND: ClassVar[str] = "challenge.waived"
+    order: bytes
+    leg: int
+    account: str
+    until: int
+    waived: int
+
+
+@dataclass(frozen=True, slots=True)
 class DisputeEnded(Change):
     """A challenge ended in ``state`` (a ``DisputeState``). ``burnt`` (uassay) is the burnt part of its bond.
 
@@ -94,3 +109,32 @@ class ChallengerRewarded(Change):
     dispute: PanelKey
     challenger: str
     reward: int
+
+
+@dataclass(frozen=True, slots=True)
+class StandOpened(Change):
+    """A provider stands for its share, with a bond (uassay) that it loses if a panel finds the share to be wrong.
+
+    ``added`` is the part of the bond that came from its bond account; the rest was locked for the share before. The
+    other fields are the share's roots (``ShareRoots``). ``dispute`` is the key of the panel.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.StandOpened):
+                print(event.provider, event.share.slot)
+    """
+
+    KIND: ClassVar[str] = "share.stands"
+    dispute: PanelKey
+    share: ShareKey
+    provider: str
+    commitment: bytes
+    bond: int
+    added: int
+    trace_root: bytes
+    update_root: bytes
+    local_out: bytes
+    metrics: tuple[int, ...]
+    segments: int
+    steps: int

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from domain.bounds import Address, Count, Hash, Money, Size
+from domain.bounds import Address, Count, Hash, Money, Size, Slot
+from domain.keys import ShareKey
 from domain.limits import SALT_BYTES
 from domain.messages import LaneHalf, Message
-from domain.proof.records import AuditPlace, Finding
+from domain.proof.records import AuditPlace, Finding, ShareRoots
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,3 +48,44 @@ class MsgOpenChallenge(Message):
     place: AuditPlace
     claim: Finding
     salt: Annotated[bytes, Size(SALT_BYTES, SALT_BYTES)]
+
+
+@dataclass(frozen=True, slots=True)
+class MsgWaive(Message):
+    """State that the sender will not challenge the rounds of a leg up to ``round``, closed or not.
+
+    If all accounts that may challenge have stated it, these rounds wait no longer for challenges.
+    """
+
+    URL: ClassVar[str] = "/assay.disputes.v1.MsgWaive"
+    SIGNER: ClassVar[str] = "sender"
+    sender: Address
+    order_id: Hash
+    leg: Count
+    round: Count
+
+
+@dataclass(frozen=True, slots=True)
+class MsgStand(Message):
+    """Stand for a share of the signer that was rejected as a mismatch, or that became void by its validator's fault.
+
+    ``roots`` are those that the share's commitment hides. A panel recomputes places of the share. If all of them are
+    right, the leg's validator pays the share. Otherwise its provider loses the bond (:mod:`pol.rules.stands`).
+    """
+
+    URL: ClassVar[str] = "/assay.disputes.v1.MsgStand"
+    SIGNER: ClassVar[str] = "provider"
+    LANE: ClassVar[LaneHalf | None] = LaneHalf.LEGS
+    GAS_EXTRA: ClassVar[int] = 4
+    provider: Address
+    order_id: Hash
+    leg: Count
+    round: Count
+    slot: Slot
+    issue: Count
+    roots: ShareRoots
+
+    @property
+    def share(self) -> ShareKey:
+        """The key of the share."""
+        return ShareKey(order_id=self.order_id, leg=self.leg, round=self.round, slot=self.slot, issue=self.issue)

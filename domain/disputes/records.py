@@ -5,7 +5,7 @@ from enum import IntEnum
 from typing import Annotated
 
 from domain.bounds import Address, Count, Hash, Length, Money, Number
-from domain.keys import PanelKey, RoundKey
+from domain.keys import PanelKey, RoundKey, ShareRef
 from domain.limits import DISPUTES_MAX
 from domain.proof.records import AuditPlace, Finding
 
@@ -22,8 +22,8 @@ class DisputeState(IntEnum):
 
     COMMITTED = 1  # its commitment is on chain
     OPEN = 2  # a panel recomputes its place
-    UPHELD = 3  # the panel ruled against the chain's root
-    FAILED = 4  # the panel ruled for the chain's root
+    UPHELD = 3  # the panel ruled against the chain's root, or for the share of a stand
+    FAILED = 4  # the panel ruled for the chain's root, or against the share of a stand
     UNDECIDED = 5  # the panel could not decide
     EXPIRED = 6  # it was not opened in time, or its bond was too small
     DROPPED = 7  # another panel decides its place, or its round became void for another reason
@@ -31,7 +31,10 @@ class DisputeState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Dispute:
-    """A challenge: the claim that the chain has a wrong root at one place of a closed round.
+    """A challenge: the claim that the chain has a wrong root at one place of a closed round. Or a stand.
+
+    A provider that stands for its ``share`` claims that the share is right. It has the role of the challenger, and the
+    share's commitment is that of the dispute. It is open at once, and names no place.
 
     ``commitment`` hides the place and the claim until the challenge is opened, so that no one can copy it
     (:func:`pol.rules.disputes.challenge_commitment`). ``claim`` is the challenger's own answer for the place. ``least``
@@ -58,6 +61,7 @@ class Dispute:
     joined: Annotated[tuple[Count, ...], Length(0, DISPUTES_MAX)] = ()
     reward: Money = 0  # what the challenger got from the bonds of the parties at fault
     burnt: Money = 0  # burnt part of the challenger's bond
+    share: ShareRef | None = None  # the share for which its provider stands; None for a challenge
 
     @property
     def key(self) -> PanelKey:

@@ -5,17 +5,27 @@ from domain.disputes.events import (
     ChallengeJoined,
     ChallengeOpened,
     ChallengerRewarded,
+    ChallengesWaived,
     DisputeEnded,
+    StandOpened,
 )
-from domain.disputes.messages import MsgChallenge, MsgOpenChallenge
+from domain.disputes.messages import MsgChallenge, MsgOpenChallenge, MsgStand, MsgWaive
 from domain.disputes.params import LOCAL, DisputesParams
 from domain.disputes.queries import DisputesRequest
 from domain.words import Words
 
 WORDS = Words(
     name="disputes",
-    messages=(MsgChallenge, MsgOpenChallenge),
-    events=(ChallengeCommitted, ChallengeOpened, ChallengeJoined, DisputeEnded, ChallengerRewarded),
+    messages=(MsgChallenge, MsgOpenChallenge, MsgStand, MsgWaive),
+    events=(
+        ChallengeCommitted,
+        ChallengeOpened,
+        ChallengeJoined,
+        ChallengesWaived,
+        DisputeEnded,
+        ChallengerRewarded,
+        StandOpened,
+    ),
     queries=(DisputesRequest,),
     message_packages=("assay.disputes.v1",),
     query_packages=("assay.disputes.v1",),

@@ -63,6 +63,10 @@ class Leg:
     # the consumer denies that the states of the last verified round were served.
     part: Money = 0
     part_until: Number = 0
+    # Number of rounds that are verified, or wait only for the time in which the order lets them be challenged. Zero if
+    # the order does not let them wait.
+    cleared: Count = 0
+    waived: Count = 0  # no account that may challenge will challenge the rounds before this one
 
     @property
     def end_round(self) -> int:
@@ -88,6 +92,11 @@ class Leg:
     def next_round(self) -> int:
         """The first round of the leg that is not verified."""
         return self.first_round + self.verified
+
+    @property
+    def uncleared(self) -> int:
+        """The number of closed rounds that are not verified, and do not wait only for challenges."""
+        return self.closed - max(self.verified, self.cleared)
 
     @property
     def verified_leg(self) -> int:

@@ -13,7 +13,7 @@ from domain.bounds import (
     Signature,
     Work,
 )
-from domain.market.records import Conditions, JobTerms, Offer
+from domain.market.records import NO_CHALLENGERS, ChallengeTerms, Conditions, JobTerms, Offer
 from domain.messages import Message
 
 
@@ -69,6 +69,7 @@ class MsgSubmitOrder(Message):
     time_to_live: Duration
     deadline: Duration  # seconds from inclusion
     rematch: bool
+    challenges: ChallengeTerms = NO_CHALLENGERS
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from domain.bounds import Address, Count, Duration, Many, MaybeAddress, MaybeHash, Money, Range
+from domain.limits import CHALLENGE_WAIT_MAX
 from domain.market.records import Bid, Conditions, Histogram, JobTerms, Order, OrderState
 from domain.queries import Query
 from domain.readable import Readable
@@ -88,3 +89,4 @@ class SimulateMatchRequest(Query[SimulateMatchResponse]):
     price_limit: Money
     deadline: Duration  # seconds from now
     terms: JobTerms
+    challenge_wait: Annotated[int, Range(0, CHALLENGE_WAIT_MAX)] = 0

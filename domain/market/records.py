@@ -10,6 +10,7 @@ from domain.bounds import (
     ByteCount,
     Count,
     Hash,
+    Length,
     Many,
     MaybeName,
     Money,
@@ -24,7 +25,15 @@ from domain.bounds import (
     Tags,
     Work,
 )
-from domain.limits import PAYLOAD_BYTES_MAX, RESULT_CHUNKS_MAX, ROUNDS_MAX, SAMPLES_MAX, SLOTS_MAX
+from domain.limits import (
+    CHALLENGE_WAIT_MAX,
+    CHALLENGERS_MAX,
+    PAYLOAD_BYTES_MAX,
+    RESULT_CHUNKS_MAX,
+    ROUNDS_MAX,
+    SAMPLES_MAX,
+    SLOTS_MAX,
+)
 from domain.market.reasons import CloseReason
 from domain.measures import price, speed, work
 from domain.order_params import OrderParams
@@ -202,6 +211,28 @@ class JobTerms(Readable):
 
 
 @dataclass(frozen=True, slots=True)
+class ChallengeTerms(Readable):
+    """An order's rules about challenges of its rounds.
+
+    The consumer, the depositors and the operators of validators may always challenge. So may these ``addresses``, and
+    if ``anyone`` is true, every account that has a bond. ``wait`` is the time (seconds) after a round's window in which
+    the round can still be challenged, and is not verified.
+
+    Example::
+
+        assay.ChallengeTerms(anyone=True, wait=86_400)
+    """
+
+    anyone: bool = False
+    addresses: Annotated[tuple[Address, ...], Length(0, CHALLENGERS_MAX)] = ()
+    wait: Annotated[int, Range(0, CHALLENGE_WAIT_MAX)] = 0
+
+
+NO_CHALLENGERS = ChallengeTerms()
+"""The rules of an order that names no challengers, and does not wait for them."""
+
+
+@dataclass(frozen=True, slots=True)
 class Order(Shown):
     """A consumer's signed order and its current state.
 
@@ -236,6 +267,7 @@ class Order(Shown):
     audit_ms: Number = 0
     window: Number = 0  # least number of seconds between the closing of a round and its payment
     next_round: Count = 0  # first round that is not verified; the number of rounds if none is left, or the job stopped
+    challenges: ChallengeTerms = NO_CHALLENGERS
 
     def summary(self) -> Iterable[tuple[str, object]]:
         """Return the fields that show the order's progress."""

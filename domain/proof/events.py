@@ -75,6 +75,7 @@ class ShareRejected(Change):
     provider: str
     reason: int
     was_accepted: bool
+    segment: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +151,32 @@ class ShareFoundWrong(Change):
 
 
 @dataclass(frozen=True, slots=True)
+class ShareStood(Change):
+    """A panel decided about a share whose provider stands for it; ``right`` and ``wrong`` are false if it could not.
+
+    The validator pays the provider of a right share. ``paid`` (uassay) went to the provider, ``burnt`` was burnt, and
+    ``to_seats`` is for the seats of the panel. ``from_stake`` is the part of ``paid`` and ``burnt`` that came from the
+    validator's stake, and ``burnt_from_stake`` the part of ``burnt``. ``to_seats`` came from the stake as well.
+    """
+
+    KIND: ClassVar[str] = "share.stood"
+    panel: PanelKey
+    share: ShareKey
+    provider: str
+    right: bool
+    wrong: bool
+    paid: int
+    burnt: int
+    from_stake: int
+    burnt_from_stake: int
+    to_seats: int
+
+
+@dataclass(frozen=True, slots=True)
 class RoundClosed(Change):
     """A round was closed. Its window ends at ``window_ends`` on the chain clock; the round is not paid before that.
+
+    It can be challenged until ``challenges_end``, and is not paid before that either.
 
     Example::
 
@@ -167,6 +192,18 @@ class RoundClosed(Change):
     window_ends: int
     closed_at: int
     closed_height: int
+    challenges_end: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoundCleared(Change):
+    """A round waits only for the end of the time in which the order lets it be challenged.
+
+    So it no longer counts among the rounds that are closed and not verified.
+    """
+
+    KIND: ClassVar[str] = "round.cleared"
+    round: RoundKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +258,8 @@ class RoundVoid(Change):
 
     KIND: ClassVar[str] = "round.void"
     round: RoundKey
+    void_at: int = 0
+    by_validator: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, ClassVar
 
-from domain.bounds import Address, Bits, Count, Hash, Length, MaybeHash, Signature, Size, Slot
+from domain.bounds import Address, Bits, Count, Hash, Length, MaybeHash, Segment, Signature, Size, Slot
 from domain.errors import LIMIT_REACHED
 from domain.keys import ShareRef
 from domain.limits import ANSWERS_MAX, PATH_MAX, SALT_BYTES, SHARES_PER_MESSAGE_MAX
@@ -31,10 +31,16 @@ class SignedShare:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A rejection of a share by its validator, with a ``ShareReason``."""
+    """A rejection of a share by its validator, with a ``ShareReason``.
+
+    If the reason is a mismatch, ``segment`` is the segment in which the validator found it. If the validator found it
+    in the share's update or stop, ``segment`` is the number of the share's segments. If the provider stands for the
+    share, a panel recomputes this place.
+    """
 
     ref: ShareRef
     reason: Count
+    segment: Segment = 0
 
 
 @dataclass(frozen=True, slots=True)

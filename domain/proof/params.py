@@ -63,6 +63,11 @@ class ProofParams(Readable):
     # Largest part of its stake (bps) that a validator loses if the last stage of a panel rules that its round is wrong.
     slash_bps: Bps = 100
 
+    # Shortest time after a round's close, or after it became void, in which a provider may stand for its share.
+    stand_wait: Duration = 3_600
+    # Number of places of a share that a panel recomputes if the share's provider stands for it.
+    stand_segments: AuditSegments = 4
+
 
 LOCAL = ProofParams(
     lot_wait=4,
@@ -76,5 +81,7 @@ LOCAL = ProofParams(
     audit_price_min=1_000,
     handover_every=1,
     stage_base=60,
+    stand_wait=60,
+    stand_segments=2,
 )
 """The values of a local network."""

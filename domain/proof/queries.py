@@ -112,8 +112,9 @@ class PanelResponse:
     The size of this response does not depend on the order's history.
 
     ``validator`` closed the round. It has to serve the round's states at ``accept_rate`` (bytes/s) or faster. The seats
-    of a stage have ``commit_seconds`` to commit. ``shares`` are the accepted shares by slot, and ``tier`` is the leg's
-    tier. The chunks of a hand-over round are encrypted to ``order_key``.
+    of a stage have ``commit_seconds`` to commit. ``shares`` are the accepted shares by slot. If a provider stands for
+    its share, they are this share alone. ``tier`` is the leg's tier. The chunks of a hand-over round are encrypted to
+    ``order_key``.
     """
 
     terms: JobTerms

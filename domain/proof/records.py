@@ -96,6 +96,11 @@ class Share:
     drawn: Annotated[tuple[Segment, ...], Many]
     roots: ShareRoots | None  # None until it is accepted
     is_drawn: bool = False  # the share's own lot is drawn
+    # The validator had the content of the share: it showed this itself, for example by accepting the share.
+    is_received: bool = False
+    stand: Count = 0  # number of the dispute in which the share's provider stands for it; 0 if it does not
+    # Segment in which the validator that rejected the share as a mismatch found it to be wrong; n for its end.
+    wrong_at: Segment = 0
 
 
 class AuditKind(IntEnum):
@@ -148,6 +153,9 @@ class Round:
     verified: bool
     void: bool  # the round will never be verified or paid
     stopped: AuditPlace | None = None
+    challenges_end: Number = 0  # time until which the round can be challenged (chain clock), at least `window_ends`
+    void_at: Number = 0  # time at which the round became void (chain clock); 0 before
+    by_validator: bool = False  # the round is void by the validator's fault
 
     @property
     def key(self) -> RoundKey:
@@ -304,6 +312,7 @@ class Panel:
     for_slash: bool = False
     slash: Money = 0  # part of the validator's stake (uassay) that was taken, or that is reserved during the vote
     dispute: Count = 0  # number of the dispute that the panel decides; 0 for the panel that audits the round
+    standing: ShareRef | None = None  # the share whose provider stands for it; the panel recomputes only this share
 
     @property
     def key(self) -> PanelKey:

@@ -18,7 +18,7 @@ class PanelStep(StrEnum):
     """A step of a panel."""
 
     ASK = "CloseRound"
-    OPEN_DISPUTE = "OpenChallenge"
+    OPEN_DISPUTE = "OpenChallenge or Stand"
     SKIP = "lot: no panel"
     BEGIN = "room for its seats"
     DRAW = "seed known: seats drawn"
@@ -55,7 +55,7 @@ PANEL_STEPS: Transitions[PanelState] = Transitions(
         PanelStep.GO_ON: Transition((PanelState.OPEN,), PanelState.DRAWING),
         PanelStep.DECIDE: Transition((PanelState.OPEN,), PanelState.DECIDED),
         PanelStep.PAY: Transition((PanelState.DECIDED,), PanelState.SETTLED),
-        PanelStep.END_DISPUTE: Transition((PanelState.DECIDED,), PanelState.SETTLED),
+        PanelStep.END_DISPUTE: Transition((PanelState.DRAWING, PanelState.DECIDED), PanelState.SETTLED),
         PanelStep.STOP: Transition(_GOING_ON, PanelState.SETTLED),
         PanelStep.VOTE: Transition((PanelState.SETTLED,), PanelState.DRAWING),
         PanelStep.END_VOTE: Transition((PanelState.DECIDED,), PanelState.SETTLED),

@@ -25,7 +25,9 @@ from domain.disputes.events import (
     ChallengeJoined,
     ChallengeOpened,
     ChallengerRewarded,
+    ChallengesWaived,
     DisputeEnded,
+    StandOpened,
 )
 from domain.disputes.records import Dispute, DisputeState
 from domain.events import Change, Event
@@ -89,6 +91,7 @@ from domain.proof.events import (
     PlaceDrawn,
     PlaceRuled,
     RoomTaken,
+    RoundCleared,
     RoundClosed,
     RoundStopped,
     RoundVerified,
@@ -104,6 +107,7 @@ from domain.proof.events import (
     ShareFoundWrong,
     ShareRejected,
     ShareSkipped,
+    ShareStood,
     SlashVoteEnded,
     SlashVoteOpened,
     StageEnded,
@@ -674,7 +678,8 @@ class Rebuilt:
     @take.register
     def _(self, change: ShareRejected) -> None:
         work = share_work(self.orders[change.share.order_id].terms)
-        self._share(change.share, state=ShareState.REJECTED, reason=change.reason, roots=None, work=work)
+        dropped = {"state": ShareState.REJECTED, "reason": change.reason, "roots": None, "work": work}
+        self._share(change.share, **dropped, wrong_at=change.segment)
         if change.reason != ShareReason.LEG_ENDED:
             self._count(change.provider, rejected=1)
         if change.was_accepted:
@@ -692,7 +697,7 @@ class Rebuilt:
             steps=change.steps,
         )
         work = done_work(self.orders[key.order_id].terms, roots)
-        self._share(key, state=ShareState.ACCEPTED, roots=roots, work=work)
+        self._share(key, state=ShareState.ACCEPTED, roots=roots, work=work, is_received=True)
         if roots.is_whole:
             self._locals[key.order_id, key.leg, key.slot] = change.local_out
         self._count(change.provider, accepted=1)
@@ -742,6 +747,7 @@ class Rebuilt:
             + (order.terms.outer_work if change.next_root else 0),
             closed_at=change.closed_at,
             closed_height=change.closed_height,
+            challenges_end=change.challenges_end,
             window_ends=change.window_ends,
             verified=False,
             void=False,
@@ -755,6 +761,17 @@ class Rebuilt:
     def _(self, change: RoundStopped) -> None:
         where = AuditPlace(kind=AuditKind(change.kind), slot=change.slot, issue=change.issue, segment=change.segment)
         self.rounds[change.round] = replace(self.rounds[change.round], stopped=where)
+
+    @take.register
+    def _(self, change: ChallengesWaived) -> None:
+        waived = max(change.waived, self.legs[change.order, change.leg].waived)
+        self._leg(change.order, change.leg, waived=waived)
+
+    @take.register
+    def _(self, change: RoundCleared) -> None:
+        key = change.round
+        leg = self.legs[key.order_id, key.leg]
+        self._leg(key.order_id, key.leg, cleared=max(leg.cleared, leg.verified) + 1)
 
     @take.register
     def _(self, change: RoundVerified) -> None:
@@ -775,7 +792,8 @@ class Rebuilt:
     @take.register
     def _(self, change: RoundVoid) -> None:
         key = change.round
-        self.rounds[key] = replace(self.rounds[key], void=True)
+        by_validator, at = change.by_validator, change.void_at
+        self.rounds[key] = replace(self.rounds[key], void=True, void_at=at, by_validator=by_validator)
         self._leg(key.order_id, key.leg, void=self.legs[key.order_id, key.leg].void + 1)
 
     # Panels
@@ -1006,7 +1024,64 @@ class Rebuilt:
     @take.register
     def _(self, change: DisputePanelOpened) -> None:
         self._open_panel(change.panel)
-        self._panel(change.panel, last_next=change.last_next)
+        standing = self.disputes[change.panel].share
+        self._panel(change.panel, last_next=change.last_next, standing=standing)
+
+    @take.register
+    def _(self, change: StandOpened) -> None:
+        key = change.dispute
+        self.disputes[key] = Dispute(
+            order_id=key.order_id,
+            leg=key.leg,
+            round=key.round,
+            number=key.dispute,
+            challenger=change.provider,
+            commitment=change.commitment,
+            bond=change.bond,
+            least=0,
+            opens_until=0,
+            open_before=0,
+            state=DisputeState.OPEN,
+            share=change.share.ref,
+        )
+        roots = ShareRoots(
+            trace_root=change.trace_root,
+            update_root=change.update_root,
+            local_out=change.local_out,
+            metrics=change.metrics,
+            segments=change.segments,
+            steps=change.steps,
+        )
+        work = done_work(self.orders[key.order_id].terms, roots)
+        self._share(change.share, stand=key.dispute, roots=roots, work=work)
+        row = BondRow(
+            kind=BondKind.CHALLENGE,
+            owner=change.provider,
+            leg=key.leg,
+            round=key.round,
+            slot=CHALLENGE_SLOT,
+            issue=key.dispute,
+            amount=change.added,
+        )
+        if change.added:
+            self._lock(key.order_id, row)
+        share = change.share
+        self.bond_rows.pop((share.order_id, share.leg, share.round, share.slot, share.issue), None)
+        self.bond_rows[key.order_id, key.leg, key.round, CHALLENGE_SLOT, key.dispute] = replace(row, amount=change.bond)
+
+    @take.register
+    def _(self, change: ShareStood) -> None:
+        mismatch = self.shares[change.share].state in (ShareState.REJECTED, ShareState.WRONG)
+        if change.right and mismatch:
+            self._share(change.share, state=ShareState.RIGHT)
+            self._count(change.provider, rejected=-1)
+        elif change.wrong and mismatch:
+            self._share(change.share, state=ShareState.WRONG)
+        validator = self.legs[change.share.order_id, change.share.leg].validator
+        self._cut(validator, change.from_stake + change.to_seats)
+        self.burnt += change.burnt_from_stake
+        if change.to_seats:
+            self.pots[change.panel] = self.pots.get(change.panel, 0) + change.to_seats
 
     @take.register
     def _(self, change: PlaceRuled) -> None:

@@ -1,8 +1,8 @@
 """The definition of ``repeat``.
 
 A program with a repeat gives the same results as the program with the nodes of each turn written out. Tests compare
-executors with the unrolled program. A node of the unrolled program can also be traced back to a turn of a ``repeat``
-and to a node of its body.
+executors with the unrolled program. Each node of the unrolled program belongs to one turn of a ``repeat`` and to one
+node of its body.
 """
 
 from collections.abc import Sequence

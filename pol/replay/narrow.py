@@ -235,7 +235,7 @@ class HonestRun:
             raise TraceError(
                 f"shares[{share.round}][{share.slot}]",
                 f"the recomputation does not reach the states at boundary {index}",
-                "compare this trace alone first: assay trace verify without --against",
+                "verify this trace first, without another one",
             )
         return state
 
@@ -573,7 +573,7 @@ def make_record(
         raise TraceError(
             place.where,
             f"this machine reaches the root {root.hex()[:12]}, but {party.name} has {closing.hex()[:12]}",
-            "write the record on the machine and with the --backend that made the trace",
+            "write the record on the machine that made the trace, and with the same backend",
         )
     return PlaceRecord(
         job=loaded.job.id,

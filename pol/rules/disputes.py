@@ -1,7 +1,10 @@
 """Rules of disputes: the commitment of a challenge, and the bond that a place needs (protocol, "Disputes")."""
 
+from collections.abc import Collection
+
 from domain.hashing import hash_fields, u32, u64
 from domain.keys import RoundKey
+from domain.market.records import ChallengeTerms
 from domain.proof.records import AuditPlace, Finding
 
 STAGES_PAID = 3
@@ -12,6 +15,14 @@ a second one, which has twice as many seats, make three times.
 
 LIVE_AT_PRICE = 4
 """Number of live challenges of a round after which the least bond doubles."""
+
+
+def may_challenge(terms: ChallengeTerms, parties: Collection[str], address: str, *, is_operator: bool) -> bool:
+    """Return whether an account may challenge rounds of an order.
+
+    ``parties`` are the order's consumer and its depositors. The operators of validators may challenge every order.
+    """
+    return is_operator or terms.anyone or address in parties or address in terms.addresses
 
 
 def challenge_commitment(

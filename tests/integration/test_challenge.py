@@ -1,4 +1,4 @@
-"""A consumer recomputes places of a running order, and challenges one of them falsely: its bond pays the panel."""
+"""A consumer and a watchtower recompute places of a running order; a false challenge then pays its panel."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ from domain.market.reasons import CloseReason
 from domain.proof.queries import OrderResponse
 from domain.proof.records import AnswerKind, AuditKind, AuditPlace, Finding
 from tests.support.market_network import market_network, quick_params
-from tests.unit.assay.support import assay
+from tests.unit.assay.support import assay, in_process
 from validator.watch.challenge import compute_bond, send_challenge
 from validator.watch.places import choose_place
 from validator.watch.recompute import PlaceCheck
@@ -43,6 +43,12 @@ def test_recomputing_places_and_a_false_challenge(tmp_path: Path) -> None:
             assert ran.code == 0, ran.err
             found = json.loads(ran.out)
             assert (found["agrees"], found["challenge"]) == (True, None), found
+        name = order.id.hex()
+        ran = in_process("watchtower", "--dry-run", "--for", "8s", "--order", name, "--output", "json", home=home)
+        assert ran.code == 0, ran.err
+        told = [json.loads(line) for line in ran.out.splitlines()]
+        assert told[-1]["event"] == "summary"
+        assert told[-1]["right"] == len(told) - 1 >= 1, told
         ran = assay("challenge", order.id.hex(), "--round", 7, home=home)
         assert ran.code != 0
         assert "round 7 is not a closed round" in ran.err
@@ -59,8 +65,7 @@ def test_recomputing_places_and_a_false_challenge(tmp_path: Path) -> None:
         assert order.close_reason is CloseReason.SETTLED
         (dispute,) = market.client.query(DisputesRequest(order.id)).disputes
         assert (dispute.key, dispute.state) == (sent.key, DisputeState.FAILED)
-        told = describe_dispute(dispute, 0)
-        assert "was wrong" in told
+        assert "was wrong" in describe_dispute(dispute, 0)
         seats = [seat for seat in market.seats(order) if seat.dispute == dispute.number]
         assert len(seats) >= on_chain.order.params.auditors
         assert all(answer.root != lie.finding.root for seat in seats for answer in seat.answers)

@@ -109,7 +109,7 @@ OF_COMMANDS = {"assay/settings/configuration.py"}
 # Its sentences ask who reads them, and name what can be typed there.
 BY_ASKER = {"consumer/words.py"}
 KEYWORDS = {"from": "key"}
-OPTION = re.compile(r"--([a-z][a-z-]+)")
+OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]+)")
 
 
 def speaks_to_both(text: str) -> bool:

@@ -40,6 +40,7 @@ OPENINGS = {
     # A hash of what was shown, which has to be the one that was committed to: the same in every tier.
     ("chain/state_machine/proof/handlers/accept_shares.py", "commitment != claim.commitment"),
     ("chain/state_machine/disputes/handlers.py", "commitment != dispute.commitment"),
+    ("chain/state_machine/disputes/stands.py", "made != claim.commitment"),
     ("validator/watch/challenge.py", "known.commitment == commitment"),
     ("chain/state_machine/proof/handlers/seats.py", "commitment != seat.commitment"),
     ("validator/decide/traces.py", "commitment != claim.commitment"),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from chain.state_machine import gas
+from chain.state_machine.context import PARAMS
 from chain.state_machine.ledger.gas import PAY_GAS
 from chain.state_machine.ledger.tables import TALLIES
 from chain.state_machine.market.gas import AUCTION_PERCENT, FILL_GAS, TRY_GAS
@@ -38,6 +39,7 @@ from domain.proof.messages import (
     Rejection,
     SignedShare,
 )
+from domain.proof.params import ProofParams
 from domain.proof.queries import OrderRequest, OrderResponse, SeatsRequest
 from domain.proof.reasons import ShareReason
 from domain.proof.records import (
@@ -66,6 +68,7 @@ from pol.rules.commitment import (
 )
 from pol.rules.orders import handover_seconds
 from pol.rules.schedule import first_step, is_handover, share_segments
+from pol.rules.stands import stand_until
 from pol.rules.stops import find_stop, stop_step
 from pol.rules.tiers.answers import answer_commitment
 from tests.support.chain_harness import CHAIN_ID, UNPROVEN, Chain, make_genesis, pub_key, sign
@@ -340,7 +343,7 @@ class Market:
         left = [
             share.roots.local_out
             for share in self.shares(order_id)
-            if share.roots and (share.claim.leg, share.claim.slot) == (leg, slot)
+            if share.roots and share.state is ShareState.ACCEPTED and (share.claim.leg, share.claim.slot) == (leg, slot)
         ]
         return left[-1] if left else self.all_of(order_id).opening_local(leg, slot)
 
@@ -373,7 +376,7 @@ class Market:
         self,
         order_id: bytes,
         *traces: Trace | SignedShare,
-        reject: Sequence[tuple[ShareRef, int]] = (),
+        reject: Sequence[tuple[ShareRef, int] | tuple[ShareRef, int, int]] = (),
     ) -> MsgCommitTraces:
         leg = self.leg(order_id)
         return MsgCommitTraces(
@@ -381,7 +384,7 @@ class Market:
             order_id=order_id,
             leg=leg.number,
             round=leg.round,
-            rejections=tuple(Rejection(ref, reason) for ref, reason in reject),
+            rejections=tuple(Rejection(*rejected) for rejected in reject),
             shares=tuple(t.signed if isinstance(t, Trace) else t for t in traces),
         )
 
@@ -487,6 +490,16 @@ class Market:
         """Let the time pass that an order waits for its settlement once all rounds are verified."""
         order = self.order(order_id)
         self.chain.pass_time(handover_seconds(order.terms, order.params, order.window) + 2)
+
+    def pass_stands(self, order_id: bytes) -> None:
+        """Let the time pass in which providers may stand for shares of void rounds; the order closes then."""
+        order = self.order(order_id)
+        voids = [closed.void_at for closed in self.all_of(order_id).rounds if closed.void]
+        until = max(
+            stand_until(at, order.window, PARAMS.get(self.chain.overlay()).of(ProofParams).stand_wait) for at in voids
+        )
+        if self.chain.clock < until + 2:
+            self.chain.pass_until(until + 2)
 
     # --- panels ---
 

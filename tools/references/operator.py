@@ -3,6 +3,7 @@
 import chain.app.metrics
 import compute_provider.metrics
 import validator.metrics
+import validator.watch.metrics
 from assay.settings.configuration import SETTINGS
 from host.metrics import Metric
 from tools.references.markdown import code, page, table
@@ -15,6 +16,7 @@ PARTS: tuple[tuple[str, str, tuple[Metric, ...]], ...] = (
         "assay provider join VALIDATOR --metrics-port 9466",
         compute_provider.metrics.METRICS,
     ),
+    ("Watchtower", "assay watchtower --metrics-port 9467", validator.watch.metrics.METRICS),
 )
 
 

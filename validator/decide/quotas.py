@@ -4,7 +4,8 @@ order's terms.
 
 from dataclasses import dataclass
 
-from domain.proof.queries import OrderResponse
+from domain.proof.queries import OrderResponse, PanelResponse
+from link.types import PAYLOAD_FILES_MAX
 from validator.decide.records import LocalOrder
 from validator.decide.tasks import open_tasks
 from validator.decide.view import Panels
@@ -50,6 +51,23 @@ def provider_quota(local: LocalOrder, on_chain: OrderResponse, panels: Panels, p
     asked = sum(len(task.indices) for task in open_tasks(local, on_chain, panels, provider))
     delivered = _pairs(shares, terms.update_bytes, terms.local_bytes)
     return delivered + _pairs(asked + SPARE_BOUNDARIES, terms.global_bytes, terms.local_bytes)
+
+
+def stander_of(subject: PanelResponse) -> str:
+    """Return the provider that stands for the share of a panel; empty if the panel is about something else."""
+    if subject.panel.standing is None or not subject.shares:
+        return ""
+    return subject.shares[0].claim.provider
+
+
+def stander_quota(subject: PanelResponse) -> Allowance:
+    """Return the allowance of a provider that stands for a share at a seat of the panel.
+
+    It may upload the files of the payload, and two boundaries for each place of the panel.
+    """
+    terms = subject.terms
+    payload = Allowance(PAYLOAD_FILES_MAX, terms.delivered_bytes, terms.delivered_bytes)
+    return payload + _pairs(2 * len(subject.panel.places), terms.global_bytes, terms.local_bytes)
 
 
 def _pairs(count: int, *sizes: int) -> Allowance:

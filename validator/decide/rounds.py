@@ -257,6 +257,17 @@ def _rejection_reason(verdict: int) -> int:
     return reason if reason in MISMATCHES or reason in SILENCES else ShareReason.NO_ANSWER
 
 
+def _rejection(work: SlotWork) -> Rejection:
+    """Return the rejection of a share, with the place at which this validator found the mismatch.
+
+    The panel of a stand recomputes this place. If no replay found it, the metrics at the last boundary did.
+    """
+    reason = _rejection_reason(work.verdict)
+    segments = len(work.packet.boundaries) if work.packet else 0
+    place = next((done.segment for done in work.checked if done.reason == work.verdict), max(0, segments - 1))
+    return Rejection(ShareRef(work.slot, work.issue), reason, place if reason in MISMATCHES else 0)
+
+
 def _commit(local: LocalOrder, view: View, current: LocalRound, shares: Shares, key: str) -> list[Action]:
     """Return the action that sends all rejections and shares that are not on the chain yet. Rejections come first."""
     open_verdicts = [w for w in current.works if w.verdict and not w.settled and (w.slot, w.issue) in shares]
@@ -277,7 +288,7 @@ def _commit(local: LocalOrder, view: View, current: LocalRound, shares: Shares, 
         order_id=local.order_id,
         leg=local.leg,
         round=current.round,
-        rejections=tuple(Rejection(ShareRef(w.slot, w.issue), _rejection_reason(w.verdict)) for w in rejected),
+        rejections=tuple(_rejection(work) for work in rejected),
         shares=tuple(signed[: SHARES_PER_MESSAGE_MAX - len(rejected)]),
     )
     return [_send(f"{key}/commit", local, view, message)]
@@ -430,10 +441,11 @@ def _send(key: str, local: LocalOrder, view: View, *messages: Message) -> SendTx
 def _has_room(local: LocalOrder, view: View) -> bool:
     """Return whether another round may close.
 
-    At most ``rounds_ahead`` rounds may be closed and not yet verified (protocol 4.6).
+    At most ``rounds_ahead`` rounds may be closed and not yet verified (protocol 4.6). Rounds that wait only for
+    challenges do not count.
     """
-    waiting = [known for known in view.on_chain.rounds_of(local.leg) if not known.verified]
-    return len(waiting) < view.on_chain.order.params.rounds_ahead
+    leg = view.on_chain.leg(local.leg)
+    return leg is not None and leg.uncleared < view.on_chain.order.params.rounds_ahead
 
 
 def aggregated(local: LocalOrder, round: int, next_global: StateRef) -> LocalOrder:

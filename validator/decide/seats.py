@@ -185,6 +185,9 @@ def _steps(
     for index, (place, asked) in enumerate(zip(seat.places, duty.places, strict=True)):
         name = f"{key}/{asked.number}"
         if place.opening is None and place.is_open:
+            # A provider that stands for its share sends the openings itself.
+            if subject.panel.standing is not None:
+                continue
             ask = AskOpening(
                 key=f"{name}/ask",
                 seat=key,
@@ -289,6 +292,12 @@ def opening_arrived(seat: LocalSeat, index: int, opening: AuditOpening, helper: 
     if seat.places[index].opening is not None:
         return seat
     return _with(seat, index, opening=opening, helper=helper)
+
+
+def place_shown(seat: LocalSeat, number: int, opening: AuditOpening) -> LocalSeat:
+    """Record the opening of the place with this number in the panel, from the provider that stands for the share."""
+    index = next((at for at, asked in enumerate(seat.duty.places) if asked.number == number), None)
+    return seat if index is None else opening_arrived(seat, index, opening)
 
 
 def payload_awaited(seat: LocalSeat, blob: bytes) -> LocalSeat:

@@ -32,8 +32,13 @@ class OwnPanel:
 
     @property
     def asked(self) -> tuple[AuditPlace, ...]:
-        """The places whose states the seats need now."""
-        return tuple(self.panel.places[number].place for number in self.panel.undecided) if self.is_open else ()
+        """The places whose states the seats need now from this validator.
+
+        A provider that stands for a share sends them itself.
+        """
+        if not self.is_open or self.panel.standing is not None:
+            return ()
+        return tuple(self.panel.places[number].place for number in self.panel.undecided)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,7 @@ class ChainView:
     subjects: Mapping[SeatKey, PanelResponse] = field(default_factory=dict)
     whole: bool = False
     applicants: frozenset[str] = frozenset()
+    bonded: frozenset[str] = frozenset()
     earlier: Mapping[PanelKey, OwnPanel] = field(default_factory=dict)
 
 

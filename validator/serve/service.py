@@ -15,6 +15,7 @@ from domain.proof.records import AuditKind
 from link import types as t
 from link.errors import ClusterError, ClusterErrorKind
 from pol.rules.commitment import share_sign_bytes
+from pol.rules.disputes import may_challenge
 from pol.rules.handover import HandoverId, chunk_layout
 from pol.rules.panels import is_place
 from validator.decide.admission import Admission, is_invitation
@@ -22,7 +23,7 @@ from validator.decide.idle import why_idle
 from validator.decide.initial import foreign_roots, verified_roots
 from validator.decide.pace import doubted
 from validator.decide.plan import FreeProvider
-from validator.decide.quotas import Allowance, payload_quota, provider_quota
+from validator.decide.quotas import Allowance, payload_quota, provider_quota, stander_of, stander_quota
 from validator.decide.receive import (
     late_share,
     mark_late,
@@ -34,12 +35,12 @@ from validator.decide.receive import (
 )
 from validator.decide.records import JOB_FILE, LocalOrder, PayloadStage, accepted_works, nests
 from validator.decide.retention import served_rounds
-from validator.decide.seats import serves_later
+from validator.decide.seats import place_shown, serves_later
 from validator.decide.second_look import Suspect, second_looks
 from validator.decide.tasks import RETRY_MS, audit_opening, open_tasks, train_tasks
 from validator.decide.view import ChainView, OwnPanel, WatchedPlaces
 from validator.ledger import Ledger
-from validator.serve.callers import Asking, Grants, Presence, Watched
+from validator.serve.callers import WATCHED_MAX, Asking, Grants, Presence, Watched
 from validator.serve.prober import Prober
 from validator.watch.places import get_extents, shows_open_result
 from validator.work.sealing import open_for_seat
@@ -93,6 +94,7 @@ class Service:
         self.doubted: frozenset[str] = frozenset()
         self.presence = Presence()
         self.asking = Asking()
+        self.bonding = Asking(most=WATCHED_MAX)
         self.prober = Prober()
         self._suspects: dict[str, Suspect] = {}
         self._warned: set[str] = set()
@@ -138,10 +140,12 @@ class Service:
         panels = (*view.panels.values(), *view.earlier.values())
         if any(seat.validator == address for about in panels for seat in about.seats):
             roles.add(t.Role.AUDITOR)
-        if address in view.validators and address != self.me:
+        if self._may_watch_some(address):
             roles.add(t.Role.WATCHER)
         if any(on_chain.order.consumer == address for on_chain in view.orders.values()):
             roles.add(t.Role.CONSUMER)
+        if any(stander_of(subject) == address for subject in view.subjects.values()):
+            roles.add(t.Role.STANDER)
         if any(self._continues(on_chain, address) for on_chain in view.orders.values()):
             roles.add(t.Role.SUCCESSOR)
         return frozenset(roles)
@@ -204,6 +208,9 @@ class Service:
             if mine and blob in expected:
                 return None
             allowed += provider_quota(local, on_chain, self.view.panels, caller.address)
+        for subject in self.view.subjects.values():
+            if stander_of(subject) == caller.address:
+                allowed += stander_quota(subject)
         if blob.size > allowed.largest:
             raise ClusterError(
                 ClusterErrorKind.NOT_ALLOWED,
@@ -647,6 +654,22 @@ class Service:
             return t.not_ready(RETRY_MS)
         return replace(t.not_ready(0), ready=True, chunk=opened)
 
+    def show_place(self, caller: t.Caller, request: t.ShownPlace) -> t.Verdict:
+        """Take the opening of a place from the provider that stands for the share, for this validator's own seat."""
+        panel = RoundKey(request.order_id, request.leg, request.round).panel(request.dispute)
+        for key, subject in self.view.subjects.items():
+            if key.panel != panel or stander_of(subject) != caller.address or self.ledger.store.seat(key) is None:
+                continue
+            for blob in _blobs_of(request.opening):
+                if self.blobs.sent(blob, caller.address):
+                    self.ledger.hold_for(key, (blob,))
+                if not self.blobs.sent(blob, caller.address):
+                    return t.Verdict(False, text="a blob that the opening names has not been uploaded")
+            shown = partial(place_shown, number=request.place_index, opening=request.opening)
+            self.ledger.change_seat(key, shown)
+            return t.Verdict(True)
+        return t.Verdict(False, text="this validator has no seat for this place, or has not seen it yet")
+
     def get_place(self, caller: t.Caller, request: t.PlaceRequest) -> t.AuditOpening:
         """Return the opening of a place to a party that may challenge the round: its consumer, or another validator.
 
@@ -663,11 +686,11 @@ class Service:
                 "ask for places of a closed round before its window ends",
                 field="round",
             )
-        if caller.address != on_chain.order.consumer and caller.address not in self.view.validators:
+        if not self._may_watch(on_chain, caller.address):
             raise ClusterError(
                 ClusterErrorKind.NOT_ALLOWED,
-                "only the order's consumer and validators may fetch places to challenge them",
-                "use the key of one of them",
+                "only accounts that may challenge the order's rounds may fetch places of them",
+                "use the key of the consumer, of a validator, or of an account that the order names",
                 field="order_id",
             )
         if not is_place(request.place, get_extents(on_chain, closed), closed.stopped):
@@ -691,6 +714,30 @@ class Service:
         opening = audit_opening(local, request.round, request.place)
         self._grants.give(caller.address, _blobs_of(opening))
         return opening
+
+    def _may_watch_some(self, address: str) -> bool:
+        """Return whether an account may fetch places of some order here.
+
+        If an order lets anyone challenge, the next look at the chain reads whether the account has a bond.
+        """
+        if address in self.view.validators:
+            return address != self.me
+        orders = self.view.orders.values()
+        named = any(address in on_chain.order.challenges.addresses for on_chain in orders)
+        if named or address in self.view.bonded:
+            return True
+        if any(on_chain.order.challenges.anyone for on_chain in orders):
+            self.bonding.hear(address)
+        return False
+
+    def _may_watch(self, on_chain: OrderResponse, address: str) -> bool:
+        """Return whether an account may fetch places of an order: it may challenge its rounds, and can pay for it."""
+        terms = on_chain.order.challenges
+        if terms.anyone and address in self.view.bonded:
+            return True
+        is_operator = address in self.view.validators
+        parties = {on_chain.order.consumer, *(row.address for row in on_chain.escrow.depositors)}
+        return may_challenge(replace(terms, anyone=False), parties, address, is_operator=is_operator)
 
     # Records
 

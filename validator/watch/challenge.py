@@ -62,15 +62,17 @@ def send_challenge(
     """Commit to a challenge of a place and open it, with two transactions.
 
     The first transaction also deposits the coins that the sender's bond account lacks. The salt is derived from
-    ``secret``, so a second try opens the challenge that the first one committed to. Raise TxRefused if the chain
-    refuses one of the transactions.
+    ``secret``, so a second try opens the challenge that the first one committed to, or finds that it was opened. Raise
+    TxRefused if the chain refuses one of the transactions.
     """
     me = sender.address
     chain_id = client.status().chain_id
     salt = hash_fields("assay/challenge/salt", secret, chain_id, *map(str, closed.key), repr(check.place))
     made = challenge_commitment(chain_id, closed.key, check.place, check.finding, salt, me)
-    number = _find(client, closed, made)
-    if not number:
+    known = _find(client, closed, made, me)
+    if known is not None and known.state is not DisputeState.COMMITTED:
+        return Sent(known.key, known.bond, client.status().height)
+    if known is None:
         lacking = bond - client.query(AccountRequest(me)).bond.free
         deposits = (MsgDepositBond(me, lacking),) if lacking > 0 else ()
         challenge = MsgChallenge(
@@ -82,25 +84,31 @@ def send_challenge(
             bond=bond,
         )
         sender.send(*deposits, challenge)
-        number = _find(client, closed, made)
+        known = _find(client, closed, made, me)
+    if known is None:
+        raise LookupError("the chain does not have the challenge that it accepted")
     opening = MsgOpenChallenge(
         challenger=me,
         order_id=closed.order_id,
         leg=closed.leg,
         round=closed.round,
-        number=number,
+        number=known.number,
         place=check.place,
         claim=check.finding,
         salt=salt,
     )
     receipt = sender.send(opening)
-    return Sent(closed.key.panel(number), bond, receipt.height)
+    return Sent(known.key, known.bond, receipt.height)
 
 
-def _find(client: ChainClient, closed: Round, commitment: bytes) -> int:
-    """Return the number of the challenge with this commitment that was not opened yet; 0 if there is none."""
-    waiting = (d for d in _disputes(client, closed) if d.state is DisputeState.COMMITTED)
-    return next((known.number for known in waiting if known.commitment == commitment), 0)
+def _find(client: ChainClient, closed: Round, commitment: bytes, challenger: str) -> Dispute | None:
+    """Return the challenger's challenge with this commitment, or None.
+
+    An expired one can be replaced, so it does not count. Another account may have copied the commitment.
+    """
+    own = (known for known in _disputes(client, closed) if known.challenger == challenger)
+    usable = (known for known in own if known.state is not DisputeState.EXPIRED)
+    return next((known for known in usable if known.commitment == commitment), None)
 
 
 def _disputes(client: ChainClient, closed: Round) -> list[Dispute]:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from domain.proof.queries import OrderResponse
 from domain.proof.records import AnswerKind, AuditPlace, Finding, Round
@@ -13,7 +14,7 @@ from link.blobs import BlobStore
 from link.client import ClusterClient
 from link.errors import ClusterError, ClusterErrorKind
 from link.types import GET_PLACE, AuditOpening, BlobRef, PlaceRequest
-from validator.decide.records import Sizes
+from validator.decide.records import Recomputed, Sizes
 from validator.decide.seats import find_fault, fits_sizes, shares_of
 from validator.watch.places import accepted_shares, agrees, find_stop, get_claim, to_finding
 from validator.work.audits import PlaceFiles, make_audit
@@ -26,6 +27,8 @@ _PAUSE = 0.5
 _SEED = bytes(32)
 """Seed for the digest, which is not used here: no panel has drawn the place, so there is no real seed."""
 
+Run = Callable[[Callable[[Any], Recomputed], Any], Recomputed]
+"""A function that calls another one with a request, in this process or in a pool."""
 Progress = Callable[[str, int, int], None]
 """A function that is called with the name of the file that is fetched, and with the number of its bytes that have
 arrived.
@@ -46,9 +49,17 @@ class PlaceCheck:
     why: str = ""
 
 
+def run_here(function: Callable[[Any], Recomputed], request: Any) -> Recomputed:
+    """Recompute a place in this process."""
+    return function(request)
+
+
 @dataclass(frozen=True, slots=True)
 class Watcher:
-    """The files and the connection with which places are recomputed. ``seconds`` limits the wait for each place."""
+    """The files and the connection with which places are recomputed.
+
+    ``seconds`` limits the wait for the data of each place. ``run`` recomputes a place.
+    """
 
     link: ClusterClient
     blobs: BlobStore
@@ -57,6 +68,7 @@ class Watcher:
     seconds: float
     now: Callable[[], float] = time.monotonic
     pause: Callable[[float], None] = time.sleep
+    run: Run = run_here
 
     def check(
         self, on_chain: OrderResponse, closed: Round, place: AuditPlace, progress: Progress | None = None
@@ -70,7 +82,8 @@ class Watcher:
         if leg is None:
             raise LookupError("a closed round has no leg")
         shares = accepted_shares(on_chain, closed)
-        opening = self._ask(closed, place)
+        until = self.now() + self.seconds
+        opening = self._ask(closed, place, until)
         if opening is None:
             return _unserved(place, f"the validator did not open the place within {self.seconds:.0f} s")
         terms = on_chain.order.terms
@@ -79,17 +92,23 @@ class Watcher:
             fault = "a state or an update in the opening has a wrong size"
         if fault:
             return _unserved(place, fault)
+        try:
+            files = self._fetch(opening, progress, until)
+        except ClusterError as error:
+            if error.kind not in LATER:
+                raise
+            return _unserved(place, f"the validator did not send the data within {self.seconds:.0f} s")
         audit = make_audit(
             leg.tier,
             place,
             shares_of(shares, place),
             opening,
-            self._fetch(opening, progress),
+            files,
             global_in=closed.global_in,
             seed=_SEED,
             backend=self.backend,
         )
-        found = audit.function(audit.request)
+        found = self.run(audit.function, audit.request)
         claim = get_claim(closed, shares, place, opening)
         if found.fault:
             return _unserved(place, found.fault)
@@ -97,10 +116,9 @@ class Watcher:
         stop = find_stop(on_chain, closed, shares, place)
         return PlaceCheck(place=place, finding=finding, claim=claim, agrees=agrees(leg.tier, finding, claim, stop))
 
-    def _ask(self, closed: Round, place: AuditPlace) -> AuditOpening | None:
+    def _ask(self, closed: Round, place: AuditPlace, until: float) -> AuditOpening | None:
         """Return the opening of a place; None if the validator does not open it in time."""
         request = PlaceRequest(order_id=closed.order_id, leg=closed.leg, round=closed.round, place=place)
-        until = self.now() + self.seconds
         while True:
             try:
                 opening = self.link.call(GET_PLACE, request)
@@ -114,12 +132,17 @@ class Watcher:
                 return None
             self.pause(max(_PAUSE, opening.retry_after_ms / 1e3 if opening else 0.0))
 
-    def _fetch(self, opening: AuditOpening, progress: Progress | None) -> PlaceFiles:
-        """Fetch the job and the blobs of a place."""
+    def _fetch(self, opening: AuditOpening, progress: Progress | None, until: float) -> PlaceFiles:
+        """Fetch the job and the blobs of a place; ClusterError TIMED_OUT if they do not arrive in time."""
 
         def take(name: str, blob: BlobRef) -> Path:
-            shown = None if progress is None else lambda done, size: progress(name, done, size)
-            self.link.fetch(blob, self.blobs, shown)
+            def arrived(done: int, size: int) -> None:
+                if progress is not None:
+                    progress(name, done, size)
+                if self.now() >= until:
+                    raise ClusterError(ClusterErrorKind.TIMED_OUT, "the data of the place came too late")
+
+            self.link.fetch(blob, self.blobs, arrived)
             return self.blobs.path(blob.sha256)
 
         for file in opening.payload:

@@ -262,6 +262,8 @@ class Auditor:
             self.ledger.hold_for(seat, ())
 
         self.ledger.hold_for(seat, (blob,))
+        if self.blobs.status(blob).complete:
+            return
         failure: ClusterError | None = None
         for name in sources:
             try:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from chain.state_machine.context import Context
-from chain.state_machine.disputes.tables import DISPUTES, LIVE_DISPUTES
+from chain.state_machine.disputes.tables import DISPUTES, LIVE_DISPUTES, LIVE_STANDS
 from chain.state_machine.ledger.gas import BOND_GAS
 from chain.state_machine.ledger.order_money import cut_bond, get_challenge_bond
 from chain.state_machine.legs.tables import LEGS
@@ -32,6 +32,7 @@ _ENDS: Mapping[Ruling, DisputeState] = MappingProxyType(
         Ruling.UNDECIDED: DisputeState.UNDECIDED,
     }
 )
+"""End of a challenge, by the ruling about its place."""
 
 
 def get_live(ctx: Context, key: RoundKey) -> Iterator[Dispute]:
@@ -74,8 +75,10 @@ def end_dispute(ctx: Context, dispute: Dispute, state: DisputeState, fee: int = 
         burnt = 0
     DISPUTES.update(ctx.store, *key, state=state, burnt=burnt)
     LIVE_DISPUTES.delete(ctx.store, *key)
+    LIVE_STANDS.delete(ctx.store, *key)
     ctx.emit(DisputeEnded(dispute=key, challenger=dispute.challenger, state=int(state), burnt=burnt))
-    release(ctx, dispute.round_key, hold_reason(dispute.number))
+    if dispute.share is None:
+        release(ctx, dispute.round_key, hold_reason(dispute.number))
 
 
 # --- the hooks of the proof ----------------------------------------------------------------------
@@ -88,6 +91,9 @@ def on_ruled(ctx: Context, panel: Panel) -> None:
     the remainder is burnt. Otherwise the bond returns to the challenger.
     """
     dispute = DISPUTES.must(ctx.store, *panel.key)
+    if dispute.share is not None:
+        _end_stand(ctx, dispute, {place.ruling for place in panel.places})
+        return
     state = _ENDS[panel.places[0].ruling]
     failed = state is DisputeState.FAILED
     order = ORDERS.must(ctx.store, panel.order_id)
@@ -95,6 +101,16 @@ def on_ruled(ctx: Context, panel: Panel) -> None:
     for number in dispute.joined:
         joined = DISPUTES.must(ctx.store, *dispute.round_key.panel(number))
         end_dispute(ctx, joined, state, burnt=joined.least if failed else 0)
+
+
+def _end_stand(ctx: Context, dispute: Dispute, rulings: set[Ruling]) -> None:
+    """End a stand. If the share is wrong, its provider loses the bond: the validator gets an answer fee."""
+    if Ruling.WRONG in rulings:
+        fee = ORDERS.must(ctx.store, dispute.order_id).params.answer_fee
+        end_dispute(ctx, dispute, DisputeState.FAILED, fee, dispute.bond)
+    else:
+        right = rulings == {Ruling.RIGHT}
+        end_dispute(ctx, dispute, DisputeState.UPHELD if right else DisputeState.UNDECIDED)
 
 
 def on_voided(ctx: Context, key: RoundKey) -> None:

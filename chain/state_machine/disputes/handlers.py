@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from chain.state_machine.context import Context
 from chain.state_machine.disputes.disputes import count_open, end_dispute, get_live, hold_reason
 from chain.state_machine.disputes.tables import DISPUTES, EXPIRY_DUE, LAST_DISPUTES, LIVE_DISPUTES
+from chain.state_machine.disputes.waivers import check_challenger
 from chain.state_machine.handler import Duty, Handler
 from chain.state_machine.ledger.gas import BOND_GAS
 from chain.state_machine.ledger.order_money import lock_bond
@@ -84,7 +85,8 @@ def check_challenge(ctx: Context, message: MsgChallenge) -> CheckedChallenge:
     """Return the round and the least bond; refuse a challenge that is too late, or whose bond is too small."""
     key = RoundKey(message.order_id, message.leg, message.round)
     found = _get_round(ctx, key)
-    check_before(ctx, "window of the round", found.closed.window_ends)
+    check_before(ctx, "time to challenge the round", found.closed.challenges_end)
+    check_challenger(ctx, found.order, message.challenger, "challenger")
     live = sum(1 for _ in LIVE_DISPUTES.keys(ctx.store, *key))
     if live >= DISPUTES_MAX:
         reason = f"already has {live} challenges that have not ended"
@@ -105,7 +107,7 @@ def apply_challenge(ctx: Context, message: MsgChallenge, checked: CheckedChallen
     closed = checked.closed
     number = LAST_DISPUTES.get(ctx.store, *closed.key) + 1
     LAST_DISPUTES.set(ctx.store, number, *closed.key)
-    opens_until = min(ctx.clock + checked.order.params.stage_base, closed.window_ends)
+    opens_until = min(ctx.clock + checked.order.params.stage_base, closed.challenges_end)
     dispute = Dispute(
         order_id=message.order_id,
         leg=message.leg,

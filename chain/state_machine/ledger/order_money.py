@@ -128,6 +128,12 @@ def lock_bond(ctx: Context, order_id: bytes, row: BondRow) -> None:
     _put_bond(ctx, order_id, row)
 
 
+def merge_bond(ctx: Context, order_id: bytes, row: BondRow, into: BondRow) -> None:
+    """Move the amount of a bond's row to the row ``into``, which has the sum of both; no coins move."""
+    remove_bond(ctx, order_id, row)
+    _put_bond(ctx, order_id, into)
+
+
 def cut_bond(ctx: Context, order_id: bytes, row: BondRow, transfers: Iterable[Transfer]) -> None:
     """Pay ``transfers`` from a bond; the rest of the bond stays locked in its row."""
     moves = list(transfers)

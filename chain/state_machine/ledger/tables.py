@@ -33,6 +33,10 @@ class Tally:
     waiting: int = 0
     # Time of the chain clock since which at least one panel has been waiting.
     waits_since: int = 0
+    # Number of disputes in which providers stand for shares, and of wrong shares whose providers may still stand.
+    stands: int = 0
+    # Time of the chain clock until which providers may stand for shares of void rounds. The order closes after it.
+    stands_until: int = 0
 
 
 NEXT_ACCOUNT = Numbers(0x04, "number of the next account", remembered=True)

@@ -72,5 +72,8 @@ def check_open_round(leg: Leg, round: int) -> None:
 
 
 def is_far_ahead(order: Order, leg: Leg) -> bool:
-    """Return whether ``rounds_ahead`` rounds of a leg are closed but not verified, so that no other may close yet."""
-    return leg.round - leg.next_round >= order.params.rounds_ahead
+    """Return whether ``rounds_ahead`` rounds of a leg are closed but not verified, so that no other may close yet.
+
+    Rounds that wait only for challenges do not count.
+    """
+    return leg.uncleared >= order.params.rounds_ahead

@@ -11,6 +11,7 @@ from chain.state_machine.ledger.order_money import (
     withhold_part,
 )
 from chain.state_machine.ledger.tables import BOND_ROWS, TALLIES
+from chain.state_machine.legs.hooks import AT_STAKE
 from chain.state_machine.legs.parts import await_part
 from chain.state_machine.market.book import return_bond
 from chain.state_machine.market.orders import return_some
@@ -79,15 +80,15 @@ def cut_for_consumer(ctx: Context, order: Order, leg: Leg, rows: Iterable[BondRo
 def clear_leg(ctx: Context, order: Order, leg: Leg) -> bool:
     """Return the withheld part and the bonds of a leg before the order opens again.
 
-    Each call returns a limited number of bonds. The result is False if some bonds are left; the caller then calls this
-    function again later.
+    Bonds of shares that can still be lost stay locked. Each call returns a limited number of bonds. The result is False
+    if some bonds are left; the caller then calls this function again later.
     """
     keep_part(ctx, order, leg)
     bond = get_job_bond(ctx, order.id, leg.number)
     if bond is not None:
         return_bond(ctx, order.id, bond)
     rows = BOND_ROWS.iterate(ctx.store, order.id, leg.number, int(BondKind.SHARE))
-    return return_some(ctx, order.id, rows)
+    return return_some(ctx, order.id, (row for row in rows if not any(AT_STAKE(ctx, order.id, row))))
 
 
 def keep_part(ctx: Context, order: Order, leg: Leg) -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from chain.state_machine.context import Context
+from chain.state_machine.legs.checks import is_far_ahead
 from chain.state_machine.legs.tables import ACCEPT_DUE, LEGS, PROGRESS_DUE
 from chain.state_machine.market.holds import get_held_seconds
 from chain.state_machine.market.tables import ORDER_PARTIES, ORDERS
@@ -89,6 +90,19 @@ def count_verified(ctx: Context, order: Order, leg: Leg, root: bytes) -> Leg:
     counted = LEGS.update(ctx.store, leg.order_id, leg.number, verified=leg.verified + 1, verified_root=root)
     ORDERS.update(ctx.store, order.id, next_round=counted.next_round if root else order.terms.rounds)
     return counted
+
+
+def count_cleared(ctx: Context, order: Order, leg: Leg) -> Leg:
+    """Add one to the rounds of the leg that wait only for challenges.
+
+    If no further round could close before, set a new progress deadline.
+    """
+    was_far_ahead = is_far_ahead(order, leg)
+    cleared = max(leg.cleared, leg.verified) + 1
+    leg = LEGS.update(ctx.store, leg.order_id, leg.number, cleared=cleared)
+    if leg.state is LegState.RUNNING and was_far_ahead:
+        leg = restart_progress(ctx, order, leg)
+    return leg
 
 
 def count_void(ctx: Context, key: RoundKey) -> Leg:

@@ -177,7 +177,9 @@ def ask_rest(order: Order) -> AuctionOrder:
     these states count like those of the payload.
     """
     terms = rest_terms(order.terms, order.next_round)
-    asked = make_auction_order(terms, order.conditions, order.params, order.audit_ms, order.window)
+    asked = make_auction_order(
+        terms, order.conditions, order.params, order.audit_ms, order.window, order.challenges.wait
+    )
     if not order.next_round:
         return asked
     size = terms.delivered_bytes + terms.result_bytes
@@ -186,13 +188,13 @@ def ask_rest(order: Order) -> AuctionOrder:
 
 
 def make_auction_order(
-    terms: JobTerms, conditions: Conditions, params: OrderParams, audit_ms: int, window: int
+    terms: JobTerms, conditions: Conditions, params: OrderParams, audit_ms: int, window: int, challenge_wait: int
 ) -> AuctionOrder:
     """Return an order in the form that the auction reads. Fields that these arguments do not determine are empty.
 
     The caller fills in the other fields. At most ``rounds_ahead`` rounds may be closed but not verified. Further rounds
-    wait for a window, or for a stage of full length if a seat was silent. ``verify_seconds`` includes this waiting
-    time.
+    wait for a window, or for a stage of full length if a seat was silent. The last round also waits
+    ``challenge_wait`` seconds for challenges. ``verify_seconds`` includes this waiting time.
     """
     return AuctionOrder(
         order_id=bytes(32),
@@ -204,7 +206,8 @@ def make_auction_order(
         conditions=conditions,
         excluded=(),
         seconds_left=0,
-        verify_seconds=verify_seconds(params, audit_ms, window)
+        verify_seconds=challenge_wait
+        + verify_seconds(params, audit_ms, window)
         + (terms.rounds - 1) // params.rounds_ahead * batch_seconds(params, audit_ms, window),
         job_bond_bps=params.job_bond_bps,
         opened_height=0,

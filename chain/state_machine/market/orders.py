@@ -23,7 +23,7 @@ from chain.state_machine.market.tables import (
 from chain.state_machine.queue import QueueEntry, cancel, schedule
 from chain.state_machine.registry.tables import CLUSTERS, VALIDATORS
 from domain.errors import DEADLINE_PASSED, Refusal
-from domain.ledger.records import BondRow
+from domain.ledger.records import BondKind, BondRow
 from domain.market.events import OrderClosed, OrderExcluded, OrderOpened
 from domain.market.reasons import CloseReason
 from domain.market.records import Order, OrderState
@@ -94,16 +94,23 @@ def close_order(ctx: Context, order_id: bytes, reason: CloseReason) -> None:
 
     One step returns at most ``BONDS_PER_CALL`` bonds. The queue schedules further steps, and the order closes after the
     last bond. If a part that was withheld from the validator of a failed leg still waits, the order closes after that
-    part is paid or returned. The component of legs then schedules this step again.
+    part is paid or returned. The component of legs then schedules this step again. The order also waits while a
+    provider stands for a share or may still do so. Bonds that such a provider may lose stay locked until then.
     """
     escrow, moves = refund(ESCROWS.must(ctx.store, order_id))
     ESCROWS.put(ctx.store, escrow)
     apply_payments(ctx, order_id, moves)
-    all_returned = return_some(ctx, order_id, BOND_ROWS.iterate(ctx.store, order_id))
-    if not all_returned or escrow.withheld:
+    tally = TALLIES.must(ctx.store, order_id)
+    waits = tally.stands > 0 or ctx.clock < tally.stands_until
+    kept = (BondKind.SHARE, BondKind.CHALLENGE) if tally.stands else ()
+    rows = BOND_ROWS.iterate(ctx.store, order_id)
+    all_returned = return_some(ctx, order_id, (row for row in rows if row.kind not in kept))
+    if not all_returned or escrow.withheld or waits:
         TALLIES.update(ctx.store, order_id, ending=int(reason))
         if not all_returned:
             schedule(ctx, ctx.clock, CLOSE_DUE, order_id)
+        elif not tally.stands and ctx.clock < tally.stands_until:
+            schedule(ctx, tally.stands_until, CLOSE_DUE, order_id)
         return
     state = ORDER_STEPS.after(reason, ORDERS.must(ctx.store, order_id).state)
     order = ORDERS.update(ctx.store, order_id, state=state, close_reason=int(reason))

@@ -86,7 +86,7 @@ def simulate_match(reader: Reader, request: SimulateMatchRequest, book: LivingBo
     audit_ms = compute_audit_ms(request.terms, params, get_promised(store))
     window = compute_window(params, audit_ms)
     asked = replace(
-        make_auction_order(request.terms, request.conditions, params, audit_ms, window),
+        make_auction_order(request.terms, request.conditions, params, audit_ms, window, request.challenge_wait),
         price_limit=request.price_limit or MONEY_MAX,
         seconds_left=request.deadline,
         opened_height=head.height + 1,

@@ -2,7 +2,7 @@
 
 from chain.state_machine.component import Component
 from chain.state_machine.context import Draw
-from chain.state_machine.legs.hooks import ROUND_DROPPED, ROUND_LEFT
+from chain.state_machine.legs.hooks import AT_STAKE, ROUND_DROPPED, ROUND_LEFT
 from chain.state_machine.market.hooks import RELEASED
 from chain.state_machine.proof import gas
 from chain.state_machine.proof.handlers import HANDLERS
@@ -35,11 +35,13 @@ from chain.state_machine.proof.shares import (
     weigh_segments,
 )
 from chain.state_machine.proof.slashes import on_jail
+from chain.state_machine.proof.stands import is_at_stake, on_forfeit, weigh_forfeit
 from chain.state_machine.proof.tables import (
     AUDIT_LOAD,
     BEHIND_PANELS,
     BONDS_DUE,
     DROP_DUE,
+    FORFEIT_DUE,
     JAIL_DUE,
     LAST_GROUP,
     LAST_ISSUES,
@@ -62,6 +64,7 @@ from chain.state_machine.proof.tables import (
     WINDOW_DUE,
     WORK_DUE,
     WRONG_HANDOVERS,
+    WRONG_PROVIDERS,
     PanelSubject,
     SharesSubject,
 )
@@ -88,6 +91,7 @@ COMPONENT = Component(
         LAST_ISSUES,
         OPEN_ROUNDS,
         WRONG_HANDOVERS,
+        WRONG_PROVIDERS,
     ),
     handlers=HANDLERS,
     effects=(
@@ -100,6 +104,7 @@ COMPONENT = Component(
         Effect(ROOM_DUE, on_room, weigh_room),
         Effect(WORK_DUE, on_work),
         Effect(JAIL_DUE, on_jail),
+        Effect(FORFEIT_DUE, on_forfeit, weigh_forfeit),
     ),
     draws=(
         Draw(SharesSubject, draw_segments, weigh_segments),
@@ -108,6 +113,7 @@ COMPONENT = Component(
     hooks=(
         BEGIN.to(apply_lots),
         ROUND_DROPPED.to(drop_open_round),
+        AT_STAKE.to(is_at_stake),
         ROUND_LEFT.to(advance),
         RELEASED.to(on_released),
     ),

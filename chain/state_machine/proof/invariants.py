@@ -171,6 +171,8 @@ def check_deadlines(store: Overlay, _: Running) -> None:
         handover = handover_seconds(order.terms, order.params, order.window)
         tail = 2 * verify_seconds(order.params, order.audit_ms, order.window) + handover
         tally = TALLIES.must(store, order.id)
+        if tally.stands or clock <= tally.stands_until:
+            continue  # the order stays open while providers may stand for shares
         tail += clock - tally.waits_since if tally.waiting else 0
         time = HELD_TIMES.get(store, order.id)
         tail += clock - time.since if time is not None and time.holds else 0
@@ -204,7 +206,7 @@ def check_shares(store: Overlay, order: Order) -> None:
         inside = all(0 <= segment < segments for segment in share.drawn)
         ensure(inside, "a segment outside its share was drawn")
         ensure(share.is_drawn or not share.drawn, "a share has drawn segments, but its lot is not drawn")
-        shown = (share.roots is not None) == (share.state is ShareState.ACCEPTED)
+        shown = (share.roots is not None) == (share.state is ShareState.ACCEPTED or share.stand > 0)
         ensure(shown, "a share has roots before it is accepted, or none after")
 
 
@@ -302,7 +304,8 @@ def check_duties(store: Overlay, _: Running) -> None:
         panel = PANELS.must(store, *panel_key(order_id, *numbers))
         closed = ROUNDS.must(store, *panel.round_key)
         ended = ORDERS.must(store, order_id).state is OrderState.CLOSED
-        over = (ended or closed.void or closed.verified or panel.is_settled) and not panel.votes_on_slash
+        decided = (closed.void or closed.verified) and panel.standing is None
+        over = (ended or decided or panel.is_settled) and not panel.votes_on_slash
         ensure(not over, f"order {order_id.hex()} still has the pot of a panel that is over")
 
 

@@ -41,6 +41,7 @@ from chain.state_machine.proof.seats import (
 from chain.state_machine.proof.settlement import advance
 from chain.state_machine.proof.shares import count_share
 from chain.state_machine.proof.slashes import end_slash_vote, open_slash_vote, slash_at_once, weigh_slash
+from chain.state_machine.proof.stands import end_stand, get_standing
 from chain.state_machine.proof.tables import (
     AUDIT_STAGE,
     BEHIND_PANELS,
@@ -52,6 +53,7 @@ from chain.state_machine.proof.tables import (
     STAGE_DUE,
     VOID_DUE,
     WORK_DUE,
+    WRONG_PROVIDERS,
     PanelSubject,
 )
 from chain.state_machine.queue import QueueEntry, cancel, schedule
@@ -59,7 +61,7 @@ from chain.state_machine.registry.members import count_silence, may_serve
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.tables import number_of
 from domain.amount import BPS, ceil_div
-from domain.keys import PanelKey, RoundKey, ShareKey
+from domain.keys import PanelKey, RoundKey, ShareKey, ShareRef
 from domain.ledger.records import BondRow
 from domain.legs.reasons import LegEnd
 from domain.legs.records import Leg
@@ -77,6 +79,7 @@ from domain.proof.events import (
     StageOpened,
 )
 from domain.proof.moves import FINDER_REWARD
+from domain.proof.params import ProofParams
 from domain.proof.records import (
     AnswerKind,
     AuditKind,
@@ -107,6 +110,7 @@ from pol.rules.panels import (
     segment_count,
 )
 from pol.rules.schedule import served_terms, share_segments
+from pol.rules.stands import draw_stand_places
 from pol.rules.stops import stop_of, stop_step
 from pol.rules.tiers.table import tier_of
 from pol.rules.tiers.tier import Quorum
@@ -150,6 +154,15 @@ def open_dispute_panel(ctx: Context, order: Order, closed: Round, dispute: int, 
     PANELS.put(ctx.store, panel)
     ctx.emit(DisputePanelOpened(panel.key, panel.last_next))
     _emit_place(ctx, panel.key, 0, disputed)
+    ask_room(ctx, order, panel)
+
+
+def open_stand_panel(ctx: Context, order: Order, key: PanelKey, standing: ShareRef) -> None:
+    """Open the panel that recomputes places of one share, whose provider stands for it."""
+    panel = replace(_make_panel(key), standing=standing)
+    PANEL_STEPS.check(PanelStep.OPEN_DISPUTE, None, panel.state)
+    PANELS.put(ctx.store, panel)
+    ctx.emit(DisputePanelOpened(panel.key, panel.last_next))
     ask_room(ctx, order, panel)
 
 
@@ -248,12 +261,14 @@ def draw_stage(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
     panel = PANELS.must(ctx.store, *key)
     order = ORDERS.must(ctx.store, key.order_id)
     leg = LEGS.must(ctx.store, key.order_id, key.leg)
-    if not panel.for_slash and _waits_for_earlier(ctx, leg, panel):
+    if not panel.for_slash and panel.standing is None and _waits_for_earlier(ctx, leg, panel):
         take_room(ctx, panel, 0)
         BEHIND_PANELS.mark(ctx.store, *key, subject.stage)
         return
     if panel.stage == 0 and panel.dispute == 0:
         panel = replace(panel, places=_draw_places(ctx, subject, beacon, order, leg))
+    if panel.stage == 0 and panel.standing is not None:
+        panel = replace(panel, places=_draw_stand_places(ctx, subject, beacon, order, panel))
     before = SEATS.scan(ctx.store, *key)
     drawn = _draw_seats(ctx, subject, beacon, order, leg, panel, before)
     count = len(drawn.seats)
@@ -339,7 +354,7 @@ def _waits_for_earlier(ctx: Context, leg: Leg, panel: Panel) -> bool:
     """
     rounds = range(leg.next_round, panel.round)
     earlier = (each for number in rounds for each in PANELS.scan(ctx.store, leg.order_id, leg.number, number))
-    return any((each.last_next or each.is_last) and not each.is_decided for each in earlier)
+    return any((each.last_next or each.is_last) and not each.is_decided and each.standing is None for each in earlier)
 
 
 def _resume_later(ctx: Context, order: Order, leg: Leg) -> None:
@@ -450,6 +465,24 @@ def _draw_places(ctx: Context, subject: PanelSubject, beacon: bytes, order: Orde
         places = (*places, chunk) if chunk is not None else places
     groups = group_places(places, least_segments(terms, order.params))
     drawn = tuple(_make_place(ctx, closed, place, stops, group) for place, group in zip(places, groups, strict=True))
+    for number, place in enumerate(drawn):
+        _emit_place(ctx, panel.key, number, place)
+    return drawn
+
+
+def _draw_stand_places(
+    ctx: Context, subject: PanelSubject, beacon: bytes, order: Order, panel: Panel
+) -> tuple[PanelPlace, ...]:
+    """Draw the places of a share whose provider stands for it."""
+    closed = ROUNDS.must(ctx.store, *panel.round_key)
+    share = get_standing(ctx, panel)
+    claim = share.claim
+    roots = _get_roots(ctx, claim.key)
+    lot = seed("panel/places", subject.id, beacon)
+    count = ctx.block.params.of(ProofParams).stand_segments
+    stop = stop_of(order.terms, claim.slot, claim.issue, roots)
+    places = draw_stand_places(lot, order.terms, share, roots, count)
+    drawn = tuple(_make_place(ctx, closed, place, {stop} if stop is not None else set()) for place in places)
     for number, place in enumerate(drawn):
         _emit_place(ctx, panel.key, number, place)
     return drawn
@@ -613,6 +646,8 @@ def end_stage(ctx: Context, panel: Panel) -> None:
     rulings = {place.ruling for place in panel.places}
     if Ruling.OPEN in rulings and not rulings & {Ruling.WRONG, Ruling.UNDECIDED}:
         _wait_for_seed(ctx, order, leg, panel, panel.stage + 1)
+    elif panel.standing is not None:
+        end_stand(ctx, order, leg, panel)
     elif rulings == {Ruling.RIGHT} or _confirms(ctx, panel, rulings):
         if panel.dispute:
             _end_dispute(ctx, order, panel)
@@ -740,14 +775,15 @@ def _end_void(ctx: Context, order: Order, panel: Panel) -> None:
     wrong = _get_wrong(panel)
     for share in _get_wrong_shares(ctx, panel):
         count_share(ctx, share.claim.provider, accepted=-1, rejected=1)
+        WRONG_PROVIDERS.mark(ctx.store, key.order_id, key.leg, share.claim.provider)
         ctx.emit(ShareFoundWrong(share.claim.key, share.claim.provider))
+    by_validator = _is_by_validator(ctx, panel)
     move_panel(ctx, PANELS.must(ctx.store, *panel.key), PanelStep.STOP, is_settled=True)
     slash = slash_at_once(ctx, order, leg, panel) if panel.is_last and _get_slashable(ctx, panel) else 0
     settle_panel(ctx, order, panel, losers=_get_losers(ctx, panel), undecided=not wrong, slash=slash)
     if panel.dispute:
         DISPUTE_RULED(ctx, panel)
-    void_round(ctx, key, _get_losers(ctx, panel), undecided=not wrong)
-    by_validator = _is_by_validator(ctx, panel)
+    void_round(ctx, key, _get_losers(ctx, panel), undecided=not wrong, by_validator=by_validator)
     reason = LegEnd.WRONG_ROUND if by_validator else LegEnd.WRONG_SHARE
     void_leg(ctx, order, leg, reason if wrong else LegEnd.UNDECIDED)
     _go_on_voiding(ctx, key, panel.key)
@@ -758,7 +794,8 @@ def on_void(ctx: Context, entry: QueueEntry) -> None:
     key = entry.round_key
     origin = replace(key, round=entry.number(3)).panel(entry.number(4))
     panel = PANELS.must(ctx.store, *origin)
-    void_round(ctx, key, _get_losers(ctx, panel), undecided=not _get_wrong(panel))
+    by_validator = _is_by_validator(ctx, panel)
+    void_round(ctx, key, _get_losers(ctx, panel), undecided=not _get_wrong(panel), by_validator=by_validator)
     _go_on_voiding(ctx, key, origin)
 
 

@@ -64,7 +64,9 @@ def _panel(store: Overlay, request: PanelRequest) -> PanelResponse:
     order = ORDERS.must(store, key.order_id)
     leg = LEGS.must(store, key.order_id, key.leg)
     closed = ROUNDS.must(store, *key.round_key)
-    accepted = (share for share in closed.share_keys if share.slot >= request.from_slot)
+    standing = panel.standing
+    keys = closed.share_keys if standing is None else (closed.key.share(standing.slot, standing.issue),)
+    asked = (share for share in keys if share.slot >= request.from_slot)
     return PanelResponse(
         terms=order.terms,
         price_limit=order.price_limit,
@@ -72,7 +74,7 @@ def _panel(store: Overlay, request: PanelRequest) -> PanelResponse:
         commit_seconds=commit_seconds(order.params, order.audit_ms),
         round=closed,
         panel=panel,
-        shares=tuple(SHARES.must(store, *share) for share in take(accepted, get_limit(request.limit))),
+        shares=tuple(SHARES.must(store, *share) for share in take(asked, get_limit(request.limit))),
         accept_rate=order.params.accept_rate,
         tier=leg.tier,
         order_key=order.order_key,

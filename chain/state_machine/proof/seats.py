@@ -31,6 +31,7 @@ from chain.state_machine.proof.tables import (
     PANELS,
     ROUNDS,
     SEATS,
+    SHARES,
     STAGE_DUE,
     PanelSubject,
 )
@@ -230,7 +231,7 @@ def settle_panel(
     verdicts = _judge_seats(order, leg, panel, seats)
     # The panels of a void round are paid one after the other, so a bond may have paid already.
     losers = tuple(row for row in (get_bond(ctx, order.id, row) for row in losers) if row is not None)
-    price = price_floor(ROUNDS.must(ctx.store, *panel.round_key).work, leg.price) // max(1, order.params.auditors)
+    price = price_floor(_get_work(ctx, panel), leg.price) // max(1, order.params.auditors)
     for seat, verdict in zip(seats, verdicts, strict=True):
         is_paid = panel.for_slash and seat.stage != panel.stage
         if verdict.refuted and not (is_paid and seat.cut):
@@ -279,6 +280,13 @@ def settle_panel(
     apply_transfer(ctx, Transfer(move=CUT_BURN, source="", target="", amount=burnt))
     PANEL_POTS.delete(ctx.store, *key)
     ctx.emit(PanelEnded(key, burnt))
+
+
+def _get_work(ctx: Context, panel: Panel) -> int:
+    """Return the work (FLOPs) that a panel decides about: that of its round, or of the share of a stand."""
+    if panel.standing is None:
+        return ROUNDS.must(ctx.store, *panel.round_key).work
+    return SHARES.must(ctx.store, *panel.round_key.share(panel.standing.slot, panel.standing.issue)).work
 
 
 @dataclass(slots=True)

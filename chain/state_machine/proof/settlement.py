@@ -18,7 +18,7 @@ from chain.state_machine.ledger.tables import TALLIES
 from chain.state_machine.legs.checks import is_far_ahead
 from chain.state_machine.legs.ends import reopen_or_end, settle_leg
 from chain.state_machine.legs.money import compensate, lose_part
-from chain.state_machine.legs.progress import count_verified, restart_progress
+from chain.state_machine.legs.progress import count_cleared, count_verified, restart_progress
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.book import return_bond
 from chain.state_machine.market.holds import is_held
@@ -26,7 +26,7 @@ from chain.state_machine.market.orders import BONDS_PER_CALL, weigh_end
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.rejections import compare_rejected, count_rejected
 from chain.state_machine.proof.room import move_panel
-from chain.state_machine.proof.rounds import get_next_round, is_verifiable
+from chain.state_machine.proof.rounds import get_next_round, is_clear, is_verifiable
 from chain.state_machine.proof.seats import settle_panel, weigh_panel
 from chain.state_machine.proof.shares import drop_shares, has_live_shares, note_verified
 from chain.state_machine.proof.tables import BONDS_DUE, DROP_DUE, PANELS, ROUNDS, SHARES, WINDOW_DUE, WRONG_HANDOVERS
@@ -35,7 +35,7 @@ from domain.legs.records import Leg, LegState
 from domain.market.reasons import CloseReason
 from domain.market.records import Order, OrderState
 from domain.moves import Transfer
-from domain.proof.events import OrderVerified, RoundVerified
+from domain.proof.events import OrderVerified, RoundCleared, RoundVerified
 from domain.proof.moves import PROTOCOL, PROVIDER
 from domain.proof.records import Round, Share
 from domain.proof.transitions import ROUND_STEPS, PanelStep, RoundStep
@@ -66,6 +66,7 @@ def on_window(ctx: Context, entry: QueueEntry) -> None:
     if not _is_going_on(ctx, order, entry.number(1)):
         return
     leg = LEGS.must(ctx.store, order.id, order.legs)
+    leg = _clear_next(ctx, order, leg)
     closed = get_next_round(ctx, leg)
     if closed is not None and is_verifiable(ctx, closed):
         # All rejected shares of the round must be compared before the round is verified.
@@ -76,6 +77,22 @@ def on_window(ctx: Context, entry: QueueEntry) -> None:
         advance(ctx, order)
     else:
         _end_if_decided(ctx, order.id, leg)
+
+
+def _clear_next(ctx: Context, order: Order, leg: Leg) -> Leg:
+    """Clear the first round of a leg that is not cleared, if it waits only for challenges; return the leg."""
+    if not order.challenges.wait:
+        return leg
+    number = leg.first_round + max(leg.cleared, leg.verified)
+    closed = ROUNDS.get(ctx.store, order.id, leg.number, number)
+    if closed is None or not is_clear(ctx, closed):
+        return leg
+    leg = count_cleared(ctx, order, leg)
+    ctx.emit(RoundCleared(closed.key))
+    schedule(ctx, closed.challenges_end, WINDOW_DUE, *closed.key)
+    # The next round may be clear already.
+    advance(ctx, order)
+    return leg
 
 
 def on_drop(ctx: Context, entry: QueueEntry) -> None:

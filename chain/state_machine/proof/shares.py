@@ -184,12 +184,15 @@ def make_commitment(
     )
 
 
-def reject_share(ctx: Context, share: Share, reason: ShareReason) -> None:
-    """Reject a share and free its slot; its bond stays locked until its round is verified or the leg is over."""
+def reject_share(ctx: Context, share: Share, reason: ShareReason, segment: int) -> None:
+    """Reject a share and free its slot; its bond stays locked until its round is verified or the leg is over.
+
+    ``segment`` is the place at which the validator found a mismatch.
+    """
     claim = share.claim
-    change_share(ctx, claim.key, state=ShareState.REJECTED, reason=int(reason))
+    change_share(ctx, claim.key, state=ShareState.REJECTED, reason=int(reason), wrong_at=segment)
     count_share(ctx, claim.provider, rejected=1)
-    ctx.emit(ShareRejected(claim.key, claim.provider, int(reason), was_accepted=False))
+    ctx.emit(ShareRejected(claim.key, claim.provider, int(reason), was_accepted=False, segment=segment))
 
 
 def drop_open_round(ctx: Context, key: RoundKey) -> None:

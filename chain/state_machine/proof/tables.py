@@ -155,6 +155,8 @@ STANDING_ISSUES = Numbers(0x3A, "standing issue")
 LAST_ISSUES = Table(0x3B, "last issue", LastIssue, lambda r: (r.order_id, r.leg, r.slot))
 # The accepted shares of open rounds; a round has no record before its first share is accepted.
 OPEN_ROUNDS = Table(0x4E, "open round", OpenRound, lambda r: r.key)
+# Providers with a share that a panel found wrong. Key: order, leg, provider.
+WRONG_PROVIDERS = KeySet(0x4F, "provider of a wrong share")
 # Legs whose validator, as a complaint proved, did not hand over the right states. Key: order, leg.
 WRONG_HANDOVERS = KeySet(0x4D, "leg with a wrong hand-over")
 
@@ -179,6 +181,9 @@ JAIL_DUE = Due("jail", 9, lane=0)
 # Shares of a round that will never be closed have to be dropped, in the lane of orders, so that this delays no panel.
 # Parts of an entry: order, leg, round.
 DROP_DUE = Due("drop", 16, lane=1, of_order=True)
+
+# The time to stand for a rejected share is over. Parts of an entry: order, leg, round, slot, issue.
+FORFEIT_DUE = Due("forfeit", 8, lane=0, of_order=True)
 
 
 def get_drawn_rounds(store: Overlay) -> Iterator[RoundKey]:

@@ -27,7 +27,14 @@ from validator.decide import actions as do
 from validator.decide.actions import Action
 from validator.decide.records import LegKey, LocalSeat, Recomputed, SeatKey, Sizes
 from validator.decide.retention import needed_blobs
-from validator.decide.seats import blob_awaited, job_loaded, opening_arrived, place_recomputed, serves_later
+from validator.decide.seats import (
+    blob_awaited,
+    job_loaded,
+    opening_arrived,
+    place_recomputed,
+    place_shown,
+    serves_later,
+)
 from validator.decide.tasks import audit_opening
 from validator.decide.view import OwnPanel
 from validator.watch.places import get_claim
@@ -180,6 +187,15 @@ class Auditor:
             for state in opening.states:  # what is served is what is kept
                 assert {state.global_state.sha256, state.local_state.sha256} <= kept
         return opening
+
+    def take_shown(self, panel: PanelKey, number: int, opening: AuditOpening) -> bool | None:
+        """Take the opening of a place from the provider that stands for its share."""
+        if not self.daemon.up:
+            return None
+        own = [key for key in held(self.daemon.records) if key.panel == panel and key in self.daemon.view.duties]
+        for key in own:
+            self._change(key, partial(place_shown, number=number, opening=opening))
+        return bool(own)
 
     def _change(self, key: SeatKey, change: "partial[LocalSeat]") -> None:
         seat = self.daemon.records.get(key)

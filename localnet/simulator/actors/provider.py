@@ -10,17 +10,20 @@ from compute_provider.decide import claims, receive
 from compute_provider.decide.actions import Action
 from compute_provider.decide.duties import decide
 from compute_provider.decide.receive import Change
-from compute_provider.decide.records import Shares, ShareWork, Stage
+from compute_provider.decide.records import GAVE_UP, MAY_STAND, Shares, ShareWork, Stage
 from compute_provider.decide.view import Look, ValidatorView
 from domain.codec import decode, encode
+from domain.disputes.messages import MsgStand
 from domain.keys import ShareKey
 from domain.ledger.messages import MsgDepositBond
 from domain.ledger.queries import AccountRequest
 from domain.messages import Message
+from domain.proof.queries import SeatsRequest
 from domain.proof.records import ShareClaim, ShareRoots
 from domain.registry.messages import MsgRegisterProvider
 from link.types import (
     Machine,
+    OpenedState,
     OpeningSubmission,
     OpenTask,
     ShareDelivery,
@@ -46,6 +49,7 @@ POLL_MS = 800
 GAP_MS = 60
 RETRY_MS = 1_000
 NEVER_MS = 60_000
+STANDS_TRIED = 3
 
 
 @dataclass
@@ -87,6 +91,7 @@ class ProviderActor:
         self._errands = Errands()
         self._ended: dict[str, float] = {}
         self._promised: dict[ShareKey, int] = {}
+        self._stands: dict[ShareKey, int] = {}
         self._thought_at = -(10**9)
         # The last decision with its inputs: it stays the same while these do.
         self._decided: tuple[Shares, Look, Shares, tuple[tuple[Action, str], ...]] | None = None
@@ -226,6 +231,10 @@ class ProviderActor:
                 self._deliver(name, key)
             case do.Open(key, indices):
                 self._open(name, key, indices)
+            case do.Stand(key):
+                self._stand(name, key)
+            case do.ShowPlaces(key, dispute):
+                self._show_places(name, key, dispute)
 
     # The cluster
 
@@ -281,7 +290,14 @@ class ProviderActor:
             handed_in = work.stage in (Stage.TRAINED, Stage.SUBMITTED)
             if handed_in and claims.has_committed(order, self.traces[work.key].claim):
                 found.append(partial(receive.committed, key=work.key))
-            if claims.is_over(work.key, order, clock):
+            panel = claims.standing_panel(order, work.key)
+            claim = self.traces[work.key].claim
+            has_to = work.stand in (0, MAY_STAND) and claims.has_to_stand(order, claim, CHAIN_ID)
+            if panel is not None:
+                found.append(partial(receive.standing, key=work.key, stand=panel.dispute))
+            elif has_to:
+                found.append(partial(receive.standing, key=work.key, stand=MAY_STAND))
+            elif claims.is_over(work.key, order, clock):
                 found.append(partial(receive.released, key=work.key))
         return found
 
@@ -458,6 +474,61 @@ class ProviderActor:
             if opening is None:
                 continue
             self.world.network.call(partial(link.submit_opening, self.me, opening), self._answer(partial(_ignore)))
+        self._end(name, pause=RETRY_MS)
+
+    # Standing for a share
+
+    def _stand(self, name: str, key: ShareKey) -> None:
+        """Stand for a share; after a few tries without success, give it up."""
+        bond = claims.stand_bond(self.world.order(key.order_id), key, self.world.setup.params)
+        lacking = bond - self.world.ask(AccountRequest(self.me)).bond.free
+        if lacking > 0 and self.auto_bond:
+            self.deposited += lacking
+            self._send(MsgDepositBond(self.me, lacking), partial(self._end, name))
+            return
+        tried = self._stands[key] = self._stands.get(key, 0) + 1
+        if tried > STANDS_TRIED:
+            self._end(name, partial(receive.standing, key=key, stand=GAVE_UP))
+            return
+        roots = self.traces[key].delivery.roots
+        message = MsgStand(
+            provider=self.me,
+            order_id=key.order_id,
+            leg=key.leg,
+            round=key.round,
+            slot=key.slot,
+            issue=key.issue,
+            roots=roots,
+        )
+        self._send(message, partial(self._end, name, pause=RETRY_MS))
+
+    def _show_places(self, name: str, key: ShareKey, dispute: int) -> None:
+        """Send the places of a share to the seats of its panel that have not answered yet."""
+        panel = claims.standing_panel(self.world.order(key.order_id), key)
+        seats = (
+            self.world.ask(SeatsRequest(order_id=key.order_id, leg=key.leg, round=key.round, dispute=dispute)).seats
+            if panel
+            else ()
+        )
+        trace = self.traces[key]
+        job = self.world.job(key.order_id)
+
+        def put(index: int) -> OpenedState:
+            first, second = trace.states[index]
+            metrics = trace.delivery.boundaries[index - 1].metrics if index else ()
+            return OpenedState(
+                index=index, global_state=job.blob(first), local_state=job.local_blob(second), metrics=metrics
+            )
+
+        for seat in seats:
+            if panel is None or seat.stage != panel.stage or seat.commitment:
+                continue
+            auditor = self.world.validators[seat.validator].auditor
+            for number in seat.places:
+                place = panel.places[number].place
+                opening = claims.place_opening(place, leaves_of(trace.delivery), trace.task.payload, put)
+                show = partial(auditor.take_shown, panel.key, number, opening)
+                self.world.network.call(show, self._answer(partial(_ignore)))
         self._end(name, pause=RETRY_MS)
 
     def opening(self, key: ShareKey, index: int) -> OpeningSubmission | None:

@@ -241,7 +241,9 @@ class Bribed(Accomplice):
     def says(self, daemon: ValidatorActor, asked: Asked, found: Recomputed) -> Recomputed:
         if asked.winner in self.friends and found.root != asked.claimed and self._sits_first(daemon, asked.winner):
             self.honest = False
-            return Recomputed("", AnswerKind.FINISHED, asked.claimed, digest("agreed", asked.claimed))
+            return Recomputed(
+                fault="", kind=AnswerKind.FINISHED, root=asked.claimed, digest=digest("agreed", asked.claimed)
+            )
         return found
 
     def _sits_first(self, daemon: ValidatorActor, winner: str) -> bool:

@@ -126,7 +126,7 @@ def was_slashed(world: World) -> bool:
 
 def _provider(name: str, shows: str, fault: str, make: Swap, **changes: Any) -> Scenario:
     """Return a scenario in which one provider of the winner is not honest."""
-    return Scenario(name, shows, fault, Market(swaps={CHEAT: make}, **changes), settled)
+    return Scenario(name=name, shows=shows, fault=fault, market=Market(swaps={CHEAT: make}, **changes), shown=settled)
 
 
 def _habit(name: str, shows: str, fault: str, habit: str) -> Scenario:
@@ -137,7 +137,7 @@ def _winner(
     name: str, shows: str, fault: str, make: Swap, shown: Callable[[World], bool] = settled, **changes: Any
 ) -> Scenario:
     """Return a scenario in which the cheapest validator is not honest."""
-    return Scenario(name, shows, fault, Market(swaps={WINNER: make}, **changes), shown)
+    return Scenario(name=name, shows=shows, fault=fault, market=Market(swaps={WINNER: make}, **changes), shown=shown)
 
 
 def _seats(
@@ -145,7 +145,7 @@ def _seats(
 ) -> Scenario:
     """Return a scenario in which a third of the strangers are not honest, each on its own."""
     swaps = {f"v{number}": make for number in (1, 3)}
-    return Scenario(name, shows, fault, Market(swaps=swaps, **changes), shown)
+    return Scenario(name=name, shows=shows, fault=fault, market=Market(swaps=swaps, **changes), shown=shown)
 
 
 def _decliner(reason: LegEnd) -> Scenario:
@@ -164,10 +164,10 @@ def _bribed(count: int) -> Scenario:
     for number in range(1, 10):
         swaps[f"v{number}"] = partial(Bribed, frozenset({WINNER}), seats=count)
     return Scenario(
-        f"{count}-of-4-seats-collude",
-        f"A validator aggregates wrongly, and {count} of the first four seats of each panel say that it is right.",
-        "validator: wrong_round",
-        Market(validators=10, swaps=swaps, params={"auditors": 4}),
+        name=f"{count}-of-4-seats-collude",
+        shows=f"A validator aggregates wrongly, and {count} of a panel's first four seats say that it is right.",
+        fault="validator: wrong_round",
+        market=Market(validators=10, swaps=swaps, params={"auditors": 4}),
     )
 
 
@@ -175,15 +175,15 @@ def _outage(blocks: int) -> Scenario:
     names = ("v1", "v2", "v3")
     times = "one block" if blocks == 1 else f"{blocks} blocks"
     return Scenario(
-        f"outage-of-half-for-{blocks}",
-        f"Half of the strangers are away for {times}, while panels recompute rounds. The order is settled.",
-        NO_ONE if blocks < 100 else "auditor: silent",
-        Market(
+        name=f"outage-of-half-for-{blocks}",
+        shows=f"Half of the strangers are away for {times}, while panels recompute rounds. The order is settled.",
+        fault=NO_ONE if blocks < 100 else "auditor: silent",
+        market=Market(
             swaps=dict.fromkeys(names, Slanted),
             begin=crash_for(names, 12_000, blocks),
             rounds=6,
         ),
-        settled,
+        shown=settled,
     )
 
 
@@ -194,7 +194,7 @@ def _stops(name: str, where: str, at: int) -> Scenario:
 
     market = Market(make_job=lambda terms: StoppingJob(terms, breaks_in=1, at=at))
     shows = f"A job stops in {where} of its second round. What was trained before is paid, and no one is at fault."
-    return Scenario(name, shows, "job: stopped", market, stopped)
+    return Scenario(name=name, shows=shows, fault="job: stopped", market=market, shown=stopped)
 
 
 def _friends(count: int, name: str, shows: str) -> Scenario:
@@ -202,7 +202,7 @@ def _friends(count: int, name: str, shows: str) -> Scenario:
     swaps: dict[str, Swap] = {
         each: partial(Accomplice, frozenset(names), forges=each == WINNER, withholding=True) for each in names
     }
-    return Scenario(name, shows, "validator: wrong_round", Market(validators=9, swaps=swaps))
+    return Scenario(name=name, shows=shows, fault="validator: wrong_round", market=Market(validators=9, swaps=swaps))
 
 
 def _challenge(
@@ -224,7 +224,7 @@ def _challenge(
         params={"duty_segments": 2},
         begin=lambda world: Challenger("v6", right=right, opens=opens).begin(world),
     )
-    return Scenario(name, shows, fault, market, shown, tries=12)
+    return Scenario(name=name, shows=shows, fault=fault, market=market, shown=shown, tries=12)
 
 
 _SCENARIOS = (
@@ -246,10 +246,10 @@ _SCENARIOS = (
         "quits",
     ),
     Scenario(
-        "ignored-stop",
-        "A provider goes on where its job stops, and invents the rest.",
-        "provider: not_finite",
-        Market(
+        name="ignored-stop",
+        shows="A provider goes on where its job stops, and invents the rest.",
+        fault="provider: not_finite",
+        market=Market(
             swaps={CHEAT: lambda: Trains(as_job(EndlessJob))},
             make_job=lambda terms: StoppingJob(terms, breaks_in=1, at=1),
         ),
@@ -291,10 +291,10 @@ _SCENARIOS = (
         "garbage",
     ),
     Scenario(
-        "missed-by-the-validator",
-        "A third of a share is invented; the draws of the validator miss it, and an auditor finds it.",
-        "provider: wrong_share",
-        Market(
+        name="missed-by-the-validator",
+        shows="A third of a share is invented; the draws of the validator miss it, and an auditor finds it.",
+        fault="provider: wrong_share",
+        market=Market(
             swaps={CHEAT: lambda: Trains(as_job(ThirdSkipped))},
             orders=3,
             rounds=4,
@@ -391,10 +391,10 @@ _SCENARIOS = (
         no_share_of(CHEAT),
     ),
     Scenario(
-        "lets-a-friend-cheat",
-        "A validator accepts whatever its friend, a provider, invents.",
-        "validator: wrong_round",
-        Market(
+        name="lets-a-friend-cheat",
+        shows="A validator accepts whatever its friend, a provider, invents.",
+        fault="validator: wrong_round",
+        market=Market(
             swaps={
                 WINNER: lambda: Accomplice(frozenset({WINNER, CHEAT})),
                 CHEAT: lambda: Cheat(CHEAT, ("first", "update"), 100),
@@ -455,11 +455,11 @@ _SCENARIOS = (
         ),
     ),
     Scenario(
-        "declines-state-unavailable",
-        "A validator that should continue an order says without truth that it cannot have the states.",
-        "validator: state_unavailable",
-        Market(swaps={WINNER: Vanisher, "v1": lambda: Decliner(LegEnd.STATE_UNAVAILABLE)}),
-        settled,
+        name="declines-state-unavailable",
+        shows="A validator that should continue an order says without truth that it cannot have the states.",
+        fault="validator: state_unavailable",
+        market=Market(swaps={WINNER: Vanisher, "v1": lambda: Decliner(LegEnd.STATE_UNAVAILABLE)}),
+        shown=settled,
     ),
     # Seats
     _seats("seats-lie", "A third of the strangers answer what they did not find.", "auditor: refuted", Slanderer),
@@ -512,18 +512,18 @@ _SCENARIOS = (
     ),
     # Proposers and blocks
     Scenario(
-        "proposers-withhold",
-        "A third of the proposers make no block in half of their turns. Lots are late, and nothing else changes.",
-        NO_ONE,
-        Market(validators=9, swaps=dict.fromkeys(("v2", "v4", "v6"), Withholder)),
-        settled,
+        name="proposers-withhold",
+        shows="A third of the proposers make no block in half of their turns. Lots are late, and nothing else changes.",
+        fault=NO_ONE,
+        market=Market(validators=9, swaps=dict.fromkeys(("v2", "v4", "v6"), Withholder)),
+        shown=settled,
     ),
     Scenario(
-        "filled-blocks",
-        "An outsider fills every block from the first to the last. Duties have a lane, and all of them arrive.",
-        NO_ONE,
-        Market(plan={"spam": 12}),
-        price_rose,
+        name="filled-blocks",
+        shows="An outsider fills every block from the first to the last. Duties have a lane, and all of them arrive.",
+        fault=NO_ONE,
+        market=Market(plan={"spam": 12}),
+        shown=price_rose,
     ),
     *map(_outage, (1, 10, 100)),
     # Challenges
@@ -550,48 +550,48 @@ _SCENARIOS = (
     ),
     # Consumers
     Scenario(
-        "consumer-never-delivers",
-        "A consumer delivers its job to no one. Each validator that waits loses a fee, and the consumer as much.",
-        f"{EITHER_CONSUMER}: payload_not_delivered",
-        Market(habits=ConsumerHabits(deliver=(False,)), honest_consumer=False),
+        name="consumer-never-delivers",
+        shows="A consumer delivers its job to no one. Each validator that waits loses a fee, and the consumer as much.",
+        fault=f"{EITHER_CONSUMER}: payload_not_delivered",
+        market=Market(habits=ConsumerHabits(deliver=(False,)), honest_consumer=False),
     ),
     Scenario(
-        "consumer-delivers-late",
-        "A consumer delivers its job only to the second validator.",
-        f"{EITHER_CONSUMER}: payload_not_delivered",
-        Market(habits=ConsumerHabits(deliver=(False, True)), honest_consumer=False),
-        settled,
+        name="consumer-delivers-late",
+        shows="A consumer delivers its job only to the second validator.",
+        fault=f"{EITHER_CONSUMER}: payload_not_delivered",
+        market=Market(habits=ConsumerHabits(deliver=(False, True)), honest_consumer=False),
+        shown=settled,
     ),
     Scenario(
-        "consumer-delivers-rubbish",
-        "A consumer delivers a job that no one can read. Validators with enough stake blame it, and the order ends.",
-        f"{EITHER_CONSUMER}: declined_bad_job",
-        Market(make_job=lambda terms: Job(terms, decline=LegEnd.DECLINED_BAD_JOB), honest_consumer=False),
+        name="consumer-delivers-rubbish",
+        shows="A consumer delivers a job that no one can read. Validators with enough stake blame it.",
+        fault=f"{EITHER_CONSUMER}: declined_bad_job",
+        market=Market(make_job=lambda terms: Job(terms, decline=LegEnd.DECLINED_BAD_JOB), honest_consumer=False),
     ),
     Scenario(
-        "consumer-vanishes",
-        "A consumer delivers its job, and is gone. Everyone else is paid.",
-        NO_ONE,
-        Market(habits=ConsumerHabits(fetches=False, keeps=False, acks=False), honest_consumer=False),
-        settled,
+        name="consumer-vanishes",
+        shows="A consumer delivers its job, and is gone. Everyone else is paid.",
+        fault=NO_ONE,
+        market=Market(habits=ConsumerHabits(fetches=False, keeps=False, acks=False), honest_consumer=False),
+        shown=settled,
     ),
     Scenario(
-        "false-complaint",
-        "A consumer complains about right chunks. The chain decrypts them, and refuses.",
-        "consumer: refused_complaint",
-        Market(habits=ConsumerHabits(slanders=True), honest_consumer=False),
-        settled,
+        name="false-complaint",
+        shows="A consumer complains about right chunks. The chain decrypts them, and refuses.",
+        fault="consumer: refused_complaint",
+        market=Market(habits=ConsumerHabits(slanders=True), honest_consumer=False),
+        shown=settled,
         refusals=True,
     ),
     _stops("job-stops-in-a-step", "a step", 1),
     _stops("job-stops-in-an-update", "the updates", 3),
     _stops("job-stops-in-an-aggregation", "the aggregation", 4),
     Scenario(
-        "everyone-is-honest",
-        "Everyone is honest: rounds are trained, recomputed, paid and handed over.",
-        NO_ONE,
-        Market(orders=2),
-        lambda world: settled(world) and happened(PanelBegun)(world),
+        name="everyone-is-honest",
+        shows="Everyone is honest: rounds are trained, recomputed, paid and handed over.",
+        fault=NO_ONE,
+        market=Market(orders=2),
+        shown=lambda world: settled(world) and happened(PanelBegun)(world),
     ),
 )
 SCENARIOS: Mapping[str, Scenario] = MappingProxyType({scenario.name: scenario for scenario in _SCENARIOS})

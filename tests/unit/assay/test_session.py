@@ -145,7 +145,7 @@ SAME: dict[str, tuple[click.Command, object, dict[str, str]]] = {
     "trace verify": (
         trace.verify,
         pol.replay.replay.verify_trace,
-        {"file": "trace", "directory": ""},
+        {"file": "trace", "directory": "", "against": "", "inputs": ""},
     ),
     "order list": (order.list_, Session.orders, {}),
     "order result": (order.result, PlacedOrder.result, {"to": "", "directory": "", "order": "", "yes": ""}),

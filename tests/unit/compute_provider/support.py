@@ -13,14 +13,16 @@ from compute_provider.interfaces import ProviderConfig
 from compute_provider.store import MachineSpeed, Store
 from compute_provider.work.bench import limits_here, within
 from domain import codec
-from domain.keys import ShareKey
+from domain.keys import PanelKey, ShareKey
 from domain.ledger.queries import AccountResponse
 from domain.ledger.records import Account, BondAccount, Depositor, Escrow
 from domain.legs.records import Leg, LegState
 from domain.market.records import Conditions, JobTerms, Order, OrderState
 from domain.messages import Message
 from domain.node.queries import StatusResponse
+from domain.params import Params, local_params
 from domain.proof.queries import OrderResponse
+from domain.proof.records import PanelSeat
 from domain.registry.records import Provider, Validator
 from host import lock as host_lock
 from link.blobs import BlobStore
@@ -174,6 +176,12 @@ class FolderChain:
         if order_id != known.order.id:
             raise ChainError(ErrorKind.NOT_FOUND, "no such order", "")
         return known
+
+    def seats(self, panel: PanelKey) -> tuple[PanelSeat, ...]:
+        return ()
+
+    def params(self) -> Params:
+        return local_params()
 
     def account(self, address: str) -> AccountResponse:
         account = Account(address, 1, 0, PROVIDER.pub_key)

@@ -57,6 +57,7 @@ def test_keys_lists_and_counts_are_attributes_as_they_always_were() -> None:
         ("provider", "p"),
         ("reason", "10105"),
         ("was_accepted", "false"),
+        ("segment", "0"),
     )
     silent = SeatSilent(PanelKey(order, 1, 0, 4), "v1", 2, (0, 3), 5)
     assert to_event(silent, 1).attributes == (

@@ -85,6 +85,10 @@ class Answers:
     def get_opening(self, caller: t.Caller, request: t.OpeningRequest) -> t.AuditOpening:
         return t.not_ready(500)
 
+    def show_place(self, caller: t.Caller, request: t.ShownPlace) -> t.Verdict:
+        self.asked.append(request)
+        return t.Verdict(True)
+
     def get_place(self, caller: t.Caller, request: t.PlaceRequest) -> t.AuditOpening:
         return t.not_ready(500)
 

@@ -1,5 +1,7 @@
 """Handlers of orders that are not matched: submit and cancel."""
 
+from itertools import pairwise
+
 from chain.state_machine.context import Context
 from chain.state_machine.handler import Handler
 from chain.state_machine.ledger import balances
@@ -23,7 +25,7 @@ from chain.state_machine.market.tables import (
 )
 from chain.state_machine.queue import schedule
 from chain.state_machine.registry.members import get_promised
-from domain.errors import BAD_PROOF, NOT_YOURS, WRONG_STATE, Refusal
+from domain.errors import BAD_FIELD, BAD_PROOF, NOT_YOURS, WRONG_STATE, Refusal
 from domain.ledger.params import LedgerParams
 from domain.market.events import OrderSubmitted
 from domain.market.messages import MsgCancelOrder, MsgSubmitOrder
@@ -38,8 +40,12 @@ from pol.rules.orders import Auditable, check_job, check_order
 
 
 def check_submit_order_fields(message: MsgSubmitOrder) -> None:
-    """Check the job's terms and conditions without reading the state."""
+    """Check the job's terms, conditions and challengers without reading the state."""
     check_job(message.terms, message.conditions)
+    addresses = message.challenges.addresses
+    if any(second <= first for first, second in pairwise(addresses)):
+        reason = "are not sorted, or one is listed twice"
+        raise Refusal(BAD_FIELD, "challenges.addresses", reason, "list each address once, in alphabetical order")
 
 
 def check_submit_order(ctx: Context, message: MsgSubmitOrder) -> Auditable:
@@ -90,6 +96,7 @@ def apply_submit_order(ctx: Context, message: MsgSubmitOrder, auditable: Auditab
         params=ctx.block.params.for_order(),
         audit_ms=auditable.audit_ms,
         window=auditable.window,
+        challenges=message.challenges,
     )
     ORDERS.put(ctx.store, order)
     escrow, deposit = open_escrow(order.id, message.consumer, message.deposit)

@@ -131,7 +131,7 @@ def _accept(ctx: Context, order: Order, leg: Leg, share: Share, roots: ShareRoot
     """
     claim = share.claim
     work = done_work(order.terms, roots)
-    change_share(ctx, claim.key, state=ShareState.ACCEPTED, roots=roots, work=work)
+    change_share(ctx, claim.key, state=ShareState.ACCEPTED, roots=roots, work=work, is_received=True)
     if roots.is_whole:
         put_local_root(ctx, leg, claim.slot, roots.local_out)
     count_share(ctx, claim.provider, accepted=1)

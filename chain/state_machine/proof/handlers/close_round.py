@@ -117,6 +117,7 @@ def apply(ctx: Context, message: MsgCloseRound, checked: CheckedClose) -> None:
         closed_at=ctx.clock,
         closed_height=ctx.height,
         window_ends=ctx.clock + order.window,
+        challenges_end=ctx.clock + order.window + order.challenges.wait,
         verified=False,
         void=False,
         stopped=message.stopped,
@@ -132,6 +133,7 @@ def apply(ctx: Context, message: MsgCloseRound, checked: CheckedClose) -> None:
             window_ends=closed.window_ends,
             closed_at=closed.closed_at,
             closed_height=closed.closed_height,
+            challenges_end=closed.challenges_end,
         )
     )
     if closed.stopped is not None:

@@ -36,7 +36,7 @@ from domain.limits import SHARES_PER_MESSAGE_MAX
 from domain.market.records import Order
 from domain.moves import Transfer
 from domain.proof.events import ShareCommitted, ShareSkipped
-from domain.proof.messages import MsgCommitTraces, SignedShare
+from domain.proof.messages import MsgCommitTraces, Rejection, SignedShare
 from domain.proof.reasons import MISMATCHES, SILENCES, ShareReason
 from domain.proof.records import Share, ShareState
 from escrow.settle import share_bond
@@ -49,11 +49,11 @@ VERDICTS = tuple(sorted(SILENCES | MISMATCHES))
 
 @dataclass(frozen=True, slots=True)
 class CheckedCommit:
-    """The records of a checked message: the order, the leg, and the shares to reject with their reasons."""
+    """The records of a checked message: the order, the leg, and the shares to reject with their rejections."""
 
     order: Order
     leg: Leg
-    rejected: tuple[tuple[Share, ShareReason], ...]
+    rejected: tuple[tuple[Share, Rejection], ...]
 
 
 def check_stateless(message: MsgCommitTraces) -> None:
@@ -91,7 +91,7 @@ def check_state(ctx: Context, message: MsgCommitTraces) -> CheckedCommit:
         if share.state is not ShareState.COMMITTED:
             reason = f"share {ref.slot}/{ref.issue} is {share.state.name.lower()}"
             raise Refusal(WRONG_STATE, "rejections", reason, "reject only committed shares")
-        rejected.append((share, ShareReason(rejection.reason)))
+        rejected.append((share, rejection))
     return CheckedCommit(order, leg, tuple(rejected))
 
 
@@ -102,8 +102,8 @@ def apply(ctx: Context, message: MsgCommitTraces, checked: CheckedCommit) -> Non
     """
     order = checked.order
     leg = checked.leg
-    for share, reason in checked.rejected:
-        reject_share(ctx, share, reason)
+    for share, rejection in checked.rejected:
+        reject_share(ctx, share, ShareReason(rejection.reason), rejection.segment)
     committed = False
     for signed in message.shares:
         problem = find_problem(ctx, order, leg, signed)

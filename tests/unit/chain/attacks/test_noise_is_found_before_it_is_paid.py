@@ -114,7 +114,7 @@ def test_a_chunk_whose_scalar_is_never_shown_is_the_validators_fault() -> None:
     market, order_id = closed(other_point)
     number = chunk_place(market, order_id)
     assert number is not None
-    with pytest.raises(HandoverError, match="a scalar that does not belong to its point"):
+    with pytest.raises(HandoverError, match="a scalar that does not give its point"):
         market.answers(order_id, 1, [number])
     market.looks = False
     market.say_all(order_id, only(market, order_id, AnswerKind.UNAVAILABLE), round=1)

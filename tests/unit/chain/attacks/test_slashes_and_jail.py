@@ -129,6 +129,7 @@ def test_the_order_does_not_wait_for_the_vote() -> None:
     order_id = run_round(market)
     find_wrong(market, order_id)
     market.wait_stage(order_id, 0, 3)
+    market.pass_stands(order_id)
     assert market.order(order_id).state is OrderState.CLOSED
     assert market.panel(order_id, 0).votes_on_slash
     again = make_market()
@@ -249,6 +250,7 @@ def test_the_stake_that_a_vote_may_take_backs_no_other_order() -> None:
     order_id = run_round(market)
     find_wrong(market, order_id)
     market.wait_stage(order_id, 0, 3)
+    market.pass_stands(order_id)
     assert market.order(order_id).state is OrderState.CLOSED
     assert free_stake(market) == STAKE - PRICE_OF_LEG
     vote(market, order_id)

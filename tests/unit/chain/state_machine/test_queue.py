@@ -100,6 +100,7 @@ def test_a_failed_leg_whose_rounds_are_void_opens_again() -> None:
     market.chain.ok(bid("v1"))
     market.accept(order_id)
     market.settle(order_id)
+    market.pass_stands(order_id)
     assert closed(market, order_id) is CloseReason.SETTLED
     legs = {closed.leg: closed.verified for closed in market.all_of(order_id).rounds}
     assert legs == {1: False, 2: True}

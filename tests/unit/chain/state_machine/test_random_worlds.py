@@ -58,6 +58,7 @@ from link.handover import Sealed
 from localnet.simulator.training import noise
 from pol.rules.fees import compute_round_cost
 from pol.rules.handover import HandoverId
+from pol.rules.stands import is_mismatch
 from tests.support.chain_harness import check_bounds
 from tests.support.chain_market import (
     BOND,
@@ -567,7 +568,8 @@ def lost_bonds(order: OrderResponse, noisy: set[tuple[str, int]]) -> Counter[str
             cut += withheld(order)[1][leg.number]  # made good
         lost[leg.validator] += min(cut, leg.job_bond)
     for share in order.shares:
-        if share.claim.key in wrong_shares(order):
+        is_forfeited = share.state is ShareState.WRONG and is_mismatch(share)
+        if share.claim.key in wrong_shares(order) or is_forfeited:
             lost[share.claim.provider] += share.bond
     return lost
 

@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from compute_provider.decide.claims import bond_of, earned, has_committed, is_over, problem
+from compute_provider.decide.claims import (
+    bond_of,
+    earned,
+    has_committed,
+    has_to_stand,
+    is_over,
+    place_opening,
+    problem,
+)
 from compute_provider.decide.receive import trained
 from compute_provider.decide.records import Shares, ShareWork, Stage
 from domain.keys import ShareRef
@@ -15,8 +23,19 @@ from domain.legs.records import LegState, SlotStart
 from domain.limits import SAMPLES_MAX
 from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse
-from domain.proof.records import Round, Share, ShareClaim, ShareRoots, ShareState
-from link.types import BlobRef, StateRef, TrainTask
+from domain.proof.reasons import ShareReason
+from domain.proof.records import (
+    AuditKind,
+    AuditPlace,
+    Round,
+    Share,
+    ShareClaim,
+    ShareRoots,
+    ShareState,
+    TraceLeaf,
+)
+from link.types import BlobRef, OpenedState, StateRef, TrainTask
+from pol.rules.commitment import check_leaf, compute_trace_root
 from tests.unit.compute_provider.support import (
     ORDER_ID,
     PRICE,
@@ -257,3 +276,61 @@ def test_the_steps_before_a_stop_are_counted_from_the_last_boundary(stop_step: i
     (work,) = trained(stopped, KEY, text="it stops", stop_step=stop_step).works
     assert (work.stage, work.stop_step) == (Stage.TRAINED, stop_step)
     assert work.steps_since(15) == steps
+
+
+def rejected(closed: bool, accepted_roots: ShareRoots | None = None, **changes: Any) -> OrderResponse:
+    """Return an order in which the validator rejected a share as a mismatch, and accepted another one in its slot."""
+    mine = replace(share(ShareState.REJECTED), reason=int(ShareReason.SEGMENT_MISMATCH))
+    other = share(ShareState.ACCEPTED, issue=2)
+    other = replace(other, claim=replace(other.claim, provider="q"), roots=accepted_roots or other.roots)
+    rounds = (replace(closed_round(), shares=(ShareRef(0, 2),), **changes),) if closed else ()
+    return replace(order(), shares=(mine, other), rounds=rounds)
+
+
+def test_a_provider_stands_when_the_round_is_closed_with_another_result() -> None:
+    mine = share(ShareState.REJECTED).claim
+    running = rejected(closed=False)
+    assert not has_to_stand(running, mine, "chain")
+    assert not is_over(KEY, running, 0)
+    assert has_to_stand(rejected(closed=True), mine, "chain")
+    stands = rejected(closed=True)
+    stands = replace(stands, shares=(replace(stands.shares[0], stand=1), stands.shares[1]))
+    assert not has_to_stand(stands, mine, "chain")
+    assert not has_to_stand(with_order(rejected(closed=True), state=OrderState.CLOSED), mine, "chain")
+
+
+def test_a_provider_stands_for_a_share_that_its_validator_made_void() -> None:
+    accepted = replace(share(ShareState.ACCEPTED), is_received=True)
+    for by_validator in (True, False):
+        closed = replace(closed_round(void=True), by_validator=by_validator)
+        void = replace(order(), shares=(accepted,), rounds=(closed,))
+        assert has_to_stand(void, accepted.claim, "chain") is by_validator
+
+
+def test_a_share_that_stands_does_not_replace_the_accepted_state_of_its_slot() -> None:
+    known = replace(
+        with_leg(order(), round=2),
+        shares=(
+            share(ShareState.ACCEPTED, round=1, local_out=b"\x02" * 32),
+            share(ShareState.WRONG, round=1, issue=2, local_out=b"\x03" * 32),
+        ),
+    )
+    third = replace(task(), key=replace(KEY, round=2))
+    right = replace(third, local_in=StateRef(b"\x02" * 32, third.local_in.blob))
+    assert "local_in" not in problem(right, known, VALIDATOR)
+
+
+def test_an_opening_has_what_a_seat_needs_to_recompute_a_place() -> None:
+    leaves = [TraceLeaf(index, 2 * index, bytes([index]) * 32) for index in (1, 2, 3)]
+    root = compute_trace_root(leaves)
+    blob = BlobRef(bytes(32), 1)
+    put = [OpenedState(index, blob, blob, ()) for index in range(4)].__getitem__
+    middle = AuditPlace(AuditKind.SEGMENT, 0, 1, 1)
+    opening = place_opening(middle, leaves, (), put)
+    assert [state.index for state in opening.states] == [1]
+    assert [leaf.index for leaf in opening.leaves] == [1, 2]
+    assert all(check_leaf(root, 3, leaf) for leaf in opening.leaves)
+    first = place_opening(replace(middle, segment=0), leaves, (), put)
+    assert [leaf.index for leaf in first.leaves] == [1]
+    update = place_opening(AuditPlace(AuditKind.UPDATE, 0, 1, 3), leaves, (), put)
+    assert ([leaf.index for leaf in update.leaves], [state.index for state in update.states]) == ([3], [0, 3])

@@ -12,7 +12,7 @@ from compute_provider.decide import receive
 from compute_provider.decide.actions import Action
 from compute_provider.decide.duties import decide
 from compute_provider.decide.receive import Change
-from compute_provider.decide.records import Shares, ShareWork, Stage
+from compute_provider.decide.records import GAVE_UP, MAY_STAND, Shares, ShareWork, Stage
 from compute_provider.decide.view import Look, ValidatorView
 from domain import codec
 from domain.keys import ShareKey
@@ -408,3 +408,14 @@ def test_any_order_of_polls_failures_and_crashes_ends_in_the_same_shares(
 def test_a_work_survives_the_disk() -> None:
     work = ShareWork(ONE, Stage.TRAINING, 3, 20, NAN_BITS, 1, "text")
     assert codec.decode(ShareWork, codec.encode(work)) == work
+
+
+def test_it_stands_until_it_stands_and_then_serves_the_seats() -> None:
+    has_to = receive.standing(at(Stage.DELIVERED), KEY, MAY_STAND)
+    assert look_at(has_to, seen())[1] == (do.Stand(KEY),)
+    stands = receive.standing(has_to, KEY, 3)
+    assert look_at(stands, seen())[1] == (do.ShowPlaces(KEY, 3),)
+    # A later look at an older block does not make it stand again.
+    assert receive.standing(stands, KEY, MAY_STAND) == stands
+    gave_up = receive.standing(has_to, KEY, GAVE_UP)
+    assert look_at(gave_up, seen())[1] == ()

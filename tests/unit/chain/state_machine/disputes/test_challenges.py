@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from chain.state_machine.ledger.tables import BOND_ACCOUNTS
+from chain.state_machine.market.tables import HOLDS
 from domain.disputes.messages import MsgChallenge, MsgOpenChallenge
 from domain.disputes.queries import DisputesRequest
 from domain.disputes.records import Dispute, DisputeState
@@ -12,6 +13,7 @@ from domain.errors import BAD_PROOF, INSUFFICIENT_BOND, NOT_FOUND, NOT_YOURS, WR
 from domain.ledger.messages import MsgDepositBond
 from domain.legs.reasons import LegEnd
 from domain.limits import DISPUTES_MAX
+from domain.market.records import ChallengeTerms
 from domain.params import Params, local_params
 from domain.proof.records import AnswerKind, AuditKind, AuditPlace, Finding, Ruling, SeatAnswer
 from pol.rules.disputes import challenge_commitment
@@ -32,7 +34,8 @@ def closed_round(*, validators: int = 9, **changes: int) -> tuple[Market, bytes]
     """An order with a closed round that has many more segments than its panel draws."""
     market = Market(params(**changes), validators=validators)
     terms = make_terms(round_steps=64, slots=1, rounds=1)
-    order_id = market.run(submit(terms=terms, deposit=2_000_000))
+    anyone = ChallengeTerms(anyone=True)
+    order_id = market.run(submit(terms=terms, deposit=2_000_000, challenges=anyone))
     market.chain.ok(MsgDepositBond(CONSUMER, BOND))
     market.train_round(order_id)
     return market, order_id
@@ -174,6 +177,7 @@ def test_a_challenge_that_is_not_opened_holds_nothing_and_loses_the_least_bond()
     verified_by_lot(market, order_id)
     before = free(market, CONSUMER)
     market.chain.ok(commit(market, order_id, place))
+    assert not HOLDS.scan(market.chain.overlay(), order_id)
     market.chain.pass_until(market.round(order_id, 0).window_ends)
     market.chain.pass_time(3)
     assert dispute(market, order_id).state is DisputeState.EXPIRED
@@ -221,6 +225,67 @@ def test_a_challenger_who_only_guesses_gets_no_reward() -> None:
     market.chain.pass_time(5)
     after = dispute(market, order_id)
     assert (after.state, after.reward) == (DisputeState.UPHELD, 0)
+
+
+def test_a_place_that_is_not_served_brings_no_reward() -> None:
+    # The job bond is so large that the seats and the consumer leave a part of it.
+    market, order_id = closed_round(job_bond_bps=5_000)
+    place = missed(market, order_id)
+    verified_by_lot(market, order_id)
+    before = free(market, CONSUMER)
+    unserved = Finding(AnswerKind.UNAVAILABLE, b"", 0)
+    market.chain.ok(commit(market, order_id, place, unserved))
+    market.chain.ok(opening(order_id, place, unserved))
+    market.about = 1
+    market.fault_round(order_id)
+    market.chain.pass_time(5)
+    after = dispute(market, order_id)
+    assert (after.state, after.reward) == (DisputeState.UPHELD, 0)
+    assert free(market, CONSUMER) == before
+    found = market.all_of(order_id)
+    assert found.legs[0].end_reason == LegEnd.WRONG_ROUND
+    assert any(payment.kind == "burn" and payment.amount > 10_000 for payment in found.payments)
+
+
+def test_the_consumer_is_compensated_before_the_challenger_is_rewarded() -> None:
+    market = Market(params(), validators=9)
+    terms = make_terms(round_steps=64, slots=1, rounds=2)
+    order_id = market.run(submit(terms=terms, deposit=4_000_000))
+    market.chain.ok(MsgDepositBond(CONSUMER, BOND))
+    market.train_round(order_id)
+    verified_by_lot(market, order_id)
+    market.train_round(order_id)
+    market.answer_all(order_id, 1)
+    market.chain.pass_until(market.round(order_id, 0).window_ends)
+    assert market.round(order_id, 0).verified
+    share = next(share for share in market.shares(order_id) if share.claim.round == 1)
+    drawn = {each.place for each in market.panel(order_id, 1).places}
+    places = (AuditPlace(AuditKind.SEGMENT, 0, 1, segment) for segment in range(1, 31))
+    place = next(p for p in places if p not in drawn and p.segment not in share.drawn)
+    made = challenge_commitment(CHAIN_ID, market.round(order_id, 1).key, place, claim(), SALT, CONSUMER)
+    market.chain.ok(MsgChallenge(CONSUMER, order_id, 1, 1, made, 10_000_000))
+    market.chain.ok(MsgOpenChallenge(CONSUMER, order_id, 1, 1, 1, place, claim(), SALT))
+    market.about = 1
+    market.say_all(order_id, lambda: tuple(replace(a, root=RIGHT_ROOT) for a in market.answers(order_id, 1)), 1)
+    market.chain.pass_time(5)
+    after = dispute(market, order_id)
+    # What the consumer paid for the first round is more than what is left of the bond.
+    assert (after.state, after.reward) == (DisputeState.UPHELD, 0)
+
+
+def test_a_decided_place_needs_a_bond_that_pays_all_listed_auditors() -> None:
+    market, order_id = closed_round(challenge_min=1)
+    market.wait_stage(order_id)
+    place = drawn_segment(market, order_id)
+    verified_by_lot(market, order_id)
+    seat = 20_000 + market.order(order_id).params.answer_fee
+    # Enough for the seats of two stages, but not for one of each of the nine validators.
+    market.chain.ok(commit(market, order_id, place, bond=9 * seat - 1))
+    market.chain.ok(opening(order_id, place))
+    assert dispute(market, order_id).state is DisputeState.EXPIRED
+    market.chain.ok(commit(market, order_id, place, bond=9 * seat))
+    market.chain.ok(opening(order_id, place, number=2))
+    assert dispute(market, order_id, 2).state is DisputeState.OPEN
 
 
 def test_a_bond_that_does_not_pay_the_panel_counts_as_not_opened() -> None:

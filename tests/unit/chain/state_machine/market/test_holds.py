@@ -72,7 +72,7 @@ def test_a_failed_leg_of_a_held_order_ends_when_it_is_released() -> None:
     assert market.leg(order_id).state is LegState.FAILED
     assert market.order(order_id).state is OrderState.RUNNING
     market.chain.ok(judge(order_id, 0))
-    market.chain.pass_time(2)
+    market.pass_stands(order_id)
     assert market.order(order_id).close_reason == CloseReason.FAILED
 
 

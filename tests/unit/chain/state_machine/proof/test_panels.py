@@ -653,6 +653,7 @@ def test_an_leg_ends_only_when_every_round_before_a_void_one_is_decided_too() ->
     market.fault_round(order_id, 0)
     market.chain.block()
     assert [market.round_of(order_id, 1, number).void for number in range(3)] == [True] * 3
+    market.pass_stands(order_id)
     assert market.order(order_id).close_reason == CloseReason.FAILED
     assert market.chain.ask(PanelDutiesRequest("v1")).duties == ()
 
@@ -708,10 +709,12 @@ def test_a_void_round_fails_the_leg_of_a_proven_order_at_once() -> None:
     market.train_round(order_id)
     market.fault_round(order_id)
     market.chain.block()
-    order = market.order(order_id)
-    assert (order.state, order.close_reason) == (OrderState.CLOSED, CloseReason.FAILED)
+    assert market.leg(order_id).end_reason == LegEnd.WRONG_ROUND
     assert market.chain.bond("v0") < BOND
     assert market.chain.bond("v0p0") == BOND
+    market.pass_stands(order_id)
+    order = market.order(order_id)
+    assert (order.state, order.close_reason) == (OrderState.CLOSED, CloseReason.FAILED)
     assert market.chain.ask(PanelDutiesRequest("v1")).duties == ()
 
 

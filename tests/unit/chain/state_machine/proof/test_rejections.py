@@ -103,15 +103,17 @@ def test_nobody_pays_where_a_provider_was_said_to_be_silent(
     assert (job_bond(market, order_id), stake(market, "v0"), burnt_so_far(market)) == (before, STAKE, burnt)
 
 
-def test_a_difference_that_no_panel_recomputed_costs_no_bond(market: Market, order_id: bytes) -> None:
-    """The accepted share may be the wrong one: no panel has recomputed what the two have otherwise."""
+def test_a_difference_costs_the_bond_of_a_provider_that_does_not_stand(market: Market, order_id: bytes) -> None:
+    """The accepted share may be the wrong one, so the provider has some time to have its own share recomputed."""
     worth_before, burnt_before = worth(market, "carol"), burnt_so_far(market)
     first = market.trace(order_id, 0, work="made up", provider="v0p0")
     close_with(market, order_id, first, market.trace(order_id, 0, issue=2, provider="v0p1"))
     verify(market, order_id)
     assert share(market, order_id, first).state is ShareState.WRONG
-    assert market.chain.bond("v0p0") == BOND
-    assert (worth(market, "carol"), burnt_so_far(market)) == (worth_before, burnt_before)
+    assert burnt_so_far(market) == burnt_before
+    market.chain.pass_until(market.round(order_id, 0).closed_at + 62)
+    assert market.chain.bond("v0p0") == BOND - VALUE
+    assert (worth(market, "carol"), burnt_so_far(market)) == (worth_before, burnt_before + VALUE)
     told = market.chain.seen("share.compared")[-1]
     assert [told.get(name) for name in ("right", "paid", "burnt")] == ["false", "0", "0"]
 
@@ -238,7 +240,7 @@ def test_what_the_job_bond_lacks_comes_from_the_stake() -> None:
 
 
 def test_a_rejected_share_cannot_leave_before_it_is_compared(market: Market, order_id: bytes) -> None:
-    first = market.trace(order_id, 0, provider="v0p0", work="made up")
+    first = market.trace(order_id, 0, provider="v0p0")
     close_with(market, order_id, first, market.trace(order_id, 0, issue=2, provider="v0p1"))
     market.chain.refused(WRONG_STATE, MsgLeaveCluster("v0p0"))
     verify(market, order_id)
