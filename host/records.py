@@ -240,7 +240,11 @@ class Records:
 
     def _sql(self, text: str, *values: Part) -> list[tuple[Any, ...]]:
         with self._lock:
-            return self._database.execute(text, values).fetchall()
+            try:
+                return self._database.execute(text, values).fetchall()
+            except sqlite3.OperationalError as error:
+                # SQLite's text does not name the file, and calls a full disk an I/O error.
+                raise disk_error(self._path) or error from None
 
 
 def _where(table: RecordTable[Any], parts: Key) -> str:

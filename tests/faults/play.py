@@ -156,6 +156,8 @@ class _Order:
         self._log.parent.mkdir(exist_ok=True)
         self._command: subprocess.Popen[bytes] | None = None
         self._fetch: subprocess.Popen[bytes] | None = None
+        self._tower: subprocess.Popen[bytes] | None = None
+        self._tower_log = self._log.with_suffix(".watchtower.log")
         self._id = b""
 
     def play(self, cell: Cell | None, tell: Tell) -> Ending:
@@ -163,6 +165,8 @@ class _Order:
         market = self._market
         before = read_bonds(market.client, market.layout)
         try:
+            if cell is not None and cell.process is Process.WATCHTOWER:
+                self._start_tower()
             deposit = self._submit()
             if cell is not None and cell.phase is Phase.MATCHING:
                 tell(f"{cell.name}: {self._disturb(cell)}")
@@ -175,7 +179,7 @@ class _Order:
             self._finish_commands()
             return self._ending(on_chain, deposit, before)
         finally:
-            for child in (self._command, self._fetch):
+            for child in (self._command, self._fetch, self._tower):
                 if child is not None:
                     stop_child(child)
 
@@ -192,6 +196,10 @@ class _Order:
         shown = self._log.stat().st_size if self._log.exists() else 0
         self._command = self._start_command("watch")
         wait_until(lambda: self._log.stat().st_size > shown, "the first line of assay order watch", SECONDS)
+
+    def _start_tower(self) -> None:
+        command = [sys.executable, "-m", "assay.cli", "watchtower", "--home", self._market.layout.consumer_home]
+        self._tower = start_child(command, log_path=self._tower_log)
 
     def _start_command(self, name: str, *options: str) -> "subprocess.Popen[bytes]":
         """Start a command of the consumer about its order."""
@@ -243,6 +251,12 @@ class _Order:
                 waiting.kill()
                 waiting.wait()
                 return "the consumer's command"
+            case Process.WATCHTOWER:
+                assert self._tower is not None
+                assert self._tower.poll() is None, self._tower_log.read_text()[-500:]
+                self._tower.kill()
+                self._tower.wait()
+                return "the watchtower"
             case Process.COMETBFT:
                 pid = comet_pid(layout.validator(WINNER))
                 assert is_running(pid), "CometBFT does not run"
@@ -282,6 +296,8 @@ class _Order:
         match cell.process:
             case Process.CONSUMER if self._fetch is None:
                 self._watch()
+            case Process.WATCHTOWER:
+                self._start_tower()
             case Process.NODE | Process.VALIDATOR | Process.AUDITOR | Process.PROVIDER:
                 self._market.network.start_one(victim)
             case _:  # its parent starts it again, or the command is given again
@@ -336,6 +352,8 @@ class _Order:
                 code = child.wait(SECONDS)
                 assert code == 0, f"assay order {name} ended with {code}: {self._log.read_text()[-500:]}"
         assert "Traceback" not in self._log.read_text(), f"a command of the consumer has a bug: {self._log}"
+        if self._tower is not None:
+            assert stop_child(self._tower, SECONDS) == 0, self._tower_log.read_text()[-500:]
         if self._fetch is not None:
             taken = sha256(self._model.read_bytes()).hexdigest()
             assert taken == self._fetched(), "the consumer's command wrote another result"

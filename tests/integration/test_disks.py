@@ -22,7 +22,7 @@ from tests.support.waiting import wait_until
 
 ASSAY = (sys.executable, "-m", "assay.cli")
 SECONDS = 300.0
-FULL = "database or disk is full"
+FULL = "No space left on device"
 PATIENT = 20_000
 """FLOP/s that the provider is certified for: it has time enough on a busy machine."""
 PARAMS = quick_params(accept_base=300, accept_max=600, progress_base=300, stage_base=150)

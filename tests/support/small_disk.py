@@ -43,7 +43,7 @@ class SmallDisk:
 def small_disk(path: Path, megabytes: int) -> Iterator[SmallDisk]:
     """Mount a disk at ``path``; the test is skipped if this user may not mount."""
     path.mkdir(parents=True)
-    command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m,mode=700", "tmpfs", path]
+    command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m,mode=700", "tmpfs", str(path)]
     mounted = subprocess.run(command, capture_output=True, text=True, check=False)
     if mounted.returncode:
         pytest.skip(f"a disk of its own cannot be mounted: {mounted.stderr.strip()}")
