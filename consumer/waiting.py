@@ -133,10 +133,19 @@ def for_round(number: int, handed_in: int, slots: int, since: int, until: int, n
 
 
 def for_settlement(until: int, now: int, fetch: str) -> Waiting:
-    """Return the wait for settlement of an order whose rounds are all verified.
+    """Return the wait for settlement of an order whose rounds are all verified, or, after that, for its stands.
 
     ``fetch`` is the command that fetches the result.
     """
+    if now > until:
+        return Waiting(
+            what="the end of the time in which providers can stand for rejected shares",
+            detail="all rounds are verified, and the time to fetch the result is over",
+            helps="the rest of its deposit returns then",
+            since=until,
+            until=0,
+            now=now,
+        )
     return Waiting(
         what="its settlement",
         detail="all rounds are verified, and its consumer can fetch the result until then",

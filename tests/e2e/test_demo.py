@@ -304,9 +304,12 @@ def test_strangers_recomputed_every_round_and_are_paid(demo: Run) -> None:
     on_chain = demo.on_chain()
     winner = on_chain.legs[-1].validator
     operators = {spec.operator for spec in demo.layout.validators}
-    assert len(on_chain.panels) == demo.summary["rounds"]
-    for panel in on_chain.panels:
+    own = [panel for panel in on_chain.panels if not panel.dispute]
+    assert len(own) == demo.summary["rounds"]
+    for panel in own:
         assert {place.ruling for place in panel.places} == {Ruling.RIGHT}
+    (stand,) = [panel for panel in on_chain.panels if panel.dispute]
+    assert Ruling.WRONG in {place.ruling for place in stand.places}
     seats = demo.seats()
     assert {seat.validator for seat in seats} <= operators - {winner}
     first = {seat.validator for seat in seats if seat.stage == 1 and seat.answers}

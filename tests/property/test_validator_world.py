@@ -48,6 +48,7 @@ REASONS = {
     "first": ShareReason.SEGMENT_MISMATCH,
     "middle": ShareReason.SEGMENT_MISMATCH,
     "last": ShareReason.SEGMENT_MISMATCH,
+    "idle": ShareReason.SEGMENT_MISMATCH,
     "update": ShareReason.UPDATE_MISMATCH,
     "metrics": ShareReason.SEGMENT_MISMATCH,
     "quits": ShareReason.NOT_STOPPED,
@@ -231,7 +232,7 @@ def test_each_cheat_ends_in_its_own_reason_and_others_finish(habit: str) -> None
     fell = [share for share in on_chain.shares if share.state is not ShareState.ACCEPTED]
     assert [ShareReason(share.reason) for share in fell] == ([REASONS[habit]] if habit in REASONS else [])
     # What was committed to rightly, and not shown, is right all the same.
-    wrong = habit in ("first", "last", "update", "metrics", "quits", "copied")
+    wrong = habit in ("first", "last", "idle", "update", "metrics", "quits", "copied")
     assert {share.state for share in fell} <= {ShareState.WRONG if wrong else ShareState.RIGHT}
 
 

@@ -28,7 +28,7 @@ def played(seed: int, *, keeps: bool, rounds: int = 1) -> tuple[World, list[Orde
     return world, [answer for answer in answers if any(leg.from_leg for leg in answer.legs)]
 
 
-@pytest.mark.parametrize("seed", [3, 10])
+@pytest.mark.parametrize("seed", [6, 10])
 def test_an_order_whose_validator_vanishes_ends_with_the_result_of_its_job(seed: int) -> None:
     world, resumed = played(seed, keeps=True)
     assert resumed

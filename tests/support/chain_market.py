@@ -492,12 +492,10 @@ class Market:
         self.chain.pass_time(handover_seconds(order.terms, order.params, order.window) + 2)
 
     def pass_stands(self, order_id: bytes) -> None:
-        """Let the time pass in which providers may stand for shares of void rounds; the order closes then."""
+        """Let the time pass in which providers may stand for shares; the order closes then."""
         order = self.order(order_id)
-        voids = [closed.void_at for closed in self.all_of(order_id).rounds if closed.void]
-        until = max(
-            stand_until(at, order.window, PARAMS.get(self.chain.overlay()).of(ProofParams).stand_wait) for at in voids
-        )
+        begun = max(max(closed.closed_at, closed.void_at) for closed in self.all_of(order_id).rounds)
+        until = stand_until(begun, order.window, PARAMS.get(self.chain.overlay()).of(ProofParams).stand_wait)
         if self.chain.clock < until + 2:
             self.chain.pass_until(until + 2)
 

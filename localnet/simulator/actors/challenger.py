@@ -39,6 +39,8 @@ ASK_MS = 1_000
 """Pause before a place that is not served is asked for again."""
 SPEED = 10**9
 """FLOP/s with which a challenger recomputes."""
+MARGIN_SECONDS = 3
+"""Least time (chain seconds) that must be left to challenge a round, since the opening comes some blocks later."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class ChallengerActor:
         """Return the order and the record of a round that can still be challenged."""
         on_chain = self.world.order(key.order_id)
         closed = on_chain.round(key.leg, key.round)
-        if closed is None or closed.void or closed.verified or self.world.chain_clock >= closed.window_ends:
+        if closed is None or closed.void or closed.verified or self.world.chain_clock >= closed.challenges_end:
             return None
         return on_chain, closed
 
@@ -157,6 +159,8 @@ class ChallengerActor:
         if found is None:
             return
         on_chain, closed = found
+        if closed.challenges_end - self.world.chain_clock <= MARGIN_SECONDS:
+            return
         bond = compute_bond(cast(ChainClient, Node(self.world)), on_chain, closed, check)
         salt = digest("salt", self.me, key, check.place)
         made = challenge_commitment(CHAIN_ID, key, check.place, check.finding, salt, self.me)

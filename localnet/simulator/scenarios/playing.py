@@ -22,6 +22,7 @@ from localnet.simulator.worth import BOUGHT as PAID_FOR
 
 BOUGHT = (*PAID_FOR, "withheld_compensation", "withheld_burn")
 """Payments for verified work; the last two are a part that its validator lost."""
+NOT_SHOWN = "the scenario did not show what it is about"
 SINKS = (FEES_POT.name, COMMUNITY_POT.name, BURNT_POT.name)
 
 
@@ -32,7 +33,7 @@ def play_scenario(scenario: Scenario, note: Callable[[str], None] = lambda _: No
         if outcome is not None:
             note(f"{scenario.name}: the lots fell otherwise; playing seed {seed} of at most {scenario.tries}")
         outcome, shown = _play(scenario, seed)
-        if shown or outcome.problem:
+        if shown or outcome.problem != NOT_SHOWN:
             break
     assert outcome is not None
     return outcome
@@ -77,7 +78,7 @@ def _play(scenario: Scenario, seed: int) -> tuple[Outcome, bool]:
         parties=parties,
         payments=_payments(world),
         pots=tuple(gained.items()),
-        problem=problem or ("" if shown else "the scenario did not show what it is about"),
+        problem=problem or ("" if shown else NOT_SHOWN),
         closed=tuple(CloseReason(order.close_reason).name.lower() for order in orders if order.close_reason),
     )
     return outcome, shown or bool(problem)

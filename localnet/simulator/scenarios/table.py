@@ -134,10 +134,17 @@ def _habit(name: str, shows: str, fault: str, habit: str) -> Scenario:
 
 
 def _winner(
-    name: str, shows: str, fault: str, make: Swap, shown: Callable[[World], bool] = settled, **changes: Any
+    name: str,
+    shows: str,
+    fault: str,
+    make: Swap,
+    shown: Callable[[World], bool] = settled,
+    tries: int = 1,
+    **changes: Any,
 ) -> Scenario:
     """Return a scenario in which the cheapest validator is not honest."""
-    return Scenario(name=name, shows=shows, fault=fault, market=Market(swaps={WINNER: make}, **changes), shown=shown)
+    market = Market(swaps={WINNER: make}, **changes)
+    return Scenario(name=name, shows=shows, fault=fault, market=market, shown=shown, tries=tries)
 
 
 def _seats(
@@ -401,6 +408,7 @@ _SCENARIOS = (
             },
             rounds=4,
         ),
+        tries=12,
     ),
     _winner(
         "floods-blocks",
@@ -440,6 +448,7 @@ _SCENARIOS = (
         "validator: wrong_round",
         Vanisher,
         continued,
+        tries=12,
     ),
     # Declines of validators
     *map(
@@ -460,6 +469,7 @@ _SCENARIOS = (
         fault="validator: state_unavailable",
         market=Market(swaps={WINNER: Vanisher, "v1": lambda: Decliner(LegEnd.STATE_UNAVAILABLE)}),
         shown=settled,
+        tries=12,
     ),
     # Seats
     _seats("seats-lie", "A third of the strangers answer what they did not find.", "auditor: refuted", Slanderer),

@@ -53,7 +53,7 @@ def test_classes_are_where_the_labels_have_no_dimension(
 def test_what_may_be_either_is_refused() -> None:
     batch = {"x": torch.zeros(1), "y": torch.zeros(ROWS, CLASSES, dtype=torch.int64)}
     for measure in (cross_entropy(), accuracy()):
-        with pytest.raises(ValueError, match="second dimension or the last one"):
+        with pytest.raises(ValueError, match="second dimension or the last"):
             measure(Given(torch.zeros(ROWS, CLASSES, CLASSES)), batch)
 
 
