@@ -148,15 +148,6 @@ class Network:
         child.wait(10.0)
         self.write_status()
 
-    def run_to_end(self, name: str, seconds: float) -> int:
-        """Start a process that cannot run, and return its exit code; subprocess.TimeoutExpired if it runs longer."""
-        self.start_one(name)
-        child = self._children.pop(name)
-        try:
-            return child.wait(seconds)
-        finally:
-            stop_child(child)
-
     def pause(self, name: str) -> None:
         """Pause a process (SIGSTOP)."""
         self._child(name).send_signal(signal.SIGSTOP)
