@@ -33,13 +33,14 @@ test-browser: setup ## the console in a Chromium, which root gets from Debian wh
 packages: setup ## packages of others, for the table of models
 	@.venv/bin/uv pip install --quiet --require-hashes --python .venv/bin/python -r $(LOCKS)/requirements-packages.lock
 
-nightly: packages ## what is too long for that: demos of other jobs and without a validator, the tutorials, random programs, every model, every row of one result for one job, every mutant
+nightly: packages ## what is too long for that: demos of other jobs and without a validator, the tutorials, random programs, every model, every row of one result for one job, every process killed in every phase, every mutant
 	@.venv/bin/python -m pytest -m nightly
 	@.venv/bin/python -m tests.fuzz
 	@.venv/bin/python -m tests.sanitized
 	@.venv/bin/python -m benchmarks exactness
 	@.venv/bin/python -m benchmarks models
 	@.venv/bin/python -m tests.same_bits --all
+	@.venv/bin/python -m tests.faults
 	@.venv/bin/python -m tests.mutants
 
 demo: setup ## a market on this machine, from an order to settled training

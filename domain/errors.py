@@ -15,6 +15,7 @@
     ├── ClusterError             a call between owners failed                         (link.errors)
     ├── ListenError              an address on which no server can listen             (link.errors)
     ├── BadDelivery              a ciphertext is not the one of its manifest          (link.delivery)
+    ├── BlobStoreError           a folder of blobs that cannot be used                (link.errors)
     ├── HandoverError            a chunk of a result does not match its hash or key   (link.handover)
     ├── JobError                 a job is refused                                     (pol.errors)
     │   └── TraceError                                                                (pol.errors)

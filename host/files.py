@@ -8,6 +8,8 @@ from errno import EINVAL
 from pathlib import Path
 from secrets import token_hex
 
+from host.disks import named
+
 Bytes = bytes | memoryview
 _PIECE_BYTES = 2**20
 
@@ -105,6 +107,9 @@ def _write(path: Path, data: Bytes | Iterable[Bytes], mode: int, *, durably: boo
             if durably:
                 os.fsync(file.fileno())
         partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise named(error, path) from None
     except BaseException:
         # Half a file on a full disk would only waste room.
         partial.unlink(missing_ok=True)

@@ -26,6 +26,8 @@ from pathlib import Path
 from threading import Thread
 from typing import IO
 
+from host.disks import named
+
 _WAIT_SECONDS = 0.2
 """Longest wait for a process that locks the file only for a moment, to read it."""
 
@@ -52,9 +54,12 @@ def held(path: Path, refused: Callable[[int], Exception]) -> Iterator[None]:
             raise refused(holder_of(path)) from None
         time.sleep(_WAIT_SECONDS / 20)
     with file:
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
+        try:
+            file.truncate(0)
+            # Not through the file's buffer, which would try again when the file is closed.
+            os.write(file.fileno(), str(os.getpid()).encode())
+        except OSError as error:
+            raise named(error, path) from None
         try:
             yield
         finally:

@@ -12,6 +12,8 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, Generic, Protocol, TypeVar
 
+from host.disks import disk_error
+
 R = TypeVar("R")
 T = TypeVar("T")
 Part = bytes | int | str
@@ -24,6 +26,12 @@ _BUSY_SECONDS = 30.0
 
 class Unusable(Exception):
     """An error about a file whose records this program cannot use. The text has the reason and the remedy."""
+
+
+def unusable(path: Path, error: sqlite3.Error) -> Exception:
+    """Return the error for a database file: OSError if its disk is full or read-only, and otherwise Unusable."""
+    reason = f"{path} cannot be used ({error})"
+    return disk_error(path) or Unusable(f"{reason}; let this user read and write it, or restore it from a backup")
 
 
 class Codec(Protocol):
@@ -75,6 +83,8 @@ class Records:
     ) -> None:
         """Open the file, or make it; Unusable if it does not hold records of these tables, or has another ``form``.
 
+        Raise OSError if its disk is full or read-only.
+
         ``form`` (1 or more) is the version of the records. It is increased whenever the program can no longer read
         older records. A ``read_only`` file must exist, and is never written.
         """
@@ -87,13 +97,16 @@ class Records:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         elif not path.is_file():
             raise Unusable(f"{path} is not there; start the program that writes it first")
-        self._database = sqlite3.connect(
-            f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}",
-            timeout=_BUSY_SECONDS,
-            check_same_thread=False,
-            isolation_level=None,
-            uri=True,
-        )
+        try:
+            self._database = sqlite3.connect(
+                f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}",
+                timeout=_BUSY_SECONDS,
+                check_same_thread=False,
+                isolation_level=None,
+                uri=True,
+            )
+        except sqlite3.Error as error:
+            raise unusable(path, error) from None
         try:
             if read_only:
                 self._check(form)
@@ -101,7 +114,7 @@ class Records:
                 self._prepare(form)
         except sqlite3.DatabaseError as error:
             self._database.close()
-            raise Unusable(f"{path} cannot be used ({error}); restore it from a backup") from None
+            raise unusable(path, error) from None
         except Unusable:
             self._database.close()
             raise
@@ -227,7 +240,11 @@ class Records:
 
     def _sql(self, text: str, *values: Part) -> list[tuple[Any, ...]]:
         with self._lock:
-            return self._database.execute(text, values).fetchall()
+            try:
+                return self._database.execute(text, values).fetchall()
+            except sqlite3.OperationalError as error:
+                # SQLite's text does not name the file, and calls a full disk an I/O error.
+                raise disk_error(self._path) or error from None
 
 
 def _where(table: RecordTable[Any], parts: Key) -> str:

@@ -19,7 +19,8 @@ from secrets import token_hex
 from threading import Lock, RLock
 from typing import Any, BinaryIO
 
-from link.errors import ClusterError, ClusterErrorKind
+from host.records import Unusable, unusable
+from link.errors import BlobStoreError, ClusterError, ClusterErrorKind
 from link.types import BlobRef, BlobStatus
 
 _READ_BYTES = 1 << 20
@@ -31,6 +32,8 @@ class BlobStore:
 
     def __init__(self, directory: Path, quota: int, owner_quota: int | None = None, kept_free: int = 0) -> None:
         """Open the store, with ``quota`` bytes in all and ``owner_quota`` for each owner except this machine.
+
+        Raise OSError if its disk is full or read-only, and BlobStoreError if its database is damaged.
 
         ``kept_free`` bytes are reserved for blobs made here (owner ""); other owners can fill only the rest.
         """
@@ -52,18 +55,12 @@ class BlobStore:
         # Total size of the whole blobs per owner. Under the key None, each blob counts once. The attribute is None if
         # the sizes must be counted again.
         self._whole: Counter[str | None] | None = None
-        self._database = sqlite3.connect(directory / "blobs.db", check_same_thread=False, isolation_level=None)
-        self._database.executescript(
-            """
-            PRAGMA journal_mode = WAL;
-            CREATE TABLE IF NOT EXISTS blobs (
-                name TEXT PRIMARY KEY, sha256 BLOB NOT NULL, size INTEGER NOT NULL,
-                owner TEXT NOT NULL, complete INTEGER NOT NULL);
-            CREATE TABLE IF NOT EXISTS holds (
-                sha256 BLOB NOT NULL, holder TEXT NOT NULL, PRIMARY KEY (sha256, holder));
-            """
-        )
-        self._reconcile()
+        self._database = _open_database(directory / "blobs.db")
+        try:
+            self._reconcile()
+        except sqlite3.Error as error:
+            self._database.close()
+            raise _unusable(directory / "blobs.db", error) from None
 
     def close(self) -> None:
         """Close the database."""
@@ -422,3 +419,31 @@ def _sync_directory(path: Path) -> None:
 def _absent(digest: bytes) -> ClusterError:
     reason = f"there is no blob {digest.hex()[:16]}…"
     return ClusterError(ClusterErrorKind.NOT_FOUND, reason, "send the blob first", field="sha256")
+
+
+def _open_database(path: Path) -> sqlite3.Connection:
+    """Open or create the list of blobs; BlobStoreError or OSError if that is impossible."""
+    try:
+        database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+    except sqlite3.Error as error:
+        raise _unusable(path, error) from None
+    try:
+        database.executescript(
+            """
+            PRAGMA journal_mode = WAL;
+            CREATE TABLE IF NOT EXISTS blobs (
+                name TEXT PRIMARY KEY, sha256 BLOB NOT NULL, size INTEGER NOT NULL,
+                owner TEXT NOT NULL, complete INTEGER NOT NULL);
+            CREATE TABLE IF NOT EXISTS holds (
+                sha256 BLOB NOT NULL, holder TEXT NOT NULL, PRIMARY KEY (sha256, holder));
+            """
+        )
+    except sqlite3.Error as error:
+        database.close()
+        raise _unusable(path, error) from None
+    return database
+
+
+def _unusable(path: Path, error: sqlite3.Error) -> Exception:
+    reason = unusable(path, error)
+    return BlobStoreError(str(reason)) if isinstance(reason, Unusable) else reason

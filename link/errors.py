@@ -33,6 +33,10 @@ class ClusterErrorKind(StrEnum):
     BAD_REPLY = "bad_reply"
 
 
+class BlobStoreError(Expected):
+    """The error of a folder of blobs that cannot be used."""
+
+
 class ClusterError(Expected):
     """A call that failed, with the kind of failure, the field at fault, the reason, and a remedy.
 

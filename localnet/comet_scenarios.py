@@ -155,7 +155,7 @@ def _order(network: Network, directory: Path, scenario: CometScenario, note: Cal
         offer = quote(client, job, request)
         if not offer.price:
             raise NetworkError(*offer.explain())
-        before = _bonds(client, layout)
+        before = read_bonds(client, layout)
         limited = Request(
             conditions=Conditions(tiers=DEFAULT_TIERS),
             price_limit=LIMIT_FACTOR * offer.price,
@@ -173,7 +173,7 @@ def _order(network: Network, directory: Path, scenario: CometScenario, note: Cal
         )
         note(f"{scenario.name}: the order is submitted")
         on_chain = _follow(network, client, delivery, scenario)
-        return _outcome(scenario, layout, on_chain, before, _bonds(client, layout), _events(client))
+        return _outcome(scenario, layout, on_chain, before, read_bonds(client, layout), _events(client))
 
 
 def _follow(network: Network, client: ChainClient, delivery: Delivery, scenario: CometScenario) -> OrderResponse:
@@ -198,7 +198,7 @@ def _follow(network: Network, client: ChainClient, delivery: Delivery, scenario:
                 raise
 
 
-def _bonds(client: ChainClient, layout: Layout) -> dict[str, int]:
+def read_bonds(client: ChainClient, layout: Layout) -> dict[str, int]:
     """Return the bond account of each provider and validator, and a validator's stake with it, by name."""
     stakes = {found.operator: found.stake for found in client.query(ValidatorsRequest()).validators}
     addresses = {spec.name: spec.address for spec in layout.providers}

@@ -353,7 +353,8 @@ class ValidatorDaemon:
             self._node.lost(error)
             self._stop.wait(away.PAUSE_SECONDS)
         except (OSError, sqlite3.Error) as error:  # such as a full disk, which may have space again later
-            _log.error("cannot read or write in %s: %s", self._config.home, error)
+            remedy = "free some space on this disk, or make it writable: the daemon then continues by itself"
+            _log.error("cannot read or write in %s: %s; %s", self._config.home, error, remedy)
             self._stop.wait(1.0)
 
     def _look(self) -> None:

@@ -32,6 +32,7 @@ class LogKind(StrEnum):
 
     RUNS = "runs"  # CometBFT continues, and an operator must know
     TWICE = "twice"  # CometBFT continues, but another node signs with its key.
+    STUCK = "stuck"  # CometBFT continues without taking part in making blocks, so the node has to end
     ENDS = "ends"  # CometBFT ends, and a restart may help
     LASTS = "lasts"  # CometBFT ends, and will do so after each restart
 
@@ -148,6 +149,18 @@ SAYINGS: Final = tuple(
             "get it from the chain's makers",
         ),
         (
+            r"CONSENSUS FAILURE!!!.*no space left on device",
+            LogKind.STUCK,
+            "the disk under {home} is full",
+            "free space on that disk, and start the node again",
+        ),
+        (
+            r"CONSENSUS FAILURE!!!.*?(?P<what>read-only file system|input/output error)",
+            LogKind.STUCK,
+            "the disk under {home} cannot be written ({what})",
+            "mend the disk, whose errors `dmesg` shows, and start the node again",
+        ),
+        (
             r"no space left on device",
             LogKind.ENDS,
             "the disk under {home} is full",
@@ -259,7 +272,7 @@ class CometLog:
             trouble = saying.read(line, self._home)
             if trouble is None:
                 continue
-            if trouble.kind not in (LogKind.RUNS, LogKind.TWICE):
+            if trouble.kind in (LogKind.ENDS, LogKind.LASTS):
                 self._end_reason = self._end_reason or trouble
             elif trouble.reason not in self._logged and len(self._logged) < len(SAYINGS):
                 self._logged.add(trouble.reason)

@@ -272,6 +272,8 @@ class _Node:
             raise self.ended
 
     def _on_comet_trouble(self, trouble: CometTrouble) -> None:
+        if trouble.kind is LogKind.STUCK:
+            self._end(HomeError(trouble.reason, trouble.remedy))
         if self.signing is not None and trouble.kind is LogKind.TWICE:
             self.signing.found(trouble.reason)
 

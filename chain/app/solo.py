@@ -13,7 +13,7 @@ from threading import Condition, Event, Lock, Thread
 from chain.app.application import Application, Finalized
 from chain.state_machine.queries import answer
 from domain.block import BroadcastResult
-from domain.errors import MEMPOOL_FULL, TX_IN_CACHE, Code
+from domain.errors import MEMPOOL_FULL, TX_IN_CACHE, Code, Expected
 from domain.genesis import Genesis
 from domain.hashing import hash_fields, u64
 from domain.limits import BLOCK_BYTES_MAX, MEMPOOL_TXS_MAX
@@ -131,7 +131,8 @@ class SoloEngine:
             try:
                 self.make_block()
             except Exception as error:
-                log.exception("bug in a block: the solo chain stops")
+                if not isinstance(error, Expected):
+                    log.exception("bug in a block: the solo chain stops")
                 if self._on_fatal is not None:
                     self._on_fatal(error)
                 return

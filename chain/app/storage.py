@@ -4,9 +4,15 @@ A batch contains the state's changes, the tree's changed nodes, the head (height
 hash, and the numbered events. So after a crash the database has either the whole block or no part of it. A batch is not
 synced to the disk, so a power failure may lose the last commits. The store is then older but consistent, and consensus
 replays the lost blocks.
+
+Every read compares the checksums that LevelDB keeps, and a file that differs from its checksum is an error. Otherwise a
+damaged file could become another state. An error of the disk is a StorageError, which names the directory and the
+remedy.
 """
 
+import errno
 import json
+import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -152,29 +158,29 @@ class StorageError(Expected):
 class StoreSnapshot:
     """A read-only copy of the store as of one commit. Any thread may read it."""
 
-    def __init__(self, snapshot: Any) -> None:
-        """Use a LevelDB snapshot; ``head`` is read from it, so it belongs to the same commit."""
+    def __init__(self, snapshot: Any, path: Path) -> None:
+        """Use a LevelDB snapshot of the store in ``path``; ``head`` is read from it, so it belongs to the same
+        commit.
+        """
         self._snapshot = snapshot
-        head = snapshot.get(_HEAD)
+        self._path = path
+        head = _get(snapshot, _HEAD, path)
         self.head = NO_HEAD if head is None else codec.decode(ChainHead, head)
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of a key of the state, or None."""
-        value: bytes | None = self._snapshot.get(_STATE + key)
-        return value
+        return _get(self._snapshot, _STATE + key, self._path)
 
     def scan(self, prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """Yield the state's keys with ``prefix``, and their values, ascending; only keys above ``after`` if given."""
         start = _STATE + max(prefix, after)
         include = not after or after < prefix
-        with self._snapshot.iterator(start=start, stop=_end_of(_STATE + prefix), include_start=include) as rows:
-            for key, value in rows:
-                yield key[1:], value
+        for key, value in _rows(self._snapshot, self._path, start, _end_of(_STATE + prefix), include):
+            yield key[1:], value
 
     def node(self, position: bytes) -> bytes | None:
         """Return a node of the state's Merkle tree by its position, or None."""
-        value: bytes | None = self._snapshot.get(_NODE + position)
-        return value
+        return _get(self._snapshot, _NODE + position, self._path)
 
 
 class Storage:
@@ -185,13 +191,19 @@ class Storage:
         self.path = path
         self._db = _open(path)
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
-        stored = self._db.get(_FORMAT_KEY)
-        if stored is None and self._db.get(_HEAD) is None:
-            self._db.put(_FORMAT_KEY, FORMAT)
-        elif stored != FORMAT:
+        try:
+            self._check_format()
+        except StorageError:
             self._db.close()
+            raise
+
+    def _check_format(self) -> None:
+        stored = self._get(_FORMAT_KEY)
+        if stored is None and self._get(_HEAD) is None:
+            self._put(_FORMAT_KEY, FORMAT)
+        elif stored != FORMAT:
             raise StorageError(
-                f"{path} has format {(stored or b'unknown').decode(errors='replace')}, but this"
+                f"{self.path} has format {(stored or b'unknown').decode(errors='replace')}, but this"
                 f" version reads format {FORMAT.decode()}",
                 "use the version of Assay that wrote it, or an empty --home",
             )
@@ -218,16 +230,17 @@ class Storage:
         CometBFT knows only its own blocks, not the blocks that a solo node made. A store without blocks may change its
         maker.
         """
-        previous = self._db.get(_MAKER)
-        has_blocks = self._db.get(_HEAD) is not None
+        previous = self._get(_MAKER)
+        has_blocks = self._get(_HEAD) is not None
         if has_blocks and previous is not None and previous != maker.encode():
             reason, remedy = _CONFLICTS[maker]
             raise StorageError(f"{self.path} {reason}", remedy)
-        self._db.put(_MAKER, maker.encode())
+        if previous != maker.encode():
+            self._put(_MAKER, maker.encode())
 
     def snapshot(self) -> StoreSnapshot:
         """Return the newest committed state."""
-        return StoreSnapshot(self._db.snapshot())
+        return StoreSnapshot(self._db.snapshot(), self.path)
 
     def commit(
         self,
@@ -269,7 +282,19 @@ class Storage:
 
     def _write(self, batch: Any) -> None:
         """Write the batch atomically; this commits the block."""
-        batch.write()
+        try:
+            batch.write()
+        except plyvel.Error as error:
+            raise _unwritten(self.path, error) from None
+
+    def _get(self, key: bytes) -> bytes | None:
+        return _get(self._db, key, self.path)
+
+    def _put(self, key: bytes, value: bytes) -> None:
+        try:
+            self._db.put(key, value)
+        except plyvel.Error as error:
+            raise _unwritten(self.path, error) from None
 
     def sizes(self) -> dict[str, int]:
         """Return the approximate bytes on disk of each part of the database; the newest data may be missing."""
@@ -279,12 +304,12 @@ class Storage:
         """Return a committed block by its height, or None."""
         if not 0 < height < 2**63:
             return None
-        data = self._db.get(_BLOCK + height.to_bytes(8, "big"))
+        data = self._get(_BLOCK + height.to_bytes(8, "big"))
         return None if data is None else codec.decode(CommittedBlock, data)
 
     def tx(self, tx_hash: bytes) -> StoredTx | None:
         """Return a committed transaction by the SHA-256 of its bytes, or None."""
-        data = self._db.get(_TX + tx_hash)
+        data = self._get(_TX + tx_hash)
         if data is None:
             return None
         block = self.block(decode_tx_height(data))
@@ -296,29 +321,95 @@ class Storage:
         if first >= stop:
             return ()
         start, end = (_EVENT + number.to_bytes(8, "big") for number in (first, stop))
-        with self._db.iterator(start=start, stop=end) as rows:
-            return tuple(decode_event(int.from_bytes(key[1:], "big"), data) for key, data in rows)
+        rows = _rows(self._db, self.path, start, end)
+        return tuple(decode_event(int.from_bytes(key[1:], "big"), data) for key, data in rows)
 
 
 def _open(path: Path) -> Any:
     try:
         path.mkdir(parents=True, exist_ok=True)
-        return plyvel.DB(str(path), create_if_missing=True)
-    except plyvel.CorruptionError as error:
-        raise StorageError(
-            f"{path} is damaged ({_words(error)})",
-            f"move it away (mv {path} {path}.damaged) and start the node: it computes its state again from CometBFT's"
-            " blocks, see docs/operate/upkeep.md; a node started with --solo has no other blocks, so it starts again in"
-            " an empty home or from a copy",
-        ) from None
+        if not (path / "CURRENT").exists() and (any(path.glob("*.ldb")) or any(path.glob("*.log"))):
+            # LevelDB would begin a new database with a part of the old one.
+            raise _damaged(path, "CURRENT is missing")
+        return plyvel.DB(str(path), create_if_missing=True, paranoid_checks=True)
     except (plyvel.Error, OSError) as error:
-        if "lock" in str(error).lower():
-            raise StorageError(
-                f"{path} is in use by another process",
-                "stop the node that runs with this home, or use another --home",
-            ) from None
-        remedy = "let this user read and write it, or use another --home"
-        raise StorageError(f"{path} cannot be opened ({error})", remedy) from None
+        raise _unopened(path, error) from None
+
+
+def _get(reader: Any, key: bytes, path: Path) -> bytes | None:
+    """Return the value of a key in a database or snapshot, or None; StorageError if its file is damaged."""
+    try:
+        value: bytes | None = reader.get(key, verify_checksums=True)
+    except plyvel.Error as error:
+        raise _unread(path, error) from None
+    return value
+
+
+def _rows(
+    reader: Any, path: Path, start: bytes, stop: bytes, include_start: bool = True
+) -> Iterator[tuple[bytes, bytes]]:
+    """Yield keys and values of a database or snapshot, ascending; StorageError if a file is damaged."""
+    try:
+        with reader.iterator(start=start, stop=stop, include_start=include_start, verify_checksums=True) as rows:
+            yield from rows
+    except plyvel.Error as error:
+        raise _unread(path, error) from None
+
+
+def _damaged(path: Path, reason: str) -> StorageError:
+    return StorageError(
+        f"{path} is damaged ({reason})",
+        f"move it away (mv {path} {path}.damaged) and start the node: it computes its state again from CometBFT's"
+        " blocks, see docs/operate/upkeep.md; a node started with --solo has no other blocks, so it starts again in"
+        " an empty home or from a copy",
+    )
+
+
+def _unopened(path: Path, error: Exception) -> StorageError:
+    """Return the error for a database that cannot be opened."""
+    if isinstance(error, plyvel.CorruptionError) or _is_cut(error):
+        return _damaged(path, _words(error))
+    if "already held by process" in _words(error) or os.strerror(errno.EAGAIN) in _words(error):
+        return StorageError(
+            f"{path} is in use by another process",
+            "stop the node that runs with this home, or use another --home",
+        )
+    return StorageError(f"{path} cannot be opened ({_words(error)})", _remedy(error))
+
+
+def _unread(path: Path, error: Exception) -> StorageError:
+    """Return the error for a database whose files cannot be read."""
+    if isinstance(error, plyvel.CorruptionError) or _is_cut(error):
+        return _damaged(path, _words(error))
+    return StorageError(f"{path} cannot be read ({_words(error)})", _remedy(error))
+
+
+def _unwritten(path: Path, error: Exception) -> StorageError:
+    """Return the error for a block that could not be written."""
+    if isinstance(error, plyvel.CorruptionError) or _is_cut(error):
+        return _damaged(path, _words(error))
+    return StorageError(f"{path} cannot be written ({_words(error)})", _remedy(error))
+
+
+def _is_cut(error: Exception) -> bool:
+    """Return whether a table of the database is shorter than its index says; LevelDB calls this an invalid argument."""
+    return _words(error).endswith(os.strerror(errno.EINVAL))
+
+
+_REMEDIES: Final = (
+    (errno.ENOSPC, "free some space on its disk, and start the node again"),
+    (errno.EDQUOT, "free some space of the disk quota, and start the node again"),
+    (errno.EROFS, "mount its disk so that it can be written (mount -o remount,rw), and start the node again"),
+    (errno.EIO, "replace its disk, and restore the home from a copy, see docs/operate/backup.md"),
+    (errno.EMFILE, "raise the limit of open files (ulimit -n), and start the node again"),
+)
+
+
+def _remedy(error: Exception) -> str:
+    """Return the remedy for an error of the operating system, which LevelDB reports as text."""
+    words = _words(error)
+    fitting = (remedy for number, remedy in _REMEDIES if os.strerror(number) in words)
+    return next(fitting, "let this user read and write it, or use another --home")
 
 
 def _words(error: Exception) -> str:

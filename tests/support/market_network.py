@@ -74,7 +74,7 @@ class MarketOrder:
         directory = market.job_directory
         states = market.layout.path / "states" if keep else None
         self._delivery = Delivery(market.client, market.key, order_id, directory, market.job, states=states)
-        self._deliver = deliver
+        self.deliver = deliver
         self.on_chain: OrderResponse = market.client.query(OrderRequest(order_id))
         self._thread = Thread(target=self._follow, name=f"order {order_id.hex()[:8]}", daemon=True)
         self._thread.start()
@@ -85,7 +85,7 @@ class MarketOrder:
                 self.on_chain = self._market.client.query(OrderRequest(self.id))
                 if self.on_chain.order.state is OrderState.CLOSED:
                     return
-                if self._deliver:
+                if self.deliver:
                     self._delivery.step(self.on_chain)
 
     def stop(self) -> None:
@@ -150,11 +150,12 @@ class MarketNetwork:
     def __init__(self, network: Network, job_directory: Path) -> None:
         self.network = network
         self.layout = network.layout
-        self.client: ChainClient = network.client()
+        # The last validator's node: in a network with several nodes, tests stop others.
+        self.client: ChainClient = network.client(self.layout.nodes[-1])
         self.job_directory = job_directory
         self.job = read_job(job_directory)
         self.key = test_keyring(Path(self.layout.consumer_home)).unlock(KEY)
-        self._sender = TxSender(self.client, self.key)
+        self.sender = TxSender(self.client, self.key)
         self.orders: list[MarketOrder] = []
 
     def bid(self, moniker: str, *regions: str, price: int = PRICE) -> bytes:
@@ -189,7 +190,7 @@ class MarketNetwork:
         """Submit an order for bids inside ``regions``, and follow it; ``keep`` copies of its verified states."""
         conditions = Conditions(regions=tuple(sorted(regions)), tiers=("exact",))
         request = Request(conditions, price_limit, time_to_live, deadline)
-        made = submit(self.client, self._sender, self.key, self.job, request)
+        made = submit(self.client, self.sender, self.key, self.job, request)
         order = MarketOrder(self, made.order_id, made.deposit, deliver, keep)
         self.orders.append(order)
         return order
@@ -242,8 +243,11 @@ def market_network(
     speed_of: Callable[[str], int] = lambda misbehave: SPEED,
     slots: int = 2,
     job: Path | None = None,
+    kind: NetworkKind = NetworkKind.SOLO,
 ) -> Iterator[MarketNetwork]:
-    """Run a solo network with one validator for each of ``clusters``, with market bonds and certified providers.
+    """Run a network with one validator for each of ``clusters``, with market bonds and certified providers.
+
+    By default one solo node makes all blocks; with ``kind`` COMETBFT, each validator has a node of its own.
 
     ``speed_of`` gives the FLOP/s that a provider is certified for, by how it misbehaves: its slots of the ``slots``
     that the job has, and the time that it is given for them, follow from that. After what was measured its validator
@@ -257,7 +261,7 @@ def market_network(
         [len(cluster) for cluster in clusters],
         {f"prov{index}": way for index, way in enumerate(flat) if way not in ("", TORCH)},
         params or quick_params(),
-        NetworkKind.SOLO,
+        kind,
         {f"prov{index}": way for index, way in enumerate(flat) if way == TORCH},
         PORTS,
     )

@@ -1,12 +1,15 @@
 """The database: atomic commits, reads that stay as they are, and errors for a person."""
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import plyvel
 import pytest
 
 from chain.app.interfaces import CommittedBlock, StoredTx
-from chain.app.storage import NO_HEAD, ChainHead, Maker, Storage, StorageError
+from chain.app.storage import NO_HEAD, ChainHead, Maker, Storage, StorageError, _unopened
 from domain.block import TxResult
 from domain.events import Event
 
@@ -169,3 +172,94 @@ def test_a_damaged_database_names_the_better_way_first(tmp_path: Path) -> None:
         Storage(path)
     assert "b'" not in str(error.value)
     assert error.value.remedy.startswith(f"move it away (mv {path} {path}.damaged) and start")
+
+
+def test_a_path_without_permission_is_not_called_in_use(tmp_path: Path) -> None:
+    """LevelDB's text names the file LOCK for each error about it."""
+    for text, reason in (
+        (b"IO error: /db/LOCK: Read-only file system", "mount its disk so that it can be written"),
+        (b"IO error: /db/LOCK: Permission denied", "let this user read and write it"),
+        (b"IO error: lock /db/LOCK: Resource temporarily unavailable", "stop the node that runs"),
+    ):
+        assert reason in str(_unopened(tmp_path, plyvel.IOError(text)))
+
+
+# Damaged files
+
+KEYS = 40
+HEIGHTS = 120
+SEAM = 60
+"""The store is opened again after this height, so that it has a table and a log."""
+
+
+def state_after(height: int) -> dict[bytes, bytes]:
+    """Return the state after a height: each block changes one key, so that a lost block leaves a trace."""
+    return {
+        b"key%02d" % (at % KEYS): Random(at).randbytes(400) for at in range(height - min(height, KEYS) + 1, height + 1)
+    }
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("written") / "assay.db"
+    for heights in (range(1, SEAM + 1), range(SEAM + 1, HEIGHTS + 1)):
+        storage = Storage(path)
+        for height in heights:
+            changed: dict[bytes, bytes | None] = {b"key%02d" % (height % KEYS): Random(height).randbytes(400)}
+            storage.commit(head(height), changed, {})
+        storage.close()
+    assert list(path.glob("*.ldb"))
+    assert next(path.glob("*.log")).stat().st_size
+    return path
+
+
+def cut(data: bytes) -> bytes:
+    return data[: len(data) * 2 // 3]
+
+
+def flip(data: bytes) -> bytes:
+    middle = len(data) // 2
+    return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {
+    "cut": cut,
+    "emptied": lambda data: b"",
+    "flipped": flip,
+    "gone": lambda data: None,
+}
+OLDER = {("log", "cut"), ("log", "emptied"), ("log", "gone")}
+"""A torn log is what a power failure leaves: the store is older, and consensus replays the blocks."""
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", ["*.ldb", "*.log", "MANIFEST-*", "CURRENT"])
+def test_a_damaged_file_is_refused_and_never_another_state(
+    written: Path, tmp_path: Path, name: str, damage: str
+) -> None:
+    path = tmp_path / "assay.db"
+    shutil.copytree(written, path)
+    (file,) = path.glob(name)
+    data = DAMAGES[damage](file.read_bytes())
+    if data is None:
+        file.unlink()
+    else:
+        file.write_bytes(data)
+
+    def read() -> tuple[int, dict[bytes, bytes]]:
+        storage = Storage(path)
+        try:
+            snapshot = storage.snapshot()
+            return snapshot.head.block.height, dict(snapshot.scan(b""))
+        finally:
+            storage.close()
+
+    if (name.strip("*."), damage) in OLDER:
+        height, state = read()
+        assert SEAM <= height < HEIGHTS
+        assert state == state_after(height)
+        return
+    with pytest.raises(StorageError, match=r"assay\.db is damaged") as error:
+        read()
+    assert "move it away" in error.value.remedy
+    assert "b'" not in str(error.value)
