@@ -36,6 +36,10 @@ WORDS = (
     Word("book", "All bids and all open orders. It is the same at every validator."),
     Word("boundary", "The state between two segments. The hash of this state is a leaf of the trace."),
     Word("capture", "Recording a person's PyTorch functions as a program of primitives.", ("tracing", "traced")),
+    Word(
+        "challenge",
+        "A claim, with a bond, that a place of a closed round is wrong; a panel of its own decides. `assay challenge`.",
+    ),
     Word("cluster", "A validator and the providers that it admitted."),
     Word("commitment", "One hash of a share. It is on chain before any part of the share is shown or drawn."),
     Word("community pool", "The account that receives fees and the part of an audit fee that no one earned."),
@@ -47,6 +51,7 @@ WORDS = (
     Word("consumer", "The party that orders training and pays for it."),
     Word("deposit", "The coins that an order locks. Verified rounds are paid from these coins."),
     Word("device class", "A word in a bid that describes its machines. An order may ask for some classes."),
+    Word("dispute", "A disagreement that a panel of its own decides: a challenge of a place, or a stand for a share."),
     Word("escrow", "The accounts that hold deposits and bonds."),
     Word("exact", "The tier that accepts a result if its bits are equal to the bits of a recomputation."),
     Word(
@@ -74,6 +79,10 @@ WORDS = (
     ),
     Word("look", "One reading that a daemon takes of the chain, its records and its machine, before it decides."),
     Word("lot", "A draw from the beacon: the segments to recompute, or the seats of a panel."),
+    Word(
+        "mirror",
+        "A validator that keeps the data of a panel's places for the winner, so that seats can also fetch them there.",
+    ),
     Word("moniker", "The name that a validator gives itself. Anyone may take any name, so the address decides."),
     Word("newcomer", "A provider without an accepted share. It gets few slots of an order at once."),
     Word("opening", "The states that a provider shows for the segments of its share that were drawn."),
@@ -96,6 +105,10 @@ WORDS = (
     ),
     Word("provider", "The party that sells computing time in a validator's cluster.", ("miner", "worker node")),
     Word("quote", "The result that an order would have in the book now. Nothing is signed or paid."),
+    Word(
+        "receipt",
+        "A validator's signature that it received the ciphertext of a share. The provider then shows the key.",
+    ),
     Word("region", "A word in a bid for the country of its machines. An order may ask for some regions."),
     Word(
         "repeat",
@@ -115,6 +128,10 @@ WORDS = (
         "One turn of a panel: its seats commit answers, then reveal them. Too few answers open the next stage.",
     ),
     Word("stake", "The coins that a validator can lose. They are also its weight in the consensus."),
+    Word(
+        "stand",
+        "A provider's claim, with a bond, that its share is right although its validator rejected or lost it.",
+    ),
     Word("state root", "The hash of all weights, optimizer values and counters at a boundary."),
     Word(
         "tier",
@@ -132,6 +149,10 @@ WORDS = (
     Word(
         "verdict",
         "A validator's answer about a share that it checked: the share is accepted, or rejected with a reason.",
+    ),
+    Word(
+        "watchtower",
+        "A daemon that recomputes places of others' rounds and challenges those that are wrong; `assay watchtower`.",
     ),
     Word(
         "window",
