@@ -33,22 +33,21 @@ class Sent:
 def compute_bond(client: ChainClient, on_chain: OrderResponse, closed: Round, check: PlaceCheck) -> int:
     """Return the bond (uassay) that a challenge of a place needs now.
 
-    The bond is computed as if one more challenge of the round were open, because another one may be opened before this
-    one is committed to.
+    The bond is computed as if all live challenges of the round and two more were open, because they may be opened
+    before this one is committed to. What is too much returns.
     """
     leg = on_chain.leg(closed.leg)
     if leg is None:
         raise LookupError("a closed round has no leg")
     order = on_chain.order
     live = [known for known in _disputes(client, closed) if known.is_live]
-    opened = sum(known.state is DisputeState.OPEN for known in live)
     params = client.params().of(DisputesParams)
     cost = tier_named(leg.tier).cost(order.terms, check.place.kind, audit_price(order.params, leg.price))
     seats = STAGES_PAID * order.params.auditors
     if _is_drawn(on_chain, closed, check):
         seats = max(seats, len(client.query(ValidatorsRequest()).validators))
     least = least_bond(params.challenge_min, len(live) + 1)
-    return needed_bond(cost, order.params.answer_fee, seats, opened + 1, least)
+    return needed_bond(cost, order.params.answer_fee, seats, len(live) + 2, least)
 
 
 def send_challenge(

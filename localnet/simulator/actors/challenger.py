@@ -174,15 +174,24 @@ class ChallengerActor:
             ),
         )
         if lacking > 0:
-            self.world.deposits[self.me] = self.world.deposits.get(self.me, 0) + lacking
             messages = (MsgDepositBond(self.me, lacking), *messages)
-        self.world.submit(messages, partial(self._committed, key, check, salt, made, opens), surely=True)
+        deposit = max(0, lacking)
+        self.world.submit(messages, partial(self._committed, key, check, salt, made, opens, deposit), surely=True)
 
     def _committed(
-        self, key: RoundKey, check: PlaceCheck, salt: bytes, made: bytes, opens: bool, result: TxResult
+        self,
+        key: RoundKey,
+        check: PlaceCheck,
+        salt: bytes,
+        made: bytes,
+        opens: bool,
+        deposit: int,
+        result: TxResult,
     ) -> None:
         if result.code:
             return
+        if deposit:
+            self.world.deposits[self.me] = self.world.deposits.get(self.me, 0) + deposit
         disputes = self.world.ask(DisputesRequest(key.order_id)).disputes
         mine = (d for d in disputes if d.round_key == key and d.commitment == made)
         dispute = next((d for d in mine if d.state is DisputeState.COMMITTED), None)

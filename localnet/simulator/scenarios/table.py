@@ -343,8 +343,8 @@ _SCENARIOS = (
     ),
     _provider(
         "gone-before-opening",
-        "A provider delivers, and leaves when it should show states.",
-        f"{EITHER_PROVIDER}: no_answer",
+        "A provider delivers, and leaves when it should show states. Its validator recomputes them.",
+        NO_ONE,
         lambda: Leaves(do.Open),
     ),
     _provider(
