@@ -549,6 +549,14 @@ MUTANTS = (
         (f"{_STANDS}::test_a_leg_that_fails_saves_no_bond_of_a_wrong_share",),
     ),
     Mutant(
+        "offered-is-forgotten",
+        "a provider that asks for its receipt again is told that it has no reason to upload",
+        "validator/decide/quotas.py",
+        "    return {work.offer.ciphertext for work in works if work.offer is not None}\n",
+        "    return set()\n",
+        ("tests/unit/validator/test_service.py",),
+    ),
+    Mutant(
         "stand-twice",
         "a share stands as often as its provider likes",
         "chain/state_machine/disputes/stands.py",

@@ -5,7 +5,7 @@ order's terms.
 from dataclasses import dataclass
 
 from domain.proof.queries import OrderResponse, PanelResponse
-from link.types import PAYLOAD_FILES_MAX
+from link.types import PAYLOAD_FILES_MAX, BlobRef
 from pol.rules.delivery import largest_delivery
 from validator.decide.records import LocalOrder
 from validator.decide.tasks import open_tasks
@@ -53,6 +53,12 @@ def provider_quota(local: LocalOrder, on_chain: OrderResponse, panels: Panels, p
     sizes = [largest_delivery(terms, work.anchors[0] if work.anchors else 0) for work in shares]
     delivered = Allowance(len(sizes), sum(sizes), max(sizes, default=0))
     return delivered + _pairs(asked + SPARE_BOUNDARIES, terms.global_bytes, terms.local_bytes)
+
+
+def offered_deliveries(local: LocalOrder, provider: str) -> set[BlobRef]:
+    """Return the ciphertexts that a provider has offered. It asks again and again whether they have arrived."""
+    works = (work for known in local.rounds for work in known.works if work.provider == provider)
+    return {work.offer.ciphertext for work in works if work.offer is not None}
 
 
 def stander_of(subject: PanelResponse) -> str:

@@ -25,7 +25,14 @@ from validator.decide.initial import foreign_roots, verified_roots
 from validator.decide.mirrors import STAGE, may_mirror
 from validator.decide.pace import doubted
 from validator.decide.plan import FreeProvider
-from validator.decide.quotas import Allowance, payload_quota, provider_quota, stander_of, stander_quota
+from validator.decide.quotas import (
+    Allowance,
+    offered_deliveries,
+    payload_quota,
+    provider_quota,
+    stander_of,
+    stander_quota,
+)
 from validator.decide.receive import (
     delivery_offered,
     key_shown,
@@ -213,14 +220,14 @@ class Service:
     def _allowance(self, caller: t.Caller, blob: t.BlobRef) -> Allowance | None:
         """Return the caller's allowance for blobs that no record names yet.
 
-        Return None if the caller has offered a payload that contains ``blob``. ClusterError NOT_ALLOWED if the caller
-        has no reason to upload this blob.
+        Return None if the caller has offered a payload or a delivery with ``blob``. ClusterError NOT_ALLOWED if the
+        caller has no reason to upload this blob.
         """
         allowed = Allowance()
         for local, on_chain in self._records():
             mine = on_chain.order.consumer == caller.address
             expected = [*(file.blob for file in local.payload.files), *(state.blob for state in local.offered)]
-            if mine and blob in expected:
+            if (mine and blob in expected) or blob in offered_deliveries(local, caller.address):
                 return None
             allowed += provider_quota(local, on_chain, self.view.panels, caller.address)
         for subject in self.view.subjects.values():

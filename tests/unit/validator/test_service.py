@@ -478,6 +478,8 @@ def test_a_right_share_is_taken_once(setting: Setting) -> None:
     assert len(setting.service.poll(P0, t.PollRequest("1", ())).train) == 1
     offer = setting.offer(packet)
     assert setting.service.deliver_share(P0, offer).accepted
+    # It asks for its receipt again and again, and looks first whether the ciphertext is still here.
+    assert setting.service.stat_blob(P0, t.StatBlobRequest(offer.ciphertext)).complete
     assert setting.service.deliver_share(P0, offer).accepted
     changed = setting.offer(packet, b"something else")
     assert setting.service.deliver_share(P0, changed).reason == ShareReason.SLOT_TAKEN
