@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from consumer.result import fetch_result
+from consumer.states import left_roots, newest_verified, state_path
 from domain.legs.records import LegState
 from domain.market.records import OrderState
 from pol.capture.build import build
@@ -18,6 +19,7 @@ from tests.support.waiting import wait_until
 
 PARAMS = quick_params(progress_base=40, accept_base=60, accept_max=300, rounds_ahead=1)
 """At most one closed round waits when the validator is killed."""
+STRANGERS = ("val1.validator", "val2.validator", "val3.validator")
 SECONDS = 600.0
 SLOTS = 2
 SPEED = 10**8
@@ -38,9 +40,21 @@ def test_another_validator_continues_with_the_same_bits(tmp_path: Path) -> None:
         order.wait_state(OrderState.RUNNING, SECONDS)
         market.bid("val1", "here")
         copies = market.layout.path / "states"
-        # The consumer has a copy of a verified round, and others are left.
-        wait_until(lambda: len(list(copies.glob("*.state"))) > SLOTS, "a copy of verified states", SECONDS)
+
+        def has_copy() -> bool:
+            on_chain = market.look(order)
+            newest = newest_verified(on_chain)
+            roots = left_roots(on_chain, newest[1]) if newest is not None else ()
+            return bool(roots) and all(state_path(copies, root).exists() for root in roots)
+
+        order.wait(lambda on_chain: on_chain.legs[0].verified > 0, "a verified round", SECONDS)
+        # While strangers are paused, no other round is verified. The consumer has a copy of the last one that is.
+        for name in STRANGERS:
+            market.network.pause(name)
+        wait_until(has_copy, "a copy of verified states", SECONDS)
         market.network.kill("val0.validator")
+        for name in STRANGERS:
+            market.network.resume(name)
         assert market.look(order).order.state is OrderState.RUNNING
 
         order.wait(lambda on_chain: len(on_chain.legs) > 1, "another leg", SECONDS)

@@ -193,6 +193,8 @@ def test_strangers_recomputed_every_round_and_are_paid(world: World) -> None:
         for panel in order.on_chain.panels:
             stands = panel.standing is not None
             assert (Ruling.WRONG in {place.ruling for place in panel.places}) is stands
+            if stands:
+                continue
             kinds = [place.place.kind for place in panel.places]
             assert kinds[:2] == [AuditKind.AGGREGATION, AuditKind.UPDATE]
             assert kinds.count(AuditKind.SEGMENT) >= 2
