@@ -13,6 +13,7 @@ from tests.support.market_network import market_network, quick_params
 from tests.support.noisy_validator import NOISY
 from tests.unit.assay.support import assay
 
+STRANGERS = ("val1.validator", "val2.validator")
 SECONDS = 600.0
 
 pytestmark = pytest.mark.timeout(900)
@@ -34,10 +35,13 @@ def test_a_consumer_proves_noise_with_one_command(tmp_path: Path, monkeypatch: p
         network.start_one("val0.validator")
         market.bid("val0", "here")
         order = market.submit("here", deadline=1_200)
+        order.wait_state(OrderState.RUNNING, SECONDS)
+        for name in STRANGERS:  # their panel may draw the noise, and rule before the consumer proves it
+            network.pause(name)
         order.wait_state(OrderState.PROVEN, SECONDS)
         job = ("--job", market.job_directory)
         home = market.layout.consumer_home
-        taken = ("--early", "--yes")  # the panel may draw the noise, and rule before the consumer proves it
+        taken = ("--early", "--yes")
         ran = assay("order", "result", order.id.hex(), "-o", tmp_path / "model.safetensors", *job, *taken, home=home)
         assert ran.code == Exit.REFUSED.value
         assert f"result chunk {NOISY}: does not decrypt" in ran.err
@@ -46,6 +50,8 @@ def test_a_consumer_proves_noise_with_one_command(tmp_path: Path, monkeypatch: p
         ran = assay("order", "complain", order.id.hex(), *job, home=home)
         assert ran.code == 0, ran.err
         assert f"chunk {NOISY} does not decrypt" in ran.out
+        for name in STRANGERS:
+            network.resume(name)
         on_chain = order.wait_closed(SECONDS)
         assert order.close_reason is CloseReason.FAILED
         assert LegEnd(on_chain.legs[0].end_reason) is LegEnd.WRONG_HANDOVER
