@@ -11,8 +11,10 @@ from hashlib import file_digest
 from pathlib import Path
 
 from chain.client.client import ChainClient
+from chain.client.errors import ChainError
 from consumer.deliver import Progress, find_validator
 from consumer.errors import ConsumerError
+from consumer.trouble import RepeatedTrouble
 from domain.legs.messages import MsgAckState
 from domain.legs.records import Leg, LegState
 from domain.proof.queries import OrderResponse
@@ -185,6 +187,7 @@ class Copies(Readable):
     _next: float = 0.0
     # Number of the leg whose validator has the states.
     _delivered: int = 0
+    _trouble: RepeatedTrouble | None = None
 
     def step(self, answer: OrderResponse) -> None:
         """Fetch newer states, or deliver them to the validator of a matched leg; a failure is tried again later."""
@@ -196,8 +199,10 @@ class Copies(Readable):
                 self._deliver(answer, current)
             else:
                 self._fetch(answer, urgent=current.state is LegState.FAILED)
-        except (ClusterError, ConsumerError, OSError):
+        except (ClusterError, ConsumerError, ChainError, OSError) as error:
             self._next = max(self._next, self.now() + 1.0)
+            self._trouble = self._trouble or RepeatedTrouble(self.note)
+            self._trouble.hear(f"copies of verified states: {error}; trying again")
 
     def _deliver(self, answer: OrderResponse, leg: Leg) -> None:
         if leg.number == self._delivered:

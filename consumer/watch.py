@@ -14,6 +14,7 @@ from consumer.deliver import Progress, deliver
 from consumer.errors import ConsumerError, StillWaiting
 from consumer.losses import last_loss
 from consumer.states import Copies
+from consumer.trouble import RepeatedTrouble
 from consumer.waiting import waiting
 from domain.legs.records import LegState
 from domain.market.reasons import CloseReason
@@ -185,10 +186,7 @@ class Delivery(Readable):
     states: Path | None = None
     # Number of the leg whose validator has the whole payload.
     _delivered: int = 0
-    # Message about the last failed delivery.
-    _trouble: str = ""
-    # The last message that was reported. A failure is reported once, when it occurs for the second time in a row.
-    _reported: str = ""
+    _trouble: RepeatedTrouble | None = None
     _copies: Copies | None = None
 
     def step(self, answer: OrderResponse) -> None:
@@ -208,12 +206,8 @@ class Delivery(Readable):
         try:
             state = deliver(self.client, self.key, self.order_id, self.directory, self.job, self.progress)
         except (ClusterError, ConsumerError, ChainError) as error:
-            trouble = f"delivery to {current.validator}: {error}; trying again"
-            # The first failure may only mean that the validator has not seen the match yet.
-            if trouble == self._trouble != self._reported:
-                self.note(trouble)
-                self._reported = trouble
-            self._trouble = trouble
+            self._trouble = self._trouble or RepeatedTrouble(self.note)
+            self._trouble.hear(f"delivery to {current.validator}: {error}; trying again")
             return
         if state.complete:
             self._delivered = order.legs

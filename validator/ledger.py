@@ -99,11 +99,15 @@ class Ledger:
                 )
 
     def hold_payload(self, local: LocalOrder) -> None:
-        """Hold the files of a payload, whether they have arrived or not, and release the files of an earlier offer."""
+        """Hold the files of a payload, whether they have arrived or not, and release the files of an earlier offer.
+
+        States of an earlier leg that the consumer offered, or that were fetched, stay held.
+        """
         digests = {file.blob.sha256 for file in local.payload.files}
         for digest in digests:
             self.blobs.hold(digest, str(local.key))
-        self.blobs.keep_only(str(local.key), digests)
+        states = {state.blob.sha256 for state in (*local.fetched, *local.offered)}
+        self.blobs.keep_only(str(local.key), digests | states)
 
     def held_initial_states(self, orders: Iterable[OrderResponse], me: str) -> dict[bytes, StateRef]:
         """Return the states of earlier legs from which matched legs of ``me`` start, by root.

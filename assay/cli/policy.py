@@ -51,7 +51,12 @@ class PolicySource:
     show_default=True,
     help="Defaults of a network, or the values of a node.",
 )
-@click.option("--genesis", "genesis_file", type=click.Path(path_type=Path), help="Take the values of a genesis file.")
+@click.option(
+    "--genesis",
+    "genesis_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Take the values of a genesis file.",
+)
 @click.option("--price", "order_price", type=AMOUNT, default="1ASSAY", show_default=True, help="Price per PFLOP.")
 @click.option("--validators", type=click.IntRange(2, 10_000), help="Number of validators.  [100, or the chain's]")
 @click.option("--stake", type=AMOUNT, help="Stake of each validator.  [10000ASSAY, or the chain's least]")

@@ -46,10 +46,10 @@ HABITS = (
     "absent",  # shows nothing when others audit
     "idle",  # makes everything up, and trains nothing
 )
-"""What a provider makes of a share: where it lies, what it does not do, whose work it takes. A share may have several
-of them, with "+" between."""
+"""The habits of providers. A habit says how a share is wrong, missing or copied. Several habits of a share are joined
+with "+"."""
 BENT = frozenset(("first", "last", "middle", "update", "metrics", "quits", "copied", "idle"))
-"""What commits to something else than the job gives."""
+"""The habits with which a share commits to another result than that of the job."""
 
 
 @cache

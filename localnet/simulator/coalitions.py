@@ -242,8 +242,8 @@ class Gain:
         return self.low <= 0
 
 
-Pair = tuple[int, int]
-"""What a coalition earned more than by honest work, and what honest work earned its members."""
+GainAndIncome = tuple[int, int]
+"""The gain of a coalition over honest work, and the income of its members from honest work (uassay)."""
 
 
 def make_market(draw: int, shape: Shape) -> Setup:
@@ -283,7 +283,7 @@ def _fit(plan: OrderPlan, number: int, used: Params) -> OrderPlan:
     return replace(plan, message=message, habits=replace(plan.habits, cancel_after=None))
 
 
-def summarise(name: str, found: Sequence[Pair]) -> Gain:
+def summarise(name: str, found: Sequence[GainAndIncome]) -> Gain:
     """Return the mean of gains with its interval."""
     values = [gain for gain, _ in found]
     half = DEVIATIONS * stdev(values) / sqrt(len(values)) if len(values) > 1 else float("inf")

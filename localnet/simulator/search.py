@@ -50,7 +50,7 @@ class Failure:
 
 
 _HONEST: dict[tuple[Shape, int], Mapping[str, int]] = {}
-"""What everyone earns by honest work, by market. Each process fills its own."""
+"""The wealth that honest work gives each party, by market. Each process fills its own table."""
 
 
 def honest_wealth(shape: Shape, draw: int) -> Mapping[str, int]:

@@ -55,7 +55,7 @@ from localnet.simulator.watch import Watch
 from validator.decide.upkeep import CERTIFY_SECONDS
 
 BOND = 10**9
-"""What everybody has in its bond account at first."""
+"""The first bond of each party (uassay)."""
 OUTSIDER = "mallory"
 SPAM_GAS = tx_gas_max(NodeParams())
 PROPOSE_MS = 1_000

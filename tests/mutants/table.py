@@ -2315,6 +2315,14 @@ MUTANTS = (
         ("tests/unit/validator/test_decide.py::test_a_round_waits_while_as_many_as_allowed_are_not_verified",),
     ),
     Mutant(
+        "payload-deletes-states",
+        "a payload that is offered after the states of an earlier leg deletes them",
+        "validator/ledger.py",
+        "        self.blobs.keep_only(str(local.key), digests | states)\n",
+        "        self.blobs.keep_only(str(local.key), digests)\n",
+        ("tests/unit/validator/test_states.py",),
+    ),
+    Mutant(
         "forgets-while-asked",
         "states are forgotten while seats ask for them",
         "validator/decide/retention.py",

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 ASK_MS = 300
 LEFT: tuple[Space, ...] = (PANEL_POTS, PANEL_DUTIES)
-"""What nothing is left of when all orders are closed."""
+"""The tables that are empty when all orders are closed."""
 
 
 def held(records: Iterable[object]) -> tuple[SeatKey, ...]:

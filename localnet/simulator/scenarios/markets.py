@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from domain.market.messages import MsgPlaceBid, MsgSubmitOrder
@@ -137,10 +138,10 @@ def _order(market: Market, seed: int, number: int, used: Any) -> OrderPlan:
 
 
 def crash_for(names: Sequence[str], at: int, seconds: int) -> Callable[[World], None]:
-    """Return what takes the daemons of some validators away for some seconds, from a moment (ms) on."""
+    """Return a function that stops the daemons of some validators at a moment (ms), for some seconds."""
 
     def begin(world: World) -> None:
         for name in names:
-            world.clock.at(at, lambda name=name: world.validators[name].crash(seconds))  # type: ignore[misc]
+            world.clock.at(at, partial(world.validators[name].crash, seconds))
 
     return begin

@@ -1,5 +1,6 @@
 """Behaviours of scenarios, beside those of :mod:`localnet.simulator.behaviours`: one deviation each."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -262,7 +263,7 @@ class Bribed(Accomplice):
 TICK_MS = 500
 
 
-class Bystander:
+class Bystander(ABC):
     """A party that looks at the chain now and then, and sends what it likes."""
 
     def begin(self, world: World) -> None:
@@ -274,9 +275,9 @@ class Bystander:
         if world.living:
             world.clock.after(TICK_MS, lambda: self._tick(world))
 
+    @abstractmethod
     def act(self, world: World) -> None:
-        """Do what this party does."""
-        raise NotImplementedError
+        """Look at the chain, and send messages."""
 
 
 @dataclass

@@ -79,3 +79,17 @@ def test_copies_are_fetched_once_for_each_round_and_sent_once_to_each_leg(
     copies.step(answer)
     copies.step(answer)
     assert done == ["fetched", "sent"]
+
+
+def test_a_failure_of_copies_that_comes_again_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        raise ConsumerError("the states do not arrive", "try again")
+
+    monkeypatch.setattr(consumer.states, "deliver_states", refuse)
+    told: list[str] = []
+    client: Any = None
+    copies = Copies(cast(ChainClient, client), Key(b"\x01" * 32), tmp_path, note=told.append, now=lambda: 0.0)
+    for _ in range(4):
+        copies.step(resumed())
+    (line,) = told
+    assert "the states do not arrive" in line

@@ -22,6 +22,7 @@ from pol.state.canonical import encode_state, state_tree
 from tests.unit.validator.support import CHAIN_ID, CONSUMER, ME, ORDER_ID, OTHER, TERMS, chain, closed, leg, loaded
 from validator.decide import actions as do
 from validator.decide.initial import sources_of, verified_roots
+from validator.decide.receive import payload_offered
 from validator.decide.records import LegKey, LocalOrder, PayloadStage, SlotLocal
 from validator.decide.retention import needed_blobs
 from validator.decide.view import ChainView
@@ -130,6 +131,21 @@ def test_a_consumer_offers_states_from_which_the_leg_starts_and_no_others(ledger
         assert error.value.kind is ClusterErrorKind.BAD_REQUEST
     with pytest.raises(ClusterError):
         service.offer_states(caller(OTHER), offer)
+
+
+def test_a_payload_that_is_offered_after_states_does_not_delete_them(ledger: Ledger) -> None:
+    ledger.begin(ORDER_ID, 2)
+    service = served(ledger, resumed(first=OTHER, second=ME))
+    service.offer_states(caller(CONSUMER), t.StatesOffer(ORDER_ID, REFS[:1]))
+    service.put_chunk(caller(CONSUMER), t.PutChunkRequest(BLOBS[0], 0, BYTES[0]))
+
+    def offered(now: LocalOrder) -> LocalOrder:
+        return payload_offered(now, (t.PayloadFile("job.json", t.BlobRef(bytes(32), 1)),))
+
+    local = ledger.change(ORDER_ID, 2, offered)
+    assert local is not None
+    ledger.hold_payload(local)
+    assert ledger.blobs.status(BLOBS[0]).complete
 
 
 @dataclass
