@@ -138,11 +138,7 @@ def check_gone(processes: Collection[int], directory: Path) -> None:
     # A child of a node that ends at the same moment may need some more seconds.
     left = [process for process in psutil.process_iter() if process.pid in processes]
     _, running = psutil.wait_procs(left, timeout=30)
-<<<<<<< HEAD
-    assert [process.cmdline() for process in running] == []
-=======
     assert [process.pid for process in running] == []
->>>>>>> int32
     named = [p for p in psutil.process_iter(["cmdline"]) if str(directory) in str(p.info)]
     assert named == []
 
