@@ -131,9 +131,9 @@ def test_garbage_counts_as_no_answer_and_its_bond_returns(world: World) -> None:
 
 
 def test_a_copied_commitment_earns_nothing(world: World) -> None:
-    """Nothing that its provider can deliver hashes to it."""
+    """Nothing that its provider can deliver hashes to it, so no key opens its delivery."""
     cheat = world.market.cheat("copy_trace")
-    assert reasons(world.verdicts(cheat)) == {ShareReason.TRACE_NOT_BOUND}
+    assert reasons(world.verdicts(cheat)) == {ShareReason.NO_ANSWER}
     shares = world.shares(cheat)
     assert {(share.state, share.reason) for share in shares} == {(ShareState.WRONG, ShareReason.NO_ANSWER)}
     assert world.free_bond(cheat.address) == BOND

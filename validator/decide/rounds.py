@@ -167,7 +167,7 @@ def _await_delivery(
         work = replace(work, secret=known.key, roots=known.roots)
     if work.wrong is not None:
         if not share.is_received:
-            return replace(work, verdict=ShareReason.NO_ANSWER), []
+            return replace(work, verdict=ShareReason.MALFORMED), []
         return work, [_show_wrong(f"{name}/wrong", local, view, where, work.wrong)]
     if work.secret:
         return work, [OpenDelivery(f"{name}/open", where, view.on_chain.order.terms)]
