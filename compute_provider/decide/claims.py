@@ -18,7 +18,7 @@ from domain.market.records import JobTerms, OrderState
 from domain.params import Params
 from domain.proof.params import ProofParams
 from domain.proof.queries import OrderResponse
-from domain.proof.reasons import SILENCES
+from domain.proof.reasons import UNANSWERED
 from domain.proof.records import AuditKind, AuditPlace, Panel, Round, Share, ShareClaim, ShareState, TraceLeaf
 from escrow.settle import settle_round
 from link.types import AuditOpening, DeliveryReceipt, OpenedState, PayloadFile, TrainTask
@@ -162,7 +162,7 @@ def must_show(order: OrderResponse, claim: ShareClaim, receipt: DeliveryReceipt 
     if share.state is ShareState.COMMITTED:
         is_urgent = receipt is not None and not receipt.was_shown and clock >= receipt.at + wait // 2
         return is_posted or (is_valid and is_urgent)
-    is_silent = share.state is ShareState.REJECTED and share.reason in SILENCES
+    is_silent = share.state is ShareState.REJECTED and share.reason in UNANSWERED
     return is_silent and is_valid
 
 

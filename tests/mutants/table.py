@@ -4122,7 +4122,7 @@ MUTANTS = (
         "thief-pays-nothing",
         "a received share that was rejected as unanswered is not paid",
         "pol/rules/stands.py",
-        "    reasons = (MISMATCHES | SILENCES) if share.is_received else MISMATCHES\n",
+        "    reasons = (MISMATCHES | UNANSWERED) if share.is_received else MISMATCHES\n",
         "    reasons = MISMATCHES\n",
         (_DELIVERED,),
     ),
