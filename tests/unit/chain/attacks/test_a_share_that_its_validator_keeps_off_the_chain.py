@@ -151,7 +151,7 @@ def test_a_share_is_included_once_and_not_after_it_was_committed() -> None:
 
 
 def test_a_task_of_another_share_provider_or_validator_includes_nothing() -> None:
-    market, order_id, trace = begun()
+    market, _, trace = begun()
     key, until = trace.claim.key, market.chain.clock + 60
 
     def refused(signature: bytes, **changes: Any) -> None:
@@ -177,7 +177,7 @@ def test_a_task_of_another_share_provider_or_validator_includes_nothing() -> Non
 
 
 def test_a_share_is_not_included_after_the_deadline_or_without_a_bond() -> None:
-    market, order_id, trace = begun()
+    market, _, trace = begun()
     market.chain.refused(DEADLINE_PASSED, market.include(trace, deadline=market.chain.clock))
     market.chain.refused(BAD_FIELD, market.include(trace, issue=0))
     market.chain.refused(NOT_FOUND, market.include(trace, slot=2))
