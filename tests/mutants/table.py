@@ -3484,8 +3484,8 @@ MUTANTS = (
         "console-bonds",
         "bonds of shares are in no account",
         "console/story.py",
-        "        key = change.share\n        self.bonds_in += change.bond\n",
-        "        key = change.share\n",
+        "        self.bonds_in += change.bond if is_new else 0\n",
+        "",
         (f"{_CONSOLE}/test_story.py::test_a_story_is_what_the_chain_has",),
     ),
     Mutant(
