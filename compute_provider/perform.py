@@ -43,7 +43,7 @@ from domain.ledger.messages import MsgDepositBond
 from domain.ledger.queries import AccountResponse
 from domain.limits import EXECUTOR_VERSION
 from domain.node.queries import StatusResponse
-from domain.proof.messages import MsgShowKey
+from domain.proof.messages import MsgIncludeShare, MsgShowKey
 from domain.proof.queries import OrderResponse
 from domain.proof.records import DeliveryManifest, Panel, PanelSeat, ShareClaim, ShareRoots
 from domain.registry.messages import MsgRegisterProvider
@@ -217,6 +217,8 @@ class Performer:
                 return self._show_key(key)
             case do.ShowOnChain(key):
                 return self._show_on_chain(key)
+            case do.Include(key):
+                return self._include(key)
             case do.Open(key, indices):
                 self._open(key, indices)
             case do.Stand(key):
@@ -362,14 +364,22 @@ class Performer:
                 handed_in = work.stage in (Stage.TRAINED, Stage.SUBMITTED)
                 if handed_in and claims.has_committed(order, self._signed(work)[0]):
                     yield partial(receive.committed, key=work.key)
-                wanted = claims.must_show(order, self._signed(work)[0], work.receipt, clock)
-                yield partial(receive.to_show, key=work.key, wanted=wanted)
-                yield from self._watch_stand(work, order, clock, wanted)
+                claim, _ = self._signed(work)
+                must_show = claims.must_show(order, claim, work.receipt, clock)
+                yield partial(receive.to_show, key=work.key, wanted=must_show)
+                must_include = self._must_include(work, claim, order, clock)
+                yield partial(receive.to_include, key=work.key, wanted=must_include)
+                yield from self._watch_stand(work, order, clock, must_show or must_include)
 
-    def _watch_stand(self, work: ShareWork, order: OrderResponse, clock: int, must_show: bool) -> Iterator[Change]:
+    def _must_include(self, work: ShareWork, claim: ShareClaim, order: OrderResponse, clock: int) -> bool:
+        """Return whether a share has to be included. A behaviour that holds the share back does not include it."""
+        is_sent = self._behaviour.delay(work.task) == 0.0
+        return is_sent and claims.must_include(order, work.task, claim, clock)
+
+    def _watch_stand(self, work: ShareWork, order: OrderResponse, clock: int, must_act: bool) -> Iterator[Change]:
         """Yield the changes of a signed share that its validator rejected or made void, and its end.
 
-        A share is not over while its provider ``must_show`` the key of the delivery.
+        A share is not over while its provider ``must_act``: show the key of the delivery, or include the share.
         """
         has_to = work.stand in (0, MAY_STAND) and claims.has_to_stand(order, self._signed(work)[0], self._chain_id)
         panel = claims.standing_panel(order, work.key)
@@ -377,7 +387,7 @@ class Performer:
             yield partial(receive.standing, key=work.key, stand=panel.dispute)
         elif has_to:
             yield partial(receive.standing, key=work.key, stand=MAY_STAND)
-        elif claims.is_over(work.key, order, clock) and not must_show:
+        elif claims.is_over(work.key, order, clock) and not must_act:
             yield partial(receive.released, key=work.key)
 
     def _watch_seconds(self) -> float:
@@ -396,7 +406,15 @@ class Performer:
         order = self._chain.order(task.key.order_id)
         problem = claims.problem(task, order, self._config.validator)
         problem = problem or claims.income_problem(task, order, self._config.least_income)
+        problem = problem or self._task_problem(task)
         return problem or self._lacks_room(claims.trace_bytes(task, order), task.key)
+
+    def _task_problem(self, task: TrainTask) -> str:
+        """Return why the share of a task could not be included; empty if it could."""
+        signer = self._chain.account(self._config.validator).account.pub_key
+        clock = self._chain.status().clock
+        me = self._config.key.address
+        return claims.task_problem(task, me, self._chain_id, clock, partial(verify, signer))
 
     def _bond_task(self, task: TrainTask) -> str:
         """Deposit the missing bond for the task; return why the deposit is not possible, or an empty string."""
@@ -586,6 +604,32 @@ class Performer:
         )
         self._sender.send(message, in_lane=True)
         return ActionResult((partial(receive.to_show, key=key, wanted=False),))
+
+    def _include(self, key: ShareKey) -> ActionResult:
+        """Put the commitment to a share on chain, with the validator's signature of its task."""
+        work = self._work(key)
+        task = work.task
+        claim, _ = self._signed(work)
+        order = self._chain.order(key.order_id)
+        problem = self._ensure_bond(key, claims.bond_of(task, order), order)
+        if problem:
+            raise ProviderError(f"the share cannot be included: {problem}")
+        message = MsgIncludeShare(
+            provider=claim.provider,
+            order_id=key.order_id,
+            leg=key.leg,
+            round=key.round,
+            slot=key.slot,
+            issue=key.issue,
+            commitment=claim.commitment,
+            signature=self._config.key.sign(share_sign_bytes(self._chain_id, claim)),
+            every=task.every,
+            deadline=task.deadline,
+            task_signature=task.signature,
+        )
+        _log.warning("%s: putting the commitment on chain, because the validator has not", name_of(key))
+        self._sender.send(message, in_lane=True)
+        return ActionResult((partial(receive.to_include, key=key, wanted=False),))
 
     def _work(self, key: ShareKey) -> ShareWork:
         work = self._shares().get(key)

@@ -331,7 +331,8 @@ class OrderPage:
                     rejected = share.state in (ShareState.REJECTED, ShareState.WRONG)
                     if share.skipped or not (rejected or share.found_wrong):
                         continue
-                    if share.reason == ShareReason.LEG_ENDED:
+                    is_included = share.reason == ShareReason.INCLUDED and share.state is ShareState.REJECTED
+                    if share.reason == ShareReason.LEG_ENDED or is_included:
                         continue
                     key = ShareKey(
                         order_id=story.order.id,

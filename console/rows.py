@@ -23,6 +23,7 @@ from domain.proof.events import (
     SeatSilent,
     ShareCommitted,
     ShareCompared,
+    ShareIncluded,
     ShareRejected,
     ShareSkipped,
     SlashVoteEnded,
@@ -157,7 +158,7 @@ def _amount_or_reason(change: Change | None) -> str:
             return words.leg_end(reason)
         case ShareRejected(reason=reason) | ShareSkipped(reason=reason):
             return words.share_reason(reason)
-        case ShareCommitted(bond=amount):
+        case ShareCommitted(bond=amount) | ShareIncluded(bond=amount):
             return f"{words.assay(amount)} bond"
         case ShareCompared(right=right, paid=paid):
             return f"{words.assay(paid)} paid" if right else "not paid"

@@ -251,6 +251,10 @@ def describe_share(share: ShareStory, round: RoundStory) -> str:
     segments = "segment" if len(share.drawn) == 1 else "segments"
     lots = f" (drawn: {segments} {drawn})" if drawn else ""
     text = f"Its validator rejected it: {words.share_reason(share.reason)}{lots}."
+    if share.reason == ShareReason.INCLUDED and share.state is ShareState.REJECTED:
+        return "Its provider put it on chain itself. It will be compared with the accepted share of its slot."
+    if share.reason == ShareReason.INCLUDED:
+        text = "Its provider put it on chain itself."
     if share.reason == ShareReason.LEG_ENDED:
         text = "The leg ended before its round was closed, and its bond was returned."
     elif share.state is ShareState.WRONG:

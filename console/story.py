@@ -64,6 +64,7 @@ from domain.proof.events import (
     ShareCompared,
     ShareDrawn,
     ShareFoundWrong,
+    ShareIncluded,
     ShareRejected,
     ShareSkipped,
     ShareStood,
@@ -72,6 +73,7 @@ from domain.proof.events import (
     StageOpened,
     ValidatorSlashed,
 )
+from domain.proof.reasons import ShareReason
 from domain.proof.records import AuditKind, AuditPlace, Finding, Ruling, ShareState
 from domain.vocabulary import MOVES, read_event
 from pol.values import metric_values
@@ -488,9 +490,18 @@ class OrderStory:
 
     @_take.register
     def _(self, change: ShareCommitted) -> None:
+        self._put_share(change, is_new=not change.was_included)
+
+    @_take.register
+    def _(self, change: ShareIncluded) -> None:
+        share = self._put_share(change, is_new=True)
+        share.state, share.reason = ShareState.REJECTED, int(ShareReason.INCLUDED)
+
+    def _put_share(self, change: ShareCommitted | ShareIncluded, *, is_new: bool) -> ShareStory:
+        """Create the story of a committed or included share, and return it. Only a new share locks its bond."""
         key = change.share
-        self.bonds_in += change.bond
-        self.legs[key.leg].round(key.round).shares[key.slot, key.issue] = ShareStory(
+        self.bonds_in += change.bond if is_new else 0
+        share = ShareStory(
             slot=key.slot,
             issue=key.issue,
             provider=change.provider,
@@ -499,6 +510,8 @@ class OrderStory:
             height=self._height,
             commitment=change.commitment,
         )
+        self.legs[key.leg].round(key.round).shares[key.slot, key.issue] = share
+        return share
 
     @_take.register
     def _(self, change: ChallengeCommitted) -> None:

@@ -142,6 +142,8 @@ SHARE_REASONS: Final = MappingProxyType(
         ShareReason.NO_BOND: "its provider had too few coins for the bond",
         ShareReason.WRONG_ISSUE: "its issue number is already used",
         ShareReason.LEG_ENDED: "the leg ended, and its bond was returned",
+        ShareReason.INCLUDED: "its provider put it on chain itself",
+        ShareReason.OTHER_COMMITMENT: "its provider put another commitment for it on chain",
     }
 )
 SHARES: Final = MappingProxyType(
@@ -208,6 +210,7 @@ _KINDS: Final = MappingProxyType(
         "order.closed": "The order is closed",
         "share.committed": "A provider committed to its share",
         "share.skipped": "A share could not be committed",
+        "share.included": "A provider put its commitment on chain itself",
         "share.rejected": "A share was rejected",
         "share.drawn": "Segments of a share were drawn",
         "share.accepted": "A share was accepted",

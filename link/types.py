@@ -293,6 +293,10 @@ class TrainTask:
     seconds_left: Annotated[int, Range(0, 2**31 - 1)]
     # The delivery has the states at every ``every``-th boundary; 0 means only those at the last one.
     every: Segment = 0
+    # Until this chain second, the provider may put its commitment on chain itself.
+    deadline: Number = 0
+    # The validator's signature of the task (:func:`pol.rules.inclusion.task_sign_bytes`).
+    signature: Annotated[bytes, Size(64, 64, blank=True)] = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,6 +188,14 @@ class ShowOnChain(OfShare):
 
 
 @dataclass(frozen=True, slots=True)
+class Include(OfShare):
+    """The action that puts the commitment to a share on chain, because the validator does not commit it."""
+
+    lane: ClassVar = Lane.CHAIN
+    share: ShareKey
+
+
+@dataclass(frozen=True, slots=True)
 class Open(OfShare):
     """The action that uploads the share's states at the boundaries ``indices``."""
 
@@ -237,6 +245,7 @@ Action = (
     | Deliver
     | ShowKey
     | ShowOnChain
+    | Include
     | Open
     | Stand
     | ShowPlaces

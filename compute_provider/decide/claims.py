@@ -18,16 +18,21 @@ from domain.market.records import JobTerms, OrderState
 from domain.params import Params
 from domain.proof.params import ProofParams
 from domain.proof.queries import OrderResponse
-from domain.proof.reasons import SILENCES
+from domain.proof.reasons import UNANSWERED
 from domain.proof.records import AuditKind, AuditPlace, Panel, Round, Share, ShareClaim, ShareState, TraceLeaf
 from escrow.settle import settle_round
 from link.types import AuditOpening, DeliveryReceipt, OpenedState, PayloadFile, TrainTask
 from pol.rules import stands
 from pol.rules.commitment import leaf_hashes, share_commitment
 from pol.rules.delivery import largest_delivery
+from pol.rules.inclusion import is_included, task_sign_bytes
 from pol.rules.panels import audit_price
 from pol.rules.schedule import share_segments, share_work
 
+INCLUDE_SECONDS, INCLUDE_SECONDS_MIN, INCLUDE_PART = 60, 10, 4
+"""Chain seconds before a task's deadline at which a provider includes a share that is not on chain: a part of the time
+that the task left, but at least ``INCLUDE_SECONDS_MIN`` and at most ``INCLUDE_SECONDS``.
+"""
 _REJECTED = (ShareState.REJECTED, ShareState.RIGHT, ShareState.WRONG)
 
 
@@ -55,6 +60,19 @@ def problem(task: TrainTask, order: OrderResponse, validator: str) -> str:
         if not holds:
             return reason
     return ""
+
+
+def task_problem(
+    task: TrainTask, provider: str, chain_id: str, clock: int, is_signed: Callable[[bytes, bytes], bool]
+) -> str:
+    """Return why the provider could not include the share of a task, at the chain's ``clock`` (seconds).
+
+    The text is empty if it could. ``is_signed`` returns whether a signature of a document is the validator's.
+    """
+    document = task_sign_bytes(chain_id, task.key, provider, task.every, task.deadline)
+    if not task.signature or not is_signed(document, task.signature):
+        return "the task does not have the validator's signature"
+    return "" if clock < task.deadline else f"the task's deadline was {task.deadline} on the chain clock"
 
 
 def price(terms: JobTerms, leg: Leg) -> int:
@@ -130,7 +148,8 @@ def is_over(key: ShareKey, order: OrderResponse, clock: int) -> bool:
         return True
     share = order.share(key)
     closed = order.round(key.leg, key.round)
-    if share is not None and share.state in _REJECTED:
+    may_go_on = share is not None and is_included(share) and closed is None
+    if share is not None and share.state in _REJECTED and not may_go_on:
         return not _may_have_to_stand(order, share, closed)
     if closed is not None:
         accepted = key.ref in closed.shares
@@ -162,8 +181,28 @@ def must_show(order: OrderResponse, claim: ShareClaim, receipt: DeliveryReceipt 
     if share.state is ShareState.COMMITTED:
         is_urgent = receipt is not None and not receipt.was_shown and clock >= receipt.at + wait // 2
         return is_posted or (is_valid and is_urgent)
-    is_silent = share.state is ShareState.REJECTED and share.reason in SILENCES
+    is_silent = share.state is ShareState.REJECTED and share.reason in UNANSWERED
     return is_silent and is_valid
+
+
+def must_include(order: OrderResponse, task: TrainTask, claim: ShareClaim, clock: int) -> bool:
+    """Return whether the provider has to put its commitment on chain itself, at the chain's ``clock`` (seconds).
+
+    This is so if the commitment is not on chain, and the task's deadline is near, or the round or the slot goes on
+    without it. A share whose validator has not signed the task cannot be included.
+    """
+    leg = order.leg(claim.leg)
+    if leg is None or order.share(claim.key) is not None or not task.signature or clock >= task.deadline:
+        return False
+    closed = order.round(claim.leg, claim.round)
+    if closed is not None:
+        return not (closed.verified or closed.void) and clock < closed.window_ends - order.order.window // 2
+    if leg.state is not LegState.RUNNING or leg.round != claim.round:
+        return False
+    others = (share for share in order.shares_of(claim.leg, claim.round).values() if share.claim.slot == claim.slot)
+    is_taken = any(share.state in (ShareState.COMMITTED, ShareState.ACCEPTED) for share in others)
+    spare = max(INCLUDE_SECONDS_MIN, min(INCLUDE_SECONDS, task.seconds_left // INCLUDE_PART))
+    return is_taken or clock >= task.deadline - spare
 
 
 def _may_have_to_stand(order: OrderResponse, share: Share, closed: Round | None) -> bool:

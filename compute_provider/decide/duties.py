@@ -80,8 +80,7 @@ def _of_shares(shares: Shares, look: Look) -> Iterator[Action]:
     """Yield the actions that the shares need, sorted by the shares' deadlines."""
     picture = look.picture
     for work in by_deadline(shares, picture):
-        if work.to_show:
-            yield do.ShowOnChain(work.key)
+        yield from _to_chain(work)
         if work.stage is Stage.SUBMITTED and not work.uploaded:
             yield do.Upload(work.key)
         listed = picture is not None and picture.task(work.key) is not None
@@ -112,6 +111,18 @@ def _of_shares(shares: Shares, look: Look) -> Iterator[Action]:
             yield do.Open(opening.key, opening.indices)
 
 
+def _to_chain(work: ShareWork) -> Iterator[Action]:
+    """Yield the messages of a share that have to be sent to the chain, because the validator does not act."""
+    if work.to_include:
+        yield do.Include(work.key)
+    if work.to_show:
+        yield do.ShowOnChain(work.key)
+
+
 def _same(one: TrainTask, other: TrainTask) -> bool:
-    """Return whether two tasks ask for the same training; the time left and the list of files may differ."""
-    return replace(one, seconds_left=0, payload=()) == replace(other, seconds_left=0, payload=())
+    """Return whether two tasks ask for the same training.
+
+    The time left, the list of files and the validator's signature may differ.
+    """
+    plain = {"seconds_left": 0, "payload": (), "deadline": 0, "signature": b""}
+    return replace(one, **plain) == replace(other, **plain)

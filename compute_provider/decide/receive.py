@@ -108,6 +108,12 @@ def to_show(shares: Shares, key: ShareKey, wanted: bool) -> Shares:
     return shares.put(replace(work, to_show=wanted)) if work and work.to_show != wanted else shares
 
 
+def to_include(shares: Shares, key: ShareKey, wanted: bool) -> Shares:
+    """Record whether the provider has to put its commitment on chain itself."""
+    work = shares.get(key)
+    return shares.put(replace(work, to_include=wanted)) if work and work.to_include != wanted else shares
+
+
 def failed(shares: Shares, key: ShareKey, text: str, again: bool) -> Shares:
     """Record that an action for a share failed with the reason ``text``.
 

@@ -71,7 +71,8 @@ class ShareWork:
     number of the step at which the job stopped itself, and -1 if it did not stop in a step. ``uploaded`` is True once
     the validator has the ciphertext, and ``receipt`` is the validator's last receipt for it. ``to_show`` is True while
     the key has to be shown to the chain. ``stand`` is the number of the dispute in which the provider stands for the
-    share; ``MAY_STAND`` while it has to, and ``GAVE_UP`` if the chain refused that.
+    share; ``MAY_STAND`` while it has to, and ``GAVE_UP`` if the chain refused that. ``to_include`` is True while the
+    provider has to put its commitment on chain itself.
     """
 
     task: TrainTask
@@ -88,6 +89,7 @@ class ShareWork:
     receipt: DeliveryReceipt | None = None
     to_show: bool = False
     stand: int = 0
+    to_include: bool = False
 
     @property
     def key(self) -> ShareKey:

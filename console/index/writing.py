@@ -40,6 +40,7 @@ from domain.proof.events import (
     ShareCommitted,
     ShareCompared,
     ShareFoundWrong,
+    ShareIncluded,
     ShareRejected,
     ValidatorSlashed,
 )
@@ -217,7 +218,18 @@ class EventIndex(Readings):
 
     @_take.register
     def _(self, change: ShareCommitted, event: LoggedEvent) -> None:
+        if change.was_included:
+            # The provider included the share before, so its bond is locked, and the share counts as rejected.
+            self._provider(change.provider, event.height, rejected=-1)
+            self._count(change.share.order_id, "rejected", -1)
+            return
         self._provider(change.provider, event.height)
+        self._pot(escrows=change.bond, bonds=-change.bond)
+
+    @_take.register
+    def _(self, change: ShareIncluded, event: LoggedEvent) -> None:
+        self._provider(change.provider, event.height, rejected=1)
+        self._count(change.share.order_id, "rejected")
         self._pot(escrows=change.bond, bonds=-change.bond)
 
     @_take.register

@@ -28,6 +28,8 @@ class OrderVerified(Change):
 class ShareCommitted(Change):
     """The commitment to a share is on chain, and ``bond`` (uassay) is locked from its provider's bond account.
 
+    If ``was_included``, the provider had put the commitment on chain itself, and the bond was locked before.
+
     Example::
 
         for event in order.events():
@@ -40,6 +42,25 @@ class ShareCommitted(Change):
     provider: str
     commitment: bytes
     signature: bytes
+    bond: int
+    committed_at: int
+    committed_height: int
+    was_included: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ShareIncluded(Change):
+    """A provider put its commitment to a share on chain itself, and ``bond`` (uassay) is locked from its bond account.
+
+    The share keeps no slot. It starts from the local state with the root ``local_in``.
+    """
+
+    KIND: ClassVar[str] = "share.included"
+    share: ShareKey
+    provider: str
+    commitment: bytes
+    signature: bytes
+    local_in: bytes
     bond: int
     committed_at: int
     committed_height: int

@@ -264,3 +264,30 @@ class MsgShowChunk(Message):
     issue: Count
     piece: ShownPiece
     parent: ShownPiece | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MsgIncludeShare(Message):
+    """Put a commitment to a share on chain without the validator, before the deadline of the share's task.
+
+    ``task_signature`` is the validator's signature of the task (:func:`pol.rules.inclusion.task_sign_bytes`), which
+    states ``every`` and ``deadline`` (chain clock). ``signature`` is the provider's signature of the share
+    (:func:`pol.rules.commitment.share_sign_bytes`). The share locks its bond and keeps no slot. The validator can still
+    commit it. Otherwise the chain compares it with the accepted share of its slot, as a share that was not answered.
+    """
+
+    URL: ClassVar[str] = "/assay.pol.v1.MsgIncludeShare"
+    SIGNER: ClassVar[str] = "provider"
+    GAS_EXTRA: ClassVar[int] = 8
+    LANE: ClassVar[LaneHalf | None] = LaneHalf.LEGS
+    provider: Address
+    order_id: Hash
+    leg: Count
+    round: Count
+    slot: Slot
+    issue: Count
+    commitment: Hash
+    signature: Signature
+    every: Segment
+    deadline: Number
+    task_signature: Signature

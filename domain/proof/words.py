@@ -32,6 +32,7 @@ from domain.proof.events import (
     ShareCompared,
     ShareDrawn,
     ShareFoundWrong,
+    ShareIncluded,
     ShareRejected,
     ShareSkipped,
     ShareStood,
@@ -47,6 +48,7 @@ from domain.proof.messages import (
     MsgCommitAnswer,
     MsgCommitTraces,
     MsgComplain,
+    MsgIncludeShare,
     MsgReceipt,
     MsgRevealAnswer,
     MsgShowChunk,
@@ -71,6 +73,7 @@ WORDS = Words(
         MsgReceipt,
         MsgShowKey,
         MsgShowChunk,
+        MsgIncludeShare,
     ),
     events=(
         OrderVerified,
@@ -112,6 +115,7 @@ WORDS = Words(
         DeliveryReceived,
         DeliveryKeyShown,
         DeliveryFoundWrong,
+        ShareIncluded,
     ),
     queries=(
         OrderRequest,

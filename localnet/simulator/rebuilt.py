@@ -108,6 +108,7 @@ from domain.proof.events import (
     ShareCompared,
     ShareDrawn,
     ShareFoundWrong,
+    ShareIncluded,
     ShareRejected,
     ShareSkipped,
     ShareStood,
@@ -640,6 +641,24 @@ class Rebuilt:
     @take.register
     def _(self, change: ShareCommitted) -> None:
         key, terms = change.share, self.orders[change.share.order_id].terms
+        if change.was_included:
+            self._count(change.provider, rejected=-1)
+            at, height = change.committed_at, change.committed_height
+            self._share(key, state=ShareState.COMMITTED, reason=0, committed_at=at, committed_height=height)
+            return
+        local_in = self._locals.get((key.order_id, key.leg, key.slot), terms.local_root)
+        self._put_share(change, local_in, ShareState.COMMITTED, 0)
+
+    @take.register
+    def _(self, change: ShareIncluded) -> None:
+        self._put_share(change, change.local_in, ShareState.REJECTED, int(ShareReason.INCLUDED))
+        self._count(change.provider, rejected=1)
+
+    def _put_share(
+        self, change: ShareCommitted | ShareIncluded, local_in: bytes, state: ShareState, reason: int
+    ) -> None:
+        """Store a new share, and lock its bond."""
+        key = change.share
         claim = ShareClaim(
             order_id=key.order_id,
             leg=key.leg,
@@ -652,11 +671,11 @@ class Rebuilt:
         self.shares[key] = Share(
             claim=claim,
             signature=change.signature,
-            local_in=self._locals.get((key.order_id, key.leg, key.slot), terms.local_root),
-            work=share_work(terms),
+            local_in=local_in,
+            work=share_work(self.orders[key.order_id].terms),
             bond=change.bond,
-            state=ShareState.COMMITTED,
-            reason=0,
+            state=state,
+            reason=reason,
             committed_at=change.committed_at,
             committed_height=change.committed_height,
             drawn=(),

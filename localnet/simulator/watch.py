@@ -16,7 +16,7 @@ from domain.keys import ShareKey
 from domain.legs.reasons import LegEnd
 from domain.legs.records import LegState
 from domain.market.records import OrderState
-from domain.proof.reasons import MISMATCHES, SILENCES, ShareReason
+from domain.proof.reasons import MISMATCHES, UNANSWERED, ShareReason
 from domain.proof.records import PanelSeat, Round, Share, ShareState
 from localnet.simulator.actors import auditor
 from localnet.simulator.behaviours import is_bent
@@ -103,7 +103,7 @@ class Watch:
             self._right.add(key)
             name = LEGS.must(validator, key.order_id, key.leg).validator
             if self._honest(name):
-                silent = ShareReason(share.reason) in SILENCES and not share.is_received
+                silent = ShareReason(share.reason) in UNANSWERED and not share.is_received
                 _hold(silent, f"{name}, honest, rejected a right share of {share.claim.provider}")
 
     def _check_rejected(self, share: Share, habit: str) -> None:

@@ -8,7 +8,7 @@ so a wrong share never passes. A validator that names a right place pays for the
 from domain.hashing import hash_fields
 from domain.market.records import JobTerms
 from domain.order_params import OrderParams
-from domain.proof.reasons import MISMATCHES, SILENCES
+from domain.proof.reasons import MISMATCHES, UNANSWERED
 from domain.proof.records import AuditKind, AuditPlace, Share, ShareRoots, ShareState
 from pol.rules.lots import draw
 from pol.rules.panels import place_cost
@@ -23,9 +23,10 @@ second one, which has twice as many."""
 def is_mismatch(share: Share) -> bool:
     """Return whether the validator rejected a share because of what its commitment hides.
 
-    If the validator had the content of a share, a rejection as unanswered or late counts as a mismatch too.
+    If the validator had the content of a share, a rejection as unanswered or late counts as a mismatch too. So does a
+    share that its provider had to include.
     """
-    reasons = (MISMATCHES | SILENCES) if share.is_received else MISMATCHES
+    reasons = (MISMATCHES | UNANSWERED) if share.is_received else MISMATCHES
     return share.state in (ShareState.REJECTED, ShareState.WRONG) and share.reason in reasons
 
 

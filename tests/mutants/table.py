@@ -60,6 +60,7 @@ _TAKEN_OVER = (
 )
 _EMULATED = "tests/unit/pol/native/test_emulated.py"
 _CONSOLE = "tests/unit/console"
+_INCLUDED = "tests/unit/chain/attacks/test_a_share_that_its_validator_keeps_off_the_chain.py"
 _DELIVERED = "tests/unit/chain/attacks/test_a_delivered_share_is_not_called_unanswered.py"
 _HABITS = "tests/unit/pol/capture/test_habits.py"
 _DATA = "tests/unit/pol/capture/test_data.py"
@@ -3491,8 +3492,8 @@ MUTANTS = (
         "console-bonds",
         "bonds of shares are in no account",
         "console/story.py",
-        "        key = change.share\n        self.bonds_in += change.bond\n",
-        "        key = change.share\n",
+        "        self.bonds_in += change.bond if is_new else 0\n",
+        "",
         (f"{_CONSOLE}/test_story.py::test_a_story_is_what_the_chain_has",),
     ),
     Mutant(
@@ -4130,7 +4131,7 @@ MUTANTS = (
         "thief-pays-nothing",
         "a received share that was rejected as unanswered is not paid",
         "pol/rules/stands.py",
-        "    reasons = (MISMATCHES | SILENCES) if share.is_received else MISMATCHES\n",
+        "    reasons = (MISMATCHES | UNANSWERED) if share.is_received else MISMATCHES\n",
         "    reasons = MISMATCHES\n",
         (_DELIVERED,),
     ),
@@ -4197,6 +4198,111 @@ MUTANTS = (
         "    if delivery is not None and ctx.clock < delivery.show_by:\n",
         "    if False:\n",
         (_DELIVERED,),
+    ),
+    # --- inclusion ---
+    Mutant(
+        "included-is-silent",
+        "a validator that had the content of a share and kept it off the chain pays nothing",
+        "domain/proof/reasons.py",
+        "UNANSWERED = SILENCES | {ShareReason.INCLUDED}\n",
+        "UNANSWERED = SILENCES\n",
+        (_INCLUDED,),
+    ),
+    Mutant(
+        "included-without-task",
+        "anyone includes shares that no validator asked for",
+        "chain/state_machine/proof/handlers/include_share.py",
+        "    if not ctx.crypto.signature(validator.pub_key, task, message.task_signature):\n",
+        "    if False:\n",
+        (_INCLUDED,),
+    ),
+    Mutant(
+        "included-by-another",
+        "a provider includes a share with the task of another provider",
+        "pol/rules/inclusion.py",
+        "        provider,\n        u32(every),\n",
+        "        u32(every),\n",
+        (_INCLUDED,),
+    ),
+    Mutant(
+        "included-in-another-issue",
+        "a task of one issue of a slot includes a share of each issue",
+        "pol/rules/inclusion.py",
+        "    numbers = (share.leg, share.round, share.slot, share.issue)\n",
+        "    numbers = (share.leg, share.round, share.slot)\n",
+        (_INCLUDED,),
+    ),
+    Mutant(
+        "included-twice",
+        "a provider includes a share that is on chain, and so replaces its commitment",
+        "chain/state_machine/proof/handlers/include_share.py",
+        "    if SHARES.get(ctx.store, *key) is not None:\n        reason",
+        "    if False:\n        reason",
+        (_INCLUDED,),
+    ),
+    Mutant(
+        "included-too-late",
+        "a share is included after the deadline of its task",
+        "chain/state_machine/proof/handlers/include_share.py",
+        "    if ctx.clock >= message.deadline:\n",
+        "    if False:\n",
+        (_INCLUDED,),
+    ),
+    Mutant(
+        "included-in-the-last-second",
+        "a share is included in each block until its round is verified",
+        "chain/state_machine/proof/handlers/include_share.py",
+        "        if ctx.clock >= get_show_end(order, closed):\n",
+        "        if False:\n",
+        (_INCLUDED,),
+    ),
+    Mutant(
+        "included-takes-its-slot",
+        "an included share keeps the slot, so that its validator cannot close the round",
+        "chain/state_machine/proof/handlers/include_share.py",
+        "        state=ShareState.REJECTED,\n",
+        "        state=ShareState.COMMITTED,\n",
+        (_INCLUDED,),
+    ),
+    Mutant(
+        "included-from-the-next-state",
+        "a share that is included after the close is compared with a commitment from the wrong state",
+        "chain/state_machine/proof/handlers/include_share.py",
+        "    if issue:\n",
+        "    if False:\n",
+        (_INCLUDED,),
+    ),
+    Mutant(
+        "included-by-members-only",
+        "a validator dismisses a provider before it can include its share",
+        "chain/state_machine/proof/handlers/include_share.py",
+        "    provider = PROVIDERS.need(ctx.store, claim.provider)\n    if not ctx",
+        "    provider = PROVIDERS.need(ctx.store, claim.provider)\n    if not provider.is_in(leg.validator) or not ctx",
+        (_INCLUDED,),
+    ),
+    Mutant(
+        "included-is-never-committed",
+        "a validator whose transactions came late cannot use the share that its provider included",
+        "chain/state_machine/proof/handlers/commit_traces.py",
+        "    return ShareReason.NONE if is_included(included) and not is_wrong else ShareReason.WRONG_ISSUE\n",
+        "    return ShareReason.WRONG_ISSUE\n",
+        (_INCLUDED,),
+    ),
+    Mutant(
+        "noise-is-committed",
+        "an included share whose delivery is wrong gets its slot",
+        "chain/state_machine/proof/handlers/commit_traces.py",
+        "    is_wrong = delivery is not None and delivery.is_wrong\n",
+        "    is_wrong = False\n",
+        (_INCLUDED,),
+    ),
+    Mutant(
+        "included-and-another",
+        "a provider includes one commitment and lets its validator commit another",
+        "chain/state_machine/proof/handlers/commit_traces.py",
+        "    if included.claim != claim:\n",
+        "    if False:\n",
+        (_INCLUDED,),
     ),
     # --- challenges ---
     Mutant(

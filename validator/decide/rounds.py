@@ -24,7 +24,8 @@ from domain.proof.messages import (
 from domain.proof.queries import OrderResponse
 from domain.proof.reasons import MISMATCHES, SILENCES, ShareReason
 from domain.proof.records import AuditPlace, Share, ShareState
-from link.types import StateRef
+from link.types import ShareSubmission, StateRef
+from pol.rules.inclusion import is_included
 from pol.rules.lots import duty_segments
 from pol.rules.schedule import is_handover, progress_seconds, served_terms
 from pol.rules.stops import AGGREGATION, find_stop
@@ -84,12 +85,16 @@ def decide_round(local: LocalOrder, view: View, leg: Leg, prefix: str) -> tuple[
     if current is None:
         return local, []
     key = f"{prefix}/{current.round}"
-    shares = view.on_chain.shares_of(local.leg, current.round)
+    known = view.on_chain.shares_of(local.leg, current.round)
+    # A share that its provider included is not committed yet.
+    shares = {ref: share for ref, share in known.items() if not is_included(share)}
     actions: list[Action] = []
     works: list[SlotWork] = []
     for work in current.works:
-        share = shares.get((work.slot, work.issue))
-        advanced, share_actions = _advance(local, current, work, share, view, key, leg.tier)
+        ref = work.slot, work.issue
+        share = shares.get(ref)
+        taken = take_included(work, known[ref]) if ref in known and share is None else work
+        advanced, share_actions = _advance(local, current, taken, share, view, key, leg.tier)
         works.append(advanced)
         actions += share_actions
     bad = [w.provider for w in works if w.verdict and w.verdict not in FORGIVEN]
@@ -105,6 +110,20 @@ def decide_round(local: LocalOrder, view: View, leg: Leg, prefix: str) -> tuple[
     local = local.put(current)
     actions += _close(local, view, leg, current, shares, key)
     return local, actions
+
+
+def take_included(work: SlotWork, share: Share) -> SlotWork:
+    """Return the work of a share that its provider put on chain itself.
+
+    This validator commits it as if the provider had handed it in. If the provider handed in another commitment, the
+    issue ends, because the chain would skip that commitment.
+    """
+    if work.verdict:
+        return work
+    is_same = share.claim.provider == work.provider if work.signed is None else share.claim == work.signed.claim
+    if not is_same:
+        return replace(work, verdict=ShareReason.OTHER_COMMITMENT, settled=True)
+    return replace(work, signed=work.signed or ShareSubmission(share.claim, share.signature))
 
 
 def _advance(

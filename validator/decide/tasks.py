@@ -1,5 +1,8 @@
 """The tasks of a provider and the openings for seats, both derived from the record alone."""
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from domain.legs.records import LegState
 from domain.proof.queries import OrderResponse
 from domain.proof.records import AuditKind, AuditPlace, ShareState
@@ -14,6 +17,7 @@ from link.types import (
     UpdateRef,
     not_ready,
 )
+from pol.rules.inclusion import task_sign_bytes
 from validator.decide.records import (
     LocalOrder,
     LocalRound,
@@ -31,7 +35,7 @@ RETRY_MS = 500
 
 
 def train_tasks(local: LocalOrder, on_chain: OrderResponse, provider: str, clock: int) -> list[TrainTask]:
-    """Return the shares that ``provider`` has to train now."""
+    """Return the shares that ``provider`` has to train now. The tasks are not signed yet (:func:`sign_task`)."""
     leg = on_chain.leg(local.leg)
     if leg is None or leg.state != LegState.RUNNING:
         return []
@@ -46,10 +50,17 @@ def train_tasks(local: LocalOrder, on_chain: OrderResponse, provider: str, clock
             payload=local.payload.files,
             seconds_left=max(0, work.answer_by - clock),
             every=work.anchors[0] if work.anchors else 0,
+            deadline=work.answer_by,
         )
         for work in current.works
         if work.provider == provider and work.packet is None and not work.secret and not work.verdict
     ]
+
+
+def sign_task(task: TrainTask, provider: str, chain_id: str, sign: Callable[[bytes], bytes]) -> TrainTask:
+    """Return a task with this validator's signature, with which its provider can include the share."""
+    document = task_sign_bytes(chain_id, task.key, provider, task.every, task.deadline)
+    return replace(task, signature=sign(document))
 
 
 def open_tasks(local: LocalOrder, on_chain: OrderResponse, panels: Panels, provider: str) -> list[OpenTask]:

@@ -55,7 +55,7 @@ from validator.decide.records import (
 from validator.decide.retention import served_rounds
 from validator.decide.seats import place_shown, serves_later
 from validator.decide.second_look import Suspect, second_looks
-from validator.decide.tasks import RETRY_MS, audit_opening, open_tasks, train_tasks
+from validator.decide.tasks import RETRY_MS, audit_opening, open_tasks, sign_task, train_tasks
 from validator.decide.view import ChainView, OwnPanel, WatchedPlaces
 from validator.ledger import Ledger
 from validator.serve.callers import WATCHED_MAX, Asking, Grants, Presence, Watched
@@ -99,7 +99,7 @@ class Service:
         """Serve from ``ledger``; set ``wake`` when something arrives that the loop should handle.
 
         ``pub_key`` is the validator's public key, which checks invitations. ``secret`` is the secret from which the
-        scalars of hand-overs are derived. ``sign`` signs receipts with the validator's key.
+        scalars of hand-overs are derived. ``sign`` signs tasks and receipts with the validator's key.
         """
         self._sign = sign
         self._pub_key = pub_key
@@ -328,7 +328,8 @@ class Service:
         for local, on_chain in self._records():
             train += train_tasks(local, on_chain, caller.address, clock)
             opening += open_tasks(local, on_chain, self.view.panels, caller.address)
-        train = _fitting(train)[: t.TASKS_MAX]
+        fitting = _fitting(train)[: t.TASKS_MAX]
+        train = [sign_task(task, caller.address, self.chain_id, self._sign) for task in fitting]
         opening = opening[: t.TASKS_MAX]
         for task in train:
             self._grants.give(caller.address, (task.global_in.blob, task.local_in.blob))

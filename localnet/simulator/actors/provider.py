@@ -20,7 +20,7 @@ from domain.keys import ShareKey
 from domain.ledger.messages import MsgDepositBond
 from domain.ledger.queries import AccountRequest
 from domain.messages import Message
-from domain.proof.messages import MsgShowKey
+from domain.proof.messages import MsgIncludeShare, MsgShowKey
 from domain.proof.queries import SeatsRequest
 from domain.proof.records import DeliveryManifest, ShareClaim, ShareRoots, ShownPiece
 from domain.registry.messages import MsgRegisterProvider
@@ -264,6 +264,8 @@ class ProviderActor:
                 self._show_key(name, key)
             case do.ShowOnChain(key):
                 self._show_on_chain(name, key)
+            case do.Include(key):
+                self._include(name, key)
             case do.Open(key, indices):
                 self._open(name, key, indices)
             case do.Stand(key):
@@ -329,13 +331,16 @@ class ProviderActor:
             wanted = claims.must_show(order, claim, work.receipt, clock)
             wanted = wanted and "keyless" not in self.traces[work.key].habits
             found.append(partial(receive.to_show, key=work.key, wanted=wanted))
+            held = bool({"silent", "late"} & self.traces[work.key].habits)
+            includes = not held and claims.must_include(order, work.task, claim, clock)
+            found.append(partial(receive.to_include, key=work.key, wanted=includes))
             panel = claims.standing_panel(order, work.key)
             has_to = work.stand in (0, MAY_STAND) and claims.has_to_stand(order, claim, CHAIN_ID)
             if panel is not None:
                 found.append(partial(receive.standing, key=work.key, stand=panel.dispute))
             elif has_to:
                 found.append(partial(receive.standing, key=work.key, stand=MAY_STAND))
-            elif claims.is_over(work.key, order, clock) and not wanted:
+            elif claims.is_over(work.key, order, clock) and not (wanted or includes):
                 found.append(partial(receive.released, key=work.key))
         return found
 
@@ -343,11 +348,15 @@ class ProviderActor:
 
     def _check(self, name: str, task: TrainTask) -> None:
         problem = claims.problem(task, self.world.order(task.key.order_id), self.validator)
+        problem = problem or claims.task_problem(task, self.me, CHAIN_ID, self.world.chain_clock, self._is_signed)
         if problem:
             failed = partial(receive.failed, key=task.key, text=problem, again=True)
             self._end(name, failed, pause=RETRY_MS)
         else:
             self._end(name, partial(receive.checked, key=task.key))
+
+    def _is_signed(self, document: bytes, signature: bytes) -> bool:
+        return signature == sign(pub_key(self.validator), document)
 
     def _bond(self, name: str, task: TrainTask) -> None:
         """Have enough free bond for this share and for those that are trained but not committed yet."""
@@ -610,6 +619,24 @@ class ProviderActor:
             signature=receipt.signature if receipt else b"",
         )
         self._send(message, partial(self._end, name, partial(receive.to_show, key=key, wanted=False)))
+
+    def _include(self, name: str, key: ShareKey) -> None:
+        trace = self.traces[key]
+        claim = trace.claim
+        message = MsgIncludeShare(
+            provider=self.me,
+            order_id=key.order_id,
+            leg=key.leg,
+            round=key.round,
+            slot=key.slot,
+            issue=key.issue,
+            commitment=claim.commitment,
+            signature=sign(pub_key(self.me), share_sign_bytes(CHAIN_ID, claim)),
+            every=trace.task.every,
+            deadline=trace.task.deadline,
+            task_signature=trace.task.signature,
+        )
+        self._send(message, partial(self._end, name, partial(receive.to_include, key=key, wanted=False)))
 
     def _open(self, name: str, key: ShareKey, indices: tuple[int, ...]) -> None:
         link = self.world.validators[self.validator].service

@@ -41,7 +41,7 @@ from validator.decide.plan import FreeProvider
 from validator.decide.probe import ProbeResult
 from validator.decide.records import LegKey, LocalOrder, PayloadStage
 from validator.decide.retention import served_rounds
-from validator.decide.tasks import audit_opening, open_tasks, train_tasks
+from validator.decide.tasks import audit_opening, open_tasks, sign_task, train_tasks
 from validator.decide.view import OwnPanel, WatchedPlaces
 from validator.serve.callers import Asking, Presence, Watched
 from validator.serve.service import WATCHED
@@ -147,7 +147,8 @@ class Service:
         train: list[TrainTask] = []
         opening: list[OpenTask] = []
         for local, on_chain in self._all():
-            train += train_tasks(local, on_chain, provider, daemon.view.clock)
+            tasks = train_tasks(local, on_chain, provider, daemon.view.clock)
+            train += [sign_task(task, provider, CHAIN_ID, partial(sign, pub_key(daemon.me))) for task in tasks]
             opening += open_tasks(local, on_chain, daemon.view.panels, provider)
         return train, opening
 

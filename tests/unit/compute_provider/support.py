@@ -28,6 +28,7 @@ from host import lock as host_lock
 from link.blobs import BlobStore
 from link.types import BlobRef, PayloadFile, StateRef, TrainTask
 from pol.state.layout import chunk_lengths
+from validator.decide.tasks import sign_task
 from wire.keys import Key
 
 CHAIN = "assay-local-test"
@@ -147,13 +148,15 @@ def blob_of(path: Path) -> BlobRef:
 def task(slot: int = 0, seconds_left: int = 600) -> TrainTask:
     known = terms()
     files = tuple(PayloadFile(name, blob_of(path)) for name, path in payload_paths().items())
-    return TrainTask(
+    made = TrainTask(
         key=ShareKey(ORDER_ID, 1, 0, slot, 1),
         global_in=StateRef(known.global_root, blob_of(TINY / "global.state")),
         local_in=StateRef(known.local_root, blob_of(TINY / "local.state")),
         payload=files,
         seconds_left=seconds_left,
+        deadline=CLOCK + seconds_left,
     )
+    return sign_task(made, PROVIDER.address, CHAIN, VALIDATOR_KEY.sign)
 
 
 def give_payload(blobs: BlobStore) -> None:

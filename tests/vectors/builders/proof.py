@@ -15,6 +15,7 @@ from domain.proof.records import (
     TraceLeaf,
 )
 from pol.rules import commitment, lots, panels
+from pol.rules.inclusion import task_sign_bytes
 from pol.rules.tiers import answers
 from tests.support.chain_market import digest
 
@@ -83,6 +84,7 @@ def build_commitments() -> Any:
             "commitment": commitment.share_commitment(CHAIN_ID, CLAIM.key, PROVIDER, OPENING, VERSION, STOPPED).hex(),
         },
         "share_sign_bytes": commitment.share_sign_bytes(CHAIN_ID, CLAIM).hex(),
+        "task_sign_bytes": task_sign_bytes(CHAIN_ID, CLAIM.key, CLAIM.provider, every=3, deadline=600).hex(),
         "update_claim": commitment.update_claim(ROOTS.update_root, ROOTS.local_out, ROOTS.metrics).hex(),
         "possession": {
             "order_id": digest("order").hex(),

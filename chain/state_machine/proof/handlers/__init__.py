@@ -6,6 +6,7 @@ from chain.state_machine.proof.handlers import (
     commit_traces,
     complain,
     deliveries,
+    include_share,
     seats,
     take_early,
 )
@@ -18,4 +19,5 @@ HANDLERS = (
     complain.HANDLER,
     take_early.HANDLER,
     *deliveries.HANDLERS,
+    include_share.HANDLER,
 )

@@ -5,7 +5,7 @@ the roots that the commitment hides. The chain sees the roots when the round is 
 that their slots become free. If a share is bad, it is skipped with a reason, and the other shares are committed.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from chain.state_machine.context import Context
 from chain.state_machine.handler import Duty, Handler
@@ -18,6 +18,7 @@ from chain.state_machine.proof.deliveries import charge_unshown, check_silence
 from chain.state_machine.proof.gas import SKIP_GAS
 from chain.state_machine.proof.lots import open_lot
 from chain.state_machine.proof.shares import (
+    count_share,
     get_last_issue,
     get_live_issue,
     put_last_issue,
@@ -25,7 +26,7 @@ from chain.state_machine.proof.shares import (
     reject_share,
 )
 from chain.state_machine.proof.starts import get_local_root
-from chain.state_machine.proof.tables import SHARES, SharesSubject
+from chain.state_machine.proof.tables import DELIVERIES, SHARES, SharesSubject
 from chain.state_machine.registry.tables import PROVIDERS
 from chain.state_machine.store import Overlay
 from domain.errors import BAD_FIELD, LIMIT_REACHED, WRONG_STATE, Refusal
@@ -39,9 +40,10 @@ from domain.moves import Transfer
 from domain.proof.events import ShareCommitted, ShareSkipped
 from domain.proof.messages import MsgCommitTraces, Rejection, SignedShare
 from domain.proof.reasons import MISMATCHES, SILENCES, ShareReason
-from domain.proof.records import Share, ShareState
+from domain.proof.records import Share, ShareClaim, ShareState
 from escrow.settle import share_bond
 from pol.rules.commitment import share_sign_bytes
+from pol.rules.inclusion import is_included
 from pol.rules.schedule import share_work
 
 VERDICTS = tuple(sorted(SILENCES | MISMATCHES))
@@ -159,6 +161,9 @@ def find_problem(ctx: Context, order: Order, leg: Leg, signed: SignedShare) -> S
     provider = PROVIDERS.get(ctx.store, claim.provider)
     if provider is None or not provider.is_in(leg.validator):
         return ShareReason.NOT_IN_CLUSTER
+    known = SHARES.get(ctx.store, *claim.key)
+    if known is not None:
+        return _find_included_problem(ctx, known, claim)
     document = share_sign_bytes(ctx.block.chain_id, claim)
     if not ctx.crypto.signature(provider.pub_key, document, signed.signature):
         return ShareReason.BAD_SIGNATURE
@@ -168,6 +173,18 @@ def find_problem(ctx: Context, order: Order, leg: Leg, signed: SignedShare) -> S
     return ShareReason.NONE
 
 
+def _find_included_problem(ctx: Context, included: Share, claim: ShareClaim) -> ShareReason:
+    """Return the reason why a share that its provider included cannot be committed, or NONE.
+
+    Its signature was checked before, and its bond is locked.
+    """
+    if included.claim != claim:
+        return ShareReason.OTHER_COMMITMENT
+    delivery = DELIVERIES.get(ctx.store, *claim.key)
+    is_wrong = delivery is not None and delivery.is_wrong
+    return ShareReason.NONE if is_included(included) and not is_wrong else ShareReason.WRONG_ISSUE
+
+
 def _is_well_formed(order: Order, leg: Leg, signed: SignedShare) -> bool:
     """Return whether the claim is of this order, leg and round, and has an issue number."""
     claim = signed.claim
@@ -175,16 +192,47 @@ def _is_well_formed(order: Order, leg: Leg, signed: SignedShare) -> bool:
 
 
 def commit_share(ctx: Context, order: Order, leg: Leg, signed: SignedShare) -> None:
-    """Store a committed share, and lock its provider's bond."""
-    claim = signed.claim
+    """Store a committed share, and lock its provider's bond.
+
+    If the provider included the share itself, its bond is locked already, and it no longer counts as rejected.
+    """
+    included = SHARES.get(ctx.store, *signed.claim.key)
+    if included is None:
+        share = _make_share(ctx, order, leg, signed)
+        _lock(ctx, share)
+    else:
+        share = replace(
+            included,
+            state=ShareState.COMMITTED,
+            reason=int(ShareReason.NONE),
+            committed_at=ctx.clock,
+            committed_height=ctx.height,
+        )
+        count_share(ctx, share.claim.provider, rejected=-1)
+    put_share(ctx, share)
+    put_last_issue(ctx, share.claim.key)
+    ctx.emit(
+        ShareCommitted(
+            share=share.claim.key,
+            provider=share.claim.provider,
+            commitment=share.claim.commitment,
+            signature=share.signature,
+            bond=share.bond,
+            committed_at=share.committed_at,
+            committed_height=share.committed_height,
+            was_included=included is not None,
+        )
+    )
+
+
+def _make_share(ctx: Context, order: Order, leg: Leg, signed: SignedShare) -> Share:
     work = share_work(order.terms)
-    bond = share_bond(work, leg.price)
-    share = Share(
-        claim=claim,
+    return Share(
+        claim=signed.claim,
         signature=signed.signature,
-        local_in=get_local_root(ctx, order, leg, claim.slot),
+        local_in=get_local_root(ctx, order, leg, signed.claim.slot),
         work=work,
-        bond=bond,
+        bond=share_bond(work, leg.price),
         state=ShareState.COMMITTED,
         reason=int(ShareReason.NONE),
         committed_at=ctx.clock,
@@ -192,8 +240,10 @@ def commit_share(ctx: Context, order: Order, leg: Leg, signed: SignedShare) -> N
         drawn=(),
         roots=None,
     )
-    put_share(ctx, share)
-    put_last_issue(ctx, claim.key)
+
+
+def _lock(ctx: Context, share: Share) -> None:
+    claim = share.claim
     row = BondRow(
         kind=BondKind.SHARE,
         owner=claim.provider,
@@ -201,20 +251,9 @@ def commit_share(ctx: Context, order: Order, leg: Leg, signed: SignedShare) -> N
         round=claim.round,
         slot=claim.slot,
         issue=claim.issue,
-        amount=bond,
+        amount=share.bond,
     )
-    lock_bond(ctx, order.id, row)
-    ctx.emit(
-        ShareCommitted(
-            share=claim.key,
-            provider=claim.provider,
-            commitment=claim.commitment,
-            signature=share.signature,
-            bond=bond,
-            committed_at=share.committed_at,
-            committed_height=share.committed_height,
-        )
-    )
+    lock_bond(ctx, claim.order_id, row)
 
 
 def find_duty(store: Overlay, message: MsgCommitTraces) -> Duty | None:

@@ -27,7 +27,7 @@ from domain.legs.records import Leg, LegState
 from domain.market.records import Order
 from domain.proof.events import DeliveryFoundWrong, DeliveryKeyShown, DeliveryReceived
 from domain.proof.messages import MsgReceipt, MsgShowChunk, MsgShowKey
-from domain.proof.reasons import SILENCES, ShareReason
+from domain.proof.reasons import UNANSWERED, ShareReason
 from domain.proof.records import DeliveryManifest, Round, Share, ShareState, ShownDelivery, ShownPiece
 from pol.rules.delivery import (
     DeliveryLayout,
@@ -177,7 +177,7 @@ def is_showable(share: Share) -> bool:
     if share.state is ShareState.COMMITTED:
         return True
     reason = ShareReason(share.reason)
-    return share.state is ShareState.REJECTED and reason in SILENCES
+    return share.state is ShareState.REJECTED and reason in UNANSWERED
 
 
 def get_show_end(order: Order, closed: Round) -> int:
@@ -310,7 +310,7 @@ def _is_disputable(store: Overlay, share: Share) -> bool:
     """
     if share.state is ShareState.COMMITTED:
         return True
-    if share.state is not ShareState.REJECTED or ShareReason(share.reason) not in SILENCES:
+    if share.state is not ShareState.REJECTED or ShareReason(share.reason) not in UNANSWERED:
         return False
     closed = _get_closed(store, share)
     return closed is None or not closed.verified or share.stand > 0

@@ -1,0 +1,91 @@
+"""Decisions about shares that their providers put on chain themselves."""
+
+from dataclasses import replace
+from functools import partial
+
+from domain.proof.messages import MsgCommitTraces, SignedShare
+from domain.proof.reasons import ShareReason
+from domain.proof.records import Share, ShareState
+from link.types import ShareSubmission
+from pol.rules.inclusion import task_sign_bytes
+from tests.unit.validator.support import CHAIN_ID, chain, loaded, share_of, signed_of, view, works
+from validator.decide.actions import Action, SendTx
+from validator.decide.orders import decide_order
+from validator.decide.records import LocalOrder, SlotWork
+from validator.decide.tasks import sign_task, train_tasks
+from wire.keys import Key, verify
+
+
+def planned() -> LocalOrder:
+    """Return the record of a leg whose first round is given out."""
+    return decide_order(loaded(), view(chain()))[0]
+
+
+def included(submission: ShareSubmission) -> Share:
+    reason = int(ShareReason.INCLUDED)
+    return share_of(submission, state=ShareState.REJECTED, reason=reason, drawn=(), is_drawn=False)
+
+
+def commits(actions: tuple[Action, ...]) -> list[SignedShare]:
+    messages = [message for action in actions if isinstance(action, SendTx) for message in action.messages]
+    return [share for message in messages if isinstance(message, MsgCommitTraces) for share in message.shares]
+
+
+def put(local: LocalOrder, work: SlotWork) -> LocalOrder:
+    current = local.rounds[0]
+    others = (work if (each.slot, each.issue) == (work.slot, work.issue) else each for each in current.works)
+    return local.put(replace(current, works=tuple(others)))
+
+
+def test_an_included_share_is_committed_as_if_it_had_been_handed_in() -> None:
+    local = planned()
+    work = next(works(local))
+    submission = signed_of(local, work)
+    for known in (local, put(local, replace(work, signed=submission))):
+        after, actions = decide_order(known, view(chain(shares=(included(submission),))))
+        assert commits(actions) == [SignedShare(submission.claim, submission.signature)]
+        assert next(works(after)).signed == submission
+        assert not next(works(after)).verdict
+
+
+def test_a_share_with_another_commitment_than_the_included_one_ends() -> None:
+    """The chain would skip it, for a fee, as often as it is sent."""
+    local = planned()
+    work = next(works(local))
+    submission = signed_of(local, work)
+    other = replace(submission, claim=replace(submission.claim, commitment=bytes(32)))
+    known = put(local, replace(work, signed=submission))
+    after, actions = decide_order(known, view(chain(shares=(included(other),))))
+    ended = next(works(after))
+    assert (ended.verdict, ended.settled) == (ShareReason.OTHER_COMMITMENT, True)
+    assert not commits(actions)
+    assert work.provider in after.excluded
+
+
+def test_an_included_share_of_another_provider_is_not_taken() -> None:
+    local = planned()
+    work = next(works(local))
+    submission = signed_of(local, work)
+    other = replace(submission, claim=replace(submission.claim, provider="p9"))
+    after, actions = decide_order(local, view(chain(shares=(included(other),))))
+    assert next(works(after)).verdict == ShareReason.OTHER_COMMITMENT
+    assert not commits(actions)
+
+
+def test_a_share_that_was_given_up_is_not_taken_back_because_it_is_included() -> None:
+    local = planned()
+    work = next(works(local))
+    known = put(local, replace(work, verdict=ShareReason.NO_ANSWER, settled=True))
+    _, actions = decide_order(known, view(chain(shares=(included(signed_of(local, work)),))))
+    assert not commits(actions)
+
+
+def test_a_task_is_signed_with_its_deadline() -> None:
+    local, key = planned(), Key(b"\x09" * 32)
+    work = next(works(local))
+    (task, *_) = train_tasks(local, chain(), work.provider, 10)
+    assert (task.deadline, task.seconds_left) == (work.answer_by, work.answer_by - 10)
+    signed = sign_task(task, work.provider, CHAIN_ID, key.sign)
+    holds = partial(verify, key.pub_key, task_sign_bytes(CHAIN_ID, task.key, work.provider, task.every, task.deadline))
+    assert holds(signed.signature)
+    assert not holds(sign_task(task, "p9", CHAIN_ID, key.sign).signature)
