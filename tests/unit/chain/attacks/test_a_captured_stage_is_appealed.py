@@ -9,14 +9,17 @@ from chain.state_machine.ledger.tables import BOND_ACCOUNTS, POTS
 from chain.state_machine.market.tables import HOLDS
 from chain.state_machine.registry.tables import VALIDATORS
 from domain.disputes.messages import MsgAppeal
+from domain.disputes.records import DisputeState
 from domain.ledger.messages import MsgDepositBond
 from domain.ledger.moves import BURNT_POT
 from domain.ledger.records import BondKind
 from domain.legs.reasons import LegEnd
 from domain.legs.records import LegState
+from domain.market.records import ChallengeTerms
 from domain.params import local_params
 from domain.proof.records import AuditKind, Panel, Ruling, SeatAnswer
 from tests.support.chain_market import CONSUMER, Market, digest, make_terms, submit
+from tests.unit.chain.state_machine.disputes.test_challenges import commit, dispute, opening
 
 STAKE = 10**10
 AGGREGATION, FEE = 4_000, 100
@@ -246,6 +249,20 @@ def test_the_bond_covers_at_least_the_least_bond_of_a_challenge() -> None:
     order_id = capture(market)
     market.chain.ok(appeal("v0", order_id))
     assert appeal_bonds(market, order_id) == BOND + 7
+
+
+def test_what_a_panel_found_is_no_challenge_that_anyone_can_copy() -> None:
+    """The answers are public while the ruling waits."""
+    market = make_market()
+    order_id = market.run(submit(deposit=900_000, rematch=False, challenges=ChallengeTerms(wait=400)))
+    market.train_round(order_id)
+    rule(market, order_id)
+    place = next(each for each in market.panel(order_id, 0).places if each.ruling is Ruling.WRONG)
+    before = free(market, "v29")
+    market.chain.ok(commit(market, order_id, place.place, place.finding, "v29"))
+    market.chain.ok(opening(order_id, place.place, place.finding, "v29"))
+    assert dispute(market, order_id).state is DisputeState.DROPPED
+    assert free(market, "v29") == before
 
 
 # --- a provider's share ------------------------------------------------------------------------------
