@@ -18,6 +18,7 @@ from domain.node.queries import LoggedEvent
 from domain.params import Params
 from domain.proof.events import (
     RoundVerified,
+    RulingAppealed,
     SeatDiffered,
     SeatPaid,
     SeatSilent,
@@ -184,6 +185,8 @@ def _penalty(change: Change | None) -> str:
     match change:
         case ValidatorSlashed(amount=amount):
             return f"{words.assay(amount)} lost"
+        case RulingAppealed(bond=amount):
+            return words.assay(amount)
         case SlashVoteOpened(slash=amount):
             return f"{words.assay(amount)} reserved"
         case SlashVoteEnded(slashed=slashed):

@@ -55,6 +55,8 @@ from domain.proof.events import (
     RoundStopped,
     RoundVerified,
     RoundVoid,
+    RulingAppealed,
+    RulingWaits,
     SeatDiffered,
     SeatPaid,
     SeatRevealed,
@@ -165,6 +167,8 @@ class PanelStory:
     stages: list[StageStory] = field(default_factory=list)
     seats: list[SeatStory] = field(default_factory=list)
     panel_over: bool = False
+    # Time until which the ruling of its panel can be appealed; 0 if none can.
+    appeal_until: int = 0
     burnt: int = 0
     slashed: int = 0  # part of the validator's stake (uassay) that was taken
 
@@ -730,6 +734,17 @@ class OrderStory:
         place = self._panel(change.panel).places[change.place]
         place.ruling, place.stage, place.step = Ruling(change.ruling), change.stage, change.step
         place.root = change.root
+
+    @_take.register
+    def _(self, change: RulingWaits) -> None:
+        self._panel(change.panel).appeal_until = change.until
+
+    @_take.register
+    def _(self, change: RulingAppealed) -> None:
+        round = self._panel(change.panel)
+        round.appeal_until = 0
+        for number in change.places:
+            round.places[number].ruling = Ruling.OPEN
 
     @_take.register
     def _(self, change: SlashVoteOpened) -> None:

@@ -8,6 +8,7 @@ from consumer.waiting import (
     Waiting,
     count_rounds,
     for_acceptance,
+    for_appeal,
     for_bid,
     for_panel,
     for_round,
@@ -51,6 +52,8 @@ def waiting_of(story: OrderStory, now: int, name: Callable[[str], str]) -> Waiti
     if not waiting:
         return for_settlement(leg.settles_at, now, asker.fetch(order.id))
     first = min(waiting, key=lambda round: round.number)
+    if first.appeal_until and not first.panel_over:
+        return for_appeal(first.number, first.closed_at, first.appeal_until, now)
     if first.panel_over or _is_decided(first):
         return for_window(first.number, first.closed_at, max(first.window_ends, first.challenges_end), now)
     detail, until = _panel(first)

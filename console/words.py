@@ -236,6 +236,8 @@ _KINDS: Final = MappingProxyType(
         "panel.differed": "An auditor's answer differed from the ruling, and it lost stake",
         "panel.ruled": "A panel ruled on a place",
         "panel.slash_vote": "All validators vote on a slash",
+        "panel.ruling_waits": "A ruling against a round can be appealed for some time",
+        "panel.appealed": "Someone appealed a ruling, so all other validators decide again",
         "panel.slash_vote_ended": "The vote on a slash is over",
         "panel.slashed": "A validator lost stake, because its round was wrong",
         "panel.paid": "An auditor was paid",

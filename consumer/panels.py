@@ -129,6 +129,11 @@ def describe_panel(panel: Panel, now: int) -> list[str]:
         )
     elif panel.slash:
         lines.append(f"{where}: its validator lost {coins(panel.slash)} of its stake")
+    if panel.awaits_appeal:
+        left = f" for another {duration(panel.appeal_until - now)}" if panel.appeal_until > now else ""
+        return [*lines, f"{where}: this ruling can be appealed{left} (assay order appeal); then the round is void"]
+    if panel.appellant and not panel.is_settled and panel.undecided:
+        lines.append(f"{where}: {panel.appellant} appealed the ruling, so all other validators decide again")
     if panel.is_settled or panel.is_decided:
         return lines
     detail, until = panel_stage(panel)

@@ -196,6 +196,18 @@ def for_panel(number: int, detail: str, since: int, until: int, now: int) -> Wai
     )
 
 
+def for_appeal(number: int, since: int, until: int, now: int) -> Waiting:
+    """Return the wait for the end of the time in which a ruling against a closed round can be appealed."""
+    return Waiting(
+        what=f"appeals of the ruling about round {number}",
+        detail="its auditors found the round wrong, and it becomes void if no one appeals",
+        helps="if you know that it is right, have all validators decide: assay order appeal",
+        since=since,
+        until=until,
+        now=now,
+    )
+
+
 def panel_stage(panel: Panel) -> tuple[str, int]:
     """Return a phrase about a panel's current stage, and the time by which the stage ends (0 if it is not known)."""
     if not panel.is_open:
@@ -229,6 +241,8 @@ def _for_verification(answer: OrderResponse, unverified: Sequence[Round], now: i
     """Return the wait for the first unverified round: for its panel, or for its window if no panel is at work."""
     first = unverified[0]
     panel = answer.panel(first.leg, first.round)
+    if panel is not None and panel.awaits_appeal:
+        return for_appeal(first.round, first.closed_at, panel.appeal_until, now)
     if panel is None or panel.is_settled or panel.is_decided:
         return for_window(first.round, first.closed_at, max(first.window_ends, first.challenges_end), now)
     detail, until = panel_stage(panel)

@@ -415,6 +415,41 @@ def waive(context: CommandContext, order: str, round: int | None) -> None:
 
 
 @command.command(
+    help="Appeal a ruling against a round, so that all other validators decide it.\n\n"
+    "A few auditors that were drawn by lot have found a place of the round wrong. The ruling waits for some time. An\n"
+    "appeal locks a bond from your bond account. The bond returns if the round is right. If not, it pays the\n"
+    "auditors, and the rest is burnt. You need this command only if you know that the round is right and its\n"
+    "validator does not appeal.\n\n" + ORDER_ID + "Example: assay order appeal 1a2b… --round 2 --from alice"
+)
+@click.argument("order")
+@click.option("--round", type=ROUND, required=True, help="Round whose ruling you appeal.")
+@click.option(
+    "--challenge", type=click.IntRange(0), default=0, help="Number of the challenge with the ruling.  [the audit]"
+)
+@common_options
+def appeal(context: CommandContext, order: str, round: int, challenge: int) -> None:
+    """Send an appeal of the ruling about a round of the current leg of an order."""
+    from consumer.lookup import find_order
+    from domain.disputes.messages import MsgAppeal
+    from domain.proof.queries import OrderRequest
+
+    key = context.key()
+    with context.client() as client:
+        on_chain = client.query(OrderRequest(find_order(client, order)))
+        leg = on_chain.current
+        if leg is None:
+            raise CliError("the order has no leg yet", "appeal when a panel has ruled against a round")
+        message = MsgAppeal(
+            appellant=key.address, order_id=on_chain.order.id, leg=leg.number, round=round, dispute=challenge
+        )
+        receipt = context.sender(client, key).send(message)
+    context.output.result(
+        {"order": on_chain.order.id, "leg": leg.number, "round": round, "height": receipt.height},
+        f"the ruling about round {round} of order {short(on_chain.order.id)} is appealed: all other validators decide",
+    )
+
+
+@command.command(
     help="Follow an order to its end; deliver the payload again if another validator takes the order.\n\n"
     f"The exit code is {Exit.DONE.value} if the order was settled, {Exit.NOT_SETTLED.value} if it closed for another\n"
     f"reason, and {Exit.TIMED_OUT.value} if it was still active at the end of --wait.\n\n"

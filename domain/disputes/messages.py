@@ -66,6 +66,25 @@ class MsgWaive(Message):
 
 
 @dataclass(frozen=True, slots=True)
+class MsgAppeal(Message):
+    """Appeal the ruling of a panel that found a place of a round wrong, before the last stage.
+
+    All eligible validators that are left then decide the wrong places, in the last stage of the panel. The chain locks
+    the bond that this needs (:func:`pol.rules.disputes.appeal_bond`). It is lost if they rule against the chain again.
+    ``dispute`` is the number of the challenge whose panel gave the ruling, or 0 for the panel that audits the round.
+    """
+
+    URL: ClassVar[str] = "/assay.disputes.v1.MsgAppeal"
+    SIGNER: ClassVar[str] = "appellant"
+    LANE: ClassVar[LaneHalf | None] = LaneHalf.LEGS
+    appellant: Address
+    order_id: Hash
+    leg: Count
+    round: Count
+    dispute: Count = 0
+
+
+@dataclass(frozen=True, slots=True)
 class MsgStand(Message):
     """Stand for a share of the signer that was rejected as a mismatch, or that became void by its validator's fault.
 

@@ -9,14 +9,14 @@ from domain.disputes.events import (
     DisputeEnded,
     StandOpened,
 )
-from domain.disputes.messages import MsgChallenge, MsgOpenChallenge, MsgStand, MsgWaive
+from domain.disputes.messages import MsgAppeal, MsgChallenge, MsgOpenChallenge, MsgStand, MsgWaive
 from domain.disputes.params import LOCAL, DisputesParams
 from domain.disputes.queries import DisputesRequest
 from domain.words import Words
 
 WORDS = Words(
     name="disputes",
-    messages=(MsgChallenge, MsgOpenChallenge, MsgStand, MsgWaive),
+    messages=(MsgChallenge, MsgOpenChallenge, MsgStand, MsgWaive, MsgAppeal),
     events=(
         ChallengeCommitted,
         ChallengeOpened,

@@ -71,19 +71,25 @@ CHALLENGE_SLOT = SLOTS_MAX
 """The slot in the row of a challenge's bond. No share has it, so slot and issue identify each bond of a round."""
 
 
+APPEAL_SLOT = SLOTS_MAX + 1
+"""The slot in the row of an appeal's bond. No share and no challenge has it."""
+
+
 class BondKind(IntEnum):
     """The kind of bond in a row of an escrow."""
 
     JOB = 1
     SHARE = 2
     CHALLENGE = 3
+    APPEAL = 34
 
 
 @dataclass(frozen=True, slots=True)
 class BondRow:
     """A bond that an order's escrow holds.
 
-    The ``issue`` of a challenge's bond is the number of the dispute, and its slot is ``CHALLENGE_SLOT``.
+    The ``issue`` of a challenge's bond is the number of the dispute, and its slot is ``CHALLENGE_SLOT``. For the bond
+    of an appeal, the issue is the number of the panel's dispute plus 1, and the slot is ``APPEAL_SLOT``.
     """
 
     kind: BondKind

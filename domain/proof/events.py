@@ -590,6 +590,42 @@ class PlaceRuled(Change):
 
 
 @dataclass(frozen=True, slots=True)
+class RulingWaits(Change):
+    """A panel ruled against the chain, but not in its last stage. The ruling has no effect before ``until`` on the
+    chain clock. Until then it can be appealed.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.RulingWaits):
+                print(event.panel.round, event.until)
+    """
+
+    KIND: ClassVar[str] = "panel.ruling_waits"
+    panel: PanelKey
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class RulingAppealed(Change):
+    """``appellant`` appealed the ruling of a panel, with a ``bond`` (uassay). All eligible validators that are left now
+    decide about ``places``.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.RulingAppealed):
+                print(event.panel.round, event.appellant)
+    """
+
+    KIND: ClassVar[str] = "panel.appealed"
+    panel: PanelKey
+    appellant: str
+    bond: int
+    places: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SlashVoteOpened(Change):
     """The round is void, and all eligible validators that have not recomputed ``places`` yet will vote on them. They
     decide whether ``validator``, which closed the round, is slashed. Until the vote ends, ``slash`` (uassay) of the

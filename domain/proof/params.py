@@ -69,6 +69,9 @@ class ProofParams(Readable):
     stand_wait: Duration = 3_600
     # Number of places of a share that a panel recomputes if the share's provider stands for it.
     stand_segments: AuditSegments = 4
+    # Shortest time in which a ruling against the chain can be appealed, if it was not of the last stage. It is at least
+    # half of the order's window.
+    appeal_wait: Duration = 150
 
 
 LOCAL = ProofParams(
@@ -86,5 +89,6 @@ LOCAL = ProofParams(
     show_wait=10,
     stand_wait=60,
     stand_segments=2,
+    appeal_wait=60,
 )
 """The values of a local network."""

@@ -11,6 +11,7 @@ from domain.bounds import (
     Hash,
     Length,
     Many,
+    MaybeAddress,
     MaybeHash,
     Money,
     Number,
@@ -312,7 +313,8 @@ class PanelPlace:
 
     ``claim`` is the chain's root for the place. If the place is a segment, the chain has only the root of the trace.
     Until a seat shows the leaf of the boundary after the segment, the claim is empty. If, according to the chain, the
-    job ``stops`` at the place, there is no claim. All places of one ``group`` have the same seats.
+    job ``stops`` at the place, there is no claim. All places of one ``group`` have the same seats. During an appeal, a
+    place that was found wrong has no ruling, but keeps the stage and the finding of its first ruling.
     """
 
     place: AuditPlace
@@ -330,7 +332,7 @@ class PanelState(IntEnum):
     WAITING = 1  # for the lot that decides whether it begins, or for audit room
     DRAWING = 2  # waits for the seed of its next stage
     OPEN = 3  # the seats of a stage commit and reveal
-    DECIDED = 4  # every place has a ruling
+    DECIDED = 4  # every place has a ruling, or a ruling against the chain can be appealed
     SETTLED = 5  # it is over and its seats are paid
 
 
@@ -374,6 +376,8 @@ class Panel:
     slash: Money = 0  # part of the validator's stake (uassay) that was taken, or that is reserved during the vote
     dispute: Count = 0  # number of the dispute that the panel decides; 0 for the panel that audits the round
     standing: ShareRef | None = None  # the share whose provider stands for it; the panel recomputes only this share
+    appeal_until: Number = 0  # time until which its ruling against the chain can be appealed; 0 without such a ruling
+    appellant: MaybeAddress = ""  # who appealed its ruling, so that all eligible validators decide again
 
     @property
     def key(self) -> PanelKey:
@@ -405,6 +409,11 @@ class Panel:
         return self.for_slash and not self.is_settled
 
     @property
+    def awaits_appeal(self) -> bool:
+        """True while the ruling of the panel has no effect yet, because it can be appealed."""
+        return self.appeal_until > 0 and not (self.appellant or self.is_settled or self.for_slash)
+
+    @property
     def is_decided(self) -> bool:
         """True if every place has a ruling."""
         return self.stage > 0 and not self.undecided
@@ -416,7 +425,7 @@ class Panel:
             return PanelState.SETTLED
         if self.is_open:
             return PanelState.OPEN
-        if self.is_decided:
+        if self.is_decided or self.awaits_appeal:
             return PanelState.DECIDED
         return PanelState.DRAWING if self.wanted else PanelState.WAITING
 

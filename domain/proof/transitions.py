@@ -24,6 +24,8 @@ class PanelStep(StrEnum):
     DRAW = "seed known: seats drawn"
     GO_ON = "a place without a ruling"
     DECIDE = "every place has a ruling"
+    RULE = "ruling against the chain"
+    APPEAL = "Appeal"
     PAY = "round verified"
     END_DISPUTE = "dispute without a void round"
     STOP = "round void"
@@ -54,6 +56,8 @@ PANEL_STEPS: Transitions[PanelState] = Transitions(
         PanelStep.DRAW: Transition((PanelState.DRAWING,), PanelState.OPEN),
         PanelStep.GO_ON: Transition((PanelState.OPEN,), PanelState.DRAWING),
         PanelStep.DECIDE: Transition((PanelState.OPEN,), PanelState.DECIDED),
+        PanelStep.RULE: Transition((PanelState.DRAWING, PanelState.DECIDED), PanelState.DECIDED),
+        PanelStep.APPEAL: Transition((PanelState.DECIDED,), PanelState.DRAWING),
         PanelStep.PAY: Transition((PanelState.DECIDED,), PanelState.SETTLED),
         PanelStep.END_DISPUTE: Transition((PanelState.DRAWING, PanelState.DECIDED), PanelState.SETTLED),
         PanelStep.STOP: Transition(_GOING_ON, PanelState.SETTLED),

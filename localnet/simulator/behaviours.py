@@ -6,6 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
 from compute_provider.decide.actions import Action
+from domain.disputes.messages import MsgAppeal
 from domain.keys import RoundKey, ShareKey
 from domain.legs.messages import MsgAcceptOrder
 from domain.messages import Message
@@ -214,6 +215,11 @@ class Forger(HonestValidator):
 
     def aggregate(self, daemon: "ValidatorActor", root: bytes) -> bytes:
         return digest("forged", daemon.me, root)
+
+    def sends(self, daemon: "ValidatorActor", messages: tuple[Message, ...]) -> bool:
+        # It knows that it would lose an appeal.
+        del daemon
+        return not any(isinstance(message, MsgAppeal) for message in messages)
 
 
 class NoiseSeller(HonestValidator):

@@ -35,6 +35,7 @@ from domain.genesis import Genesis
 from domain.keys import PanelKey, RoundKey, ShareKey
 from domain.ledger.events import BondDeposited, BondReleased, BondWithdrawing, PaymentMade
 from domain.ledger.records import (
+    APPEAL_SLOT,
     CHALLENGE_SLOT,
     BondAccount,
     BondKind,
@@ -99,6 +100,8 @@ from domain.proof.events import (
     RoundStopped,
     RoundVerified,
     RoundVoid,
+    RulingAppealed,
+    RulingWaits,
     SeatDiffered,
     SeatPaid,
     SeatRevealed,
@@ -1167,6 +1170,28 @@ class Rebuilt:
             was_repeated=known.was_repeated or change.repeats,
             last_next=change.last_next,
         )
+
+    @take.register
+    def _(self, change: RulingWaits) -> None:
+        self._panel(change.panel, appeal_until=change.until)
+
+    @take.register
+    def _(self, change: RulingAppealed) -> None:
+        key = change.panel
+        row = BondRow(
+            kind=BondKind.APPEAL,
+            owner=change.appellant,
+            leg=key.leg,
+            round=key.round,
+            slot=APPEAL_SLOT,
+            issue=key.dispute + 1,
+            amount=change.bond,
+        )
+        self._lock(key.order_id, row)
+        for number in change.places:
+            self._place(key, number, ruling=Ruling.OPEN)
+        wanted = (0,) * len(self.panels[key].wanted)
+        self._panel(key, wanted=wanted, last_next=True, appellant=change.appellant)
 
     @take.register
     def _(self, change: SlashVoteOpened) -> None:

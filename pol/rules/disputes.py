@@ -1,6 +1,6 @@
 """Rules of disputes: the commitment of a challenge, and the bond that a place needs (protocol, "Disputes")."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from domain.hashing import hash_fields, u32, u64
 from domain.keys import RoundKey
@@ -59,6 +59,20 @@ def least_bond(challenge_min: int, live: int) -> int:
     that a round may have.
     """
     return challenge_min << (live // LIVE_AT_PRICE)
+
+
+def appeal_seconds(window: int, appeal_wait: int) -> int:
+    """Return the seconds in which a ruling against the chain can be appealed, if it was not of the last stage."""
+    return max(window // 2, appeal_wait)
+
+
+def appeal_bond(costs: Iterable[int], answer_fee: int, seats: int, challenge_min: int) -> int:
+    """Return the bond (uassay) of an appeal.
+
+    It pays ``seats`` seats, one for each validator that was listed to audit the order. ``costs`` are the pay of a seat
+    for each place that is decided again.
+    """
+    return max(challenge_min, seats * (sum(costs) + answer_fee))
 
 
 def needed_bond(cost: int, answer_fee: int, seats: int, open_before: int, least: int) -> int:

@@ -37,6 +37,7 @@ _SETTLEMENT = "tests/unit/chain/state_machine/proof/test_settlement.py"
 _GAS = "tests/unit/chain/state_machine/test_gas.py"
 _BLOCK_GAS = "tests/unit/chain/app/test_block_gas.py"
 _FULL = "tests/unit/chain/attacks/test_full_blocks_silence_no_seat.py"
+_APPEALS = "tests/unit/chain/attacks/test_a_captured_stage_is_appealed.py"
 _SLASHES = "tests/unit/chain/attacks/test_slashes_and_jail.py"
 _SKIPPED = "tests/unit/chain/attacks/test_skipped_shares_are_dear.py"
 _AHEAD = "tests/unit/chain/app/test_ahead.py"
@@ -2523,9 +2524,73 @@ MUTANTS = (
         "void-twice",
         "two panels that rule in one block stop the chain",
         "chain/state_machine/proof/panels.py",
-        " or ctx.clock < panel.commits_end or _will_be_void(ctx, panel):\n",
-        " or ctx.clock < panel.commits_end:\n",
+        " or ctx.clock < panel.appeal_until or _will_be_void(ctx, panel):\n",
+        " or ctx.clock < panel.appeal_until:\n",
         ("tests/unit/chain/state_machine/proof/test_panels.py",),
+    ),
+    Mutant(
+        "rulings-act-at-once",
+        "the seats of two stages void a round before anyone can appeal",
+        "chain/state_machine/proof/panels.py",
+        "    elif panel.is_last:\n        _end_void",
+        "    elif rulings:\n        _end_void",
+        (_APPEALS,),
+    ),
+    Mutant(
+        "appeals-for-free",
+        "the loser of a ruling appeals for nothing",
+        "chain/state_machine/proof/panels.py",
+        "lost=any(place.stage == panel.stage for place in wrong)",
+        "lost=False",
+        (_APPEALS,),
+    ),
+    Mutant(
+        "an-outage-undoes-rulings",
+        "an appeal that cannot be decided takes the first ruling away",
+        "chain/state_machine/proof/panels.py",
+        "if ruling is Ruling.UNDECIDED and place.finding is not None:",
+        "if ruling is Ruling.UNDECIDED and place.finding is not None and not panel.appellant:",
+        (_APPEALS,),
+    ),
+    Mutant(
+        "undecided-appeals-cut-seats",
+        "a first ruling that stays refutes the seats of the last stage",
+        "chain/state_machine/proof/seats.py",
+        "if found is AnswerVerdict.REFUTED and seat.stage <= place.stage:",
+        "if found is AnswerVerdict.REFUTED:",
+        (_APPEALS,),
+    ),
+    Mutant(
+        "who-appeals-votes",
+        "who appeals has a seat in the last stage",
+        "chain/state_machine/proof/room.py",
+        'panel.appellant if panel is not None else ""',
+        '"" if panel is not None else ""',
+        (_APPEALS,),
+    ),
+    Mutant(
+        "later-panels-do-not-wait-for-appeals",
+        "seats of later rounds work while an earlier round may become void",
+        "chain/state_machine/proof/panels.py",
+        "return panel.awaits_appeal or ((",
+        "return ((",
+        (_APPEALS,),
+    ),
+    Mutant(
+        "appeals-of-strangers",
+        "anyone with a bond delays an order by an appeal",
+        "chain/state_machine/disputes/appeals.py",
+        "    if message.appellant not in get_wrong_providers(ctx, panel):\n",
+        "    if message.appellant in get_wrong_providers(ctx, panel):\n",
+        (_APPEALS,),
+    ),
+    Mutant(
+        "rulings-copied-as-challenges",
+        "a challenger copies what a panel found and has its bond's reward",
+        "chain/state_machine/disputes/handlers.py",
+        "    elif is_found_wrong(ctx, key, message.place):",
+        "    elif False:",
+        (_APPEALS,),
     ),
     Mutant(
         "no-second-try",

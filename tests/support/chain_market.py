@@ -499,6 +499,12 @@ class Market:
         if self.chain.clock < until + 2:
             self.chain.pass_until(until + 2)
 
+    def let_stand(self, order_id: bytes, round: int = 0) -> None:
+        """Let the time pass in which the ruling about a round of the current leg can be appealed."""
+        panel = self.panel(order_id, round)
+        assert panel.awaits_appeal
+        self.chain.pass_until(panel.appeal_until)
+
     # --- panels ---
 
     def panel(self, order_id: bytes, round: int) -> Panel:
@@ -649,7 +655,7 @@ class Market:
         round: int = 0,
         leaves: Callable[[], tuple[ShownLeaf, ...]] | None = None,
     ) -> None:
-        """Let every seat of every stage say the same, until each place is decided or the round is void."""
+        """Let every seat of every stage say the same, until each place is decided, and no one appeal the ruling."""
         leg = self.order(order_id).legs
         for stage in range(1, 7):
             self.wait_stage(order_id, round, stage)
@@ -657,6 +663,9 @@ class Market:
             self.say(order_id, dict.fromkeys(self.seated(order_id, round, stage), answers), round, shown)
             key = PanelKey(order_id, leg, round, self.about)
             panels = {panel.key: panel for panel in self.all_of(order_id).panels}
+            if key in panels and panels[key].awaits_appeal:
+                self.chain.pass_until(panels[key].appeal_until)
+                return
             if key not in panels or panels[key].is_settled or not panels[key].undecided:
                 return
         raise AssertionError("the panel does not end")

@@ -19,6 +19,7 @@ from validator.decide.actions import (
     Tidy,
     TryJob,
 )
+from validator.decide.appeals import appeals
 from validator.decide.initial import describe_missing, initial_states_from, lacking, refusal, sources_of
 from validator.decide.records import LocalOrder, PayloadStage
 from validator.decide.retention import KEEP_SECONDS, decide_audited, fold, needed_blobs, voted_rounds
@@ -80,6 +81,7 @@ def decide_order(local: LocalOrder, view: View) -> tuple[LocalOrder, tuple[Actio
         local, audit_actions = decide_audited(local, view, prefix)
         actions += audit_actions
         actions += show_wrong_pieces(local, view, prefix)
+        actions += appeals(local, view, leg, prefix)
     return local, tuple(actions)
 
 

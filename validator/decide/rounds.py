@@ -40,6 +40,7 @@ from validator.decide.actions import (
     Seal,
     SendTx,
 )
+from validator.decide.appeals import is_ruled_against
 from validator.decide.assign import (
     PATIENCE,
     give_out,
@@ -102,7 +103,8 @@ def decide_round(local: LocalOrder, view: View, leg: Leg, prefix: str) -> tuple[
     proven = {
         (work.slot, work.issue) for work in works if is_verified(current, work, shares.get((work.slot, work.issue)))
     }
-    works += give_out(local, view, leg, works, proven)
+    if not is_ruled_against(view.on_chain, leg):
+        works += give_out(local, view, leg, works, proven)
     current = replace(current, works=tuple(works))
     local = local.put(current)
     actions += _commit(local, view, current, shares, key)

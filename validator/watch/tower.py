@@ -22,7 +22,7 @@ from domain.disputes.params import DisputesParams
 from domain.disputes.queries import DisputesRequest
 from domain.disputes.records import Dispute, DisputeState
 from domain.errors import Expected
-from domain.keys import RoundKey
+from domain.keys import PanelKey, RoundKey
 from domain.limits import QUERY_LIMIT_MAX
 from domain.market.queries import OrdersRequest
 from domain.market.records import OrderState
@@ -32,6 +32,7 @@ from domain.registry.queries import ValidatorsRequest
 from host.metrics import Meters
 from link.errors import ClusterError
 from validator.watch import metrics
+from validator.watch.appeal import RuledRound, compute_appeal_bond, find_rulings, send_appeal
 from validator.watch.challenge import compute_bond, send_challenge
 from validator.watch.choose import HOUR, Target, Watch, choose_target, find_waiver, list_rounds, spare_work
 from validator.watch.recompute import PlaceCheck
@@ -122,6 +123,7 @@ class Watchtower:
     _later: dict[RoundKey, float] = field(default_factory=dict)
     _doubtful: set[RoundKey] = field(default_factory=set)
     _waived: dict[tuple[bytes, int], int] = field(default_factory=dict)
+    _looked_at: set[PanelKey] = field(default_factory=set)
     _sends_at: float = 0.0
     _reported: set[str] = field(default_factory=set)
 
@@ -133,6 +135,8 @@ class Watchtower:
         self._look()
         self._follow()
         self._pursue()
+        if self._appeal():
+            return True
         target = choose_target(self._orders, self.clock, self._make_watch(), self._reward_bps)
         if target is None:
             self._waive()
@@ -271,6 +275,53 @@ class Watchtower:
         )
         text = f"a challenge would lock {in_assay(bond)}, and earn at most {in_assay(reward)}"
         self._report("would_challenge", text, closed, target.place, bond=bond, reward=reward)
+
+    # --- appeals -----------------------------------------------------------------------------------
+
+    def _appeal(self) -> bool:
+        """Recompute what a panel has found wrong, and appeal if it is right; return False if there was nothing to do.
+
+        A ruling is looked at once. It is left alone if a place is not served.
+        """
+        for ruled in find_rulings(self._orders, self.clock, self._make_watch()):
+            if ruled.panel.key in self._looked_at:
+                continue
+            self._looked_at.add(ruled.panel.key)
+            if self._is_right(ruled):
+                self._send_appeal(ruled)
+            return True
+        return False
+
+    def _is_right(self, ruled: RuledRound) -> bool:
+        """Return whether all places that a panel found wrong are right, as this watchtower recomputes them."""
+        for place in ruled.wrong:
+            left = float(ruled.panel.appeal_until - self.clock - MARGIN_SECONDS)
+            try:
+                check = self.check(ruled.on_chain, ruled.closed, place, left)
+            except ChainError:
+                raise
+            except (Expected, OSError) as error:
+                self._report("failed", f"a ruling was not looked at: {error}", ruled.closed, place, why=str(error))
+                return False
+            if not check.agrees:
+                return False
+        return True
+
+    def _send_appeal(self, ruled: RuledRound) -> None:
+        closed, place = ruled.closed, ruled.wrong[0]
+        bond = compute_appeal_bond(self.client, ruled)
+        locked = sum(each.bond for each in self.store.challenges() if each.is_live)
+        text = f"a panel ruled that {self._describe(closed, place)} is wrong, but it is right"
+        if self.dry_run or locked + bond > self.budget.bond:
+            text += f"; an appeal would lock {in_assay(bond)} (--bond)"
+            self._report("would_appeal", text, closed, place, bond=bond)
+            return
+        try:
+            send_appeal(self.client, self.sender, ruled, bond)
+        except TxRefused as refused:
+            self._report("not_sent", f"{text}; the appeal was refused: {refused}", closed, place, bond=bond)
+            return
+        self._report("appealed", f"{text}: appealed with {in_assay(bond)}", closed, place, bond=bond)
 
     # --- waivers -----------------------------------------------------------------------------------
 

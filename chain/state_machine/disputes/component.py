@@ -1,6 +1,7 @@
 """The component of disputes: challenges of places of closed rounds, and stands of providers for their shares."""
 
 from chain.state_machine.component import Component
+from chain.state_machine.disputes.appeals import HANDLER as APPEAL_HANDLER
 from chain.state_machine.disputes.disputes import (
     find_finder,
     on_expiry,
@@ -29,7 +30,7 @@ from chain.state_machine.queue import Effect
 COMPONENT = Component(
     name="disputes",
     tables=(DISPUTES, LIVE_DISPUTES, LIVE_STANDS, LAST_DISPUTES, WAIVERS),
-    handlers=(*HANDLERS, STAND_HANDLER, *WAIVER_HANDLERS),
+    handlers=(*HANDLERS, STAND_HANDLER, *WAIVER_HANDLERS, APPEAL_HANDLER),
     effects=(Effect(EXPIRY_DUE, on_expiry, weigh_expiry),),
     hooks=(
         DISPUTE_RULED.to(on_ruled),

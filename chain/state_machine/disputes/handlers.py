@@ -15,7 +15,7 @@ from chain.state_machine.market.holds import HELD_SECONDS_MAX, check_hold, hold
 from chain.state_machine.market.orders import check_before, is_ending
 from chain.state_machine.market.tables import ORDER_AUDITORS, ORDERS
 from chain.state_machine.proof.gas import READ_GAS
-from chain.state_machine.proof.panels import has_place, is_decided, is_drawn, open_dispute_panel
+from chain.state_machine.proof.panels import has_place, is_decided, is_drawn, is_found_wrong, open_dispute_panel
 from chain.state_machine.proof.room import weigh_ask
 from chain.state_machine.proof.tables import ROUNDS
 from chain.state_machine.queue import cancel, schedule
@@ -205,7 +205,7 @@ def apply_open(ctx: Context, message: MsgOpenChallenge, checked: CheckedOpening)
     """Let a panel recompute the place, and hold the round until then.
 
     A challenge whose bond is too small counts as one that was not opened. If the round's own panel is recomputing the
-    place now, the challenge ends at once, without a loss.
+    place now, or if a panel has found it wrong already, the challenge ends at once, without a loss.
     """
     dispute = checked.dispute
     key = dispute.round_key
@@ -230,6 +230,8 @@ def apply_open(ctx: Context, message: MsgOpenChallenge, checked: CheckedOpening)
     )
     if dispute.bond < checked.bond:
         end_dispute(ctx, dispute, DisputeState.EXPIRED, burnt=dispute.least)
+    elif is_found_wrong(ctx, key, message.place):
+        end_dispute(ctx, dispute, DisputeState.DROPPED)
     elif checked.joins:
         origin = DISPUTES.must(ctx.store, *key.panel(checked.joins))
         DISPUTES.update(ctx.store, *origin.key, joined=(*origin.joined, dispute.number))

@@ -15,13 +15,18 @@ from chain.state_machine.tables import Part
 from domain.keys import PanelKey, ShareKey
 from domain.ledger.events import PaymentMade
 from domain.ledger.moves import BONDS_POT, CHALLENGE_BOND, JOB_BOND, SHARE_BOND, VALIDATOR
-from domain.ledger.records import CHALLENGE_SLOT, BondKind, BondRow, Payment
+from domain.ledger.records import APPEAL_SLOT, CHALLENGE_SLOT, BondKind, BondRow, Payment
 from domain.moves import Move, Transfer, Uses
 from escrow.deposits import use, withhold
 
 NO_ROUND = -1
 _BOND_MOVES: Mapping[BondKind, Move] = MappingProxyType(
-    {BondKind.JOB: JOB_BOND, BondKind.SHARE: SHARE_BOND, BondKind.CHALLENGE: CHALLENGE_BOND}
+    {
+        BondKind.JOB: JOB_BOND,
+        BondKind.SHARE: SHARE_BOND,
+        BondKind.CHALLENGE: CHALLENGE_BOND,
+        BondKind.APPEAL: CHALLENGE_BOND,
+    }
 )
 
 
@@ -188,6 +193,13 @@ def get_challenge_bond(ctx: Context, key: PanelKey) -> BondRow | None:
     """Return the row of a challenge's bond; None if it is not locked."""
     return BOND_ROWS.get(
         ctx.store, key.order_id, key.leg, int(BondKind.CHALLENGE), key.round, CHALLENGE_SLOT, key.dispute
+    )
+
+
+def get_appeal_bond(ctx: Context, key: PanelKey) -> BondRow | None:
+    """Return the row of the bond of an appeal against the ruling of a panel; None if it is not locked."""
+    return BOND_ROWS.get(
+        ctx.store, key.order_id, key.leg, int(BondKind.APPEAL), key.round, APPEAL_SLOT, key.dispute + 1
     )
 
 

@@ -10,9 +10,11 @@ from chain.state_machine.proof.invariants import INVARIANTS
 from chain.state_machine.proof.lots import apply_lots, on_lot, weigh_lot
 from chain.state_machine.proof.panels import (
     draw_stage,
+    on_appeal,
     on_stage,
     on_void,
     on_work,
+    weigh_appeal,
     weigh_stage,
     weigh_stage_draw,
 )
@@ -37,6 +39,7 @@ from chain.state_machine.proof.shares import (
 from chain.state_machine.proof.slashes import on_jail
 from chain.state_machine.proof.stands import is_at_stake, on_forfeit, weigh_forfeit
 from chain.state_machine.proof.tables import (
+    APPEAL_DUE,
     AUDIT_LOAD,
     BEHIND_PANELS,
     BONDS_DUE,
@@ -106,6 +109,7 @@ COMPONENT = Component(
         Effect(ROOM_DUE, on_room, weigh_room),
         Effect(WORK_DUE, on_work),
         Effect(JAIL_DUE, on_jail),
+        Effect(APPEAL_DUE, on_appeal, weigh_appeal),
         Effect(FORFEIT_DUE, on_forfeit, weigh_forfeit),
     ),
     draws=(

@@ -6,11 +6,12 @@ from itertools import groupby, pairwise
 from chain.state_machine.context import HEAD, NS, Running
 from chain.state_machine.invariant import Each, Invariants, ensure
 from chain.state_machine.ledger.invariants import ensure_pot
-from chain.state_machine.ledger.tables import ESCROWS, TALLIES
+from chain.state_machine.ledger.tables import BOND_ROWS, ESCROWS, TALLIES
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.tables import HELD_TIMES, LOADS, ORDERS
 from chain.state_machine.proof.shares import LIVE
 from chain.state_machine.proof.tables import (
+    APPEAL_DUE,
     AUDIT_LOAD,
     BEHIND_PANELS,
     DELIVERIES,
@@ -40,6 +41,7 @@ from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import number_of
 from domain.keys import RoundKey
+from domain.ledger.records import BondKind
 from domain.legs.records import Leg, LegState
 from domain.limits import SEATS_MAX
 from domain.market.records import Order, OrderState
@@ -260,8 +262,12 @@ def check_panels(store: Overlay, order: Order) -> None:
             ensure(answered <= set(seat.places), f"a seat of {name} has an answer for a place outside its duty")
             ensure(seat.commitment != b"" or not answered, f"a seat of {name} has answers without a commitment")
         for place in panel.places:
+            is_asked_again = panel.appellant != "" and place.ruling is Ruling.OPEN
             is_decided = place.ruling in (Ruling.RIGHT, Ruling.WRONG)
-            ensure(is_decided == (place.finding is not None), f"{name} has a ruling without a finding, or the reverse")
+            ensure(
+                is_asked_again or is_decided == (place.finding is not None),
+                f"{name} has a ruling without a finding, or the reverse",
+            )
         if panel.is_settled:
             closed = ROUNDS.must(store, *panel.round_key)
             over = closed.verified or closed.void or panel.dispute > 0
@@ -330,6 +336,22 @@ def check_slashes(store: Overlay, _: Running) -> None:
         ensure(due or not until, f"the queue will not release {validator.operator}")
 
 
+def check_appeals(store: Overlay, order: Order) -> None:
+    """Check that the queue ends each ruling that can be appealed, and that bonds of appeals belong to such panels."""
+    name = order.id.hex()
+    panels = PANELS.scan(store, order.id)
+    for panel in panels:
+        due = (APPEAL_DUE.lane, panel.appeal_until, APPEAL_DUE.number, *panel.key)
+        ensure(not panel.awaits_appeal or DEADLINES.has(store, *due), f"a ruling about order {name} will not end")
+    appealed = {tuple(panel.key) for panel in panels if panel.appellant and not (panel.is_settled or panel.is_decided)}
+    rows = {
+        (order.id, row.leg, row.round, row.issue - 1)
+        for row in BOND_ROWS.scan(store, order.id)
+        if row.kind is BondKind.APPEAL
+    }
+    ensure(rows == appealed, f"the bonds of appeals of order {name} are not those of its appealed rulings")
+
+
 def check_handovers(store: Overlay, order: Order) -> None:
     """Check that a leg with a proven complaint about its hand-over is over."""
     for leg in LEGS.scan(store, order.id):
@@ -372,6 +394,7 @@ INVARIANTS = Invariants(
                 check_shares,
                 check_open_rounds,
                 check_panels,
+                check_appeals,
                 check_handovers,
                 check_taken,
                 check_deliveries,

@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 
 from chain.state_machine.context import Context
 from chain.state_machine.ledger.gas import BOND_GAS, PAY_GAS
-from chain.state_machine.ledger.order_money import get_challenge_bond, get_job_bond, get_share_bond
+from chain.state_machine.ledger.order_money import get_appeal_bond, get_challenge_bond, get_job_bond, get_share_bond
 from chain.state_machine.legs.ends import void_leg
 from chain.state_machine.legs.money import cut_for_consumer
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.tables import ORDER_AUDITORS, ORDERS
+from chain.state_machine.proof.appeals import await_appeal, end_appeal
 from chain.state_machine.proof.gas import READ_GAS, SEAT_GAS, VALIDATOR_GAS
 from chain.state_machine.proof.hooks import DISPUTE_RULED, FINDER, REWARDED
 from chain.state_machine.proof.lots import open_lot
@@ -167,9 +168,17 @@ def open_stand_panel(ctx: Context, order: Order, key: PanelKey, standing: ShareR
 
 
 def is_decided(ctx: Context, key: RoundKey, place: AuditPlace) -> bool:
-    """Return whether the round's own panel has ruled on a place."""
+    """Return whether the round's own panel has ruled that the chain's root of a place is right."""
     panel = PANELS.get(ctx.store, *key.panel())
-    return panel is not None and any(p.place == place and p.ruling is not Ruling.OPEN for p in panel.places)
+    return panel is not None and any(p.place == place and p.ruling is Ruling.RIGHT for p in panel.places)
+
+
+def is_found_wrong(ctx: Context, key: RoundKey, place: AuditPlace) -> bool:
+    """Return whether a panel of a round has found a place wrong. This ruling can be appealed, or is appealed."""
+    found = (known for panel in PANELS.scan(ctx.store, *key) if panel.standing is None for known in panel.places)
+    return any(
+        known.place == place and known.finding is not None and known.ruling is not Ruling.RIGHT for known in found
+    )
 
 
 def is_drawn(ctx: Context, key: RoundKey, place: AuditPlace) -> bool:
@@ -347,14 +356,19 @@ def _weigh_places(ctx: Context, panel: Panel) -> int:
 
 
 def _waits_for_earlier(ctx: Context, leg: Leg, panel: Panel) -> bool:
-    """Return whether an earlier round of the leg waits for the vote of all validators, because it was not served.
+    """Return whether an earlier round of the leg waits for the vote of all validators, or for an appeal.
 
     If that round becomes void, the panel's round becomes void too. The seats of the panel would then have worked for
     nothing.
     """
     rounds = range(leg.next_round, panel.round)
     earlier = (each for number in rounds for each in PANELS.scan(ctx.store, leg.order_id, leg.number, number))
-    return any((each.last_next or each.is_last) and not each.is_decided and each.standing is None for each in earlier)
+    return any(each.standing is None and _may_void(each) for each in earlier)
+
+
+def _may_void(panel: Panel) -> bool:
+    """Return whether a panel may make its round void soon, so that panels of later rounds wait for it."""
+    return panel.awaits_appeal or ((panel.last_next or panel.is_last) and not panel.is_decided)
 
 
 def _resume_later(ctx: Context, order: Order, leg: Leg) -> None:
@@ -600,8 +614,8 @@ def on_stage(ctx: Context, entry: QueueEntry) -> None:
 def _will_be_void(ctx: Context, panel: Panel) -> bool:
     """Return whether the panel's round becomes void next, because the round before it is void.
 
-    The panel must not end its stage then: its ruling could make the round void a second time. Panels of stands and
-    votes on a slash outlive their rounds.
+    The panel must not end its stage then, and its ruling must have no effect: it could make the round void a second
+    time. Panels of stands and votes on a slash outlive their rounds.
     """
     key = panel.round_key
     before = ROUNDS.get(ctx.store, *replace(key, round=key.round - 1)) if key.round else None
@@ -615,8 +629,12 @@ def weigh_stage(ctx: Context, entry: QueueEntry) -> int:
     panel = PANELS.get(ctx.store, *entry.panel_key)
     if panel is None or not panel.is_open:
         return 0
-    # The round may become void, and its refund may be burnt.
-    return 2 * weigh_panel(panel) + BOND_GAS * len(panel.places) + PAY_GAS + weigh_slash(ctx)
+    return _weigh_ruling(ctx, panel)
+
+
+def _weigh_ruling(ctx: Context, panel: Panel) -> int:
+    # The round may become void, its refund may be burnt, and the bond of an appeal returns or is burnt.
+    return 2 * weigh_panel(panel) + BOND_GAS * (len(panel.places) + 2) + PAY_GAS + weigh_slash(ctx)
 
 
 def on_work(ctx: Context, entry: QueueEntry) -> None:
@@ -631,7 +649,8 @@ def end_stage(ctx: Context, panel: Panel) -> None:
 
     A stage in which fewer than half of the seats answered is repeated once in a panel, and no seat is punished. After a
     second stage of this kind, all validators that are left vote in the last stage. If the stage voted only on a slash,
-    the round is void already, and only the panel ends.
+    the round is void already, and only the panel ends. A ruling against the chain has an effect at once only if the
+    stage was the last one; otherwise it can be appealed.
     """
     key = panel.key
     cancel(ctx, panel.reveals_end, STAGE_DUE, *key)
@@ -662,12 +681,29 @@ def end_stage(ctx: Context, panel: Panel) -> None:
     elif panel.standing is not None:
         end_stand(ctx, order, leg, panel)
     elif rulings == {Ruling.RIGHT} or _confirms(ctx, panel, rulings):
+        end_appeal(ctx, key)
         if panel.dispute:
             _end_dispute(ctx, order, panel)
         _resume_later(ctx, order, leg)
         advance(ctx, order)
-    else:
+    elif panel.is_last:
         _end_void(ctx, order, panel)
+    else:
+        await_appeal(ctx, order, panel)
+
+
+def on_appeal(ctx: Context, entry: QueueEntry) -> None:
+    """Make a round void, because no one has appealed the ruling of its panel in time."""
+    panel = PANELS.get(ctx.store, *entry.panel_key)
+    if panel is None or not panel.awaits_appeal or ctx.clock < panel.appeal_until or _will_be_void(ctx, panel):
+        return
+    _end_void(ctx, ORDERS.must(ctx.store, panel.order_id), panel)
+
+
+def weigh_appeal(ctx: Context, entry: QueueEntry) -> int:
+    """Return the gas of making a round void; it depends on the panel's answers and seats."""
+    panel = PANELS.get(ctx.store, *entry.panel_key)
+    return _weigh_ruling(ctx, panel) if panel is not None and panel.awaits_appeal else 0
 
 
 def _confirms(ctx: Context, panel: Panel, rulings: set[Ruling]) -> bool:
@@ -730,14 +766,17 @@ def _rule(ctx: Context, order: Order, leg: Leg, panel: Panel, seats: list[PanelS
             wanted[place.group] = max(wanted[place.group], tier.count_wanted(votes, quorum))
             last_next = last_next or is_unserved(votes)
             continue
-        ruling = tier.rule(finding, place.claim, stop)
-        places[number] = replace(place, ruling=ruling, stage=panel.stage, finding=finding)
+        ruling, stage = tier.rule(finding, place.claim, stop), panel.stage
+        if ruling is Ruling.UNDECIDED and place.finding is not None:
+            # The last stage could not decide the appeal, so the first ruling stays.
+            ruling, stage, finding = Ruling.WRONG, place.stage, place.finding
+        places[number] = replace(place, ruling=ruling, stage=stage, finding=finding)
         kind, root, step = (finding.kind, finding.root, finding.step) if finding else (0, b"", 0)
         ctx.emit(
             PlaceRuled(
                 panel=panel.key,
                 place=number,
-                stage=panel.stage,
+                stage=stage,
                 ruling=int(ruling),
                 kind=int(kind),
                 root=root,
@@ -781,7 +820,8 @@ def _end_void(ctx: Context, order: Order, panel: Panel) -> None:
     are right or undecided, no one loses a bond, and the community pool pays the seats.
 
     If this was the last stage, it may also slash the validator. After an earlier stage, a vote on the slash follows
-    when all later rounds are void.
+    when all later rounds are void. If the last stage decided an appeal, the bond of the appeal pays the seats of this
+    stage. It is lost if this stage found a place wrong again.
     """
     key = panel.round_key
     leg = LEGS.must(ctx.store, key.order_id, key.leg)
@@ -793,7 +833,10 @@ def _end_void(ctx: Context, order: Order, panel: Panel) -> None:
     by_validator = _is_by_validator(ctx, panel)
     move_panel(ctx, PANELS.must(ctx.store, *panel.key), PanelStep.STOP, is_settled=True)
     slash = slash_at_once(ctx, order, leg, panel) if panel.is_last and _get_slashable(ctx, panel) else 0
-    settle_panel(ctx, order, panel, losers=_get_losers(ctx, panel), undecided=not wrong, slash=slash)
+    appeal = get_appeal_bond(ctx, panel.key)
+    losers = _get_losers(ctx, panel)
+    settle_panel(ctx, order, panel, losers=losers, undecided=not wrong, slash=slash, appeal=appeal)
+    end_appeal(ctx, panel.key, lost=any(place.stage == panel.stage for place in wrong))
     if panel.dispute:
         DISPUTE_RULED(ctx, panel)
     void_round(ctx, key, _get_losers(ctx, panel), undecided=not wrong, by_validator=by_validator)
@@ -883,6 +926,11 @@ def _get_wrong_shares(ctx: Context, panel: Panel) -> list[Share]:
     """Return the shares whose providers are liable for a wrong place, each once."""
     found = (_get_wrong_share(ctx, panel, place) for place in _get_wrong(panel))
     return list({share.claim.key: share for share in found if share is not None}.values())
+
+
+def get_wrong_providers(ctx: Context, panel: Panel) -> frozenset[str]:
+    """Return the providers that are liable for the places that a panel found wrong."""
+    return frozenset(share.claim.provider for share in _get_wrong_shares(ctx, panel))
 
 
 def _get_wrong(panel: Panel) -> list[PanelPlace]:

@@ -146,13 +146,16 @@ def _count_groups(ctx: Context, order: Order, leg: Leg) -> int:
 def get_panel_parties(ctx: Context, order: Order, leg: Leg, key: PanelKey) -> tuple[str, ...]:
     """Return the parties that must not sit in a panel: the parties of the order, and the parties of a dispute.
 
-    The parties of a dispute are the owner of its bond and, if the owner is a provider, its validator.
+    The parties of a dispute are the owner of its bond and, if the owner is a provider, its validator. The same holds
+    for who appealed the ruling of the panel.
     """
     parties = set(get_parties(ctx, order, leg.validator))
     bond = get_challenge_bond(ctx, key) if key.dispute else None
-    if bond is not None:
-        provider = PROVIDERS.get(ctx.store, bond.owner)
-        owners = (bond.owner, provider.validator if provider is not None else "")
+    panel = PANELS.get(ctx.store, *key)
+    bonded = (bond.owner if bond is not None else "", panel.appellant if panel is not None else "")
+    for name in filter(None, bonded):
+        provider = PROVIDERS.get(ctx.store, name)
+        owners = (name, provider.validator if provider is not None else "")
         parties.update(owner for owner in owners if VALIDATORS.has(ctx.store, owner))
     return tuple(sorted(parties))
 

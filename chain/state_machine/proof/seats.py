@@ -20,6 +20,7 @@ from chain.state_machine.ledger.order_money import cut_bond, get_bond, pay_from_
 from chain.state_machine.ledger.tables import POTS
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.tables import ORDERS
+from chain.state_machine.proof.appeals import end_appeal
 from chain.state_machine.proof.gas import SEAT_GAS, VOTE_GAS
 from chain.state_machine.proof.lots import drop_lot
 from chain.state_machine.proof.room import leave_room, move_panel, take_room
@@ -56,7 +57,7 @@ from domain.proof.events import (
     SeatRevealed,
 )
 from domain.proof.moves import AUDITOR, CUT, CUT_BURN, CUT_SHARE, POOL_SHARE, PROTOCOL
-from domain.proof.records import Panel, PanelSeat, SeatAnswer
+from domain.proof.records import Panel, PanelSeat, Ruling, SeatAnswer
 from domain.proof.transitions import PanelStep
 from pol.rules.panels import audit_price, panel_fee, seat_cut, seat_cut_max
 from pol.rules.schedule import served_terms
@@ -185,6 +186,7 @@ class Purse:
     bond: int = 0
     slash: int = 0
     pool: int = 0
+    appeal: int = 0
 
     def take(self, amount: int, *sources: str) -> dict[str, int]:
         """Return the part of ``amount`` that each source pays; a source is used up before the next one pays.
@@ -203,6 +205,7 @@ class Purse:
 _WITH_FEE = frozenset((AnswerVerdict.RIGHT, AnswerVerdict.UNKNOWN, AnswerVerdict.ABSTAINED_RIGHTLY))
 _FIRST = ("fee", "pot", "bond", "slash", "pool")
 _FURTHER = ("pot", "fee", "bond", "slash", "pool")
+_OF_APPEAL = ("appeal", *_FURTHER)
 
 
 def settle_panel(
@@ -214,6 +217,7 @@ def settle_panel(
     *,
     undecided: bool = False,
     slash: int = 0,
+    appeal: BondRow | None = None,
 ) -> None:
     """Pay the seats of a panel that is over, and cut the seats that a ruling refutes.
 
@@ -223,7 +227,8 @@ def settle_panel(
     ``fee`` is the audit fee of a verified round, paid from the deposit; the part that no seat earned goes to the
     community pool. ``losers`` are the bonds of the parties that are at fault if the round is void. A void round is
     ``undecided`` if no party is at fault. ``slash`` is the part of the panel's pot that comes from a slash; it pays
-    after the bonds.
+    after the bonds. ``appeal`` is the bond of an appeal that did not succeed; it pays the seats of the last stage,
+    before all other sources.
     """
     key = panel.key
     leg = LEGS.must(ctx.store, order.id, panel.leg)
@@ -249,14 +254,17 @@ def settle_panel(
         bond=sum(row.amount for row in losers),
         slash=slash,
         pool=min(pool, POTS.get(ctx.store, COMMUNITY_POT.name)),
+        appeal=appeal.amount if appeal is not None else 0,
     )
-    from_fee, from_bonds = [], []
+    from_fee, from_bonds, from_appeal = [], [], []
     source = order.id.hex()
     for seat, verdict in zip(seats, verdicts, strict=True):
         if not verdict.earned or (panel.for_slash and seat.stage != panel.stage):
             continue
-        parts = purse.take(verdict.earned, *(_FIRST if seat.stage == 1 else _FURTHER))
+        further = _OF_APPEAL if seat.stage == panel.stage else _FURTHER
+        parts = purse.take(verdict.earned, *(_FIRST if seat.stage == 1 else further))
         name = seat.validator
+        from_appeal.append(Transfer(move=COMPENSATION, source=source, target=name, amount=parts.get("appeal", 0)))
         from_fee.append(Transfer(move=AUDITOR, source=source, target=name, amount=parts["fee"]))
         from_bonds.append(Transfer(move=COMPENSATION, source=source, target=name, amount=parts["bond"]))
         from_pot = parts["pot"] + parts["slash"]
@@ -276,6 +284,8 @@ def settle_panel(
     from_fee.append(Transfer(move=PROTOCOL, source=source, target="", amount=purse.fee))
     pay_from_deposits(ctx, order.id, from_fee, key.round)
     _pay_from_bonds(ctx, order.id, losers, from_bonds)
+    if appeal is not None:
+        cut_bond(ctx, order.id, appeal, from_appeal)
     burnt = purse.pot + purse.slash
     apply_transfer(ctx, Transfer(move=CUT_BURN, source="", target="", amount=burnt))
     PANEL_POTS.delete(ctx.store, *key)
@@ -308,13 +318,16 @@ def _judge_seats(order: Order, leg: Leg, panel: Panel, seats: list[PanelSeat]) -
             continue  # the vote on the slash was not about this place
         cost = tier.cost(order.terms, place.place.kind, price)
         asked = [seat for seat in seats if number in seat.places]
-        for seat, found in zip(asked, tier.judge(get_votes(asked, number), place.finding), strict=True):
+        # A place whose appeal is not decided has no ruling.
+        finding = place.finding if place.ruling is not Ruling.OPEN else None
+        for seat, found in zip(asked, tier.judge(get_votes(asked, number), finding), strict=True):
             verdict = verdicts[seat.number]
             if found is AnswerVerdict.RIGHT:
                 verdict.earned += cost
             if found in _WITH_FEE:
                 verdict.has_fee = True
-            if found is AnswerVerdict.REFUTED:
+            # If an appeal could not be decided, the first ruling stays, but it refutes no seat of the last stage.
+            if found is AnswerVerdict.REFUTED and seat.stage <= place.stage:
                 verdict.refuted = (*verdict.refuted, number)
     for verdict in verdicts:
         # A seat earns the answer fee only if at least one place shows that the seat was right, and no place shows that
@@ -355,6 +368,7 @@ def stop_panel(ctx: Context, key: PanelKey, losers: tuple[BondRow, ...], *, unde
     BEHIND_PANELS.delete(ctx.store, *key, panel.stage + 1)
     order = ORDERS.must(ctx.store, key.order_id)
     leave_room(ctx, order, panel)
+    end_appeal(ctx, key)
     if not panel.is_settled:
         move_panel(ctx, PANELS.must(ctx.store, *key), PanelStep.STOP, is_open=False, is_settled=True)
         settle_panel(ctx, order, panel, losers=losers, undecided=undecided)

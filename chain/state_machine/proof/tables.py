@@ -186,6 +186,8 @@ DROP_DUE = Due("drop", 16, lane=1, of_order=True)
 
 # The time to stand for a rejected share is over. Parts of an entry: order, leg, round, slot, issue.
 FORFEIT_DUE = Due("forfeit", 8, lane=0, of_order=True)
+# The time to appeal a ruling is over. Parts of an entry: order, leg, round, dispute.
+APPEAL_DUE = Due("appeal", 52, lane=0, of_order=True)
 
 
 def get_drawn_rounds(store: Overlay) -> Iterator[RoundKey]:

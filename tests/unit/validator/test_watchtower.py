@@ -25,6 +25,7 @@ from pol.rules.panels import place_work
 from tests.support.chain_harness import CHAIN_ID
 from tests.support.chain_market import CONSUMER, Market, digest
 from tests.support.scraped import values
+from tests.unit.chain.attacks.test_a_captured_stage_is_appealed import BOND, capture, make_market
 from tests.unit.chain.attacks.test_who_may_challenge_and_how_long import waiting_round
 from tests.unit.chain.state_machine.disputes.test_challenges import closed_round, found_wrong, missed, verified_by_lot
 from validator.watch import metrics
@@ -369,3 +370,34 @@ def test_it_waives_nothing_that_it_did_not_find_right(tmp_path: Path) -> None:
         pass
     assert "unserved" in tower.events()
     assert "waived" not in tower.events()
+
+
+# --- appeals ---------------------------------------------------------------------------------------
+
+
+def test_it_appeals_a_ruling_against_a_place_that_it_finds_right(tmp_path: Path) -> None:
+    market = make_market()
+    order_id = capture(market)
+    tower = Tower(market, tmp_path, lambda _: None)
+    assert tower.steps(1) == 1
+    assert market.panel(order_id, 0).appellant == CONSUMER
+    assert tower.seen == [market.panel(order_id, 0).places[0].place]
+    assert "appealed" in tower.events()
+
+
+def test_it_leaves_a_ruling_alone_that_it_finds_right(tmp_path: Path) -> None:
+    market = make_market()
+    order_id = capture(market)
+    tower = Tower(market, tmp_path, only_at(market.panel(order_id, 0).places[0].place))
+    tower.steps(1)
+    assert market.panel(order_id, 0).awaits_appeal
+    assert not tower.events()
+
+
+def test_an_appeal_beyond_its_budget_is_only_told(tmp_path: Path) -> None:
+    market = make_market()
+    order_id = capture(market)
+    tower = Tower(market, tmp_path, lambda _: None, budget=TowerBudget(BOND - 1))
+    tower.steps(1)
+    assert market.panel(order_id, 0).awaits_appeal
+    assert tower.events() == ["would_appeal"]

@@ -44,5 +44,6 @@ def test_a_wrong_round_is_void_after_two_stages_that_agree() -> None:
     for stage in (1, 2):
         market.wait_stage(order_id, 0, stage)
         market.say(order_id, dict.fromkeys(market.seated(order_id, 0, stage), found()))
+    market.let_stand(order_id)
     assert market.round_of(order_id, 1, 0).void
     assert len(market.chain.seen("panel.stage")) == 2

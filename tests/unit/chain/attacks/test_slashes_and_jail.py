@@ -64,6 +64,8 @@ def find_wrong(market: Market, order_id: bytes, *kinds: AuditKind, round: int = 
         market.wait_stage(order_id, round, stage)
         found = find(market, order_id, *(kinds or (AuditKind.AGGREGATION,)), round=round)
         market.say(order_id, dict.fromkeys(market.seated(order_id, round, stage), found), round)
+    assert not market.round(order_id, round).void
+    market.let_stand(order_id, round)
     assert market.round(order_id, round).void
     return market.panel(order_id, round)
 

@@ -657,6 +657,7 @@ def test_panels_of_two_rounds_that_rule_in_one_block_make_the_second_round_void_
         said = [elsewhere(market.answers(order_id, number), at) for number in (0, 1)]
         market.chain.ok(*(market.commit_answer(order_id, number, name, said[number]) for number, name in seated))
         market.chain.ok(*(market.reveal_answer(order_id, number, name, said[number]) for number, name in seated))
+    market.chain.pass_until(max(market.panel(order_id, number).appeal_until for number in (0, 1)))
     market.chain.block()
     assert [event.get("round") for event in market.chain.seen("round.void")] == ["0", "1"]
     assert market.all_of(order_id).legs[0].void == 2
