@@ -59,6 +59,7 @@ from validator.decide.records import (
     exclude,
     share_key,
 )
+from validator.decide.taking import take_over
 from validator.decide.view import View
 
 OPEN_SECONDS = 10
@@ -85,6 +86,8 @@ def decide_round(local: LocalOrder, view: View, leg: Leg, prefix: str) -> tuple[
         return local, []
     key = f"{prefix}/{current.round}"
     shares = view.on_chain.shares_of(local.leg, current.round)
+    local = take_over(local, leg, current, shares)
+    current = local.find(leg.round) or current
     actions: list[Action] = []
     works: list[SlotWork] = []
     for work in current.works:
