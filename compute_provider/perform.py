@@ -588,13 +588,14 @@ class Performer:
         work = self._work(key)
         claim, roots = self._signed(work)
         receipt = work.receipt
+        now = self._chain.order(key.order_id).held(key)
         message = MsgShowKey(
             provider=claim.provider,
-            order_id=key.order_id,
-            leg=key.leg,
-            round=key.round,
-            slot=key.slot,
-            issue=key.issue,
+            order_id=now.order_id,
+            leg=now.leg,
+            round=now.round,
+            slot=now.slot,
+            issue=now.issue,
             manifest=self._sealed(work)[0],
             key=derive_delivery_key(self._config.key.secret, claim),
             roots=roots,
@@ -728,7 +729,8 @@ class Performer:
 
     def _open(self, key: ShareKey, indices: tuple[int, ...]) -> None:
         """Send a share's states at the boundaries with these indices."""
-        folder, client = self._store.folder(key), self._client()
+        work = self._shares().asked(key)
+        folder, client = self._store.folder(key if work is None else work.key), self._client()
         for index in indices:
             global_state = self._put(client, folder / f"{index}.global")
             local_state = self._put(client, folder / f"{index}.local")
@@ -748,13 +750,14 @@ class Performer:
             return ActionResult()
         _, roots = self._signed(work)
         me = self._config.key.address
+        now = self._chain.order(key.order_id).held(key)
         message = MsgStand(
             provider=me,
-            order_id=key.order_id,
-            leg=key.leg,
-            round=key.round,
-            slot=key.slot,
-            issue=key.issue,
+            order_id=now.order_id,
+            leg=now.leg,
+            round=now.round,
+            slot=now.slot,
+            issue=now.issue,
             roots=roots,
         )
         try:
@@ -778,9 +781,11 @@ class Performer:
     def _show_places(self, key: ShareKey, dispute: int) -> ActionResult:
         """Send the places of a share to each seat of its panel that has not answered yet."""
         work = self._shares().get(key)
-        panel_key = RoundKey(key.order_id, key.leg, key.round).panel(dispute)
+        order = self._chain.order(key.order_id)
+        now = order.held(key)
+        panel_key = RoundKey(now.order_id, now.leg, now.round).panel(dispute)
         seats = self._chain.seats(panel_key)
-        panel = claims.standing_panel(self._chain.order(key.order_id), key)
+        panel = claims.standing_panel(order, key)
         if work is None or panel is None:
             return ActionResult(pause=_STAND_SECONDS)
         for seat in seats:
@@ -819,9 +824,9 @@ class Performer:
         for number in seat.places:
             opening = claims.place_opening(panel.places[number].place, leaves, files, put)
             shown = ShownPlace(
-                order_id=key.order_id,
-                leg=key.leg,
-                round=key.round,
+                order_id=panel.order_id,
+                leg=panel.leg,
+                round=panel.round,
                 dispute=panel.dispute,
                 place_index=number,
                 opening=opening,

@@ -245,6 +245,8 @@ def describe_share(share: ShareStory, round: RoundStory) -> str:
         if not share.is_drawn:
             return "Its provider has committed to it; its segments are not drawn yet."
         return "Its provider has committed to it, and its validator is checking it."
+    if share.state is ShareState.TAKEN:
+        return "Its round became void, and the next leg took it over: it need not be trained again."
     if share.state is ShareState.ACCEPTED:
         return _describe_accepted(share, round)
     drawn = ", ".join(map(str, share.drawn))
@@ -276,6 +278,8 @@ def _describe_accepted(share: ShareStory, round: RoundStory) -> str:
     ]
     right = sum(place.ruling is Ruling.RIGHT for place in audited)
     text = "Its validator accepted it"
+    if share.taken_from:
+        text += f" in leg {share.taken_from}, from which it was taken over"
     if not round.closed_height:
         return f"{text}; auditors may recompute it when the round is closed."
     if not audited:

@@ -1,7 +1,7 @@
 """The story of an order, rebuilt from its events: legs, rounds, shares, panels and payments."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import singledispatchmethod
 
 from domain.disputes.events import (
@@ -70,6 +70,7 @@ from domain.proof.events import (
     ShareRejected,
     ShareSkipped,
     ShareStood,
+    ShareTaken,
     SlashVoteOpened,
     StageEnded,
     StageOpened,
@@ -107,6 +108,8 @@ class ShareStory:
     # Amounts (uassay) that its validator lost because it rejected this right share: paid to the provider, and burnt.
     paid: int = 0
     burnt: int = 0
+    # Leg from which its leg took it over; 0 if it was trained in its own leg.
+    taken_from: int = 0
 
 
 @dataclass
@@ -615,6 +618,13 @@ class OrderStory:
         share = self._share(change.share)
         share.state = ShareState.RIGHT if change.right else ShareState.WRONG
         share.paid, share.burnt = change.paid, change.burnt
+
+    @_take.register
+    def _(self, change: ShareTaken) -> None:
+        key = change.share
+        before = self.legs[change.from_leg].round(key.round).shares[key.slot, key.issue]
+        self.legs[key.leg].round(key.round).shares[key.slot, key.issue] = replace(before, taken_from=change.from_leg)
+        before.state = ShareState.TAKEN
 
     @_take.register
     def _(self, change: ShareFoundWrong) -> None:

@@ -153,6 +153,7 @@ SHARES: Final = MappingProxyType(
         ShareState.REJECTED: "rejected",
         ShareState.RIGHT: "rejected, but right",
         ShareState.WRONG: "wrong",
+        ShareState.TAKEN: "taken over by the next leg",
     }
 )
 PAYMENTS: Final = MappingProxyType(
@@ -214,6 +215,7 @@ _KINDS: Final = MappingProxyType(
         "share.rejected": "A share was rejected",
         "share.drawn": "Segments of a share were drawn",
         "share.accepted": "A share was accepted",
+        "share.taken": "The next leg took a share over",
         "share.compared": "A rejected share was compared with the accepted one",
         "share.wrong": "A panel found a share wrong",
         "round.closed": "A round is closed",

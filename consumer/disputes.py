@@ -76,8 +76,8 @@ def _place(dispute: Dispute) -> str:
 
 def stand_verdict(on_chain: OrderResponse, share: Share) -> str:
     """Return the verdict of the panel of a stand: ``right``, ``wrong`` or ``undecided``; empty while it is open."""
-    claim = share.claim
-    key = RoundKey(claim.order_id, claim.leg, claim.round).panel(share.stand)
+    at = share.key
+    key = RoundKey(at.order_id, at.leg, at.round).panel(share.stand)
     panel = next((panel for panel in on_chain.panels if panel.key == key and panel.is_settled), None)
     if panel is None or not share.stand:
         return ""

@@ -255,7 +255,7 @@ def _handed_in(answer: OrderResponse, leg: Leg) -> int:
         {
             share.claim.slot
             for share in answer.shares
-            if (share.claim.leg, share.claim.round) == (leg.number, leg.round)
+            if (share.key.leg, share.key.round) == (leg.number, leg.round)
             and share.state in (ShareState.COMMITTED, ShareState.ACCEPTED)
         }
     )

@@ -96,7 +96,7 @@ def summarise(answer: OrderResponse) -> Summary:
     order = answer.order
     current = answer.current
     rounds = answer.rounds_of(order.legs)
-    shares = [s for s in answer.shares if s.claim.leg == order.legs]
+    shares = [s for s in answer.shares if s.key.leg == order.legs]
     return Summary(
         state=order.state,
         reason=CloseReason(order.close_reason).name.lower() if order.close_reason else "",

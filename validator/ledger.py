@@ -24,6 +24,7 @@ from validator.decide.records import (
     continued,
     new_order,
 )
+from validator.decide.retention import blobs_of
 from validator.store import ValidatorStore
 
 _log = logging.getLogger("assay.validator")
@@ -58,6 +59,9 @@ class Ledger:
                     local = continued(local, before)
                     for file in local.payload.files:
                         self.blobs.hold(file.blob.sha256, str(local.key))
+                    for blob in {blob.sha256 for known in local.left for blob in blobs_of(known)}:
+                        if self.blobs.has(blob):
+                            self.blobs.hold(blob, str(local.key))
                     break
             self.store.save(local)
 

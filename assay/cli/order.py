@@ -358,8 +358,8 @@ def _shares_table(on_chain: OrderResponse) -> "Table":
     whole = share_segments(on_chain.order.terms)
     rows = [
         (
-            s.claim.leg,
-            s.claim.round,
+            s.key.leg,
+            s.key.round,
             s.claim.slot,
             s.claim.issue,
             short(s.claim.provider),

@@ -105,7 +105,7 @@ class OrderFollower:
         if not self._is_new("round", round.key):
             return []
         accepted = set(round.share_keys)
-        providers = [s.claim.provider for s in on_chain.shares if s.claim.key in accepted]
+        providers = [s.claim.provider for s in on_chain.shares if s.key in accepted]
         text = f"{self._round(round)} is closed, trained by {self._names(providers)}"
         # The value of ``loss`` belongs to the newest round only.
         newest = round is on_chain.rounds_of(round.leg)[-1]

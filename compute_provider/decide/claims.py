@@ -146,6 +146,7 @@ def is_over(key: ShareKey, order: OrderResponse, clock: int) -> bool:
     """
     if order.order.state is OrderState.CLOSED:
         return True
+    key = order.held(key)
     share = order.share(key)
     closed = order.round(key.leg, key.round)
     may_go_on = share is not None and is_included(share) and closed is None
@@ -153,10 +154,18 @@ def is_over(key: ShareKey, order: OrderResponse, clock: int) -> bool:
         return not _may_have_to_stand(order, share, closed)
     if closed is not None:
         accepted = key.ref in closed.shares
+        if accepted and _may_be_taken_over(order, key, closed):
+            return False
         return not accepted or (clock >= closed.window_ends and (closed.verified or closed.void))
     # The round has not closed. It will never close if its leg has ended.
     leg = order.leg(key.leg)
     return leg is None or leg.state in (LegState.FAILED, LegState.DONE)
+
+
+def _may_be_taken_over(order: OrderResponse, key: ShareKey, closed: Round) -> bool:
+    """Return whether the next leg may take over a share of a void round. The share's bond is locked until then."""
+    rows = (row for row in order.escrow.bonds if row.kind is BondKind.SHARE)
+    return closed.void and not closed.by_validator and any(row.share(key.order_id) == key for row in rows)
 
 
 def must_show(order: OrderResponse, claim: ShareClaim, receipt: DeliveryReceipt | None, clock: int) -> bool:
@@ -165,13 +174,14 @@ def must_show(order: OrderResponse, claim: ShareClaim, receipt: DeliveryReceipt 
     This is so if the validator posted its receipt, if it rejected the share as unanswered, or if it does not sign for
     the key. The receipt must still be valid.
     """
-    share, leg = order.share(claim.key), order.leg(claim.leg)
+    key = order.held(claim.key)
+    share, leg = order.share(key), order.leg(key.leg)
     if share is None or leg is None or share.claim != claim or share.is_received:
         return False
-    known = order.delivery(claim.key)
+    known = order.delivery(key)
     if known is not None and known.is_wrong:
         return False
-    closed = order.round(claim.leg, claim.round)
+    closed = order.round(key.leg, key.round)
     half = order.order.window // 2
     if closed is not None and (closed.verified or closed.void or clock >= closed.window_ends - half):
         return False
@@ -214,7 +224,7 @@ def _may_have_to_stand(order: OrderResponse, share: Share, closed: Round | None)
         return False
     if closed is not None:
         return not (closed.verified or closed.void)
-    leg = order.leg(share.claim.leg)
+    leg = order.leg(share.key.leg)
     return leg is not None and leg.state is LegState.RUNNING
 
 
@@ -224,8 +234,9 @@ def has_to_stand(order: OrderResponse, claim: ShareClaim, chain_id: str) -> bool
     The validator rejected the share as a mismatch, and the chain does not find it right by comparing it with the
     accepted one. Or the share's round is void by the validator's fault.
     """
-    share = order.share(claim.key)
-    closed = order.round(claim.leg, claim.round)
+    key = order.held(claim.key)
+    share = order.share(key)
+    closed = order.round(key.leg, key.round)
     if share is None or closed is None or order.order.state is OrderState.CLOSED or not order.order.params.auditors:
         return False
     if share.claim != claim or share.stand or not stands.can_stand(share):
@@ -246,6 +257,7 @@ def has_to_stand(order: OrderResponse, claim: ShareClaim, chain_id: str) -> bool
 
 def stand_bond(order: OrderResponse, key: ShareKey, params: Params) -> int:
     """Return the free bond (uassay) that a stand for a share needs beyond the bond that the share has locked."""
+    key = order.held(key)
     leg = order.leg(key.leg)
     share = order.share(key)
     if leg is None or share is None:
@@ -261,6 +273,7 @@ def stand_bond(order: OrderResponse, key: ShareKey, params: Params) -> int:
 
 def standing_panel(order: OrderResponse, key: ShareKey) -> Panel | None:
     """Return the panel that recomputes a share for which the provider stands; None if it is over."""
+    key = order.held(key)
     share = order.share(key)
     if share is None or not share.stand:
         return None
@@ -307,7 +320,7 @@ def _local_root(order: OrderResponse, task: TrainTask) -> bytes:
         for share in order.shares
         if share.roots is not None
         and share.state is ShareState.ACCEPTED
-        and (share.claim.leg, share.claim.slot) == (task.key.leg, task.key.slot)
+        and (share.key.leg, share.key.slot) == (task.key.leg, task.key.slot)
         and share.claim.round < task.key.round
     }
     if not accepted:

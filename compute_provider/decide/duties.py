@@ -106,7 +106,7 @@ def _of_shares(shares: Shares, look: Look) -> Iterator[Action]:
         elif work.stand > 0:
             yield do.ShowPlaces(work.key, work.stand)
     for opening in picture.open if picture else ():
-        asked = shares.get(opening.key)
+        asked = shares.asked(opening.key)
         if asked is not None and asked.signed:
             yield do.Open(opening.key, opening.indices)
 

@@ -132,6 +132,11 @@ class Shares:
         """Return the work on a share; None if it is not in the record."""
         return next((work for work in self.works if work.key == key), None)
 
+    def asked(self, key: ShareKey) -> ShareWork | None:
+        """Return the work on a share that a later leg may have taken over; ``key`` is its key in that leg."""
+        of_legs = (replace(key, leg=leg) for leg in range(key.leg, 0, -1))
+        return next((work for work in map(self.get, of_legs) if work is not None), None)
+
     def put(self, work: ShareWork) -> "Shares":
         """Return the record with this work added or replaced."""
         others = (other for other in self.works if other.key != work.key)

@@ -163,6 +163,18 @@ class ShareCompared(Change):
 
 
 @dataclass(frozen=True, slots=True)
+class ShareTaken(Change):
+    """A share of a void round was taken over by the next leg of its order, with its bond. ``share`` is its new key, and
+    ``from_leg`` the leg from which it was taken over.
+    """
+
+    KIND: ClassVar[str] = "share.taken"
+    share: ShareKey
+    provider: str
+    from_leg: int
+
+
+@dataclass(frozen=True, slots=True)
 class DeliveryReceived(Change):
     """A validator posted that the encrypted delivery of a share arrived. The provider must show the key before
     ``show_by`` on the chain clock.
@@ -265,7 +277,8 @@ class RoundClosed(Change):
     """A round was closed. Its window ends at ``window_ends`` on the chain clock; the round is not paid before that.
     ``mirrors`` are the validators from which seats can fetch data if the round's own validator does not serve them.
 
-    It can be challenged until ``challenges_end``, and is not paid before that either.
+    It can be challenged until ``challenges_end``, and is not paid before that either. ``time_left`` is the number of
+    seconds from the close to the order's deadline.
 
     Example::
 
@@ -283,6 +296,7 @@ class RoundClosed(Change):
     closed_height: int
     challenges_end: int
     mirrors: tuple[str, ...]
+    time_left: int = 0
 
 
 @dataclass(frozen=True, slots=True)

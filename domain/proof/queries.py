@@ -22,7 +22,7 @@ from domain.legs.records import Leg, SlotStart
 from domain.limits import ANSWERS_MAX
 from domain.market.records import JobTerms, Order
 from domain.order_params import Rate
-from domain.proof.records import AuditPlace, Panel, PanelSeat, Round, Share, ShownDelivery
+from domain.proof.records import AuditPlace, Panel, PanelSeat, Round, Share, ShareState, ShownDelivery
 from domain.queries import Query
 from domain.readable import Readable
 
@@ -82,9 +82,17 @@ class OrderResponse(Readable):
         parts = key.leg, key.round, key.slot, key.issue
         for share in self.shares:
             claim = share.claim
-            if (claim.leg, claim.round, claim.slot, claim.issue) == parts:
+            if (share.taken_by or claim.leg, claim.round, claim.slot, claim.issue) == parts:
                 return share if claim.order_id == key.order_id else None
         return None
+
+    def held(self, key: ShareKey) -> ShareKey:
+        """Return the key that a share has now: later legs may have taken the share over."""
+        share = self.share(key)
+        while share is not None and share.state is ShareState.TAKEN:
+            key = replace(key, leg=key.leg + 1)
+            share = self.share(key)
+        return key
 
     def delivery(self, key: ShareKey) -> ShownDelivery | None:
         """Return what the chain knows of the delivery of a share, or None."""
@@ -95,7 +103,7 @@ class OrderResponse(Readable):
         return {
             (share.claim.slot, share.claim.issue): share
             for share in self.shares
-            if (share.claim.leg, share.claim.round) == (leg, round)
+            if (share.taken_by or share.claim.leg, share.claim.round) == (leg, round)
         }
 
     def panel(self, leg: int, round: int) -> Panel | None:

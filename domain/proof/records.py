@@ -43,6 +43,7 @@ class ShareState(IntEnum):
     REJECTED = 3  # the bond stays locked until the round is verified or the leg is over
     RIGHT = 4  # rejected, but its commitment matches the accepted share
     WRONG = 5  # rejected, and its commitment differs from the accepted share
+    TAKEN = 26  # its leg failed, and the next leg has the share now
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,14 @@ class Share:
     stand: Count = 0  # number of the dispute in which the share's provider stands for it; 0 if it does not
     # Segment in which the validator that rejected the share as a mismatch found it to be wrong; n for its end.
     wrong_at: Segment = 0
+    # Number of the leg that took the share over from the leg that its commitment names; 0 if none did.
+    taken_by: Count = 0
+
+    @property
+    def key(self) -> ShareKey:
+        """The key of the share on the chain. The claim names the leg in which the share was trained."""
+        key = self.claim.key
+        return replace(key, leg=self.taken_by) if self.taken_by else key
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +227,7 @@ class Round:
     void_at: Number = 0  # time at which the round became void (chain clock); 0 before
     by_validator: bool = False  # the round is void by the validator's fault
     mirrors: Annotated[tuple[Address, ...], Length(0, MIRRORS_MAX)] = ()  # validators that may also serve its data
+    time_left: Number = 0  # seconds from the close of the round to the order's deadline
 
     @property
     def key(self) -> RoundKey:

@@ -115,6 +115,7 @@ from domain.proof.events import (
     ShareRejected,
     ShareSkipped,
     ShareStood,
+    ShareTaken,
     SlashVoteEnded,
     SlashVoteOpened,
     StageEnded,
@@ -742,6 +743,22 @@ class Rebuilt:
         self.burnt += change.burnt_from_stake
 
     @take.register
+    def _(self, change: ShareTaken) -> None:
+        key = change.share
+        before = replace(key, leg=change.from_leg)
+        known = self.shares[before]
+        self._share(before, state=ShareState.TAKEN)
+        self.shares[key] = replace(known, taken_by=key.leg)
+        row = self.bond_rows.pop((key.order_id, before.leg, key.round, key.slot, key.issue), None)
+        if row is not None:
+            self.bond_rows[key.order_id, key.leg, key.round, key.slot, key.issue] = replace(row, leg=key.leg)
+        delivery = self.deliveries.pop(before, None)
+        if delivery is not None:
+            self.deliveries[key] = replace(delivery, leg=key.leg)
+        if known.state is ShareState.ACCEPTED and known.roots is not None and known.roots.is_whole:
+            self._locals[key.order_id, key.leg, key.slot] = known.roots.local_out
+
+    @take.register
     def _(self, change: DeliveryReceived) -> None:
         manifest = DeliveryManifest(
             root=change.root,
@@ -819,6 +836,7 @@ class Rebuilt:
             verified=False,
             void=False,
             mirrors=change.mirrors,
+            time_left=change.time_left,
         )
         left = change.next_root or leg.global_in
         self._leg(key.order_id, key.leg, round=key.round + 1, global_in=left)

@@ -83,7 +83,7 @@ class Watch:
 
     def _check_share(self, share: Share) -> None:
         """A share never changes once its segments are drawn; no honest provider's is found wrong."""
-        key = share.claim.key
+        key = share.key
         before = self._drawn.get(key)
         if before is not None:
             # The work of one that ends where the job stops is known when it is accepted.
@@ -108,7 +108,7 @@ class Watch:
 
     def _check_rejected(self, share: Share, habit: str) -> None:
         """An honest validator finds no fault with what is right."""
-        key = share.claim.key
+        key = share.key
         name = LEGS.must(self.world.chain.overlay(), key.order_id, key.leg).validator
         fault = share.state is ShareState.REJECTED and ShareReason(share.reason) in MISMATCHES
         fair = is_bent(habit) or not self._honest(name)

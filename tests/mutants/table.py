@@ -56,6 +56,7 @@ _REGISTRY = "tests/unit/chain/state_machine/registry/test_handlers.py"
 _PROBE = "tests/unit/validator/test_probe.py"
 _TRIAL = "tests/unit/validator/test_trial.py"
 _WORKER = "tests/unit/compute_provider/work/test_worker.py"
+_TAKING = "tests/unit/chain/attacks/test_taking_shares_over.py::test_"
 _TAKEN_OVER = (
     "tests/unit/compute_provider/work/test_taken_over.py::test_a_worker_that_is_taken_over_reaches_nothing[numpy]"
 )
@@ -4635,5 +4636,69 @@ MUTANTS = (
         "other.group != asked.group and shows_result",
         "other.group < 0 and shows_result",
         (f"{_MIRRORING}other_seats_results_are_not_mirrored",),
+    ),
+    Mutant(
+        "taken-replaced",
+        "a validator can issue a slot again whose share is not taken over yet",
+        "chain/state_machine/proof/handlers/commit_traces.py",
+        " or is_awaited(ctx, leg, claim.slot):",
+        ":",
+        (f"{_TAKING}a_validator_cannot_replace_a_share_that_is_not_taken_over_yet",),
+    ),
+    Mutant(
+        "taken-wrong",
+        "a share that a panel found wrong is taken over",
+        "chain/state_machine/proof/taking.py",
+        "if ref not in wrong and is_covered:",
+        "if is_covered or ref in wrong:",
+        (f"{_TAKING}only_the_wrong_slot_is_issued_again_and_its_numbers_go_on",),
+    ),
+    Mutant(
+        "taken-bond",
+        "the bond of a share that is taken over stays with the old leg",
+        "chain/state_machine/proof/taking.py",
+        "    if bond is not None:\n        merge_bond",
+        "    if bond is None:\n        merge_bond",
+        (f"{_TAKING}a_right_share_is_taken_over_with_its_bond_and_paid_once",),
+    ),
+    Mutant(
+        "taken-bond-returned",
+        "the end of a leg returns the bonds of shares that the next leg takes over",
+        "chain/state_machine/legs/money.py",
+        "if found is not None] if continues else []",
+        "if found is not None] if not continues else []",
+        (f"{_TAKING}a_right_share_is_taken_over_with_its_bond_and_paid_once",),
+    ),
+    Mutant(
+        "taken-bonds-kept",
+        "bonds stay locked if a leg fails before it has taken their shares over",
+        "chain/state_machine/proof/taking.py",
+        "    if not leg.is_live:",
+        "    if leg.slots < 0:",
+        (f"{_TAKING}a_leg_that_fails_at_once_returns_the_bonds_that_it_had_not_taken_over",),
+    ),
+    Mutant(
+        "taken-rejected-key",
+        "a rejected share that was taken over is compared under its new key",
+        "chain/state_machine/proof/rejections.py",
+        "make_commitment(ctx, order, claim.key, claim.provider, closed",
+        "make_commitment(ctx, order, share.key, claim.provider, closed",
+        (f"{_TAKING}a_rejected_share_is_compared_under_the_key_that_its_provider_signed",),
+    ),
+    Mutant(
+        "taken-time",
+        "the order does not get the time of a void round back",
+        "chain/state_machine/proof/taking.py",
+        "ctx.clock + closed.time_left + seconds)",
+        "ctx.clock)",
+        (f"{_TAKING}the_order_gets_the_time_of_the_void_round_back_once",),
+    ),
+    Mutant(
+        "taken-at-fault",
+        "a validator that is at fault takes shares over",
+        "chain/state_machine/proof/taking.py",
+        "if closed is None or not closed.void or closed.by_validator:",
+        "if closed is None or not closed.void:",
+        (f"{_TAKING}a_round_that_its_validator_made_void_is_not_taken_over",),
     ),
 )

@@ -16,6 +16,7 @@ from chain.state_machine.ledger.tables import TALLIES
 from chain.state_machine.market.gas import AUCTION_PERCENT, FILL_GAS, TRY_GAS
 from chain.state_machine.market.tables import ORDER_DUE, ORDERS
 from chain.state_machine.proof.shares import LIVE
+from chain.state_machine.proof.tables import LAST_ISSUES, STANDING_ISSUES, TAKING
 from chain.state_machine.queue import DEADLINES
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay
@@ -343,7 +344,10 @@ class Market:
         left = [
             share.roots.local_out
             for share in self.shares(order_id)
-            if share.roots and share.state is ShareState.ACCEPTED and (share.claim.leg, share.claim.slot) == (leg, slot)
+            if share.roots
+            and share.state is ShareState.ACCEPTED
+            and (share.key.leg, share.key.slot) == (leg, slot)
+            and share.key.round < self.leg(order_id).round
         ]
         return left[-1] if left else self.all_of(order_id).opening_local(leg, slot)
 
@@ -370,7 +374,20 @@ class Market:
 
     def traces_of_round(self, order_id: bytes) -> list[Trace]:
         """Return a trace that holds for each slot of the open round."""
-        return [self.trace(order_id, slot) for slot in self.leg(order_id).served_slots]
+        leg = self.leg(order_id)
+        traces = []
+        for slot in leg.served_slots:
+            key = leg.open_round.share(slot, 0)
+            if not STANDING_ISSUES.get(self.chain.overlay(), *leg.open_round, slot):
+                last = LAST_ISSUES.get(self.chain.overlay(), order_id, leg.number, slot)
+                before = last.issue if last is not None and last.round == key.round else 0
+                traces.append(self.trace(order_id, slot, issue=before + 1))
+        return traces
+
+    def trace_of(self, order_id: bytes, leg: int, round: int, ref: ShareRef) -> Trace:
+        """Return the trace of a share of a leg, which may have taken the share over from an earlier leg."""
+        legs = (number for number in range(leg, 0, -1) if (order_id, number, round, ref) in self.traces)
+        return self.traces[order_id, next(legs, leg), round, ref]
 
     def commit_message(
         self,
@@ -408,15 +425,15 @@ class Market:
         """Return the traces of the shares of the open round that can be accepted."""
         leg = self.leg(order_id)
         return [
-            self.traces[order_id, leg.number, leg.round, share.claim.key.ref]
+            self.trace_of(order_id, leg.number, leg.round, share.key.ref)
             for share in self.shares(order_id)
             if share.state is ShareState.COMMITTED
         ]
 
     def is_of_open_round(self, order_id: bytes, share: Share) -> bool:
         """Return whether a share keeps its slot of the open round."""
-        leg, claim = self.leg(order_id), share.claim
-        return (claim.leg, claim.round) == (leg.number, leg.round) and share.state in LIVE
+        leg, key = self.leg(order_id), share.key
+        return (key.leg, key.round) == (leg.number, leg.round) and share.state in LIVE
 
     def accept_message(self, order_id: bytes, *accepted: AcceptedShare, **changes: Any) -> MsgAcceptShares:
         """Return the message that accepts these shares, or all that can be accepted."""
@@ -457,8 +474,8 @@ class Market:
         message = self.close_message(order_id, next_root=b"", ciphertext_root=b"")
         leg = self.leg(order_id)
         shares = (
-            (ref.slot, ref.issue, self.traces[order_id, leg.number, leg.round, ref].roots)
-            for ref in (s.claim.key.ref for s in self.shares(order_id) if self.is_of_open_round(order_id, s))
+            (ref.slot, ref.issue, self.trace_of(order_id, leg.number, leg.round, ref).roots)
+            for ref in (s.key.ref for s in self.shares(order_id) if self.is_of_open_round(order_id, s))
         )
         stop = find_stop(self.order(order_id).terms, shares)
         return replace(message, stopped=stop, **changes)
@@ -475,7 +492,9 @@ class Market:
         self.chain.ok(*self.stop_messages(order_id))
 
     def train_round(self, order_id: bytes) -> None:
-        """Commit a round, wait for the draws, close it."""
+        """Commit a round, wait for the draws, close it. Slots whose shares were taken over are not trained again."""
+        while TAKING.has(self.chain.overlay(), order_id, self.leg(order_id).number):
+            self.chain.block()
         self.commit(order_id, *self.traces_of_round(order_id))
         self.wait_drawn(order_id)
         self.chain.ok(*self.close_messages(order_id))
@@ -548,7 +567,7 @@ class Market:
         if place.kind is AuditKind.HANDOVER:
             return self.sealed_root(order_id, round)
         ref = ShareRef(place.slot, place.issue)
-        trace = self.traces[order_id, closed.leg, round, ref]
+        trace = self.trace_of(order_id, closed.leg, round, ref)
         if place.kind is AuditKind.UPDATE:
             return update_claim(trace.roots.update_root, trace.roots.local_out, trace.roots.metrics)
         return trace.leaves[place.segment].boundary_root
@@ -577,7 +596,7 @@ class Market:
             place = panel.places[number].place
             if place.kind is AuditKind.SEGMENT and not panel.places[number].stops:
                 ref = ShareRef(place.slot, place.issue)
-                trace = self.traces[order_id, panel.leg, round, ref]
+                trace = self.trace_of(order_id, panel.leg, round, ref)
                 found.append(ShownLeaf(number, trace.leaves[place.segment]))
         return tuple(found)
 

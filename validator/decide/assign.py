@@ -13,6 +13,7 @@ from validator.decide.initial import initial_state
 from validator.decide.pace import paced, unshown
 from validator.decide.plan import FreeProvider, plan_slots, spread_slots
 from validator.decide.records import LocalOrder, LocalRound, SlotWork
+from validator.decide.taking import awaited_slots, next_issue
 from validator.decide.view import View
 
 OWN_PICKS = 1
@@ -238,11 +239,12 @@ def give_out(
             others = [worker for worker in least if worker.address != failed.provider]
             for provider in plan_slots([slot], others or least, waiting, {}, room).values():
                 give(slot, provider, failed.issue + 1)
-    unserved = [slot for slot in leg.served_slots if slot not in latest]
+    awaited = awaited_slots(view.on_chain, leg)
+    unserved = [slot for slot in leg.served_slots if slot not in latest and slot not in awaited]
     last = {work.slot: work.provider for known in local.rounds for work in known.works}
     plan = plan_slots(unserved, least, waiting, last, room)
     for slot, provider in spread_slots(plan, least, waiting, unshown(least, local), room).items():
-        give(slot, provider, 1)
+        give(slot, provider, next_issue(view.on_chain, leg, slot))
     return issued
 
 

@@ -206,6 +206,8 @@ class LocalOrder:
     fetched: tuple[StateRef, ...] = ()
     # States of an earlier leg that the consumer offered; they may not have arrived, or not have their roots.
     offered: tuple[StateRef, ...] = ()
+    # Rounds of the earlier leg, some of whose shares this leg may take over in its first round.
+    left: tuple[LocalRound, ...] = ()
 
     @property
     def key(self) -> LegKey:
@@ -426,8 +428,12 @@ def new_order(order_id: bytes, leg: int) -> LocalOrder:
 
 
 def continued(local: LocalOrder, before: LocalOrder) -> LocalOrder:
-    """Return the new record of a leg, with the payload and the excluded providers of an earlier leg of the order."""
-    return replace(local, payload=before.payload, excluded=before.excluded, failures=before.failures)
+    """Return the new record of a leg, with the payload, the excluded providers and the rounds of an earlier leg of the
+    order.
+    """
+    return replace(
+        local, payload=before.payload, excluded=before.excluded, failures=before.failures, left=before.rounds
+    )
 
 
 def accepted_works(current: LocalRound) -> tuple[SlotWork, ...]:

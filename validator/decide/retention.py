@@ -17,6 +17,7 @@ from validator.decide.records import (
     SlotWork,
     accepted_works,
 )
+from validator.decide.taking import begins, may_be_taken_over
 from validator.decide.view import Panels, View
 
 KEEP_SECONDS = 7 * 86_400
@@ -27,10 +28,13 @@ def is_over(on_chain: OrderResponse, panels: Panels, leg: int, round: int, clock
     """Return whether a round is over, so that no other party can request its data.
 
     This is the case when its window has ended, its panels have no open stage, and the round is paid or will never be
-    paid. After a round became void, a vote on a slash may follow once all rounds of the leg are decided.
+    paid. The next leg may take over shares of a void round. After that, a vote on a slash may follow once
+    all rounds of the leg are decided.
     """
     closed = on_chain.round(leg, round)
     if closed is None or clock < closed.window_ends or not (closed.verified or closed.void):
+        return False
+    if may_be_taken_over(on_chain, closed):
         return False
     served = on_chain.leg(leg)
     if closed.void and served is not None and served.verified + served.void < served.closed:
@@ -119,7 +123,7 @@ def _needed(local: LocalOrder, on_chain: OrderResponse, panels: Panels, clock: i
         if voted:
             yield from (file.blob for file in local.payload.files)
         for known in voted:
-            yield from _of_round(known)
+            yield from blobs_of(known)
         return
     for known in newest_verified(local, on_chain):
         yield from _left_by(known)
@@ -136,7 +140,10 @@ def _needed(local: LocalOrder, on_chain: OrderResponse, panels: Panels, clock: i
     if live or rounds:
         yield from (file.blob for file in local.payload.files)
     for known in rounds:
-        yield from _of_round(known)
+        yield from blobs_of(known)
+    if live and begins(leg):
+        for known in local.left:
+            yield from blobs_of(known) if known.round == leg.first_round else ()
     if live:
         yield from (item.state.blob for item in local.locals)
         if local.earlier_global is not None:
@@ -154,7 +161,8 @@ def _left_by(known: LocalRound) -> Iterator[BlobRef]:
             yield work.packet.local_out
 
 
-def _of_round(known: LocalRound) -> Iterator[BlobRef]:
+def blobs_of(known: LocalRound) -> Iterator[BlobRef]:
+    """Yield the blobs that the record of a round names."""
     yield known.global_in.blob
     if known.sealed is not None:
         yield known.sealed.blob

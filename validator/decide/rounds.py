@@ -61,6 +61,7 @@ from validator.decide.records import (
     exclude,
     share_key,
 )
+from validator.decide.taking import take_over
 from validator.decide.view import View
 
 OPEN_SECONDS = 10
@@ -87,6 +88,8 @@ def decide_round(local: LocalOrder, view: View, leg: Leg, prefix: str) -> tuple[
         return local, []
     key = f"{prefix}/{current.round}"
     known = view.on_chain.shares_of(local.leg, current.round)
+    local = take_over(local, leg, current, known)
+    current = local.find(leg.round) or current
     # A share that its provider included is not committed yet.
     shares = {ref: share for ref, share in known.items() if not is_included(share)}
     actions: list[Action] = []

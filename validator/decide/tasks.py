@@ -76,8 +76,8 @@ def open_tasks(local: LocalOrder, on_chain: OrderResponse, panels: Panels, provi
         if work.provider == provider
     }
     for share in on_chain.shares:
-        claim = share.claim
-        at = own.get((claim.round, claim.slot, claim.issue)) if claim.leg == local.leg else None
+        key = share.key
+        at = own.get((key.round, key.slot, key.issue)) if key.leg == local.leg else None
         if at is None or not share.is_drawn:
             continue
         work = at.work
@@ -86,7 +86,7 @@ def open_tasks(local: LocalOrder, on_chain: OrderResponse, panels: Panels, provi
         arrived = {opening.index for opening in work.openings}
         missing = boundaries_to_open(at.current, work, share) - arrived
         if missing:
-            wanted.setdefault((claim.round, claim.slot, claim.issue), set()).update(missing)
+            wanted.setdefault((key.round, key.slot, key.issue), set()).update(missing)
     tasks: list[OpenTask] = []
     for (round, slot, issue), indices in sorted(wanted.items()):
         at = local.at(round, slot, issue)

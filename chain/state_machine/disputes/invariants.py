@@ -44,7 +44,7 @@ def check_disputes(store: Overlay, order: Order) -> None:
 def _is_awaited(store: Overlay, share: Share) -> bool:
     """Return whether the queue will burn the bond of a share if its provider does not stand for it."""
     due = (entry for entry in get_entries(store, FORFEIT_DUE.lane) if entry.kind == FORFEIT_DUE.number)
-    return any(entry.round_key.share(entry.number(3), entry.number(4)) == share.claim.key for entry in due)
+    return any(entry.round_key.share(entry.number(3), entry.number(4)) == share.key for entry in due)
 
 
 def _check_open(store: Overlay, dispute: Dispute) -> None:

@@ -69,7 +69,7 @@ def check(ctx: Context, message: MsgStand) -> CheckedStand:
     _check_roots(ctx, order, leg, closed, share, message)
     work = done_work(order.terms, message.roots)
     bond = _needed(ctx, order, leg, work)
-    locked = get_share_bond(ctx, share.claim.key)
+    locked = get_share_bond(ctx, share.key)
     added = max(0, bond - (locked.amount if locked is not None else 0))
     free = get_bond_account(ctx.store, message.provider).free
     if free < added:
@@ -89,7 +89,7 @@ def _check_share(ctx: Context, order: Order, closed: Round, share: Share) -> Non
         raise Refusal(WRONG_STATE, "round", reason, "no stand is needed, or none is possible")
     provider = share.claim.provider
     paying = {order.consumer, *(row.address for row in ESCROWS.must(ctx.store, order.id).depositors)}
-    if provider in paying or WRONG_PROVIDERS.has(ctx.store, order.id, share.claim.leg, provider):
+    if provider in paying or WRONG_PROVIDERS.has(ctx.store, order.id, share.key.leg, provider):
         reason = "paid for the order, or has a share of this leg that a panel found wrong"
         raise Refusal(WRONG_STATE, "provider", reason, "no stand is possible")
     if is_mismatch(share) and not closed.void:
@@ -200,7 +200,7 @@ def _lock(ctx: Context, dispute: Dispute, checked: CheckedStand) -> None:
         amount=checked.added,
     )
     lock_bond(ctx, order_id, row)
-    of_share = get_share_bond(ctx, checked.share.claim.key)
+    of_share = get_share_bond(ctx, checked.share.key)
     if of_share is not None:
         merge_bond(ctx, order_id, of_share, replace(row, amount=dispute.bond))
 

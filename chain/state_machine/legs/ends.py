@@ -5,7 +5,7 @@ from chain.state_machine.ledger.order_money import get_job_bond, pay_from_deposi
 from chain.state_machine.ledger.tables import ESCROWS, get_bond_account
 from chain.state_machine.legs.checks import is_far_ahead
 from chain.state_machine.legs.creation import get_rest, open_leg
-from chain.state_machine.legs.hooks import ROUND_DROPPED, ROUND_LEFT
+from chain.state_machine.legs.hooks import CONTINUED, ROUND_DROPPED, ROUND_LEFT
 from chain.state_machine.legs.money import clear_leg, compensate, cut_job_bond, keep_part
 from chain.state_machine.legs.parts import end_part, get_unserved, settle_parts
 from chain.state_machine.legs.progress import restart_progress, start_leg
@@ -110,7 +110,7 @@ def reopen_or_end(ctx: Context, order: Order, leg: Leg) -> None:
     elif _lacks_states(ctx, order):
         end_with_leg(ctx, order, leg, failed)
         _return_unserved(ctx, order)
-    elif not clear_leg(ctx, order, leg):
+    elif not clear_leg(ctx, order, leg, continues=bid is not None):
         # Some bonds are not returned yet. The component of proof schedules the next step, which calls this function
         # again.
         ROUND_LEFT(ctx, order)
@@ -191,6 +191,7 @@ def continue_leg(ctx: Context, order: Order, leg: Leg, bid: Bid) -> None:
     match = Match(order=order, bid=bid, price=leg.price, job_bond=bond, tier=leg.tier)
     opened = open_leg(ctx, match, get_rest(ctx, order))
     start_leg(ctx, ORDERS.must(ctx.store, order.id), opened)
+    CONTINUED(ctx, order, leg, opened)
 
 
 def decline_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:

@@ -1,9 +1,25 @@
 """Hooks of legs, through which later components act when a leg fails."""
 
+from dataclasses import dataclass
+
 from chain.state_machine.hook import Hook
-from domain.keys import RoundKey
+from domain.keys import RoundKey, ShareRef
 from domain.ledger.records import BondRow
+from domain.legs.records import Leg
 from domain.market.records import Order
+
+
+@dataclass(frozen=True, slots=True)
+class TakenRound:
+    """A void round whose shares the next leg takes over, except the shares that were found ``wrong``."""
+
+    round: int
+    wrong: frozenset[ShareRef]
+
+    def has(self, row: BondRow) -> bool:
+        """Return whether a bond is that of a share that is taken over."""
+        return row.round == self.round and ShareRef(row.slot, row.issue) not in self.wrong
+
 
 ROUND_DROPPED: Hook[[RoundKey], None] = Hook("round dropped")
 """Called when the leg of this open round fails, so that the round will never be closed.
@@ -16,3 +32,9 @@ ROUND_LEFT: Hook[[Order], None] = Hook("round left")
 
 AT_STAKE: Hook[[bytes, BondRow], bool] = Hook("at stake")
 """Called to ask whether the bond of a share of this order can still be lost, so that the end of its leg keeps it."""
+
+TAKEN_ROUND: Hook[[Leg], TakenRound | None] = Hook("taken round")
+"""Called to ask which round's shares the next leg takes over if the validator of a failed leg continues."""
+
+CONTINUED: Hook[[Order, Leg, Leg], None] = Hook("continued")
+"""Called when the validator of a failed leg has begun the next leg; the arguments are the failed and the new leg."""

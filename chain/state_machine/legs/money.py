@@ -11,7 +11,7 @@ from chain.state_machine.ledger.order_money import (
     withhold_part,
 )
 from chain.state_machine.ledger.tables import BOND_ROWS, TALLIES
-from chain.state_machine.legs.hooks import AT_STAKE
+from chain.state_machine.legs.hooks import AT_STAKE, TAKEN_ROUND
 from chain.state_machine.legs.parts import await_part
 from chain.state_machine.market.book import return_bond
 from chain.state_machine.market.orders import return_some
@@ -77,10 +77,11 @@ def cut_for_consumer(ctx: Context, order: Order, leg: Leg, rows: Iterable[BondRo
     return rewarded
 
 
-def clear_leg(ctx: Context, order: Order, leg: Leg) -> bool:
+def clear_leg(ctx: Context, order: Order, leg: Leg, *, continues: bool) -> bool:
     """Return the withheld part and the bonds of a leg before the order opens again.
 
-    Bonds of shares that can still be lost stay locked. Each call returns a limited number of bonds. The result is False
+    Bonds of shares that can still be lost stay locked. If the validator continues, so do those of shares that its next
+    leg takes over. Each call returns a limited number of bonds. The result is False
     if some bonds are left; the caller then calls this function again later.
     """
     keep_part(ctx, order, leg)
@@ -88,7 +89,9 @@ def clear_leg(ctx: Context, order: Order, leg: Leg) -> bool:
     if bond is not None:
         return_bond(ctx, order.id, bond)
     rows = BOND_ROWS.iterate(ctx.store, order.id, leg.number, int(BondKind.SHARE))
-    return return_some(ctx, order.id, (row for row in rows if not any(AT_STAKE(ctx, order.id, row))))
+    taken = [found for found in TAKEN_ROUND(ctx, leg) if found is not None] if continues else []
+    left = (row for row in rows if not any(found.has(row) for found in taken))
+    return return_some(ctx, order.id, (row for row in left if not any(AT_STAKE(ctx, order.id, row))))
 
 
 def keep_part(ctx: Context, order: Order, leg: Leg) -> None:

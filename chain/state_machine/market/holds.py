@@ -166,6 +166,20 @@ def move_deadlines(ctx: Context, order: Order, since: int) -> None:
     PAUSE_ENDED(ctx, order, held)
 
 
+def extend_deadline(ctx: Context, order: Order, least: int) -> None:
+    """Move the deadline of an order to the time ``least`` of the chain clock, if it is earlier.
+
+    If the order is held, the end of the pause adds its length to the deadline. So the pause is subtracted here.
+    """
+    deadline = least - get_held_seconds(ctx, order.id)
+    if deadline <= order.deadline:
+        return
+    cancel(ctx, order.deadline, ORDER_DUE, order.id)
+    ORDERS.update(ctx.store, order.id, deadline=deadline)
+    schedule(ctx, deadline, ORDER_DUE, order.id)
+    ctx.emit(DeadlineMoved(order.id, deadline))
+
+
 def _key(subject: Subject) -> tuple[bytes, int, int]:
     """Return the key of an order or a round. Legs are numbered from 1, so a round never has the key of an order."""
     if isinstance(subject, bytes):

@@ -2,7 +2,7 @@
 
 from chain.state_machine.component import Component
 from chain.state_machine.context import Draw
-from chain.state_machine.legs.hooks import AT_STAKE, ROUND_DROPPED, ROUND_LEFT
+from chain.state_machine.legs.hooks import AT_STAKE, CONTINUED, ROUND_DROPPED, ROUND_LEFT, TAKEN_ROUND
 from chain.state_machine.market.hooks import RELEASED
 from chain.state_machine.proof import gas
 from chain.state_machine.proof.handlers import HANDLERS
@@ -62,6 +62,8 @@ from chain.state_machine.proof.tables import (
     SHARES,
     STAGE_DUE,
     STANDING_ISSUES,
+    TAKE_DUE,
+    TAKING,
     VOID_DUE,
     WAITING_LOTS,
     WAITING_PANELS,
@@ -72,6 +74,7 @@ from chain.state_machine.proof.tables import (
     PanelSubject,
     SharesSubject,
 )
+from chain.state_machine.proof.taking import begin_taking, find_taken_round, on_take, weigh_take
 from chain.state_machine.queue import Effect
 from chain.state_machine.steps import BEGIN
 
@@ -97,6 +100,7 @@ COMPONENT = Component(
         WRONG_HANDOVERS,
         DELIVERIES,
         WRONG_PROVIDERS,
+        TAKING,
     ),
     handlers=HANDLERS,
     effects=(
@@ -111,6 +115,7 @@ COMPONENT = Component(
         Effect(JAIL_DUE, on_jail),
         Effect(APPEAL_DUE, on_appeal, weigh_appeal),
         Effect(FORFEIT_DUE, on_forfeit, weigh_forfeit),
+        Effect(TAKE_DUE, on_take, weigh_take),
     ),
     draws=(
         Draw(SharesSubject, draw_segments, weigh_segments),
@@ -120,6 +125,8 @@ COMPONENT = Component(
         BEGIN.to(apply_lots),
         ROUND_DROPPED.to(drop_open_round),
         AT_STAKE.to(is_at_stake),
+        TAKEN_ROUND.to(find_taken_round),
+        CONTINUED.to(begin_taking),
         ROUND_LEFT.to(advance),
         RELEASED.to(on_released),
     ),
@@ -136,5 +143,6 @@ COMPONENT = Component(
         "SEAT_GAS": gas.SEAT_GAS,
         "VOTE_GAS": gas.VOTE_GAS,
         "SKIP_GAS": gas.SKIP_GAS,
+        "TAKE_GAS": gas.TAKE_GAS,
     },
 )

@@ -16,7 +16,7 @@ from domain.proof.records import Share
 
 def check_silence(ctx: Context, share: Share) -> None:
     """Refuse to reject a share as unanswered or late, if the validator has its content or may still get the key."""
-    key = share.claim.key
+    key = share.key
     name = f"share {key.slot}/{key.issue}"
     if share.is_received:
         reason = f"{name} was delivered, and its key is shown"
@@ -29,14 +29,14 @@ def check_silence(ctx: Context, share: Share) -> None:
 
 def charge_unshown(ctx: Context, order: Order, share: Share) -> None:
     """Let a provider pay the answer fee if its validator posted a receipt and the provider did not show the key."""
-    delivery = DELIVERIES.get(ctx.store, *share.claim.key)
+    delivery = DELIVERIES.get(ctx.store, *share.key)
     if delivery is not None and delivery.show_by and not delivery.key:
         charge_fee(ctx, order, share)
 
 
 def charge_fee(ctx: Context, order: Order, share: Share) -> None:
     """Burn the answer fee from a share's bond, or the whole bond if that is less."""
-    row = get_share_bond(ctx, share.claim.key)
+    row = get_share_bond(ctx, share.key)
     if row is None:
         return
     amount = min(order.params.answer_fee, row.amount)

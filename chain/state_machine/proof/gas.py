@@ -2,6 +2,8 @@
 
 # Rejection or drop of a share. It covers the share's record, its bond, its provider's track record, and an event.
 REJECT_GAS = 55_000
+# Taking over of a share. It covers two records of the share, its bond, the numbers of its slot, and an event.
+TAKE_GAS = 110_000
 # List of one accepted share when its round is closed.
 CLOSE_GAS = 2_000
 # Draw of the segments of one share.

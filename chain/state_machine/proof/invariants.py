@@ -1,6 +1,7 @@
 """Invariants of rounds, shares, panels and lots."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import groupby, pairwise
 
 from chain.state_machine.context import HEAD, NS, Running
@@ -191,26 +192,42 @@ def _has_overdue(store: Overlay, clock: int) -> bool:
 def check_shares(store: Overlay, order: Order) -> None:
     """Check that a slot has at most one live or accepted share per round; check work, draws and roots of shares."""
     shares = SHARES.scan(store, order.id)
-    for _, group in groupby(shares, key=lambda s: (s.claim.leg, s.claim.round)):
+    for _, group in groupby(shares, key=lambda s: (s.key.leg, s.key.round)):
         valid = [s for s in group if s.state in LIVE]
         slots = [share.claim.slot for share in valid]
         ensure(len(set(slots)) == len(slots), "a slot has two shares in a round")
     indexed = {(key[0], *map(number_of, key[1:]), issue) for key, issue in STANDING_ISSUES.scan(store, order.id)}
-    marked = {tuple(share.claim.key) for share in shares if share.state in LIVE}
+    marked = {tuple(share.key) for share in shares if share.state in LIVE}
     ensure(indexed == marked, "the index of live shares is wrong")
     terms = order.terms
     segments = share_segments(terms)
     legs = {leg.number: leg for leg in LEGS.scan(store, order.id)}
     for share in shares:
-        served = legs[share.claim.leg].served_slots
+        served = legs[share.key.leg].served_slots
         ensure(share.claim.slot in served, "a share is of a slot that its leg does not serve")
         work = share_work(terms) if share.roots is None else done_work(terms, share.roots)
         ensure(share.work == work, "a share does not have the work of its order's terms")
         inside = all(0 <= segment < segments for segment in share.drawn)
         ensure(inside, "a segment outside its share was drawn")
         ensure(share.is_drawn or not share.drawn, "a share has drawn segments, but its lot is not drawn")
-        shown = (share.roots is not None) == (share.state is ShareState.ACCEPTED or share.stand > 0)
-        ensure(shown, "a share has roots before it is accepted, or none after")
+        was_accepted = share.state is ShareState.ACCEPTED or (share.state is ShareState.TAKEN and not share.reason)
+        ensure(
+            (share.roots is not None) == (was_accepted or share.stand > 0),
+            "a share has roots before it is accepted, or none after",
+        )
+    check_taken_shares(order, shares)
+
+
+def check_taken_shares(order: Order, shares: list[Share]) -> None:
+    """Check that each claim has one share that can be paid, and that a share that was taken over is in the next leg."""
+    name = order.id.hex()
+    owned = [share.claim for share in shares if share.state is not ShareState.TAKEN]
+    ensure(len(set(owned)) == len(owned), f"order {name} has two shares with one claim")
+    held = {share.key for share in shares}
+    for share in shares:
+        if share.state is ShareState.TAKEN:
+            follows = replace(share.key, leg=share.key.leg + 1) in held
+            ensure(follows, f"order {name} lost a share that its next leg took over")
 
 
 def check_open_rounds(store: Overlay, order: Order) -> None:
@@ -221,8 +238,8 @@ def check_open_rounds(store: Overlay, order: Order) -> None:
     """
     accepted = {leg.open_round: list[Share]() for leg in LEGS.scan(store, order.id) if leg.state is LegState.RUNNING}
     for share in SHARES.scan(store, order.id):
-        claim = share.claim
-        of_round = accepted.get(RoundKey(claim.order_id, claim.leg, claim.round))
+        key = share.key
+        of_round = accepted.get(RoundKey(key.order_id, key.leg, key.round))
         if of_round is not None and share.state is ShareState.ACCEPTED:
             of_round.append(share)
     name = order.id.hex()

@@ -19,6 +19,7 @@ from chain.state_machine.ledger.order_money import get_appeal_bond, get_challeng
 from chain.state_machine.legs.ends import void_leg
 from chain.state_machine.legs.money import cut_for_consumer
 from chain.state_machine.legs.tables import LEGS
+from chain.state_machine.market.holds import extend_deadline
 from chain.state_machine.market.tables import ORDER_AUDITORS, ORDERS
 from chain.state_machine.proof.appeals import await_appeal, end_appeal
 from chain.state_machine.proof.gas import READ_GAS, SEAT_GAS, VALIDATOR_GAS
@@ -491,7 +492,7 @@ def _draw_stand_places(
     closed = ROUNDS.must(ctx.store, *panel.round_key)
     share = get_standing(ctx, panel)
     claim = share.claim
-    roots = _get_roots(ctx, claim.key)
+    roots = _get_roots(ctx, share.key)
     lot = seed("panel/places", subject.id, beacon)
     count = ctx.block.params.of(ProofParams).stand_segments
     stop = stop_of(order.terms, claim.slot, claim.issue, roots)
@@ -829,7 +830,7 @@ def _end_void(ctx: Context, order: Order, panel: Panel) -> None:
     for share in _get_wrong_shares(ctx, panel):
         count_share(ctx, share.claim.provider, accepted=-1, rejected=1)
         WRONG_PROVIDERS.mark(ctx.store, key.order_id, key.leg, share.claim.provider)
-        ctx.emit(ShareFoundWrong(share.claim.key, share.claim.provider))
+        ctx.emit(ShareFoundWrong(share.key, share.claim.provider))
     by_validator = _is_by_validator(ctx, panel)
     move_panel(ctx, PANELS.must(ctx.store, *panel.key), PanelStep.STOP, is_settled=True)
     slash = slash_at_once(ctx, order, leg, panel) if panel.is_last and _get_slashable(ctx, panel) else 0
@@ -840,6 +841,10 @@ def _end_void(ctx: Context, order: Order, panel: Panel) -> None:
     if panel.dispute:
         DISPUTE_RULED(ctx, panel)
     void_round(ctx, key, _get_losers(ctx, panel), undecided=not wrong, by_validator=by_validator)
+    if wrong and not by_validator:
+        # A provider's fault takes no time from the order.
+        left = ROUNDS.must(ctx.store, *key).time_left
+        extend_deadline(ctx, ORDERS.must(ctx.store, order.id), ctx.clock + left)
     reason = LegEnd.WRONG_ROUND if by_validator else LegEnd.WRONG_SHARE
     void_leg(ctx, order, leg, reason if wrong else LegEnd.UNDECIDED)
     _go_on_voiding(ctx, key, panel.key)
@@ -884,7 +889,7 @@ def _go_on_voiding(ctx: Context, key: RoundKey, origin: PanelKey) -> None:
 
 def _get_losers(ctx: Context, panel: Panel) -> tuple[BondRow, ...]:
     """Return the rest of the bonds of the parties that are at fault according to the rulings of a panel."""
-    bonds = [get_share_bond(ctx, share.claim.key) for share in _get_wrong_shares(ctx, panel)]
+    bonds = [get_share_bond(ctx, share.key) for share in _get_wrong_shares(ctx, panel)]
     if _is_by_validator(ctx, panel):
         bonds.insert(0, get_job_bond(ctx, panel.order_id, panel.leg))
     return tuple(bond for bond in bonds if bond is not None)
@@ -925,7 +930,7 @@ def _is_unserved(place: PanelPlace) -> bool:
 def _get_wrong_shares(ctx: Context, panel: Panel) -> list[Share]:
     """Return the shares whose providers are liable for a wrong place, each once."""
     found = (_get_wrong_share(ctx, panel, place) for place in _get_wrong(panel))
-    return list({share.claim.key: share for share in found if share is not None}.values())
+    return list({share.key: share for share in found if share is not None}.values())
 
 
 def get_wrong_providers(ctx: Context, panel: Panel) -> frozenset[str]:
@@ -951,5 +956,5 @@ def _get_wrong_share(ctx: Context, panel: Panel, place: PanelPlace) -> Share | N
     if where.kind is not AuditKind.SEGMENT or unserved or not place.claim:
         return None
     share = SHARES.must(ctx.store, *panel.round_key.share(where.slot, where.issue))
-    duty = duty_segments(_get_roots(ctx, share.claim.key).segments, share.drawn)
+    duty = duty_segments(_get_roots(ctx, share.key).segments, share.drawn)
     return None if where.segment in duty else share

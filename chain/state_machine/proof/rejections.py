@@ -71,7 +71,7 @@ def _compare(
     right = make_commitment(ctx, order, claim.key, claim.provider, closed.global_in, share.local_in, accepted.roots)
     is_right = tier_of(leg).is_same_share(claim.commitment, right)
     redress = Redress()
-    change_share(ctx, claim.key, state=ShareState.RIGHT if is_right else ShareState.WRONG)
+    change_share(ctx, share.key, state=ShareState.RIGHT if is_right else ShareState.WRONG)
     if is_right:
         return_bond(ctx, order.id, bond)
         count_share(ctx, claim.provider, rejected=-1)
@@ -83,7 +83,7 @@ def _compare(
         forfeit_or_wait(ctx, order, closed, share, bond)
     ctx.emit(
         ShareCompared(
-            claim.key,
+            share.key,
             claim.provider,
             right=is_right,
             paid=redress.paid,

@@ -13,7 +13,7 @@ from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.gas import VALIDATOR_GAS
 from chain.state_machine.proof.hooks import ROUND_VOIDED, WEIGH_VOIDED
 from chain.state_machine.proof.seats import stop_panel, weigh_panel
-from chain.state_machine.proof.tables import PANELS, ROUNDS
+from chain.state_machine.proof.tables import PANELS, ROUNDS, TAKING
 from chain.state_machine.queue import QueueEntry
 from chain.state_machine.registry.tables import VALIDATORS
 from domain.keys import RoundKey
@@ -49,9 +49,11 @@ def is_clear(ctx: Context, closed: Round) -> bool:
     """Return whether a round waits at most for the end of the time in which it can be challenged.
 
     It must not be void or held, its window must be over, and all places of its panels must be decided as right. A round
-    may have no panel.
+    may have no panel. The shares that its leg takes over must all be there.
     """
     if closed.void or ctx.clock < closed.window_ends or is_held(ctx, closed.key):
+        return False
+    if TAKING.has(ctx.store, closed.order_id, closed.leg):
         return False
     return all(_confirms(panel) for panel in PANELS.scan(ctx.store, *closed.key))
 

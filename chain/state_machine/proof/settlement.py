@@ -24,6 +24,7 @@ from chain.state_machine.market.book import return_bond
 from chain.state_machine.market.holds import is_held
 from chain.state_machine.market.orders import BONDS_PER_CALL, weigh_end
 from chain.state_machine.market.tables import ORDERS
+from chain.state_machine.proof.gas import CLOSE_GAS
 from chain.state_machine.proof.rejections import compare_rejected, count_rejected
 from chain.state_machine.proof.room import move_panel
 from chain.state_machine.proof.rounds import get_next_round, is_clear, is_verifiable
@@ -31,6 +32,7 @@ from chain.state_machine.proof.seats import settle_panel, weigh_panel
 from chain.state_machine.proof.shares import drop_shares, has_live_shares, note_verified
 from chain.state_machine.proof.tables import BONDS_DUE, DROP_DUE, PANELS, ROUNDS, SHARES, WINDOW_DUE, WRONG_HANDOVERS
 from chain.state_machine.queue import QueueEntry, schedule
+from domain.legs.reasons import LegEnd
 from domain.legs.records import Leg, LegState
 from domain.market.reasons import CloseReason
 from domain.market.records import Order, OrderState
@@ -125,7 +127,9 @@ def weigh_window(ctx: Context, entry: QueueEntry) -> int:
     steps += weigh_panel(panel) if panel is not None else 0
     # The end of an order either pays the withheld part to the validator, or makes two moves that replace what the
     # withheld part paid for right shares.
-    return steps + (2 * PAY_GAS + weigh_end(ctx, entry) if may_end else 0)
+    # If the next leg takes over shares, the step that returns bonds passes theirs.
+    passed = CLOSE_GAS * leg.slots if leg.end_reason == LegEnd.WRONG_SHARE else 0
+    return steps + (2 * PAY_GAS + passed + weigh_end(ctx, entry) if may_end else 0)
 
 
 def _is_going_on(ctx: Context, order: Order, leg: int) -> bool:

@@ -20,6 +20,7 @@ from chain.state_machine.proof.tables import (
     SHARES,
     STANDING_ISSUES,
     LastIssue,
+    OpenRound,
     SharesSubject,
 )
 from chain.state_machine.queue import QueueEntry, schedule
@@ -27,6 +28,7 @@ from chain.state_machine.registry.tables import PROVIDERS
 from chain.state_machine.tables import number_of
 from domain.hashing import hash_fields, u32
 from domain.keys import RoundKey, ShareKey, ShareRef
+from domain.legs.records import Leg
 from domain.market.records import Order
 from domain.proof.events import ShareDrawn, ShareRejected
 from domain.proof.reasons import ShareReason
@@ -34,6 +36,7 @@ from domain.proof.records import Share, ShareRoots, ShareState
 from pol.rules.commitment import share_commitment
 from pol.rules.lots import seed
 from pol.rules.schedule import served_terms, share_work
+from pol.rules.stops import stop_of
 from pol.rules.tiers.table import tier_of
 
 DROPPED_PER_CALL = 64
@@ -72,12 +75,35 @@ def change_share(ctx: Context, key: ShareKey, **changes: Any) -> Share:
 
 
 def _mark_slot(ctx: Context, share: Share) -> None:
-    *slot, _ = share.claim.key
+    *slot, _ = share.key
     issue = share.claim.issue
     if share.state in LIVE:
         STANDING_ISSUES.set(ctx.store, issue, *slot)
     elif STANDING_ISSUES.get(ctx.store, *slot) == issue:
         STANDING_ISSUES.delete(ctx.store, *slot)
+
+
+def add_accepted(ctx: Context, order: Order, leg: Leg, shares: list[Share]) -> None:
+    """Add accepted shares to the numbers of a leg's open round."""
+    if not shares:
+        return
+    before = OPEN_ROUNDS.get(ctx.store, *leg.open_round)
+    stops = [before.stopped] if before is not None else []
+    roots = ((share.claim, share.roots) for share in shares)
+    stops += [stop_of(order.terms, claim.slot, claim.issue, of) for claim, of in roots if of is not None]
+    places = [stop for stop in stops if stop is not None]
+    OPEN_ROUNDS.put(
+        ctx.store,
+        OpenRound(
+            order_id=order.id,
+            leg=leg.number,
+            round=leg.round,
+            accepted=len(shares) + (before.accepted if before is not None else 0),
+            work=sum(share.work for share in shares) + (before.work if before is not None else 0),
+            # The first place in slot order.
+            stopped=min(places, key=lambda place: place.slot) if places else None,
+        ),
+    )
 
 
 def get_live_issue(ctx: Context, key: RoundKey, slot: int) -> int:
@@ -113,7 +139,7 @@ def draw_segments(ctx: Context, subject: SharesSubject, beacon: bytes) -> None:
     for share in get_live_shares(ctx, subject.round):
         if share.committed_height != subject.height:
             continue
-        key = share.claim.key
+        key = share.key
         lot = seed(subject.PURPOSE, share_id(key), beacon)
         is_new = not PROVIDERS.must(ctx.store, share.claim.provider).has_verified_share
         own = tier.draw_duty(lot, terms, is_new, order.params)
@@ -190,9 +216,9 @@ def reject_share(ctx: Context, share: Share, reason: ShareReason, segment: int) 
     ``segment`` is the place at which the validator found a mismatch.
     """
     claim = share.claim
-    change_share(ctx, claim.key, state=ShareState.REJECTED, reason=int(reason), wrong_at=segment)
+    change_share(ctx, share.key, state=ShareState.REJECTED, reason=int(reason), wrong_at=segment)
     count_share(ctx, claim.provider, rejected=1)
-    ctx.emit(ShareRejected(claim.key, claim.provider, int(reason), was_accepted=False, segment=segment))
+    ctx.emit(ShareRejected(share.key, claim.provider, int(reason), was_accepted=False, segment=segment))
 
 
 def drop_open_round(ctx: Context, key: RoundKey) -> None:
@@ -215,11 +241,11 @@ def drop_shares(ctx: Context, key: RoundKey) -> None:
         was_accepted = share.state is ShareState.ACCEPTED
         if was_accepted:
             count_share(ctx, claim.provider, accepted=-1)
-        change_share(ctx, claim.key, state=ShareState.REJECTED, reason=reason, roots=None, work=work)
-        bond = get_share_bond(ctx, claim.key)
+        change_share(ctx, share.key, state=ShareState.REJECTED, reason=reason, roots=None, work=work)
+        bond = get_share_bond(ctx, share.key)
         if bond is not None:
             return_bond(ctx, claim.order_id, bond)
-        ctx.emit(ShareRejected(claim.key, claim.provider, reason, was_accepted=was_accepted))
+        ctx.emit(ShareRejected(share.key, claim.provider, reason, was_accepted=was_accepted))
         drop_lot(ctx, SharesSubject(key, share.committed_height))
 
 

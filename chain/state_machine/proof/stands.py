@@ -70,7 +70,7 @@ def end_stand(ctx: Context, order: Order, leg: Leg, panel: Panel) -> None:
     ctx.emit(
         ShareStood(
             panel=panel.key,
-            share=share.claim.key,
+            share=share.key,
             provider=share.claim.provider,
             right=right,
             wrong=wrong,
@@ -117,13 +117,13 @@ def _note(ctx: Context, share: Share, *, right: bool, wrong: bool) -> None:
     claim = share.claim
     was_rejected = share.state is not ShareState.ACCEPTED
     if right and was_rejected:
-        change_share(ctx, claim.key, state=ShareState.RIGHT)
+        change_share(ctx, share.key, state=ShareState.RIGHT)
         count_share(ctx, claim.provider, rejected=-1)
     elif wrong and was_rejected:
-        change_share(ctx, claim.key, state=ShareState.WRONG)
+        change_share(ctx, share.key, state=ShareState.WRONG)
     elif wrong:
         count_share(ctx, claim.provider, accepted=-1, rejected=1)
-        ctx.emit(ShareFoundWrong(claim.key, claim.provider))
+        ctx.emit(ShareFoundWrong(share.key, claim.provider))
 
 
 # --- a rejected share whose provider does not stand ----------------------------------------------
@@ -142,7 +142,7 @@ def forfeit_or_wait(ctx: Context, order: Order, closed: Round, share: Share, bon
         _forfeit(ctx, share, bond)
     else:
         count_stands(ctx, order.id, 1)
-        schedule(ctx, until, FORFEIT_DUE, *share.claim.key)
+        schedule(ctx, until, FORFEIT_DUE, *share.key)
 
 
 def is_at_stake(ctx: Context, order_id: bytes, bond: BondRow) -> bool:
@@ -156,7 +156,7 @@ def on_forfeit(ctx: Context, entry: QueueEntry) -> None:
     share = SHARES.must(ctx.store, *entry.round_key.share(entry.number(3), entry.number(4)))
     if share.stand:
         return
-    bond = get_share_bond(ctx, share.claim.key)
+    bond = get_share_bond(ctx, share.key)
     if bond is not None:
         _forfeit(ctx, share, bond)
     count_stands(ctx, share.claim.order_id, -1)

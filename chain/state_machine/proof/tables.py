@@ -126,7 +126,7 @@ class LastIssue:
     drawn: tuple[int, ...]
 
 
-SHARES = Table(0x32, "share", Share, lambda r: r.claim.key)
+SHARES = Table(0x32, "share", Share, lambda r: r.key)
 ROUNDS = Table(0x34, "round", Round, lambda r: r.key)
 PANELS = Table(0x35, "panel", Panel, lambda r: r.key)
 # Key: order, leg, round, dispute, number of the seat.
@@ -157,6 +157,8 @@ LAST_ISSUES = Table(0x3B, "last issue", LastIssue, lambda r: (r.order_id, r.leg,
 OPEN_ROUNDS = Table(0x4E, "open round", OpenRound, lambda r: r.key)
 # Deliveries of shares that a party has shown to the chain; most shares have none.
 DELIVERIES = Table(0x55, "delivery", ShownDelivery, lambda r: r.share)
+# Legs that still take over shares. Key: order, leg; value: the leg from which it takes them over.
+TAKING = Numbers(0x76, "leg that takes over shares")
 # Providers with a share that a panel found wrong. Key: order, leg, provider.
 WRONG_PROVIDERS = KeySet(0x4F, "provider of a wrong share")
 # Legs whose validator, as a complaint proved, did not hand over the right states. Key: order, leg.
@@ -183,6 +185,10 @@ JAIL_DUE = Due("jail", 9, lane=0)
 # Shares of a round that will never be closed have to be dropped, in the lane of orders, so that this delays no panel.
 # Parts of an entry: order, leg, round.
 DROP_DUE = Due("drop", 16, lane=1, of_order=True)
+
+# Shares of a void round have to be taken over by the leg that continues. Parts of an entry: order, leg and round from
+# which they are taken over, and the number of accepted shares that were handled before.
+TAKE_DUE = Due("take", 26, lane=0, of_order=True)
 
 # The time to stand for a rejected share is over. Parts of an entry: order, leg, round, slot, issue.
 FORFEIT_DUE = Due("forfeit", 8, lane=0, of_order=True)

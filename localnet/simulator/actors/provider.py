@@ -604,10 +604,11 @@ class ProviderActor:
     def _show_on_chain(self, name: str, key: ShareKey) -> None:
         work, trace = self.shares.get(key), self.traces[key]
         receipt = work.receipt if work else None
+        now = self.world.order(key.order_id).held(key)
         message = MsgShowKey(
             provider=self.me,
             order_id=key.order_id,
-            leg=key.leg,
+            leg=now.leg,
             round=key.round,
             slot=key.slot,
             issue=key.issue,
@@ -662,10 +663,11 @@ class ProviderActor:
             self._end(name, partial(receive.standing, key=key, stand=GAVE_UP))
             return
         roots = self.traces[key].delivery.roots
+        now = self.world.order(key.order_id).held(key)
         message = MsgStand(
             provider=self.me,
             order_id=key.order_id,
-            leg=key.leg,
+            leg=now.leg,
             round=key.round,
             slot=key.slot,
             issue=key.issue,
@@ -677,7 +679,7 @@ class ProviderActor:
         """Send the places of a share to the seats of its panel that have not answered yet."""
         panel = claims.standing_panel(self.world.order(key.order_id), key)
         seats = (
-            self.world.ask(SeatsRequest(order_id=key.order_id, leg=key.leg, round=key.round, dispute=dispute)).seats
+            self.world.ask(SeatsRequest(order_id=key.order_id, leg=panel.leg, round=panel.round, dispute=dispute)).seats
             if panel
             else ()
         )
@@ -704,7 +706,8 @@ class ProviderActor:
 
     def opening(self, key: ShareKey, index: int) -> OpeningSubmission | None:
         """Return the states at a boundary as this provider shows them."""
-        trace = self.traces.get(key)
+        work = self.shares.asked(key)
+        trace = self.traces.get(key if work is None else work.key)
         if trace is None or "closed" in trace.habits:
             return None
         audited = self.world.order(key.order_id).round(key.leg, key.round) is not None

@@ -12,8 +12,8 @@ from chain.state_machine.context import Context
 from chain.state_machine.handler import Duty, Handler
 from chain.state_machine.legs.checks import check_open_round, find_round_duty, get_assigned
 from chain.state_machine.legs.slots import put_local_root
-from chain.state_machine.proof.shares import change_share, count_share, get_live_issue, make_commitment
-from chain.state_machine.proof.tables import OPEN_ROUNDS, SHARES, OpenRound
+from chain.state_machine.proof.shares import add_accepted, change_share, count_share, get_live_issue, make_commitment
+from chain.state_machine.proof.tables import SHARES
 from chain.state_machine.store import Overlay
 from domain.errors import BAD_FIELD, BAD_PROOF, NOT_FOUND, NOT_YET, WRONG_STATE, Refusal
 from domain.keys import RoundKey
@@ -21,8 +21,8 @@ from domain.legs.records import Leg, LegState
 from domain.market.records import Order
 from domain.proof.events import ShareAccepted
 from domain.proof.messages import AcceptedShare, MsgAcceptShares
-from domain.proof.records import AuditPlace, Share, ShareRoots, ShareState
-from pol.rules.stops import check_roots, done_work, stop_of
+from domain.proof.records import Share, ShareRoots, ShareState
+from pol.rules.stops import check_roots, done_work
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,39 +99,17 @@ def _check_commitment(ctx: Context, order: Order, leg: Leg, share: Share, roots:
 def apply(ctx: Context, message: MsgAcceptShares, checked: CheckedShares) -> None:
     """Accept the shares, and add them to the numbers of the open round."""
     order, leg = checked.order, checked.leg
-    before = OPEN_ROUNDS.get(ctx.store, *leg.open_round)
-    work = before.work if before is not None else 0
-    stops = [before.stopped] if before is not None else []
-    for share, roots in checked.shares:
-        work += _accept(ctx, order, leg, share, roots)
-        stops.append(stop_of(order.terms, share.claim.slot, share.claim.issue, roots))
-    OPEN_ROUNDS.put(
-        ctx.store,
-        OpenRound(
-            order_id=order.id,
-            leg=leg.number,
-            round=message.round,
-            accepted=len(checked.shares) + (before.accepted if before is not None else 0),
-            work=work,
-            stopped=_first(stops),
-        ),
-    )
+    add_accepted(ctx, order, leg, [_accept(ctx, order, leg, share, roots) for share, roots in checked.shares])
 
 
-def _first(stops: list[AuditPlace | None]) -> AuditPlace | None:
-    """Return the first of these places in slot order; None if there is none."""
-    places = [stop for stop in stops if stop is not None]
-    return min(places, key=lambda place: place.slot) if places else None
-
-
-def _accept(ctx: Context, order: Order, leg: Leg, share: Share, roots: ShareRoots) -> int:
-    """Accept a share, and publish its roots; return the work (FLOPs) of its whole segments.
+def _accept(ctx: Context, order: Order, leg: Leg, share: Share, roots: ShareRoots) -> Share:
+    """Accept a share, and publish its roots; return the share.
 
     The next share of the slot starts from the local state at the end of this share.
     """
     claim = share.claim
     work = done_work(order.terms, roots)
-    change_share(ctx, claim.key, state=ShareState.ACCEPTED, roots=roots, work=work, is_received=True)
+    accepted = change_share(ctx, claim.key, state=ShareState.ACCEPTED, roots=roots, work=work, is_received=True)
     if roots.is_whole:
         put_local_root(ctx, leg, claim.slot, roots.local_out)
     count_share(ctx, claim.provider, accepted=1)
@@ -147,7 +125,7 @@ def _accept(ctx: Context, order: Order, leg: Leg, share: Share, roots: ShareRoot
             steps=roots.steps,
         )
     )
-    return work
+    return accepted
 
 
 def find_duty(store: Overlay, message: MsgAcceptShares) -> Duty | None:

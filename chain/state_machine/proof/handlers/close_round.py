@@ -11,6 +11,7 @@ from chain.state_machine.context import Context
 from chain.state_machine.handler import Duty, Handler
 from chain.state_machine.legs.checks import check_open_round, find_round_duty, get_assigned, is_far_ahead
 from chain.state_machine.legs.progress import open_next_round
+from chain.state_machine.market.holds import get_held_seconds
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.gas import CLOSE_GAS
 from chain.state_machine.proof.panels import open_panel
@@ -132,6 +133,7 @@ def apply(ctx: Context, message: MsgCloseRound, checked: CheckedClose) -> None:
         void=False,
         stopped=message.stopped,
         mirrors=message.mirrors,
+        time_left=max(0, order.deadline + get_held_seconds(ctx, order.id) - ctx.clock),
     )
     OPEN_ROUNDS.delete(ctx.store, *closed.key)
     ROUNDS.put(ctx.store, closed.enter(ROUND_STEPS.after(RoundStep.CLOSE)))
@@ -146,6 +148,7 @@ def apply(ctx: Context, message: MsgCloseRound, checked: CheckedClose) -> None:
             closed_height=closed.closed_height,
             challenges_end=closed.challenges_end,
             mirrors=closed.mirrors,
+            time_left=closed.time_left,
         )
     )
     if closed.stopped is not None:

@@ -27,6 +27,7 @@ from chain.state_machine.proof.shares import (
 )
 from chain.state_machine.proof.starts import get_local_root
 from chain.state_machine.proof.tables import DELIVERIES, SHARES, SharesSubject
+from chain.state_machine.proof.taking import is_awaited
 from chain.state_machine.registry.tables import PROVIDERS
 from chain.state_machine.store import Overlay
 from domain.errors import BAD_FIELD, LIMIT_REACHED, WRONG_STATE, Refusal
@@ -152,7 +153,7 @@ def find_problem(ctx: Context, order: Order, leg: Leg, signed: SignedShare) -> S
         return ShareReason.MALFORMED
     if claim.slot not in leg.served_slots:
         return ShareReason.BAD_SLOT
-    if get_live_issue(ctx, leg.open_round, claim.slot):
+    if get_live_issue(ctx, leg.open_round, claim.slot) or is_awaited(ctx, leg, claim.slot):
         return ShareReason.SLOT_TAKEN
     # Issue numbers may have gaps: if a slot's provider does not answer, the validator issues the slot again without a
     # message to the chain.

@@ -6,7 +6,7 @@ with the validator's signed receipt. If the delivery is not what the commitment 
 of it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from chain.state_machine.context import Context
@@ -78,7 +78,7 @@ def check_receipt(ctx: Context, message: MsgReceipt) -> CheckedDelivery:
     if share.state is not ShareState.COMMITTED:
         reason = f"is {share.state.name.lower()}"
         raise Refusal(WRONG_STATE, "issue", reason, "post receipts only for committed shares")
-    delivery = DELIVERIES.get(ctx.store, *share.claim.key)
+    delivery = DELIVERIES.get(ctx.store, *share.key)
     if delivery is not None:
         reason = "has a posted receipt, or its key is shown"
         raise Refusal(ALREADY_EXISTS, "issue", reason, "no further action is needed")
@@ -92,7 +92,7 @@ def check_receipt(ctx: Context, message: MsgReceipt) -> CheckedDelivery:
 
 def apply_receipt(ctx: Context, message: MsgReceipt, checked: CheckedDelivery) -> None:
     """Store the receipt, and the time until which the provider must show the key."""
-    key = checked.share.claim.key
+    key = checked.share.key
     manifest = message.manifest
     show_by = ctx.clock + checked.order.params.show_wait
     DELIVERIES.put(ctx.store, _delivery(key, manifest, show_by))
@@ -139,7 +139,7 @@ def check_key(ctx: Context, message: MsgShowKey) -> CheckedDelivery:
         raise Refusal(NOT_YOURS, "provider", "another provider committed to the share", "show keys of your own shares")
     order = ORDERS.must(ctx.store, message.order_id)
     leg = LEGS.must(ctx.store, message.order_id, message.leg)
-    delivery = DELIVERIES.get(ctx.store, *share.claim.key)
+    delivery = DELIVERIES.get(ctx.store, *share.key)
     _check_showable(ctx, order, share, delivery)
     manifest, roots = message.manifest, message.roots
     _check_manifest(order, manifest)
@@ -192,8 +192,8 @@ def get_show_end(order: Order, closed: Round) -> int:
 
 def _get_closed(store: Overlay, share: Share) -> Round | None:
     """Return the closed round of a rejected share that will be compared, or None."""
-    claim = share.claim
-    return ROUNDS.get(store, claim.order_id, claim.leg, claim.round)
+    key = share.key
+    return ROUNDS.get(store, key.order_id, key.leg, key.round)
 
 
 def _check_commitment(ctx: Context, order: Order, leg: Leg, share: Share, message: MsgShowKey) -> None:
@@ -232,25 +232,15 @@ def _check_signed(
 
 def apply_key(ctx: Context, message: MsgShowKey, checked: CheckedDelivery) -> None:
     """Store the key and the roots. From now on, the share counts as received."""
-    claim = checked.share.claim
+    claim, key = checked.share.claim, checked.share.key
     show_by = checked.delivery.show_by if checked.delivery is not None else 0
     manifest, roots = message.manifest, message.roots
-    shown = ShownDelivery(
-        order_id=claim.order_id,
-        leg=claim.leg,
-        round=claim.round,
-        slot=claim.slot,
-        issue=claim.issue,
-        manifest=manifest,
-        show_by=show_by,
-        key=message.key,
-        roots=roots,
-    )
+    shown = replace(_delivery(key, manifest, show_by), key=message.key, roots=roots)
     DELIVERIES.put(ctx.store, shown)
-    change_share(ctx, claim.key, is_received=True)
+    change_share(ctx, key, is_received=True)
     ctx.emit(
         DeliveryKeyShown(
-            share=claim.key,
+            share=key,
             provider=claim.provider,
             root=manifest.root,
             key_hash=manifest.key_hash,
@@ -275,7 +265,7 @@ def find_key_duty(store: Overlay, message: MsgShowKey) -> Duty | None:
     closed = _get_closed(store, share)
     if closed is not None:
         return Duty(closed.window_ends)
-    delivery = DELIVERIES.get(store, *share.claim.key)
+    delivery = DELIVERIES.get(store, *share.key)
     if delivery is not None and delivery.show_by:
         return Duty(delivery.show_by)
     return Duty(LEGS.must(store, message.order_id, message.leg).progress_deadline)
@@ -299,7 +289,7 @@ def check_chunk(ctx: Context, message: MsgShowChunk) -> CheckedDelivery:
         reason = f"is {share.state.name.lower()}"
         raise Refusal(WRONG_STATE, "issue", reason, "show pieces before the round of the share is verified")
     order = ORDERS.must(ctx.store, message.order_id)
-    _check_wrong(ctx, order, delivery, message)
+    _check_wrong(ctx, order, share, delivery, message)
     return CheckedDelivery(order=order, leg=leg, share=share, delivery=delivery)
 
 
@@ -316,10 +306,10 @@ def _is_disputable(store: Overlay, share: Share) -> bool:
     return closed is None or not closed.verified or share.stand > 0
 
 
-def _check_wrong(ctx: Context, order: Order, delivery: ShownDelivery, message: MsgShowChunk) -> None:
+def _check_wrong(ctx: Context, order: Order, share: Share, delivery: ShownDelivery, message: MsgShowChunk) -> None:
     """Refuse a piece that is what the commitment promises, as far as its parent shows."""
     layout = delivery_layout(order.terms, delivery.manifest)
-    piece, content = _decrypt(ctx, delivery, layout, message.piece, "piece")
+    piece, content = _decrypt(ctx, share, delivery, layout, message.piece, "piece")
     shown = hash_of_piece(piece, content) if content is not None else None
     if content is None or shown is None:
         return
@@ -329,7 +319,7 @@ def _check_wrong(ctx: Context, order: Order, delivery: ShownDelivery, message: M
         if message.parent is None or message.parent.number != piece.parent:
             reason = f"has to be piece {piece.parent}, which has the hash of piece {message.piece.number}"
             raise Refusal(BAD_PROOF, "parent", reason, f"send piece {piece.parent} with its path")
-        parent, above = _decrypt(ctx, delivery, layout, message.parent, "parent")
+        parent, above = _decrypt(ctx, share, delivery, layout, message.parent, "parent")
     if delivery.roots is None:
         raise LookupError("a delivery has a key and no roots")
     wanted = wanted_hash(piece, delivery.roots, parent, above) if above is not None else None
@@ -339,14 +329,14 @@ def _check_wrong(ctx: Context, order: Order, delivery: ShownDelivery, message: M
 
 
 def _decrypt(
-    ctx: Context, delivery: ShownDelivery, layout: DeliveryLayout, shown: ShownPiece, field: str
+    ctx: Context, share: Share, delivery: ShownDelivery, layout: DeliveryLayout, shown: ShownPiece, field: str
 ) -> tuple[Piece, bytes | None]:
     """Return a piece with its content, or with None if it does not decrypt; refuse one of another delivery."""
     piece = layout.locate(shown.number)
     if piece is None:
         reason = f"{shown.number} is not a piece of the delivery"
         raise Refusal(NOT_FOUND, f"{field}.number", reason, f"use 0 to {layout.count - 1}")
-    leaf = piece_leaf(delivery.share, shown.number, len(shown.ciphertext), sha256(shown.ciphertext).digest())
+    leaf = piece_leaf(share.claim.key, shown.number, len(shown.ciphertext), sha256(shown.ciphertext).digest())
     if not verify_path(leaf, shown.number, layout.count, shown.path, delivery.manifest.root):
         reason = "does not lead from the piece to the root of the delivery"
         raise Refusal(BAD_PROOF, f"{field}.path", reason, "send the path of this piece in the tree of all pieces")
@@ -356,7 +346,7 @@ def _decrypt(
 def apply_chunk(ctx: Context, message: MsgShowChunk, checked: CheckedDelivery) -> None:
     """Record that the delivery is wrong: the share is unanswered for good, and its provider pays the answer fee."""
     share = checked.share
-    key = share.claim.key
+    key = share.key
     DELIVERIES.update(ctx.store, *key, is_wrong=True)
     changed = change_share(ctx, key, is_received=False)
     ctx.emit(DeliveryFoundWrong(key, share.claim.provider, message.piece.number))
