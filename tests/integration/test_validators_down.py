@@ -34,7 +34,7 @@ def network(tmp_path: Path) -> Iterator[Network]:
         running.stop()
 
 
-def ask(spec: ValidatorSpec, method: str, **parameters: object) -> dict[str, object]:
+def ask(spec: ValidatorSpec, method: str, **parameters: int) -> dict[str, object]:
     answer = requests.get(f"http://127.0.0.1:{spec.rpc}/{method}", params=parameters, timeout=30).json()
     result: dict[str, object] = answer["result"]
     return result

@@ -218,7 +218,10 @@ def give_out(
     towards that limit until it has failed or its (slot, issue) is in ``proven``. If all present providers are newcomers
     at their limit, the slots wait.
     """
-    latest = {work.slot: work for work in works}  # the issues of a slot are in ascending order
+    latest = {work.slot: work for work in works}
+    highest: dict[int, int] = {}
+    for work in works:
+        highest[work.slot] = max(work.issue, highest.get(work.slot, 0))
     usable = paced(_usable(local, view), local, view.on_chain.order.terms)
     failures = _failures(local)
     waiting = _waiting(latest.values())
@@ -238,7 +241,7 @@ def give_out(
         if failed.verdict:
             others = [worker for worker in least if worker.address != failed.provider]
             for provider in plan_slots([slot], others or least, waiting, {}, room).values():
-                give(slot, provider, failed.issue + 1)
+                give(slot, provider, highest[slot] + 1)
     awaited = awaited_slots(view.on_chain, leg)
     unserved = [slot for slot in leg.served_slots if slot not in latest and slot not in awaited]
     last = {work.slot: work.provider for known in local.rounds for work in known.works}
