@@ -4347,6 +4347,14 @@ MUTANTS = (
         (_INCLUDED,),
     ),
     Mutant(
+        "included-by-outsiders-in-the-lane",
+        "accounts outside the cluster fill the lane with inclusions, for which they pay the lowest price",
+        "chain/state_machine/proof/handlers/include_share.py",
+        "    if leg is None or provider is None or not provider.is_in(leg.validator):\n",
+        "    if leg is None or provider is None:\n",
+        (_INCLUDED,),
+    ),
+    Mutant(
         "included-is-never-committed",
         "a validator whose transactions came late cannot use the share that its provider included",
         "chain/state_machine/proof/handlers/commit_traces.py",

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from chain.state_machine.proof.handlers.include_share import find_duty
 from domain.errors import (
     ALREADY_EXISTS,
     BAD_FIELD,
@@ -242,3 +243,18 @@ def test_many_included_shares_are_compared_in_steps_before_the_round_is_verified
     assert len(rejected) == 70
     assert {share.state for share in rejected} == {ShareState.RIGHT}
     assert market.chain.bond("v0p0") == BOND
+
+
+def test_only_a_member_whose_share_is_not_on_chain_has_a_place_in_the_lane() -> None:
+    """The lane looks up the state and checks no signature, so it would be full of others' messages."""
+    market, order_id, trace = begun()
+    message = market.include(trace)
+    store = market.chain.overlay()
+    duty = find_duty(store, message)
+    assert duty is not None
+    assert duty.deadline == market.leg(order_id).progress_deadline
+    assert find_duty(store, replace(message, provider="v1p0")) is None
+    assert find_duty(store, replace(message, provider="nobody")) is None
+    assert find_duty(store, replace(message, round=1)) is None
+    market.chain.ok(message)
+    assert find_duty(market.chain.overlay(), message) is None
