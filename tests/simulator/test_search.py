@@ -65,10 +65,10 @@ def test_a_mind_draws_the_same_again() -> None:
     assert describe(strategy) == "provider delivers: hidden 1/2, send 1/2; v0p1: provider delivers: hidden"
 
 
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", range(3))
 def test_whatever_a_coalition_does_breaks_nothing(number: int) -> None:
     """Random strategies of the coalitions that can do most."""
-    name = ("consumer, validator and cluster", "two seats and a provider", "two of seven validators")[number % 3]
+    name = ("consumer, validator and cluster", "two seats and a provider", "two of seven validators")[number]
     strategy = make_random(Random(f"strategy {number}"), COALITIONS[name].decisions)
     (outcome,) = try_strategy(name, strategy, range(number, number + 1), SMALL)
     assert not outcome.failure, describe(strategy)

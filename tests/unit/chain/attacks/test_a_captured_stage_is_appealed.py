@@ -254,7 +254,7 @@ def test_the_bond_covers_at_least_the_least_bond_of_a_challenge() -> None:
 def test_what_a_panel_found_is_no_challenge_that_anyone_can_copy() -> None:
     """The answers are public while the ruling waits."""
     market = make_market()
-    order_id = market.run(submit(deposit=900_000, rematch=False, challenges=ChallengeTerms(wait=400)))
+    order_id = market.run(submit(deposit=900_000, rematch=False, challenges=ChallengeTerms(wait=400), deadline=10_000))
     market.train_round(order_id)
     rule(market, order_id)
     place = next(each for each in market.panel(order_id, 0).places if each.ruling is Ruling.WRONG)

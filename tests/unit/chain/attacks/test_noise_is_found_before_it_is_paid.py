@@ -71,8 +71,8 @@ def test_noise_is_found_before_it_is_paid(spoil: Spoil) -> None:
     market.say_all(order_id, lambda: market.answers(order_id, 1), round=1)
     number = chunk_place(market, order_id)
     assert number is not None
-    wrong = [at for at, place in enumerate(market.panel(order_id, 1).places) if place.ruling is Ruling.WRONG]
-    assert wrong == [number]
+    ruled = [event for event in market.chain.seen("panel.ruled") if event.get("ruling") == str(int(Ruling.WRONG))]
+    assert [event.get("place") for event in ruled] == [str(number)]
     assert market.round(order_id, 1).void
     market.chain.pass_time(2 * market.order(order_id).window)
     assert market.order(order_id).state is OrderState.OPEN
