@@ -59,7 +59,7 @@ from validator.decide.records import (
     exclude,
     share_key,
 )
-from validator.decide.taking import take_over
+from validator.decide.taking import found_wrong, take_over
 from validator.decide.view import View
 
 OPEN_SECONDS = 10
@@ -86,7 +86,7 @@ def decide_round(local: LocalOrder, view: View, leg: Leg, prefix: str) -> tuple[
         return local, []
     key = f"{prefix}/{current.round}"
     shares = view.on_chain.shares_of(local.leg, current.round)
-    local = take_over(local, leg, current, shares)
+    local = exclude(take_over(local, leg, current, shares), *found_wrong(view.on_chain, leg))
     current = local.find(leg.round) or current
     actions: list[Action] = []
     works: list[SlotWork] = []
