@@ -61,7 +61,7 @@ from validator.decide.records import (
     exclude,
     share_key,
 )
-from validator.decide.taking import take_over
+from validator.decide.taking import found_wrong, take_over
 from validator.decide.view import View
 
 OPEN_SECONDS = 10
@@ -88,7 +88,7 @@ def decide_round(local: LocalOrder, view: View, leg: Leg, prefix: str) -> tuple[
         return local, []
     key = f"{prefix}/{current.round}"
     known = view.on_chain.shares_of(local.leg, current.round)
-    local = take_over(local, leg, current, known)
+    local = exclude(take_over(local, leg, current, known), *found_wrong(view.on_chain, leg))
     current = local.find(leg.round) or current
     # A share that its provider included is not committed yet.
     shares = {ref: share for ref, share in known.items() if not is_included(share)}

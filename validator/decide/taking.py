@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from domain.ledger.records import BondKind, BondRow
+from domain.legs.reasons import LegEnd
 from domain.legs.records import Leg
 from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse
-from domain.proof.records import Round, Share, ShareState
+from domain.proof.records import AuditKind, Round, Ruling, Share, ShareState
 from validator.decide.records import LocalOrder, LocalRound, SlotWork
 
 
@@ -74,6 +75,22 @@ def next_issue(on_chain: OrderResponse, leg: Leg, slot: int) -> int:
         return 1
     earlier = (issue for known, issue in on_chain.shares_of(leg.number - 1, leg.round) if known == slot)
     return 1 + max(earlier, default=0)
+
+
+def found_wrong(on_chain: OrderResponse, leg: Leg) -> tuple[str, ...]:
+    """Return the providers of shares in the earlier leg's void round that a panel found wrong."""
+    before = on_chain.leg(leg.number - 1) if begins(leg) else None
+    if before is None or before.end_reason != LegEnd.WRONG_SHARE:
+        return ()
+    shares = on_chain.shares_of(before.number, leg.round)
+    wrong = (
+        shares.get((place.place.slot, place.place.issue))
+        for panel in on_chain.panels
+        if (panel.leg, panel.round) == (before.number, leg.round) and panel.standing is None
+        for place in panel.places
+        if place.ruling is Ruling.WRONG and place.place.kind is AuditKind.SEGMENT
+    )
+    return tuple(share.claim.provider for share in wrong if share is not None)
 
 
 def may_be_taken_over(on_chain: OrderResponse, closed: Round) -> bool:

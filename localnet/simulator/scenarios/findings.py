@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from domain.disputes.events import DisputeEnded
 from domain.disputes.records import DisputeState
@@ -11,7 +11,7 @@ from domain.legs.events import LegFailed, OrderDeclined, OrderMatched, PartEnded
 from domain.legs.reasons import LegEnd, PartEnd
 from domain.market.events import OrderClosed
 from domain.market.reasons import CloseReason
-from domain.proof.events import SeatDiffered, SeatSilent, ShareCompared, ShareFoundWrong, ShareRejected
+from domain.proof.events import SeatDiffered, SeatSilent, ShareCompared, ShareFoundWrong, ShareRejected, ShareTaken
 from domain.proof.reasons import MISMATCHES, SILENCES, ShareReason
 from domain.vocabulary import read_event
 
@@ -51,6 +51,10 @@ def read_findings(events: Iterable[Attributed]) -> Counter[ChainFinding]:
     changes = [change for event in events if (change := read_event(event)) is not None]
     right = {change.share for change in changes if isinstance(change, ShareCompared) and change.right}
     mismatched = {c.share for c in changes if isinstance(c, ShareRejected) and c.reason in MISMATCHES}
+    # A share that was rejected in one leg may be compared in a later one.
+    for change in reversed(changes):
+        if isinstance(change, ShareTaken) and change.share in right:
+            right.add(replace(change.share, leg=change.from_leg))
     validators = {(c.order, c.leg): c.validator for c in changes if isinstance(c, OrderMatched)}
     found: Counter[ChainFinding] = Counter()
     for change in changes:

@@ -26,7 +26,9 @@ from tests.support.chain_market import BOND, Market, digest, make_terms, submit
 MISMATCH = ShareReason.SEGMENT_MISMATCH
 
 
-def started(*, rounds: int = 3, window: int = 20, bidders: tuple[str, ...] = ("v0",), **changes: Any) -> tuple[Market, bytes]:
+def started(
+    *, rounds: int = 3, window: int = 20, bidders: tuple[str, ...] = ("v0",), **changes: Any
+) -> tuple[Market, bytes]:
     """Return a market whose order has rounds of two slots; each of two providers serves one."""
     market = Market(local_params().replace(duty_segments=1, round_window=window), validators=6, bidders=bidders)
     terms = make_terms(rounds=rounds, round_steps=12, slots=2)
