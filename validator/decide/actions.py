@@ -105,7 +105,7 @@ class FetchStates:
     """The action that fetches states of an earlier leg from other validators, or takes those that the consumer sent.
 
     ``sources`` are the validators that may have them, the best first. ``source`` is the number of the leg that left
-    the states.
+    the states. ``sizes`` are the sizes (bytes) that a state may have.
     """
 
     lane: ClassVar = Lane.WORK
@@ -114,6 +114,20 @@ class FetchStates:
     source: int
     sources: tuple[str, ...]
     roots: frozenset[bytes]
+    sizes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeepStates:
+    """The action of a mirror that fetches the states of another validator's last verified round."""
+
+    lane: ClassVar = Lane.MIRROR
+    key: str
+    leg: LegKey
+    source: int
+    sources: tuple[str, ...]
+    roots: frozenset[bytes]
+    sizes: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,6 +375,7 @@ Action = (
     | TryJob
     | TakeInitialStates
     | FetchStates
+    | KeepStates
     | CheckDelivery
     | OpenDelivery
     | CheckSegment

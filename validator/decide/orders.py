@@ -19,7 +19,14 @@ from validator.decide.actions import (
     Tidy,
     TryJob,
 )
-from validator.decide.initial import describe_missing, initial_states_from, lacking, refusal, sources_of
+from validator.decide.initial import (
+    describe_missing,
+    get_sizes,
+    initial_states_from,
+    lacking,
+    refusal,
+    sources_of,
+)
 from validator.decide.records import LocalOrder, PayloadStage
 from validator.decide.retention import KEEP_SECONDS, decide_audited, fold, needed_blobs, voted_rounds
 from validator.decide.rounds import decide_round, show_wrong_pieces, verdict_rows
@@ -123,6 +130,7 @@ def take_or_fetch(local: LocalOrder, view: View, leg: Leg) -> Action | None:
             source=leg.from_leg,
             sources=sources_of(view.on_chain, leg),
             roots=missing,
+            sizes=get_sizes(view.on_chain),
         )
     earlier, slots = initial_states_from(view.on_chain, leg, view.held)
     return TakeInitialStates(key=f"{local.key}/initial-states", leg=local.key, earlier_global=earlier, slots=slots)

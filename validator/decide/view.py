@@ -10,7 +10,7 @@ from domain.registry.records import Validator
 from link.types import Machine, StateRef
 from validator.decide.plan import FreeProvider
 from validator.decide.probe import ProbeResult
-from validator.decide.records import SeatKey
+from validator.decide.records import LegKey, SeatKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +82,9 @@ class ChainView:
     not over. ``duties`` are this validator's open seats in panels about the rounds of others. ``subjects`` are these
     panels, with the shares of their rounds. ``earlier`` are the undecided panels in which this validator has or had a
     seat, with the seats of all their stages. ``mirrored`` are the panels whose data this daemon keeps for their seats
-    (:mod:`validator.decide.mirrors`); their shares are in ``subjects`` and their seats in ``earlier``. Live orders,
-    panels and seats are read in each look; in a ``whole`` look, everything else is read, too.
+    (:mod:`validator.decide.mirrors`); their shares are in ``subjects`` and their seats in ``earlier``. ``kept`` are
+    legs of other validators whose states this daemon keeps (:mod:`validator.decide.keeping`). Live orders, panels and
+    seats are read in each look; in a ``whole`` look, everything else is read, too.
     """
 
     clock: int
@@ -98,6 +99,7 @@ class ChainView:
     bonded: frozenset[str] = frozenset()
     earlier: Mapping[PanelKey, OwnPanel] = field(default_factory=dict)
     mirrored: Mapping[SeatKey, PanelDuty] = field(default_factory=dict)
+    kept: frozenset[LegKey] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
