@@ -756,7 +756,7 @@ GET_STATES = Call(
     name="GetStates",
     request=StatesRequest,
     reply=StatesManifest,
-    roles=_CONSUMER | frozenset({Role.SUCCESSOR, Role.MIRROR}),
+    roles=_CONSUMER | frozenset({Role.SUCCESSOR, Role.MIRROR, Role.AUDITOR}),
 )
 OFFER_STATES = Call(name="OfferStates", request=StatesOffer, reply=PayloadWanted, roles=_CONSUMER, size=1 << 20)
 

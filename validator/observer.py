@@ -52,6 +52,7 @@ class Observer:
     mirror_bytes: int = 0
     _subjects: dict[SeatKey, PanelResponse] = field(default_factory=dict)
     _panels: dict[PanelKey, OwnPanel] = field(default_factory=dict)
+    _finding: dict[PanelKey, OwnPanel] = field(default_factory=dict)
     _closed: dict[bytes, OrderResponse] = field(default_factory=dict)
     _slow_at: float = 0.0
     _newest: int = 0  # latest chain clock (seconds) that was read
@@ -107,7 +108,22 @@ class Observer:
             earlier=self._read_earlier(seats),
             mirrored=mirrored,
             kept=frozenset(key for key in kept if self._is_kept(orders[key.order_id], key)),
+            finders=self._read_finders(orders.values()),
         )
+
+    def _read_finders(self, orders: Iterable[OrderResponse]) -> dict[LegKey, tuple[str, ...]]:
+        """Return the validators with a seat in a panel about the states that a leg left, by leg."""
+        finders: dict[LegKey, tuple[str, ...]] = {}
+        before, self._finding = self._finding, {}
+        for on_chain in orders:
+            for panel in on_chain.panels:
+                if panel.asker and on_chain.order.state != OrderState.CLOSED:
+                    found = OwnPanel(panel, self._read_seats(panel, before.get(panel.key)))
+                    self._finding[panel.key] = found
+                    key = LegKey(panel.order_id, panel.leg)
+                    names = (*finders.get(key, ()), *(seat.validator for seat in found.seats))
+                    finders[key] = tuple(dict.fromkeys(names))
+        return finders
 
     def _is_kept(self, on_chain: OrderResponse, key: LegKey) -> bool:
         """Return whether a record is about another validator's leg, whose states this daemon keeps."""

@@ -39,6 +39,8 @@ from domain.proof.events import (
     SlashVoteOpened,
     StageEnded,
     StageOpened,
+    StatesPanelOpened,
+    StatesRuled,
     ValidatorSlashed,
 )
 from domain.proof.messages import (
@@ -88,6 +90,8 @@ WORDS = Words(
         RoundVerified,
         RoundVoid,
         DisputePanelOpened,
+        StatesPanelOpened,
+        StatesRuled,
         StageOpened,
         StageEnded,
         PanelSkipped,

@@ -318,6 +318,36 @@ class RebuildChunk:
 
 
 @dataclass(frozen=True, slots=True)
+class FindStates:
+    """The action of a seat that fetches all states that a verified round left, and records a digest over them.
+
+    ``sources`` are the validators that may have the states, the best first. ``roots`` has the roots of the states, that
+    of the global state first.
+    """
+
+    lane: ClassVar = Lane.AUDIT
+    key: str
+    seat: SeatKey
+    index: int
+    sources: tuple[str, ...]
+    roots: tuple[bytes, ...]
+    sizes: tuple[int, ...]
+    seed: bytes  # seed of the panel's stage
+    until: int
+    tier: str  # the leg's tier
+
+    @property
+    def leg(self) -> LegKey:
+        """The key of the leg that left the states. The states are kept for the next leg in a record of this leg."""
+        return LegKey(self.seat.order_id, self.seat.leg)
+
+    @property
+    def source(self) -> int:
+        """The number of the leg that left the states."""
+        return self.seat.leg
+
+
+@dataclass(frozen=True, slots=True)
 class SendAnswer:
     """The action that commits to the answers of a seat, or reveals them, in a block before ``by`` on the chain's clock.
 
@@ -391,6 +421,7 @@ Action = (
     | ReplayPlace
     | MirrorPlace
     | RebuildChunk
+    | FindStates
     | SendAnswer
     | EndSeat
     | CheckProbe

@@ -58,11 +58,11 @@ def verified_roots(on_chain: OrderResponse, leg: Leg) -> tuple[bytes, ...]:
     return tuple(dict.fromkeys((leg.verified_root, *roots)))
 
 
-def sources_of(on_chain: OrderResponse, leg: Leg) -> tuple[str, ...]:
+def sources_of(on_chain: OrderResponse, leg: Leg, finders: Iterable[str] = ()) -> tuple[str, ...]:
     """Return the validators that may have the states from which a leg starts.
 
     The first of these validators made the states. Then come those that accepted a leg that started from the states, and
-    the mirrors of the round that left the states.
+    the mirrors of the round that left the states, and the ``finders``: the seats of panels about these states.
     """
     last = on_chain.leg(leg.from_leg)
     later = (
@@ -72,7 +72,7 @@ def sources_of(on_chain: OrderResponse, leg: Leg) -> tuple[str, ...]:
     )
     closed = on_chain.round(leg.from_leg, leg.first_round - 1)
     mirrors = closed.mirrors if closed is not None else ()
-    names = (last.validator if last is not None else "", *later, *mirrors)
+    names = (last.validator if last is not None else "", *later, *mirrors, *finders)
     return tuple(name for name in dict.fromkeys(names) if name not in ("", leg.validator))
 
 

@@ -34,9 +34,9 @@ class OwnPanel:
     def asked(self) -> tuple[AuditPlace, ...]:
         """The places whose states the seats need now from this validator.
 
-        A provider that stands for a share sends them itself.
+        A provider that stands for a share sends them itself. Seats fetch the states that a round left by their roots.
         """
-        if not self.is_open or self.panel.standing is not None:
+        if not self.is_open or self.panel.standing is not None or self.panel.asker:
             return ()
         return tuple(self.panel.places[number].place for number in self.panel.undecided)
 
@@ -83,8 +83,9 @@ class ChainView:
     panels, with the shares of their rounds. ``earlier`` are the undecided panels in which this validator has or had a
     seat, with the seats of all their stages. ``mirrored`` are the panels whose data this daemon keeps for their seats
     (:mod:`validator.decide.mirrors`); their shares are in ``subjects`` and their seats in ``earlier``. ``kept`` are
-    legs of other validators whose states this daemon keeps (:mod:`validator.decide.keeping`). Live orders, panels and
-    seats are read in each look; in a ``whole`` look, everything else is read, too.
+    legs of other validators whose states this daemon keeps (:mod:`validator.decide.keeping`). ``finders`` are the
+    validators with a seat in a panel about the states that a leg left. Live orders, panels and seats are read in each
+    look; in a ``whole`` look, everything else is read, too.
     """
 
     clock: int
@@ -100,6 +101,7 @@ class ChainView:
     earlier: Mapping[PanelKey, OwnPanel] = field(default_factory=dict)
     mirrored: Mapping[SeatKey, PanelDuty] = field(default_factory=dict)
     kept: frozenset[LegKey] = frozenset()
+    finders: Mapping[LegKey, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,8 @@ class View:
     ``clock`` is the chain clock (seconds), and ``since`` is its value when this daemon began to answer its providers.
     ``workers`` are the providers that poll and may take work. ``secret`` seeds the validator's own picks. ``panels``
     are the panels about this validator's rounds that are not over. ``held`` are the states of earlier legs that matched
-    legs start from, by root. ``mirrors`` are the validators that are named when a round is closed.
+    legs start from, by root. ``mirrors`` are the validators that are named when a round is closed. ``finders`` are the
+    validators with a seat in a panel about the states that a leg left.
     """
 
     on_chain: OrderResponse
@@ -122,6 +125,7 @@ class View:
     panels: Panels = field(default_factory=dict)
     held: Mapping[bytes, StateRef] = field(default_factory=dict)
     mirrors: tuple[str, ...] = ()
+    finders: Mapping[LegKey, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,4 +166,5 @@ class Look:
             panels=self.chain.panels,
             held=self.held,
             mirrors=self.mirrors,
+            finders=self.chain.finders,
         )

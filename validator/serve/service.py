@@ -47,6 +47,7 @@ from validator.decide.receive import (
 )
 from validator.decide.records import (
     JOB_FILE,
+    LegKey,
     LocalOrder,
     PayloadStage,
     SlotWork,
@@ -159,7 +160,8 @@ class Service:
         if address in view.applicants:
             roles.add(t.Role.APPLICANT)
         panels = (*view.panels.values(), *view.earlier.values())
-        if any(seat.validator == address for about in panels for seat in about.seats):
+        finders = (name for names in view.finders.values() for name in names)
+        if address in finders or any(seat.validator == address for about in panels for seat in about.seats):
             roles.add(t.Role.AUDITOR)
         if self._may_watch_some(address):
             roles.add(t.Role.WATCHER)
@@ -629,10 +631,12 @@ class Service:
             )
         address = caller.address
         may_ask = on_chain.order.consumer == address or self._continues(on_chain, address)
+        may_ask = may_ask or address in self.view.finders.get(LegKey(request.order_id, request.leg), ())
         if not may_ask and not is_mirror(on_chain, leg, address):
             raise ClusterError(
                 ClusterErrorKind.NOT_ALLOWED,
-                "you are neither the order's consumer, nor the validator of its current leg, nor a mirror of the round",
+                "you are neither the order's consumer, nor the validator of its current leg, nor a mirror of the round,"
+                " nor a seat that needs these states",
                 "use the key that placed the order",
                 field="order_id",
             )

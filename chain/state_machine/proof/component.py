@@ -2,7 +2,7 @@
 
 from chain.state_machine.component import Component
 from chain.state_machine.context import Draw
-from chain.state_machine.legs.hooks import AT_STAKE, ROUND_DROPPED, ROUND_LEFT
+from chain.state_machine.legs.hooks import AT_STAKE, ROUND_DROPPED, ROUND_LEFT, STATES_ASKED
 from chain.state_machine.market.hooks import RELEASED
 from chain.state_machine.proof import gas
 from chain.state_machine.proof.handlers import HANDLERS
@@ -36,6 +36,7 @@ from chain.state_machine.proof.shares import (
 )
 from chain.state_machine.proof.slashes import on_jail
 from chain.state_machine.proof.stands import is_at_stake, on_forfeit, weigh_forfeit
+from chain.state_machine.proof.states import ask_states, on_states, weigh_states
 from chain.state_machine.proof.tables import (
     AUDIT_LOAD,
     BEHIND_PANELS,
@@ -59,6 +60,7 @@ from chain.state_machine.proof.tables import (
     SHARES,
     STAGE_DUE,
     STANDING_ISSUES,
+    STATES_DUE,
     VOID_DUE,
     WAITING_LOTS,
     WAITING_PANELS,
@@ -107,6 +109,7 @@ COMPONENT = Component(
         Effect(WORK_DUE, on_work),
         Effect(JAIL_DUE, on_jail),
         Effect(FORFEIT_DUE, on_forfeit, weigh_forfeit),
+        Effect(STATES_DUE, on_states, weigh_states),
     ),
     draws=(
         Draw(SharesSubject, draw_segments, weigh_segments),
@@ -117,6 +120,7 @@ COMPONENT = Component(
         ROUND_DROPPED.to(drop_open_round),
         AT_STAKE.to(is_at_stake),
         ROUND_LEFT.to(advance),
+        STATES_ASKED.to(ask_states),
         RELEASED.to(on_released),
     ),
     answers=ANSWERS,

@@ -146,9 +146,13 @@ def _count_groups(ctx: Context, order: Order, leg: Leg) -> int:
 def get_panel_parties(ctx: Context, order: Order, leg: Leg, key: PanelKey) -> tuple[str, ...]:
     """Return the parties that must not sit in a panel: the parties of the order, and the parties of a dispute.
 
-    The parties of a dispute are the owner of its bond and, if the owner is a provider, its validator.
+    The parties of a dispute are the owner of its bond and, if the owner is a provider, its validator. If the panel is
+    about states, they are the validator that asked for it, and the operators in its cluster.
     """
     parties = set(get_parties(ctx, order, leg.validator))
+    panel = PANELS.get(ctx.store, *key) if key.dispute else None
+    if panel is not None and panel.asker:
+        parties.update(get_parties(ctx, order, panel.asker))
     bond = get_challenge_bond(ctx, key) if key.dispute else None
     if bond is not None:
         provider = PROVIDERS.get(ctx.store, bond.owner)

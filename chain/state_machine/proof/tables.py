@@ -184,6 +184,9 @@ JAIL_DUE = Due("jail", 9, lane=0)
 # Parts of an entry: order, leg, round.
 DROP_DUE = Due("drop", 16, lane=1, of_order=True)
 
+# A panel about the states from which a leg starts is to be opened, or is decided. Parts of an entry: order, leg.
+STATES_DUE = Due("states", 28, lane=1, of_order=True)
+
 # The time to stand for a rejected share is over. Parts of an entry: order, leg, round, slot, issue.
 FORFEIT_DUE = Due("forfeit", 8, lane=0, of_order=True)
 
