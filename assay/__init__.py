@@ -135,6 +135,8 @@ ORIGINS = {
     "ShareRejected": "domain.proof.events:ShareRejected",
     "SimulateMatchResponse": "domain.market.queries:SimulateMatchResponse",
     "Start": "pol.job.document:Start",
+    "StatesLacked": "domain.legs.events:StatesLacked",
+    "StatesRuled": "domain.proof.events:StatesRuled",
     "StatusResponse": "domain.node.queries:StatusResponse",
     "StillWaiting": "consumer.errors:StillWaiting",
     "Stopped": "pol.errors:Stopped",

@@ -8,6 +8,7 @@ from domain.disputes.records import DisputeState
 from domain.ledger.records import CHALLENGE_SLOT
 from domain.proof.moves import FINDER_REWARD
 from domain.proof.records import AnswerKind, Finding, Ruling
+from pol.rules.states import STATES
 
 _ENDS = {
     DisputeState.UPHELD: "The challenge was right: the round is void, and the bond returns.",
@@ -21,6 +22,11 @@ _RULINGS = {
     Ruling.WRONG: "The auditors found that the chain is wrong",
     Ruling.UNDECIDED: "The auditors could not decide",
 }
+_STATES = {
+    DisputeState.UPHELD: "No validator could fetch the states: the validator that asked pays nothing.",
+    DisputeState.FAILED: "The auditors have the states and serve them; the validator that asked pays the auditors.",
+    DisputeState.UNDECIDED: "The panel could not decide, and no one pays.",
+}
 _COINS = {
     "compensation": "paid to an auditor or to the accused validator",
     "burn": "burnt",
@@ -30,10 +36,16 @@ _COINS = {
 
 
 def describe_steps(dispute: DisputeStory, answered: int) -> list[dict[str, Any]]:
-    """Return the steps of a challenge, each with a height and a sentence.
+    """Return the steps of a challenge, or of a panel about states, each with a height and a sentence.
 
     ``answered`` is the number of seats whose answers are on the chain.
     """
+    if dispute.place == STATES:
+        asked = "The validator of the next leg could not fetch the states that this round left, and asked a panel."
+        steps = [_step(dispute.committed_height, asked), *_stages(dispute)]
+        if dispute.state in _STATES:
+            steps.append(_step(dispute.ended_height, _STATES[dispute.state]))
+        return steps
     bond = words.assay(dispute.bond)
     steps = [_step(dispute.committed_height, f"Someone committed to a challenge, with a bond of {bond} ASSAY.")]
     if dispute.place is not None:
@@ -44,16 +56,22 @@ def describe_steps(dispute: DisputeStory, answered: int) -> list[dict[str, Any]]
         steps.append(
             _step(dispute.opened_height, f"Challenge {dispute.joins} names the same place; one panel decides.")
         )
-    for stage in dispute.stages:
-        seats = sum(seat.stage == stage.number for seat in dispute.seats)
-        last = ", the last one, has all validators that are left" if stage.is_last else f" has {seats} auditors"
-        steps.append(_step(stage.height, f"Stage {stage.number}{last}."))
+    steps += _stages(dispute)
     for place in dispute.places:
         if place.ruling is not Ruling.OPEN:
             root = f": {place.root.hex()[:12]}" if place.root else ""
             steps.append(_step(0, f"{_RULINGS[place.ruling]}, in stage {place.stage} of {answered} answers{root}."))
     if dispute.state in _ENDS:
         steps.append(_step(dispute.ended_height, _ENDS[dispute.state]))
+    return steps
+
+
+def _stages(dispute: DisputeStory) -> list[dict[str, Any]]:
+    steps = []
+    for stage in dispute.stages:
+        seats = sum(seat.stage == stage.number for seat in dispute.seats)
+        last = ", the last one, has all validators that are left" if stage.is_last else f" has {seats} auditors"
+        steps.append(_step(stage.height, f"Stage {stage.number}{last}."))
     return steps
 
 

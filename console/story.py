@@ -22,6 +22,7 @@ from domain.legs.events import (
     OrderDeclined,
     OrderMatched,
     OrderProven,
+    OrderRestarted,
     OrderSettled,
     PartEnded,
     PartReturned,
@@ -74,12 +75,22 @@ from domain.proof.events import (
     SlashVoteOpened,
     StageEnded,
     StageOpened,
+    StatesPanelOpened,
+    StatesRuled,
     ValidatorSlashed,
 )
 from domain.proof.reasons import ShareReason
 from domain.proof.records import AuditKind, AuditPlace, Finding, Ruling, ShareState
 from domain.vocabulary import MOVES, read_event
+from pol.rules.states import STATES
 from pol.values import metric_values
+
+_STATES_ENDS = {
+    Ruling.RIGHT: DisputeState.FAILED,
+    Ruling.WRONG: DisputeState.UPHELD,
+    Ruling.UNDECIDED: DisputeState.UNDECIDED,
+}
+"""End of the claim that states cannot be fetched, by the ruling about them."""
 
 
 @dataclass
@@ -329,6 +340,8 @@ class OrderStory:
         self.returned = 0
         self.close_reason = 0
         self.closed_height = 0
+        # The height at which the order started again from its first round; 0 if it did not.
+        self.restarted_height = 0
         self.refunded = 0
         # Sum of the bonds that were locked for the order: job bonds and share bonds (uassay).
         self.bonds_in = 0
@@ -560,6 +573,27 @@ class OrderStory:
             committed_height=self._height,
             slot=change.share.slot,
         )
+
+    @_take.register
+    def _(self, change: StatesPanelOpened) -> None:
+        key = change.panel
+        self._round(key.round_key).disputes[key.dispute] = DisputeStory(
+            number=key.dispute,
+            challenger=change.asker,
+            state=DisputeState.OPEN,
+            committed_height=self._height,
+            opened_height=self._height,
+            place=STATES,
+        )
+
+    @_take.register
+    def _(self, change: StatesRuled) -> None:
+        dispute = self._dispute(change.panel)
+        dispute.state, dispute.ended_height = _STATES_ENDS[Ruling(change.ruling)], self._height
+
+    @_take.register
+    def _(self, change: OrderRestarted) -> None:
+        self.restarted_height = self._height
 
     @_take.register
     def _(self, change: ShareStood) -> None:

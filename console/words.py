@@ -227,6 +227,10 @@ _KINDS: Final = MappingProxyType(
         "panel.stage": "Auditors were drawn",
         "panel.stage_ended": "A stage of a panel ended",
         "panel.skipped": "A round was not drawn to be recomputed",
+        "panel.states": "A panel tries to fetch the states from which the next leg starts",
+        "states.lacked": "The validator of the leg could not fetch the states from which it starts",
+        "states.ruled": "A panel ruled whether the states can be fetched",
+        "order.restarted": "The order starts again from its first round, because its states are lost",
         "panel.waits": "A panel waits for auditors with free capacity",
         "panel.room": "A panel reserved or released auditors' capacity",
         "panel.place": "A place was drawn to be recomputed",
@@ -308,6 +312,8 @@ def place(place: AuditPlace) -> str:
             return f"segment {place.segment} of slot {place.slot}"
         case AuditKind.HANDOVER:
             return f"encrypted chunk {place.chunk}"
+        case AuditKind.STATES:
+            return "states that the round left"
 
 
 def message_kind(name: str) -> str:

@@ -74,6 +74,8 @@ def name_place(place: AuditPlace) -> str:
             return f"segment {place.segment} of slot {place.slot}"
         case AuditKind.HANDOVER:
             return f"encrypted chunk {place.chunk}"
+        case AuditKind.STATES:
+            return "states that the round left"
 
 
 def _describe_ruling(place: PanelPlace) -> str:

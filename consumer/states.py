@@ -83,7 +83,7 @@ def fetch_states(
     missing = {root for root in roots if not state_path(folder, root).exists()}
     later = (known.validator for known in answer.legs if known.from_leg == leg.number)
     problem = ""
-    for name in dict.fromkeys((leg.validator, *later)):
+    for name in dict.fromkeys((leg.validator, *later, *closed.mirrors)):
         if not missing:
             break
         try:

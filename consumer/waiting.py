@@ -15,6 +15,7 @@ from domain.measures import duration
 from domain.proof.queries import OrderResponse
 from domain.proof.records import Panel, Round, ShareState
 from domain.readable import Readable
+from pol.rules.states import is_asking
 
 _NOTHING_TO_DO: Final = "you need not do anything"
 NO_ROOM: Final = "it begins when auditors are free"
@@ -72,6 +73,8 @@ def waiting(
         ends = min(order.expires_at, order.deadline)
         return for_bid(order.opened_at, ends, now, reason, remedy)
     if order.state is OrderState.MATCHED:
+        if is_asking(leg):
+            return for_found_states(leg.validator, leg.first_round - 1, now)
         return for_acceptance(leg.validator, leg.matched_at, leg.accept_deadline, now, asker.follow(order.id))
     rounds = answer.rounds_of(leg.number)
     if leg.part:
@@ -112,6 +115,18 @@ def for_acceptance(validator: str, since: int, until: int, now: int, follow: str
         helps=f"keep {follow} running, which delivers the files",
         since=since,
         until=until,
+        now=now,
+    )
+
+
+def for_found_states(validator: str, round: int, now: int) -> Waiting:
+    """Return the wait of a matched order for a panel that tries to fetch the states of a verified round."""
+    return Waiting(
+        what=f"a panel to find the states of round {round}",
+        detail=f"{validator} could not fetch these states, from which the order goes on; auditors try to fetch them",
+        helps=_NOTHING_TO_DO,
+        since=0,
+        until=0,
         now=now,
     )
 

@@ -757,7 +757,10 @@ SHOW_PLACE = Call(name="ShowPlace", request=ShownPlace, reply=Verdict, roles=_ST
 GET_PLACE = Call(name="GetPlace", request=PlaceRequest, reply=AuditOpening, roles=_CONSUMER | frozenset({Role.WATCHER}))
 GET_RESULT = Call(name="GetResult", request=ResultRequest, reply=ResultManifest, roles=_CONSUMER)
 GET_STATES = Call(
-    name="GetStates", request=StatesRequest, reply=StatesManifest, roles=_CONSUMER | frozenset({Role.SUCCESSOR})
+    name="GetStates",
+    request=StatesRequest,
+    reply=StatesManifest,
+    roles=_CONSUMER | frozenset({Role.SUCCESSOR, Role.MIRROR, Role.AUDITOR}),
 )
 OFFER_STATES = Call(name="OfferStates", request=StatesOffer, reply=PayloadWanted, roles=_CONSUMER, size=1 << 20)
 

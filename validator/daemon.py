@@ -50,7 +50,7 @@ from validator.work.outbox import Outbox
 from validator.work.perform import Performer, Table, work_of
 from validator.work.probe import ProbeChecker
 from validator.work.seats import Auditor
-from validator.work.states import StateFetcher
+from validator.work.states import StateFetcher, StatesFinder
 from validator.work.upkeep import Keeper
 from wire.keys import Key, SignatureVerifier
 
@@ -280,6 +280,7 @@ class ValidatorDaemon:
             SendAnswer: auditor.answered,
         }
         states = StateFetcher(ledger=ledger, blobs=blobs, run=performer.run, connect=self._link)
+        finder = StatesFinder(states, self._run_for_seat, lambda: self._service.view.clock)
         prober = ProbeChecker(performer.run, self._config.backend, self._service.prober.judge)
         return {
             **performer.table(),
@@ -287,6 +288,7 @@ class ValidatorDaemon:
             **mirrors.table(),
             **keeper.table(),
             **states.table(),
+            **finder.table(),
             **prober.table(),
         }
 

@@ -25,8 +25,9 @@ from domain.proof.queries import (
 from domain.proof.records import Panel, PanelSeat
 from domain.registry.queries import ProviderRequest, ProvidersRequest, ValidatorsRequest
 from domain.registry.records import Provider
+from validator.decide.keeping import STATES_PART, choose_kept
 from validator.decide.mirrors import ORDERS_MAX, choose_mirrored, find_mirrored
-from validator.decide.records import SeatKey, seat_key
+from validator.decide.records import LegKey, SeatKey, seat_key
 from validator.decide.upkeep import CERTIFY_SECONDS
 from validator.decide.view import ChainView, Member, OwnPanel
 from validator.ledger import Ledger
@@ -51,6 +52,7 @@ class Observer:
     mirror_bytes: int = 0
     _subjects: dict[SeatKey, PanelResponse] = field(default_factory=dict)
     _panels: dict[PanelKey, OwnPanel] = field(default_factory=dict)
+    _finding: dict[PanelKey, OwnPanel] = field(default_factory=dict)
     _closed: dict[bytes, OrderResponse] = field(default_factory=dict)
     _slow_at: float = 0.0
     _newest: int = 0  # latest chain clock (seconds) that was read
@@ -89,6 +91,7 @@ class Observer:
                     self.ledger.begin(order_id, leg.number)
         seats = {seat_key(duty): duty for duty in self._read_duties()}
         mirrored = self._read_mirrored() if self.slow else view.mirrored
+        kept = (LegKey(*key) for key in self.ledger.store.all_orders() if key[0] in orders)
         known = frozenset() if self.slow else view.applicants
         applicants = {name for name in asking if name in known or self._asks(name)}
         return ChainView(
@@ -104,7 +107,28 @@ class Observer:
             bonded=frozenset(name for name in bonding if (not self.slow and name in view.bonded) or self._bonds(name)),
             earlier=self._read_earlier(seats),
             mirrored=mirrored,
+            kept=frozenset(key for key in kept if self._is_kept(orders[key.order_id], key)),
+            finders=self._read_finders(orders.values()),
         )
+
+    def _read_finders(self, orders: Iterable[OrderResponse]) -> dict[LegKey, tuple[str, ...]]:
+        """Return the validators with a seat in a panel about the states that a leg left, by leg."""
+        finders: dict[LegKey, tuple[str, ...]] = {}
+        before, self._finding = self._finding, {}
+        for on_chain in orders:
+            for panel in on_chain.panels:
+                if panel.asker and on_chain.order.state != OrderState.CLOSED:
+                    found = OwnPanel(panel, self._read_seats(panel, before.get(panel.key)))
+                    self._finding[panel.key] = found
+                    key = LegKey(panel.order_id, panel.leg)
+                    names = (*finders.get(key, ()), *(seat.validator for seat in found.seats))
+                    finders[key] = tuple(dict.fromkeys(names))
+        return finders
+
+    def _is_kept(self, on_chain: OrderResponse, key: LegKey) -> bool:
+        """Return whether a record is about another validator's leg, whose states this daemon keeps."""
+        leg = on_chain.leg(key.leg)
+        return leg is not None and leg.validator != self.me
 
     def _bonds(self, address: str) -> bool:
         """Return whether an account has the least bond of a challenge in its bond account."""
@@ -133,22 +157,30 @@ class Observer:
             request = request.after(page[-1])
 
     def _read_mirrored(self) -> dict[SeatKey, PanelDuty]:
-        """Return the panels that this validator mirrors. Each winner has an equal part of its bytes.
+        """Return the panels that this validator mirrors, and begin the records of the states that it keeps. Each winner
+        has an equal part of its bytes.
 
         Only rounds of validators that its operator chose are read, in at most ``ORDERS_MAX`` orders of each.
         """
         mirrored: dict[SeatKey, PanelDuty] = {}
         winners = [name for name in self.mirror_for if name != self.me]
         recorded = self.ledger.store.seats()
+        legs_recorded = {LegKey(*key) for key in self.ledger.store.all_orders()}
         for winner in winners:
             found: list[tuple[PanelDuty, JobTerms]] = []
+            read: list[OrderResponse] = []
             legs = self.client.query(LiveLegsRequest(winner)).legs
             for order_id in sorted({leg.order_id for leg in legs})[:ORDERS_MAX]:
                 on_chain = self._order(order_id)
                 if on_chain is not None:
+                    read.append(on_chain)
                     terms = on_chain.order.terms
                     found += [(duty, terms) for duty in find_mirrored(on_chain, winner, self.me)]
-            mirrored |= choose_mirrored(found, recorded, self.mirror_bytes // len(winners))
+            most = self.mirror_bytes // len(winners)
+            kept, left = choose_kept(read, winner, self.me, legs_recorded, most // STATES_PART)
+            for key in kept:
+                self.ledger.begin(key.order_id, key.leg)
+            mirrored |= choose_mirrored(found, recorded, most - most // STATES_PART + left)
         return mirrored
 
     def _read_subjects(self, seats: Iterable[SeatKey]) -> dict[SeatKey, PanelResponse]:

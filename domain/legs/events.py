@@ -176,6 +176,36 @@ class PartReturned(Change):
 
 
 @dataclass(frozen=True, slots=True)
+class StatesLacked(Change):
+    """The validator of a matched leg could not fetch the states from which the leg starts. A panel decides whether they
+    can be fetched. Until then, the order is held.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.StatesLacked):
+                print(event.validator, event.leg)
+    """
+
+    KIND: ClassVar[str] = "states.lacked"
+    order: bytes
+    leg: int
+    validator: str
+    asked: int
+
+
+@dataclass(frozen=True, slots=True)
+class OrderRestarted(Change):
+    """The order starts again from its first round, because the states of its last verified round are lost, and its
+    deposit pays for all rounds once more.
+    """
+
+    KIND: ClassVar[str] = "order.restarted"
+    order: bytes
+    leg: int
+
+
+@dataclass(frozen=True, slots=True)
 class PartWaits(Change):
     """The coins withheld from the validator of a failed leg (``amount``) wait until ``until`` on the chain clock.
 

@@ -67,6 +67,10 @@ class Leg:
     # the order does not let them wait.
     cleared: Count = 0
     waived: Count = 0  # no account that may challenge will challenge the rounds before this one
+    # The validator could not fetch the states from which the leg starts: twice the number of panels about them that are
+    # over, and one more while a panel runs.
+    asked: Count = 0
+    asked_at: Number = 0  # time at which such a panel was over, and the time to accept began again; 0 before
 
     @property
     def end_round(self) -> int:

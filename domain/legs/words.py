@@ -7,12 +7,14 @@ from domain.legs.events import (
     OrderDeclined,
     OrderMatched,
     OrderProven,
+    OrderRestarted,
     OrderSettled,
     PartEnded,
     PartReturned,
     PartWaits,
     ProgressRestarted,
     SlotStarted,
+    StatesLacked,
 )
 from domain.legs.messages import MsgAcceptOrder, MsgAckState, MsgDeclineOrder, MsgStopOrder
 from domain.legs.moves import MOVES
@@ -41,6 +43,8 @@ WORDS = Words(
         PartReturned,
         PartWaits,
         PartEnded,
+        StatesLacked,
+        OrderRestarted,
     ),
     queries=(LiveLegsRequest,),
     moves=MOVES,

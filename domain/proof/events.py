@@ -462,6 +462,42 @@ class DisputePanelOpened(Change):
 
 
 @dataclass(frozen=True, slots=True)
+class StatesPanelOpened(Change):
+    """A panel was opened that tries to fetch the states that a verified round left, because the next leg's validator
+    (``asker``) could not. If ``last_next`` is true, its first stage is its last one.
+    """
+
+    KIND: ClassVar[str] = "panel.states"
+    panel: PanelKey
+    asker: str
+    last_next: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StatesRuled(Change):
+    """A panel about the states that a verified round left is over. ``ruling`` is a ``Ruling``: the states can be
+    fetched (``RIGHT``), they cannot (``WRONG``), or this is undecided.
+
+    ``leg`` is the leg whose validator asked, and ``asked`` // 2 is the number of panels for which it has asked so far.
+    If the leg goes on, its time to accept begins at ``asked_at``.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.StatesRuled):
+                print(event.panel.round, event.ruling)
+    """
+
+    KIND: ClassVar[str] = "states.ruled"
+    panel: PanelKey
+    leg: int
+    asker: str
+    ruling: int
+    asked: int
+    asked_at: int
+
+
+@dataclass(frozen=True, slots=True)
 class PanelSkipped(Change):
     """A closed round got no panel: in the tier of its leg, a lot decides which rounds have panels."""
 

@@ -180,12 +180,13 @@ class AuditKind(IntEnum):
     UPDATE = 2  # the last "segment": it computes the update and local_out from boundaries 0 and n
     AGGREGATION = 3
     HANDOVER = 4  # one encrypted chunk of the states that a hand-over round leaves
+    STATES = 15  # all states that a verified round left, from which the next leg starts
 
 
 @dataclass(frozen=True, slots=True)
 class AuditPlace:
-    """A place that can be audited: a segment of a share, its update, the aggregation of the round, or one encrypted
-    chunk of a hand-over round.
+    """A place that can be audited: a segment of a share, its update, the aggregation of the round, one encrypted chunk
+    of a hand-over round, or the states that a verified round left.
 
     ``chunk`` is the number of the encrypted chunk (:class:`pol.rules.handover.ChunkLayout`), and 0 for other places.
     """
@@ -386,6 +387,9 @@ class Panel:
     slash: Money = 0  # part of the validator's stake (uassay) that was taken, or that is reserved during the vote
     dispute: Count = 0  # number of the dispute that the panel decides; 0 for the panel that audits the round
     standing: ShareRef | None = None  # the share whose provider stands for it; the panel recomputes only this share
+    # The validator of the next leg, which asked whether the states that the round left can be fetched; empty for other
+    # panels.
+    asker: MaybeAddress = ""
     appeal_until: Number = 0  # time until which its ruling against the chain can be appealed; 0 without such a ruling
     appellant: MaybeAddress = ""  # who appealed its ruling, so that all eligible validators decide again
 

@@ -43,6 +43,8 @@ from domain.proof.events import (
     SlashVoteOpened,
     StageEnded,
     StageOpened,
+    StatesPanelOpened,
+    StatesRuled,
     ValidatorSlashed,
 )
 from domain.proof.messages import (
@@ -95,6 +97,8 @@ WORDS = Words(
         RoundVerified,
         RoundVoid,
         DisputePanelOpened,
+        StatesPanelOpened,
+        StatesRuled,
         StageOpened,
         StageEnded,
         PanelSkipped,

@@ -52,12 +52,14 @@ from domain.legs.events import (
     OrderDeclined,
     OrderMatched,
     OrderProven,
+    OrderRestarted,
     OrderSettled,
     PartEnded,
     PartReturned,
     PartWaits,
     ProgressRestarted,
     SlotStarted,
+    StatesLacked,
 )
 from domain.legs.reasons import LegEnd, PartEnd
 from domain.legs.records import Leg, LegState, SlotStart
@@ -120,6 +122,8 @@ from domain.proof.events import (
     SlashVoteOpened,
     StageEnded,
     StageOpened,
+    StatesPanelOpened,
+    StatesRuled,
     ValidatorSlashed,
 )
 from domain.proof.reasons import ShareReason
@@ -545,6 +549,14 @@ class Rebuilt:
     @take.register
     def _(self, change: OrderVerified) -> None:
         self._leg(change.order, change.leg, settles_at=change.settles_at)
+
+    @take.register
+    def _(self, change: StatesLacked) -> None:
+        self._leg(change.order, change.leg, asked=change.asked)
+
+    @take.register
+    def _(self, change: OrderRestarted) -> None:
+        self._order(change.order, next_round=0, work_verified=0)
 
     @take.register
     def _(self, change: OrderHeld | OrderReleased) -> None:
@@ -1112,6 +1124,15 @@ class Rebuilt:
         self._open_panel(change.panel)
         standing = self.disputes[change.panel].share
         self._panel(change.panel, last_next=change.last_next, standing=standing)
+
+    @take.register
+    def _(self, change: StatesPanelOpened) -> None:
+        self._open_panel(change.panel)
+        self._panel(change.panel, last_next=change.last_next, asker=change.asker)
+
+    @take.register
+    def _(self, change: StatesRuled) -> None:
+        self._leg(change.panel.order_id, change.leg, asked=change.asked, asked_at=change.asked_at)
 
     @take.register
     def _(self, change: StandOpened) -> None:

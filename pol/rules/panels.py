@@ -59,7 +59,8 @@ def update_work(terms: JobTerms) -> int:
 def place_work(terms: JobTerms, kind: AuditKind) -> int:
     """Return the FLOPs of recomputing a place of the given kind.
 
-    An encrypted chunk counts as no work: it has at most 64 KiB, and the answer fee covers it.
+    States are hashed: one FLOP per byte. An encrypted chunk counts as no work: it has at most 64 KiB, and the answer
+    fee covers it.
     """
     match kind:
         case AuditKind.SEGMENT:
@@ -70,6 +71,8 @@ def place_work(terms: JobTerms, kind: AuditKind) -> int:
             return terms.outer_work
         case AuditKind.HANDOVER:
             return 0
+        case AuditKind.STATES:
+            return terms.result_bytes
 
 
 def audit_price(params: OrderParams, price: int) -> int:
@@ -259,6 +262,8 @@ def is_place(place: AuditPlace, shares: Sequence[ShareExtent], stopped: AuditPla
         return True
     if place.kind is AuditKind.AGGREGATION:
         return stopped is None and place == AGGREGATION
+    if place.kind not in (AuditKind.SEGMENT, AuditKind.UPDATE):
+        return False
     share = next((share for share in shares if (share.slot, share.issue) == (place.slot, place.issue)), None)
     if share is None:
         return False

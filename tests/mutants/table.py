@@ -47,6 +47,8 @@ _MATCH = "tests/unit/matching_engine/test_match.py"
 _MATCHED = "tests/unit/chain/state_machine/market/handlers/test_open_and_matched.py"
 _RESUME = "tests/unit/chain/state_machine/legs/test_resume.py"
 _SERVING = "tests/unit/chain/attacks/test_serving_what_was_verified.py"
+_LACKING = "tests/unit/chain/attacks/test_states_that_the_next_validator_lacks.py"
+_STATES = "tests/unit/validator/test_states.py"
 _EXTENTS = "tests/unit/chain/state_machine/legs/test_extents.py"
 _AUCTION = "tests/unit/chain/state_machine/market/test_auction.py"
 _COST = "tests/unit/pol/job/test_cost.py"
@@ -1316,12 +1318,92 @@ MUTANTS = (
         "part-freed-by-a-provider",
         "a validator sacrifices a provider, continues, and is paid for its verified rounds before the end",
         "chain/state_machine/legs/parts.py",
-        "    if is_continued(ctx, leg) or (waits and",
-        "    if (waits and",
+        "    if is_continued(ctx, leg) or is_asked or (waits and",
+        "    if is_asked or (waits and",
         (
             "tests/unit/chain/state_machine/legs/test_continuing.py"
             "::test_a_provider_that_is_sacrificed_does_not_free_the_part",
         ),
+    ),
+    Mutant(
+        "lost-states-cost-a-fee",
+        "a validator that no one serves pays the fee of a decline",
+        "chain/state_machine/legs/handlers.py",
+        "order.params.auditors and may_hold(ctx, order.id):",
+        "not order.params.auditors:",
+        (f"{_LACKING}::test_an_honest_validator_loses_nothing_if_no_one_has_the_states",),
+    ),
+    Mutant(
+        "asking-is-free",
+        "a validator that lies about states delays the order, and the community pool pays the seats",
+        "chain/state_machine/proof/states.py",
+        "    losers = (bond,) if bond is not None else ()\n",
+        "    losers = ()\n",
+        (f"{_LACKING}::test_a_validator_that_lies_pays_the_seats_and_gets_the_states_from_them",),
+    ),
+    Mutant(
+        "no-time-to-fetch-from-seats",
+        "a failed validator that serves the seats alone lets the next one miss its time to accept",
+        "chain/state_machine/proof/states.py",
+        "        renew_accept(ctx, leg, seconds)\n",
+        "        pass\n",
+        (f"{_LACKING}::test_a_validator_that_lies_pays_the_seats_and_gets_the_states_from_them",),
+    ),
+    Mutant(
+        "asks-without-end",
+        "a validator holds an order for ever with panels about the same states",
+        "pol/rules/states.py",
+        "    return leg.from_leg > 0 and leg.asked < 2 * ASKS_MAX and not is_asking(leg)\n",
+        "    return leg.from_leg > 0 and not is_asking(leg)\n",
+        (f"{_LACKING}::test_states_that_were_found_twice_are_no_reason_to_decline_and_a_choice_has_its_fee",),
+    ),
+    Mutant(
+        "captured-panel-stays",
+        "friends of a failed validator that fill one first stage decide for good that its states can be fetched",
+        "chain/state_machine/proof/states.py",
+        "is_again=leg.asked > 1",
+        "is_again=False",
+        (f"{_LACKING}::test_states_that_were_found_twice_are_no_reason_to_decline_and_a_choice_has_its_fee",),
+    ),
+    Mutant(
+        "asker-judges-itself",
+        "the validator that asks for states, or its cluster, sits in the panel",
+        "chain/state_machine/proof/room.py",
+        "        parties.update(get_parties(ctx, order, panel.asker))\n",
+        "        pass\n",
+        (f"{_LACKING}::test_an_accomplice_of_the_failed_validator_and_its_cluster_get_no_seat",),
+    ),
+    Mutant(
+        "part-paid-during-the-panel",
+        "the part of a failed leg is paid by time while a panel looks for its states",
+        "chain/state_machine/legs/parts.py",
+        "    is_asked = is_asking(LEGS.must(ctx.store, order.id, order.legs))\n",
+        "    is_asked = False\n",
+        (f"{_LACKING}::test_while_the_panel_runs_no_deadline_passes_and_the_part_is_not_paid",),
+    ),
+    Mutant(
+        "restart-unpaid",
+        "an order starts again although its deposit does not pay for all rounds",
+        "chain/state_machine/legs/ends.py",
+        "    if get_asked(ctx.store, whole, ctx.clock).price_limit < leg.price:\n",
+        "    if False:\n",
+        (f"{_LACKING}::test_the_order_starts_again_if_its_deposit_pays_and_ends_otherwise",),
+    ),
+    Mutant(
+        "states-of-any-size",
+        "a source of states fills the disk of the validator that asks it",
+        "validator/work/states.py",
+        "                if state.root in missing - taken and state.blob.size in action.sizes:\n",
+        "                if state.root in missing - taken:\n",
+        (f"{_STATES}::test_a_source_with_states_of_a_wrong_size_or_without_end_does_not_block_the_others",),
+    ),
+    Mutant(
+        "states-for-strangers",
+        "any validator fetches the states of an order",
+        "validator/serve/service.py",
+        "        if not may_ask and not is_mirror(on_chain, leg, address):\n",
+        "        if False:\n",
+        (f"{_STATES}::test_a_mirror_fetches_states_from_the_winner_and_a_stranger_does_not",),
     ),
     Mutant(
         "party-audits-the-rest",

@@ -105,7 +105,7 @@ class FetchStates:
     """The action that fetches states of an earlier leg from other validators, or takes those that the consumer sent.
 
     ``sources`` are the validators that may have them, the best first. ``source`` is the number of the leg that left
-    the states.
+    the states. ``sizes`` are the sizes (bytes) that a state may have.
     """
 
     lane: ClassVar = Lane.WORK
@@ -114,6 +114,20 @@ class FetchStates:
     source: int
     sources: tuple[str, ...]
     roots: frozenset[bytes]
+    sizes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeepStates:
+    """The action of a mirror that fetches the states of another validator's last verified round."""
+
+    lane: ClassVar = Lane.MIRROR
+    key: str
+    leg: LegKey
+    source: int
+    sources: tuple[str, ...]
+    roots: frozenset[bytes]
+    sizes: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,6 +318,36 @@ class RebuildChunk:
 
 
 @dataclass(frozen=True, slots=True)
+class FindStates:
+    """The action of a seat that fetches all states that a verified round left, and records a digest over them.
+
+    ``sources`` are the validators that may have the states, the best first. ``roots`` has the roots of the states, that
+    of the global state first.
+    """
+
+    lane: ClassVar = Lane.AUDIT
+    key: str
+    seat: SeatKey
+    index: int
+    sources: tuple[str, ...]
+    roots: tuple[bytes, ...]
+    sizes: tuple[int, ...]
+    seed: bytes  # seed of the panel's stage
+    until: int
+    tier: str  # the leg's tier
+
+    @property
+    def leg(self) -> LegKey:
+        """The key of the leg that left the states. The states are kept for the next leg in a record of this leg."""
+        return LegKey(self.seat.order_id, self.seat.leg)
+
+    @property
+    def source(self) -> int:
+        """The number of the leg that left the states."""
+        return self.seat.leg
+
+
+@dataclass(frozen=True, slots=True)
 class SendAnswer:
     """The action that commits to the answers of a seat, or reveals them, in a block before ``by`` on the chain's clock.
 
@@ -361,6 +405,7 @@ Action = (
     | TryJob
     | TakeInitialStates
     | FetchStates
+    | KeepStates
     | CheckDelivery
     | OpenDelivery
     | CheckSegment
@@ -376,6 +421,7 @@ Action = (
     | ReplayPlace
     | MirrorPlace
     | RebuildChunk
+    | FindStates
     | SendAnswer
     | EndSeat
     | CheckProbe

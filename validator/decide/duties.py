@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from domain.market.records import OrderState
 from validator.decide.actions import Action
+from validator.decide.keeping import decide_kept
 from validator.decide.mirrors import STAGE, decide_mirror
 from validator.decide.orders import decide_leg
 from validator.decide.records import LegKey, LocalOrder, LocalSeat, LocalUpkeep, SeatKey
@@ -26,8 +27,8 @@ class Upkeep:
 
 
 Duty = LegKey | SeatKey | Upkeep
-"""A leg that this validator won, a seat in a panel about another validator's round, a mirror of such a round (its key
-has the stage 0), or the upkeep."""
+"""A leg that this validator won, or whose states it keeps as a mirror; a seat in a panel about another validator's
+round; a mirror of such a round (its key has the stage 0); or the upkeep."""
 Record = LocalOrder | LocalSeat | LocalUpkeep
 
 
@@ -43,15 +44,16 @@ def duties(look: Look) -> Iterator[Duty]:
     for order_id, on_chain in look.chain.orders.items():
         for leg in on_chain.legs:
             live = on_chain.order.state != OrderState.CLOSED
-            if leg.validator == look.me and (live or look.chain.whole):
-                yield LegKey(order_id, leg.number)
+            key = LegKey(order_id, leg.number)
+            if (leg.validator == look.me and (live or look.chain.whole)) or key in look.chain.kept:
+                yield key
 
 
 def decide(duty: Duty, record: Record | None, look: Look) -> tuple[Record | None, tuple[Action, ...]]:
     """Return the updated record of a duty, and every action whose outcome is missing."""
     match duty, record:
         case LegKey(), LocalOrder():
-            return decide_leg(record, look)
+            return decide_kept(record, look) if duty in look.chain.kept else decide_leg(record, look)
         case SeatKey(), LocalSeat() | None:
             return decide_mirror(duty, record, look) if duty.stage == STAGE else decide_seat(duty, record, look)
         case Upkeep(), LocalUpkeep() | None:

@@ -58,10 +58,11 @@ def verified_roots(on_chain: OrderResponse, leg: Leg) -> tuple[bytes, ...]:
     return tuple(dict.fromkeys((leg.verified_root, *roots)))
 
 
-def sources_of(on_chain: OrderResponse, leg: Leg) -> tuple[str, ...]:
+def sources_of(on_chain: OrderResponse, leg: Leg, finders: Iterable[str] = ()) -> tuple[str, ...]:
     """Return the validators that may have the states from which a leg starts.
 
-    The first of these validators made the states. The others accepted a leg that started from the states.
+    The first of these validators made the states. Then come those that accepted a leg that started from the states, and
+    the mirrors of the round that left the states, and the ``finders``: the seats of panels about these states.
     """
     last = on_chain.leg(leg.from_leg)
     later = (
@@ -69,8 +70,16 @@ def sources_of(on_chain: OrderResponse, leg: Leg) -> tuple[str, ...]:
         for known in on_chain.legs
         if known.from_leg == leg.from_leg and known.number != leg.number and known.progress_deadline
     )
-    names = (last.validator if last is not None else "", *later)
+    closed = on_chain.round(leg.from_leg, leg.first_round - 1)
+    mirrors = closed.mirrors if closed is not None else ()
+    names = (last.validator if last is not None else "", *later, *mirrors, *finders)
     return tuple(name for name in dict.fromkeys(names) if name not in ("", leg.validator))
+
+
+def get_sizes(on_chain: OrderResponse) -> tuple[int, ...]:
+    """Return the sizes (bytes) that a state of an order may have: that of the global and that of a local state."""
+    terms = on_chain.order.terms
+    return terms.global_bytes, terms.local_bytes
 
 
 def refusal(on_chain: OrderResponse, leg: Leg) -> str:

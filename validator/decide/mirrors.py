@@ -38,8 +38,8 @@ ORDERS_MAX = 64
 def find_mirrored(on_chain: OrderResponse, winner: str, me: str) -> list[PanelDuty]:
     """Return the drawn and undecided panels about rounds of ``winner`` that name ``me`` as a mirror.
 
-    Each has the places that are undecided now. The panel of a stand is not mirrored: its provider sends the data to its
-    seats itself.
+    Each has the places that are undecided now. Two kinds of panels are not mirrored: the provider that stands for a
+    share sends the data to the seats itself, and seats fetch the states that a round left by their roots.
     """
     legs = {leg.number for leg in on_chain.legs if leg.validator == winner}
     named = {closed.key for closed in on_chain.rounds if closed.leg in legs and me in closed.mirrors}
@@ -47,7 +47,9 @@ def find_mirrored(on_chain: OrderResponse, winner: str, me: str) -> list[PanelDu
 
 
 def _is_wanted(panel: Panel) -> bool:
-    return panel.stage > 0 and panel.standing is None and bool(panel.undecided) and not panel.is_settled
+    if panel.standing is not None or panel.asker:
+        return False
+    return panel.stage > 0 and bool(panel.undecided) and not panel.is_settled
 
 
 def _duty_of(panel: Panel) -> PanelDuty:
@@ -73,6 +75,7 @@ def get_bytes(terms: JobTerms, places: Iterable[AuditPlace]) -> int:
         AuditKind.UPDATE: 2 * state,
         AuditKind.AGGREGATION: state + terms.slots * terms.update_bytes,
         AuditKind.HANDOVER: STATE_CHUNK_BYTES,
+        AuditKind.STATES: terms.result_bytes,
     }
     return terms.delivered_bytes + sum(sizes[place.kind] for place in places)
 

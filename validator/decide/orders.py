@@ -9,6 +9,7 @@ from domain.legs.records import Leg, LegState
 from domain.market.records import OrderState
 from domain.messages import Message
 from pol.rules.schedule import trial_work
+from pol.rules.states import is_asking, may_ask
 from validator.decide.actions import (
     Action,
     FetchStates,
@@ -20,8 +21,15 @@ from validator.decide.actions import (
     TryJob,
 )
 from validator.decide.appeals import appeals
-from validator.decide.initial import describe_missing, initial_states_from, lacking, refusal, sources_of
-from validator.decide.records import LocalOrder, PayloadStage
+from validator.decide.initial import (
+    describe_missing,
+    get_sizes,
+    initial_states_from,
+    lacking,
+    refusal,
+    sources_of,
+)
+from validator.decide.records import LegKey, LocalOrder, PayloadStage
 from validator.decide.retention import KEEP_SECONDS, decide_audited, fold, needed_blobs, voted_rounds
 from validator.decide.rounds import decide_round, show_wrong_pieces, verdict_rows
 from validator.decide.view import Look, View
@@ -93,10 +101,15 @@ def refuse_foreign(local: LocalOrder, view: View, leg: Leg) -> LocalOrder:
     if text:
         return refuse_with(local, LegEnd.DECLINED_BY_CHOICE, text)
     missing = lacking(local, view.on_chain, leg) - view.held.keys()
-    if missing and view.clock >= fetch_by(leg):
-        reason = LegEnd.STATE_UNAVAILABLE if leg.from_leg else LegEnd.DECLINED_BY_CHOICE
+    if missing and view.clock >= fetch_by(leg) and not is_asking(leg) and not asks_panel(view, leg):
+        reason = LegEnd.STATE_UNAVAILABLE if leg.from_leg and not leg.asked else LegEnd.DECLINED_BY_CHOICE
         return refuse_with(local, reason, describe_missing(leg, missing))
     return local
+
+
+def asks_panel(view: View, leg: Leg) -> bool:
+    """Return whether this validator may ask a panel if it lacks the states from which a leg starts."""
+    return view.on_chain.order.params.auditors > 0 and may_ask(leg)
 
 
 def refuse_with(local: LocalOrder, reason: LegEnd, text: str) -> LocalOrder:
@@ -107,9 +120,10 @@ def refuse_with(local: LocalOrder, reason: LegEnd, text: str) -> LocalOrder:
 
 def fetch_by(leg: Leg) -> int:
     """Return the chain second until which the initial states of a leg may arrive: two thirds of the leg's time to
-    accept.
+    accept. This time begins again if a panel found the states.
     """
-    return leg.matched_at + (leg.accept_deadline - leg.matched_at) * 2 // 3
+    begun = max(leg.matched_at, leg.asked_at)
+    return begun + (leg.accept_deadline - begun) * 2 // 3
 
 
 def take_or_fetch(local: LocalOrder, view: View, leg: Leg) -> Action | None:
@@ -123,8 +137,9 @@ def take_or_fetch(local: LocalOrder, view: View, leg: Leg) -> Action | None:
             key=f"{local.key}/fetch-states",
             leg=local.key,
             source=leg.from_leg,
-            sources=sources_of(view.on_chain, leg),
+            sources=sources_of(view.on_chain, leg, view.finders.get(LegKey(leg.order_id, leg.from_leg), ())),
             roots=missing,
+            sizes=get_sizes(view.on_chain),
         )
     earlier, slots = initial_states_from(view.on_chain, leg, view.held)
     return TakeInitialStates(key=f"{local.key}/initial-states", leg=local.key, earlier_global=earlier, slots=slots)
@@ -148,14 +163,19 @@ def _decide_matched(local: LocalOrder, view: View, leg: Leg, prefix: str) -> tup
     def send(name: str, message: Message) -> SendTx:
         return SendTx(f"{prefix}/{name}", (message,), deadline)
 
-    def decline(reason: int) -> SendTx:
+    def decline(reason: int, name: str = "decline") -> SendTx:
         message = MsgDeclineOrder(validator=view.me, order_id=local.order_id, leg=local.leg, reason=reason)
-        return send("decline", message)
+        return send(name, message)
 
     states = take_or_fetch(local, view, leg)
     waits = () if states is None else (states,)
+    if states is not None and is_asking(leg):
+        return waits
+    if states is not None and view.clock >= fetch_by(leg) and local.payload.stage is not PayloadStage.BAD:
+        # The leg does not end: a panel decides whether the states can be fetched, and this validator goes on trying.
+        return (*waits, decline(LegEnd.STATE_UNAVAILABLE, f"lack/{leg.asked}"))
     match local.payload.stage:
-        case _ if view.clock >= deadline:
+        case _ if view.clock >= deadline or is_asking(leg):
             return ()
         case PayloadStage.BAD:
             return (decline(local.payload.decline),)

@@ -56,6 +56,7 @@ from validator.decide.actions import (
     Action,
     AskOpening,
     EndSeat,
+    FindStates,
     LoadAudited,
     RebuildChunk,
     ReplayPlace,
@@ -63,6 +64,7 @@ from validator.decide.actions import (
 )
 from validator.decide.records import (
     JOB_FILE,
+    LegKey,
     LocalSeat,
     Recomputed,
     SealedAnswers,
@@ -184,7 +186,10 @@ def _steps(
         )
     for index, (place, asked) in enumerate(zip(seat.places, duty.places, strict=True)):
         name = f"{key}/{asked.number}"
-        if place.opening is None and place.is_open:
+        if asked.place.kind is AuditKind.STATES:
+            if place.is_open:
+                steps.append(_find_states(key, index, duty, subject, until, look))
+        elif place.opening is None and place.is_open:
             # A provider that stands for its share sends the openings itself.
             if subject.panel.standing is not None:
                 continue
@@ -225,6 +230,27 @@ def _steps(
             )
             steps.append(replay)
     return steps
+
+
+def _find_states(
+    key: SeatKey, index: int, duty: PanelDuty, subject: PanelResponse, until: int, look: Look
+) -> FindStates:
+    """Return the action that fetches the states that a round left, from whoever may have them."""
+    leg = LegKey(key.order_id, key.leg)
+    names = (subject.validator, *subject.round.mirrors, *look.chain.finders.get(leg, ()))
+    terms = subject.terms
+    locals_ = (share.roots.local_out for share in subject.shares if share.roots is not None)
+    return FindStates(
+        key=f"{key}/{duty.places[index].number}/states",
+        seat=key,
+        index=index,
+        sources=tuple(name for name in dict.fromkeys(names) if name != look.me),
+        roots=tuple(dict.fromkeys((subject.round.next_root, *locals_))),
+        sizes=(terms.global_bytes, terms.local_bytes),
+        seed=duty.seed,
+        until=until,
+        tier=subject.tier,
+    )
 
 
 def _sealed_state(chunk: int, subject: PanelResponse, chain_id: str) -> SealedState:
@@ -339,6 +365,8 @@ def _note_served(seat: LocalSeat, clock: int) -> LocalSeat:
 
 def place_recomputed(seat: LocalSeat, index: int, found: Recomputed) -> LocalSeat:
     """Record the result of recomputing a place with an accepted opening."""
+    if seat.duty.places[index].place.kind is AuditKind.STATES:
+        return _with(seat, index, found=found) if seat.places[index].is_open else seat
     if not (seat.places[index].accepted and seat.places[index].is_open):
         return seat
     if found.fault:
@@ -505,6 +533,8 @@ def _answer(
     if place.unavailable:
         return unavailable
     ends, could_come = serving
+    if asked.place.kind is AuditKind.STATES:
+        return None if place.served else unavailable
     if asked.place.kind is AuditKind.HANDOVER:
         # The opening is all that the seat needs.
         return None if place.accepted or could_come < 1 else unavailable
@@ -546,6 +576,8 @@ def _claim(place: AuditPlace, known: SeatPlace, subject: PanelResponse) -> bytes
             leaves = known.opening.leaves if known.opening is not None else ()
             return leaves[-1].boundary_root if leaves else b""
         case AuditKind.AGGREGATION:
+            return subject.round.next_root
+        case AuditKind.STATES:
             return subject.round.next_root
         case AuditKind.UPDATE:
             roots = _roots(*shares_of(subject.shares, place))

@@ -10,7 +10,7 @@ from domain.registry.records import Validator
 from link.types import Machine, StateRef
 from validator.decide.plan import FreeProvider
 from validator.decide.probe import ProbeResult
-from validator.decide.records import SeatKey
+from validator.decide.records import LegKey, SeatKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,9 @@ class OwnPanel:
     def asked(self) -> tuple[AuditPlace, ...]:
         """The places whose states the seats need now from this validator.
 
-        A provider that stands for a share sends them itself.
+        A provider that stands for a share sends them itself. Seats fetch the states that a round left by their roots.
         """
-        if not self.is_open or self.panel.standing is not None:
+        if not self.is_open or self.panel.standing is not None or self.panel.asker:
             return ()
         return tuple(self.panel.places[number].place for number in self.panel.undecided)
 
@@ -82,8 +82,10 @@ class ChainView:
     not over. ``duties`` are this validator's open seats in panels about the rounds of others. ``subjects`` are these
     panels, with the shares of their rounds. ``earlier`` are the undecided panels in which this validator has or had a
     seat, with the seats of all their stages. ``mirrored`` are the panels whose data this daemon keeps for their seats
-    (:mod:`validator.decide.mirrors`); their shares are in ``subjects`` and their seats in ``earlier``. Live orders,
-    panels and seats are read in each look; in a ``whole`` look, everything else is read, too.
+    (:mod:`validator.decide.mirrors`); their shares are in ``subjects`` and their seats in ``earlier``. ``kept`` are
+    legs of other validators whose states this daemon keeps (:mod:`validator.decide.keeping`). ``finders`` are the
+    validators with a seat in a panel about the states that a leg left. Live orders, panels and seats are read in each
+    look; in a ``whole`` look, everything else is read, too.
     """
 
     clock: int
@@ -98,6 +100,8 @@ class ChainView:
     bonded: frozenset[str] = frozenset()
     earlier: Mapping[PanelKey, OwnPanel] = field(default_factory=dict)
     mirrored: Mapping[SeatKey, PanelDuty] = field(default_factory=dict)
+    kept: frozenset[LegKey] = frozenset()
+    finders: Mapping[LegKey, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +111,8 @@ class View:
     ``clock`` is the chain clock (seconds), and ``since`` is its value when this daemon began to answer its providers.
     ``workers`` are the providers that poll and may take work. ``secret`` seeds the validator's own picks. ``panels``
     are the panels about this validator's rounds that are not over. ``held`` are the states of earlier legs that matched
-    legs start from, by root. ``mirrors`` are the validators that are named when a round is closed.
+    legs start from, by root. ``mirrors`` are the validators that are named when a round is closed. ``finders`` are the
+    validators with a seat in a panel about the states that a leg left.
     """
 
     on_chain: OrderResponse
@@ -120,6 +125,7 @@ class View:
     panels: Panels = field(default_factory=dict)
     held: Mapping[bytes, StateRef] = field(default_factory=dict)
     mirrors: tuple[str, ...] = ()
+    finders: Mapping[LegKey, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,4 +166,5 @@ class Look:
             panels=self.chain.panels,
             held=self.held,
             mirrors=self.mirrors,
+            finders=self.chain.finders,
         )

@@ -22,6 +22,7 @@ from pol.rules.panels import is_place
 from validator.decide.admission import Admission, is_invitation
 from validator.decide.idle import why_idle
 from validator.decide.initial import foreign_roots, verified_roots
+from validator.decide.keeping import is_mirror
 from validator.decide.mirrors import STAGE, may_mirror
 from validator.decide.pace import doubted
 from validator.decide.plan import FreeProvider
@@ -46,6 +47,7 @@ from validator.decide.receive import (
 )
 from validator.decide.records import (
     JOB_FILE,
+    LegKey,
     LocalOrder,
     PayloadStage,
     SlotWork,
@@ -158,7 +160,8 @@ class Service:
         if address in view.applicants:
             roles.add(t.Role.APPLICANT)
         panels = (*view.panels.values(), *view.earlier.values())
-        if any(seat.validator == address for about in panels for seat in about.seats):
+        finders = (name for names in view.finders.values() for name in names)
+        if address in finders or any(seat.validator == address for about in panels for seat in about.seats):
             roles.add(t.Role.AUDITOR)
         if self._may_watch_some(address):
             roles.add(t.Role.WATCHER)
@@ -575,7 +578,9 @@ class Service:
     def get_result(self, caller: t.Caller, request: t.ResultRequest) -> t.ResultManifest:
         """Return the manifest of a hand-over round's encrypted state to the order's consumer."""
         on_chain = self.view.orders.get(request.order_id)
-        local = self.ledger.store.latest(request.order_id)
+        legs = on_chain.legs if on_chain is not None else ()
+        own = [leg.number for leg in legs if leg.validator == self.me]
+        local = self.ledger.load(request.order_id, max(own)) if own else None
         if local is None or on_chain is None:
             raise ClusterError(
                 ClusterErrorKind.NOT_FOUND,
@@ -625,10 +630,14 @@ class Service:
                 "ask the validators of the order's earlier legs (assay order show)",
                 field="leg",
             )
-        if on_chain.order.consumer != caller.address and not self._continues(on_chain, caller.address):
+        address = caller.address
+        may_ask = on_chain.order.consumer == address or self._continues(on_chain, address)
+        may_ask = may_ask or address in self.view.finders.get(LegKey(request.order_id, request.leg), ())
+        if not may_ask and not is_mirror(on_chain, leg, address):
             raise ClusterError(
                 ClusterErrorKind.NOT_ALLOWED,
-                "you are neither the order's consumer nor the validator of its current leg",
+                "you are neither the order's consumer, nor the validator of its current leg, nor a mirror of the round,"
+                " nor a seat that needs these states",
                 "use the key that placed the order",
                 field="order_id",
             )

@@ -5,11 +5,13 @@ function returns a small record, and may write files. The data of a provider are
 recomputed here.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
 from domain.market.records import JobTerms
+from domain.proof.records import AnswerKind
 from pol.errors import (
     AggregationFailed,
     JobError,
@@ -19,21 +21,26 @@ from pol.errors import (
 from pol.executor.backend import computing
 from pol.job.document import order_terms
 from pol.replay.replay import replay_segment
+from pol.rules.tiers.table import tier_named
 from pol.state.arrays import State
 from pol.state.canonical import read_state, state_pieces
 from pol.state.layout import MAX_HEADER, chunk_count, chunk_lengths, encoded_size, header_chunk
 from pol.state.stored import file_root
 from pol.work.probe import work_pieces
 from pol.work.train import aggregate
-from validator.decide.records import Sizes
+from validator.decide.records import Recomputed, Sizes
 from validator.work.loaded import backend_named, job_in, open_states, opened_states
 from validator.work.requests import (
     OpeningCheck,
     ProbeSample,
     RootedFile,
     RoundAggregation,
+    StatesDigest,
     StatesReplay,
 )
+
+PIECE_BYTES = 1 << 20
+"""Bytes of a state that are read at a time for a digest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +109,19 @@ def has_root(file: RootedFile) -> bool:
         return file_root(file.path) == file.root
     except StateError:
         return False
+
+
+def digest_states(asked: StatesDigest) -> Recomputed:
+    """Return the answer of a seat that has all states of a round: the first root, and a digest over all bytes."""
+    digest = tier_named(asked.tier).digest(asked.seed, (), _read_pieces(asked.paths))
+    return Recomputed(fault="", kind=AnswerKind.FINISHED, root=asked.root, digest=digest)
+
+
+def _read_pieces(paths: Iterable[Path]) -> Iterator[bytes]:
+    for path in paths:
+        with path.open("rb") as file:
+            while piece := file.read(PIECE_BYTES):
+                yield piece
 
 
 def recompute_states(asked: StatesReplay) -> Written | None:

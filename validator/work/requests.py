@@ -35,6 +35,18 @@ class RootedFile:
 
 
 @dataclass(frozen=True, slots=True)
+class StatesDigest:
+    """A request for the answer of a seat that has all states of a round, in their order; ``root`` is that of the first
+    state.
+    """
+
+    paths: tuple[Path, ...]
+    root: bytes
+    seed: bytes
+    tier: str
+
+
+@dataclass(frozen=True, slots=True)
 class SegmentCheck:
     """A request to replay a segment of a share, between two boundaries that the share committed to."""
 

@@ -1,5 +1,7 @@
 """Ends of legs: served, declined, not accepted, without progress, stopped, void or out of time (protocol section 3)."""
 
+from dataclasses import replace
+
 from chain.state_machine.context import Context
 from chain.state_machine.ledger.order_money import get_job_bond, pay_from_deposits, pay_part
 from chain.state_machine.ledger.tables import ESCROWS, get_bond_account
@@ -20,7 +22,7 @@ from chain.state_machine.queue import QueueEntry, cancel
 from chain.state_machine.registry.members import is_active
 from chain.state_machine.registry.tables import VALIDATORS
 from domain.amount import price_ceil
-from domain.legs.events import LegFailed, OrderDeclined, OrderSettled
+from domain.legs.events import LegFailed, OrderDeclined, OrderRestarted, OrderSettled
 from domain.legs.moves import BURN, DECLINE_FEE, DEPOSIT_BURN
 from domain.legs.reasons import LegEnd, PartEnd
 from domain.legs.records import Leg, LegState
@@ -137,7 +139,7 @@ def _lacks_states(ctx: Context, order: Order) -> bool:
     The number is ``max_attempts``, or all validators that are not excluded for other reasons.
     """
     unserved = get_unserved(ctx, order)
-    if not unserved:
+    if not unserved or not order.next_round:
         return False
     active = [validator.operator for validator in VALIDATORS.scan(ctx.store) if is_active(validator)]
     return len(unserved) >= order.params.max_attempts or all(name in order.excluded for name in active)
@@ -227,6 +229,37 @@ def decline_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
     if reason is LegEnd.DECLINED_NO_CAPACITY:
         _close_bid_of(ctx, leg, "no capacity")
     reopen_or_end(ctx, order, ended)
+
+
+def leave_states(ctx: Context, order: Order, leg: Leg) -> None:
+    """End a match, because a panel could not decide whether the states from which the leg starts can be fetched.
+
+    The validator pays no fee. It is excluded from the order.
+    """
+    ended = _end_without_states(ctx, order, leg)
+    reopen_or_end(ctx, exclude(ctx, order, leg.validator), ended)
+
+
+def lose_states(ctx: Context, order: Order, leg: Leg) -> None:
+    """End a match, because the states from which the leg starts are lost. The validator pays no fee.
+
+    The order opens again from its first round if its deposit pays all rounds at the leg's price. Otherwise it ends, and
+    what is verified stays paid.
+    """
+    ended = _end_without_states(ctx, order, leg)
+    whole = replace(order, next_round=0, work_verified=0)
+    if get_asked(ctx.store, whole, ctx.clock).price_limit < leg.price:
+        end_with_leg(ctx, order, ended, CloseReason.FAILED)
+        return
+    ORDERS.put(ctx.store, whole)
+    ctx.emit(OrderRestarted(order=order.id, leg=leg.number))
+    reopen_or_end(ctx, whole, ended)
+
+
+def _end_without_states(ctx: Context, order: Order, leg: Leg) -> Leg:
+    ended = end_leg(ctx, leg, LegEnd.STATE_UNAVAILABLE)
+    ctx.emit(OrderDeclined(order=order.id, leg=ended.number, validator=ended.validator, reason=int(ended.end_reason)))
+    return ended
 
 
 def miss_accept(ctx: Context, order: Order, leg: Leg) -> None:

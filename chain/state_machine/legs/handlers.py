@@ -4,18 +4,21 @@ from chain.state_machine.context import Context
 from chain.state_machine.handler import Duty, Handler
 from chain.state_machine.legs.checks import find_duty, get_assigned
 from chain.state_machine.legs.ends import BLAMES_JOB, decline_leg, fail_leg
+from chain.state_machine.legs.hooks import STATES_ASKED
 from chain.state_machine.legs.parts import end_part, is_continued
 from chain.state_machine.legs.progress import start_leg
 from chain.state_machine.legs.tables import LEGS
-from chain.state_machine.market.holds import check_not_held
+from chain.state_machine.market.holds import check_not_held, may_hold
 from chain.state_machine.market.orders import check_before
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.store import Overlay
 from domain.errors import BAD_FIELD, NOT_YOURS, WRONG_STATE, Refusal
+from domain.legs.events import StatesLacked
 from domain.legs.messages import MsgAcceptOrder, MsgAckState, MsgDeclineOrder, MsgStopOrder
 from domain.legs.reasons import LegEnd, PartEnd
 from domain.legs.records import Leg, LegState
 from domain.market.records import Order
+from pol.rules.states import ASKS_MAX, is_asking, may_ask
 
 # --- MsgAcceptOrder: accept a matched order; from now on the validator is liable for payload and data
 
@@ -25,7 +28,11 @@ def check_accept_order(ctx: Context, message: MsgAcceptOrder) -> tuple[Order, Le
 
     Refuse the message if the signer was not matched to the order, or if the time to accept is over.
     """
-    return get_assigned(ctx, message.order_id, message.leg, message.validator, LegState.MATCHED)
+    order, leg = get_assigned(ctx, message.order_id, message.leg, message.validator, LegState.MATCHED)
+    if is_asking(leg):
+        reason = "a panel about the states of the leg is not over"
+        raise Refusal(WRONG_STATE, "leg", reason, "accept the order when the panel has found the states")
+    return order, leg
 
 
 def apply_accept_order(ctx: Context, message: MsgAcceptOrder, assigned: tuple[Order, Leg]) -> None:
@@ -55,6 +62,9 @@ def check_decline_order(ctx: Context, message: MsgDeclineOrder) -> tuple[Order, 
     """Return the order and the leg; refuse if the signer was not matched to it, is too late, or the order is held."""
     order, leg = get_assigned(ctx, message.order_id, message.leg, message.validator, LegState.MATCHED)
     check_not_held(ctx, message.order_id)
+    if message.reason == LegEnd.STATE_UNAVAILABLE and order.params.auditors and leg.from_leg and not may_ask(leg):
+        reason = f"panels about the states of this leg found {ASKS_MAX} times that they can be fetched"
+        raise Refusal(WRONG_STATE, "reason", reason, f"decline by choice ({int(LegEnd.DECLINED_BY_CHOICE)})")
     if message.reason == LegEnd.STATE_UNAVAILABLE and not leg.from_leg:
         reason = "the leg starts from the payload, not from states of an earlier leg"
         raise Refusal(BAD_FIELD, "reason", reason, "give the reason for which the payload cannot be trained")
@@ -62,8 +72,17 @@ def check_decline_order(ctx: Context, message: MsgDeclineOrder) -> tuple[Order, 
 
 
 def apply_decline_order(ctx: Context, message: MsgDeclineOrder, assigned: tuple[Order, Leg]) -> None:
-    """End the match; the order opens again, and can no longer be matched with this validator."""
+    """End the match; the order opens again, and can no longer be matched with this validator.
+
+    If the validator could not fetch the states from which the leg starts, a panel decides first whether they can be
+    fetched, as long as the order may still be held.
+    """
     order, leg = assigned
+    if message.reason == LegEnd.STATE_UNAVAILABLE and order.params.auditors and may_hold(ctx, order.id):
+        leg = LEGS.update(ctx.store, order.id, leg.number, asked=leg.asked + 1)
+        ctx.emit(StatesLacked(order=order.id, leg=leg.number, validator=leg.validator, asked=leg.asked))
+        STATES_ASKED(ctx, order, leg)
+        return
     decline_leg(ctx, order, leg, LegEnd(message.reason))
 
 

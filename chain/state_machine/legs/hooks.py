@@ -30,6 +30,11 @@ The shares of the round are dropped in steps; the order continues after the last
 ROUND_LEFT: Hook[[Order], None] = Hook("round left")
 """Called when the order has no open round left. The order's closed rounds then decide how it continues."""
 
+STATES_ASKED: Hook[[Order, Leg], None] = Hook("states asked")
+"""Called when the validator of a matched leg could not fetch the states from which the leg starts. A panel decides
+whether they can be fetched; the leg waits for it.
+"""
+
 AT_STAKE: Hook[[bytes, BondRow], bool] = Hook("at stake")
 """Called to ask whether the bond of a share of this order can still be lost, so that the end of its leg keeps it."""
 

@@ -26,11 +26,22 @@ from domain.moves import Transfer
 
 
 def cut_job_bond(ctx: Context, leg: Leg, *moves: Transfer) -> None:
-    """Pay ``moves`` from the job bond of a leg; do nothing if the leg has no job bond."""
+    """Pay ``moves`` from the job bond of a leg; do nothing if the leg has no job bond.
+
+    The bond may have paid the seats of a panel about states, so it can be smaller than the moves. It then pays as much
+    of them as it has, in their order.
+    """
     row = get_job_bond(ctx, leg.order_id, leg.number)
     # A leg has no job bond if the order's parameters set neither a job bond nor a payload fee.
-    if row is not None:
-        cut_bond(ctx, leg.order_id, row, moves)
+    if row is None:
+        return
+    left = row.amount
+    paid = []
+    for move in moves:
+        part = min(move.amount, left)
+        left -= part
+        paid.append(replace(move, amount=part))
+    cut_bond(ctx, leg.order_id, row, paid)
 
 
 def compensate(ctx: Context, order: Order, leg: Leg, cut: int) -> None:

@@ -21,6 +21,7 @@ from domain.legs.records import Leg
 from domain.market.records import Order, OrderState
 from domain.moves import Transfer
 from pol.rules.orders import handover_seconds
+from pol.rules.states import is_asking
 
 PAYS = frozenset({PartEnd.TIME, PartEnd.ACKNOWLEDGED})
 """Ends after which the validator gets its part."""
@@ -84,15 +85,17 @@ def settle_parts(ctx: Context, settled: Leg) -> None:
 def on_part(ctx: Context, entry: QueueEntry) -> None:
     """Pay a part whose time is over.
 
-    The part waits longer as long as its validator continues the order. If a validator could not fetch the states, the
-    part also waits longer: until a validator accepts a leg that starts from these states, or until the order ends.
+    The part waits longer as long as its validator continues the order, or a panel tries to fetch the states. If a
+    validator could not fetch the states, the part also waits longer: until a validator accepts a leg that starts from
+    these states, or until the order ends.
     """
     leg = LEGS.must(ctx.store, entry.parts[0], entry.number(1))
     if not leg.part or ctx.clock < leg.part_until:
         return
     order = ORDERS.must(ctx.store, leg.order_id)
     waits = order.state in (OrderState.OPEN, OrderState.MATCHED) and not is_ending(ctx, order)
-    if is_continued(ctx, leg) or (waits and get_unserved(ctx, order)):
+    is_asked = is_asking(LEGS.must(ctx.store, order.id, order.legs))
+    if is_continued(ctx, leg) or is_asked or (waits and get_unserved(ctx, order)):
         _set_end(ctx, order, leg)
     else:
         end_part(ctx, leg, PartEnd.TIME)

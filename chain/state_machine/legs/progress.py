@@ -53,6 +53,23 @@ def move_deadlines(ctx: Context, order: Order, seconds: int) -> None:
     ctx.emit(LegDeadlinesMoved(order=order.id, leg=leg.number, accept_deadline=accept, progress_deadline=progress))
 
 
+def renew_accept(ctx: Context, leg: Leg, seconds: int) -> None:
+    """Let the time to accept a matched leg begin again, with this length (seconds)."""
+    cancel(ctx, leg.accept_deadline, ACCEPT_DUE, leg.order_id, leg.number)
+    # If the order is held, the end of the pause adds its length to the deadline. So the pause is subtracted here.
+    deadline = ctx.clock + seconds - get_held_seconds(ctx, leg.order_id)
+    leg = LEGS.update(ctx.store, leg.order_id, leg.number, accept_deadline=deadline)
+    schedule(ctx, deadline, ACCEPT_DUE, leg.order_id, leg.number)
+    ctx.emit(
+        LegDeadlinesMoved(
+            order=leg.order_id,
+            leg=leg.number,
+            accept_deadline=leg.accept_deadline,
+            progress_deadline=leg.progress_deadline,
+        )
+    )
+
+
 def start_leg(ctx: Context, order: Order, leg: Leg) -> None:
     """Start a matched leg: open its first round, and set its progress deadline."""
     cancel(ctx, leg.accept_deadline, ACCEPT_DUE, order.id, leg.number)

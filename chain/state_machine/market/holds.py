@@ -82,6 +82,15 @@ def check_hold(ctx: Context, subject: Subject, reason: str) -> None:
         raise Refusal(LIMIT_REACHED, "order_id", f"was held for {days} days, the longest time", "decide without a hold")
 
 
+def may_hold(ctx: Context, subject: Subject) -> bool:
+    """Return whether an order or a round may be held now."""
+    try:
+        check_hold(ctx, subject, "")
+    except Refusal:
+        return False
+    return True
+
+
 def hold(ctx: Context, subject: Subject, reason: str, until: int) -> None:
     """Hold an order or a round until a time of the chain clock; if it is held for this reason already, change the end.
 

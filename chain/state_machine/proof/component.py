@@ -2,7 +2,14 @@
 
 from chain.state_machine.component import Component
 from chain.state_machine.context import Draw
-from chain.state_machine.legs.hooks import AT_STAKE, CONTINUED, ROUND_DROPPED, ROUND_LEFT, TAKEN_ROUND
+from chain.state_machine.legs.hooks import (
+    AT_STAKE,
+    CONTINUED,
+    ROUND_DROPPED,
+    ROUND_LEFT,
+    STATES_ASKED,
+    TAKEN_ROUND,
+)
 from chain.state_machine.market.hooks import RELEASED
 from chain.state_machine.proof import gas
 from chain.state_machine.proof.handlers import HANDLERS
@@ -38,6 +45,7 @@ from chain.state_machine.proof.shares import (
 )
 from chain.state_machine.proof.slashes import on_jail
 from chain.state_machine.proof.stands import is_at_stake, on_forfeit, weigh_forfeit
+from chain.state_machine.proof.states import ask_states, on_states, weigh_states
 from chain.state_machine.proof.tables import (
     APPEAL_DUE,
     AUDIT_LOAD,
@@ -62,6 +70,7 @@ from chain.state_machine.proof.tables import (
     SHARES,
     STAGE_DUE,
     STANDING_ISSUES,
+    STATES_DUE,
     TAKE_DUE,
     TAKING,
     VOID_DUE,
@@ -116,6 +125,7 @@ COMPONENT = Component(
         Effect(APPEAL_DUE, on_appeal, weigh_appeal),
         Effect(FORFEIT_DUE, on_forfeit, weigh_forfeit),
         Effect(TAKE_DUE, on_take, weigh_take),
+        Effect(STATES_DUE, on_states, weigh_states),
     ),
     draws=(
         Draw(SharesSubject, draw_segments, weigh_segments),
@@ -128,6 +138,7 @@ COMPONENT = Component(
         TAKEN_ROUND.to(find_taken_round),
         CONTINUED.to(begin_taking),
         ROUND_LEFT.to(advance),
+        STATES_ASKED.to(ask_states),
         RELEASED.to(on_released),
     ),
     answers=ANSWERS,

@@ -71,16 +71,20 @@ def check_rounds(store: Overlay, order: Order) -> None:
     """Check the rounds of an order: the verified work is at most the ordered work, and rounds are whole and are
     verified in order.
 
-    A slot of a round may be verified by one leg only.
+    A slot of a round may be verified by one leg only, unless the order started again from its first round. Then the
+    legs before do not count.
     """
     name = order.id.hex()
     ordered = total_work(order.terms)
     ensure(order.work_verified <= ordered, f"order {name} has more verified work than ordered")
     rounds = ROUNDS.scan(store, order.id)
     legs = {leg.number: leg for leg in LEGS.scan(store, order.id)}
-    paid = [(c.round, ref.slot) for c in rounds if c.verified for ref in c.shares]
+    starts = [leg.number for leg in legs.values() if leg.first_round == 0]
+    begun = {number: sum(start <= number for start in starts) for number in legs}
+    paid = [(begun[c.leg], c.round, ref.slot) for c in rounds if c.verified for ref in c.shares]
     ensure(len(paid) == len(set(paid)), f"order {name} has two verified shares of a slot in one round")
-    verified = sum(closed.work for closed in rounds if closed.verified)
+    counted = [number for number in legs if order.next_round and begun[number] == len(starts)]
+    verified = sum(closed.work for closed in rounds if closed.verified and closed.leg in counted)
     ensure(verified == order.work_verified, f"order {name} has a wrong count of verified work")
     for _, group in groupby(rounds, key=lambda closed: closed.leg):
         flags = [closed.verified for closed in group]
@@ -328,7 +332,7 @@ def check_duties(store: Overlay, _: Running) -> None:
         panel = PANELS.must(store, *panel_key(order_id, *numbers))
         closed = ROUNDS.must(store, *panel.round_key)
         ended = ORDERS.must(store, order_id).state is OrderState.CLOSED
-        decided = (closed.void or closed.verified) and panel.standing is None
+        decided = (closed.void or closed.verified) and panel.standing is None and not panel.asker
         over = (ended or decided or panel.is_settled) and not panel.votes_on_slash
         ensure(not over, f"order {order_id.hex()} still has the pot of a panel that is over")
 

@@ -53,6 +53,7 @@ from chain.state_machine.proof.tables import (
     SEATS,
     SHARES,
     STAGE_DUE,
+    STATES_DUE,
     VOID_DUE,
     WORK_DUE,
     WRONG_PROVIDERS,
@@ -79,6 +80,7 @@ from domain.proof.events import (
     ShareFoundWrong,
     StageEnded,
     StageOpened,
+    StatesPanelOpened,
 )
 from domain.proof.moves import FINDER_REWARD
 from domain.proof.params import ProofParams
@@ -113,6 +115,7 @@ from pol.rules.panels import (
 )
 from pol.rules.schedule import served_terms, share_segments
 from pol.rules.stands import draw_stand_places
+from pol.rules.states import STATES, asking_leg, fetch_seconds
 from pol.rules.stops import stop_of, stop_step
 from pol.rules.tiers.table import tier_of
 from pol.rules.tiers.tier import Quorum
@@ -165,6 +168,20 @@ def open_stand_panel(ctx: Context, order: Order, key: PanelKey, standing: ShareR
     PANEL_STEPS.check(PanelStep.OPEN_DISPUTE, None, panel.state)
     PANELS.put(ctx.store, panel)
     ctx.emit(DisputePanelOpened(panel.key, panel.last_next))
+    ask_room(ctx, order, panel)
+
+
+def open_states_panel(ctx: Context, order: Order, left: Round, number: int, asker: str, *, is_again: bool) -> None:
+    """Open the panel that tries to fetch the states that a verified round left, because ``asker`` could not.
+
+    If the asker ``is_again`` without them after such a panel, all eligible validators decide in a single stage.
+    """
+    place = PanelPlace(place=STATES, claim=left.next_root, ruling=Ruling.OPEN, stage=0, finding=None)
+    panel = replace(_make_panel(left.key.panel(number)), places=(place,), asker=asker, last_next=is_again)
+    PANEL_STEPS.check(PanelStep.OPEN_DISPUTE, None, panel.state)
+    PANELS.put(ctx.store, panel)
+    ctx.emit(StatesPanelOpened(panel.key, asker, panel.last_next))
+    _emit_place(ctx, panel.key, 0, place)
     ask_room(ctx, order, panel)
 
 
@@ -282,7 +299,7 @@ def draw_stage(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
     before = SEATS.scan(ctx.store, *key)
     drawn = _draw_seats(ctx, subject, beacon, order, leg, panel, before)
     count = len(drawn.seats)
-    commits_end = ctx.clock + (commit_seconds(order.params, order.audit_ms) if count else 0)
+    commits_end = ctx.clock + (get_commit_seconds(order, panel) if count else 0)
     first_seat = panel.first_seat if panel.repeats else panel.seats
     repeats = first_seat < len(before)
     panel = move_panel(
@@ -329,6 +346,12 @@ def draw_stage(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
     schedule(ctx, panel.commits_end, STAGE_DUE, *key)
     # A seat needs no more time at work than the slowest eligible validator.
     schedule(ctx, ctx.clock + ceil_div(order.audit_ms, 1_000), WORK_DUE, *key, panel.stage)
+
+
+def get_commit_seconds(order: Order, panel: Panel) -> int:
+    """Return the time (seconds) that the seats of a panel have to commit in a stage."""
+    fetch = fetch_seconds(order.terms, order.params) if panel.asker else 0
+    return commit_seconds(order.params, order.audit_ms) + fetch
 
 
 def weigh_stage_draw(ctx: Context, subject: PanelSubject) -> int:
@@ -573,7 +596,7 @@ def _get_claim(ctx: Context, closed: Round, place: AuditPlace, stops: set[AuditP
             return update_claim(roots.update_root, roots.local_out, roots.metrics)
         case AuditKind.HANDOVER:
             return closed.ciphertext_root
-        case AuditKind.SEGMENT:
+        case AuditKind.SEGMENT | AuditKind.STATES:
             return b""
 
 
@@ -679,6 +702,8 @@ def end_stage(ctx: Context, panel: Panel) -> None:
     rulings = {place.ruling for place in panel.places}
     if Ruling.OPEN in rulings and not rulings & {Ruling.WRONG, Ruling.UNDECIDED}:
         _wait_for_seed(ctx, order, leg, panel, panel.stage + 1)
+    elif panel.asker:
+        schedule(ctx, ctx.clock, STATES_DUE, order.id, asking_leg(panel.dispute))
     elif panel.standing is not None:
         end_stand(ctx, order, leg, panel)
     elif rulings == {Ruling.RIGHT} or _confirms(ctx, panel, rulings):

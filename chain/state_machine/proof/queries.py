@@ -13,6 +13,7 @@ from chain.state_machine.ledger.tables import (
 )
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.tables import ORDERS
+from chain.state_machine.proof.panels import get_commit_seconds
 from chain.state_machine.proof.starts import get_starts
 from chain.state_machine.proof.tables import (
     DELIVERIES,
@@ -38,7 +39,6 @@ from domain.proof.queries import (
     SeatsRequest,
     SeatsResponse,
 )
-from pol.rules.panels import commit_seconds
 
 
 def _order(store: Overlay, request: OrderRequest) -> OrderResponse:
@@ -73,7 +73,7 @@ def _panel(store: Overlay, request: PanelRequest) -> PanelResponse:
         terms=order.terms,
         price_limit=order.price_limit,
         validator=leg.validator,
-        commit_seconds=commit_seconds(order.params, order.audit_ms),
+        commit_seconds=get_commit_seconds(order, panel),
         round=closed,
         panel=panel,
         shares=tuple(SHARES.must(store, *share) for share in take(asked, get_limit(request.limit))),

@@ -147,11 +147,14 @@ def get_panel_parties(ctx: Context, order: Order, leg: Leg, key: PanelKey) -> tu
     """Return the parties that must not sit in a panel: the parties of the order, and the parties of a dispute.
 
     The parties of a dispute are the owner of its bond and, if the owner is a provider, its validator. The same holds
-    for who appealed the ruling of the panel.
+    for who appealed the ruling of the panel. If the panel is about states, they are the validator that asked for it, and
+    the operators in its cluster.
     """
     parties = set(get_parties(ctx, order, leg.validator))
-    bond = get_challenge_bond(ctx, key) if key.dispute else None
     panel = PANELS.get(ctx.store, *key)
+    if panel is not None and panel.asker:
+        parties.update(get_parties(ctx, order, panel.asker))
+    bond = get_challenge_bond(ctx, key) if key.dispute else None
     bonded = (bond.owner if bond is not None else "", panel.appellant if panel is not None else "")
     for name in filter(None, bonded):
         provider = PROVIDERS.get(ctx.store, name)

@@ -292,6 +292,12 @@ def settle_panel(
     ctx.emit(PanelEnded(key, burnt))
 
 
+def count_earned(ctx: Context, order: Order, panel: Panel) -> int:
+    """Return the sum (uassay) that the seats of a decided panel earn."""
+    leg = LEGS.must(ctx.store, order.id, panel.leg)
+    return sum(verdict.earned for verdict in _judge_seats(order, leg, panel, SEATS.scan(ctx.store, *panel.key)))
+
+
 def _get_work(ctx: Context, panel: Panel) -> int:
     """Return the work (FLOPs) that a panel decides about: that of its round, or of the share of a stand."""
     if panel.standing is None:

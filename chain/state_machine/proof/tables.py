@@ -189,6 +189,8 @@ DROP_DUE = Due("drop", 16, lane=1, of_order=True)
 # Shares of a void round have to be taken over by the leg that continues. Parts of an entry: order, leg and round from
 # which they are taken over, and the number of accepted shares that were handled before.
 TAKE_DUE = Due("take", 26, lane=0, of_order=True)
+# A panel about the states from which a leg starts is to be opened, or is decided. Parts of an entry: order, leg.
+STATES_DUE = Due("states", 28, lane=1, of_order=True)
 
 # The time to stand for a rejected share is over. Parts of an entry: order, leg, round, slot, issue.
 FORFEIT_DUE = Due("forfeit", 8, lane=0, of_order=True)

@@ -25,7 +25,7 @@ from localnet.simulator.training import LOCAL_CHUNK
 from pol.rules.panels import place_work
 from validator.decide import actions as do
 from validator.decide.actions import Action
-from validator.decide.records import LegKey, LocalSeat, Recomputed, SeatKey, Sizes
+from validator.decide.records import LegKey, LocalSeat, Recomputed, SeatKey, Sizes, new_order
 from validator.decide.retention import needed_blobs
 from validator.decide.seats import (
     blob_awaited,
@@ -142,6 +142,9 @@ class Auditor:
                 work = place_work(terms, action.place.kind)
                 daemon.later(delay, partial(self._change, seat, _served(index)))
                 daemon.later(delay + work * 1000 // daemon.speed, partial(self._replayed, action))
+            case do.FindStates():
+                delay = world.network.delay(sum(action.sizes))
+                daemon.later(delay, partial(self._found_states, action))
             case do.RebuildChunk():
                 daemon.later(world.network.delay(len(LOCAL_CHUNK)), partial(self._rebuilt, action))
             case _:
@@ -227,6 +230,31 @@ class Auditor:
         if isinstance(seat, LocalSeat):
             found = self._recomputed(seat, action)
             self._change(action.seat, partial(place_recomputed, index=action.index, found=found))
+
+    def _found_states(self, action: do.FindStates) -> None:
+        """Take the states that a round left from those who have them, and say so."""
+        daemon, world = self.daemon, self.daemon.world
+        daemon.finished(action.key, ASK_MS)
+        order_id, leg = action.seat.order_id, action.seat.leg
+        holders = [world.validators[name] for name in action.sources if name in world.validators]
+        lists = [holder.service.get_states(order_id, leg) for holder in holders if holder.up]
+        here = {state.root for states in lists for state in states or ()}
+        if not here >= set(action.roots):
+            daemon.wake(ASK_MS)
+            return
+        known = {state.root: state for states in lists for state in states or ()}
+        key = LegKey(order_id, leg)
+        record = daemon.leg(key) or new_order(order_id, leg)
+        if not record.rounds:  # the leg is another validator's
+            daemon.records[key] = replace(record, fetched=tuple(known[root] for root in sorted(action.roots)))
+        made = digest("states", action.seat.panel, action.seed)
+        found = Recomputed(fault="", kind=AnswerKind.FINISHED, root=action.roots[0], digest=made)
+        subject = self._subjects.get(action.seat)
+        winner = subject.validator if subject is not None else ""
+        asked = Asked(winner=winner, claimed=action.roots[0], step=0, said=self._said(action.seat, 0))
+        says = daemon.behaviour.says(daemon, asked, found)
+        self._change(action.seat, partial(place_recomputed, index=action.index, found=says))
+        daemon.wake()
 
     def _rebuilt(self, action: do.RebuildChunk) -> None:
         """Encrypt a chunk of a local state again, for real, and record what this validator says of it."""

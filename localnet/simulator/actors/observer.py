@@ -1,10 +1,11 @@
 """A validator's view of the chain: whole now and then, and sometimes a block behind."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from domain.legs.queries import LiveLegsRequest
 from domain.market.records import OrderState
-from domain.proof.queries import OrderResponse, PanelDutiesRequest
+from domain.proof.queries import OrderResponse, PanelDutiesRequest, SeatsRequest
 from domain.registry.queries import ProvidersRequest, ValidatorsRequest
 from validator.decide.records import LegKey, LocalOrder, PayloadStage, continued, new_order, seat_key
 from validator.decide.view import ChainView
@@ -57,7 +58,29 @@ class Observer:
             whole=whole,
             applicants=daemon.service.applicants(),
             earlier=daemon.auditor.earlier_panels(seats),
+            kept=frozenset(
+                key
+                for key in daemon.records
+                if isinstance(key, LegKey) and key.order_id in orders and self._is_kept(orders[key.order_id], key)
+            ),
+            finders=self._finders(orders.values()),
         )
+
+    def _is_kept(self, on_chain: OrderResponse, key: LegKey) -> bool:
+        """Return whether a record is about a leg of another validator, whose states are kept."""
+        leg = on_chain.leg(key.leg)
+        return leg is not None and leg.validator != self.daemon.me
+
+    def _finders(self, orders: Iterable[OrderResponse]) -> dict[LegKey, tuple[str, ...]]:
+        """Return who has a seat in a panel about the states that a leg left, by leg."""
+        found: dict[LegKey, tuple[str, ...]] = {}
+        for on_chain in orders:
+            for panel in on_chain.panels:
+                if panel.asker and on_chain.order.state is not OrderState.CLOSED:
+                    key = LegKey(panel.order_id, panel.leg)
+                    seats = self.daemon.world.ask(SeatsRequest(*panel.key)).seats
+                    found[key] = tuple(dict.fromkeys((*found.get(key, ()), *(seat.validator for seat in seats))))
+        return found
 
     def _take_note(self, on_chain: OrderResponse) -> None:
         """Begin a record of each own leg of an order that lives."""

@@ -193,7 +193,10 @@ class World:
         name, number = leg.validator, leg.number
         if leg.state is LegState.MATCHED:
             if leg.from_leg and self.losing.random() < self.losses:
-                return MsgDeclineOrder(name, order_id, number, int(LegEnd.STATE_UNAVAILABLE))
+                # With auditors, this reason would ask a panel (tests/unit/chain/attacks).
+                audited = self.market.order(order_id).params.auditors > 0
+                reason = LegEnd.DECLINED_BY_CHOICE if audited else LegEnd.STATE_UNAVAILABLE
+                return MsgDeclineOrder(name, order_id, number, int(reason))
             if self.chance(self.whims * 3):
                 return MsgDeclineOrder(name, order_id, number, self.random.choice(DECLINES))
             return None if name == self.absent else MsgAcceptOrder(name, order_id, number)

@@ -1,0 +1,106 @@
+"""Panels about the states from which a leg starts: the validator of the leg could not fetch them.
+
+A panel of strangers tries to fetch the states (:mod:`pol.rules.states`). The leg waits for it: the order is held. If
+the seats have the states, they serve them, the leg's validator pays the seats, and its time to accept begins again. If
+the states are lost, the validator pays nothing, and the part that waits for the failed leg returns to the deposit. The
+order then starts again from its first round if its deposit pays for that. If the panel cannot decide, no one pays, and
+the order opens again without the validator.
+"""
+
+from chain.state_machine.context import Context
+from chain.state_machine.ledger.gas import PAY_GAS
+from chain.state_machine.ledger.order_money import get_job_bond
+from chain.state_machine.legs.ends import leave_states, lose_states
+from chain.state_machine.legs.parts import end_part
+from chain.state_machine.legs.progress import renew_accept
+from chain.state_machine.legs.tables import LEGS
+from chain.state_machine.market.holds import HELD_SECONDS_MAX, hold, release
+from chain.state_machine.market.orders import weigh_end
+from chain.state_machine.market.tables import ORDERS
+from chain.state_machine.proof.panels import open_states_panel
+from chain.state_machine.proof.room import move_panel, take_room, weigh_ask
+from chain.state_machine.proof.seats import count_earned, settle_panel, weigh_panel
+from chain.state_machine.proof.tables import PANELS, ROUNDS, STATES_DUE
+from chain.state_machine.queue import QueueEntry, schedule
+from domain.keys import RoundKey
+from domain.legs.reasons import PartEnd
+from domain.legs.records import Leg, LegState
+from domain.market.records import Order
+from domain.proof.events import StatesRuled
+from domain.proof.records import Panel, Ruling
+from domain.proof.transitions import PanelStep
+from pol.rules.states import is_asking, panel_number, rule_states
+
+HOLD_REASON = "states"
+"""The reason for which an order is held while a panel tries to fetch states."""
+
+
+def ask_states(ctx: Context, order: Order, leg: Leg) -> None:
+    """Hold an order, and let the queue open the panel about the states from which its leg starts."""
+    hold(ctx, order.id, HOLD_REASON, ctx.clock + HELD_SECONDS_MAX)
+    schedule(ctx, ctx.clock, STATES_DUE, order.id, leg.number)
+
+
+def on_states(ctx: Context, entry: QueueEntry) -> None:
+    """Open the panel about the states from which a leg starts, or end it once it is decided."""
+    order = ORDERS.must(ctx.store, entry.parts[0])
+    leg = LEGS.must(ctx.store, order.id, entry.number(1))
+    panel = _get_panel(ctx, order, leg)
+    if panel is not None:
+        _end_panel(ctx, order, leg, panel)
+    elif is_asking(leg):
+        left = ROUNDS.must(ctx.store, order.id, leg.from_leg, leg.first_round - 1)
+        open_states_panel(ctx, order, left, panel_number(leg), leg.validator, is_again=leg.asked > 1)
+
+
+def weigh_states(ctx: Context, entry: QueueEntry) -> int:
+    """Return the gas of opening or ending a panel about states."""
+    order = ORDERS.must(ctx.store, entry.parts[0])
+    panel = _get_panel(ctx, order, LEGS.must(ctx.store, order.id, entry.number(1)))
+    if panel is None:
+        return weigh_ask(ctx)
+    return 2 * weigh_panel(panel) + 2 * PAY_GAS + weigh_end(ctx, entry)
+
+
+def _get_panel(ctx: Context, order: Order, leg: Leg) -> Panel | None:
+    key = RoundKey(order.id, leg.from_leg, leg.first_round - 1).panel(panel_number(leg))
+    return PANELS.get(ctx.store, *key)
+
+
+def _end_panel(ctx: Context, order: Order, leg: Leg, panel: Panel) -> None:
+    """Pay the seats of a decided panel, and let the leg go on or end."""
+    ruling = rule_states(panel.places[0])
+    waits = leg.state is LegState.MATCHED and is_asking(leg)
+    move_panel(ctx, panel, PanelStep.END_DISPUTE, is_settled=True)
+    take_room(ctx, panel, 0)
+    bond = get_job_bond(ctx, order.id, leg.number) if waits and ruling is Ruling.RIGHT else None
+    fee = 0
+    source = LEGS.must(ctx.store, order.id, panel.leg)
+    if ruling is Ruling.WRONG and source.part:
+        fee = min(source.part, count_earned(ctx, order, panel))
+        end_part(ctx, source, PartEnd.UNAVAILABLE)
+    losers = (bond,) if bond is not None else ()
+    # The community pool pays what the bond or the part cannot, so that the seats of small orders are paid, too.
+    settle_panel(ctx, order, panel, fee, losers, undecided=True)
+    leg = LEGS.update(ctx.store, order.id, leg.number, asked=leg.asked + 1, asked_at=ctx.clock)
+    ctx.emit(
+        StatesRuled(
+            panel=panel.key,
+            leg=leg.number,
+            asker=panel.asker,
+            ruling=int(ruling),
+            asked=leg.asked,
+            asked_at=leg.asked_at,
+        )
+    )
+    seconds = leg.accept_deadline - leg.matched_at
+    release(ctx, order.id, HOLD_REASON)
+    if not waits:
+        return
+    order, leg = ORDERS.must(ctx.store, order.id), LEGS.must(ctx.store, order.id, leg.number)
+    if ruling is Ruling.RIGHT:
+        renew_accept(ctx, leg, seconds)
+    elif ruling is Ruling.WRONG:
+        lose_states(ctx, order, leg)
+    else:
+        leave_states(ctx, order, leg)
