@@ -147,8 +147,8 @@ def get_panel_parties(ctx: Context, order: Order, leg: Leg, key: PanelKey) -> tu
     """Return the parties that must not sit in a panel: the parties of the order, and the parties of a dispute.
 
     The parties of a dispute are the owner of its bond and, if the owner is a provider, its validator. The same holds
-    for who appealed the ruling of the panel. If the panel is about states, they are the validator that asked for it, and
-    the operators in its cluster.
+    for who appealed the ruling of the panel. If the panel is about states, its parties are the validator that asked
+    for it, and the operators in its cluster.
     """
     parties = set(get_parties(ctx, order, leg.validator))
     panel = PANELS.get(ctx.store, *key)
