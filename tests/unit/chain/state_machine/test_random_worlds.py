@@ -536,6 +536,8 @@ def wrong_places(order: OrderResponse) -> list[tuple[Panel, PanelPlace, Share | 
 
 
 def wrong_by_validator(order: OrderResponse, leg: Leg) -> bool:
+    if leg.end_reason == LegEnd.WRONG_ROUND:
+        return True  # a vote on a slash may have replaced the rulings
     return any(share is None and panel.leg == leg.number for panel, _, share in wrong_places(order))
 
 
