@@ -40,10 +40,14 @@ def test_an_order_whose_validator_vanishes_ends_with_the_result_of_its_job() -> 
         assert len({leg.validator for leg in answer.legs if leg.verified}) > 1
 
 
-def test_without_a_copy_no_one_can_continue_and_what_is_verified_stays_paid() -> None:
+def test_without_a_copy_a_panel_says_so_and_the_order_starts_again_or_ends() -> None:
     _, resumed = played(4, keeps=False)
     ends = {LegEnd(leg.end_reason) for answer in resumed for leg in answer.legs if leg.from_leg and leg.end_reason}
     assert ends == {LegEnd.STATE_UNAVAILABLE}
     for answer in resumed:
-        assert answer.order.close_reason in (CloseReason.FAILED, CloseReason.EXPIRED, CloseReason.DEADLINE)
+        lacking = [leg for leg in answer.legs if leg.end_reason == LegEnd.STATE_UNAVAILABLE]
+        assert {panel.asker for panel in answer.panels if panel.asker} == {leg.validator for leg in lacking}
+        assert not any(payment.kind == "decline_fee" for payment in answer.payments)
+        if answer.order.close_reason == CloseReason.SETTLED:
+            assert (answer.legs[-1].first_round, answer.legs[-1].from_leg) == (0, 0)
         assert any(closed.verified for closed in answer.rounds)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from threading import Event
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import pytest
@@ -61,6 +61,8 @@ ROOTS = tuple(state_tree(state).root for state in STATES)
 BLOBS = tuple(t.BlobRef(sha256(data).digest(), len(data)) for data in BYTES)
 REFS = tuple(t.StateRef(root, blob) for root, blob in zip(ROOTS, BLOBS, strict=True))
 SIZES = tuple(len(data) for data in BYTES)
+R = TypeVar("R")
+T = TypeVar("T")
 FIRST, SECOND = LegKey(ORDER_ID, 1), LegKey(ORDER_ID, 2)
 
 
@@ -323,7 +325,7 @@ def test_a_source_with_states_of_a_wrong_size_or_without_end_does_not_block_the_
     assert fetcher(ledger, Source(REFS, contents), lambda: next(clock)).fetch(action) is not None
 
 
-def asked(on_chain: OrderResponse, **changes: int) -> OrderResponse:
+def asked(on_chain: OrderResponse, **changes: Any) -> OrderResponse:
     """Return the order with changes of its second leg."""
     return replace(on_chain, legs=(on_chain.legs[0], replace(on_chain.legs[1], **changes)))
 
@@ -334,7 +336,7 @@ def states_panel() -> tuple[SeatKey, PanelDuty, PanelResponse]:
     number = panel_number(replace(on_chain.legs[1], asked=1))
     place = PanelPlace(place=LEFT, claim=ROOTS[0], ruling=Ruling.OPEN, stage=0, finding=None)
     about = replace(
-        panel(0), leg=1, places=(place,), stage=1, seed=bytes(32), is_open=True, seats=1, dispute=number, asker=OTHER
+        panel(), leg=1, places=(place,), stage=1, seed=bytes(32), is_open=True, seats=1, dispute=number, asker=OTHER
     )
     duty = PanelDuty(
         order_id=ORDER_ID, leg=1, round=0, stage=1, seed=bytes(32), places=(NumberedPlace(0, LEFT),),
@@ -363,7 +365,7 @@ def test_a_seat_fetches_all_states_and_answers_with_a_digest_over_their_bytes(le
     ledger.store.save_seat(record)
     contents = {ref.blob.sha256: data for ref, data in zip(REFS, BYTES, strict=True)}
 
-    def run(_: float, function: Any, request: Any) -> Any:
+    def run(seconds: float, function: Callable[[R], T], request: R) -> T:
         return function(request)
 
     find = replace(find, sizes=SIZES)

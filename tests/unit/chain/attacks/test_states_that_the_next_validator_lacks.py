@@ -19,7 +19,8 @@ def wealth(market: Market, order_id: bytes, name: str) -> int:
     """Return what a validator has, with its bonds."""
     bonds = market.all_of(order_id).escrow.bonds
     locked = sum(bond.amount for bond in bonds if bond.owner == name)
-    return market.chain.worth(name) + market.chain.ask(AccountRequest(name)).bond.free + locked
+    free: int = market.chain.ask(AccountRequest(name)).bond.free
+    return market.chain.worth(name) + free + locked
 
 
 def ends(market: Market) -> list[PartEnd]:
