@@ -54,7 +54,7 @@ def table_of(rows: _ROWS) -> str:
     """Return the text of the page that begins with the count of rows."""
     versions = ", ".join(f"{name} {version(name)}" for name in _TRIED)
     lines = [
-        f"**{count_of(rows)}** train. This was measured on {datetime.now(UTC):%Y-%m-%d} with these commands:",
+        f"**{count_of(rows)}** train, measured on {datetime.now(UTC):%Y-%m-%d}:",
         "",
         "    make packages",
         "    python -m benchmarks models                        # or --only NAME, and --output json",
@@ -64,13 +64,14 @@ def table_of(rows: _ROWS) -> str:
         "The models of transformers and torchvision are small versions of these libraries' configurations.",
         "`benchmarks/catalogue/` has the code of each row.",
         "",
-        "| case | OK | nodes of a step | difference | seconds |",
-        "|---|---|---|---|---|",
+        "| it trains | nodes of a step | difference |",
+        "|---|---|---|",
     ]
-    for name, row in rows.items():
-        nodes, seconds = f"{row['nodes']:,.0f}", f"{row['value']:.1f}"
-        difference = "" if row["error"] else _short(row["difference"])
-        lines.append(f"| {name} | {'no' if row['error'] else 'yes'} | {nodes} | {difference} | {seconds} |")
+    lines += [
+        f"| {name} | {row['nodes']:,.0f} | {_short(row['difference'])} |"
+        for name, row in rows.items()
+        if not row["error"]
+    ]
     lines += ["", "## What the others need", ""]
     lines += [f"- **{name}**: {row['error']}" for name, row in rows.items() if row["error"]]
     return "\n".join(lines) + "\n"
