@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.catalogue import CATALOGUE
+from benchmarks.catalogue import CATALOGUE, KINDS
 
 PAGE = Path(__file__).parents[1] / "docs" / "models.md"
 _COUNT = "\n**"
@@ -64,14 +64,16 @@ def table_of(rows: _ROWS) -> str:
         "The models of transformers and torchvision are small versions of these libraries' configurations.",
         "`benchmarks/catalogue/` has the code of each row.",
         "",
-        "| it trains | nodes of a step | difference |",
-        "|---|---|---|",
+        "In brackets: number of cases, nodes of the smallest and the largest step, largest difference.",
+        "",
     ]
-    lines += [
-        f"| {name} | {row['nodes']:,.0f} | {_short(row['difference'])} |"
-        for name, row in rows.items()
-        if not row["error"]
-    ]
+    for kind, made in KINDS.items():
+        names = [name for name, _ in made if not rows[name]["error"]]
+        nodes = sorted(int(rows[name]["nodes"]) for name in names)
+        largest = _short(max(rows[name]["difference"] for name in names))
+        head = f"- **{kind}** ({len(names)}; {nodes[0]:,} to {nodes[-1]:,} nodes; {largest}): "
+        text = f"{head}{'; '.join(names)}."
+        lines += textwrap.wrap(text, 120, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False)
     lines += ["", "## What the others need", ""]
     lines += [f"- **{name}**: {row['error']}" for name, row in rows.items() if row["error"]]
     return "\n".join(lines) + "\n"
