@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.catalogue import CATALOGUE
+from benchmarks.catalogue import CATALOGUE, KINDS
 
 PAGE = Path(__file__).parents[1] / "docs" / "models.md"
 _COUNT = "\n**"
@@ -54,7 +54,7 @@ def table_of(rows: _ROWS) -> str:
     """Return the text of the page that begins with the count of rows."""
     versions = ", ".join(f"{name} {version(name)}" for name in _TRIED)
     lines = [
-        f"**{count_of(rows)}** train. This was measured on {datetime.now(UTC):%Y-%m-%d} with these commands:",
+        f"**{count_of(rows)}** train, measured on {datetime.now(UTC):%Y-%m-%d}:",
         "",
         "    make packages",
         "    python -m benchmarks models                        # or --only NAME, and --output json",
@@ -64,13 +64,16 @@ def table_of(rows: _ROWS) -> str:
         "The models of transformers and torchvision are small versions of these libraries' configurations.",
         "`benchmarks/catalogue/` has the code of each row.",
         "",
-        "| case | OK | nodes of a step | difference | seconds |",
-        "|---|---|---|---|---|",
+        "In brackets: number of cases, nodes of the smallest and the largest step, largest difference.",
+        "",
     ]
-    for name, row in rows.items():
-        nodes, seconds = f"{row['nodes']:,.0f}", f"{row['value']:.1f}"
-        difference = "" if row["error"] else _short(row["difference"])
-        lines.append(f"| {name} | {'no' if row['error'] else 'yes'} | {nodes} | {difference} | {seconds} |")
+    for kind, made in KINDS.items():
+        names = [name for name, _ in made if not rows[name]["error"]]
+        nodes = sorted(int(rows[name]["nodes"]) for name in names)
+        largest = _short(max(rows[name]["difference"] for name in names))
+        head = f"- **{kind}** ({len(names)}; {nodes[0]:,} to {nodes[-1]:,} nodes; {largest}): "
+        text = f"{head}{'; '.join(names)}."
+        lines += textwrap.wrap(text, 120, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False)
     lines += ["", "## What the others need", ""]
     lines += [f"- **{name}**: {row['error']}" for name, row in rows.items() if row["error"]]
     return "\n".join(lines) + "\n"

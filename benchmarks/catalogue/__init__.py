@@ -10,11 +10,23 @@ from benchmarks.catalogue.networks import MODELS
 from benchmarks.catalogue.operations import OPERATIONS
 from benchmarks.catalogue.packages import PACKAGES
 from benchmarks.catalogue.people import PEOPLE
-from benchmarks.catalogue.rows import Make
+from benchmarks.catalogue.rows import Make, Row
 from benchmarks.catalogue.training import TRAINING
 from benchmarks.catalogue.updates import UPDATES
 
-CATALOGUE: Mapping[str, Make] = MappingProxyType(
-    dict((*LAYERS, *OPERATIONS, *TRAINING, *UPDATES, *DATA, *MODELS, *FAMILIES, *PACKAGES, *PEOPLE))
+KINDS: Mapping[str, tuple[Row, ...]] = MappingProxyType(
+    {
+        "Layers": LAYERS,
+        "Operations and losses": OPERATIONS,
+        "Training": TRAINING,
+        "Update rules and phases": UPDATES,
+        "Data": DATA,
+        "Networks": MODELS,
+        "More of transformers and PEFT": FAMILIES,
+        "Other packages": PACKAGES,
+        "Models as people write them": PEOPLE,
+    }
 )
+"""Rows by their kind, in the order of the page."""
+CATALOGUE: Mapping[str, Make] = MappingProxyType(dict(row for rows in KINDS.values() for row in rows))
 """Functions that make the jobs, by the name of the row."""

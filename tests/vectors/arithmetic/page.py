@@ -3,7 +3,7 @@
 import ast
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import product
+from itertools import groupby, product
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -72,11 +72,16 @@ def _attributes(primitive: Primitive, given: Mapping[str, Any]) -> Iterator[dict
 
 
 def _primitives() -> str:
+    """Return a row for each group of neighbours that take and give the same."""
     rows = ["| primitive | operands → result | attributes |", "|---|---|---|"]
-    for op, primitive in PRIMITIVES.items():
-        texts = [f"`{name}` {_bounds(value)}" for name, value in primitive.attributes.items()]
-        rows.append(f"| `{op}` | {_types(op)} | {', '.join(texts) or '–'} |")
+    for cells, group in groupby(PRIMITIVES, _cells):
+        rows.append(f"| {', '.join(f'`{op}`' for op in group)} | {cells} |")
     return _lines(rows)
+
+
+def _cells(op: str) -> str:
+    texts = [f"`{name}` {_bounds(value)}" for name, value in PRIMITIVES[op].attributes.items()]
+    return f"{_types(op)} | {', '.join(texts) or '–'}"
 
 
 def _types(op: str) -> str:
@@ -137,16 +142,12 @@ def _power(number: int) -> str:
 
 
 def _constants() -> str:
-    rows = ["| name | FP64 | as a decimal |", "|---|---|---|"]
-    rows += [_number(name, getattr(functions, name)) for name in _SCALARS]
+    rows = ["| name | FP64 |", "|---|---|"]
+    rows += [f"| {name} | `{getattr(functions, name).hex()}` |" for name in _SCALARS]
     for name in _POLYNOMIALS:
         numbers: Sequence[float] = getattr(functions, name)
-        rows += [_number(f"{name}[{index}]", number) for index, number in enumerate(numbers)]
+        rows.append(f"| {name} | {', '.join(f'`{number.hex()}`' for number in numbers)} |")
     return _lines(rows)
-
-
-def _number(name: str, number: float) -> str:
-    return f"| {name} | `{number.hex()}` | {number!r} |"
 
 
 def _sequences() -> str:

@@ -1,7 +1,6 @@
 """A component is added as docs/architecture.md says: its own files, and one name in each of two tuples."""
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[4]
 PAGE = ROOT / "docs" / "architecture.md"
+EXAMPLE = ROOT / "tests" / "fixtures" / "greetings"
 TUPLES = {
     "domain/vocabulary.py": ("from domain.greetings.words import WORDS as GREETINGS", "DISPUTES)"),
     "chain/state_machine/components.py": (
@@ -21,11 +21,10 @@ TUPLES = {
 COPIED = ("assay", "chain", "domain")
 
 
-def files_of_the_page() -> dict[str, str]:
-    """Return the files of "To add a component", by their paths."""
-    section = PAGE.read_text().split("### To add a component\n")[1].split("\n### ")[0]
-    blocks = re.findall(r"```(?:proto|python)\n(?://|#) (\S+)\n(.*?)```", section, re.DOTALL)
-    return dict(blocks)
+def files_of_the_example() -> dict[str, str]:
+    """Return the files of "To add a component", by their paths in a tree."""
+    files = [path for suffix in ("proto", "py") for path in sorted(EXAMPLE.rglob(f"*.{suffix}"))]
+    return {str(path.relative_to(EXAMPLE)): path.read_text() for path in files}
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +37,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
             shutil.copytree(package, tree / package.name, ignore=ignored)
         else:
             (tree / package.name).symlink_to(package)
-    for name, text in files_of_the_page().items():
+    for name, text in files_of_the_example().items():
         path = tree / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -63,7 +62,7 @@ def generate(tree: Path) -> None:
         (package / "__init__.py").write_text("")
 
 
-def test_the_component_of_the_page_works_with_two_tuples_edited(tree: Path, tmp_path: Path) -> None:
+def test_the_component_of_the_example_works_with_two_tuples_edited(tree: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
         [sys.executable, "-m", "tests.support.toy_driver", str(tmp_path)],
@@ -77,10 +76,15 @@ def test_the_component_of_the_page_works_with_two_tuples_edited(tree: Path, tmp_
     assert done.stdout == "the component works\n"
 
 
-def test_the_page_is_as_tidy_as_the_code(tree: Path) -> None:
-    added = [str(tree / name) for name in files_of_the_page() if name.endswith(".py")]
+def test_the_example_is_as_tidy_as_the_code(tree: Path) -> None:
+    added = [str(tree / name) for name in files_of_the_example() if name.endswith(".py")]
     configuration = f"--config={ROOT / 'pyproject.toml'}"
     for command in (["check", "--no-cache"], ["format", "--check", "--no-cache"]):
         ruff = [str(Path(sys.executable).with_name("ruff")), *command, configuration, *added]
         done = subprocess.run(ruff, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_page_lists_its_files() -> None:
+    section = PAGE.read_text().split("### To add a component\n")[1].split("\n### ")[0]
+    assert [name for name in files_of_the_example() if f"`{Path(name).name}`" not in section] == []
