@@ -13,6 +13,7 @@ from tools.references.chain import (
     tiers_page,
 )
 from tools.references.commands import commands_page
+from tools.references.decisions import decisions_page
 from tools.references.gas import gas_page
 from tools.references.library import library_page
 from tools.references.money import money_page
@@ -27,6 +28,7 @@ FOLDER = ROOT / "docs"
 
 PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
     {
+        "decisions/README.md": decisions_page,
         "glossary.md": glossary_page,
         "money.md": money_page,
         "scenarios.md": scenarios_page,
