@@ -156,7 +156,7 @@ def for_settlement(until: int, now: int, fetch: str) -> Waiting:
         return Waiting(
             what="the end of the time in which providers can stand for rejected shares",
             detail="all rounds are verified, and the time to fetch the result is over",
-            helps="the rest of its deposit returns then",
+            helps="the rest of its deposit has returned; only bonds wait",
             since=until,
             until=0,
             now=now,

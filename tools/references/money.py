@@ -38,11 +38,9 @@ def money_page() -> str:
     share_price = share_bond(_SHARES[0][1], _PRICE)
     return page(
         "Who pays, with examples",
-        "Only verified rounds of an order are paid. The rules are in [The protocol](protocol.md). `assay order show ID`"
-        " lists all payments of an order. The payments and the refund together equal the deposit.",
-        "Amounts of money are integers of **uassay**; 1 ASSAY is 1,000,000 uassay. Prices are per PFLOP (10^15 FLOPs)"
-        " of work. The coins of a network are created in its genesis file; Assay does not fix their value in other"
-        " money. The coins of a local network are worth nothing.",
+        "Only verified rounds of an order are paid ([rules](protocol.md#money-of-a-verified-round)). `assay order show"
+        " ID` lists all payments, which equal the deposit together with the refund. 1 ASSAY is 1,000,000 **uassay**, of"
+        " which amounts are integers. Prices are per PFLOP (10^15 FLOPs) of work.",
         "## Before anything runs",
         f"Your job has {_ROUNDS} rounds of {_WORK // 10**12} TFLOP each: {_ROUNDS * _WORK // 10**15} PFLOP. You order"
         f" it with a limit of {_LIMIT:,} uassay per PFLOP.",
@@ -57,8 +55,8 @@ def money_page() -> str:
         "The round has four slots, and Ada serves two of them. The round is paid when its window is over and a panel of"
         " other validators has confirmed every place that it recomputed:",
         table(("party", "receives"), rows),
-        "Each share is 49 TFLOP of work. The other 4 TFLOP of the round are the aggregation, which the validator"
-        " computes. Amounts are rounded down, and the validator gets the remainder.",
+        "Each share is 49 TFLOP of work, and the validator's aggregation 4. Amounts are rounded down, and the validator"
+        " gets the remainder.",
         "## When something goes wrong",
         table(
             ("event", "who pays"),

@@ -39,10 +39,9 @@ def policy_page() -> str:
     inputs, amounts, bounds = policy.inputs, policy.amounts, policy.bounds
     return page(
         "Policy: does honest work pay?",
-        "`assay policy` computes what each known strategy gains in expectation, compared with honest work. It also"
-        " computes the least bonds and chances at which honest work pays, the price of bribing a panel, and the income"
-        " of a watchtower. The [parameters](reference/parameters.md) of public networks are checked against it by a"
-        " test.",
+        "`assay policy` computes what each known strategy gains in expectation, compared with honest work, the least"
+        " bonds and chances at which honest work pays, the price of bribing a panel, and the income of a watchtower. A"
+        " test checks the [parameters](reference/parameters.md) of public networks against it.",
         "```bash\n"
         "assay policy                                  # defaults of a public network\n"
         "assay policy ./digits --network node          # a job, on the chain of a node\n"
@@ -136,7 +135,6 @@ def policy_page() -> str:
         "## Published values",
         "Tests compare the formulas with these values:",
         _published(),
-        "The overhead of 0.735% that is published for proof of sampling has no stake beside it, so it is not compared.",
         source="pol/policy",
     )
 
