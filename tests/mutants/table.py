@@ -2720,8 +2720,8 @@ MUTANTS = (
         "later-panels-go-on",
         "a winner that serves nothing makes all validators vote on each of its rounds",
         "chain/state_machine/proof/panels.py",
-        "    return any((each.last_next or each.is_last) and not each.is_decided and",
-        "    return any(False and",
+        "return panel.awaits_appeal or ((panel.last_next or panel.is_last) and not panel.is_decided)",
+        "return panel.awaits_appeal",
         ("tests/unit/chain/attacks/test_dropped_panels.py",),
     ),
     Mutant(
