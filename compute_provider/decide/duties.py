@@ -124,5 +124,8 @@ def _same(one: TrainTask, other: TrainTask) -> bool:
 
     The time left, the list of files and the validator's signature may differ.
     """
-    plain = {"seconds_left": 0, "payload": (), "deadline": 0, "signature": b""}
-    return replace(one, **plain) == replace(other, **plain)
+    return _plain(one) == _plain(other)
+
+
+def _plain(task: TrainTask) -> TrainTask:
+    return replace(task, seconds_left=0, payload=(), deadline=0, signature=b"")

@@ -33,8 +33,7 @@ class ShareReason(IntEnum):
     NO_BOND = 10_116  # the provider's free bond does not cover the share
     WRONG_ISSUE = 10_117  # the issue is not higher than the slot's last issue
     LEG_ENDED = 10_118  # the share's round will never be closed: the share gets no verdict, and its bond is returned
-    # The provider put the commitment on chain itself, because its validator had not. The share keeps no slot.
-    INCLUDED = 10_119
+    INCLUDED = 10_119  # the provider put the commitment on chain itself, so the share keeps no slot
     OTHER_COMMITMENT = 10_120  # the provider itself put another commitment for this issue on chain
 
 

@@ -403,7 +403,7 @@ def elsewhere(issue: int) -> t.TrainTask:
     plain = s.task()
     blob = t.BlobRef(bytes([issue]) * 32, s.terms().global_bytes)
     state = t.StateRef(plain.global_in.root, blob)
-    return replace(plain, key=replace(plain.key, issue=issue), global_in=state)
+    return s.signed(replace(plain, key=replace(plain.key, issue=issue), global_in=state))
 
 
 def test_downloads_that_hang_do_not_keep_it_from_seeing_the_chain(world: World) -> None:

@@ -156,7 +156,12 @@ def task(slot: int = 0, seconds_left: int = 600) -> TrainTask:
         seconds_left=seconds_left,
         deadline=CLOCK + seconds_left,
     )
-    return sign_task(made, PROVIDER.address, CHAIN, VALIDATOR_KEY.sign)
+    return signed(made)
+
+
+def signed(made: TrainTask, by: Key = VALIDATOR_KEY, chain_id: str = CHAIN) -> TrainTask:
+    """Return a task as a validator gives it to the provider."""
+    return sign_task(made, PROVIDER.address, chain_id, by.sign)
 
 
 def give_payload(blobs: BlobStore) -> None:

@@ -26,9 +26,11 @@ BOUNDARIES = 6  # of the tiny task
 
 @pytest.fixture
 def performer(tmp_path: Path) -> Iterator[Performer]:
+    signer = SimpleNamespace(pub_key=s.VALIDATOR_KEY.pub_key)
     chain: Any = SimpleNamespace(
         order=lambda order_id: s.order(),
-        account=lambda address: SimpleNamespace(bond=SimpleNamespace(free=10**15), balance=0),
+        account=lambda address: SimpleNamespace(account=signer, bond=SimpleNamespace(free=10**15), balance=0),
+        status=lambda: SimpleNamespace(clock=s.CLOCK),
     )
     config, store = s.config(tmp_path), Store(tmp_path)
     made = Performer(config, s.CHAIN, chain, chain, store=store, behaviour=Honest(), shares=Shares, stop=Event())

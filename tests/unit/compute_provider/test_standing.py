@@ -227,7 +227,7 @@ def test_it_stops_while_a_blob_hangs_and_goes_on_from_there(
 
     monkeypatch.setattr(Validator, "submit_share", submit_share)
     monkeypatch.setattr(api.NodeChain, "order", lambda self, order_id: replace(order, shares=tuple(committed)))
-    answers.tasks = (s.task(),)
+    answers.tasks = (s.signed(s.task(), OPERATOR, CHAIN),)
     with node(tmp_path / "chain") as solo:
         publish(solo, validator)
         settings = config(tmp_path / "home", solo.address)
@@ -266,7 +266,7 @@ def test_it_stops_while_it_trains_and_leaves_no_worker(
     s.give_payload(answers.blobs)
     order = s.with_leg(s.order(), validator=OPERATOR.address)
     monkeypatch.setattr(api.NodeChain, "order", lambda self, order_id: order)
-    answers.tasks = (s.task(),)
+    answers.tasks = (s.signed(s.task(), OPERATOR, CHAIN),)
     with node(tmp_path / "chain") as solo:
         publish(solo, validator)
         settings = config(tmp_path / "home", solo.address)
