@@ -235,7 +235,7 @@ def _steps(
 def _find_states(
     key: SeatKey, index: int, duty: PanelDuty, subject: PanelResponse, until: int, look: Look
 ) -> FindStates:
-    """Return the action that fetches the states that a round left, from whoever may have them."""
+    """Return the action that fetches the states that a round left, from all validators that may have them."""
     leg = LegKey(key.order_id, key.leg)
     names = (subject.validator, *subject.round.mirrors, *look.chain.finders.get(leg, ()))
     terms = subject.terms

@@ -160,8 +160,9 @@ class Service:
         if address in view.applicants:
             roles.add(t.Role.APPLICANT)
         panels = (*view.panels.values(), *view.earlier.values())
-        finders = (name for names in view.finders.values() for name in names)
-        if address in finders or any(seat.validator == address for about in panels for seat in about.seats):
+        if any(seat.validator == address for about in panels for seat in about.seats):
+            roles.add(t.Role.AUDITOR)
+        if any(address in names for names in view.finders.values()):
             roles.add(t.Role.AUDITOR)
         if self._may_watch_some(address):
             roles.add(t.Role.WATCHER)

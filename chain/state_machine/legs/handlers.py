@@ -74,8 +74,8 @@ def check_decline_order(ctx: Context, message: MsgDeclineOrder) -> tuple[Order, 
 def apply_decline_order(ctx: Context, message: MsgDeclineOrder, assigned: tuple[Order, Leg]) -> None:
     """End the match; the order opens again, and can no longer be matched with this validator.
 
-    If the validator could not fetch the states from which the leg starts, a panel decides first whether they can be
-    fetched, as long as the order may still be held.
+    If the validator could not fetch the states from which the leg starts, the leg does not end: a panel tries to fetch
+    them. This is so as long as the order may still be held.
     """
     order, leg = assigned
     if message.reason == LegEnd.STATE_UNAVAILABLE and order.params.auditors and may_hold(ctx, order.id):
