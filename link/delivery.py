@@ -37,8 +37,7 @@ from pol.rules.delivery import (
     piece_leaf,
     wanted_hash,
 )
-from pol.state.canonical import chunk_lengths
-from pol.state.layout import MAX_HEADER
+from pol.state.layout import MAX_HEADER, chunk_lengths
 from wire import cipher
 
 _LENGTH_BYTES = 4

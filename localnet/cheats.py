@@ -104,9 +104,13 @@ def parse(text: str, chain_id: str) -> Cheat:
 
 def _garbage(task: "Task", index: int, start: "SlotState") -> "Produced":
     from compute_provider.work.worker import honest
+    from pol.state.layout import parse_header
 
     product = honest(task, index, start)
-    return replace(product, update=[os.urandom(sum(map(len, product.update)))])
+    update = b"".join(product.update)
+    end, _ = parse_header(update)
+    # A delivery has the pieces of a state, so garbage needs the header of one.
+    return replace(product, update=[update[:end], os.urandom(len(update) - end)])
 
 
 def _wrong_update(task: "Task", index: int, start: "SlotState") -> "Produced":

@@ -145,6 +145,12 @@ class ShareCompared(Change):
 class DeliveryReceived(Change):
     """A validator posted that the encrypted delivery of a share arrived. The provider must show the key before
     ``show_by`` on the chain clock.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.DeliveryReceived):
+                print("slot", event.share.slot, "must show its key before", event.show_by)
     """
 
     KIND: ClassVar[str] = "delivery.received"
@@ -187,7 +193,14 @@ class DeliveryKeyShown(Change):
 
 @dataclass(frozen=True, slots=True)
 class DeliveryFoundWrong(Change):
-    """A validator showed a piece of a delivery that is not what the commitment promises. The share is unanswered."""
+    """A validator showed a piece of a delivery that is not what the commitment promises. The share is unanswered.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.DeliveryFoundWrong):
+                print(event.provider, "delivered a wrong piece", event.piece)
+    """
 
     KIND: ClassVar[str] = "delivery.wrong"
     share: ShareKey

@@ -30,7 +30,7 @@ from pol.state.arrays import (
 )
 from pol.state.layout import (
     CHUNK_SIZE,
-    chunk_sizes,
+    chunk_lengths,
     encoded_size,
     header_chunk,
     parse_header,
@@ -147,18 +147,6 @@ def chunks_of(data: bytes) -> list[bytes]:
         chunks.append(data[position : position + length])
         position += length
     return chunks
-
-
-def chunk_lengths(start: bytes, size: int) -> list[int]:
-    """Return the sizes of the chunks of canonical bytes.
-
-    ``start`` is the beginning of these bytes, with the whole header, and ``size`` is the number of all bytes. Raises
-    StateError if their sum is not ``size``.
-    """
-    position, specs = parse_header(start)
-    if size != encoded_size(specs):
-        raise StateError("state", f"has {size} bytes, not {encoded_size(specs)}")
-    return [position, *chunk_sizes(specs)]
 
 
 class StateTree:

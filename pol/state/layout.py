@@ -89,3 +89,15 @@ def parse_header(data: bytes) -> tuple[int, tuple[TensorSpec, ...]]:
     if header_chunk(specs) != chunk:
         raise StateError("header", "is not in canonical form")
     return len(chunk), specs
+
+
+def chunk_lengths(start: bytes, size: int) -> list[int]:
+    """Return the sizes of the chunks of canonical bytes.
+
+    ``start`` is the beginning of these bytes, with the whole header, and ``size`` is the number of all bytes. Raises
+    StateError if their sum is not ``size``.
+    """
+    position, specs = parse_header(start)
+    if size != encoded_size(specs):
+        raise StateError("state", f"has {size} bytes, not {encoded_size(specs)}")
+    return [position, *chunk_sizes(specs)]

@@ -18,6 +18,7 @@ from consumer.request import Request
 from consumer.result import fetch_result
 from consumer.submit import submit
 from domain.errors import Expected
+from domain.ledger.moves import BOND_RETURN
 from domain.market.reasons import CloseReason
 from domain.market.records import Conditions, OrderState
 from domain.proof.queries import OrderRequest, OrderResponse, SeatsRequest
@@ -369,7 +370,9 @@ class _Order:
     def _ending(self, on_chain: OrderResponse, deposit: int, before: Mapping[str, int]) -> Ending:
         paid: Counter[str] = Counter()
         for payment in on_chain.payments:
-            paid[payment.kind] += payment.amount
+            # A slot that is issued again has one bond more, which also returns.
+            if payment.kind != BOND_RETURN.name:
+                paid[payment.kind] += payment.amount
         rows = on_chain.escrow.depositors
         market = self._market
         after = read_bonds(market.client, market.layout)

@@ -2519,6 +2519,14 @@ MUTANTS = (
         ("tests/unit/chain/attacks/test_captured_stage.py",),
     ),
     Mutant(
+        "void-twice",
+        "two panels that rule in one block stop the chain",
+        "chain/state_machine/proof/panels.py",
+        " or ctx.clock < panel.commits_end or _will_be_void(ctx, panel):\n",
+        " or ctx.clock < panel.commits_end:\n",
+        ("tests/unit/chain/state_machine/proof/test_panels.py",),
+    ),
+    Mutant(
         "no-second-try",
         "an outage of seconds costs every seat of a stage its stake",
         "chain/state_machine/proof/panels.py",

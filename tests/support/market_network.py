@@ -158,10 +158,9 @@ class MarketNetwork:
         self.sender = TxSender(self.client, self.key)
         self.orders: list[MarketOrder] = []
 
-    def bid(self, moniker: str, *regions: str, price: int = PRICE) -> bytes:
+    def bid(self, moniker: str, *regions: str, price: int = PRICE, capacity: int = 10**12) -> bytes:
         """Place a bid of a validator that serves only orders which name all of ``regions``; return its id."""
         key = test_keyring(Path(self.layout.validator(moniker).home)).unlock(KEY)
-        capacity = 10**12
         offer = Offer(
             price=price,
             slot_speed=SPEED,

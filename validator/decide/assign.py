@@ -217,7 +217,10 @@ def give_out(
     towards that limit until it has failed or its (slot, issue) is in ``proven``. If all present providers are newcomers
     at their limit, the slots wait.
     """
-    latest = {work.slot: work for work in works}  # the issues of a slot are in ascending order
+    latest = {work.slot: work for work in works}
+    highest: dict[int, int] = {}
+    for work in works:
+        highest[work.slot] = max(work.issue, highest.get(work.slot, 0))
     usable = paced(_usable(local, view), local, view.on_chain.order.terms)
     failures = _failures(local)
     waiting = _waiting(latest.values())
@@ -237,7 +240,7 @@ def give_out(
         if failed.verdict:
             others = [worker for worker in least if worker.address != failed.provider]
             for provider in plan_slots([slot], others or least, waiting, {}, room).values():
-                give(slot, provider, failed.issue + 1)
+                give(slot, provider, highest[slot] + 1)
     unserved = [slot for slot in leg.served_slots if slot not in latest]
     last = {work.slot: work.provider for known in local.rounds for work in known.works}
     plan = plan_slots(unserved, least, waiting, last, room)

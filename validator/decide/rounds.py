@@ -4,7 +4,7 @@ Shares are committed, opened, replayed and judged; failed slots go to other prov
 result is encrypted for the consumer, and the round is closed.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from domain.keys import ShareKey, ShareRef
@@ -63,7 +63,7 @@ from validator.decide.view import View
 
 OPEN_SECONDS = 10
 """Chain seconds in which a provider must upload the states that it is asked for. For large states, it has more time."""
-FORGIVEN = frozenset({ShareReason.NO_ANSWER, ShareReason.LATE, ShareReason.NO_BOND})
+FORGIVEN = frozenset({ShareReason.NO_ANSWER, ShareReason.LATE, ShareReason.NO_BOND, ShareReason.SLOT_TAKEN})
 """Verdicts after which a provider may get work in the same order again, although providers that failed less often come
 first.
 """
@@ -92,6 +92,7 @@ def decide_round(local: LocalOrder, view: View, leg: Leg, prefix: str) -> tuple[
         advanced, share_actions = _advance(local, current, work, share, view, key, leg.tier)
         works.append(advanced)
         actions += share_actions
+    works = _end_overtaken(works, shares)
     bad = [w.provider for w in works if w.verdict and w.verdict not in FORGIVEN]
     local = exclude(local.put(replace(current, works=tuple(works))), *bad)
     proven = {
@@ -120,7 +121,7 @@ def _advance(
 
     The function handles a share from its assignment until its verdict is on the chain.
     """
-    work = note_handed_in(work, view)
+    work = _revive(note_handed_in(work, view), share)
     if work.verdict:
         # A share that is not on the chain yet may still get into a block. Then the share is rejected on the chain.
         is_known = share is not None and share.state != ShareState.COMMITTED
@@ -150,6 +151,34 @@ def _advance(
     return _verify(local, current, work, share, view, key, tier)
 
 
+def _revive(work: SlotWork, share: Share | None) -> SlotWork:
+    """Take back a verdict that the chain refuses, because the provider showed its key before the rejection."""
+    if work.verdict not in SILENCES or share is None:
+        return work
+    if share.state is not ShareState.COMMITTED or not share.is_received:
+        return work
+    return replace(work, verdict=ShareReason.NONE, settled=False)
+
+
+def _end_overtaken(works: Sequence[SlotWork], shares: Shares) -> list[SlotWork]:
+    """End the works of slots that have a share on chain of an issue before them.
+
+    The work of such a share comes last in its slot, so that it counts as the slot's latest issue.
+    """
+    kept = {
+        work.slot: work.issue
+        for work in works
+        if not work.verdict and (share := shares.get((work.slot, work.issue))) and share.state in _LIVE
+    }
+    ended = [
+        replace(work, verdict=ShareReason.SLOT_TAKEN, settled=True)
+        if not work.verdict and work.issue > kept.get(work.slot, work.issue)
+        else work
+        for work in works
+    ]
+    return sorted(ended, key=lambda work: kept.get(work.slot) == work.issue)
+
+
 def _await_delivery(
     local: LocalOrder, work: SlotWork, share: Share, view: View, key: str
 ) -> tuple[SlotWork, list[Action]]:
@@ -157,8 +186,8 @@ def _await_delivery(
 
     The ciphertext has to be here, and the provider has to ask for the receipt, before a deadline. Then it has
     ``show_wait`` to show the key. If it does not show the key over the link, this validator posts the receipt after
-    half of that time. If the key is shown, but the delivery is wrong, the validator shows a wrong piece as soon as the
-    key is on the chain.
+    half of that time. It rejects the share only when the time that the posted receipt gives is over. If the key is
+    shown, but the delivery is wrong, the validator shows a wrong piece as soon as the key is on the chain.
     """
     name = f"{key}/{work.slot}/{work.issue}"
     where = share.claim.key
@@ -167,7 +196,7 @@ def _await_delivery(
         work = replace(work, secret=known.key, roots=known.roots)
     if work.wrong is not None:
         if not share.is_received:
-            return replace(work, verdict=ShareReason.NO_ANSWER), []
+            return replace(work, verdict=ShareReason.MALFORMED), []
         return work, [_show_wrong(f"{name}/wrong", local, view, where, work.wrong)]
     if work.secret:
         return work, [OpenDelivery(f"{name}/open", where, view.on_chain.order.terms)]
@@ -180,10 +209,10 @@ def _await_delivery(
         late = view.clock >= max(work.deliver_by, view.since + patience)
         return (replace(work, verdict=ShareReason.NO_ANSWER) if late else work), []
     wait = view.on_chain.order.params.show_wait
-    posted = known.show_by if known is not None else 0
-    if view.clock >= max(work.receipt_at + wait, posted):
-        return replace(work, verdict=ShareReason.NO_ANSWER), []
-    if not posted and work.offer is not None and view.clock >= work.receipt_at + wait // 2:
+    if known is not None:
+        return (replace(work, verdict=ShareReason.NO_ANSWER) if view.clock >= known.show_by else work), []
+    # Only the posted receipt sets a time after which the chain accepts the rejection.
+    if work.offer is not None and view.clock >= work.receipt_at + wait // 2:
         message = MsgReceipt(
             validator=view.me,
             order_id=where.order_id,

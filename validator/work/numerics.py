@@ -20,8 +20,8 @@ from pol.executor.backend import computing
 from pol.job.document import order_terms
 from pol.replay.replay import replay_segment
 from pol.state.arrays import State
-from pol.state.canonical import chunk_lengths, read_state, state_pieces
-from pol.state.layout import MAX_HEADER, chunk_count, encoded_size, header_chunk
+from pol.state.canonical import read_state, state_pieces
+from pol.state.layout import MAX_HEADER, chunk_count, chunk_lengths, encoded_size, header_chunk
 from pol.state.stored import file_root
 from pol.work.probe import work_pieces
 from pol.work.train import aggregate

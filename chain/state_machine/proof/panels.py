@@ -589,12 +589,25 @@ def _seat(ctx: Context, panel: Panel, number: int, validator: Validator, places:
 def on_stage(ctx: Context, entry: QueueEntry) -> None:
     """End the stage if its time is over or all committed seats have revealed, else begin the time to reveal."""
     panel = PANELS.get(ctx.store, *entry.panel_key)
-    if panel is None or not panel.is_open or ctx.clock < panel.commits_end:
+    if panel is None or not panel.is_open or ctx.clock < panel.commits_end or _will_be_void(ctx, panel):
         return
     if panel.revealed == panel.committed or ctx.clock >= panel.reveals_end:
         end_stage(ctx, panel)
     else:
         schedule(ctx, panel.reveals_end, STAGE_DUE, *panel.key)
+
+
+def _will_be_void(ctx: Context, panel: Panel) -> bool:
+    """Return whether the panel's round becomes void next, because the round before it is void.
+
+    The panel must not end its stage then: its ruling could make the round void a second time. Panels of stands and
+    votes on a slash outlive their rounds.
+    """
+    key = panel.round_key
+    before = ROUNDS.get(ctx.store, *replace(key, round=key.round - 1)) if key.round else None
+    if panel.standing is not None or before is None or not before.void:
+        return False
+    return not ROUNDS.must(ctx.store, *key).void
 
 
 def weigh_stage(ctx: Context, entry: QueueEntry) -> int:

@@ -27,7 +27,7 @@ from domain.registry.records import Provider, Validator
 from host import lock as host_lock
 from link.blobs import BlobStore
 from link.types import BlobRef, PayloadFile, StateRef, TrainTask
-from pol.state.canonical import chunk_lengths
+from pol.state.layout import chunk_lengths
 from wire.keys import Key
 
 CHAIN = "assay-local-test"

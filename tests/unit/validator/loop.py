@@ -24,6 +24,7 @@ from domain.market.records import JobTerms
 from domain.messages import Message
 from domain.node.queries import StatusRequest, StatusResponse
 from domain.params import local_params
+from domain.proof.messages import MsgShowKey
 from domain.proof.queries import OrderResponse
 from domain.proof.reasons import ShareReason
 from domain.proof.records import DeliveryManifest, ShareClaim, ShareRoots
@@ -248,6 +249,8 @@ class Loop:
                 )
             )
         self.node, self.numerics = Node(market), Numerics()
+        # Providers that show the keys of their deliveries on chain only.
+        self.slow: set[str] = set()
         # What providers deliver once their commitments are on chain.
         self.promised: dict[ShareKey, tuple[str, t.ShareDelivery]] = {}
         self.start()
@@ -390,9 +393,22 @@ class Loop:
         signature = sign(pub_key(name), manifest_sign_bytes(CHAIN_ID, at.work.signed.claim, manifest))
         offer = t.DeliveryOffer(key, manifest, signature, self.put(name, "ciphertext", key, 100))
         self.numerics.delivered[key] = packet
-        if self.service.deliver_share(caller(name), offer).receipt is not None:
+        if self.service.deliver_share(caller(name), offer).receipt is None:
+            return
+        if name not in self.slow:
             self.service.show_key(caller(name), t.ShownKey(key, secret, roots))
             del self.promised[key]
+        elif self.chain(key.order_id).delivery(key) is not None:
+            self.show_on_chain(name, key, manifest, secret, roots)
+            del self.promised[key]
+
+    def show_on_chain(
+        self, name: str, key: ShareKey, manifest: DeliveryManifest, secret: bytes, roots: ShareRoots
+    ) -> None:
+        """Show the key of a delivery on chain, after the validator posted its receipt."""
+        where = (key.order_id, key.leg, key.round, key.slot, key.issue)
+        with self.node.lock:
+            self.market.chain.ok(MsgShowKey(name, *where, manifest, secret, roots, 0, False, b""))
 
     def bring(self, name: str, key: ShareKey, index: int) -> None:
         states = (self.put(name, key, index, 100), self.put(name, key, index, 50))

@@ -42,7 +42,7 @@ from tests.unit.validator.loop import (
 )
 from validator.decide import orders, outgoing
 from validator.decide.admission import Policy, make_invitation
-from validator.decide.records import accepted_works
+from validator.decide.records import LocalOrder, accepted_works
 
 ROUND = ["CommitTraces", "AcceptShares", "CloseRound"]
 DUTIES = ["AcceptOrder", *ROUND, *ROUND]
@@ -104,6 +104,47 @@ def test_an_order_from_match_to_the_result(loop: Loop) -> None:
     assert len(left) == 1 + TERMS.slots
     blobs = loop.service.blobs
     assert b"".join(opened) == b"".join(blobs.read(b.sha256, 0, b.size) for b in left)
+
+
+def test_a_receipt_that_comes_late_on_chain_gives_its_provider_the_whole_time(loop: Loop) -> None:
+    """Its blocks were full: the time that the signed receipt gave is over before the receipt is posted."""
+    order_id = started(loop)
+    loop.slow = set(PROVIDERS)
+
+    def has_receipt() -> bool:
+        works = [work for current in loop.record(order_id).rounds for work in current.works]
+        return any(work.receipt_at for work in works)
+
+    work_on(loop, order_id, until=has_receipt)
+    loop.pass_time(loop.chain(order_id).order.params.show_wait + 1)
+    work_on(loop, order_id)
+    shares = loop.chain(order_id).shares
+    assert {share.state for share in shares} == {ShareState.ACCEPTED}
+    assert {share.claim.issue for share in shares} == {1}
+
+
+def test_a_share_whose_key_came_before_its_rejection_is_used_and_its_slot_is_not_issued_again(loop: Loop) -> None:
+    """The chain refuses the rejection from then on, and the slot has no room for another share."""
+    order_id = started(loop)
+    loop.slow = set(PROVIDERS)
+
+    def is_received() -> bool:
+        shares = loop.chain(order_id).shares
+        return len(shares) == TERMS.slots and all(share.is_received for share in shares)
+
+    work_on(loop, order_id, until=is_received)
+
+    def give_up(local: LocalOrder) -> LocalOrder:
+        (current,) = local.rounds
+        works = tuple(replace(work, verdict=ShareReason.NO_ANSWER) for work in current.works)
+        again = tuple(replace(work, issue=2, verdict=ShareReason.NONE, signed=None) for work in current.works)
+        return local.put(replace(current, works=works + again))
+
+    loop.daemon._ledger.change(order_id, 1, give_up)
+    work_on(loop, order_id)
+    (first, second) = loop.record(order_id).rounds
+    assert {work.issue for work in accepted_works(first)} == {1}
+    assert {work.provider for work in accepted_works(second)} == {work.provider for work in accepted_works(first)}
 
 
 def first_of_each() -> Callable[[Message], bool]:

@@ -43,6 +43,8 @@ PLAYED = {
     "hidden": "no delivery",
     "closed": "no delivery",
     "junk": "no delivery",
+    "noise": "no delivery",
+    "keyless": "no delivery",
     "idle": "made-up segments",
     "absent": "hides from audits",
     "saboteur": "hides from audits",

@@ -640,6 +640,28 @@ def test_rounds_behind_a_void_one_are_void_and_nobody_recomputes_them() -> None:
     assert [stake(market, name) for name in market.validators] == stakes
 
 
+def test_panels_of_two_rounds_that_rule_in_one_block_make_the_second_round_void_once() -> None:
+    """The first panel makes the second round void in a step of its own, before which the second panel has its turn."""
+    params = local_params().replace(
+        stage_base=60, round_window=900, window_max=3_600, progress_base=900, audit_room_bps=100_000
+    )
+    market = Market(params, validators=8)
+    order_id = market.run(submit(terms=make_terms(rounds=3), deposit=600_000))
+    market.train_round(order_id)
+    market.train_round(order_id)
+    at = number_of(market, order_id, AuditKind.AGGREGATION)
+    for stage in (1, 2):
+        for number in (0, 1):
+            market.wait_stage(order_id, number, stage)
+        seated = [(number, name) for number in (0, 1) for name in market.seated(order_id, number, stage)]
+        said = [elsewhere(market.answers(order_id, number), at) for number in (0, 1)]
+        market.chain.ok(*(market.commit_answer(order_id, number, name, said[number]) for number, name in seated))
+        market.chain.ok(*(market.reveal_answer(order_id, number, name, said[number]) for number, name in seated))
+    market.chain.block()
+    assert [event.get("round") for event in market.chain.seen("round.void")] == ["0", "1"]
+    assert market.all_of(order_id).legs[0].void == 2
+
+
 def test_an_leg_ends_only_when_every_round_before_a_void_one_is_decided_too() -> None:
     """Rounds have panels of their own: a later one may be found wrong first, and one between is still open."""
     params = local_params().replace(round_window=200, progress_base=300)
