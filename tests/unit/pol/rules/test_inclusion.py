@@ -20,7 +20,7 @@ CLAIM = ShareClaim(
 
 
 def test_a_task_is_signed_for_all_that_it_states() -> None:
-    other_keys = (replace(KEY, **{name: 9}) for name in ("leg", "round", "slot", "issue"))
+    other_keys = (replace(KEY, leg=9), replace(KEY, round=9), replace(KEY, slot=9), replace(KEY, issue=9))
     documents = [
         task_sign_bytes("chain", KEY, "p0", 5, 600),
         task_sign_bytes("other", KEY, "p0", 5, 600),
