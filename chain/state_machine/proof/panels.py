@@ -647,6 +647,8 @@ def end_stage(ctx: Context, panel: Panel) -> None:
     cancel(ctx, panel.reveals_end, STAGE_DUE, *key)
     order = ORDERS.must(ctx.store, key.order_id)
     leg = LEGS.must(ctx.store, key.order_id, key.leg)
+    if _will_be_void(ctx, leg, panel):
+        return
     seats = SEATS.scan(ctx.store, *key)
     new = [seat for seat in seats if seat.stage == panel.stage]
     # A seat or two that replace silent ones say nothing about an outage.
@@ -680,6 +682,15 @@ def end_stage(ctx: Context, panel: Panel) -> None:
         advance(ctx, order)
     else:
         _end_void(ctx, order, panel)
+
+
+def _will_be_void(ctx: Context, leg: Leg, panel: Panel) -> bool:
+    """Return whether the queue will make a panel's round void, because an earlier round is void. It then stops the
+    panel.
+    """
+    if panel.standing is not None or panel.for_slash:
+        return False
+    return any(ROUNDS.must(ctx.store, leg.order_id, leg.number, at).void for at in range(leg.next_round, panel.round))
 
 
 def _confirms(ctx: Context, panel: Panel, rulings: set[Ruling]) -> bool:
