@@ -2607,8 +2607,8 @@ MUTANTS = (
         "void-twice",
         "two panels that rule in one block stop the chain",
         "chain/state_machine/proof/panels.py",
-        " or ctx.clock < panel.appeal_until or _will_be_void(ctx, panel):\n",
-        " or ctx.clock < panel.appeal_until:\n",
+        "    if not _will_be_void(ctx, leg, panel):\n",
+        "    if panel.is_open or leg.number:\n",
         ("tests/unit/chain/state_machine/proof/test_panels.py",),
     ),
     Mutant(

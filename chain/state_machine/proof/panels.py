@@ -627,25 +627,12 @@ def _seat(ctx: Context, panel: Panel, number: int, validator: Validator, places:
 def on_stage(ctx: Context, entry: QueueEntry) -> None:
     """End the stage if its time is over or all committed seats have revealed, else begin the time to reveal."""
     panel = PANELS.get(ctx.store, *entry.panel_key)
-    if panel is None or not panel.is_open or ctx.clock < panel.commits_end or _will_be_void(ctx, panel):
+    if panel is None or not panel.is_open or ctx.clock < panel.commits_end:
         return
     if panel.revealed == panel.committed or ctx.clock >= panel.reveals_end:
         end_stage(ctx, panel)
     else:
         schedule(ctx, panel.reveals_end, STAGE_DUE, *panel.key)
-
-
-def _will_be_void(ctx: Context, panel: Panel) -> bool:
-    """Return whether the panel's round becomes void next, because the round before it is void.
-
-    The panel must not end its stage then, and its ruling must have no effect: it could make the round void a second
-    time. Panels of stands and votes on a slash outlive their rounds.
-    """
-    key = panel.round_key
-    before = ROUNDS.get(ctx.store, *replace(key, round=key.round - 1)) if key.round else None
-    if panel.standing is not None or before is None or not before.void:
-        return False
-    return not ROUNDS.must(ctx.store, *key).void
 
 
 def weigh_stage(ctx: Context, entry: QueueEntry) -> int:
@@ -680,6 +667,8 @@ def end_stage(ctx: Context, panel: Panel) -> None:
     cancel(ctx, panel.reveals_end, STAGE_DUE, *key)
     order = ORDERS.must(ctx.store, key.order_id)
     leg = LEGS.must(ctx.store, key.order_id, key.leg)
+    if _will_be_void(ctx, leg, panel):
+        return
     seats = SEATS.scan(ctx.store, *key)
     new = [seat for seat in seats if seat.stage == panel.stage]
     # A seat or two that replace silent ones say nothing about an outage.
@@ -721,15 +710,28 @@ def end_stage(ctx: Context, panel: Panel) -> None:
 def on_appeal(ctx: Context, entry: QueueEntry) -> None:
     """Make a round void, because no one has appealed the ruling of its panel in time."""
     panel = PANELS.get(ctx.store, *entry.panel_key)
-    if panel is None or not panel.awaits_appeal or ctx.clock < panel.appeal_until or _will_be_void(ctx, panel):
+    if panel is None or not panel.awaits_appeal or ctx.clock < panel.appeal_until:
         return
-    _end_void(ctx, ORDERS.must(ctx.store, panel.order_id), panel)
+    leg = LEGS.must(ctx.store, panel.order_id, panel.leg)
+    if not _will_be_void(ctx, leg, panel):
+        _end_void(ctx, ORDERS.must(ctx.store, panel.order_id), panel)
 
 
 def weigh_appeal(ctx: Context, entry: QueueEntry) -> int:
     """Return the gas of making a round void; it depends on the panel's answers and seats."""
     panel = PANELS.get(ctx.store, *entry.panel_key)
     return _weigh_ruling(ctx, panel) if panel is not None and panel.awaits_appeal else 0
+
+
+def _will_be_void(ctx: Context, leg: Leg, panel: Panel) -> bool:
+    """Return whether the queue will make a panel's round void, because an earlier round is void. It then stops the
+    panel.
+
+    A ruling of the panel must have no effect before that: it would make the round void a second time.
+    """
+    if panel.standing is not None or panel.for_slash:
+        return False
+    return any(ROUNDS.must(ctx.store, leg.order_id, leg.number, at).void for at in range(leg.next_round, panel.round))
 
 
 def _confirms(ctx: Context, panel: Panel, rulings: set[Ruling]) -> bool:
