@@ -799,8 +799,10 @@ def on_void(ctx: Context, entry: QueueEntry) -> None:
     key = entry.round_key
     origin = replace(key, round=entry.number(3)).panel(entry.number(4))
     panel = PANELS.must(ctx.store, *origin)
-    by_validator = _is_by_validator(ctx, panel)
-    void_round(ctx, key, _get_losers(ctx, panel), undecided=not _get_wrong(panel), by_validator=by_validator)
+    # The panel of this round may have made it void in the same block.
+    if not ROUNDS.must(ctx.store, *key).void:
+        by_validator = _is_by_validator(ctx, panel)
+        void_round(ctx, key, _get_losers(ctx, panel), undecided=not _get_wrong(panel), by_validator=by_validator)
     _go_on_voiding(ctx, key, origin)
 
 
