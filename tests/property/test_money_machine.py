@@ -113,11 +113,7 @@ class MoneyMachine(RuleBasedStateMachine):
 
     def free_trace(self, order: Order, slot: int, **more: Any) -> Trace:
         """Return a trace with the slot's next issue number."""
-        round = self.market.leg(order.id).round
-        where = (order.legs, round, slot)
-        claims = (share.claim for share in self.market.shares(order.id))
-        issue = 1 + sum((claim.leg, claim.round, claim.slot) == where for claim in claims)
-        return self.market.trace(order.id, slot, issue=issue, **more)
+        return self.market.trace(order.id, slot, issue=self.market.next_issue(order.id, slot), **more)
 
     def answer_some(self, most: int) -> None:
         for name in self.market.validators[-most:] if most else ():
@@ -217,7 +213,7 @@ class MoneyMachine(RuleBasedStateMachine):
         order = self.pick(index, OrderState.RUNNING)
         if order is None:
             return
-        shares = [share for share in self.market.shares(order.id) if share.claim.leg == order.legs]
+        shares = [share for share in self.market.shares(order.id) if share.key.leg == order.legs]
         if not shares:
             return
         ref = shares[which % len(shares)].claim.key.ref

@@ -373,16 +373,16 @@ class Market:
         return trace
 
     def traces_of_round(self, order_id: bytes) -> list[Trace]:
-        """Return a trace that holds for each slot of the open round."""
+        """Return a trace that holds for each slot of the open round that has no share."""
         leg = self.leg(order_id)
-        traces = []
-        for slot in leg.served_slots:
-            key = leg.open_round.share(slot, 0)
-            if not STANDING_ISSUES.get(self.chain.overlay(), *leg.open_round, slot):
-                last = LAST_ISSUES.get(self.chain.overlay(), order_id, leg.number, slot)
-                before = last.issue if last is not None and last.round == key.round else 0
-                traces.append(self.trace(order_id, slot, issue=before + 1))
-        return traces
+        free = (s for s in leg.served_slots if not STANDING_ISSUES.get(self.chain.overlay(), *leg.open_round, s))
+        return [self.trace(order_id, slot, issue=self.next_issue(order_id, slot)) for slot in free]
+
+    def next_issue(self, order_id: bytes, slot: int) -> int:
+        """Return the least number that a new issue of a slot of the open round may have."""
+        leg = self.leg(order_id)
+        last = LAST_ISSUES.get(self.chain.overlay(), order_id, leg.number, slot)
+        return 1 + (last.issue if last is not None and last.round == leg.round else 0)
 
     def trace_of(self, order_id: bytes, leg: int, round: int, ref: ShareRef) -> Trace:
         """Return the trace of a share of a leg, which may have taken the share over from an earlier leg."""

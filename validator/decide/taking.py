@@ -95,5 +95,7 @@ def found_wrong(on_chain: OrderResponse, leg: Leg) -> tuple[str, ...]:
 
 def may_be_taken_over(on_chain: OrderResponse, closed: Round) -> bool:
     """Return whether the next leg may take over the shares of a void round, because no later leg has begun."""
-    is_open = on_chain.order.state is not OrderState.CLOSED
-    return closed.void and not closed.by_validator and is_open and on_chain.order.legs == closed.leg
+    leg = on_chain.leg(closed.leg)
+    if leg is None or leg.end_reason != LegEnd.WRONG_SHARE or on_chain.order.state is OrderState.CLOSED:
+        return False
+    return closed.void and not closed.by_validator and on_chain.order.legs == closed.leg

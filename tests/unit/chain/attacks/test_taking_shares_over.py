@@ -8,7 +8,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import pytest
+
 from chain.state_machine.ledger.tables import BONDED_SHARES
+from chain.state_machine.proof import taking
 from chain.state_machine.proof.tables import ROUNDS, SHARES, TAKING
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import number_of
@@ -27,10 +30,11 @@ MISMATCH = ShareReason.SEGMENT_MISMATCH
 
 
 def started(
-    *, rounds: int = 3, window: int = 20, bidders: tuple[str, ...] = ("v0",), **changes: Any
+    *, rounds: int = 3, window: int = 20, bidders: tuple[str, ...] = ("v0",), due_gas: int = 0, **changes: Any
 ) -> tuple[Market, bytes]:
     """Return a market whose order has rounds of two slots; each of two providers serves one."""
-    market = Market(local_params().replace(duty_segments=1, round_window=window), validators=6, bidders=bidders)
+    used = {"due_gas": due_gas} if due_gas else {}
+    market = Market(local_params().replace(duty_segments=1, round_window=window, **used), validators=6, bidders=bidders)
     terms = make_terms(rounds=rounds, round_steps=12, slots=2)
     order = submit(terms=terms, deposit=6_000_000, **{"deadline": 100_000, "rematch": False, **changes})
     return market, market.run(order)
@@ -153,14 +157,33 @@ def test_only_the_wrong_slot_is_issued_again_and_its_numbers_go_on() -> None:
     assert set(drawn) <= set(shares_of(market, order_id, 2)[wrong, 2].drawn)
 
 
-def test_a_validator_cannot_replace_a_share_that_is_not_taken_over_yet() -> None:
-    market, order_id, wrong = voided()
-    right = 1 - wrong
-    market.chain.drop_queue()  # the step that takes shares over is late
-    leg = market.leg(order_id)
-    market.chain.change(lambda overlay: TAKING.set(overlay, 1, order_id, leg.number))
-    market.commit(order_id, market.trace(order_id, right, issue=7))
-    assert market.skipped()[-1] is ShareReason.SLOT_TAKEN
+def half_taken(monkeypatch: pytest.MonkeyPatch) -> tuple[Market, bytes]:
+    """Return a market whose second leg has taken over no share yet, and takes one in each block from the next on.
+
+    The first slot has the wrong share.
+    """
+    monkeypatch.setattr(taking, "TAKEN_PER_CALL", 1)
+    for waited in range(30):
+        market, order_id = started(due_gas=1, rematch=True)
+        market.chain.pass_time(waited)
+        market.train_round(order_id)
+        if find_wrong(market, order_id, 0) == 0:
+            break
+    else:
+        raise AssertionError("no beacon drew a segment outside the duty")
+    for _ in range(60):
+        if market.leg(order_id).number == 2:
+            return market, order_id
+        market.chain.block()
+    raise AssertionError("the next leg does not begin")
+
+
+def test_a_validator_cannot_replace_a_share_that_is_not_taken_over_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    market, order_id = half_taken(monkeypatch)
+    market.commit(order_id, market.trace(order_id, 1, issue=7))
+    assert market.skipped() == [ShareReason.SLOT_TAKEN]
+    settle_taking(market, order_id)
+    assert shares_of(market, order_id, 2)[1, 1].state is ShareState.ACCEPTED
 
 
 def test_a_validator_cannot_reject_a_share_that_it_took_over() -> None:
@@ -199,15 +222,16 @@ def test_a_leg_that_fails_returns_the_bonds_of_what_it_took_over() -> None:
     assert not payments(market, order_id, "provider")
 
 
-def test_a_leg_that_fails_at_once_returns_the_bonds_that_it_had_not_taken_over() -> None:
-    market, order_id, _ = voided(rejects="cheat")
-    leg = market.leg(order_id)
-    assert leg.number == 2
-    taking = TAKING.has(market.chain.overlay(), order_id, leg.number)
-    market.chain.ok(MsgStopOrder(leg.validator, order_id, leg.number), seconds=0)
-    market.chain.pass_time(3)
-    assert taking or not locked(market, order_id)
+def test_a_leg_that_fails_at_once_returns_the_bonds_that_it_had_not_taken_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    market, order_id = half_taken(monkeypatch)
+    market.chain.ok(MsgStopOrder("v0", order_id, 2))
+    for _ in range(20):
+        market.chain.block()
+    assert shares_of(market, order_id, 1)[1, 1].state is ShareState.ACCEPTED
     assert not locked(market, order_id)
+    assert not TAKING.has(market.chain.overlay(), order_id, 2)
 
 
 def test_a_share_is_taken_over_again_and_its_round_can_become_void_again() -> None:

@@ -239,9 +239,6 @@ class World:
 
     def new_trace(self, order_id: bytes, slot: int) -> Trace:
         leg = self.market.leg(order_id)
-        where = (leg.number, leg.round, slot)
-        claims = [share.claim for share in self.market.shares(order_id)]
-        issues = [c.issue for c in claims if (c.leg, c.round, c.slot) == where]
         cluster = self.market.clusters[leg.validator]
         place = (order_id, leg.round, slot)
         # Two segments, and the update.
@@ -253,7 +250,7 @@ class World:
             # A segment has two steps.
             steps=Random(f"{self.seed}/{place}/steps").randrange(2) if stop in (0, 1) else 0,
             work="made up" if self.chance(self.faults) else "right",
-            issue=max(issues, default=0) + 1,
+            issue=self.market.next_issue(order_id, slot),
             provider=self.random.choice(cluster),
         )
 
@@ -274,7 +271,7 @@ class World:
         return replace(trace, signed=signed)
 
     def doubt(self, order_id: bytes, shares: list[Share]) -> Message:
-        reasons = [(share.claim.key.ref, self.random.choice(VERDICTS)) for share in shares]
+        reasons = [(share.key.ref, self.random.choice(VERDICTS)) for share in shares]
         return self.market.commit_message(order_id, reject=reasons)
 
     # --- auditors, providers, anybody ---
@@ -403,10 +400,10 @@ def earned(order: OrderResponse, closed: Round) -> tuple[Counter[tuple[str, str,
     pool = floor(Fraction((total - protocol - fee) * leg.providers_bps, 10_000))
     paid: Counter[tuple[str, str, int]] = Counter()
     for share in order.shares:
-        claim = share.claim
+        claim, key = share.claim, share.key
         accepted = share.state is ShareState.ACCEPTED
         # Where the job stopped, that may be none.
-        there = (claim.leg, claim.round) == (closed.leg, closed.round)
+        there = (key.leg, key.round) == (closed.leg, closed.round)
         if accepted and there and share.work:
             part = floor(Fraction(pool * share.work, closed.work))
             paid["provider", claim.provider, closed.round] += part
@@ -506,14 +503,15 @@ def check_payments(order: OrderResponse, ends: dict[int, PartEnd]) -> None:
 def redress(order: OrderResponse) -> Counter[tuple[int, int]]:
     """Return what the validator owed in each round for right shares that it rejected as a mismatch: twice its value."""
     owed: Counter[tuple[int, int]] = Counter()
-    accepted = {(s.claim.leg, s.claim.round, s.claim.slot): s for s in order.shares if s.roots is not None}
+    accepted = {(s.key.leg, s.key.round, s.key.slot): s for s in order.shares if s.roots is not None}
     for share in order.shares:
         claim = share.claim
-        slot = (claim.leg, claim.round, claim.slot)
+        slot = (share.key.leg, claim.round, claim.slot)
         silent = share.reason in (ShareReason.NO_ANSWER, ShareReason.LATE)
         if share.state is not ShareState.RIGHT or silent or accepted[slot].claim.provider == claim.provider:
             continue
-        owed[claim.leg, claim.round] += 2 * floor(money(accepted[slot].work, order.legs[claim.leg - 1].price))
+        price = order.legs[share.key.leg - 1].price
+        owed[share.key.leg, claim.round] += 2 * floor(money(accepted[slot].work, price))
     return owed
 
 
@@ -542,7 +540,7 @@ def wrong_by_validator(order: OrderResponse, leg: Leg) -> bool:
 
 
 def wrong_shares(order: OrderResponse) -> set[ShareKey]:
-    return {share.claim.key for _, _, share in wrong_places(order) if share}
+    return {share.key for _, _, share in wrong_places(order) if share}
 
 
 def lost_bonds(order: OrderResponse, noisy: set[tuple[str, int]]) -> Counter[str]:
@@ -574,7 +572,7 @@ def lost_bonds(order: OrderResponse, noisy: set[tuple[str, int]]) -> Counter[str
         lost[leg.validator] += min(cut, leg.job_bond)
     for share in order.shares:
         is_forfeited = share.state is ShareState.WRONG and is_mismatch(share)
-        if share.claim.key in wrong_shares(order) or is_forfeited:
+        if share.key in wrong_shares(order) or is_forfeited:
             lost[share.claim.provider] += share.bond
     return lost
 
