@@ -2668,14 +2668,6 @@ MUTANTS = (
         (_APPEALS,),
     ),
     Mutant(
-        "rulings-copied-as-challenges",
-        "a challenger copies what a panel found and has its bond's reward",
-        "chain/state_machine/disputes/handlers.py",
-        "    elif is_found_wrong(ctx, key, message.place):",
-        "    elif False:",
-        (_APPEALS,),
-    ),
-    Mutant(
         "no-second-try",
         "an outage of seconds costs every seat of a stage its stake",
         "chain/state_machine/proof/panels.py",

@@ -50,6 +50,10 @@ def test_a_panel_says_that_others_vote_on_a_slash() -> None:
 
     say(1)
     say(2)
+    assert describe_panel(market.panel(order_id, 0), market.chain.clock)[-1] == (
+        "round 0 of leg 1: this ruling can be appealed for another 60 s (assay order appeal); then the round is void"
+    )
+    market.let_stand(order_id)
     lines = describe_panel(market.panel(order_id, 0), market.chain.clock)
     assert lines[-2:] == [
         "round 0 of leg 1: two stages found it wrong; all other validators vote on whether its validator loses"
