@@ -69,6 +69,11 @@ OPENINGS = {
     ("consumer/states.py", "state.root in missing"),
     ("consumer/states.py", "_root_of(arrived) == state.root"),
     ("validator/decide/initial.py", "s.root == leg.initial_root"),
+    ("validator/decide/keeping.py", "state.root in roots"),
+    # A share on chain is that of a record if its provider signed the same claim.
+    ("validator/decide/rounds.py", "share.claim == work.signed.claim"),
+    ("validator/decide/taking.py", "work.signed.claim == share.claim"),
+    ("chain/state_machine/proof/handlers/commit_traces.py", "included.claim != claim"),
 }
 """Comparisons that say whether something is what it hashes to, and nothing about agreement."""
 

@@ -589,7 +589,7 @@ MUTANTS = (
         "stand-after-a-wrong-share",
         "a provider that a panel found wrong is paid for its other shares of the leg",
         "chain/state_machine/disputes/stands.py",
-        " or WRONG_PROVIDERS.has(ctx.store, order.id, share.claim.leg, provider)",
+        " or WRONG_PROVIDERS.has(ctx.store, order.id, share.key.leg, provider)",
         "",
         (f"{_STANDS}::test_who_was_found_wrong_in_a_leg_is_not_paid_for_another_share_of_it",),
     ),
@@ -1614,9 +1614,9 @@ MUTANTS = (
     Mutant(
         "stop-of-the-last-part",
         "the place of a stop is that of the shares that were accepted last",
-        "chain/state_machine/proof/handlers/accept_shares.py",
-        "    return min(places, key=lambda place: place.slot) if places else None\n",
-        "    return places[-1] if places else None\n",
+        "chain/state_machine/proof/shares.py",
+        "stopped=min(places, key=lambda place: place.slot) if places else None",
+        "stopped=places[-1] if places else None",
         ("tests/unit/chain/state_machine/proof/test_stops.py",),
     ),
     Mutant(

@@ -1,9 +1,9 @@
 """Shares of a void round that the next leg takes over (docs/decisions/taking-shares-over.md).
 
 If only a provider is at fault, its validator continues with a new leg. The accepted shares of the void round that were
-not found wrong become shares of the new leg's first round, and so do the rejected shares, which are still to be
-compared. Such a share has one record that counts, with the number of the new leg in its key. Its claim, which its
-provider signed, still names the old leg. The bond moves with the share. Only the wrong slots are issued again.
+not found wrong become shares of the new leg's first round. So do the rejected shares, which are still to be compared.
+Such a share has one record that counts, with the number of the new leg in its key. Its claim, which its provider
+signed, still names the old leg. The bond moves with the share. Only the wrong slots are issued again.
 """
 
 from collections.abc import Iterator

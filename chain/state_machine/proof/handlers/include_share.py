@@ -64,8 +64,8 @@ def check_fields(message: MsgIncludeShare) -> None:
 def check_state(ctx: Context, message: MsgIncludeShare) -> CheckedInclusion:
     """Return the claim and its records.
 
-    Refuse a share that is on chain, a task that its validator did not sign or whose time is over, and a round that is
-    not open or in the first half of its window. The signatures are checked last.
+    Refuse a share that is on chain, and a task that its validator did not sign or whose time is over. The round must be
+    open, or in the first half of its window. The signatures are checked last.
     """
     order = ORDERS.need(ctx.store, message.order_id)
     leg = LEGS.need(ctx.store, message.order_id, message.leg)
