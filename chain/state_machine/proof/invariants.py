@@ -71,21 +71,19 @@ def check_rounds(store: Overlay, order: Order) -> None:
     """Check the rounds of an order: the verified work is at most the ordered work, and rounds are whole and are
     verified in order.
 
-    A slot of a round may be verified by one leg only, unless the order started again from its first round. Then the
-    legs before do not count.
+    A slot of a round may be verified by one leg only, unless the order started again from its first round, because the
+    states were lost. Then the legs before do not count.
     """
     name = order.id.hex()
     ordered = total_work(order.terms)
     ensure(order.work_verified <= ordered, f"order {name} has more verified work than ordered")
     rounds = ROUNDS.scan(store, order.id)
     legs = {leg.number: leg for leg in LEGS.scan(store, order.id)}
-    starts = [leg.number for leg in legs.values() if leg.first_round == 0]
+    may_restart = any(panel.asker for panel in PANELS.scan(store, order.id))
+    starts = [leg.number for leg in legs.values() if may_restart and leg.first_round == 0]
     begun = {number: sum(start <= number for start in starts) for number in legs}
     paid = [(begun[c.leg], c.round, ref.slot) for c in rounds if c.verified for ref in c.shares]
     ensure(len(paid) == len(set(paid)), f"order {name} has two verified shares of a slot in one round")
-    counted = [number for number in legs if order.next_round and begun[number] == len(starts)]
-    verified = sum(closed.work for closed in rounds if closed.verified and closed.leg in counted)
-    ensure(verified == order.work_verified, f"order {name} has a wrong count of verified work")
     for _, group in groupby(rounds, key=lambda closed: closed.leg):
         flags = [closed.verified for closed in group]
         in_order = flags == sorted(flags, reverse=True)
@@ -101,6 +99,10 @@ def check_rounds(store: Overlay, order: Order) -> None:
         after_void = before.leg == closed.leg and before.void and not closed.void
         is_scheduled = after_void and order.id in _get_voiding(store)
         ensure(not after_void or is_scheduled, f"order {name} has a round after a void one that will not become void")
+    has_begun = order.next_round > 0 or not may_restart
+    counted = [number for number in legs if has_begun and begun[number] == len(starts)]
+    verified = sum(closed.work for closed in rounds if closed.verified and closed.leg in counted)
+    ensure(verified == order.work_verified, f"order {name} has a wrong count of verified work")
     for leg in legs.values():
         _check_leg(leg, [closed for closed in rounds if closed.leg == leg.number])
 
@@ -219,12 +221,12 @@ def check_shares(store: Overlay, order: Order) -> None:
             (share.roots is not None) == (was_accepted or share.stand > 0),
             "a share has roots before it is accepted, or none after",
         )
-    check_taken_shares(order, shares)
 
 
-def check_taken_shares(order: Order, shares: list[Share]) -> None:
+def check_taken_shares(store: Overlay, order: Order) -> None:
     """Check that each claim has one share that can be paid, and that a share that was taken over is in the next leg."""
     name = order.id.hex()
+    shares = SHARES.scan(store, order.id)
     owned = [share.claim for share in shares if share.state is not ShareState.TAKEN]
     ensure(len(set(owned)) == len(owned), f"order {name} has two shares with one claim")
     held = {share.key for share in shares}
@@ -413,6 +415,7 @@ INVARIANTS = Invariants(
             (
                 check_rounds,
                 check_shares,
+                check_taken_shares,
                 check_open_rounds,
                 check_panels,
                 check_appeals,
