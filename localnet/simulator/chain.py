@@ -9,6 +9,7 @@ from chain.state_machine.ledger.tables import BOND_ROWS, ESCROWS, PAYMENTS, TALL
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.tables import (
+    DELIVERIES,
     PANEL_POTS,
     PANELS,
     ROUNDS,
@@ -28,6 +29,7 @@ OF_ORDERS: tuple[Space, ...] = (
     ORDERS,
     LEGS,
     SHARES,
+    DELIVERIES,
     ROUNDS,
     PANELS,
     SEATS,

@@ -20,7 +20,7 @@ from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.book import LivingBook, book_step, get_standing, version_of
 from chain.state_machine.market.tables import BIDS, ORDERS
 from chain.state_machine.mempool import simulate_tx
-from chain.state_machine.proof.tables import PANELS, ROUNDS, SHARES
+from chain.state_machine.proof.tables import DELIVERIES, PANELS, ROUNDS, SHARES
 from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
 from chain.state_machine.rules import RULEBOOK, RULES, Rulebook
 from chain.state_machine.store import MemoryStore, Overlay, Reader
@@ -56,6 +56,7 @@ PUBLIC: tuple[Table[Any], ...] = (
     ORDERS,
     LEGS,
     SHARES,
+    DELIVERIES,
     ROUNDS,
     PANELS,
     ESCROWS,
