@@ -201,7 +201,7 @@ class Watch:
         return number > 0
 
     def _excused(self) -> dict[str, int]:
-        """Return what honest validators may have lost: fees, and halves of shares whose silence no one can judge."""
+        """Return what honest validators may have lost: fees, job bonds, and right shares that they rejected."""
         excused: dict[str, int] = {}
         store = Overlay(self.world.chain.store)
         for leg in LEGS.scan(store):
@@ -211,7 +211,8 @@ class Watch:
                 blamed = leg.end_reason in BLAMES
                 lost += order.params.payload_fee if blamed else leg.job_bond
             shares = SHARES.scan(store, leg.order_id, leg.number)
-            lost += sum(s.bond for s in shares if s.state is ShareState.RIGHT)
+            right = [share for share in shares if share.state is ShareState.RIGHT]
+            lost += sum(s.bond for s in right if s.is_received or ShareReason(s.reason) in MISMATCHES)
             if lost:
                 name = leg.validator
                 excused[name] = excused.get(name, 0) + lost

@@ -14,6 +14,7 @@ from domain.legs.reasons import LegEnd
 from domain.legs.records import LegState
 from domain.messages import Message
 from domain.proof.queries import SeatsRequest
+from domain.proof.reasons import ShareReason
 from domain.proof.records import AnswerKind, AuditKind, AuditPlace, Finding, Round
 from localnet.simulator.actors.validator import ValidatorActor
 from localnet.simulator.behaviours import Accomplice, Asked, HonestProvider, HonestValidator
@@ -204,7 +205,10 @@ class Censor(HonestValidator):
                 replace(
                     each,
                     works=tuple(
-                        replace(work, signed=None) if work.provider == self.victim else work for work in each.works
+                        replace(work, signed=None, verdict=ShareReason.NO_ANSWER, settled=True)
+                        if work.provider == self.victim and work.signed is not None
+                        else work
+                        for work in each.works
                     ),
                 )
                 for each in record.rounds
