@@ -81,7 +81,7 @@ class BondKind(IntEnum):
     JOB = 1
     SHARE = 2
     CHALLENGE = 3
-    APPEAL = 34
+    APPEAL = 4
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ class ShareState(IntEnum):
     REJECTED = 3  # the bond stays locked until the round is verified or the leg is over
     RIGHT = 4  # rejected, but its commitment matches the accepted share
     WRONG = 5  # rejected, and its commitment differs from the accepted share
-    TAKEN = 26  # its leg failed, and the next leg has the share now
+    TAKEN = 6  # its leg failed, and the next leg has the share now
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ class AuditKind(IntEnum):
     UPDATE = 2  # the last "segment": it computes the update and local_out from boundaries 0 and n
     AGGREGATION = 3
     HANDOVER = 4  # one encrypted chunk of the states that a hand-over round leaves
-    STATES = 15  # all states that a verified round left, from which the next leg starts
+    STATES = 5  # all states that a verified round left, from which the next leg starts
 
 
 @dataclass(frozen=True, slots=True)
