@@ -424,7 +424,10 @@ def waive(context: CommandContext, order: str, round: int | None) -> None:
 @click.argument("order")
 @click.option("--round", type=ROUND, required=True, help="Round whose ruling you appeal.")
 @click.option(
-    "--challenge", type=click.IntRange(0, 2**30 - 1), default=0, help="Number of the challenge with the ruling.  [the audit]"
+    "--challenge",
+    type=click.IntRange(0, 2**30 - 1),
+    default=0,
+    help="Number of the challenge with the ruling.  [the audit]",
 )
 @common_options
 def appeal(context: CommandContext, order: str, round: int, challenge: int) -> None:
