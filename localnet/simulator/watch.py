@@ -51,8 +51,11 @@ class Watch:
         self._bent: set[tuple[bytes, int]] = set()
 
     def _steady(self, name: str) -> bool:
-        """Return whether someone is honest, and no outage took it away."""
-        return self._honest(name) and name not in self.world.absent
+        """Return whether someone is honest, has not left, and no outage took it away."""
+        provider = self.world.providers.get(name)
+        # A provider that leaves while it stands for a share loses the bond.
+        has_left = provider is not None and provider.gone
+        return self._honest(name) and name not in self.world.absent and not has_left
 
     def _honest(self, name: str) -> bool:
         challenger = self.world.challengers.get(name)
