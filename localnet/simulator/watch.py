@@ -6,7 +6,7 @@ from chain.state_machine.invariants import check_all
 from chain.state_machine.ledger.tables import BOND_ACCOUNTS, BOND_ROWS, TALLIES
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.tables import ORDERS
-from chain.state_machine.proof.tables import LOTS, ROUNDS, SHARES
+from chain.state_machine.proof.tables import DELIVERIES, LOTS, ROUNDS, SHARES
 from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import number_of
@@ -219,7 +219,13 @@ class Watch:
             if lost:
                 name = leg.validator
                 excused[name] = excused.get(name, 0) + lost
-        self.losses = excused
+        self.losses = dict(excused)
+        for delivery in DELIVERIES.scan(store):
+            # A provider that was down when it had to show its key pays the fee.
+            if delivery.show_by and not delivery.key:
+                provider = SHARES.must(store, *delivery.share).claim.provider
+                fee = ORDERS.must(store, delivery.order_id).params.answer_fee
+                excused[provider] = excused.get(provider, 0) + fee
         return excused
 
 

