@@ -20,7 +20,7 @@ STUCK_SECONDS = 20.0
 """Age of the last block by which a chain that makes a block every second has stopped."""
 AWAY_BLOCKS = 200
 
-pytestmark = [pytest.mark.network, pytest.mark.timeout(1_800)]
+pytestmark = [pytest.mark.network, pytest.mark.nightly, pytest.mark.timeout(1_800)]
 
 
 @pytest.fixture
@@ -105,7 +105,6 @@ def test_two_of_four_down_stop_the_chain_and_it_goes_on_when_they_return(network
     check_one_chain(network, height)
 
 
-@pytest.mark.nightly
 def test_a_validator_that_was_away_for_many_blocks_catches_up(network: Network) -> None:
     stop_validators(network, "val3")
     away = height_of(network, network.layout.validator("val0"))
