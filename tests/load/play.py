@@ -50,7 +50,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class LoadResult:
-    """What became of the orders: how many closed for which reason, and what the run took.
+    """The ends of all orders, counted by reason, with the time and the memory of the run.
 
     ``late`` orders ended at a deadline. ``missing`` is the number of orders of whose deposit a coin is missing.
     """

@@ -253,7 +253,7 @@ def test_only_a_member_whose_share_is_not_on_chain_has_a_place_in_the_lane() -> 
     assert duty is not None
     assert duty.deadline == market.leg(order_id).progress_deadline
     assert find_duty(store, replace(message, provider="v1p0")) is None
-    assert find_duty(store, replace(message, provider="nobody")) is None
+    assert find_duty(store, replace(message, provider="stranger")) is None
     assert find_duty(store, replace(message, round=1)) is None
     market.chain.ok(message)
     assert find_duty(market.chain.overlay(), message) is None

@@ -256,7 +256,7 @@ def test_a_share_is_taken_over_again_and_its_round_can_become_void_again() -> No
 
 
 def test_shares_of_later_rounds_are_trained_again() -> None:
-    """They began from a state that nobody verified."""
+    """They began from a state that no panel has verified."""
     for waited in range(20):
         market, order_id = started()
         market.chain.pass_time(waited)
