@@ -2604,6 +2604,14 @@ MUTANTS = (
         ("tests/unit/chain/attacks/test_captured_stage.py",),
     ),
     Mutant(
+        "rulings-copied-as-challenges",
+        "a challenger copies what the panel of another challenge found, and holds the round with it",
+        "chain/state_machine/disputes/handlers.py",
+        "    elif is_found_wrong(ctx, key, message.place):",
+        "    elif checked.bond < 0:",
+        (_APPEALS,),
+    ),
+    Mutant(
         "void-twice",
         "two panels that rule in one block stop the chain",
         "chain/state_machine/proof/panels.py",

@@ -92,8 +92,8 @@ def clear_leg(ctx: Context, order: Order, leg: Leg, *, continues: bool) -> bool:
     """Return the withheld part and the bonds of a leg before the order opens again.
 
     Bonds of shares that can still be lost stay locked. If the validator continues, so do those of shares that its next
-    leg takes over. Each call returns a limited number of bonds. The result is False
-    if some bonds are left; the caller then calls this function again later.
+    leg takes over. Each call returns a limited number of bonds. The result is False if some bonds are left; the caller
+    then calls this function again later.
     """
     keep_part(ctx, order, leg)
     bond = get_job_bond(ctx, order.id, leg.number)

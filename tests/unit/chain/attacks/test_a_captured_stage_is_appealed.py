@@ -19,7 +19,15 @@ from domain.market.records import ChallengeTerms
 from domain.params import local_params
 from domain.proof.records import AuditKind, Panel, Ruling, SeatAnswer
 from tests.support.chain_market import CONSUMER, Market, digest, make_terms, submit
-from tests.unit.chain.state_machine.disputes.test_challenges import commit, dispute, opening
+from tests.unit.chain.state_machine.disputes.test_challenges import (
+    closed_round,
+    commit,
+    dispute,
+    found_wrong,
+    missed,
+    opening,
+    verified_by_lot,
+)
 
 STAKE = 10**10
 AGGREGATION, FEE = 4_000, 100
@@ -262,6 +270,27 @@ def test_what_a_panel_found_is_no_challenge_that_anyone_can_copy() -> None:
     market.chain.ok(commit(market, order_id, place.place, place.finding, "v29"))
     market.chain.ok(opening(order_id, place.place, place.finding, "v29"))
     assert dispute(market, order_id).state is DisputeState.DROPPED
+    assert free(market, "v29") == before
+
+
+def test_what_the_panel_of_a_challenge_found_is_no_challenge_either() -> None:
+    """The place was not drawn, so only the ruling of the first challenge says that it is wrong."""
+    market, order_id = closed_round(validators=LISTED, auditors=3)
+    place = missed(market, order_id)
+    verified_by_lot(market, order_id)
+    market.chain.ok(commit(market, order_id, place))
+    market.chain.ok(opening(order_id, place))
+    market.about = 1
+    for stage in (1, 2):
+        market.wait_stage(order_id, 0, stage)
+        said = found_wrong(market, order_id)
+        market.say(order_id, dict.fromkeys(market.seated(order_id, 0, stage), said))
+    panel = market.panel(order_id, 0)
+    assert panel.awaits_appeal
+    before = free(market, "v29")
+    market.chain.ok(commit(market, order_id, place, panel.places[0].finding, "v29"))
+    market.chain.ok(opening(order_id, place, panel.places[0].finding, "v29", number=2))
+    assert dispute(market, order_id, 2).state is DisputeState.DROPPED
     assert free(market, "v29") == before
 
 
