@@ -66,6 +66,8 @@ def test_a_validator_that_lies_pays_the_seats_and_gets_the_states_from_them() ->
     market, order_id = stopped()
     leg = market.leg(order_id)
     before = wealth(market, order_id, leg.validator)
+    # It has waited for the states until its time to accept was almost over.
+    market.chain.pass_until(leg.accept_deadline - 5)
     panel = say(market, lack(market, order_id), fetched)
     assert panel.places[0].ruling is Ruling.RIGHT
     seats = seats_of(market, panel)
