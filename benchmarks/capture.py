@@ -9,7 +9,8 @@ from hashlib import sha256
 
 from chain.state_machine.context import HEAD, NS, BlockInfo, Context
 from chain.state_machine.proof.lots import drop_lot
-from chain.state_machine.proof.panels import draw_stage, end_stage
+from chain.state_machine.proof.rulings import end_stage
+from chain.state_machine.proof.stages import draw_stage
 from chain.state_machine.proof.tables import PANELS, SEATS, PanelSubject
 from chain.state_machine.rules import RULES
 from chain.state_machine.store import Overlay

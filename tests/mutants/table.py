@@ -1025,7 +1025,7 @@ MUTANTS = (
     Mutant(
         "false-stop-by-provider",
         "a false stop costs the share's bond instead of the job bond",
-        "chain/state_machine/proof/panels.py",
+        "chain/state_machine/proof/liability.py",
         "    if place.stops:\n        return None\n",
         "    if place.stops:\n        return SHARES.must(ctx.store, *panel.key.share(where.slot, where.issue))\n",
         (f"{_STOPS}::test_a_stop_where_the_job_goes_on_costs_as_a_wrong_aggregation_does",),
@@ -1205,7 +1205,7 @@ MUTANTS = (
     Mutant(
         "metrics-of-no-one",
         "a published loss can be any lie",
-        "chain/state_machine/proof/panels.py",
+        "chain/state_machine/proof/places.py",
         "update_claim(roots.update_root, roots.local_out, roots.metrics)",
         "update_claim(roots.update_root, roots.local_out, (0x3F800000,))",
         ("tests/unit/chain/attacks/test_rejected_shares.py",),
@@ -2467,7 +2467,7 @@ MUTANTS = (
     Mutant(
         "every-round-is-drawn",
         "a round gets a panel that was not drawn",
-        "chain/state_machine/proof/panels.py",
+        "chain/state_machine/proof/stages.py",
         "    if number < rate:\n",
         "    if rate:\n",
         (f"{_OTHER_TIER}::test_an_order_settles_whatever_is_drawn",),
@@ -2526,7 +2526,7 @@ MUTANTS = (
     Mutant(
         "framed-provider",
         "a provider pays for a leaf that its validator withheld",
-        "chain/state_machine/proof/panels.py",
+        "chain/state_machine/proof/liability.py",
         "or unserved or not place.claim:",
         "or unserved:",
         (f"{_PANELS}::test_a_leaf_that_is_withheld_never_costs_the_provider",),
@@ -2534,7 +2534,7 @@ MUTANTS = (
     Mutant(
         "duty-of-validator",
         "a segment of the validator's duty costs the provider",
-        "chain/state_machine/proof/panels.py",
+        "chain/state_machine/proof/liability.py",
         "return None if where.segment in duty else share",
         "return share",
         (f"{_PANELS}::test_a_wrong_segment_inside_the_duty_costs_the_validator",),
@@ -2614,23 +2614,23 @@ MUTANTS = (
     Mutant(
         "void-twice",
         "two panels that rule in one block stop the chain",
-        "chain/state_machine/proof/panels.py",
-        "    if not _will_be_void(ctx, leg, panel):\n",
+        "chain/state_machine/proof/rulings.py",
+        "    if not will_be_void(ctx, leg, panel):\n",
         "    if panel.is_open or leg.number:\n",
         ("tests/unit/chain/state_machine/proof/test_panels.py",),
     ),
     Mutant(
         "rulings-act-at-once",
         "the seats of two stages void a round before anyone can appeal",
-        "chain/state_machine/proof/panels.py",
-        "    elif panel.is_last:\n        _end_void",
-        "    elif rulings:\n        _end_void",
+        "chain/state_machine/proof/rulings.py",
+        "    elif panel.is_last:\n        end_void",
+        "    elif rulings:\n        end_void",
         (_APPEALS,),
     ),
     Mutant(
         "appeals-for-free",
         "the loser of a ruling appeals for nothing",
-        "chain/state_machine/proof/panels.py",
+        "chain/state_machine/proof/voiding.py",
         "lost=any(place.stage == panel.stage for place in wrong)",
         "lost=False",
         (_APPEALS,),
@@ -2638,7 +2638,7 @@ MUTANTS = (
     Mutant(
         "an-outage-undoes-rulings",
         "an appeal that cannot be decided takes the first ruling away",
-        "chain/state_machine/proof/panels.py",
+        "chain/state_machine/proof/rulings.py",
         "if ruling is Ruling.UNDECIDED and place.finding is not None:",
         "if ruling is Ruling.UNDECIDED and place.finding is not None and not panel.appellant:",
         (_APPEALS,),
@@ -2662,7 +2662,7 @@ MUTANTS = (
     Mutant(
         "later-panels-do-not-wait-for-appeals",
         "seats of later rounds work while an earlier round may become void",
-        "chain/state_machine/proof/panels.py",
+        "chain/state_machine/proof/stages.py",
         "return panel.awaits_appeal or ((",
         "return ((",
         (_APPEALS,),
@@ -2678,7 +2678,7 @@ MUTANTS = (
     Mutant(
         "no-second-try",
         "an outage of seconds costs every seat of a stage its stake",
-        "chain/state_machine/proof/panels.py",
+        "chain/state_machine/proof/rulings.py",
         "    if lacks_half and not panel.was_repeated:\n",
         "    if lacks_half and panel.seats > 10**6:\n",
         ("tests/unit/chain/attacks/test_outage.py",),
@@ -2686,7 +2686,7 @@ MUTANTS = (
     Mutant(
         "promise-of-today",
         "one silence ends the seats of a validator in every order under way",
-        "chain/state_machine/proof/panels.py",
+        "chain/state_machine/proof/stages.py",
         "    left = [validator for validator in active if validator.operator in listed]\n",
         "    left = []\n    listed = set()\n",
         ("tests/unit/chain/attacks/test_outage.py",),
@@ -2702,7 +2702,7 @@ MUTANTS = (
     Mutant(
         "room-for-those-who-wait",
         "a friendly seat holds room to the end of its stage",
-        "chain/state_machine/proof/panels.py",
+        "chain/state_machine/proof/rulings.py",
         "    if panel is not None and panel.is_open and panel.stage =="
         " entry.number(4):\n        take_room(ctx, panel, 0)",
         "    if panel is None:\n        take_room(ctx, panel, 0)",
@@ -2711,15 +2711,15 @@ MUTANTS = (
     Mutant(
         "no-pay-for-dropped-panels",
         "seats that recomputed a round behind a void one work for nothing",
-        "chain/state_machine/proof/panels.py",
-        "    void_round(ctx, key, _get_losers(ctx, panel), undecided=not _get_wrong(panel), by_validator=by_validator)",
+        "chain/state_machine/proof/voiding.py",
+        "    void_round(ctx, key, get_losers(ctx, panel), undecided=not get_wrong(panel), by_validator=by_validator)",
         "    void_round(ctx, key, (), undecided=False, by_validator=by_validator)",
         ("tests/unit/chain/attacks/test_dropped_panels.py",),
     ),
     Mutant(
         "later-panels-go-on",
         "a winner that serves nothing makes all validators vote on each of its rounds",
-        "chain/state_machine/proof/panels.py",
+        "chain/state_machine/proof/stages.py",
         "return panel.awaits_appeal or ((panel.last_next or panel.is_last) and not panel.is_decided)",
         "return panel.awaits_appeal",
         ("tests/unit/chain/attacks/test_dropped_panels.py",),
@@ -2727,7 +2727,7 @@ MUTANTS = (
     Mutant(
         "sit-twice",
         "a seat that was silent is drawn again",
-        "chain/state_machine/proof/panels.py",
+        "chain/state_machine/proof/stages.py",
         "if v.operator not in sat[group] and v.operator not in taken]",
         "if v.operator not in taken]",
         (_PANELS,),
@@ -2735,7 +2735,7 @@ MUTANTS = (
     Mutant(
         "promise-kept",
         "silence leaves the promise",
-        "chain/state_machine/proof/panels.py",
+        "chain/state_machine/proof/rulings.py",
         "        count_silence(ctx, seat.validator)\n",
         "",
         (f"{_PANELS}::test_the_second_silence_in_a_row_halves_a_promise",),
@@ -4018,23 +4018,23 @@ MUTANTS = (
     Mutant(
         "nothing-at-stake",
         "who closed a wrong round loses its job bond and nothing else",
-        "chain/state_machine/proof/panels.py",
-        "        open_slash_vote(ctx, order, leg, panel, _get_slashable(ctx, panel))\n",
+        "chain/state_machine/proof/voiding.py",
+        "        open_slash_vote(ctx, order, leg, panel, get_slashable(ctx, panel))\n",
         "        open_slash_vote(ctx, order, leg, panel, ())\n",
         (f"{_SLASHES}::test_after_two_stages_a_vote_of_all_slashes_and_pays_its_seats",),
     ),
     Mutant(
         "lot-slashes",
         "seats of two stages take stake",
-        "chain/state_machine/proof/panels.py",
-        "if panel.is_last and _get_slashable(ctx, panel) else 0",
-        "if _get_slashable(ctx, panel) else 0",
+        "chain/state_machine/proof/voiding.py",
+        "if panel.is_last and get_slashable(ctx, panel) else 0",
+        "if get_slashable(ctx, panel) else 0",
         (f"{_SLASHES}::test_a_coalition_that_drags_an_honest_validator_to_the_vote_pays_for_it",),
     ),
     Mutant(
         "outage-slashes",
         "a round that was not served takes stake",
-        "chain/state_machine/proof/panels.py",
+        "chain/state_machine/proof/liability.py",
         "        and not _is_unserved(place)\n",
         "",
         (f"{_SLASHES}::test_a_round_that_was_not_served_slashes_no_one",),
@@ -4042,7 +4042,7 @@ MUTANTS = (
     Mutant(
         "hidden-leaf-slashes",
         "leaves that an outage kept from the seats take stake",
-        "chain/state_machine/proof/panels.py",
+        "chain/state_machine/proof/liability.py",
         '        and (place.stops or place.claim != b"")\n',
         "",
         (f"{_SLASHES}::test_leaves_that_no_one_has_shown_slash_no_one",),
@@ -4050,7 +4050,7 @@ MUTANTS = (
     Mutant(
         "provider-slashes-validator",
         "a segment outside the duty takes the stake of the validator",
-        "chain/state_machine/proof/panels.py",
+        "chain/state_machine/proof/liability.py",
         "        and _get_wrong_share(ctx, panel, place) is None\n",
         "",
         (f"{_SLASHES}::test_a_wrong_segment_outside_the_duty_is_its_providers_fault_alone",),
@@ -4122,7 +4122,7 @@ MUTANTS = (
     Mutant(
         "jailed-seats",
         "a validator in jail gets seats",
-        "chain/state_machine/proof/panels.py",
+        "chain/state_machine/proof/stages.py",
         "not in parties and may_serve(validator)",
         "not in parties",
         (f"{_PANELS}::test_if_too_few_of_those_are_left_others_that_are_able_now_are_added",),
@@ -4206,7 +4206,7 @@ MUTANTS = (
     Mutant(
         "no-chunk-drawn",
         "a validator is paid for noise if no consumer complains",
-        "chain/state_machine/proof/panels.py",
+        "chain/state_machine/proof/places.py",
         "    if closed.ciphertext_root:\n        chunk = draw_chunk(",
         "    if closed.ciphertext_root and closed.stopped:\n        chunk = draw_chunk(",
         (_NOISE_FOUND,),
@@ -4577,7 +4577,7 @@ MUTANTS = (
     Mutant(
         "challenge-again-outage",
         "an outage undoes a ruling",
-        "chain/state_machine/proof/panels.py",
+        "chain/state_machine/proof/rulings.py",
         "    return again and rulings == {Ruling.UNDECIDED}\n",
         "    return False\n",
         (_CHALLENGES,),
@@ -4601,9 +4601,9 @@ MUTANTS = (
     Mutant(
         "challenge-reward-whole",
         "a cheat that challenges itself loses nothing",
-        "chain/state_machine/proof/panels.py",
-        "    most = finder.bps * _count_bonds(ctx, leg, panel) // BPS if",
-        "    most = _count_bonds(ctx, leg, panel) if",
+        "chain/state_machine/proof/voiding.py",
+        "    most = finder.bps * count_bonds(ctx, leg, panel) // BPS if",
+        "    most = count_bonds(ctx, leg, panel) if",
         (_CHALLENGES,),
     ),
     Mutant(

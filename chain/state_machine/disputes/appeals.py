@@ -12,7 +12,7 @@ from chain.state_machine.market.orders import check_before
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.appeals import compute_bond, open_appeal
 from chain.state_machine.proof.gas import READ_GAS
-from chain.state_machine.proof.panels import get_wrong_providers
+from chain.state_machine.proof.liability import get_wrong_providers
 from chain.state_machine.proof.room import weigh_ask
 from chain.state_machine.proof.tables import PANELS, SHARES
 from chain.state_machine.store import Overlay

@@ -15,7 +15,8 @@ from chain.state_machine.market.holds import HELD_SECONDS_MAX, check_hold, hold
 from chain.state_machine.market.orders import check_before, is_ending
 from chain.state_machine.market.tables import ORDER_AUDITORS, ORDERS
 from chain.state_machine.proof.gas import READ_GAS
-from chain.state_machine.proof.panels import has_place, is_decided, is_drawn, is_found_wrong, open_dispute_panel
+from chain.state_machine.proof.panels import is_decided, is_drawn, is_found_wrong, open_dispute_panel
+from chain.state_machine.proof.places import has_place
 from chain.state_machine.proof.room import weigh_ask
 from chain.state_machine.proof.tables import ROUNDS
 from chain.state_machine.queue import cancel, schedule

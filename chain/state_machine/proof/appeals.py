@@ -12,9 +12,8 @@ from chain.state_machine.ledger.order_money import cut_bond, get_appeal_bond, lo
 from chain.state_machine.market.book import return_bond
 from chain.state_machine.market.holds import HELD_SECONDS_MAX, hold, release
 from chain.state_machine.market.tables import ORDER_AUDITORS
-from chain.state_machine.proof.lots import open_lot
-from chain.state_machine.proof.room import get_panel_parties, move_panel, take_room
-from chain.state_machine.proof.tables import APPEAL_DUE, PanelSubject
+from chain.state_machine.proof.room import move_panel, take_room, wait_for_seed
+from chain.state_machine.proof.tables import APPEAL_DUE
 from chain.state_machine.queue import cancel, schedule
 from domain.keys import PanelKey
 from domain.ledger.records import APPEAL_SLOT, BondKind, BondRow
@@ -81,8 +80,7 @@ def open_appeal(ctx: Context, order: Order, leg: Leg, panel: Panel, appellant: s
         appellant=appellant,
     )
     ctx.emit(RulingAppealed(panel=key, appellant=appellant, bond=bond, places=asked))
-    parties = get_panel_parties(ctx, order, leg, key)
-    open_lot(ctx, PanelSubject(key, panel.stage + 1), parties, order.params.lot_wait)
+    wait_for_seed(ctx, order, leg, panel, panel.stage + 1)
 
 
 def end_appeal(ctx: Context, key: PanelKey, *, lost: bool = False) -> None:

@@ -15,19 +15,10 @@ from chain.state_machine.proof import gas
 from chain.state_machine.proof.handlers import HANDLERS
 from chain.state_machine.proof.invariants import INVARIANTS
 from chain.state_machine.proof.lots import apply_lots, on_lot, weigh_lot
-from chain.state_machine.proof.panels import (
-    draw_stage,
-    on_appeal,
-    on_stage,
-    on_void,
-    on_work,
-    weigh_appeal,
-    weigh_stage,
-    weigh_stage_draw,
-)
 from chain.state_machine.proof.queries import ANSWERS
 from chain.state_machine.proof.room import on_room, weigh_room
 from chain.state_machine.proof.rounds import weigh_void
+from chain.state_machine.proof.rulings import on_appeal, on_stage, on_work, weigh_appeal, weigh_stage
 from chain.state_machine.proof.settlement import (
     advance,
     on_bonds,
@@ -44,6 +35,7 @@ from chain.state_machine.proof.shares import (
     weigh_segments,
 )
 from chain.state_machine.proof.slashes import on_jail
+from chain.state_machine.proof.stages import draw_stage, weigh_stage_draw
 from chain.state_machine.proof.stands import is_at_stake, on_forfeit, weigh_forfeit
 from chain.state_machine.proof.states import ask_states, on_states, weigh_states
 from chain.state_machine.proof.tables import (
@@ -84,6 +76,7 @@ from chain.state_machine.proof.tables import (
     SharesSubject,
 )
 from chain.state_machine.proof.taking import begin_taking, find_taken_round, on_take, weigh_take
+from chain.state_machine.proof.voiding import on_void
 from chain.state_machine.queue import Effect
 from chain.state_machine.steps import BEGIN
 

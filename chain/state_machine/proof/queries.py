@@ -13,7 +13,7 @@ from chain.state_machine.ledger.tables import (
 )
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.tables import ORDERS
-from chain.state_machine.proof.panels import get_commit_seconds
+from chain.state_machine.proof.stages import get_commit_seconds
 from chain.state_machine.proof.starts import get_starts
 from chain.state_machine.proof.tables import (
     DELIVERIES,

@@ -88,6 +88,12 @@ def count_next(panel: Panel) -> int:
     return sum(panel.wanted) if panel.undecided or not panel.stage else 0
 
 
+def wait_for_seed(ctx: Context, order: Order, leg: Leg, panel: Panel, stage: int) -> None:
+    """Open the lot for the seed of a panel's stage."""
+    subject = PanelSubject(panel.key, stage)
+    open_lot(ctx, subject, get_panel_parties(ctx, order, leg, panel.key), order.params.lot_wait)
+
+
 def leave_room(ctx: Context, order: Order, panel: Panel) -> None:
     """Take back the room of a panel that is over; if the panel is still waiting for room, end the wait."""
     turn = _turn(ctx, order, panel)
@@ -129,8 +135,7 @@ def _begin(ctx: Context, order: Order, panel: Panel) -> None:
     panel = move_panel(ctx, panel, PanelStep.BEGIN, wanted=(order.params.auditors,) * groups)
     ctx.emit(PanelBegun(panel.key, groups))
     take_room(ctx, panel, count_next(panel))
-    parties = get_panel_parties(ctx, order, leg, panel.key)
-    open_lot(ctx, PanelSubject(panel.key, 1), parties, order.params.lot_wait)
+    wait_for_seed(ctx, order, leg, panel, 1)
 
 
 def _count_groups(ctx: Context, order: Order, leg: Leg) -> int:
