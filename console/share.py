@@ -259,6 +259,8 @@ def describe_share(share: ShareStory, round: RoundStory) -> str:
         text = "Its provider put it on chain itself."
     if share.reason == ShareReason.LEG_ENDED:
         text = "The leg ended before its round was closed, and its bond was returned."
+        if share.paid:
+            text += f" Its provider stood for it, and received {words.assay(share.paid)}."
     elif share.state is ShareState.WRONG:
         text += " Auditors confirmed the accepted share of this slot. This share differs from it, and is not paid."
     elif share.state is ShareState.RIGHT:

@@ -598,6 +598,9 @@ class OrderStory:
     @_take.register
     def _(self, change: ShareStood) -> None:
         self._dispute(change.panel).reward = change.paid
+        share = self._share(change.share)
+        if share.reason == ShareReason.LEG_ENDED:
+            share.paid = change.paid
 
     @_take.register
     def _(self, change: ShareSkipped) -> None:

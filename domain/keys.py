@@ -88,6 +88,11 @@ class ShareKey(Readable):
         return iter((self.order_id, self.leg, self.round, self.slot, self.issue))
 
     @property
+    def round_key(self) -> RoundKey:
+        """The key of the round."""
+        return RoundKey(self.order_id, self.leg, self.round)
+
+    @property
     def ref(self) -> "ShareRef":
         """The slot and issue, which identify the share inside its round."""
         return ShareRef(self.slot, self.issue)

@@ -55,6 +55,19 @@ def settle_round(
     )
 
 
+def compute_income(work: int, price: int, *, protocol_bps: int, audit_bps: int, providers_bps: int) -> int:
+    """Return the amount (uassay) that a provider earns for a share of ``work`` FLOPs in a verified round."""
+    earnings = settle_round(
+        work,
+        price,
+        protocol_bps=protocol_bps,
+        audit_bps=audit_bps,
+        providers_bps=providers_bps,
+        shares=(("", work),),
+    )
+    return sum(amount for _, amount in earnings.providers)
+
+
 def share_bond(work: int, price: int) -> int:
     """Return a share's bond (uassay): the price of its work, rounded up."""
     return price_ceil(work, price)

@@ -20,7 +20,7 @@ from domain.proof.params import ProofParams
 from domain.proof.queries import OrderResponse
 from domain.proof.reasons import UNANSWERED
 from domain.proof.records import AuditKind, AuditPlace, Panel, Round, Share, ShareClaim, ShareState, TraceLeaf
-from escrow.settle import settle_round
+from escrow.settle import compute_income
 from link.types import AuditOpening, DeliveryReceipt, OpenedState, PayloadFile, TrainTask
 from pol.rules import stands
 from pol.rules.commitment import leaf_hashes, share_commitment
@@ -83,15 +83,13 @@ def price(terms: JobTerms, leg: Leg) -> int:
 def income(order: OrderResponse, leg: Leg) -> int:
     """Return the amount (uassay) that a leg pays its providers per PFLOP of work, after the protocol and audit fees."""
     params = order.order.params
-    earnings = settle_round(
+    return compute_income(
         PFLOP,
         leg.price,
         protocol_bps=params.protocol_bps,
         audit_bps=params.audit_bps,
         providers_bps=leg.providers_bps,
-        shares=(("", PFLOP),),
     )
-    return sum(amount for _, amount in earnings.providers)
 
 
 def income_problem(task: TrainTask, order: OrderResponse, least: int) -> str:
@@ -157,9 +155,20 @@ def is_over(key: ShareKey, order: OrderResponse, clock: int) -> bool:
         if accepted and _may_be_taken_over(order, key, closed):
             return False
         return not accepted or (clock >= closed.window_ends and (closed.verified or closed.void))
-    # The round has not closed. It will never close if its leg has ended.
+    # The round has not closed. It will never close if its leg has ended. If the validator left it open, the provider
+    # may stand for its share as soon as the chain has dropped it.
+    left = _left_round(order, key)
+    if share is not None and left is not None and left.by_validator:
+        return False
     leg = order.leg(key.leg)
     return leg is None or leg.state in (LegState.FAILED, LegState.DONE)
+
+
+def _left_round(order: OrderResponse, key: ShareKey) -> Round | None:
+    """Return the round of a share as a void round, if it was open when its leg failed; otherwise None."""
+    leg = order.leg(key.leg)
+    left = stands.left_round(leg) if leg is not None else None
+    return left if left is not None and left.round == key.round else None
 
 
 def _may_be_taken_over(order: OrderResponse, key: ShareKey, closed: Round) -> bool:
@@ -171,8 +180,8 @@ def _may_be_taken_over(order: OrderResponse, key: ShareKey, closed: Round) -> bo
 def must_show(order: OrderResponse, claim: ShareClaim, receipt: DeliveryReceipt | None, clock: int) -> bool:
     """Return whether the provider has to show the key of a delivery to the chain, at the chain's ``clock`` (seconds).
 
-    This is so if the validator posted its receipt, if it rejected the share as unanswered, or if it does not sign for
-    the key. The receipt must still be valid.
+    This is so if the validator posted its receipt, if it rejected the share as unanswered or left it open, or if it
+    does not sign for the key. The receipt must still be valid.
     """
     key = order.held(claim.key)
     share, leg = order.share(key), order.leg(key.leg)
@@ -188,10 +197,15 @@ def must_show(order: OrderResponse, claim: ShareClaim, receipt: DeliveryReceipt 
     wait = order.order.params.show_wait
     is_posted = known is not None and clock < known.show_by
     is_valid = receipt is not None and (receipt.was_shown or clock < receipt.at + wait)
+    is_silent = share.state is ShareState.REJECTED and share.reason in UNANSWERED
+    left = _left_round(order, key)
+    if left is not None:
+        is_showable = share.state is ShareState.COMMITTED or is_silent or stands.is_left_open(share)
+        in_time = left.by_validator and clock < left.void_at + order.order.window
+        return in_time and is_showable and (is_posted or is_valid)
     if share.state is ShareState.COMMITTED:
         is_urgent = receipt is not None and not receipt.was_shown and clock >= receipt.at + wait // 2
         return is_posted or (is_valid and is_urgent)
-    is_silent = share.state is ShareState.REJECTED and share.reason in UNANSWERED
     return is_silent and is_valid
 
 
@@ -232,11 +246,11 @@ def has_to_stand(order: OrderResponse, claim: ShareClaim, chain_id: str) -> bool
     """Return whether the provider is paid for this share only if it stands for it.
 
     The validator rejected the share as a mismatch, and the chain does not find it right by comparing it with the
-    accepted one. Or the share's round is void by the validator's fault.
+    accepted one. Or the share's round is void by the validator's fault, or was open when the validator's leg failed.
     """
     key = order.held(claim.key)
     share = order.share(key)
-    closed = order.round(key.leg, key.round)
+    closed = order.round(key.leg, key.round) or _left_round(order, key)
     if share is None or closed is None or order.order.state is OrderState.CLOSED or not order.order.params.auditors:
         return False
     if share.claim != claim or share.stand or not stands.can_stand(share):

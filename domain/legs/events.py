@@ -122,7 +122,7 @@ class OrderDeclined(Change):
 
 @dataclass(frozen=True, slots=True)
 class LegFailed(Change):
-    """A leg failed; ``reason`` is a ``LegEnd``.
+    """A leg failed; ``reason`` is a ``LegEnd``. If it was running, it left its open round at ``left_at``.
 
     Example::
 
@@ -136,6 +136,7 @@ class LegFailed(Change):
     leg: int
     validator: str
     reason: int
+    left_at: int
 
 
 @dataclass(frozen=True, slots=True)

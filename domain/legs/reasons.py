@@ -30,6 +30,20 @@ class LegEnd(IntEnum):
     UNDECIDED = 20_011  # a panel could not decide a place; no one is at fault
 
 
+LEFT_BY_VALIDATOR = frozenset(
+    {
+        LegEnd.NO_PROGRESS,
+        LegEnd.STOPPED_BY_VALIDATOR,
+        LegEnd.WRONG_ROUND,
+        LegEnd.WRONG_HANDOVER,
+        LegEnd.ORDER_DEADLINE,
+    }
+)
+"""Ends of a running leg that cost its validator the job bond or a part of it. The validator also pays for the right
+shares of the round that was open.
+"""
+
+
 class PartEnd(IntEnum):
     """The reason why the part that was withheld from the validator of a failed leg no longer waits.
 

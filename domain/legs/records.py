@@ -71,6 +71,7 @@ class Leg:
     # over, and one more while a panel runs.
     asked: Count = 0
     asked_at: Number = 0  # time at which such a panel was over, and the time to accept began again; 0 before
+    left_at: Number = 0  # time at which the leg failed while it was running, and left its open round; 0 otherwise
 
     @property
     def end_round(self) -> int:

@@ -528,6 +528,7 @@ class Rebuilt:
     @take.register
     def _(self, change: LegFailed) -> None:
         self._fail(change)
+        self._leg(change.order, change.leg, left_at=change.left_at)
         if change.reason != LegEnd.WRONG_SHARE:
             self._count_failure(change.order)
         if change.reason not in NOBODYS:
@@ -1178,12 +1179,15 @@ class Rebuilt:
 
     @take.register
     def _(self, change: ShareStood) -> None:
-        mismatch = self.shares[change.share].state in (ShareState.REJECTED, ShareState.WRONG)
+        share = self.shares[change.share]
+        mismatch = share.state in (ShareState.REJECTED, ShareState.WRONG)
+        left_open = share.reason == ShareReason.LEG_ENDED
         if change.right and mismatch:
             self._share(change.share, state=ShareState.RIGHT)
-            self._count(change.provider, rejected=-1)
+            self._count(change.provider, rejected=0 if left_open else -1)
         elif change.wrong and mismatch:
             self._share(change.share, state=ShareState.WRONG)
+            self._count(change.provider, rejected=1 if left_open else 0)
         validator = self.legs[change.share.order_id, change.share.leg].validator
         self._cut(validator, change.from_stake + change.to_seats)
         self.burnt += change.burnt_from_stake

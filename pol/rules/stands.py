@@ -1,4 +1,4 @@
-"""Stands: a provider has its own share recomputed, because its validator rejected it, or because it became void.
+"""Stands: a provider has its own share recomputed, because its validator rejected it, made it void, or left it open.
 
 The panel of a stand recomputes a few places of the share. If the validator rejected the share as a mismatch, one of
 them is the place at which the validator says that it found the mismatch. An honest validator has recomputed this place,
@@ -6,10 +6,12 @@ so a wrong share never passes. A validator that names a right place pays for the
 """
 
 from domain.hashing import hash_fields
+from domain.legs.reasons import LEFT_BY_VALIDATOR
+from domain.legs.records import Leg
 from domain.market.records import JobTerms
 from domain.order_params import OrderParams
-from domain.proof.reasons import MISMATCHES, UNANSWERED
-from domain.proof.records import AuditKind, AuditPlace, Share, ShareRoots, ShareState
+from domain.proof.reasons import MISMATCHES, UNANSWERED, ShareReason
+from domain.proof.records import AuditKind, AuditPlace, Round, Share, ShareRoots, ShareState
 from pol.rules.lots import draw
 from pol.rules.panels import place_cost
 from pol.rules.schedule import share_segments
@@ -36,13 +38,44 @@ def can_stand(share: Share) -> bool:
     A validator that rejects a share as a mismatch says itself that it had the content. Otherwise the share must be
     received. A provider that never delivered anything has no claim.
     """
-    return is_mismatch(share) or (share.state is ShareState.ACCEPTED and share.is_received)
+    return is_mismatch(share) or (share.is_received and (share.state is ShareState.ACCEPTED or is_left_open(share)))
+
+
+def is_left_open(share: Share) -> bool:
+    """Return whether a share kept its slot of the round that was open when its leg failed."""
+    return share.state is ShareState.REJECTED and share.reason == ShareReason.LEG_ENDED
+
+
+def left_round(leg: Leg) -> Round | None:
+    """Return the round that was open when a leg failed, as a void round without accepted shares; None if none was.
+
+    It counts as void since the leg failed. It is void by the validator's fault if the end of the leg was its fault.
+    """
+    if not leg.left_at:
+        return None
+    return Round(
+        order_id=leg.order_id,
+        leg=leg.number,
+        round=leg.round,
+        global_in=leg.global_in,
+        next_root=b"",
+        ciphertext_root=b"",
+        shares=(),
+        work=0,
+        closed_at=leg.left_at,
+        closed_height=0,
+        window_ends=leg.left_at,
+        verified=False,
+        void=True,
+        void_at=leg.left_at,
+        by_validator=leg.end_reason in LEFT_BY_VALIDATOR,
+    )
 
 
 def stand_until(begun: int, window: int, stand_wait: int) -> int:
     """Return the time until which a provider may stand for a share (chain clock).
 
-    ``begun`` is the time of the round's close, or the time at which the round became void.
+    ``begun`` is the time of the round's close, or the time at which the round became void or its leg left it open.
     """
     return begun + max(window, stand_wait)
 

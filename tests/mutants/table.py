@@ -37,6 +37,7 @@ _SETTLEMENT = "tests/unit/chain/state_machine/proof/test_settlement.py"
 _GAS = "tests/unit/chain/state_machine/test_gas.py"
 _BLOCK_GAS = "tests/unit/chain/app/test_block_gas.py"
 _FULL = "tests/unit/chain/attacks/test_full_blocks_silence_no_seat.py"
+_LEFT_OPEN = "tests/unit/chain/attacks/test_a_share_that_a_stopped_leg_left_open.py"
 _APPEALS = "tests/unit/chain/attacks/test_a_captured_stage_is_appealed.py"
 _SLASHES = "tests/unit/chain/attacks/test_slashes_and_jail.py"
 _SKIPPED = "tests/unit/chain/attacks/test_skipped_shares_are_dear.py"
@@ -2618,6 +2619,86 @@ MUTANTS = (
         "    if not will_be_void(ctx, leg, panel):\n",
         "    if panel.is_open or leg.number:\n",
         ("tests/unit/chain/state_machine/proof/test_panels.py",),
+    ),
+    Mutant(
+        "every-end-is-the-validators",
+        "a validator pays for open shares when another provider was at fault",
+        "pol/rules/stands.py",
+        "        by_validator=leg.end_reason in LEFT_BY_VALIDATOR,\n",
+        "        by_validator=True,\n",
+        (_LEFT_OPEN,),
+    ),
+    Mutant(
+        "open-shares-are-lost",
+        "a validator takes all shares and stops",
+        "pol/rules/stands.py",
+        "(share.is_received and (share.state is ShareState.ACCEPTED or is_left_open(share)))",
+        "(share.is_received and share.state is ShareState.ACCEPTED)",
+        (_LEFT_OPEN,),
+    ),
+    Mutant(
+        "open-shares-without-delivery",
+        "a provider that delivered nothing stands when its leg stops",
+        "pol/rules/stands.py",
+        "(share.is_received and (share.state is ShareState.ACCEPTED or is_left_open(share)))",
+        "((share.is_received and share.state is ShareState.ACCEPTED) or is_left_open(share))",
+        (_LEFT_OPEN,),
+    ),
+    Mutant(
+        "stalled-legs-pay-more",
+        "providers earn more if a silent one lets their leg fail",
+        "chain/state_machine/proof/stands.py",
+        "        return pay_redress(ctx, leg, share, (value, 0))\n",
+        "        return pay_redress(ctx, leg, share, (price_floor(share.work, leg.price), 0))\n",
+        (_LEFT_OPEN,),
+    ),
+    Mutant(
+        "no-key-after-the-stop",
+        "a validator that stops right after its receipt owes nothing",
+        "chain/state_machine/proof/handlers/deliveries.py",
+        "        return get_stand_end(store, order, left) if left.by_validator else 0\n",
+        "        return 0\n",
+        (_LEFT_OPEN,),
+    ),
+    Mutant(
+        "a-key-at-any-time",
+        "a provider keeps its key until its validator forgot the share",
+        "chain/state_machine/proof/handlers/deliveries.py",
+        "        return get_stand_end(store, order, left) if left.by_validator else 0\n",
+        "        return None\n",
+        (_LEFT_OPEN,),
+    ),
+    Mutant(
+        "no-time-to-stand",
+        "an order closes before a provider of an open share could stand",
+        "chain/state_machine/proof/shares.py",
+        "    await_stands(ctx, key)\n",
+        "",
+        (_LEFT_OPEN,),
+    ),
+    Mutant(
+        "one-work-paid-twice",
+        "a provider stands for two issues of a slot with the same work",
+        "chain/state_machine/disputes/stands.py",
+        "    return not closed.void or (closed.by_validator and can_stand(last) and not is_mismatch(last))\n",
+        "    return not closed.void\n",
+        (_LEFT_OPEN,),
+    ),
+    Mutant(
+        "noise-returns-the-bond",
+        "who delivered noise and stands keeps a part of the bond",
+        "chain/state_machine/disputes/disputes.py",
+        " or (delivery is not None and delivery.is_wrong)",
+        "",
+        (_LEFT_OPEN,),
+    ),
+    Mutant(
+        "open-shares-do-not-stand",
+        "a provider's daemon forgets the shares of a leg that stops",
+        "compute_provider/decide/claims.py",
+        "    closed = order.round(key.leg, key.round) or _left_round(order, key)\n",
+        "    closed = order.round(key.leg, key.round)\n",
+        ("tests/unit/compute_provider/decide/test_claims.py",),
     ),
     Mutant(
         "rulings-act-at-once",

@@ -561,13 +561,13 @@ class Market:
 
     def right_root(self, order_id: bytes, round: int, place: AuditPlace) -> bytes:
         """Return what recomputing a place gives, where everything was right."""
-        closed = self.round(order_id, round)
+        leg = self.panel(order_id, round).leg
         if place.kind is AuditKind.AGGREGATION:
-            return digest("next", order_id, closed.leg, round)
+            return digest("next", order_id, leg, round)
         if place.kind is AuditKind.HANDOVER:
             return self.sealed_root(order_id, round)
         ref = ShareRef(place.slot, place.issue)
-        trace = self.trace_of(order_id, closed.leg, round, ref)
+        trace = self.trace_of(order_id, leg, round, ref)
         if place.kind is AuditKind.UPDATE:
             return update_claim(trace.roots.update_root, trace.roots.local_out, trace.roots.metrics)
         return trace.leaves[place.segment].boundary_root

@@ -12,13 +12,13 @@ from chain.state_machine.market.book import return_bond
 from chain.state_machine.market.holds import release
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.hooks import Finder
-from chain.state_machine.proof.tables import PANELS
+from chain.state_machine.proof.tables import DELIVERIES, PANELS
 from chain.state_machine.queue import QueueEntry
 from chain.state_machine.tables import number_of
 from domain.disputes.events import ChallengerRewarded, DisputeEnded
 from domain.disputes.params import DisputesParams
 from domain.disputes.records import Dispute, DisputeState
-from domain.keys import PanelKey, RoundKey
+from domain.keys import PanelKey, RoundKey, ShareRef
 from domain.legs.moves import BURN, COMPENSATION
 from domain.moves import Transfer
 from domain.proof.records import AnswerKind, Finding, Panel, Ruling
@@ -92,7 +92,7 @@ def on_ruled(ctx: Context, panel: Panel) -> None:
     """
     dispute = DISPUTES.must(ctx.store, *panel.key)
     if dispute.share is not None:
-        _end_stand(ctx, dispute, {place.ruling for place in panel.places})
+        _end_stand(ctx, dispute, dispute.share, {place.ruling for place in panel.places})
         return
     state = _ENDS[panel.places[0].ruling]
     failed = state is DisputeState.FAILED
@@ -103,9 +103,12 @@ def on_ruled(ctx: Context, panel: Panel) -> None:
         end_dispute(ctx, joined, state, burnt=joined.least if failed else 0)
 
 
-def _end_stand(ctx: Context, dispute: Dispute, rulings: set[Ruling]) -> None:
-    """End a stand. If the share is wrong, its provider loses the bond: the validator gets an answer fee."""
-    if Ruling.WRONG in rulings:
+def _end_stand(ctx: Context, dispute: Dispute, share: ShareRef, rulings: set[Ruling]) -> None:
+    """End a stand. If the share or its delivery is wrong, its provider loses the bond: the validator gets an answer
+    fee.
+    """
+    delivery = DELIVERIES.get(ctx.store, *dispute.round_key.share(share.slot, share.issue))
+    if Ruling.WRONG in rulings or (delivery is not None and delivery.is_wrong):
         fee = ORDERS.must(ctx.store, dispute.order_id).params.answer_fee
         end_dispute(ctx, dispute, DisputeState.FAILED, fee, dispute.bond)
     else:

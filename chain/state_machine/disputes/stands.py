@@ -1,11 +1,12 @@
-"""MsgStand: a provider has places of its own share recomputed, because the validator rejected it or made it void.
+"""MsgStand: a provider has places of its own share recomputed, because the validator rejected it, made it void, or left
+it open.
 
 The stand is a dispute with a panel of its own. It does not hold the round.
 """
 
 from dataclasses import dataclass, replace
 
-from chain.state_machine.context import PARAMS, Context
+from chain.state_machine.context import Context
 from chain.state_machine.disputes.tables import DISPUTES, LAST_DISPUTES, LIVE_STANDS
 from chain.state_machine.handler import Duty, Handler
 from chain.state_machine.ledger.gas import BOND_GAS
@@ -15,24 +16,26 @@ from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.orders import check_before
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.gas import READ_GAS
+from chain.state_machine.proof.left import find_round, get_stand_end
 from chain.state_machine.proof.panels import open_stand_panel
 from chain.state_machine.proof.room import weigh_ask
-from chain.state_machine.proof.shares import change_share, make_commitment
+from chain.state_machine.proof.shares import change_share, get_last_issue, make_commitment
 from chain.state_machine.proof.stands import count_stands
-from chain.state_machine.proof.tables import ROUNDS, SHARES, WRONG_PROVIDERS
+from chain.state_machine.proof.tables import SHARES, WRONG_PROVIDERS
 from chain.state_machine.store import Overlay
 from domain.amount import in_assay, price_floor
 from domain.disputes.events import StandOpened
 from domain.disputes.messages import MsgStand
 from domain.disputes.records import Dispute, DisputeState
 from domain.errors import BAD_FIELD, BAD_PROOF, INSUFFICIENT_BOND, NOT_FOUND, NOT_YOURS, WRONG_STATE, Refusal
+from domain.keys import ShareRef
 from domain.ledger.records import CHALLENGE_SLOT, BondKind, BondRow
 from domain.legs.records import Leg
 from domain.market.records import Order, OrderState
 from domain.proof.params import ProofParams
 from domain.proof.records import Round, Share, ShareState
 from pol.rules.panels import audit_price
-from pol.rules.stands import can_stand, is_mismatch, stand_bond, stand_until
+from pol.rules.stands import can_stand, is_mismatch, stand_bond
 from pol.rules.stops import check_roots, done_work
 from pol.rules.tiers.table import tier_of
 
@@ -59,13 +62,15 @@ def check(ctx: Context, message: MsgStand) -> CheckedStand:
         raise Refusal(
             WRONG_STATE, "order_id", "the order is closed, or has no auditors", "no further action is possible"
         )
-    closed = ROUNDS.get(ctx.store, message.order_id, message.leg, message.round)
+    closed = find_round(ctx.store, share.key.round_key)
     if closed is None:
-        reason = "is not a closed round"
-        raise Refusal(NOT_FOUND, "round", reason, "stand for a share when its round is closed or void")
+        reason = "is neither closed nor left open by a leg that failed"
+        raise Refusal(
+            NOT_FOUND, "round", reason, "stand for a share when its round is closed or void, or its leg failed"
+        )
     leg = LEGS.must(ctx.store, message.order_id, message.leg)
     _check_share(ctx, order, closed, share)
-    _check_until(ctx, order, closed)
+    check_before(ctx, "end of the time to stand", get_stand_end(ctx.store, order, closed))
     _check_roots(ctx, order, leg, closed, share, message)
     work = done_work(order.terms, message.roots)
     bond = _needed(ctx, order, leg, work)
@@ -82,28 +87,32 @@ def check(ctx: Context, message: MsgStand) -> CheckedStand:
 def _check_share(ctx: Context, order: Order, closed: Round, share: Share) -> None:
     """Refuse a share that stands already, that its validator need not pay, or whose provider may not be paid."""
     if share.stand or not can_stand(share):
-        reason = "stands already, or was neither accepted nor rejected as a mismatch"
+        reason = "stands already, or was not received by its validator, or was rejected as unanswered"
         raise Refusal(WRONG_STATE, "issue", reason, "stand once, for a share that its validator had")
     if not is_mismatch(share) and not (closed.void and closed.by_validator):
-        reason = "is not void by the fault of its validator"
+        reason = "is neither void nor left open by the fault of its validator"
         raise Refusal(WRONG_STATE, "round", reason, "no stand is needed, or none is possible")
     provider = share.claim.provider
     paying = {order.consumer, *(row.address for row in ESCROWS.must(ctx.store, order.id).depositors)}
     if provider in paying or WRONG_PROVIDERS.has(ctx.store, order.id, share.key.leg, provider):
         reason = "paid for the order, or has a share of this leg that a panel found wrong"
         raise Refusal(WRONG_STATE, "provider", reason, "no stand is possible")
-    if is_mismatch(share) and not closed.void:
-        ref = next(ref for ref in closed.shares if ref.slot == share.claim.slot)
-        accepted = SHARES.must(ctx.store, *closed.key.share(ref.slot, ref.issue))
-        if accepted.claim.provider == provider:
-            reason = "the accepted share of the slot is the provider's own"
-            raise Refusal(WRONG_STATE, "issue", reason, "no stand is needed")
+    if is_mismatch(share) and _has_other(ctx, closed, share):
+        reason = "the provider has another share in the slot, which is accepted or can stand"
+        raise Refusal(WRONG_STATE, "issue", reason, "no stand is needed")
 
 
-def _check_until(ctx: Context, order: Order, closed: Round) -> None:
-    begun = closed.void_at if closed.void else closed.closed_at
-    until = stand_until(begun, order.window, ctx.block.params.of(ProofParams).stand_wait)
-    check_before(ctx, "end of the time to stand", until)
+def _has_other(ctx: Context, closed: Round, share: Share) -> bool:
+    """Return whether the provider of a rejected share is paid for the last share of the slot, or may stand for it.
+
+    Both shares have the same work, which is paid once.
+    """
+    key = share.key
+    refs = [ref for ref in closed.shares if ref.slot == key.slot] or [ShareRef(key.slot, get_last_issue(ctx, key))]
+    last = SHARES.get(ctx.store, *closed.key.share(refs[0].slot, refs[0].issue))
+    if last is None or last.key == key or last.claim.provider != share.claim.provider:
+        return False
+    return not closed.void or (closed.by_validator and can_stand(last) and not is_mismatch(last))
 
 
 def _check_roots(
@@ -213,14 +222,12 @@ def weigh(ctx: Context, _: MsgStand, __: CheckedStand) -> int:
 def find_duty(store: Overlay, message: MsgStand) -> Duty | None:
     """Return the duty to stand for a share, or None if the signer has no such share that can stand."""
     share = SHARES.get(store, *message.share)
-    closed = ROUNDS.get(store, message.order_id, message.leg, message.round)
-    if share is None or closed is None or share.claim.provider != message.provider or share.stand:
+    if share is None or share.claim.provider != message.provider or share.stand or not can_stand(share):
         return None
-    begun = closed.void_at if closed.void else closed.closed_at
-    until = stand_until(
-        begun, ORDERS.must(store, message.order_id).window, PARAMS.get(store).of(ProofParams).stand_wait
-    )
-    return Duty(until) if can_stand(share) else None
+    closed = find_round(store, share.key.round_key)
+    if closed is None:
+        return None
+    return Duty(get_stand_end(store, ORDERS.must(store, message.order_id), closed))
 
 
 HANDLER = Handler(message=MsgStand, check_state=check, apply=apply, weight=weigh, duty=find_duty)

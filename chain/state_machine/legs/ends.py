@@ -264,10 +264,8 @@ def _end_without_states(ctx: Context, order: Order, leg: Leg) -> Leg:
 
 def miss_accept(ctx: Context, order: Order, leg: Leg) -> None:
     """End a match that was not accepted in time, and cut the whole job bond."""
-    reason = LegEnd.NOT_ACCEPTED
-    ended = end_leg(ctx, leg, reason)
+    ended = _break_off(ctx, leg, LegEnd.NOT_ACCEPTED)
     order = _count_failure(ctx, exclude(ctx, order, leg.validator), leg)
-    ctx.emit(LegFailed(order=order.id, leg=ended.number, validator=ended.validator, reason=int(reason)))
     compensate(ctx, order, ended, leg.job_bond)
     _close_bid_of(ctx, leg, "not accepted")
     reopen_or_end(ctx, order, ended)
@@ -277,13 +275,26 @@ def fail_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
     """End a running leg, and cut the part of the job bond for the rounds that are not closed. Audits of closed rounds
     continue.
     """
-    ROUND_DROPPED(ctx, leg.open_round)
-    ended = end_leg(ctx, leg, reason)
+    ended = _break_off(ctx, leg, reason)
     order = _count_failure(ctx, exclude(ctx, order, leg.validator), leg)
-    ctx.emit(LegFailed(order=order.id, leg=ended.number, validator=ended.validator, reason=int(reason)))
     cut = job_bond_cut(leg.job_bond, leg.rounds, leg.closed)
     compensate(ctx, order, ended, cut)
     ROUND_LEFT(ctx, order)
+
+
+def _break_off(ctx: Context, leg: Leg, reason: LegEnd) -> Leg:
+    """End a leg that failed, and return it. If the leg was running, its open round will never be closed."""
+    ended = end_leg(ctx, leg, reason)
+    if leg.state is LegState.RUNNING:
+        ended = LEGS.update(ctx.store, leg.order_id, leg.number, left_at=ctx.clock)
+    ctx.emit(
+        LegFailed(
+            order=leg.order_id, leg=leg.number, validator=leg.validator, reason=int(reason), left_at=ended.left_at
+        )
+    )
+    if ended.left_at:
+        ROUND_DROPPED(ctx, leg.open_round)
+    return ended
 
 
 def void_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
@@ -293,10 +304,7 @@ def void_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
     if it is unknown which party was wrong.
     """
     if leg.is_live:
-        if leg.state is LegState.RUNNING:
-            ROUND_DROPPED(ctx, leg.open_round)
-        ended = end_leg(ctx, leg, reason)
-        ctx.emit(LegFailed(order=order.id, leg=ended.number, validator=ended.validator, reason=int(reason)))
+        _break_off(ctx, leg, reason)
         if reason in (LegEnd.WRONG_ROUND, LegEnd.WRONG_HANDOVER):
             order = _count_failure(ctx, exclude(ctx, order, leg.validator), leg)
         elif reason is not LegEnd.WRONG_SHARE:

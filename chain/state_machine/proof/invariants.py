@@ -10,6 +10,7 @@ from chain.state_machine.ledger.invariants import ensure_pot
 from chain.state_machine.ledger.tables import BOND_ROWS, ESCROWS, TALLIES
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.tables import HELD_TIMES, LOADS, ORDERS
+from chain.state_machine.proof.left import must_find_round
 from chain.state_machine.proof.shares import LIVE
 from chain.state_machine.proof.tables import (
     APPEAL_DUE,
@@ -292,7 +293,7 @@ def check_panels(store: Overlay, order: Order) -> None:
                 f"{name} has a ruling without a finding, or the reverse",
             )
         if panel.is_settled:
-            closed = ROUNDS.must(store, *panel.round_key)
+            closed = must_find_round(store, panel.round_key)
             over = closed.verified or closed.void or panel.dispute > 0
             ensure(over, f"{name} is settled before its round is verified or void")
         for seat in new if panel.is_open else ():
@@ -332,7 +333,7 @@ def check_duties(store: Overlay, _: Running) -> None:
         ensure(fits, f"order {order_id.hex()} has a duty that does not belong to its seat")
     for order_id, *numbers in PANEL_POTS.keys(store):
         panel = PANELS.must(store, *panel_key(order_id, *numbers))
-        closed = ROUNDS.must(store, *panel.round_key)
+        closed = must_find_round(store, panel.round_key)
         ended = ORDERS.must(store, order_id).state is OrderState.CLOSED
         decided = (closed.void or closed.verified) and panel.standing is None and not panel.asker
         over = (ended or decided or panel.is_settled) and not panel.votes_on_slash

@@ -3,6 +3,7 @@
 from chain.state_machine.context import Context
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.proof.gas import READ_GAS, VALIDATOR_GAS
+from chain.state_machine.proof.left import must_find_round
 from chain.state_machine.proof.stands import get_standing
 from chain.state_machine.proof.tables import PANELS, ROUNDS, SHARES, PanelSubject
 from domain.keys import PanelKey, ShareKey
@@ -53,7 +54,7 @@ def draw_share_places(
     ctx: Context, subject: PanelSubject, beacon: bytes, order: Order, panel: Panel
 ) -> tuple[PanelPlace, ...]:
     """Draw the places of a share whose provider stands for it."""
-    closed = ROUNDS.must(ctx.store, *panel.round_key)
+    closed = must_find_round(ctx.store, panel.round_key)
     share = get_standing(ctx, panel)
     claim = share.claim
     roots = get_roots(ctx, share.key)

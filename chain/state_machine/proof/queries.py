@@ -13,6 +13,7 @@ from chain.state_machine.ledger.tables import (
 )
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.tables import ORDERS
+from chain.state_machine.proof.left import must_find_round
 from chain.state_machine.proof.stages import get_commit_seconds
 from chain.state_machine.proof.starts import get_starts
 from chain.state_machine.proof.tables import (
@@ -65,7 +66,7 @@ def _panel(store: Overlay, request: PanelRequest) -> PanelResponse:
     panel = PANELS.need(store, *key)
     order = ORDERS.must(store, key.order_id)
     leg = LEGS.must(store, key.order_id, key.leg)
-    closed = ROUNDS.must(store, *key.round_key)
+    closed = must_find_round(store, key.round_key)
     standing = panel.standing
     keys = closed.share_keys if standing is None else (closed.key.share(standing.slot, standing.issue),)
     asked = (share for share in keys if share.slot >= request.from_slot)

@@ -12,6 +12,7 @@ from chain.state_machine.market.holds import is_held
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.gas import VALIDATOR_GAS
 from chain.state_machine.proof.hooks import ROUND_VOIDED, WEIGH_VOIDED
+from chain.state_machine.proof.left import get_stand_end
 from chain.state_machine.proof.seats import stop_panel, weigh_panel
 from chain.state_machine.proof.tables import PANELS, ROUNDS, TAKING
 from chain.state_machine.queue import QueueEntry
@@ -22,11 +23,9 @@ from domain.legs.records import Leg
 from domain.moves import Transfer
 from domain.proof.events import RoundVoid
 from domain.proof.moves import REFUND_BURN
-from domain.proof.params import ProofParams
 from domain.proof.records import Panel, Round, Ruling
 from domain.proof.transitions import ROUND_STEPS, RoundStep
 from pol.rules.fees import compute_round_cost
-from pol.rules.stands import stand_until
 
 
 def get_next_round(ctx: Context, leg: Leg) -> Round | None:
@@ -95,7 +94,7 @@ def void_round(
     ROUND_VOIDED(ctx, key)
     if by_validator:
         order = ORDERS.must(ctx.store, key.order_id)
-        until = stand_until(ctx.clock, order.window, ctx.block.params.of(ProofParams).stand_wait)
+        until = get_stand_end(ctx.store, order, ROUNDS.must(ctx.store, *key))
         TALLIES.update(ctx.store, key.order_id, stands_until=until)
     if leg.is_taken(key.round):
         cost = compute_round_cost(ORDERS.must(ctx.store, key.order_id), leg)

@@ -12,6 +12,7 @@ from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.book import return_bond
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.gas import DRAW_GAS, REJECT_GAS, TICKET_GAS
+from chain.state_machine.proof.left import await_stands
 from chain.state_machine.proof.lots import drop_lot
 from chain.state_machine.proof.tables import (
     DROP_DUE,
@@ -222,8 +223,12 @@ def reject_share(ctx: Context, share: Share, reason: ShareReason, segment: int) 
 
 
 def drop_open_round(ctx: Context, key: RoundKey) -> None:
-    """Let the queue drop the live shares of a round that will never be closed."""
+    """Let the queue drop the live shares of a round that will never be closed.
+
+    If the validator is at fault for that, the providers of shares that it received may stand for them.
+    """
     OPEN_ROUNDS.delete(ctx.store, *key)
+    await_stands(ctx, key)
     schedule(ctx, ctx.clock, DROP_DUE, *key)
 
 

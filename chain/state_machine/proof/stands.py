@@ -32,8 +32,9 @@ from domain.proof.moves import SLASH
 from domain.proof.params import ProofParams
 from domain.proof.records import Panel, Round, Ruling, Share, ShareState
 from domain.proof.transitions import PanelStep
+from escrow.settle import compute_income
 from pol.rules.panels import audit_price
-from pol.rules.stands import can_stand, is_mismatch, stand_until
+from pol.rules.stands import can_stand, is_left_open, is_mismatch, stand_until
 from pol.rules.tiers.table import tier_of
 
 
@@ -66,7 +67,7 @@ def end_stand(ctx: Context, order: Order, leg: Leg, panel: Panel) -> None:
     share = get_standing(ctx, panel)
     bond = get_challenge_bond(ctx, panel.key)
     to_seats = _take_for_seats(ctx, order, leg, panel) if right else 0
-    redress = _pay(ctx, leg, share, to_seats) if right else Redress()
+    redress = _pay(ctx, order, leg, share, to_seats) if right else Redress()
     ctx.emit(
         ShareStood(
             panel=panel.key,
@@ -101,12 +102,22 @@ def _take_for_seats(ctx: Context, order: Order, leg: Leg, panel: Panel) -> int:
     return amount
 
 
-def _pay(ctx: Context, leg: Leg, share: Share, to_seats: int) -> Redress:
+def _pay(ctx: Context, order: Order, leg: Leg, share: Share, to_seats: int) -> Redress:
     """Let the validator pay the value of a right share to its provider.
 
     If it had rejected the share, it loses the same amount again. The seats get their part of that, and the rest is
-    burnt.
+    burnt. If the leg left the share open, its provider gets what it would have earned. Otherwise silent providers could
+    let a leg fail, so that other providers of the same owner earn more.
     """
+    if is_left_open(share):
+        value = compute_income(
+            share.work,
+            leg.price,
+            protocol_bps=order.params.protocol_bps,
+            audit_bps=order.params.audit_bps,
+            providers_bps=leg.providers_bps,
+        )
+        return pay_redress(ctx, leg, share, (value, 0))
     value = price_floor(share.work, leg.price)
     burnt = max(0, value - to_seats) if is_mismatch(share) else 0
     return pay_redress(ctx, leg, share, (value, burnt))
@@ -116,7 +127,13 @@ def _note(ctx: Context, share: Share, *, right: bool, wrong: bool) -> None:
     """Record the ruling in the share and in the track record of its provider."""
     claim = share.claim
     was_rejected = share.state is not ShareState.ACCEPTED
-    if right and was_rejected:
+    if is_left_open(share):
+        # It counts neither for nor against its provider so far.
+        if right or wrong:
+            change_share(ctx, share.key, state=ShareState.RIGHT if right else ShareState.WRONG)
+        if wrong:
+            count_share(ctx, claim.provider, rejected=1)
+    elif right and was_rejected:
         change_share(ctx, share.key, state=ShareState.RIGHT)
         count_share(ctx, claim.provider, rejected=-1)
     elif wrong and was_rejected:

@@ -192,6 +192,29 @@ class Stopper(HonestValidator):
 
 
 @dataclass
+class Taker(HonestValidator):
+    """Takes the shares of the second round, and gives its leg up when it has all of them."""
+
+    honest: bool = False
+    stopped: bool = False
+
+    def attends(self, daemon: ValidatorActor, duty: Duty) -> bool:
+        record = daemon.records.get(duty)
+        if self.stopped or not isinstance(duty, LegKey) or not isinstance(record, LocalOrder):
+            return True
+        leg = daemon.world.order(duty.order_id).leg(duty.leg)
+        current = next((each for each in record.rounds if leg is not None and each.round == leg.round), None)
+        if leg is None or current is None or leg.state is not LegState.RUNNING or not leg.closed:
+            return True
+        if sum(work.packet is not None and not work.verdict for work in current.works) < leg.slots:
+            return True
+        self.stopped = True
+        message = MsgStopOrder(daemon.me, duty.order_id, duty.leg)
+        daemon.world.submit((message,), lambda _: None, surely=True)
+        return False
+
+
+@dataclass
 class Censor(HonestValidator):
     """Puts no share of one provider on chain."""
 

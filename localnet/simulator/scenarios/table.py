@@ -11,7 +11,7 @@ from domain.events import Change
 from domain.legs.messages import MsgAcceptOrder
 from domain.legs.reasons import LegEnd
 from domain.market.reasons import CloseReason
-from domain.proof.events import AnswerRevealed, PanelBegun, RoundVoid, ShareIncluded, SlashVoteEnded
+from domain.proof.events import AnswerRevealed, PanelBegun, RoundVoid, ShareIncluded, ShareStood, SlashVoteEnded
 from domain.proof.messages import (
     MsgCloseRound,
     MsgCommitAnswer,
@@ -62,6 +62,7 @@ from localnet.simulator.scenarios.parties import (
     StaleJob,
     Stopper,
     StoppingJob,
+    Taker,
     ThirdSkipped,
     Trains,
     as_job,
@@ -97,6 +98,12 @@ def said_unavailable(world: World) -> bool:
 def continued(world: World) -> bool:
     """Return whether another leg went on from a verified round, and every order was settled."""
     return settled(world) and any(leg.from_leg for order in world.orders for leg in world.order(order.order_id).legs)
+
+
+def open_shares_paid(world: World) -> bool:
+    """Return whether a provider was paid for a share that a leg left open, and every order was settled."""
+    stood = changes_of(ShareStood, world.chain.events)
+    return settled(world) and any(each.right and each.paid for each in stood)
 
 
 def price_rose(world: World) -> bool:
@@ -419,6 +426,13 @@ _SCENARIOS = (
     _winner("never-closes", "A validator closes no round.", "validator: no_progress", NeverCloses),
     _winner(
         "gives-up", "A validator gives its leg up in the second round.", "validator: stopped_by_validator", Stopper
+    ),
+    _winner(
+        "takes-and-gives-up",
+        "A validator gives its leg up when it has all shares of the second round. Their providers stand for them.",
+        "validator: stopped_by_validator",
+        Taker,
+        open_shares_paid,
     ),
     _winner(
         "gone-after-accepting",

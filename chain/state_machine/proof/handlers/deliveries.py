@@ -16,6 +16,7 @@ from chain.state_machine.legs.checks import check_open_round, find_round_duty, g
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.deliveries import charge_fee
+from chain.state_machine.proof.left import find_left_round, get_stand_end
 from chain.state_machine.proof.shares import change_share, make_commitment, reject_share
 from chain.state_machine.proof.tables import DELIVERIES, ROUNDS, SHARES
 from chain.state_machine.registry.tables import PROVIDERS
@@ -42,6 +43,7 @@ from pol.rules.delivery import (
     receipt_sign_bytes,
     wanted_hash,
 )
+from pol.rules.stands import is_left_open
 from pol.rules.stops import check_roots
 
 
@@ -164,20 +166,23 @@ def _check_showable(ctx: Context, order: Order, share: Share, delivery: ShownDel
     if not is_showable(share):
         reason = f"is {share.state.name.lower()}"
         raise Refusal(WRONG_STATE, "issue", reason, "show keys of shares that are committed or rejected as unanswered")
-    closed = _get_closed(ctx.store, share)
-    if closed is not None and ctx.clock >= get_show_end(order, closed):
-        reason = "is in a round that is void, verified, or in the second half of its window"
+    ends = _find_show_end(ctx.store, order, share)
+    if ends is not None and ctx.clock >= ends:
+        reason = (
+            "is in a round that is void, verified, or in the second half of its window, or the time to stand is over"
+        )
         raise Refusal(WRONG_STATE, "issue", reason, "show the key earlier")
 
 
 def is_showable(share: Share) -> bool:
-    """Return whether the key of a share changes anything: it is open, or its validator says that it did not answer."""
+    """Return whether the key of a share changes anything: it is open, its leg left it open, or its validator says that
+    it did not answer.
+    """
     if share.is_received:
         return False
     if share.state is ShareState.COMMITTED:
         return True
-    reason = ShareReason(share.reason)
-    return share.state is ShareState.REJECTED and reason in UNANSWERED
+    return (share.state is ShareState.REJECTED and ShareReason(share.reason) in UNANSWERED) or is_left_open(share)
 
 
 def get_show_end(order: Order, closed: Round) -> int:
@@ -188,6 +193,18 @@ def get_show_end(order: Order, closed: Round) -> int:
     if closed.verified or closed.void:
         return 0
     return closed.window_ends - order.window // 2
+
+
+def _find_show_end(store: Overlay, order: Order, share: Share) -> int | None:
+    """Return the time until which the key of a share can be shown; None if its round is open.
+
+    If the leg left the round open, the key can be shown as long as the provider may stand for the share.
+    """
+    left = find_left_round(store, share.key.round_key)
+    if left is not None:
+        return get_stand_end(store, order, left) if left.by_validator else 0
+    closed = _get_closed(store, share)
+    return get_show_end(order, closed) if closed is not None else None
 
 
 def _get_closed(store: Overlay, share: Share) -> Round | None:
@@ -265,6 +282,9 @@ def find_key_duty(store: Overlay, message: MsgShowKey) -> Duty | None:
     closed = _get_closed(store, share)
     if closed is not None:
         return Duty(closed.window_ends)
+    ends = _find_show_end(store, ORDERS.must(store, message.order_id), share)
+    if ends is not None:
+        return Duty(ends) if ends else None
     delivery = DELIVERIES.get(store, *share.key)
     if delivery is not None and delivery.show_by:
         return Duty(delivery.show_by)
@@ -296,9 +316,10 @@ def check_chunk(ctx: Context, message: MsgShowChunk) -> CheckedDelivery:
 def _is_disputable(store: Overlay, share: Share) -> bool:
     """Return whether a wrong delivery changes anything for a share.
 
-    In a void round, the provider of a share that was rejected as silent can still stand for it.
+    In a void round, the provider of a share that was rejected as silent can still stand for it. So can the provider of
+    a share that its leg left open.
     """
-    if share.state is ShareState.COMMITTED:
+    if share.state is ShareState.COMMITTED or is_left_open(share):
         return True
     if share.state is not ShareState.REJECTED or ShareReason(share.reason) not in UNANSWERED:
         return False

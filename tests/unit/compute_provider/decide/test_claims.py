@@ -19,6 +19,7 @@ from compute_provider.decide.receive import trained
 from compute_provider.decide.records import Shares, ShareWork, Stage
 from domain.keys import ShareRef
 from domain.ledger.records import Depositor, Escrow, Payment
+from domain.legs.reasons import LegEnd
 from domain.legs.records import LegState, SlotStart
 from domain.limits import SAMPLES_MAX
 from domain.market.records import OrderState
@@ -305,6 +306,28 @@ def test_a_provider_stands_for_a_share_that_its_validator_made_void() -> None:
         closed = replace(closed_round(void=True), by_validator=by_validator)
         void = replace(order(), shares=(accepted,), rounds=(closed,))
         assert has_to_stand(void, accepted.claim, "chain") is by_validator
+
+
+def left(reason: LegEnd, *shares: Share) -> OrderResponse:
+    """Return an order whose leg failed at 100 while its round was open."""
+    failed = with_leg(order(), state=LegState.FAILED, end_reason=int(reason), left_at=100)
+    return replace(failed, shares=shares)
+
+
+def test_a_provider_stands_for_a_received_share_that_its_validator_left_open() -> None:
+    open_share = replace(share(ShareState.REJECTED), reason=int(ShareReason.LEG_ENDED), is_received=True)
+    claim = open_share.claim
+    for reason, wanted in ((LegEnd.STOPPED_BY_VALIDATOR, True), (LegEnd.WRONG_SHARE, False), (LegEnd.UNDECIDED, False)):
+        assert has_to_stand(left(reason, open_share), claim, "chain") is wanted, reason
+    silent = replace(open_share, is_received=False)
+    assert not has_to_stand(left(LegEnd.NO_PROGRESS, silent), claim, "chain")
+    assert is_over(KEY, left(LegEnd.NO_PROGRESS, silent), 0)
+
+
+def test_a_share_is_not_over_before_the_chain_has_dropped_it() -> None:
+    committed = share(ShareState.COMMITTED)
+    assert not is_over(KEY, left(LegEnd.NO_PROGRESS, committed), 0)
+    assert is_over(KEY, left(LegEnd.WRONG_SHARE, committed), 0)
 
 
 def test_a_share_that_stands_does_not_replace_the_accepted_state_of_its_slot() -> None:

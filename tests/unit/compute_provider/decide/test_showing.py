@@ -8,6 +8,8 @@ from compute_provider.decide.claims import must_show
 from compute_provider.decide.duties import decide
 from compute_provider.decide.records import Shares, ShareWork, Stage
 from compute_provider.decide.view import Look, ValidatorView
+from domain.legs.reasons import LegEnd
+from domain.legs.records import LegState
 from domain.proof.queries import OrderResponse
 from domain.proof.reasons import ShareReason
 from domain.proof.records import DeliveryManifest, Share, ShareClaim, ShareState, ShownDelivery
@@ -76,6 +78,26 @@ def test_a_key_is_shown_to_the_chain_only_where_the_validator_does_not_take_it()
         (on_chain(ShareState.ACCEPTED), SHOWN, 100, False),
     ):
         assert must_show(order, CLAIM, receipt, clock) is wanted, (receipt, clock)
+
+
+def test_a_key_is_shown_when_the_leg_left_the_share_open() -> None:
+    """The validator's signature is all that shows what it got."""
+    window = 30
+    dropped = on_chain(ShareState.REJECTED, ShareReason.LEG_ENDED)
+    for order, reason, receipt, clock, wanted in (
+        (dropped, LegEnd.STOPPED_BY_VALIDATOR, None, 100, False),
+        (dropped, LegEnd.STOPPED_BY_VALIDATOR, RECEIPT, 101, True),
+        (dropped, LegEnd.STOPPED_BY_VALIDATOR, RECEIPT, 100 + WAIT, False),
+        (dropped, LegEnd.NO_PROGRESS, SHOWN, 100 + window - 1, True),
+        (dropped, LegEnd.NO_PROGRESS, SHOWN, 100 + window, False),
+        (on_chain(), LegEnd.NO_PROGRESS, RECEIPT, 101, True),
+        (on_chain(ShareState.REJECTED, ShareReason.SEGMENT_MISMATCH), LegEnd.NO_PROGRESS, SHOWN, 101, False),
+        (dropped, LegEnd.WRONG_SHARE, SHOWN, 101, False),
+        (dropped, LegEnd.UNDECIDED, SHOWN, 101, False),
+    ):
+        leg = replace(order.legs[0], state=LegState.FAILED, end_reason=int(reason), left_at=100)
+        known = replace(order, order=replace(order.order, window=window), legs=(leg,))
+        assert must_show(known, CLAIM, receipt, clock) is wanted, (reason, receipt, clock)
 
 
 def actions_of(work: ShareWork, *, listed: bool = True) -> set[type]:

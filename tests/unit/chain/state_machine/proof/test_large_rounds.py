@@ -59,7 +59,10 @@ def test_it_is_verified_and_paid() -> None:
 
 
 def test_a_stop_drops_it_in_steps() -> None:
-    """The stop itself costs no more than any other message; the bonds return in the blocks that follow."""
+    """The stop itself costs no more than any other message; the bonds return in the blocks that follow.
+
+    The order closes when the providers had the time to stand for their shares.
+    """
     market, order_id = make_large()
     due_gas = market.chain.genesis.params.of(NodeParams).due_gas * LANE_PERCENT[DROP_DUE.lane] // 100
     per_block = due_gas // (DUE_GAS + DROPPED_PER_CALL * REJECT_GAS) * DROPPED_PER_CALL
@@ -74,11 +77,14 @@ def test_a_stop_drops_it_in_steps() -> None:
         closed = market.order(order_id).state is OrderState.CLOSED
         assert not closed or not left, "an order waits for its shares"
         market.chain.block()
-    market.chain.pass_time(10)
     shares = market.shares(order_id)
     assert {(share.state, share.reason, share.roots) for share in shares} == {
         (ShareState.REJECTED, ShareReason.LEG_ENDED, None)
     }
+    assert market.order(order_id).state is not OrderState.CLOSED, "the providers may stand for their shares"
+    left_at = market.all_of(order_id).legs[0].left_at
+    market.chain.pass_until(left_at + max(market.order(order_id).window, 60))
+    market.chain.block()
     assert market.order(order_id).state is OrderState.CLOSED
     overlay = market.chain.overlay()
     assert not list(STANDING_ISSUES.scan(overlay))
