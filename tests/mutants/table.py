@@ -2701,6 +2701,17 @@ MUTANTS = (
         ("tests/unit/compute_provider/decide/test_claims.py",),
     ),
     Mutant(
+        "continues-behind-a-wrong-share",
+        "a validator whose round is wrong goes on without an auction, because a later share was wrong first",
+        "chain/state_machine/legs/ends.py",
+        "    elif leg.end_reason == LegEnd.WRONG_SHARE and reason in _VALIDATORS_FAULTS:\n",
+        "    elif leg.number > 10**6:\n",
+        (
+            "tests/unit/chain/attacks/test_taking_shares_over.py"
+            "::test_a_validator_whose_own_round_is_wrong_does_not_continue_behind_a_wrong_share",
+        ),
+    ),
+    Mutant(
         "rulings-act-at-once",
         "the seats of two stages void a round before anyone can appeal",
         "chain/state_machine/proof/rulings.py",

@@ -46,6 +46,7 @@ BLAMES_JOB = frozenset(
 )
 """Reasons to decline that blame the consumer. A validator cannot prove any of them."""
 
+_VALIDATORS_FAULTS = (LegEnd.WRONG_ROUND, LegEnd.WRONG_HANDOVER)
 CONTINUED_MAX = 3
 """Most times that a validator continues an order after a provider's fault."""
 
@@ -287,28 +288,35 @@ def _break_off(ctx: Context, leg: Leg, reason: LegEnd) -> Leg:
     ended = end_leg(ctx, leg, reason)
     if leg.state is LegState.RUNNING:
         ended = LEGS.update(ctx.store, leg.order_id, leg.number, left_at=ctx.clock)
-    ctx.emit(
-        LegFailed(
-            order=leg.order_id, leg=leg.number, validator=leg.validator, reason=int(reason), left_at=ended.left_at
-        )
-    )
+    _emit_failed(ctx, ended, reason)
     if ended.left_at:
         ROUND_DROPPED(ctx, leg.open_round)
     return ended
+
+
+def _emit_failed(ctx: Context, leg: Leg, reason: LegEnd) -> None:
+    ctx.emit(
+        LegFailed(order=leg.order_id, leg=leg.number, validator=leg.validator, reason=int(reason), left_at=leg.left_at)
+    )
 
 
 def void_leg(ctx: Context, order: Order, leg: Leg, reason: LegEnd) -> None:
     """End a leg that has a void round or a wrong hand-over. If the leg has already ended, it keeps its first reason.
 
     The validator is excluded from the order only if it is at fault. It is not excluded if only a provider was wrong, or
-    if it is unknown which party was wrong.
+    if it is unknown which party was wrong. If the leg ended by a provider's fault, and then an earlier round is void by
+    the validator's fault, this is the reason: otherwise the validator would continue the order without an auction.
     """
     if leg.is_live:
         _break_off(ctx, leg, reason)
-        if reason in (LegEnd.WRONG_ROUND, LegEnd.WRONG_HANDOVER):
+        if reason in _VALIDATORS_FAULTS:
             order = _count_failure(ctx, exclude(ctx, order, leg.validator), leg)
         elif reason is not LegEnd.WRONG_SHARE:
             order = ORDERS.update(ctx.store, order.id, failures=order.failures + 1)
+    elif leg.end_reason == LegEnd.WRONG_SHARE and reason in _VALIDATORS_FAULTS:
+        LEGS.update(ctx.store, leg.order_id, leg.number, end_reason=int(reason))
+        order = _count_failure(ctx, exclude(ctx, order, leg.validator), leg)
+        _emit_failed(ctx, leg, reason)
     ROUND_LEFT(ctx, order)
 
 

@@ -78,7 +78,7 @@ def apply_decline_order(ctx: Context, message: MsgDeclineOrder, assigned: tuple[
     them. This is so as long as the order may still be held.
     """
     order, leg = assigned
-    if message.reason == LegEnd.STATE_UNAVAILABLE and order.params.auditors and may_hold(ctx, order.id):
+    if message.reason == LegEnd.STATE_UNAVAILABLE and order.params.auditors and may_hold(ctx, order):
         leg = LEGS.update(ctx.store, order.id, leg.number, asked=leg.asked + 1)
         ctx.emit(StatesLacked(order=order.id, leg=leg.number, validator=leg.validator, asked=leg.asked))
         STATES_ASKED(ctx, order, leg)

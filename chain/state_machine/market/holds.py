@@ -68,8 +68,7 @@ def check_not_held(ctx: Context, order_id: bytes) -> None:
 def check_hold(ctx: Context, subject: Subject, reason: str) -> None:
     """Refuse a hold on an order that has ended or is ending, that has too many holds, or that was held for too long."""
     order_id, *_ = _key(subject)
-    order = ORDERS.need(ctx.store, order_id)
-    if order.state is OrderState.CLOSED or TALLIES.must(ctx.store, order_id).ending:
+    if _has_ended(ctx, ORDERS.need(ctx.store, order_id)):
         raise Refusal(WRONG_STATE, "order_id", "the order has ended", "hold only orders that have not ended")
     time = _get_time(ctx, order_id)
     if HOLDS.has(ctx.store, *_key(subject), reason):
@@ -82,13 +81,14 @@ def check_hold(ctx: Context, subject: Subject, reason: str) -> None:
         raise Refusal(LIMIT_REACHED, "order_id", f"was held for {days} days, the longest time", "decide without a hold")
 
 
-def may_hold(ctx: Context, subject: Subject) -> bool:
-    """Return whether an order or a round may be held now."""
-    try:
-        check_hold(ctx, subject, "")
-    except Refusal:
-        return False
-    return True
+def may_hold(ctx: Context, order: Order) -> bool:
+    """Return whether one more hold may be put on an order now."""
+    time = _get_time(ctx, order.id)
+    return not _has_ended(ctx, order) and time.holds < HOLDS_MAX and _get_left(ctx, time) > 0
+
+
+def _has_ended(ctx: Context, order: Order) -> bool:
+    return order.state is OrderState.CLOSED or TALLIES.must(ctx.store, order.id).ending != 0
 
 
 def hold(ctx: Context, subject: Subject, reason: str, until: int) -> None:

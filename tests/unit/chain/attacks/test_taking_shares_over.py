@@ -344,3 +344,25 @@ def test_the_order_gets_the_time_of_the_void_round_back_once() -> None:
         assert market.round_of(order_id, 2, 0).time_left < closed.time_left + 60
         return
     raise AssertionError("no beacon drew a segment outside the duty")
+
+
+def test_a_validator_whose_own_round_is_wrong_does_not_continue_behind_a_wrong_share() -> None:
+    """A later round is void by its provider's fault first. The validator would go on without an auction."""
+    for waited in range(20):
+        market, order_id = started(rematch=True, bidders=("v0", "v1"))
+        market.chain.pass_time(waited)  # so that other beacons draw
+        market.train_round(order_id)
+        market.train_round(order_id)
+        winner = market.leg(order_id).validator
+        if find_wrong(market, order_id, 1) is None:
+            continue
+        assert market.leg(order_id).end_reason == LegEnd.WRONG_SHARE
+        market.fault_round(order_id, 0)
+        leg = market.all_of(order_id).legs[0]
+        assert leg.end_reason == LegEnd.WRONG_ROUND
+        market.chain.pass_time(3)
+        order = market.order(order_id)
+        assert winner in order.excluded
+        assert order.failures == 1
+        return
+    raise AssertionError("no beacon drew a segment outside the duty")
