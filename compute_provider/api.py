@@ -75,6 +75,10 @@ class NodeChain:
         """Return the balance and the bond of an address."""
         return self._client.account(address)
 
+    def count_validators(self) -> int:
+        """Return the number of validators."""
+        return len(self._client.query(ValidatorsRequest()).validators)
+
     def validator(self, operator: str) -> Validator | None:
         """Return the validator with this operator address; None if there is none."""
         validators = self._client.query(ValidatorsRequest()).validators

@@ -47,6 +47,10 @@ class ChainReader(Protocol):
         """Return the validator with this operator address; None if there is none."""
         ...
 
+    def count_validators(self) -> int:
+        """Return the number of validators."""
+        ...
+
     def provider(self, address: str) -> Provider | None:
         """Return the chain's record of a provider in any cluster; None if the provider never applied to a cluster."""
         ...

@@ -18,7 +18,7 @@ from threading import Event, Lock
 from chain.client.clock import REMEDY, ClockCheck
 from chain.client.errors import TxRefused
 from compute_provider.decide import actions as do
-from compute_provider.decide import claims, receive
+from compute_provider.decide import claims, contests, receive
 from compute_provider.decide.actions import Action
 from compute_provider.decide.receive import Change
 from compute_provider.decide.records import GAVE_UP, MAY_STAND, Shares, ShareWork, Stage, name_of
@@ -34,10 +34,11 @@ from compute_provider.interfaces import (
 from compute_provider.links import Link
 from compute_provider.store import Store
 from compute_provider.work.prober import probing
+from compute_provider.work.trainer import recompute_segment
 from compute_provider.work.worker import LOCAL_OUT, UPDATE, WorkOrder
 from domain import codec
 from domain.amount import in_assay
-from domain.disputes.messages import MsgStand
+from domain.disputes.messages import MsgAppeal, MsgStand
 from domain.keys import PanelKey, RoundKey, ShareKey
 from domain.ledger.messages import MsgDepositBond
 from domain.ledger.queries import AccountResponse
@@ -225,6 +226,10 @@ class Performer:
                 return self._stand(key)
             case do.ShowPlaces(key, dispute):
                 return self._show_places(key, dispute)
+            case do.Recheck(key):
+                return self._recheck(key)
+            case do.Appeal(key):
+                return self._appeal(key)
         return ActionResult()
 
     def _client(self) -> ClusterClient:
@@ -365,6 +370,8 @@ class Performer:
                 if handed_in and claims.has_committed(order, self._signed(work)[0]):
                     yield partial(receive.committed, key=work.key)
                 claim, _ = self._signed(work)
+                contest = contests.find_contest(order, claim, clock)
+                yield partial(receive.contested, key=work.key, contest=contest)
                 must_show = claims.must_show(order, claim, work.receipt, clock)
                 yield partial(receive.to_show, key=work.key, wanted=must_show)
                 must_include = self._must_include(work, claim, order, clock)
@@ -740,6 +747,49 @@ class Performer:
             )
             if not verdict.accepted:
                 raise ProviderError(f"the validator refused the states of boundary {index}: {verdict.text}")
+
+    # Appealing a ruling against a share
+
+    def _recheck(self, key: ShareKey) -> ActionResult:
+        """Recompute the segments of a share that a panel found wrong, and compare the results with those on disk."""
+        work = self._shares().get(key)
+        if work is None or work.contest is None:
+            return ActionResult()
+        order, home = self.work_order(work.task), self._config.home / "recheck"
+        known = {boundary.index: boundary for boundary in order.boundaries}
+        segments = work.contest.segments
+        right = all(recompute_segment(order, segment, home) == known.get(segment + 1) for segment in segments)
+        text = "has the same result here again" if right else "has another result here, or cannot be recomputed"
+        _log.warning("%s: a panel found it wrong; what it found %s", name_of(key), text)
+        return ActionResult((partial(receive.rechecked, key=key, is_right=right),))
+
+    def _appeal(self, key: ShareKey) -> ActionResult:
+        """Appeal a ruling against a right share, if the bond pays. If the chain refuses this, give it up."""
+        work = self._shares().get(key)
+        order = self._chain.order(key.order_id)
+        panel = contests.contested_panel(order, key, work.contest) if work is not None and work.contest else None
+        if panel is None:
+            return ActionResult(pause=_STAND_SECONDS)
+        gave_up = ActionResult((partial(receive.rechecked, key=key, is_right=False),))
+        bond = contests.compute_bond(order, panel, self._chain.count_validators(), self._chain.params())
+        if not contests.pays(order, panel, bond):
+            _log.warning("%s: an appeal needs %s, more than the share is worth", name_of(key), in_assay(bond))
+            return gave_up
+        me = self._config.key.address
+        account = self._chain.account(me)
+        lacking = bond - account.bond.free
+        can_add = self._config.auto_bond and account.balance >= lacking
+        deposit = (MsgDepositBond(me, lacking),) if lacking > 0 and can_add else ()
+        message = MsgAppeal(
+            appellant=me, order_id=panel.order_id, leg=panel.leg, round=panel.round, dispute=panel.dispute
+        )
+        try:
+            self._sender.send(*deposit, message)
+        except TxRefused as error:
+            _log.warning("%s: the provider cannot appeal the ruling: %s", name_of(key), error)
+            return gave_up
+        _log.info("%s: appealed the ruling against the share", name_of(key))
+        return ActionResult(pause=_STAND_SECONDS)
 
     # Standing for a share
 

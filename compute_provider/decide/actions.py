@@ -222,6 +222,22 @@ class Stand(OfShare):
 
 
 @dataclass(frozen=True, slots=True)
+class Recheck(OfShare):
+    """The action that recomputes the segments of a share that a panel found wrong."""
+
+    lane: ClassVar = Lane.STAND
+    share: ShareKey
+
+
+@dataclass(frozen=True, slots=True)
+class Appeal(OfShare):
+    """The action that appeals a ruling against a share that is right, if the bond pays."""
+
+    lane: ClassVar = Lane.BOND
+    share: ShareKey
+
+
+@dataclass(frozen=True, slots=True)
 class ShowPlaces(OfShare):
     """The action that sends the places of a share to the seats of the panel that recomputes them."""
 
@@ -248,6 +264,8 @@ Action = (
     | Include
     | Open
     | Stand
+    | Recheck
+    | Appeal
     | ShowPlaces
     | ForgetShare
 )

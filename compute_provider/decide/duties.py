@@ -50,9 +50,10 @@ def _is_dropped(work: ShareWork, picture: ValidatorView | None) -> bool:
 def _schedule(shares: Shares, picture: ValidatorView | None) -> Shares:
     """Move the ready share with the earliest deadline to stage TRAINING, if no share is training.
 
-    Shares are trained one at a time, because that uses the machine best.
+    Shares are trained one at a time, because that uses the machine best. A segment that a panel found wrong is
+    recomputed first.
     """
-    if any(work.stage is Stage.TRAINING for work in shares.works):
+    if any(work.stage is Stage.TRAINING or _must_recheck(work) for work in shares.works):
         return shares
     for work in by_deadline(shares, picture):
         if work.stage is Stage.READY:
@@ -100,15 +101,32 @@ def _of_shares(shares: Shares, look: Look) -> Iterator[Action]:
                 yield do.ShowKey(work.key)
             case Stage.COMMITTED | Stage.DELIVERED if listed:
                 yield do.Deliver(work.key)
+    is_training = any(work.stage is Stage.TRAINING for work in shares.works)
     for work in shares.works:
-        if work.stand == MAY_STAND:
-            yield do.Stand(work.key)
-        elif work.stand > 0:
-            yield do.ShowPlaces(work.key, work.stand)
+        yield from _to_panels(work, is_training=is_training)
     for opening in picture.open if picture else ():
         asked = shares.asked(opening.key)
         if asked is not None and asked.signed:
             yield do.Open(opening.key, opening.indices)
+
+
+def _to_panels(work: ShareWork, *, is_training: bool) -> Iterator[Action]:
+    """Yield what a share needs because of a panel: its own, in which its provider stands, or one that found it wrong.
+
+    A segment is recomputed only while no share is trained, because the owner's memory is for one of them.
+    """
+    if work.stand == MAY_STAND:
+        yield do.Stand(work.key)
+    elif work.stand > 0:
+        yield do.ShowPlaces(work.key, work.stand)
+    if _must_recheck(work) and not is_training:
+        yield do.Recheck(work.key)
+    elif work.contest is not None and work.contest.is_right:
+        yield do.Appeal(work.key)
+
+
+def _must_recheck(work: ShareWork) -> bool:
+    return work.contest is not None and not work.contest.is_checked
 
 
 def _to_chain(work: ShareWork) -> Iterator[Action]:

@@ -6,7 +6,7 @@ An outcome changes nothing if its share is no longer in the record or has moved 
 from collections.abc import Callable
 from dataclasses import replace
 
-from compute_provider.decide.records import MAY_STAND, Shares, ShareWork, Stage
+from compute_provider.decide.records import MAY_STAND, Contest, Shares, ShareWork, Stage
 from domain.keys import ShareKey
 from link.types import DeliveryReceipt
 
@@ -112,6 +112,28 @@ def to_include(shares: Shares, key: ShareKey, wanted: bool) -> Shares:
     """Record whether the provider has to put its commitment on chain itself."""
     work = shares.get(key)
     return shares.put(replace(work, to_include=wanted)) if work and work.to_include != wanted else shares
+
+
+def contested(shares: Shares, key: ShareKey, contest: Contest | None) -> Shares:
+    """Record the ruling against a share that can be appealed now, or that there is none.
+
+    What is known of this ruling is kept.
+    """
+    work = shares.get(key)
+    if work is None or work.contest == contest:
+        return shares
+    known = work.contest
+    if known is not None and contest is not None and replace(known, is_checked=False, is_right=False) == contest:
+        return shares
+    return shares.put(replace(work, contest=contest))
+
+
+def rechecked(shares: Shares, key: ShareKey, is_right: bool) -> Shares:
+    """Record whether recomputing gives the results of a share again, so that its provider appeals the ruling."""
+    work = shares.get(key)
+    if work is None or work.contest is None:
+        return shares
+    return shares.put(replace(work, contest=replace(work.contest, is_checked=True, is_right=is_right)))
 
 
 def failed(shares: Shares, key: ShareKey, text: str, again: bool) -> Shares:

@@ -63,6 +63,21 @@ _SIGNED = (
 
 
 @dataclass(frozen=True, slots=True)
+class Contest:
+    """A ruling of a panel against segments of a share, which the provider may appeal.
+
+    ``dispute`` is the number of the panel's dispute, 0 for the panel of the round. ``is_checked`` is True once this
+    machine has recomputed the segments, and ``is_right`` if they have the same results again, as long as an appeal may
+    succeed.
+    """
+
+    dispute: int
+    segments: tuple[int, ...]
+    is_checked: bool = False
+    is_right: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ShareWork:
     """A share and its progress.
 
@@ -72,7 +87,7 @@ class ShareWork:
     the validator has the ciphertext, and ``receipt`` is the validator's last receipt for it. ``to_show`` is True while
     the key has to be shown to the chain. ``stand`` is the number of the dispute in which the provider stands for the
     share; ``MAY_STAND`` while it has to, and ``GAVE_UP`` if the chain refused that. ``to_include`` is True while the
-    provider has to put its commitment on chain itself.
+    provider has to put its commitment on chain itself. ``contest`` is a ruling against the share that can be appealed.
     """
 
     task: TrainTask
@@ -90,6 +105,7 @@ class ShareWork:
     to_show: bool = False
     stand: int = 0
     to_include: bool = False
+    contest: Contest | None = None
 
     @property
     def key(self) -> ShareKey:

@@ -23,11 +23,14 @@ from domain.keys import ShareKey
 from host import sandbox
 from host.files import link_whole, move_durably
 from host.foreign_json import read_json
+from pol.work.records import Boundary
 
 _log = logging.getLogger("assay.provider")
 _LINE_BYTES_MAX = 1 << 20
 # A boundary has about twenty tokens; a worker that a job has taken over may send anything.
 _LINE_TOKENS_MAX = 1 << 10
+_HONEST = ("compute_provider.work.worker",)
+"""The module that recomputes a segment."""
 IDLE_SECONDS = 120.0
 """Longest time that a worker waits for the next share of its order, with the job loaded."""
 
@@ -263,6 +266,50 @@ class Trainer:
             # The worker rests before ``listen`` is called, because that call may lead to the next share at once.
             worker.rest()
         self._listen(key, message)
+
+
+def recompute_segment(order: WorkOrder, segment: int, home: Path) -> Boundary | None:
+    """Recompute a segment of a trained share in a process of its own; return the boundary after it.
+
+    Return None if the process fails. It begins with the states before the segment, and is ended when it has reported
+    the boundary. ``home`` must be a folder for this call alone; it is deleted.
+    """
+    shutil.rmtree(home, ignore_errors=True)
+    folder, inputs = home / "worker", home / "inputs"
+    for made in (folder, inputs):
+        made.mkdir(mode=0o700, parents=True)
+    serves = _Serves(
+        order_id=b"", program=_HONEST, job=order.job, backend=order.backend, memory_bytes=order.memory_bytes
+    )
+    before = tuple(known for known in order.boundaries if known.index <= segment)
+    worker = _Worker(serves, folder, inputs, home / "worker.log")
+    try:
+        worker.hand_over(replace(order, boundaries=before))
+        return _read_boundary(worker.process, segment + 1)
+    finally:
+        worker.process.kill()
+        worker.process.wait()
+        for end in (worker.process.stdin, worker.process.stdout):
+            with suppress(OSError):
+                if end is not None:
+                    end.close()
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _read_boundary(process: "subprocess.Popen[bytes]", index: int) -> Boundary | None:
+    """Return the boundary with this index when a worker reports it; None if it ends before."""
+    assert process.stdout
+    while line := process.stdout.readline(_LINE_BYTES_MAX):
+        try:
+            message = read_json(line, _LINE_TOKENS_MAX)
+            known = codec.from_plain(Boundary, message["boundary"]) if "boundary" in message else None
+        except (ValueError, AttributeError, TypeError):
+            return None
+        if known is not None and known.index == index:
+            return known
+        if ENDS & message.keys():
+            return None
+    return None
 
 
 def _files(message: dict[str, Any]) -> tuple[str, ...]:

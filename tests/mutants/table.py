@@ -37,6 +37,7 @@ _SETTLEMENT = "tests/unit/chain/state_machine/proof/test_settlement.py"
 _GAS = "tests/unit/chain/state_machine/test_gas.py"
 _BLOCK_GAS = "tests/unit/chain/app/test_block_gas.py"
 _FULL = "tests/unit/chain/attacks/test_full_blocks_silence_no_seat.py"
+_CONTESTS = "tests/unit/compute_provider/decide/test_contests.py"
 _LEFT_OPEN = "tests/unit/chain/attacks/test_a_share_that_a_stopped_leg_left_open.py"
 _APPEALS = "tests/unit/chain/attacks/test_a_captured_stage_is_appealed.py"
 _SLASHES = "tests/unit/chain/attacks/test_slashes_and_jail.py"
@@ -2710,6 +2711,38 @@ MUTANTS = (
             "tests/unit/chain/attacks/test_taking_shares_over.py"
             "::test_a_validator_whose_own_round_is_wrong_does_not_continue_behind_a_wrong_share",
         ),
+    ),
+    Mutant(
+        "appeals-without-a-look",
+        "a provider appeals for a share that is wrong",
+        "compute_provider/decide/receive.py",
+        "replace(work.contest, is_checked=True, is_right=is_right)",
+        "replace(work.contest, is_checked=True, is_right=True)",
+        (_CONTESTS,),
+    ),
+    Mutant(
+        "appeals-for-others",
+        "a provider appeals a ruling that is also about a share it knows nothing of",
+        "compute_provider/decide/contests.py",
+        "if wrong and all(_is_liable(place, key, share) for place in wrong):",
+        "if wrong and any(_is_liable(place, key, share) for place in wrong):",
+        (_CONTESTS,),
+    ),
+    Mutant(
+        "appeals-at-any-price",
+        "a provider risks a bond that its share is not worth",
+        "compute_provider/decide/contests.py",
+        "    return bond <= STAKE_TIMES * at_stake\n",
+        "    return bond > 0\n",
+        (_CONTESTS,),
+    ),
+    Mutant(
+        "appeals-for-its-validator",
+        "a provider appeals a ruling for which its validator is liable",
+        "compute_provider/decide/contests.py",
+        " and where.segment not in duty",
+        "",
+        (_CONTESTS,),
     ),
     Mutant(
         "rulings-act-at-once",

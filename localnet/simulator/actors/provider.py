@@ -7,14 +7,14 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from compute_provider.decide import actions as do
-from compute_provider.decide import claims, receive
+from compute_provider.decide import claims, contests, receive
 from compute_provider.decide.actions import Action
 from compute_provider.decide.duties import decide
 from compute_provider.decide.receive import Change
 from compute_provider.decide.records import GAVE_UP, MAY_STAND, Shares, ShareWork, Stage
 from compute_provider.decide.view import Look, ValidatorView
 from domain.codec import decode, encode
-from domain.disputes.messages import MsgStand
+from domain.disputes.messages import MsgAppeal, MsgStand
 from domain.hashing import merkle_path, merkle_root
 from domain.keys import ShareKey
 from domain.ledger.messages import MsgDepositBond
@@ -268,10 +268,21 @@ class ProviderActor:
                 self._include(name, key)
             case do.Open(key, indices):
                 self._open(name, key, indices)
+            case _:
+                self._do_for_panel(action, name)
+
+    def _do_for_panel(self, action: Action, name: str) -> None:
+        """Carry out an action for a panel that recomputes a share, or found it wrong."""
+        match action:
             case do.Stand(key):
                 self._stand(name, key)
             case do.ShowPlaces(key, dispute):
                 self._show_places(name, key, dispute)
+            case do.Recheck(key):
+                right = partial(receive.rechecked, key=key, is_right=not self.traces[key].habits)
+                self._later(RETRY_MS, partial(self._end, name, right))
+            case do.Appeal(key):
+                self._appeal(name, key)
 
     # The cluster
 
@@ -328,6 +339,8 @@ class ProviderActor:
             if handed_in and claims.has_committed(order, self.traces[work.key].claim):
                 found.append(partial(receive.committed, key=work.key))
             claim = self.traces[work.key].claim
+            contest = contests.find_contest(order, claim, clock)
+            found.append(partial(receive.contested, key=work.key, contest=contest))
             wanted = claims.must_show(order, claim, work.receipt, clock)
             wanted = wanted and "keyless" not in self.traces[work.key].habits
             found.append(partial(receive.to_show, key=work.key, wanted=wanted))
@@ -647,6 +660,29 @@ class ProviderActor:
                 continue
             self.world.network.call(partial(link.submit_opening, self.me, opening), self._answer(partial(_ignore)))
         self._end(name, pause=RETRY_MS)
+
+    # Appealing a ruling against a share
+
+    def _appeal(self, name: str, key: ShareKey) -> None:
+        """Appeal a ruling against a right share, if the bond pays."""
+        work, order = self.shares.get(key), self.world.order(key.order_id)
+        panel = contests.contested_panel(order, key, work.contest) if work is not None and work.contest else None
+        if panel is None:
+            self._end(name, pause=RETRY_MS)
+            return
+        bond = contests.compute_bond(order, panel, len(self.world.validators), self.world.setup.params)
+        lacking = bond - self.world.ask(AccountRequest(self.me)).bond.free
+        if not contests.pays(order, panel, bond) or (lacking > 0 and not self.auto_bond):
+            self._end(name, partial(receive.rechecked, key=key, is_right=False))
+            return
+        if lacking > 0:
+            self.deposited += lacking
+            self._send(MsgDepositBond(self.me, lacking), partial(self._end, name))
+            return
+        message = MsgAppeal(
+            appellant=self.me, order_id=panel.order_id, leg=panel.leg, round=panel.round, dispute=panel.dispute
+        )
+        self._send(message, partial(self._end, name, pause=RETRY_MS))
 
     # Standing for a share
 

@@ -1,0 +1,84 @@
+"""A provider's appeals: rulings of a few seats against a segment of its own share, which it recomputes first."""
+
+from compute_provider.decide.claims import income, price
+from compute_provider.decide.records import Contest
+from domain.amount import PFLOP
+from domain.disputes.params import DisputesParams
+from domain.keys import ShareKey
+from domain.params import Params
+from domain.proof.queries import OrderResponse
+from domain.proof.records import AnswerKind, AuditKind, Panel, PanelPlace, Ruling, Share, ShareClaim
+from pol.rules.disputes import appeal_bond
+from pol.rules.lots import duty_segments
+from pol.rules.panels import audit_price
+from pol.rules.schedule import share_work
+from pol.rules.tiers.table import tier_named
+
+APPEAL_SECONDS = 3
+"""Seconds of the chain clock that are left for an appeal to get into a block."""
+STAKE_TIMES = 10
+"""An appeal pays if its bond is at most so many times what the provider would lose. Such a bond is lost only if the
+provider is wrong, or if more than half of all stake is."""
+
+
+def find_contest(order: OrderResponse, claim: ShareClaim, clock: int) -> Contest | None:
+    """Return the ruling against a share that its provider may appeal now; None if there is none.
+
+    The provider must be liable for all places that the panel found wrong, and all of them must be in this share: it
+    knows nothing of other places, and one of them would cost it the bond.
+    """
+    key = order.held(claim.key)
+    share = order.share(key)
+    if share is None or share.claim != claim:
+        return None
+    for panel in order.panels:
+        is_about = (panel.leg, panel.round) == (key.leg, key.round)
+        if not is_about or not panel.awaits_appeal or clock >= panel.appeal_until - APPEAL_SECONDS:
+            continue
+        wrong = [place for place in panel.places if place.ruling is Ruling.WRONG]
+        if wrong and all(_is_liable(place, key, share) for place in wrong):
+            return Contest(panel.dispute, tuple(sorted(place.place.segment for place in wrong)))
+    return None
+
+
+def _is_liable(place: PanelPlace, key: ShareKey, share: Share) -> bool:
+    """Return whether the provider of a share is liable for a wrong place: otherwise its validator appeals."""
+    where = place.place
+    if where.kind is not AuditKind.SEGMENT or (where.slot, where.issue) != (key.slot, key.issue):
+        return False
+    if place.stops or not place.claim or place.finding is None or share.roots is None:
+        return False
+    duty = duty_segments(share.roots.segments, share.drawn)
+    return place.finding.kind is not AnswerKind.UNAVAILABLE and where.segment not in duty
+
+
+def contested_panel(order: OrderResponse, key: ShareKey, contest: Contest) -> Panel | None:
+    """Return the panel whose ruling a provider contests, as long as it can be appealed; otherwise None."""
+    key = order.held(key)
+    found = (p for p in order.panels if (p.leg, p.round, p.dispute) == (key.leg, key.round, contest.dispute))
+    return next((panel for panel in found if panel.awaits_appeal), None)
+
+
+def compute_bond(order: OrderResponse, panel: Panel, validators: int, params: Params) -> int:
+    """Return the most (uassay) that the appeal of a ruling can need on a chain with so many validators."""
+    leg = order.leg(panel.leg)
+    if leg is None:
+        raise LookupError("a panel has no leg")
+    rules = order.order.params
+    paid, cost = audit_price(rules, leg.price), tier_named(leg.tier).cost
+    asked = (place.place.kind for place in panel.places if place.ruling in (Ruling.WRONG, Ruling.OPEN))
+    costs = (cost(order.order.terms, kind, paid) for kind in asked)
+    return appeal_bond(costs, rules.answer_fee, validators, params.of(DisputesParams).challenge_min)
+
+
+def pays(order: OrderResponse, panel: Panel, bond: int) -> bool:
+    """Return whether an appeal with this bond pays, if the share is right.
+
+    The provider would lose the bond of the share, and what the share earns.
+    """
+    leg = order.leg(panel.leg)
+    if leg is None:
+        return False
+    terms = order.order.terms
+    at_stake = price(terms, leg) + income(order, leg) * share_work(terms) // PFLOP
+    return bond <= STAKE_TIMES * at_stake
