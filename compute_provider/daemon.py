@@ -503,6 +503,7 @@ class Daemon:
             "earned": self._store.earned(),
             "earned_by_day": self._store.earned_by_day(),
             "earned_by_order": self._store.earned_by_order(),
+            "covered": {order_id.hex(): rounds for order_id, rounds in self._performer.covered.items()},
             "workers": self._trainer.pids(),
         }
         try:

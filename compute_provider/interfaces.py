@@ -115,8 +115,12 @@ class ProviderConfig:
     bond: int = 0
     # Least income (uassay) per PFLOP for which the provider trains; 0 means any income.
     least_income: int = 0
-    # Largest value (uassay) of the shares that are promised or committed but not paid yet; 0 means any value.
+    # Largest sum (uassay) of the bonds of shares that are promised or committed but not paid yet; 0 means any sum.
     max_exposure: int = 0
+    # Also take tasks that bonds and cover would not pay if another provider's fault made them void.
+    uncovered: bool = False
+    # Leave what shares earn in the bond account.
+    keep_earnings: bool = False
     # An invitation to the validator's cluster; empty if there is none.
     invitation: bytes = b""
     # Deposit the missing bond of each share when its task arrives.

@@ -103,6 +103,9 @@ _REFUSED_SECONDS = 1.0
 # Pause between two looks at the panel of a share for which the provider stands.
 _STAND_SECONDS = 1.0
 
+# Pause before a provider tries again to stand for a share, if it is not decided yet how the order goes on.
+_STAND_AGAIN_SECONDS = 10.0
+
 
 @dataclass(frozen=True, slots=True)
 class ActionResult:
@@ -164,6 +167,8 @@ class Performer:
         self._promised: dict[ShareKey, int] = {}
         # The chain's record of this provider, as last read.
         self.known: Provider | None = None
+        # Number of rounds ahead for which bonds and cover pay the provider's shares, by order.
+        self.covered: dict[bytes, int] = {}
         # The provider's balance and bond, as last read.
         self.account: AccountResponse | None = None
         # A first value, until the validator gives its own.
@@ -332,6 +337,7 @@ class Performer:
             doing=doing[-DOINGS_MAX:],
             session=self._session,
             speed=measured.flops if measured else 0,
+            cautious=not self._config.uncovered,
         )
         reply = client.call(POLL, request)
         if reply.probe and not any(work.stage < Stage.TRAINED for work in self._shares().works):
@@ -362,6 +368,7 @@ class Performer:
         for order_id in sorted({work.key.order_id for work in works}):
             order = self._chain.order(order_id)
             paid = claims.earned(order, self._config.key.address)
+            self._keep(order_id, paid)
             self._store.put_earned(order_id, paid, time.strftime("%Y-%m-%d", time.gmtime()))
             for work in works:
                 if work.key.order_id != order_id:
@@ -377,6 +384,16 @@ class Performer:
                 must_include = self._must_include(work, claim, order, clock)
                 yield partial(receive.to_include, key=work.key, wanted=must_include)
                 yield from self._watch_stand(work, order, clock, must_show or must_include)
+
+    def _keep(self, order_id: bytes, paid: int) -> None:
+        """Deposit what an order has paid since it was last read, if earnings are left as bond."""
+        more = paid - self._store.earned_of(order_id)
+        if not self._config.keep_earnings or more <= 0:
+            return
+        with self._bond_lock:
+            account = self._chain.account(self._config.key.address)
+            if account.balance >= more:
+                self._sender.send(MsgDepositBond(self._config.key.address, more))
 
     def _must_include(self, work: ShareWork, claim: ShareClaim, order: OrderResponse, clock: int) -> bool:
         """Return whether a share has to be included. A behaviour that holds the share back does not include it."""
@@ -413,6 +430,10 @@ class Performer:
         order = self._chain.order(task.key.order_id)
         problem = claims.problem(task, order, self._config.validator)
         problem = problem or claims.income_problem(task, order, self._config.least_income)
+        leg = order.leg(task.key.leg)
+        if leg is not None:
+            self.covered[task.key.order_id] = claims.covered_rounds(order, leg, task)
+        problem = problem or ("" if self._config.uncovered else claims.cover_problem(task, order))
         problem = problem or self._task_problem(task)
         return problem or self._lacks_room(claims.trace_bytes(task, order), task.key)
 
@@ -474,7 +495,7 @@ class Performer:
         if unpaid <= most:
             return ""
         return (
-            f"shares worth {in_assay(unpaid)} would be unpaid, and --max-exposure is {in_assay(most)};"
+            f"shares with bonds of {in_assay(unpaid)} would be unpaid, and --max-exposure is {in_assay(most)};"
             " the provider continues when earlier shares are paid"
         )
 
@@ -634,6 +655,8 @@ class Performer:
             every=task.every,
             deadline=task.deadline,
             task_signature=task.signature,
+            multiple=claim.multiple,
+            cover=claim.cover,
         )
         _log.warning("%s: putting the commitment on chain, because the validator has not", name_of(key))
         self._sender.send(message, in_lane=True)
@@ -731,6 +754,8 @@ class Performer:
             issue=key.issue,
             provider=me,
             commitment=commitment,
+            multiple=task.multiple,
+            cover=task.cover,
         )
         return self._behaviour.claim(claim), roots
 
@@ -813,6 +838,8 @@ class Performer:
         try:
             self._sender.send(*self._top_up_for_stand(key), message)
         except TxRefused as error:
+            if claims.may_stand_later(self._chain.order(key.order_id), key):
+                return ActionResult(pause=_STAND_AGAIN_SECONDS)
             _log.warning("%s: the provider cannot stand for the share: %s", name_of(key), error)
             return ActionResult((partial(receive.standing, key=key, stand=GAVE_UP),))
         _log.info("%s: standing for the share, because its validator rejected it or made it void", name_of(key))

@@ -172,6 +172,10 @@ class Store:
         """Return the sum that all orders have paid (uassay)."""
         return sum(amount for _, amount in self._records.scan(_EARNED))
 
+    def earned_of(self, order_id: bytes) -> int:
+        """Return the amount that an order has paid (uassay), as last recorded."""
+        return self._records.get(_EARNED, order_id) or 0
+
     def earned_by_order(self) -> dict[str, int]:
         """Return the amount that each order has paid (uassay), by the order's id in hex."""
         return {order_id.hex(): amount for (order_id,), amount in self._records.scan(_EARNED)}
@@ -182,7 +186,7 @@ class Store:
 
     def put_earned(self, order_id: bytes, amount: int, day: str) -> None:
         """Record the amount that an order has paid so far (uassay), as seen on ``day`` (2026-01-31)."""
-        more = amount - (self._records.get(_EARNED, order_id) or 0)
+        more = amount - self.earned_of(order_id)
         if not more:
             return
         self._records.put(_EARNED, amount, order_id)
@@ -285,6 +289,7 @@ _STATUS: dict[str, type | tuple[type, ...]] = {
     # None if an earlier version wrote the file.
     "earned_by_day": (dict, type(None)),
     "earned_by_order": (dict, type(None)),
+    "covered": (dict, type(None)),
     "workers": list,
 }
 _STATUS_OF_SHARE: dict[str, type | tuple[type, ...]] = {

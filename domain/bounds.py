@@ -24,6 +24,7 @@ from domain.limits import (
     DURATION_MAX,
     NAME_MAX,
     PROVIDERS_BPS_MAX,
+    SHARE_BOND_MAX,
     SHARE_SEGMENTS_MAX,
     SLOTS_MAX,
     TAGS_MAX,
@@ -163,6 +164,8 @@ Work = Annotated[int, Range(0, WORK_MAX)]
 PositiveWork = Annotated[int, Range(1, WORK_MAX)]
 Bps = Annotated[int, Range(0, BPS)]
 """Basis points."""
+Multiple = Annotated[int, Range(1, SHARE_BOND_MAX)]
+"""The bond of a share, as a multiple of the price of its work."""
 ProvidersBps = Annotated[int, Range(0, PROVIDERS_BPS_MAX)]
 """Basis points for the providers. The bound leaves a part of each round's price for the validator."""
 Duration = Annotated[int, Range(1, DURATION_MAX)]

@@ -45,6 +45,7 @@ STATE_CHUNK_BYTES = 65_536  # a full chunk of a state's canonical bytes; only th
 STATE_HEADER_MAX = 2**20 + 4  # the header, which is the first chunk of a state
 CHUNK_TAG_BYTES = 16  # what encryption adds to a chunk
 PROVIDERS_BPS_MAX = 8_000
+SHARE_BOND_MAX = 64  # the bond of a share, as a multiple of the price of its work
 DURATION_MAX = 366 * 86_400  # seconds
 QUERY_LIMIT_MAX = 1_000
 EVENTS_LIMIT_MAX = 1_000

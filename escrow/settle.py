@@ -68,9 +68,44 @@ def compute_income(work: int, price: int, *, protocol_bps: int, audit_bps: int, 
     return sum(amount for _, amount in earnings.providers)
 
 
-def share_bond(work: int, price: int) -> int:
-    """Return a share's bond (uassay): the price of its work, rounded up."""
-    return price_ceil(work, price)
+def share_bond(work: int, price: int, multiple: int = 1) -> int:
+    """Return a share's bond (uassay): ``multiple`` times the price of its work, which is rounded up."""
+    return multiple * price_ceil(work, price)
+
+
+def split_share_bond(bond: int) -> tuple[int, int]:
+    """Return the parts of a wrong share's bond that are burnt and that pay other parties: half each; the first part has
+    the remainder.
+    """
+    paid = bond // 2
+    return bond - paid, paid
+
+
+def fund_part(value: int, right: int, fund: int) -> int:
+    """Return what a ``fund`` pays for a right share of this ``value``, in proportion to the value, rounded down.
+
+    ``right`` is the value of all right shares that the fund pays.
+    """
+    return value * min(fund, right) // right if right else 0
+
+
+def unpaid_part(value: int, right: int, fund: int) -> int:
+    """Return what a ``fund`` for shares worth ``right`` leaves unpaid of a ``value``, rounded down."""
+    return value * (right - min(fund, right)) // right if right else 0
+
+
+def cover_part(left: int, unpaid: int, limit: int, top: int, bond: int) -> int:
+    """Return what a job bond pays of ``left``, the unpaid value of a share, rounded down.
+
+    ``limit`` is the part of the job bond that its task made liable. ``unpaid`` is the unpaid value of all shares whose
+    tasks did so, at least the sum of what they have ``left``, and ``top`` the largest limit among them. If the limits
+    are equal, each share gets the same fraction of its unpaid value. A share with a lower limit gets less. If the
+    ``bond`` has less than the largest limit, all parts are smaller in proportion. All parts together never exceed it.
+    """
+    most = min(top, unpaid)
+    if not most:
+        return 0
+    return left * min(limit, unpaid) * min(bond, most) // (unpaid * most)
 
 
 def decline_fee(job_bond: int, bps: int) -> int:

@@ -12,9 +12,11 @@ from typing import Annotated, Any, Protocol
 from domain.bounds import (
     Address,
     Bits,
+    Bps,
     Hash,
     Length,
     MaybeHash,
+    Multiple,
     Name,
     Number,
     Pattern,
@@ -280,6 +282,8 @@ class PollRequest:
     doing: Annotated[tuple[Doing, ...], Length(0, TASKS_MAX)]
     session: Session = b""
     speed: Amount = 0
+    # The provider takes only tasks that bonds and cover would pay if another provider's fault made them void.
+    cautious: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +301,10 @@ class TrainTask:
     deadline: Number = 0
     # The validator's signature of the task (:func:`pol.rules.inclusion.task_sign_bytes`).
     signature: Annotated[bytes, Size(64, 64, blank=True)] = b""
+    # The share's bond, as a multiple of its price.
+    multiple: Multiple = 1
+    # The part of the job bond that pays the share if another provider's fault makes it void.
+    cover: Bps = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -265,7 +265,7 @@ def _provide(way: str, home: Path, node: str, validator: str, bond: int) -> None
     stop = Event()
     on_stop_signal(stop.set)
     key = test_keyring(home).unlock(KEY)
-    config = ProviderConfig(home=home / "provider", node=node, validator=validator, key=key, bond=bond)
+    config = ProviderConfig(home=home / "provider", node=node, validator=validator, key=key, bond=bond, uncovered=True)
     run_provider(config, stop, behave=partial(parse, way))
 
 

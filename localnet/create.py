@@ -144,7 +144,8 @@ def _provider(
     name = f"prov{index}"
     home = directory / name
     address = _make_key(home)
-    _write_config(home, validator.grpc, {})
+    # All validators and providers of a local network belong to one owner.
+    _write_config(home, validator.grpc, {"provider": {"take": "any"}})
     return ProviderSpec(
         name=name,
         home=str(home),

@@ -34,7 +34,7 @@ from pol.executor.names import DEFAULT
 from pol.work.pool import PoolError, ReplayPool
 from validator import metrics
 from validator.decide.actions import Action, Lane, SendAnswer, SendNotice, SendTx
-from validator.decide.admission import Admission, Policy
+from validator.decide.admission import UNCOVERED, Admission, Backing, Policy
 from validator.decide.duties import Duty, decide, duties
 from validator.decide.mirrors import QUOTA_PART
 from validator.decide.outgoing import Outgo
@@ -81,6 +81,8 @@ class ValidatorConfig:
     blob_quota: int = 1 << 36
     owner_quota: int = 1 << 34
     admit: Policy = Policy.INVITED
+    # The bonds that tasks state for providers that were admitted without an invitation of their own.
+    backing: Backing = UNCOVERED
     # Port on 127.0.0.1 that serves metrics and health; 0 means no port.
     metrics_port: int = 0
     # The validators that this one names as mirrors of its rounds, and those whose rounds it mirrors.
@@ -236,7 +238,7 @@ class ValidatorDaemon:
         self._service = Service(
             self._me, self._chain_id, self._ledger, verify, self._wake, self._pub_key, self._secret, self._sign
         )
-        self._service.admission = Admission(self._config.admit, self._store.named())
+        self._service.admission = self._make_admission(frozenset())
         self._health.service = self._service
         self._certificate = make_certificate(self._config.home)
         self._table = self._make_table()
@@ -370,9 +372,19 @@ class ValidatorDaemon:
             self._since = view.clock
         if view.whole:
             operators = frozenset(view.validators) - {self._me}
-            service.admission = Admission(self._config.admit, self._store.named(), operators)
+            service.admission = self._make_admission(operators)
             self._watch_endpoint(view)
         service.see(view, asking)
+
+    def _make_admission(self, operators: frozenset[str]) -> Admission:
+        store = self._store
+        return Admission(
+            policy=self._config.admit,
+            named=store.named(),
+            operators=operators,
+            backings=store.backings(),
+            backing=self._config.backing,
+        )
 
     def _watch_endpoint(self, view: ChainView) -> None:
         """Log an error, once, if the chain has another endpoint or certificate than this daemon published."""

@@ -10,6 +10,7 @@ from domain.proof.queries import OrderResponse
 from link.blobs import BlobStore
 from link.errors import ClusterError, ClusterErrorKind
 from link.types import BlobRef, StateRef
+from validator.decide.admission import Backing
 from validator.decide.duties import Duty, Record, Upkeep
 from validator.decide.initial import initial_states_taken, states_of, wanting
 from validator.decide.journal import tell
@@ -64,6 +65,12 @@ class Ledger:
                             self.blobs.hold(blob, str(local.key))
                     break
             self.store.save(local)
+
+    def keep_backing(self, address: str, backing: Backing) -> None:
+        """Record the backing that a provider's invitation states; the daemon reads it at its next look."""
+        with self.lock:
+            if self.store.backings().get(address) != backing:
+                self.store.save_backing(address, backing)
 
     def change(
         self,

@@ -18,6 +18,7 @@ from domain.keys import ShareKey
 from host import lock
 from host.records import Key, Records, RecordTable, Unusable
 from link.types import ShareDelivery
+from validator.decide.admission import Backing
 from validator.decide.duties import Duty, Record
 from validator.decide.records import (
     CheckedSegment,
@@ -58,6 +59,8 @@ _VERDICTS = RecordTable("verdicts", VerdictRow, (bytes, int, int, int, int))
 _ANSWERED = RecordTable("answered", bool, (bytes, int, int))
 # The operator's decision about single providers: True to admit, False to dismiss.
 _NAMED = RecordTable("named", bool, (str,))
+# The numbers about bonds in the tasks for single providers.
+_BACKINGS = RecordTable("backings", Backing, (str,))
 _CHAIN = RecordTable("chain", str, (str,))
 _CLOCK = RecordTable("clock", int, (str,))
 
@@ -89,7 +92,7 @@ class ValidatorStore:
 
     def __init__(self, path: Path) -> None:
         """Open or create the database; StoreError if the file is not a database or its format differs."""
-        tables = (*_OF_LEGS, _SEATS, _VERDICTS, _ANSWERED, _NAMED, _CHAIN, _CLOCK)
+        tables = (*_OF_LEGS, _SEATS, _VERDICTS, _ANSWERED, _NAMED, _BACKINGS, _CHAIN, _CLOCK)
         try:
             self._records = Records(path, tables, codec, FORM)
         except Unusable as error:
@@ -254,6 +257,14 @@ class ValidatorStore:
     def named(self) -> dict[str, bool]:
         """Return the operator's decisions about single providers: True to admit, False to dismiss."""
         return {str(address): admit for (address,), admit in self._records.scan(_NAMED)}
+
+    def save_backing(self, address: str, backing: Backing) -> None:
+        """Record what tasks for a provider state about the bonds behind its shares."""
+        self._records.put(_BACKINGS, backing, address)
+
+    def backings(self) -> dict[str, Backing]:
+        """Return what tasks for single providers state about the bonds behind their shares, by address."""
+        return {str(address): backing for (address,), backing in self._records.scan(_BACKINGS)}
 
     # A record and its pieces
 

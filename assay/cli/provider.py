@@ -77,7 +77,18 @@ def bench(context: CommandContext, backend: str, seconds: int) -> None:
 @click.option("--dry-run", is_flag=True, help="Measure and show the expected income, without joining.")
 @click.option("--bond", type=AMOUNT, help="Keep this amount in the bond account, for example 50ASSAY.")
 @click.option("--least-income", type=AMOUNT, help="Least income per PFLOP for which to train.  [any]")
-@click.option("--max-exposure", type=AMOUNT, help="Largest value of shares that are not paid yet.  [any]")
+@click.option("--max-exposure", type=AMOUNT, help="Largest sum of the bonds of shares that are not paid yet.  [any]")
+@click.option(
+    "--take",
+    type=click.Choice(["covered", "any"]),
+    help="Take only tasks that bonds and cover would pay if another provider's fault made them void, or any."
+    "  [covered]",
+)
+@click.option(
+    "--earnings",
+    type=click.Choice(["account", "bond"]),
+    help="Where earnings stay: in your account, or as bond for further shares.  [account]",
+)
 @click.option("--invitation", type=INVITATION, help="The invitation that the validator's operator gave you.")
 @backend_option
 @common_options
@@ -89,6 +100,8 @@ def join(
     bond: int | None,
     least_income: int | None,
     max_exposure: int | None,
+    take: str | None,
+    earnings: str | None,
     invitation: bytes | None,
     backend: str,
     metrics_port: int,
@@ -109,6 +122,8 @@ def join(
         bond=bond or 0,
         least_income=int(str(context.setting("provider.least_income", least_income).value)),
         max_exposure=int(str(context.setting("provider.max_exposure", max_exposure).value)),
+        uncovered=context.setting("provider.take", take).value == "any",
+        keep_earnings=context.setting("provider.earnings", earnings).value == "bond",
         invitation=invitation or b"",
         metrics_port=metrics_port,
     )
@@ -163,6 +178,10 @@ def status(context: CommandContext) -> None:
             *([f"computing with {found['computing']}"] if found["computing"] else []),
             *([f"last error: {found['note']}"] if found["note"] else []),
             *_money_lines(found),
+            *(
+                f"order {order[:ID_SHOWN]}: bonds and cover pay its void shares for {rounds} rounds ahead"
+                for order, rounds in sorted((found.get("covered") or {}).items())
+            ),
             table("Shares", columns, rows),
             *_earnings_tables(found),
         ],

@@ -1,5 +1,6 @@
 """``assay validator``."""
 
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
@@ -13,9 +14,11 @@ from assay.cli.job import backend_option
 from assay.cli.output import counted, flops, short, table
 from assay.cli.running import running_options
 from assay.settings.kinds import AddressList
+from domain.amount import BPS
+from domain.limits import SHARE_BOND_MAX
 from host.addresses import HostPort, ip_of
 from host.daemon import on_stop_signal
-from validator.decide.admission import Policy
+from validator.decide.admission import Backing, Policy
 
 if TYPE_CHECKING:
     from chain.client.client import ChainClient
@@ -91,6 +94,9 @@ def run(
         backend=backend,
         processes=processes,
         admit=policy,
+        backing=Backing(
+            int(context.setting("validator.share_bond").value or 1), int(context.setting("validator.cover").value or 0)
+        ),
         metrics_port=metrics_port,
         mirrors=AddressList.split(context.setting("validator.mirrors").value or ""),
         mirror_for=AddressList.split(context.setting("validator.mirror_for").value or ""),
@@ -113,6 +119,25 @@ def _check_reachable(endpoint: str) -> None:
         )
 
 
+def backing_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options for the two numbers that tasks for a provider state about the bonds behind its shares."""
+    cover = click.option(
+        "--cover",
+        type=click.IntRange(0, BPS),
+        default=BPS,
+        show_default=True,
+        help="Basis points of the job bond that pay its right shares if another provider's fault makes them void.",
+    )
+    bond = click.option(
+        "--share-bond",
+        type=click.IntRange(1, SHARE_BOND_MAX),
+        default=1,
+        show_default=True,
+        help="Bond of each of its shares, as a multiple of the share's price.",
+    )
+    return bond(cover(function))
+
+
 @command.command(
     help="""Admit a provider: at once if it has applied, otherwise when it applies and passes the probe.
 
@@ -120,10 +145,11 @@ def _check_reachable(endpoint: str) -> None:
     """
 )
 @click.argument("address", type=ADDRESS)
+@backing_options
 @common_options
-def admit(context: CommandContext, address: str) -> None:
+def admit(context: CommandContext, address: str, share_bond: int, cover: int) -> None:
     """Record in the daemon's home that a provider may join; admit the provider if it has applied."""
-    _name(context, address, admit=True)
+    _name(context, address, admit=True, backing=Backing(share_bond, cover))
 
 
 @command.command(
@@ -150,8 +176,9 @@ def dismiss(context: CommandContext, address: str) -> None:
     """
 )
 @click.option("--valid", type=DURATION, default=7 * 86_400, help="Time for which the invitation is valid.  [7d]")
+@backing_options
 @common_options
-def invite(context: CommandContext, valid: int) -> None:
+def invite(context: CommandContext, valid: int, share_bond: int, cover: int) -> None:
     """Sign an invitation that ends after ``valid`` seconds of the chain clock."""
     from chain.client.client import ChainClient
     from domain.node.queries import StatusRequest
@@ -161,11 +188,11 @@ def invite(context: CommandContext, valid: int) -> None:
     with ChainClient(context.node) as client:
         now = client.query(StatusRequest())
     until = now.clock + valid
-    invitation = make_invitation(now.chain_id, key.address, until, key.sign).hex()
+    invitation = make_invitation(now.chain_id, key.address, until, Backing(share_bond, cover), key.sign).hex()
     context.output.result({"invitation": invitation, "until": until}, [invitation])
 
 
-def _name(context: CommandContext, address: str, *, admit: bool) -> None:
+def _name(context: CommandContext, address: str, *, admit: bool, backing: Backing | None = None) -> None:
     from chain.client.client import ChainClient
     from chain.client.sender import TxSender
     from domain.registry.messages import MsgAdmitProvider, MsgDismissProvider
@@ -180,6 +207,8 @@ def _name(context: CommandContext, address: str, *, admit: bool) -> None:
     store = ValidatorStore(context.home / "validator" / "validator.db")
     try:
         store.name(address, admit)
+        if backing is not None:
+            store.save_backing(address, backing)
     finally:
         store.close()
     with ChainClient(context.node) as client:

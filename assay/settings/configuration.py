@@ -28,8 +28,8 @@ from assay.settings.kinds import (
     Whole,
     WordChoice,
 )
-from domain.amount import MONEY_MAX
-from domain.limits import MIRRORS_MAX
+from domain.amount import BPS, MONEY_MAX
+from domain.limits import MIRRORS_MAX, SHARE_BOND_MAX
 from validator.decide.admission import Policy
 
 FILE = "config.toml"
@@ -193,6 +193,20 @@ SETTINGS = (
         commands="validator run",
     ),
     Setting(
+        name="validator.share_bond",
+        kind=Whole(1, SHARE_BOND_MAX),
+        default=1,
+        meaning="Bond of each share, as a multiple of its price, for providers that joined without an invitation and"
+        " without assay validator admit.",
+    ),
+    Setting(
+        name="validator.cover",
+        kind=Whole(0, BPS),
+        default=0,
+        meaning="Part of the job bond, in basis points, that pays right shares of such providers if another provider's"
+        " fault makes them void.",
+    ),
+    Setting(
         name="validator.mirrors",
         kind=AddressList(MIRRORS_MAX),
         default="",
@@ -226,8 +240,26 @@ SETTINGS = (
         name="provider.max_exposure",
         kind=Whole(0, MONEY_MAX),
         default=0,
-        meaning="Largest value in uassay of a provider's shares that are promised or committed and not paid; 0: any.",
+        meaning="Largest sum in uassay of the bonds of a provider's shares that are promised or committed and not paid;"
+        " 0: any.",
         option="--max-exposure",
+        commands="provider join",
+    ),
+    Setting(
+        name="provider.take",
+        kind=WordChoice(("covered", "any")),
+        default="covered",
+        meaning="Take only tasks that bonds and cover would pay if another provider's fault made them void (covered),"
+        " or all tasks (any).",
+        option="--take",
+        commands="provider join",
+    ),
+    Setting(
+        name="provider.earnings",
+        kind=WordChoice(("account", "bond")),
+        default="account",
+        meaning="Where earnings stay: in the account, or as bond for further shares.",
+        option="--earnings",
         commands="provider join",
     ),
     Setting(

@@ -5,13 +5,14 @@ and round, for its own validator. The task's initial states must have the roots 
 still cover the share's price.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from domain.amount import PFLOP, in_assay, price_ceil
 from domain.hashing import merkle_path
 from domain.keys import RoundKey, ShareKey
-from domain.ledger.records import BondKind
+from domain.ledger.records import BondKind, BondRow
+from domain.legs.reasons import LegEnd
 from domain.legs.records import Leg, LegState
 from domain.limits import EXECUTOR_VERSION
 from domain.market.records import JobTerms, OrderState
@@ -19,11 +20,12 @@ from domain.params import Params
 from domain.proof.params import ProofParams
 from domain.proof.queries import OrderResponse
 from domain.proof.reasons import UNANSWERED
-from domain.proof.records import AuditKind, AuditPlace, Panel, Round, Share, ShareClaim, ShareState, TraceLeaf
+from domain.proof.records import AuditKind, AuditPlace, Panel, Round, Ruling, Share, ShareClaim, ShareState, TraceLeaf
 from escrow.settle import compute_income
 from link.types import AuditOpening, DeliveryReceipt, OpenedState, PayloadFile, TrainTask
 from pol.rules import stands
 from pol.rules.commitment import leaf_hashes, share_commitment
+from pol.rules.cover import count_covered
 from pol.rules.delivery import largest_delivery
 from pol.rules.inclusion import is_included, task_sign_bytes
 from pol.rules.panels import audit_price
@@ -69,14 +71,14 @@ def task_problem(
 
     The text is empty if it could. ``is_signed`` returns whether a signature of a document is the validator's.
     """
-    document = task_sign_bytes(chain_id, task.key, provider, task.every, task.deadline)
+    document = task_sign_bytes(chain_id, task.key, provider, task.every, task.deadline, task.multiple, task.cover)
     if not task.signature or not is_signed(document, task.signature):
         return "the task does not have the validator's signature"
     return "" if clock < task.deadline else f"the task's deadline was {task.deadline} on the chain clock"
 
 
 def price(terms: JobTerms, leg: Leg) -> int:
-    """Return the price of a share (uassay), which is also its bond."""
+    """Return the price of a share (uassay). Its bond is a multiple of it."""
     return price_ceil(share_work(terms), leg.price)
 
 
@@ -102,10 +104,9 @@ def income_problem(task: TrainTask, order: OrderResponse, least: int) -> str:
 
 
 def exposure(orders: Iterable[OrderResponse], provider: str) -> int:
-    """Return the value (uassay) of the provider's committed shares that these orders have not paid.
+    """Return the bonds (uassay) of the provider's committed shares that these orders have not paid.
 
-    This is the sum of the shares' bonds: a share's bond equals its price, and stays locked until the share is paid or
-    void.
+    The bond of a share is at least its price, and stays locked until the share is paid or void.
     """
     return sum(
         bond.amount
@@ -118,7 +119,30 @@ def exposure(orders: Iterable[OrderResponse], provider: str) -> int:
 def bond_of(task: TrainTask, order: OrderResponse) -> int:
     """Return the bond that the share will need (uassay); 0 if its leg does not exist."""
     leg = order.leg(task.key.leg)
-    return price(order.order.terms, leg) if leg else 0
+    return task.multiple * price(order.order.terms, leg) if leg else 0
+
+
+def covered_rounds(order: OrderResponse, leg: Leg, task: TrainTask) -> int:
+    """Return how many rounds may be closed and not verified while bonds and cover pay the share of a task."""
+    unverified = (share.claim.multiple for share in order.shares if share.key.leg == leg.number)
+    return count_covered(order.order, leg, min([task.multiple, *unverified]), task.cover)
+
+
+def cover_problem(task: TrainTask, order: OrderResponse) -> str:
+    """Return why bonds and cover would not pay the share of a task if another provider's fault made it void.
+
+    The text is empty if they would.
+    """
+    leg = order.leg(task.key.leg)
+    if leg is None:
+        return ""
+    ahead, most = leg.closed - leg.verified, covered_rounds(order, leg, task)
+    if ahead <= most:
+        return ""
+    return (
+        f"{ahead} rounds are closed and not verified, but bonds and a cover of {task.cover / 100:g} % would pay void"
+        f" shares for {most} only; the provider continues when a round is verified (to take all: --take any)"
+    )
 
 
 def trace_bytes(task: TrainTask, order: OrderResponse) -> int:
@@ -246,7 +270,8 @@ def has_to_stand(order: OrderResponse, claim: ShareClaim, chain_id: str) -> bool
     """Return whether the provider is paid for this share only if it stands for it.
 
     The validator rejected the share as a mismatch, and the chain does not find it right by comparing it with the
-    accepted one. Or the share's round is void by the validator's fault, or was open when the validator's leg failed.
+    accepted one. Or the share's round is void, by the fault of the validator or of another provider, or was open when
+    the validator's leg failed.
     """
     key = order.held(claim.key)
     share = order.share(key)
@@ -256,7 +281,7 @@ def has_to_stand(order: OrderResponse, claim: ShareClaim, chain_id: str) -> bool
     if share.claim != claim or share.stand or not stands.can_stand(share):
         return False
     if closed.void:
-        return stands.is_mismatch(share) or closed.by_validator
+        return stands.is_mismatch(share) or closed.by_validator or _may_be_covered(order, share, closed)
     if not stands.is_mismatch(share):
         return False
     ref = next((ref for ref in closed.shares if ref.slot == claim.slot), None)
@@ -267,6 +292,44 @@ def has_to_stand(order: OrderResponse, claim: ShareClaim, chain_id: str) -> bool
     version = order.order.terms.executor_version
     same = share_commitment(chain_id, claim.key, claim.provider, opening, version, accepted.roots)
     return share.state is ShareState.WRONG or same != claim.commitment
+
+
+def _may_be_covered(order: OrderResponse, share: Share, closed: Round) -> bool:
+    """Return whether bonds may pay a share that became void by another provider's fault.
+
+    The bonds are still locked, and the shares of the first void round are not taken over.
+    """
+    leg = order.leg(closed.leg)
+    if leg is None or leg.end_reason == LegEnd.UNDECIDED or closed.round >= leg.round:
+        return False
+    following = order.leg(leg.number + 1)
+    if closed.round == leg.next_round and following is not None and following.validator == leg.validator:
+        return False
+    panels = (panel for panel in order.panels if panel.leg == leg.number and panel.standing is None)
+    wrong = {
+        (panel.round, place.place.slot, place.place.issue)
+        for panel in panels
+        for place in panel.places
+        if place.ruling is Ruling.WRONG
+    }
+    key = share.key
+    if (key.round, key.slot, key.issue) in wrong:
+        return False
+    kinds = {row.kind for row in order.escrow.bonds if row.leg == leg.number and _may_pay(row, wrong)}
+    return BondKind.SHARE in kinds or (BondKind.JOB in kinds and share.claim.cover > 0)
+
+
+def may_stand_later(order: OrderResponse, key: ShareKey) -> bool:
+    """Return whether a share became void by another provider's fault, so that the chain may refuse a stand only because
+    it is not decided yet how the order goes on.
+    """
+    key = order.held(key)
+    share, closed = order.share(key), order.round(key.leg, key.round)
+    return share is not None and closed is not None and closed.void and _may_be_covered(order, share, closed)
+
+
+def _may_pay(row: BondRow, wrong: Collection[tuple[int, int, int]]) -> bool:
+    return row.kind is BondKind.JOB or (row.kind is BondKind.SHARE and (row.round, row.slot, row.issue) in wrong)
 
 
 def stand_bond(order: OrderResponse, key: ShareKey, params: Params) -> int:

@@ -29,6 +29,8 @@ class ShareCommitted(Change):
     """The commitment to a share is on chain, and ``bond`` (uassay) is locked from its provider's bond account.
 
     If ``was_included``, the provider had put the commitment on chain itself, and the bond was locked before.
+    ``multiple`` is the bond as a multiple of the share's price. ``cover`` (bps) is the part of the leg's job bond that
+    pays the share if another provider's fault makes it void.
 
     Example::
 
@@ -46,6 +48,8 @@ class ShareCommitted(Change):
     committed_at: int
     committed_height: int
     was_included: bool = False
+    multiple: int = 1
+    cover: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,8 @@ class ShareIncluded(Change):
     bond: int
     committed_at: int
     committed_height: int
+    multiple: int = 1
+    cover: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,12 +279,34 @@ class ShareStood(Change):
 
 
 @dataclass(frozen=True, slots=True)
+class VoidSharePaid(Change):
+    """A right share whose round became void by another provider's fault was paid, after its provider stood for it.
+
+    Of its ``value`` (uassay), which it would have earned, ``from_bonds`` came from the bonds of wrong shares, and
+    ``from_cover`` from the job bond.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.VoidSharePaid):
+                print(event.provider, event.from_bonds + event.from_cover, "of", event.value)
+    """
+
+    KIND: ClassVar[str] = "share.void_paid"
+    share: ShareKey
+    provider: str
+    value: int
+    from_bonds: int
+    from_cover: int
+
+
+@dataclass(frozen=True, slots=True)
 class RoundClosed(Change):
     """A round was closed. Its window ends at ``window_ends`` on the chain clock; the round is not paid before that.
     ``mirrors`` are the validators from which seats can fetch data if the round's own validator does not serve them.
 
     It can be challenged until ``challenges_end``, and is not paid before that either. ``time_left`` is the number of
-    seconds from the close to the order's deadline.
+    seconds from the close to the order's deadline. ``cover`` (bps) is the highest cover of the round's shares.
 
     Example::
 
@@ -297,6 +325,7 @@ class RoundClosed(Change):
     challenges_end: int
     mirrors: tuple[str, ...]
     time_left: int = 0
+    cover: int = 0
 
 
 @dataclass(frozen=True, slots=True)

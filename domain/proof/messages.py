@@ -5,7 +5,21 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, ClassVar
 
-from domain.bounds import Address, Bits, Count, Hash, Length, MaybeHash, Number, Segment, Signature, Size, Slot
+from domain.bounds import (
+    Address,
+    Bits,
+    Bps,
+    Count,
+    Hash,
+    Length,
+    MaybeHash,
+    Multiple,
+    Number,
+    Segment,
+    Signature,
+    Size,
+    Slot,
+)
 from domain.errors import LIMIT_REACHED
 from domain.keys import ShareRef
 from domain.limits import ANSWERS_MAX, MIRRORS_MAX, PATH_MAX, SALT_BYTES, SHARES_PER_MESSAGE_MAX
@@ -271,9 +285,10 @@ class MsgIncludeShare(Message):
     """Put a commitment to a share on chain without the validator, before the deadline of the share's task.
 
     ``task_signature`` is the validator's signature of the task (:func:`pol.rules.inclusion.task_sign_bytes`), which
-    states ``every`` and ``deadline`` (chain clock). ``signature`` is the provider's signature of the share
-    (:func:`pol.rules.commitment.share_sign_bytes`). The share locks its bond and keeps no slot. The validator can still
-    commit it. Otherwise the chain compares it with the accepted share of its slot, as a share that was not answered.
+    states ``every``, ``deadline`` (chain clock), ``multiple`` and ``cover``. ``signature`` is the provider's signature
+    of the share (:func:`pol.rules.commitment.share_sign_bytes`). The share locks its bond and keeps no slot. The
+    validator can still commit it. Otherwise the chain compares it with the accepted share of its slot, as a share that
+    was not answered.
     """
 
     URL: ClassVar[str] = "/assay.pol.v1.MsgIncludeShare"
@@ -291,3 +306,5 @@ class MsgIncludeShare(Message):
     every: Segment
     deadline: Number
     task_signature: Signature
+    multiple: Multiple = 1
+    cover: Bps = 0

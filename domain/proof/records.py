@@ -7,6 +7,7 @@ from typing import Annotated
 from domain.bounds import (
     Address,
     Bits,
+    Bps,
     Count,
     Hash,
     Length,
@@ -14,6 +15,7 @@ from domain.bounds import (
     MaybeAddress,
     MaybeHash,
     Money,
+    Multiple,
     Number,
     PublicKey,
     Range,
@@ -48,7 +50,10 @@ class ShareState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ShareClaim:
-    """A provider's signed claim of a share. It contains one hash that hides the work (protocol section 4.3)."""
+    """A provider's signed claim of a share. It contains one hash that hides the work (protocol section 4.3).
+
+    ``multiple`` and ``cover`` are those of the validator's task.
+    """
 
     order_id: Hash
     leg: Count
@@ -57,6 +62,9 @@ class ShareClaim:
     issue: Count
     provider: Address
     commitment: Hash  # made by pol.rules.commitment.share_commitment
+    multiple: Multiple = 1  # the share's bond, as a multiple of the price of its work
+    # Part of the leg's job bond that pays the share if it is right and becomes void by another provider's fault.
+    cover: Bps = 0
 
     @property
     def key(self) -> ShareKey:
@@ -229,6 +237,7 @@ class Round:
     by_validator: bool = False  # the round is void by the validator's fault
     mirrors: Annotated[tuple[Address, ...], Length(0, MIRRORS_MAX)] = ()  # validators that may also serve its data
     time_left: Number = 0  # seconds from the close of the round to the order's deadline
+    cover: Bps = 0  # the highest cover of its shares
 
     @property
     def key(self) -> RoundKey:

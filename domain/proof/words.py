@@ -46,6 +46,7 @@ from domain.proof.events import (
     StatesPanelOpened,
     StatesRuled,
     ValidatorSlashed,
+    VoidSharePaid,
 )
 from domain.proof.messages import (
     MsgAcceptShares,
@@ -90,6 +91,7 @@ WORDS = Words(
         ShareCompared,
         ShareFoundWrong,
         ShareStood,
+        VoidSharePaid,
         ShareTaken,
         RoundClosed,
         RoundCleared,

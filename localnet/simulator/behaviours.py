@@ -6,6 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
 from compute_provider.decide.actions import Action
+from domain.amount import BPS
 from domain.disputes.messages import MsgAppeal
 from domain.keys import RoundKey, ShareKey
 from domain.legs.messages import MsgAcceptOrder
@@ -16,6 +17,7 @@ from domain.proof.records import AnswerKind, SeatAnswer
 from link.handover import Sealed
 from localnet.simulator.memory_chain import digest
 from localnet.simulator.training import Job, noise
+from validator.decide.admission import Backing
 from validator.decide.duties import Duty
 from validator.decide.plan import FreeProvider
 from validator.decide.records import CheckedSegment, Recomputed, SeatKey
@@ -40,6 +42,7 @@ HABITS = (
     "garbage",
     "hidden",  # commits, and delivers nothing
     "noise",  # commits, and delivers noise
+    "cheap",  # signs another bond than its task states
     "keyless",  # commits and delivers, and shows no key
     "closed",
     "junk",
@@ -156,6 +159,11 @@ class HonestValidator:
         """Return the providers to which it gives work."""
         del daemon
         return free
+
+    def backing(self, provider: str) -> Backing:
+        """Return what its tasks for a provider state about the bonds behind a share."""
+        number = sum(provider.encode())
+        return Backing(1 + number % 3, BPS // 2 * (number % 2))
 
     def alters(self, daemon: "ValidatorActor", messages: tuple[Message, ...]) -> tuple[Message, ...]:
         """Return what it sends instead of what it should."""

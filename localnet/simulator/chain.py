@@ -16,6 +16,8 @@ from chain.state_machine.proof.tables import (
     SEATS,
     SHARES,
     STANDING_ISSUES,
+    VOID_CLAIMS,
+    VOID_FUNDS,
     WRONG_HANDOVERS,
 )
 from chain.state_machine.rules import RULES
@@ -39,6 +41,8 @@ OF_ORDERS: tuple[Space, ...] = (
     BOND_ROWS,
     STANDING_ISSUES,
     PANEL_POTS,
+    VOID_FUNDS,
+    VOID_CLAIMS,
     WRONG_HANDOVERS,
 )
 """Tables whose keys begin with an order, and in which nothing changes once it is closed and no one votes on a slash."""

@@ -125,6 +125,7 @@ from domain.proof.events import (
     StatesPanelOpened,
     StatesRuled,
     ValidatorSlashed,
+    VoidSharePaid,
 )
 from domain.proof.reasons import ShareReason
 from domain.proof.records import (
@@ -684,6 +685,8 @@ class Rebuilt:
             issue=key.issue,
             provider=change.provider,
             commitment=change.commitment,
+            multiple=change.multiple,
+            cover=change.cover,
         )
         self.shares[key] = Share(
             claim=claim,
@@ -811,6 +814,11 @@ class Rebuilt:
         self._share(change.share, is_received=False)
 
     @take.register
+    def _(self, change: VoidSharePaid) -> None:
+        # The payments themselves are other events.
+        assert change.from_bonds + change.from_cover <= change.value
+
+    @take.register
     def _(self, change: ShareFoundWrong) -> None:
         self._count(change.provider, accepted=-1, rejected=1)
 
@@ -850,6 +858,7 @@ class Rebuilt:
             void=False,
             mirrors=change.mirrors,
             time_left=change.time_left,
+            cover=change.cover,
         )
         left = change.next_root or leg.global_in
         self._leg(key.order_id, key.leg, round=key.round + 1, global_in=left)

@@ -106,7 +106,7 @@ def share_sign_bytes(chain_id: str, claim: ShareClaim) -> bytes:
     The signature is ECDSA on secp256k1 over SHA-256 of these bytes, with a low s.
     """
     fields = _share_fields(claim.key, claim.provider)
-    return encode_fields("assay/share", chain_id, *fields, claim.commitment)
+    return encode_fields("assay/share", chain_id, *fields, claim.commitment, u32(claim.multiple), u32(claim.cover))
 
 
 def _share_fields(share: ShareKey, provider: str) -> tuple[bytes | str, ...]:

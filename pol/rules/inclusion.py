@@ -11,11 +11,14 @@ from domain.proof.reasons import ShareReason
 from domain.proof.records import Share, ShareState
 
 
-def task_sign_bytes(chain_id: str, share: ShareKey, provider: str, every: int, deadline: int) -> bytes:
+def task_sign_bytes(
+    chain_id: str, share: ShareKey, provider: str, every: int, deadline: int, multiple: int, cover: int
+) -> bytes:
     """Return the bytes that a validator signs for a task: ``provider`` trains ``share``.
 
     The delivery has the states at every ``every``-th boundary. Until second ``deadline`` of the chain's clock, the
-    provider may put its commitment on chain itself.
+    provider may put its commitment on chain itself. Its bond is ``multiple`` times the price of the share. ``cover``
+    (bps) is the part of the job bond that pays the share if another provider's fault makes it void.
     """
     numbers = (share.leg, share.round, share.slot, share.issue)
     return encode_fields(
@@ -26,6 +29,8 @@ def task_sign_bytes(chain_id: str, share: ShareKey, provider: str, every: int, d
         provider,
         u32(every),
         u64(deadline),
+        u32(multiple),
+        u32(cover),
     )
 
 

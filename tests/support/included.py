@@ -13,9 +13,11 @@ from tests.support.delivered import DeliveryMarket
 TASK_SECONDS = 60
 
 
-def sign_task(share: ShareKey, provider: str, deadline: int, every: int = 0, by: str = "v0") -> bytes:
+def sign_task(
+    share: ShareKey, provider: str, deadline: int, every: int = 0, by: str = "v0", multiple: int = 1, cover: int = 0
+) -> bytes:
     """Return a validator's signature of a task."""
-    return sign(pub_key(by), task_sign_bytes(CHAIN_ID, share, provider, every, deadline))
+    return sign(pub_key(by), task_sign_bytes(CHAIN_ID, share, provider, every, deadline, multiple, cover))
 
 
 class InclusionMarket(DeliveryMarket):
@@ -36,6 +38,8 @@ class InclusionMarket(DeliveryMarket):
             signature=trace.signed.signature,
             every=0,
             deadline=until,
-            task_signature=sign_task(claim.key, claim.provider, until),
+            task_signature=sign_task(claim.key, claim.provider, until, multiple=claim.multiple, cover=claim.cover),
+            multiple=claim.multiple,
+            cover=claim.cover,
         )
         return replace(message, **changes)

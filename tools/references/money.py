@@ -76,9 +76,11 @@ def money_page() -> str:
                 (
                     "A panel finds a closed round wrong.",
                     "The validator loses its job bond. If only the provider was wrong, the provider loses its bond"
-                    " instead. From the lost bond the panel is paid first, then you get back what the leg cost you,"
-                    " and the rest is burnt. The round is not paid. If a vote of all validators that could audit the"
-                    " round confirms it, the validator also loses a part of its stake, which you do not get.",
+                    " instead, and half of that bond is burnt. From the lost bond the panel is paid first, then"
+                    " providers whose right shares became void by another provider's fault, then you get back what"
+                    " the leg cost you, and the rest is burnt. The round is not paid. If a vote of all validators that"
+                    " could audit the round confirms it, the validator also loses a part of its stake, which you do"
+                    " not get.",
                 ),
                 (
                     "You take a round before it is verified, and a panel then finds the round wrong.",

@@ -7,8 +7,10 @@ from domain.amount import ceil_div
 from domain.hashing import hash_fields, u32
 from domain.legs.records import Leg
 from domain.proof.reasons import ShareReason
+from pol.rules.cover import is_covered
 from pol.rules.lots import draw
 from pol.rules.schedule import segment_work, share_segments, share_work
+from validator.decide.admission import UNCOVERED
 from validator.decide.initial import initial_state
 from validator.decide.pace import paced, unshown
 from validator.decide.plan import FreeProvider, plan_slots, spread_slots
@@ -148,6 +150,7 @@ def new_work(
         verdict=ShareReason.NONE,
         settled=False,
         given_at=view.clock,
+        backing=next((w.backing for w in view.workers if w.address == provider), UNCOVERED),
     )
 
 
@@ -222,7 +225,8 @@ def give_out(
     highest: dict[int, int] = {}
     for work in works:
         highest[work.slot] = max(work.issue, highest.get(work.slot, 0))
-    usable = paced(_usable(local, view), local, view.on_chain.order.terms)
+    usable = [worker for worker in _usable(local, view) if _takes(worker, view, leg)]
+    usable = paced(usable, local, view.on_chain.order.terms)
     failures = _failures(local)
     waiting = _waiting(latest.values())
     least = _least_failed(usable, failures)
@@ -249,6 +253,14 @@ def give_out(
     for slot, provider in spread_slots(plan, least, waiting, unshown(least, local), room).items():
         give(slot, provider, next_issue(view.on_chain, leg, slot))
     return issued
+
+
+def _takes(worker: FreeProvider, view: View, leg: Leg) -> bool:
+    """Return whether a provider takes shares of the open round, although earlier rounds may become void."""
+    if not worker.cautious:
+        return True
+    ahead = leg.closed - leg.verified
+    return is_covered(view.on_chain.order, leg, worker.backing.multiple, worker.backing.cover, ahead)
 
 
 def _room(

@@ -7,17 +7,25 @@ from fractions import Fraction
 from heapq import heapify, heappop, heappush
 from types import MappingProxyType
 
+from validator.decide.admission import UNCOVERED, Backing
+
 SPREAD = 3
 """Factor by which a round may take longer than planned, so that an idle provider also gets a slot."""
 
 
 @dataclass(frozen=True, slots=True)
 class FreeProvider:
-    """A provider that may take work now, with its speed in FLOP/s; a newcomer has no accepted share yet."""
+    """A provider that may take work now, with its speed in FLOP/s; a newcomer has no accepted share yet.
+
+    ``backing`` says what its tasks state about its bond and about the job bond. If it is ``cautious``, it takes only
+    tasks that these bonds cover.
+    """
 
     address: str
     speed: int
     newcomer: bool = False
+    backing: Backing = UNCOVERED
+    cautious: bool = False
 
 
 def plan_slots(

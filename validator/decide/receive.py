@@ -96,7 +96,10 @@ def job_tried(local: LocalOrder, ordered: JobTerms, trial: Trial) -> LocalOrder:
 def share_received(
     local: LocalOrder, submission: ShareSubmission, signature_holds: Callable[[], bool]
 ) -> tuple[LocalOrder, ShareReason]:
-    """Record the commitment to a share, or return the reason to refuse it. A wrong signature ends the issue."""
+    """Record the commitment to a share, or return the reason to refuse it.
+
+    A wrong signature ends the issue, and so do other numbers about its bonds than the task states.
+    """
     claim = submission.claim
     at = local.share(claim.key)
     if at is None or at.work.provider != claim.provider:
@@ -107,6 +110,8 @@ def share_received(
     if work.verdict:
         return local, ShareReason.LATE
     reason = ShareReason.NONE if signature_holds() else ShareReason.BAD_SIGNATURE
+    if (claim.multiple, claim.cover) != (work.backing.multiple, work.backing.cover):
+        reason = ShareReason.MALFORMED
     ended = replace(work, verdict=reason, settled=True)
     changed = ended if reason else replace(work, signed=submission)
     return at.put(changed), reason

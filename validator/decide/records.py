@@ -20,6 +20,7 @@ from link.types import (
     ShareSubmission,
     StateRef,
 )
+from validator.decide.admission import UNCOVERED, Backing
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -107,6 +108,8 @@ class SlotWork:
     wrong: WrongPieces | None = None
     # Boundaries whose states the provider did not send, or sent wrongly: this validator recomputes them. Sorted.
     alone: tuple[int, ...] = ()
+    # The numbers in the task about the bonds behind the share.
+    backing: Backing = UNCOVERED
 
 
 @dataclass(frozen=True, slots=True)

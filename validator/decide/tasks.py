@@ -51,6 +51,8 @@ def train_tasks(local: LocalOrder, on_chain: OrderResponse, provider: str, clock
             seconds_left=max(0, work.answer_by - clock),
             every=work.anchors[0] if work.anchors else 0,
             deadline=work.answer_by,
+            multiple=work.backing.multiple,
+            cover=work.backing.cover,
         )
         for work in current.works
         if work.provider == provider and work.packet is None and not work.secret and not work.verdict
@@ -59,7 +61,7 @@ def train_tasks(local: LocalOrder, on_chain: OrderResponse, provider: str, clock
 
 def sign_task(task: TrainTask, provider: str, chain_id: str, sign: Callable[[bytes], bytes]) -> TrainTask:
     """Return a task with this validator's signature, with which its provider can include the share."""
-    document = task_sign_bytes(chain_id, task.key, provider, task.every, task.deadline)
+    document = task_sign_bytes(chain_id, task.key, provider, task.every, task.deadline, task.multiple, task.cover)
     return replace(task, signature=sign(document))
 
 

@@ -34,6 +34,7 @@ class Presence:
         self._sessions: dict[str, tuple[bytes, float]] = {}
         self._rivals: dict[str, float] = {}
         self._speeds: dict[str, int] = {}
+        self._cautious: set[str] = set()
 
     def claim(self, address: str, session: bytes) -> bool:
         """Make ``session`` the process of a provider that is served. Return False while another process with the
@@ -60,6 +61,16 @@ class Presence:
         with self._lock:
             if speed:
                 self._speeds[address] = speed
+
+    def note_caution(self, address: str, *, cautious: bool) -> None:
+        """Record whether a provider takes only tasks that bonds and cover would pay."""
+        with self._lock:
+            (self._cautious.add if cautious else self._cautious.discard)(address)
+
+    def is_cautious(self, address: str) -> bool:
+        """Return whether a provider takes only tasks that bonds and cover would pay."""
+        with self._lock:
+            return address in self._cautious
 
     def speeds(self) -> dict[str, int]:
         """Return the speed (FLOP/s) that each provider measured for itself, keyed by the provider's address."""
@@ -93,6 +104,7 @@ class Presence:
     def keep(self, addresses: Collection[str]) -> None:
         """Forget all providers except ``addresses``: the others have left the cluster."""
         with self._lock:
+            self._cautious &= set(addresses)
             for known in (
                 self._seen,
                 self._machines,

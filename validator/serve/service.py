@@ -19,7 +19,7 @@ from pol.rules.delivery import manifest_sign_bytes, receipt_sign_bytes
 from pol.rules.disputes import may_challenge
 from pol.rules.handover import HandoverId, chunk_layout
 from pol.rules.panels import is_place
-from validator.decide.admission import Admission, is_invitation
+from validator.decide.admission import Admission, Backing, read_invitation
 from validator.decide.idle import why_idle
 from validator.decide.initial import foreign_roots, verified_roots
 from validator.decide.keeping import is_mirror
@@ -180,7 +180,13 @@ class Service:
         """Return the providers that poll and have a certified speed, sorted by address."""
         known = self.view.providers
         return tuple(
-            FreeProvider(address, known[address].speed, known[address].newcomer)
+            FreeProvider(
+                address=address,
+                speed=known[address].speed,
+                newcomer=known[address].newcomer,
+                backing=self.admission.backing_of(address),
+                cautious=self.presence.is_cautious(address),
+            )
             for address in self.presence.live()
             if address in known and known[address].speed
         )
@@ -278,8 +284,10 @@ class Service:
             if self.presence.join(address, request.machine):
                 self._wake.set()
             return t.JoinReply(True, "", t.JoinLimits(SLOTS_GRANTED, POLL_MS))
-        if request.invitation and self._is_invitation(request.invitation):
+        backing = self._read_invitation(request.invitation) if request.invitation else None
+        if backing is not None:
             self._invited.add(address)
+            self.ledger.keep_backing(address, backing)
         if problem := self._admission_problem(address):
             return _waits(problem, REFUSED_MS)
         if failures := self.prober.failing(address):
@@ -299,10 +307,10 @@ class Service:
     def _admission_problem(self, address: str) -> str:
         return self.admission.problem(address, invited=address in self._invited)
 
-    def _is_invitation(self, invitation: bytes) -> bool:
-        """Return whether an invitation is this validator's and has not ended."""
+    def _read_invitation(self, invitation: bytes) -> Backing | None:
+        """Return the backing of this validator's invitation; None if it is not valid."""
         verify = partial(self._verify, self._pub_key)
-        return is_invitation(invitation, self.chain_id, self.me, self.view.clock, verify)
+        return read_invitation(invitation, self.chain_id, self.me, self.view.clock, verify)
 
     def probe(self, caller: t.Caller, request: t.ProbeRequest) -> t.ProbeTask:
         """Take an answer to a probe and return the next task; end the probe if the caller has a share to train."""
@@ -326,6 +334,7 @@ class Service:
         self._claim(caller.address, request.session)
         self.presence.poll(caller.address)
         self.presence.speak(caller.address, request.speed)
+        self.presence.note_caution(caller.address, cautious=request.cautious)
         clock = self.view.clock
         train: list[t.TrainTask] = []
         opening: list[t.OpenTask] = []

@@ -5,7 +5,7 @@ from chain.state_machine.disputes.tables import DISPUTES, LIVE_DISPUTES, LIVE_ST
 from chain.state_machine.invariant import Each, Invariants, ensure
 from chain.state_machine.ledger.tables import BOND_ROWS, TALLIES
 from chain.state_machine.market.tables import HOLDS, ORDERS
-from chain.state_machine.proof.tables import FORFEIT_DUE, PANELS, ROUNDS, SHARES
+from chain.state_machine.proof.tables import FORFEIT_DUE, PANELS, ROUNDS, SHARES, VOID_FUNDS, VoidFund
 from chain.state_machine.queue import get_entries, panel_key
 from chain.state_machine.store import Overlay
 from domain.disputes.records import Dispute, DisputeState
@@ -34,11 +34,23 @@ def check_disputes(store: Overlay, order: Order) -> None:
         for share in SHARES.scan(store, order.id)
     )
     stands = sum(dispute.is_live for dispute in disputes if dispute.share is not None)
-    counted = TALLIES.must(store, order.id).stands
-    ensure(counted == stands + waiting, f"order {name} counts {counted} stands, not {stands + waiting}")
+    tally = TALLIES.must(store, order.id)
+    expected = stands + waiting + tally.funds
+    ensure(tally.stands == expected, f"order {name} counts {tally.stands} stands, not {expected}")
+    for fund in VOID_FUNDS.scan(store, order.id):
+        standing = sum(1 for dispute in disputes if dispute.is_live and _is_claimed(store, dispute, fund))
+        ensure(standing == fund.stands, f"the fund of order {name} counts {fund.stands} stands, not {standing}")
     for dispute in disputes:
         if dispute.state is DisputeState.OPEN and not dispute.joins:
             _check_open(store, dispute)
+
+
+def _is_claimed(store: Overlay, dispute: Dispute, fund: VoidFund) -> bool:
+    """Return whether the provider of a void share stands for it, so that the fund of its leg may have to pay it."""
+    if dispute.share is None or dispute.leg != fund.leg:
+        return False
+    share = SHARES.must(store, *dispute.round_key.share(dispute.share.slot, dispute.share.issue))
+    return share.state is ShareState.ACCEPTED and not ROUNDS.must(store, *dispute.round_key).by_validator
 
 
 def _is_awaited(store: Overlay, share: Share) -> bool:

@@ -15,12 +15,13 @@ from chain.state_machine.ledger.tables import ESCROWS, get_bond_account
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.orders import check_before
 from chain.state_machine.market.tables import ORDERS
+from chain.state_machine.proof.covers import count_stands, may_claim, note_stand
 from chain.state_machine.proof.gas import READ_GAS
 from chain.state_machine.proof.left import find_round, get_stand_end
 from chain.state_machine.proof.panels import open_stand_panel
 from chain.state_machine.proof.room import weigh_ask
 from chain.state_machine.proof.shares import change_share, get_last_issue, make_commitment
-from chain.state_machine.proof.stands import count_stands
+from chain.state_machine.proof.stands import is_by_provider
 from chain.state_machine.proof.tables import SHARES, WRONG_PROVIDERS
 from chain.state_machine.store import Overlay
 from domain.amount import in_assay, price_floor
@@ -69,7 +70,7 @@ def check(ctx: Context, message: MsgStand) -> CheckedStand:
             NOT_FOUND, "round", reason, "stand for a share when its round is closed or void, or its leg failed"
         )
     leg = LEGS.must(ctx.store, message.order_id, message.leg)
-    _check_share(ctx, order, closed, share)
+    _check_share(ctx, order, leg, closed, share)
     check_before(ctx, "end of the time to stand", get_stand_end(ctx.store, order, closed))
     _check_roots(ctx, order, leg, closed, share, message)
     work = done_work(order.terms, message.roots)
@@ -84,13 +85,14 @@ def check(ctx: Context, message: MsgStand) -> CheckedStand:
     return CheckedStand(order=order, closed=closed, share=share, work=work, bond=bond, added=added)
 
 
-def _check_share(ctx: Context, order: Order, closed: Round, share: Share) -> None:
+def _check_share(ctx: Context, order: Order, leg: Leg, closed: Round, share: Share) -> None:
     """Refuse a share that stands already, that its validator need not pay, or whose provider may not be paid."""
     if share.stand or not can_stand(share):
         reason = "stands already, or was not received by its validator, or was rejected as unanswered"
         raise Refusal(WRONG_STATE, "issue", reason, "stand once, for a share that its validator had")
-    if not is_mismatch(share) and not (closed.void and closed.by_validator):
-        reason = "is neither void nor left open by the fault of its validator"
+    by_validator = closed.void and closed.by_validator
+    if not is_mismatch(share) and not by_validator and not may_claim(ctx, order, leg, closed):
+        reason = "is neither void nor left open by the fault of its validator, nor void by that of another provider"
         raise Refusal(WRONG_STATE, "round", reason, "no stand is needed, or none is possible")
     provider = share.claim.provider
     paying = {order.consumer, *(row.address for row in ESCROWS.must(ctx.store, order.id).depositors)}
@@ -174,6 +176,8 @@ def apply(ctx: Context, message: MsgStand, checked: CheckedStand) -> None:
     DISPUTES.put(ctx.store, dispute)
     LIVE_STANDS.mark(ctx.store, *dispute.key)
     _lock(ctx, dispute, checked)
+    if is_by_provider(ctx, checked.share):
+        note_stand(ctx, key, 1)
     # A share whose bond would be burnt soon is counted already.
     if not waited:
         count_stands(ctx, key.order_id, 1)

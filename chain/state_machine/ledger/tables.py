@@ -37,6 +37,8 @@ class Tally:
     stands: int = 0
     # Time of the chain clock until which providers may stand for shares of void rounds. The order closes after it.
     stands_until: int = 0
+    # Number of failed legs whose right shares are still to be paid from bonds.
+    funds: int = 0
 
 
 NEXT_ACCOUNT = Numbers(0x04, "number of the next account", remembered=True)

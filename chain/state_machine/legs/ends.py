@@ -7,7 +7,7 @@ from chain.state_machine.ledger.order_money import get_job_bond, pay_from_deposi
 from chain.state_machine.ledger.tables import ESCROWS, get_bond_account
 from chain.state_machine.legs.checks import is_far_ahead
 from chain.state_machine.legs.creation import get_rest, open_leg
-from chain.state_machine.legs.hooks import CONTINUED, ROUND_DROPPED, ROUND_LEFT
+from chain.state_machine.legs.hooks import CONTINUED, COVERED, ROUND_DROPPED, ROUND_LEFT
 from chain.state_machine.legs.money import clear_leg, compensate, cut_job_bond, keep_part
 from chain.state_machine.legs.parts import end_part, get_unserved, settle_parts
 from chain.state_machine.legs.progress import restart_progress, start_leg
@@ -164,7 +164,7 @@ def find_bid_to_continue(ctx: Context, order: Order, leg: Leg) -> Bid | None:
 
     Return None if the leg ended for another reason, or if the validator has continued the order ``CONTINUED_MAX``
     times. Also return None if the bid's capacity, its validator's stake or its bond is not enough. The job bond of the
-    failed leg counts as free, because it is returned before the order continues.
+    failed leg counts as free, because it is returned before the order continues, except for its cover of right shares.
     """
     bid = BIDS.get(ctx.store, leg.bid_id)
     if leg.end_reason != LegEnd.WRONG_SHARE or bid is None or ctx.clock >= order.deadline:
@@ -176,7 +176,8 @@ def find_bid_to_continue(ctx: Context, order: Order, leg: Leg) -> Bid | None:
     asked = get_asked(ctx.store, order, ctx.clock)
     bond = asked.job_bond(leg.price)
     row = get_job_bond(ctx, order.id, leg.number)
-    free = get_bond_account(ctx.store, leg.validator).free + (row.amount if row else 0)
+    back = max(0, row.amount - sum(COVERED(ctx, leg, True))) if row else 0
+    free = get_bond_account(ctx.store, leg.validator).free + back
     value = get_load(ctx.store, leg.validator).value - price_ceil(leg.work, leg.price)
     fits = (
         leg.price <= asked.price_limit

@@ -38,6 +38,11 @@ whether they can be fetched; the leg waits for it.
 AT_STAKE: Hook[[bytes, BondRow], bool] = Hook("at stake")
 """Called to ask whether the bond of a share of this order can still be lost, so that the end of its leg keeps it."""
 
+COVERED: Hook[[Leg, bool], int] = Hook("covered")
+"""Called to ask how much (uassay) of a failed leg's job bond stays locked for right shares of void rounds. The second
+argument says whether its validator continues.
+"""
+
 TAKEN_ROUND: Hook[[Leg], TakenRound | None] = Hook("taken round")
 """Called to ask which round's shares the next leg takes over if the validator of a failed leg continues."""
 

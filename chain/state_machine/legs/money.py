@@ -11,7 +11,7 @@ from chain.state_machine.ledger.order_money import (
     withhold_part,
 )
 from chain.state_machine.ledger.tables import BOND_ROWS, TALLIES
-from chain.state_machine.legs.hooks import AT_STAKE, TAKEN_ROUND
+from chain.state_machine.legs.hooks import AT_STAKE, COVERED, TAKEN_ROUND
 from chain.state_machine.legs.parts import await_part
 from chain.state_machine.market.book import return_bond
 from chain.state_machine.market.orders import return_some
@@ -67,25 +67,38 @@ def compensate(ctx: Context, order: Order, leg: Leg, cut: int) -> None:
 def cut_for_consumer(ctx: Context, order: Order, leg: Leg, rows: Iterable[BondRow | None], reward: Transfer) -> int:
     """Cut all of these bonds: pay the consumer's loss from the leg out of them, then a reward, and burn what remains.
 
-    Return the part of the reward (uassay) that the bonds could pay.
+    Return the part of the reward (uassay) that the bonds could pay. What right shares of void rounds may need of the
+    job bond stays locked.
     """
     source = order.id.hex()
     loss = _get_loss(ctx, order)
     rewarded = 0
     for row in rows:
         if row is not None:
-            paid = min(row.amount, loss)
+            kept = sum(COVERED(ctx, leg, False)) if row.kind is BondKind.JOB else 0
+            free = max(0, row.amount - kept)
+            paid = min(free, loss)
             loss -= paid
-            part = min(row.amount - paid, reward.amount - rewarded)
+            part = min(free - paid, reward.amount - rewarded)
             rewarded += part
             moves = (
                 Transfer(move=COMPENSATION, source=source, target=order.consumer, amount=paid),
                 replace(reward, amount=part),
-                Transfer(move=BURN, source=source, target="", amount=row.amount - paid - part),
+                Transfer(move=BURN, source=source, target="", amount=free - paid - part),
             )
             cut_bond(ctx, order.id, row, moves)
             _make_good(ctx, order.id, paid)
     return rewarded
+
+
+def reserve_loss(ctx: Context, order: Order, most: int) -> int:
+    """Return the part of the consumer's loss, at most ``most`` (uassay), that bonds may make good later.
+
+    It counts as compensated from now on, so that no loss is compensated twice.
+    """
+    loss = min(most, _get_loss(ctx, order))
+    _make_good(ctx, order.id, loss)
+    return loss
 
 
 def clear_leg(ctx: Context, order: Order, leg: Leg, *, continues: bool) -> bool:
@@ -96,13 +109,16 @@ def clear_leg(ctx: Context, order: Order, leg: Leg, *, continues: bool) -> bool:
     then calls this function again later.
     """
     keep_part(ctx, order, leg)
-    bond = get_job_bond(ctx, order.id, leg.number)
-    if bond is not None:
-        return_bond(ctx, order.id, bond)
     rows = BOND_ROWS.iterate(ctx.store, order.id, leg.number, int(BondKind.SHARE))
     taken = [found for found in TAKEN_ROUND(ctx, leg) if found is not None] if continues else []
     left = (row for row in rows if not any(found.has(row) for found in taken))
-    return return_some(ctx, order.id, (row for row in left if not any(AT_STAKE(ctx, order.id, row))))
+    if not return_some(ctx, order.id, (row for row in left if not any(AT_STAKE(ctx, order.id, row)))):
+        return False
+    # The job bond comes last: what of it stays locked depends on whether the validator continues now.
+    bond = get_job_bond(ctx, order.id, leg.number)
+    if bond is not None:
+        return_bond(ctx, order.id, bond, sum(COVERED(ctx, leg, continues)))
+    return True
 
 
 def keep_part(ctx: Context, order: Order, leg: Leg) -> None:

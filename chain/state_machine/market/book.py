@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from chain.state_machine.context import HEAD, Context
-from chain.state_machine.ledger.order_money import pay_from_bond, remove_bond
+from chain.state_machine.ledger.order_money import cut_bond
 from chain.state_machine.ledger.tables import BOND_ACCOUNTS, get_bond_account
 from chain.state_machine.market.tables import BID_DUE, BIDS, BIDS_OF, LOADS, SWEEP, Sweep, get_load
 from chain.state_machine.queue import QueueEntry, cancel
@@ -251,11 +251,12 @@ def mark_if_bidder(ctx: Context, owner: str) -> None:
         mark_book_changed(ctx, price)
 
 
-def return_bond(ctx: Context, order_id: bytes, row: BondRow) -> None:
-    """Return a bond to its owner's bond account, where it may back other orders."""
-    remove_bond(ctx, order_id, row)
-    back = Transfer(move=BOND_RETURN, source=order_id.hex(), target=row.owner, amount=row.amount)
-    pay_from_bond(ctx, order_id, row, (back,))
+def return_bond(ctx: Context, order_id: bytes, row: BondRow, kept: int = 0) -> None:
+    """Return a bond, except for an amount (uassay) that is ``kept``, to its owner's bond account, where it may back
+    other orders.
+    """
+    back = Transfer(move=BOND_RETURN, source=order_id.hex(), target=row.owner, amount=max(0, row.amount - kept))
+    cut_bond(ctx, order_id, row, (back,))
     mark_if_bidder(ctx, row.owner)
 
 

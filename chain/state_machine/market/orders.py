@@ -95,7 +95,8 @@ def close_order(ctx: Context, order_id: bytes, reason: CloseReason) -> None:
     One step returns at most ``BONDS_PER_CALL`` bonds. The queue schedules further steps, and the order closes after the
     last bond. If a part that was withheld from the validator of a failed leg still waits, the order closes after that
     part is paid or returned. The component of legs then schedules this step again. The order also waits while a
-    provider stands for a share or may still do so. Bonds that such a provider may lose stay locked until then.
+    provider stands for a share or may still do so. Bonds that such a provider may lose, and bonds that may have to pay
+    right shares, stay locked until then.
     """
     escrow, moves = refund(ESCROWS.must(ctx.store, order_id))
     ESCROWS.put(ctx.store, escrow)
@@ -103,6 +104,7 @@ def close_order(ctx: Context, order_id: bytes, reason: CloseReason) -> None:
     tally = TALLIES.must(ctx.store, order_id)
     waits = tally.stands > 0 or ctx.clock < tally.stands_until
     kept = (BondKind.SHARE, BondKind.CHALLENGE) if tally.stands else ()
+    kept = (*kept, BondKind.JOB) if tally.funds else kept
     rows = BOND_ROWS.iterate(ctx.store, order_id)
     all_returned = return_some(ctx, order_id, (row for row in rows if row.kind not in kept))
     if not all_returned or escrow.withheld or waits:

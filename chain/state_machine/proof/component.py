@@ -5,6 +5,7 @@ from chain.state_machine.context import Draw
 from chain.state_machine.legs.hooks import (
     AT_STAKE,
     CONTINUED,
+    COVERED,
     ROUND_DROPPED,
     ROUND_LEFT,
     STATES_ASKED,
@@ -12,6 +13,7 @@ from chain.state_machine.legs.hooks import (
 )
 from chain.state_machine.market.hooks import RELEASED
 from chain.state_machine.proof import gas
+from chain.state_machine.proof.covers import get_cover, is_in_fund, on_continued, on_fund, weigh_fund
 from chain.state_machine.proof.handlers import HANDLERS
 from chain.state_machine.proof.invariants import INVARIANTS
 from chain.state_machine.proof.lots import apply_lots, on_lot, weigh_lot
@@ -46,6 +48,7 @@ from chain.state_machine.proof.tables import (
     DELIVERIES,
     DROP_DUE,
     FORFEIT_DUE,
+    FUND_DUE,
     JAIL_DUE,
     LAST_GROUP,
     LAST_ISSUES,
@@ -65,7 +68,9 @@ from chain.state_machine.proof.tables import (
     STATES_DUE,
     TAKE_DUE,
     TAKING,
+    VOID_CLAIMS,
     VOID_DUE,
+    VOID_FUNDS,
     WAITING_LOTS,
     WAITING_PANELS,
     WINDOW_DUE,
@@ -103,6 +108,8 @@ COMPONENT = Component(
         DELIVERIES,
         WRONG_PROVIDERS,
         TAKING,
+        VOID_FUNDS,
+        VOID_CLAIMS,
     ),
     handlers=HANDLERS,
     effects=(
@@ -117,6 +124,7 @@ COMPONENT = Component(
         Effect(JAIL_DUE, on_jail),
         Effect(APPEAL_DUE, on_appeal, weigh_appeal),
         Effect(FORFEIT_DUE, on_forfeit, weigh_forfeit),
+        Effect(FUND_DUE, on_fund, weigh_fund),
         Effect(TAKE_DUE, on_take, weigh_take),
         Effect(STATES_DUE, on_states, weigh_states),
     ),
@@ -128,8 +136,11 @@ COMPONENT = Component(
         BEGIN.to(apply_lots),
         ROUND_DROPPED.to(drop_open_round),
         AT_STAKE.to(is_at_stake),
+        AT_STAKE.to(is_in_fund),
+        COVERED.to(get_cover),
         TAKEN_ROUND.to(find_taken_round),
         CONTINUED.to(begin_taking),
+        CONTINUED.to(on_continued),
         ROUND_LEFT.to(advance),
         STATES_ASKED.to(ask_states),
         RELEASED.to(on_released),

@@ -30,7 +30,9 @@ from chain.state_machine.proof.tables import (
     SEATS,
     SHARES,
     STANDING_ISSUES,
+    VOID_CLAIMS,
     VOID_DUE,
+    VOID_FUNDS,
     WAITING_LOTS,
     WAITING_PANELS,
     WRONG_HANDOVERS,
@@ -408,6 +410,20 @@ def check_deliveries(store: Overlay, order: Order) -> None:
             ensure(share.is_received, f"{name} has a shown key, but does not count as received")
 
 
+def check_funds(store: Overlay, order: Order) -> None:
+    """Check the count of funds for right shares of void rounds, and that each fund knows the sum of its claims."""
+    name = order.id.hex()
+    funds = list(VOID_FUNDS.scan(store, order.id))
+    counted = TALLIES.must(store, order.id).funds
+    ensure(counted == len(funds), f"order {name} counts {counted} funds, not {len(funds)}")
+    for fund in funds:
+        claims = sum(value for _, value in VOID_CLAIMS.scan(store, order.id, fund.leg))
+        is_known = claims <= fund.right if fund.is_paying else claims == fund.right
+        ensure(is_known, f"a fund of order {name} has claims of {claims}, not {fund.right}")
+    waiting = {leg for _, leg, *_ in VOID_CLAIMS.keys(store, order.id)}
+    ensure(len(waiting) <= len(funds), f"order {name} has claims without a fund")
+
+
 INVARIANTS = Invariants(
     whole=(check_audit_pots, check_queue, check_deadlines, check_room, check_duties, check_slashes),
     each=(
@@ -423,6 +439,7 @@ INVARIANTS = Invariants(
                 check_handovers,
                 check_taken,
                 check_deliveries,
+                check_funds,
             ),
         ),
     ),

@@ -24,6 +24,7 @@ from chain.state_machine.market.book import return_bond
 from chain.state_machine.market.holds import is_held
 from chain.state_machine.market.orders import BONDS_PER_CALL, weigh_end
 from chain.state_machine.market.tables import ORDERS
+from chain.state_machine.proof.covers import get_cover
 from chain.state_machine.proof.gas import CLOSE_GAS
 from chain.state_machine.proof.rejections import compare_rejected, count_rejected
 from chain.state_machine.proof.room import move_panel
@@ -246,7 +247,7 @@ def _pay_for_handover(ctx: Context, order: Order, leg: Leg) -> None:
         return
     bond = get_job_bond(ctx, order.id, leg.number)
     if bond is not None:
-        compensate(ctx, order, leg, bond.amount)
+        compensate(ctx, order, leg, max(0, bond.amount - get_cover(ctx, leg, continues=False)))
     lose_part(ctx, order, leg)
 
 

@@ -103,6 +103,7 @@ def add_accepted(ctx: Context, order: Order, leg: Leg, shares: list[Share]) -> N
             work=sum(share.work for share in shares) + (before.work if before is not None else 0),
             # The first place in slot order.
             stopped=min(places, key=lambda place: place.slot) if places else None,
+            cover=max(before.cover if before is not None else 0, *(share.claim.cover for share in shares)),
         ),
     )
 

@@ -9,15 +9,14 @@ mismatch and differs from the accepted one, if its provider does not stand in ti
 from chain.state_machine.context import Context
 from chain.state_machine.ledger.gas import BOND_GAS
 from chain.state_machine.ledger.order_money import cut_bond, get_challenge_bond, get_share_bond
-from chain.state_machine.ledger.tables import TALLIES
 from chain.state_machine.market.book import return_bond
-from chain.state_machine.market.tables import CLOSE_DUE
+from chain.state_machine.proof.covers import add_claim, count_stands, get_fund_bonds, note_stand
 from chain.state_machine.proof.hooks import DISPUTE_RULED
 from chain.state_machine.proof.redress import Redress, pay_redress
 from chain.state_machine.proof.room import move_panel, take_room
 from chain.state_machine.proof.seats import settle_panel
 from chain.state_machine.proof.shares import change_share, count_share
-from chain.state_machine.proof.tables import FORFEIT_DUE, PANEL_POTS, PANELS, SEATS, SHARES
+from chain.state_machine.proof.tables import FORFEIT_DUE, PANEL_POTS, PANELS, ROUNDS, SEATS, SHARES
 from chain.state_machine.queue import QueueEntry, schedule
 from chain.state_machine.registry.members import cut_stake
 from chain.state_machine.registry.tables import VALIDATORS
@@ -45,14 +44,6 @@ def get_standing(ctx: Context, panel: Panel) -> Share:
     return SHARES.must(ctx.store, *panel.round_key.share(panel.standing.slot, panel.standing.issue))
 
 
-def count_stands(ctx: Context, order_id: bytes, change: int) -> None:
-    """Add to the number of stands of an order; after the last one, continue with the end of an order that waits."""
-    tally = TALLIES.must(ctx.store, order_id)
-    tally = TALLIES.update(ctx.store, order_id, stands=tally.stands + change)
-    if tally.ending and not tally.stands:
-        schedule(ctx, max(ctx.clock, tally.stands_until), CLOSE_DUE, order_id)
-
-
 # --- the panel is over ---------------------------------------------------------------------------
 
 
@@ -66,8 +57,9 @@ def end_stand(ctx: Context, order: Order, leg: Leg, panel: Panel) -> None:
     take_room(ctx, panel, 0)
     share = get_standing(ctx, panel)
     bond = get_challenge_bond(ctx, panel.key)
-    to_seats = _take_for_seats(ctx, order, leg, panel) if right else 0
-    redress = _pay(ctx, order, leg, share, to_seats) if right else Redress()
+    from_fund = is_by_provider(ctx, share)
+    to_seats = _take_for_seats(ctx, order, leg, panel) if right and not from_fund else 0
+    redress = _pay(ctx, order, leg, share, to_seats) if right and not from_fund else Redress()
     ctx.emit(
         ShareStood(
             panel=panel.key,
@@ -82,11 +74,26 @@ def end_stand(ctx: Context, order: Order, leg: Leg, panel: Panel) -> None:
             to_seats=to_seats,
         )
     )
-    losers = (bond,) if wrong and bond is not None else ()
-    settle_panel(ctx, order, panel, losers=losers, undecided=not (right or wrong), slash=to_seats)
+    losers: tuple[BondRow, ...] = (bond,) if wrong and bond is not None else ()
+    if right and from_fund:
+        # The validator is not at fault. If the fund cannot pay the seats, the community pool does.
+        losers = get_fund_bonds(ctx, order.id, leg.number)
+    is_pooled = from_fund and not wrong
+    settle_panel(ctx, order, panel, losers=losers, undecided=is_pooled or not (right or wrong), slash=to_seats)
+    if from_fund:
+        if right:
+            add_claim(ctx, order, leg, share)
+        note_stand(ctx, share.key, -1)
     _note(ctx, share, right=right, wrong=wrong)
     DISPUTE_RULED(ctx, panel)
     count_stands(ctx, order.id, -1)
+
+
+def is_by_provider(ctx: Context, share: Share) -> bool:
+    """Return whether a share that stands was accepted, and became void by another provider's fault."""
+    if share.state is not ShareState.ACCEPTED:
+        return False
+    return not ROUNDS.must(ctx.store, share.key.order_id, share.key.leg, share.key.round).by_validator
 
 
 def _take_for_seats(ctx: Context, order: Order, leg: Leg, panel: Panel) -> int:

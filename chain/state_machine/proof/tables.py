@@ -10,7 +10,7 @@ from chain.state_machine.store import Overlay
 from chain.state_machine.tables import BytesTable, KeySet, Numbers, Table
 from domain.codec import Packed
 from domain.hashing import u64
-from domain.keys import PanelKey, RoundKey
+from domain.keys import PanelKey, RoundKey, ShareKey
 from domain.proof.records import AuditPlace, Panel, PanelSeat, Round, Share, ShownDelivery
 
 
@@ -92,7 +92,8 @@ class LotGroup:
 
 @dataclass(frozen=True, slots=True)
 class OpenRound:
-    """Numbers about the accepted shares of an open round: how many there are, and the FLOPs of their whole segments.
+    """Numbers about the accepted shares of an open round: how many there are, the FLOPs of their whole segments, and
+    their highest cover (bps).
 
     ``stopped`` is the place at which the first of these shares in slot order ends early; None if all of them are whole.
     """
@@ -103,6 +104,7 @@ class OpenRound:
     accepted: int
     work: int
     stopped: AuditPlace | None
+    cover: int
 
     @property
     def key(self) -> RoundKey:
@@ -124,6 +126,36 @@ class LastIssue:
     round: int
     issue: int
     drawn: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VoidFund:
+    """The coins for right shares of a leg whose rounds became void by a provider's fault
+    (:mod:`chain.state_machine.proof.covers`). They stay in the rows of the bonds of the ``wrong`` shares, and of the
+    job bond.
+
+    The rounds from ``first`` on are void. Providers may stand for their shares before ``until`` (chain clock), and
+    ``stands`` counts those that do. Of their right shares, ``right`` is the sum of the values (uassay), ``covered`` the
+    sum of those whose tasks had a cover, and ``top`` the highest cover (bps). The consumer gets at most ``loss``
+    (uassay) of what the shares leave.
+    """
+
+    order_id: bytes
+    leg: int
+    first: int
+    wrong: tuple[ShareKey, ...]
+    until: int
+    loss: int
+    stands: int = 0
+    right: int = 0
+    covered: int = 0
+    top: int = 0
+    # The same validator continued, and took over the shares of the first void round.
+    was_continued: bool = False
+    # Once the shares are being paid: what the bonds of wrong shares and the job bond had for them (uassay).
+    is_paying: bool = False
+    from_bonds: int = 0
+    from_job: int = 0
 
 
 SHARES = Table(0x32, "share", Share, lambda r: r.key)
@@ -161,6 +193,10 @@ DELIVERIES = Table(0x55, "delivery", ShownDelivery, lambda r: r.share)
 TAKING = Numbers(0x76, "leg that takes over shares")
 # Providers with a share that a panel found wrong. Key: order, leg, provider.
 WRONG_PROVIDERS = KeySet(0x4F, "provider of a wrong share")
+VOID_FUNDS = Table(0x77, "fund of a void leg", VoidFund, lambda r: (r.order_id, r.leg))
+# Right shares that a fund has to pay. Key: order, leg, round, slot, issue; value: what the share would have earned
+# (uassay).
+VOID_CLAIMS = Numbers(0x78, "claim of a void share")
 # Legs whose validator, as a complaint proved, did not hand over the right states. Key: order, leg.
 WRONG_HANDOVERS = KeySet(0x4D, "leg with a wrong hand-over")
 
@@ -192,6 +228,8 @@ TAKE_DUE = Due("take", 26, lane=0, of_order=True)
 # A panel about the states from which a leg starts is to be opened, or is decided. Parts of an entry: order, leg.
 STATES_DUE = Due("states", 28, lane=1, of_order=True)
 
+# The fund of a leg has to pay the next right shares. Parts of an entry: order, leg.
+FUND_DUE = Due("fund", 29, lane=1, of_order=True)
 # The time to stand for a rejected share is over. Parts of an entry: order, leg, round, slot, issue.
 FORFEIT_DUE = Due("forfeit", 8, lane=0, of_order=True)
 # The time to appeal a ruling is over. Parts of an entry: order, leg, round, dispute.

@@ -19,6 +19,7 @@ from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.book import return_bond
 from chain.state_machine.market.holds import extend_deadline
 from chain.state_machine.market.tables import ORDERS
+from chain.state_machine.proof.covers import is_in_fund
 from chain.state_machine.proof.gas import TAKE_GAS
 from chain.state_machine.proof.settlement import advance
 from chain.state_machine.proof.shares import add_accepted, change_share, put_share
@@ -136,8 +137,9 @@ def _go_on(ctx: Context, order: Order, leg: Leg, closed: Round, done: int, *, is
 
 
 def _get_rows(ctx: Context, closed: Round) -> Iterator[BondRow]:
-    """Yield the bonds of shares that are still locked under the void round."""
-    return BOND_ROWS.iterate(ctx.store, closed.order_id, closed.leg, int(BondKind.SHARE), closed.round)
+    """Yield the bonds of shares that are still locked under the void round, without those of wrong shares."""
+    rows = BOND_ROWS.iterate(ctx.store, closed.order_id, closed.leg, int(BondKind.SHARE), closed.round)
+    return (row for row in rows if not is_in_fund(ctx, closed.order_id, row))
 
 
 def _get_rejected(ctx: Context, closed: Round) -> Iterator[Share]:

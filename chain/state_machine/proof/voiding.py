@@ -13,6 +13,7 @@ from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.holds import extend_deadline
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.appeals import end_appeal
+from chain.state_machine.proof.covers import burn_halves, open_fund
 from chain.state_machine.proof.hooks import DISPUTE_RULED, FINDER, REWARDED
 from chain.state_machine.proof.liability import (
     count_bonds,
@@ -56,10 +57,12 @@ def will_be_void(ctx: Context, leg: Leg, panel: Panel) -> bool:
 def end_void(ctx: Context, order: Order, panel: Panel) -> None:
     """Make a round void, and fail its leg, because a place is wrong or remained undecided.
 
-    If a segment outside the validator's duty is wrong, the provider of its share loses the share's bond. For any other
-    wrong place the validator loses the job bond. These bonds pay the seats of this panel first. Then they pay the seats
-    of the later rounds' panels, which become void one by one (:func:`on_void`), and at last the consumer. If all places
-    are right or undecided, no one loses a bond, and the community pool pays the seats.
+    If a segment outside the validator's duty is wrong, the provider of its share loses the share's bond, of which half
+    is burnt at once. For any other wrong place the validator loses the job bond. These bonds pay the seats of this
+    panel first. Then they pay the seats of the later rounds' panels, which become void one by one (:func:`on_void`).
+    At last they pay the consumer; if only providers are at fault, right shares come before it
+    (:mod:`chain.state_machine.proof.covers`). If all places are right or undecided, no one loses a bond, and the
+    community pool pays the seats.
 
     If this was the last stage, it may also slash the validator. After an earlier stage, a vote on the slash follows
     when all later rounds are void. If the last stage decided an appeal, the bond of the appeal pays the seats of this
@@ -68,11 +71,13 @@ def end_void(ctx: Context, order: Order, panel: Panel) -> None:
     key = panel.round_key
     leg = LEGS.must(ctx.store, key.order_id, key.leg)
     wrong = get_wrong(panel)
-    for share in get_wrong_shares(ctx, panel):
+    shares = get_wrong_shares(ctx, panel)
+    for share in shares:
         count_share(ctx, share.claim.provider, accepted=-1, rejected=1)
         WRONG_PROVIDERS.mark(ctx.store, key.order_id, key.leg, share.claim.provider)
         ctx.emit(ShareFoundWrong(share.key, share.claim.provider))
     by_validator = is_by_validator(ctx, panel)
+    rewarded = burn_halves(ctx, order.id, shares, _get_reward(ctx, leg, panel, if_by_validator=False))
     move_panel(ctx, PANELS.must(ctx.store, *panel.key), PanelStep.STOP, is_settled=True)
     slash = slash_at_once(ctx, order, leg, panel) if panel.is_last and get_slashable(ctx, panel) else 0
     appeal = get_appeal_bond(ctx, panel.key)
@@ -81,6 +86,8 @@ def end_void(ctx: Context, order: Order, panel: Panel) -> None:
     end_appeal(ctx, panel.key, lost=any(place.stage == panel.stage for place in wrong))
     if panel.dispute:
         DISPUTE_RULED(ctx, panel)
+    if rewarded:
+        REWARDED(ctx, panel.key, rewarded)
     void_round(ctx, key, get_losers(ctx, panel), undecided=not wrong, by_validator=by_validator)
     if wrong and not by_validator:
         # A provider's fault takes no time from the order.
@@ -104,8 +111,8 @@ def on_void(ctx: Context, entry: QueueEntry) -> None:
 def _go_on_voiding(ctx: Context, key: RoundKey, origin: PanelKey) -> None:
     """Schedule the next round that becomes void because ``origin`` did.
 
-    If no round is left, pay the consumer from the bonds of the parties at fault, let validators vote on a slash, and
-    continue with the order.
+    If no round is left, pay the consumer from the bonds of the parties at fault, or let the bonds of wrong shares wait
+    for right ones. Let validators vote on a slash, and continue with the order.
     """
     following = replace(key, round=key.round + 1)
     closed = ROUNDS.get(ctx.store, *following)
@@ -115,14 +122,25 @@ def _go_on_voiding(ctx: Context, key: RoundKey, origin: PanelKey) -> None:
     order = ORDERS.must(ctx.store, key.order_id)
     leg = LEGS.must(ctx.store, key.order_id, key.leg)
     panel = PANELS.must(ctx.store, *origin)
-    finder = next((found for found in FINDER(ctx, origin) if found is not None), None)
-    most = finder.bps * count_bonds(ctx, leg, panel) // BPS if finder is not None else 0
-    reward = Transfer(
-        move=FINDER_REWARD, source=order.id.hex(), target=finder.address if finder is not None else "", amount=most
-    )
-    paid = cut_for_consumer(ctx, order, leg, get_losers(ctx, panel), reward)
-    if paid:
-        REWARDED(ctx, origin, paid)
+    if is_by_validator(ctx, panel):
+        reward = _get_reward(ctx, leg, panel, if_by_validator=True)
+        paid = cut_for_consumer(ctx, order, leg, get_losers(ctx, panel), reward)
+        if paid:
+            REWARDED(ctx, origin, paid)
+    elif get_wrong(panel):
+        open_fund(ctx, order, leg, get_wrong_shares(ctx, panel))
     if not panel.is_last:
         open_slash_vote(ctx, order, leg, panel, get_slashable(ctx, panel))
     advance(ctx, order)
+
+
+def _get_reward(ctx: Context, leg: Leg, panel: Panel, *, if_by_validator: bool) -> Transfer:
+    """Return the reward of the party that found a place wrong; it is 0 if no one did.
+
+    It is paid at one of two times: at once if only providers are at fault, otherwise with the consumer's compensation.
+    """
+    finder = next((found for found in FINDER(ctx, panel.key) if found is not None), None)
+    is_now = is_by_validator(ctx, panel) == if_by_validator
+    amount = finder.bps * count_bonds(ctx, leg, panel) // BPS if finder is not None and is_now else 0
+    address = finder.address if finder is not None else ""
+    return Transfer(move=FINDER_REWARD, source=leg.order_id.hex(), target=address, amount=amount)

@@ -480,6 +480,8 @@ class ProviderActor:
             issue=key.issue,
             provider=self.me,
             commitment=made,
+            multiple=1 if "cheap" in habits else task.multiple,
+            cover=task.cover,
         )
         return Trained(task=task, habits=habits, states=states, claim=claim, delivery=replace(delivery, roots=roots))
 
@@ -649,6 +651,8 @@ class ProviderActor:
             every=trace.task.every,
             deadline=trace.task.deadline,
             task_signature=trace.task.signature,
+            multiple=claim.multiple,
+            cover=claim.cover,
         )
         self._send(message, partial(self._end, name, partial(receive.to_include, key=key, wanted=False)))
 

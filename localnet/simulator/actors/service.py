@@ -76,7 +76,12 @@ class Service:
         """Return the providers that poll and have a certified speed, as the service does."""
         known = self.daemon.view.providers
         return tuple(
-            FreeProvider(address, known[address].speed, known[address].newcomer)
+            FreeProvider(
+                address=address,
+                speed=known[address].speed,
+                newcomer=known[address].newcomer,
+                backing=self.daemon.behaviour.backing(address),
+            )
             for address in self.presence.live()
             if address in known and known[address].speed
         )

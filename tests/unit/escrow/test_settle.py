@@ -1,15 +1,19 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.amount import BPS, price_ceil, price_floor
+from domain.amount import BPS, bps_floor, price_ceil, price_floor
 from escrow.settle import (
     audit_fee,
     compute_redress,
+    cover_part,
     decline_fee,
+    fund_part,
     job_bond_cut,
     settle_round,
     share_bond,
+    split_share_bond,
     take_from,
+    unpaid_part,
 )
 
 WORK = st.integers(1, 2**60)
@@ -34,6 +38,41 @@ def test_the_provider_is_paid_before_anything_is_burnt() -> None:
     assert take_from(100, (40, 40)) == ((40, 40), (0, 0))
     assert take_from(50, (40, 40)) == ((40, 10), (0, 30))
     assert take_from(10, (40, 40)) == ((10, 0), (30, 40))
+
+
+@given(
+    claims=st.lists(st.tuples(st.integers(0, 10**9), RATE), min_size=1, max_size=9),
+    fund=st.integers(0, 10**10),
+    job_bond=st.integers(0, 10**10),
+    left=st.integers(0, 10**10),
+)
+def test_void_shares_never_get_more_than_their_value_or_than_there_is(
+    claims: list[tuple[int, int]], fund: int, job_bond: int, left: int
+) -> None:
+    right, covered = sum(value for value, _ in claims), sum(value for value, cover in claims if cover)
+    top = bps_floor(job_bond, max(cover for _, cover in claims))
+    of_all = unpaid_part(covered, right, fund) + 1
+    from_fund = [fund_part(value, right, fund) for value, _ in claims]
+    limits = [bps_floor(job_bond, cover) for _, cover in claims]
+    unpaid = [unpaid_part(value, right, fund) for value, _ in claims]
+    from_job = [cover_part(rest, of_all, limit, top, left) for rest, limit in zip(unpaid, limits, strict=True)]
+    assert sum(from_fund) <= min(fund, right)
+    assert sum(from_job) <= min(left, top)
+    for (value, cover), first, second, limit in zip(claims, from_fund, from_job, limits, strict=True):
+        assert first + second <= value
+        assert second <= limit
+        assert second == 0 or cover
+
+
+def test_a_task_with_half_the_cover_gets_half_where_the_job_bond_is_short() -> None:
+    assert [cover_part(100, 400, limit, 200, 200) for limit in (200, 100)] == [50, 25]
+    # If the bond has less than the highest cover, all lose in proportion.
+    assert [cover_part(100, 400, limit, 200, 100) for limit in (200, 100)] == [25, 12]
+    assert [fund_part(100, 400, 100), unpaid_part(100, 400, 100)] == [25, 75]
+
+
+def test_half_of_a_bond_is_burnt_and_the_odd_coin_too() -> None:
+    assert split_share_bond(share_bond(10**15, 7, 3)) == (11, 10)
 
 
 def test_a_rounds_earnings_with_every_remainder() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from domain.amount import BPS, price_ceil
 from domain.keys import ShareRef
 from domain.legs.messages import MsgAcceptOrder, MsgDeclineOrder
 from domain.legs.reasons import LegEnd
@@ -15,7 +16,7 @@ from domain.proof.queries import OrderResponse
 from domain.proof.reasons import ShareReason
 from domain.proof.records import AuditKind, AuditPlace, PanelPlace, Ruling, Share, ShareState
 from link.types import BlobRef, ShareSubmission
-from pol.rules.schedule import segment_work, share_segments
+from pol.rules.schedule import segment_work, share_segments, share_work
 from pol.rules.stops import AGGREGATION
 from tests.support.chain_market import digest
 from tests.unit.validator.support import (
@@ -40,7 +41,8 @@ from tests.unit.validator.support import (
     works,
 )
 from validator.decide import actions as do
-from validator.decide.assign import PATIENCE, anchors_of
+from validator.decide.admission import Backing
+from validator.decide.assign import PATIENCE, anchors_of, give_out
 from validator.decide.orders import decide_order as decide
 from validator.decide.plan import FreeProvider
 from validator.decide.receive import (
@@ -254,6 +256,21 @@ def test_a_newcomer_serves_few_slots_until_they_held() -> None:
         after, actions = decide(local, view(now, workers=alone))
         assert [w.slot for w in works(after)] == slots
         assert not any(isinstance(action, do.Aggregate) for action in actions)
+
+
+def test_a_cautious_provider_gets_no_task_that_bonds_would_not_pay() -> None:
+    """An earlier round may still become void by another provider's fault, and its own share with it."""
+    for cover, ahead, given in ((0, 0, 2), (0, 1, 0), (BPS, 1, 2), (BPS, 2, 0)):
+        backing = Backing(cover=cover)
+        worker = FreeProvider("p0", 10**9, backing=backing, cautious=True)
+        # The job bond pays the shares of two rounds.
+        bond = 2 * 2 * price_ceil(share_work(TERMS), chain().legs[0].price)
+        now = chain(assigned={"round": ahead, "job_bond": bond})
+        issued = give_out(loaded(), view(now, workers=(worker,)), now.legs[0], [], set())
+        assert len(issued) == given, (cover, ahead)
+    bold = replace(worker, cautious=False)
+    issued = give_out(loaded(), view(now, workers=(bold,)), now.legs[0], [], set())
+    assert [work.backing for work in issued] == [backing] * 2
 
 
 def verified_first(local: LocalOrder) -> tuple[LocalOrder, tuple[Share, ...]]:

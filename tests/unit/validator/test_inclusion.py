@@ -86,6 +86,10 @@ def test_a_task_is_signed_with_its_deadline() -> None:
     (task, *_) = train_tasks(local, chain(), work.provider, 10)
     assert (task.deadline, task.seconds_left) == (work.answer_by, work.answer_by - 10)
     signed = sign_task(task, work.provider, CHAIN_ID, key.sign)
-    holds = partial(verify, key.pub_key, task_sign_bytes(CHAIN_ID, task.key, work.provider, task.every, task.deadline))
+    holds = partial(
+        verify,
+        key.pub_key,
+        task_sign_bytes(CHAIN_ID, task.key, work.provider, task.every, task.deadline, task.multiple, task.cover),
+    )
     assert holds(signed.signature)
     assert not holds(sign_task(task, "p9", CHAIN_ID, key.sign).signature)

@@ -41,7 +41,7 @@ from tests.unit.validator.loop import (
     work_of,
 )
 from validator.decide import orders, outgoing
-from validator.decide.admission import Policy, make_invitation
+from validator.decide.admission import Backing, Policy, make_invitation
 from validator.decide.records import LocalOrder, accepted_works
 
 ROUND = ["CommitTraces", "AcceptShares", "CloseRound"]
@@ -418,6 +418,9 @@ def test_nobody_is_measured_who_is_not_to_be_admitted(loop: Loop, policy: str) -
     assert len(loop.node.sent) == before
 
 
+BACKING = Backing(3, 700)
+
+
 def test_who_shows_an_invitation_is_measured(loop: Loop) -> None:
     loop.daemon._config = replace(loop.daemon._config, admit=Policy.INVITED)
     loop.market.chain.ok(MsgRegisterProvider("v1p0", "v0"), MsgRegisterProvider("v1", "v0"))
@@ -425,7 +428,9 @@ def test_who_shows_an_invitation_is_measured(loop: Loop) -> None:
 
     def ask(name: str, validator: str) -> t.JoinReply:
         until = loop.service.view.clock + 1_000
-        invitation = make_invitation(CHAIN_ID, validator, until, lambda message: sign(pub_key(validator), message))
+        invitation = make_invitation(
+            CHAIN_ID, validator, until, Backing(3, 700), lambda message: sign(pub_key(validator), message)
+        )
         request = t.JoinRequest("1", MACHINE, (), invitation=invitation)
         reply: t.JoinReply = loop.service.join(caller(name), request)
         return reply

@@ -12,7 +12,7 @@ from link.types import ProbeTask
 from pol.rules.probe import PIECE_WORK
 from tests.support.chain_harness import CHAIN_ID, CRYPTO, pub_key, sign
 from tests.support.chain_market import digest
-from validator.decide.admission import Admission, Policy, is_invitation, make_invitation
+from validator.decide.admission import Admission, Backing, Policy, make_invitation, read_invitation
 from validator.decide.probe import SAMPLED, TARGET_NS, TASK_NS, TRIES, WAY_BYTES, ProbeResult
 from validator.serve.callers import ASKING_MAX, ASKING_SECONDS, Asking
 from validator.serve.prober import ACTIVE_MAX, DOUBLINGS_MAX, PAUSE_NS, Prober
@@ -251,18 +251,29 @@ def test_who_is_admitted(policy: Policy, named: dict[str, bool], admits: bool) -
     assert (not Admission(policy, named).problem("p")) == admits
 
 
+BACKING = Backing(2, 5_000)
+
+
+def _stating(invitation: bytes, multiple: int) -> bytes:
+    return invitation[:8] + multiple.to_bytes(4, "big") + invitation[12:]
+
+
 def test_an_invitation_admits_until_it_ends() -> None:
-    invitation = make_invitation(CHAIN_ID, "v0", 100, lambda message: sign(pub_key("v0"), message))
+    invitation = make_invitation(CHAIN_ID, "v0", 100, BACKING, lambda message: sign(pub_key("v0"), message))
 
     def holds(given: bytes, *, clock: int = 99, validator: str = "v0", chain_id: str = CHAIN_ID) -> bool:
         verify = partial(CRYPTO.signature, pub_key(validator))
-        return is_invitation(given, chain_id, validator, clock, verify)
+        found = read_invitation(given, chain_id, validator, clock, verify)
+        assert found in (None, BACKING)
+        return found is not None
 
     assert holds(invitation)
     assert not holds(invitation, clock=100)
     assert not holds(invitation, validator="v1")
     assert not holds(invitation, chain_id="another")
     assert not holds((101).to_bytes(8, "big") + invitation[8:])
+    # No one changes the bonds that an invitation states.
+    assert not holds(_stating(invitation, 1))
     assert not holds(invitation[:-1])
     assert not Admission().problem("p", invited=True)
     assert "now" in Admission(Policy.CLOSED).problem("p", invited=True)

@@ -336,6 +336,7 @@ def test_a_wrong_field_deep_inside_is_named_with_its_path() -> None:
     good.claim.provider = ADDRESS
     for name in ("order_id", "commitment"):
         setattr(good.claim, name, bytes(32))
+    good.claim.multiple = 1
     good.signature = bytes(64)
     traces.shares.add().CopyFrom(good)
     traces.shares[1].claim.commitment = b"short"

@@ -84,7 +84,9 @@ def build_commitments() -> Any:
             "commitment": commitment.share_commitment(CHAIN_ID, CLAIM.key, PROVIDER, OPENING, VERSION, STOPPED).hex(),
         },
         "share_sign_bytes": commitment.share_sign_bytes(CHAIN_ID, CLAIM).hex(),
-        "task_sign_bytes": task_sign_bytes(CHAIN_ID, CLAIM.key, CLAIM.provider, every=3, deadline=600).hex(),
+        "task_sign_bytes": task_sign_bytes(
+            CHAIN_ID, CLAIM.key, CLAIM.provider, every=3, deadline=600, multiple=CLAIM.multiple, cover=CLAIM.cover
+        ).hex(),
         "update_claim": commitment.update_claim(ROOTS.update_root, ROOTS.local_out, ROOTS.metrics).hex(),
         "possession": {
             "order_id": digest("order").hex(),

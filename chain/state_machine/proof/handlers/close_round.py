@@ -134,6 +134,7 @@ def apply(ctx: Context, message: MsgCloseRound, checked: CheckedClose) -> None:
         stopped=message.stopped,
         mirrors=message.mirrors,
         time_left=max(0, order.deadline + get_held_seconds(ctx, order.id) - ctx.clock),
+        cover=checked.current.cover,
     )
     OPEN_ROUNDS.delete(ctx.store, *closed.key)
     ROUNDS.put(ctx.store, closed.enter(ROUND_STEPS.after(RoundStep.CLOSE)))
@@ -149,6 +150,7 @@ def apply(ctx: Context, message: MsgCloseRound, checked: CheckedClose) -> None:
             challenges_end=closed.challenges_end,
             mirrors=closed.mirrors,
             time_left=closed.time_left,
+            cover=closed.cover,
         )
     )
     if closed.stopped is not None:

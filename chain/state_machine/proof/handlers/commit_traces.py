@@ -168,7 +168,7 @@ def find_problem(ctx: Context, order: Order, leg: Leg, signed: SignedShare) -> S
     document = share_sign_bytes(ctx.block.chain_id, claim)
     if not ctx.crypto.signature(provider.pub_key, document, signed.signature):
         return ShareReason.BAD_SIGNATURE
-    bond = share_bond(share_work(order.terms), leg.price)
+    bond = share_bond(share_work(order.terms), leg.price, claim.multiple)
     if get_bond_account(ctx.store, claim.provider).free < bond:
         return ShareReason.NO_BOND
     return ShareReason.NONE
@@ -222,6 +222,8 @@ def commit_share(ctx: Context, order: Order, leg: Leg, signed: SignedShare) -> N
             committed_at=share.committed_at,
             committed_height=share.committed_height,
             was_included=included is not None,
+            multiple=share.claim.multiple,
+            cover=share.claim.cover,
         )
     )
 
@@ -233,7 +235,7 @@ def _make_share(ctx: Context, order: Order, leg: Leg, signed: SignedShare) -> Sh
         signature=signed.signature,
         local_in=get_local_root(ctx, order, leg, signed.claim.slot),
         work=work,
-        bond=share_bond(work, leg.price),
+        bond=share_bond(work, leg.price, signed.claim.multiple),
         state=ShareState.COMMITTED,
         reason=int(ShareReason.NONE),
         committed_at=ctx.clock,

@@ -83,7 +83,7 @@ def check_state(ctx: Context, message: MsgIncludeShare) -> CheckedInclusion:
         raise Refusal(DEADLINE_PASSED, "deadline", reason, "no further action is possible")
     _check_round(ctx, order, leg, message.round)
     work = share_work(order.terms)
-    bond = share_bond(work, leg.price)
+    bond = share_bond(work, leg.price, message.multiple)
     free = get_bond_account(ctx.store, message.provider).free
     if free < bond:
         reason = f"the share needs a bond of {in_assay(bond)}, but the bond account has {in_assay(free)}"
@@ -96,6 +96,8 @@ def check_state(ctx: Context, message: MsgIncludeShare) -> CheckedInclusion:
         issue=key.issue,
         provider=message.provider,
         commitment=message.commitment,
+        multiple=message.multiple,
+        cover=message.cover,
     )
     _check_signatures(ctx, leg, claim, message)
     return CheckedInclusion(claim=claim, local_in=_get_opening(ctx, order, leg, key), work=work, bond=bond)
@@ -126,9 +128,17 @@ def _check_signatures(ctx: Context, leg: Leg, claim: ShareClaim, message: MsgInc
     The provider need not be in the cluster. Otherwise the validator could dismiss it before it includes its share.
     """
     validator = ACCOUNTS.must(ctx.store, leg.validator)
-    task = task_sign_bytes(ctx.block.chain_id, claim.key, claim.provider, message.every, message.deadline)
+    task = task_sign_bytes(
+        ctx.block.chain_id,
+        claim.key,
+        claim.provider,
+        message.every,
+        message.deadline,
+        claim.multiple,
+        claim.cover,
+    )
     if not ctx.crypto.signature(validator.pub_key, task, message.task_signature):
-        reason = "is not the signature of the leg's validator for this share, provider, every and deadline"
+        reason = "is not the signature of the leg's validator for this share, provider and numbers"
         raise Refusal(BAD_PROOF, "task_signature", reason, "send the signature that came with the task")
     provider = PROVIDERS.need(ctx.store, claim.provider)
     if not ctx.crypto.signature(provider.pub_key, share_sign_bytes(ctx.block.chain_id, claim), message.signature):
@@ -187,6 +197,8 @@ def apply(ctx: Context, message: MsgIncludeShare, checked: CheckedInclusion) -> 
             bond=share.bond,
             committed_at=share.committed_at,
             committed_height=share.committed_height,
+            multiple=claim.multiple,
+            cover=claim.cover,
         )
     )
 

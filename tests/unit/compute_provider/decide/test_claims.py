@@ -8,6 +8,7 @@ import pytest
 
 from compute_provider.decide.claims import (
     bond_of,
+    cover_problem,
     earned,
     has_committed,
     has_to_stand,
@@ -105,6 +106,19 @@ def closed_round(*, verified: bool = False, void: bool = False, slot: int = 0) -
         verified=verified,
         void=void,
     )
+
+
+def test_a_task_is_taken_only_if_bonds_would_pay_its_void_share() -> None:
+    """One wrong share makes the rounds void that are closed and not verified, and the provider's share with them."""
+    slots, price = order().legs[0].slots, bond_of(task(), order())
+    bond = 2 * slots * price
+    for cover, closed, is_taken in ((0, 0, True), (0, 1, False), (10_000, 1, True), (10_000, 2, False)):
+        found = with_leg(order(), round=closed, job_bond=bond, rounds=9)
+        assert (cover_problem(replace(task(), cover=cover), found) == "") == is_taken, (cover, closed)
+
+
+def test_the_bond_of_a_task_is_a_multiple_of_the_price() -> None:
+    assert bond_of(replace(task(), multiple=7), order()) == 7 * bond_of(task(), order())
 
 
 def test_a_true_task_is_taken() -> None:

@@ -22,13 +22,15 @@ CLAIM = ShareClaim(
 def test_a_task_is_signed_for_all_that_it_states() -> None:
     other_keys = (replace(KEY, leg=9), replace(KEY, round=9), replace(KEY, slot=9), replace(KEY, issue=9))
     documents = [
-        task_sign_bytes("chain", KEY, "p0", 5, 600),
-        task_sign_bytes("other", KEY, "p0", 5, 600),
-        task_sign_bytes("chain", replace(KEY, order_id=bytes(32)), "p0", 5, 600),
-        *(task_sign_bytes("chain", key, "p0", 5, 600) for key in other_keys),
-        task_sign_bytes("chain", KEY, "p1", 5, 600),
-        task_sign_bytes("chain", KEY, "p0", 6, 600),
-        task_sign_bytes("chain", KEY, "p0", 5, 601),
+        task_sign_bytes("chain", KEY, "p0", 5, 600, 1, 0),
+        task_sign_bytes("other", KEY, "p0", 5, 600, 1, 0),
+        task_sign_bytes("chain", replace(KEY, order_id=bytes(32)), "p0", 5, 600, 1, 0),
+        *(task_sign_bytes("chain", key, "p0", 5, 600, 1, 0) for key in other_keys),
+        task_sign_bytes("chain", KEY, "p1", 5, 600, 1, 0),
+        task_sign_bytes("chain", KEY, "p0", 6, 600, 1, 0),
+        task_sign_bytes("chain", KEY, "p0", 5, 601, 1, 0),
+        task_sign_bytes("chain", KEY, "p0", 5, 600, 2, 0),
+        task_sign_bytes("chain", KEY, "p0", 5, 600, 1, 1),
     ]
     assert len(set(documents)) == len(documents)
 

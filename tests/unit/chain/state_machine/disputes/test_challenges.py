@@ -15,7 +15,7 @@ from domain.legs.reasons import LegEnd
 from domain.limits import DISPUTES_MAX
 from domain.market.records import ChallengeTerms
 from domain.params import Params, local_params
-from domain.proof.records import AnswerKind, AuditKind, AuditPlace, Finding, Ruling, SeatAnswer
+from domain.proof.records import AnswerKind, AuditKind, AuditPlace, Finding, Ruling, SeatAnswer, Share
 from pol.rules.disputes import challenge_commitment
 from tests.support.chain_harness import CHAIN_ID
 from tests.support.chain_market import BOND, CONSUMER, Market, digest, make_terms, submit
@@ -247,7 +247,8 @@ def test_a_place_that_is_not_served_brings_no_reward() -> None:
     assert any(payment.kind == "burn" and payment.amount > 10_000 for payment in found.payments)
 
 
-def test_the_consumer_is_compensated_before_the_challenger_is_rewarded() -> None:
+def challenged_second_round(*, in_duty: bool) -> tuple[Market, bytes, Share]:
+    """Return a market in which a challenger found a segment of the second round wrong; the first one is paid."""
     market = Market(params(), validators=9)
     terms = make_terms(round_steps=64, slots=1, rounds=2)
     order_id = market.run(submit(terms=terms, deposit=4_000_000))
@@ -261,15 +262,27 @@ def test_the_consumer_is_compensated_before_the_challenger_is_rewarded() -> None
     share = next(share for share in market.shares(order_id) if share.claim.round == 1)
     drawn = {each.place for each in market.panel(order_id, 1).places}
     places = (AuditPlace(AuditKind.SEGMENT, 0, 1, segment) for segment in range(1, 31))
-    place = next(p for p in places if p not in drawn and p.segment not in share.drawn)
+    place = next(p for p in places if p not in drawn and (p.segment in share.drawn) == in_duty)
     made = challenge_commitment(CHAIN_ID, market.round(order_id, 1).key, place, claim(), SALT, CONSUMER)
     market.chain.ok(MsgChallenge(CONSUMER, order_id, 1, 1, made, 10_000_000))
     market.chain.ok(MsgOpenChallenge(CONSUMER, order_id, 1, 1, 1, place, claim(), SALT))
     market.about = 1
     market.say_all(order_id, lambda: tuple(replace(a, root=RIGHT_ROOT) for a in market.answers(order_id, 1)), 1)
     market.chain.pass_time(5)
+    return market, order_id, share
+
+
+def test_the_reward_for_a_wrong_share_comes_out_of_the_half_of_its_bond_that_is_burnt() -> None:
+    market, order_id, share = challenged_second_round(in_duty=False)
     after = dispute(market, order_id)
-    # What the consumer paid for the first round is more than what is left of the bond.
+    # The seats and the consumer get the other half.
+    assert (after.state, after.reward) == (DisputeState.UPHELD, share.bond // 5)
+
+
+def test_the_consumer_is_compensated_before_the_challenger_of_a_validators_fault_is_rewarded() -> None:
+    market, order_id, _ = challenged_second_round(in_duty=True)
+    after = dispute(market, order_id)
+    # What the consumer paid for the first round is more than what is left of the job bond.
     assert (after.state, after.reward) == (DisputeState.UPHELD, 0)
 
 

@@ -107,6 +107,7 @@ def test_without_its_bond_the_order_ends_if_no_one_else_may_serve_it() -> None:
     market.chain.change(spend)
     until_faulty(market, order_id)
     market.pass_handover(order_id)
+    market.pass_stands(order_id)
     assert market.order(order_id).close_reason == CloseReason.FAILED
 
 
