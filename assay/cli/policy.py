@@ -13,7 +13,7 @@ from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError, WrongUsage
 from assay.cli.output import amount, counted, money, price, table
 from domain.amount import BPS
-from domain.limits import ROUNDS_MAX, SHARE_SEGMENTS_MAX, SLOTS_MAX
+from domain.limits import ROUNDS_MAX, SHARE_BOND_MAX, SHARE_SEGMENTS_MAX, SLOTS_MAX
 
 if TYPE_CHECKING:
     from domain.market.records import JobTerms
@@ -72,6 +72,15 @@ class PolicySource:
 @click.option("--coalition", type=click.IntRange(0, 10_000), help="Validators that help the winner.  [a tenth]")
 @click.option("--wrong-bps", type=_BPS, default=100, show_default=True, help="Wrong part of the segments watched.")
 @click.option("--side", type=AMOUNT, help="Profit of a wrong round besides saved work.  [0]")
+@click.option(
+    "--share-bond",
+    "multiple",
+    type=click.IntRange(1, SHARE_BOND_MAX),
+    default=1,
+    show_default=True,
+    help="Share bond, as a multiple of its price.",
+)
+@click.option("--cover-bps", type=_BPS, default=BPS, show_default=True, help="Part of the job bond for right shares.")
 @click.option("--slots", type=click.IntRange(1, SLOTS_MAX), help="Slots of the reference job.  [8]")
 @click.option("--segments", type=click.IntRange(1, SHARE_SEGMENTS_MAX), help="Segments of its shares.  [50]")
 @click.option("--rounds", type=click.IntRange(1, ROUNDS_MAX), help="Its rounds.  [40]")
@@ -201,6 +210,7 @@ def _show(policy: "Policy", source: str) -> list[Any]:
     bribes, watching = policy.bribes, policy.watching
     replay = price(inputs.replay_cost) if inputs.replay_cost is not None else "that of training"
     paying = [row.name for row in policy.strategies if row.pays]
+    stated = f"{inputs.multiple} × its price"
     return [
         table(
             f"Inputs: {source}",
@@ -251,12 +261,13 @@ def _show(policy: "Policy", source: str) -> list[Any]:
             "Least values at which honest work pays",
             ("what", "least", "on this chain"),
             [
-                ("share bond, for a provider alone", _multiple(bounds.share_bond), "1 × its price"),
+                ("share bond, for a provider alone", _multiple(bounds.share_bond), stated),
                 (
                     "share bond, for a provider and its validator",
                     _multiple(bounds.share_bond_confirmed),
-                    "1 × its price",
+                    stated,
                 ),
+                ("share bond, so that no one is paid twice by the cover", _multiple(bounds.share_bond_cover), stated),
                 (
                     "job bond, so that no consumer trains for nothing",
                     _percent(bounds.job_bond_bps / BPS) + " of the price",
@@ -265,7 +276,8 @@ def _show(policy: "Policy", source: str) -> list[Any]:
                 (
                     f"cover of the {amounts.rounds_at_risk} rounds that one ruling can make void",
                     money(bounds.cover),
-                    f"the job bond covers {counted(bounds.rounds_covered, 'round')}",
+                    f"{_percent(inputs.cover_bps / BPS)} of a job bond that covers"
+                    f" {counted(bounds.rounds_covered, 'round')}",
                 ),
                 ("chance of a panel per round", _chance(bounds.audit_rate_bps / BPS), "100%"),
                 ("segments that a panel draws", _count(bounds.drawn_segments), amount(amounts.drawn_segments)),

@@ -6,7 +6,7 @@ All amounts are in uassay. They come from the chain's own rules, so that a chang
 from dataclasses import dataclass
 from functools import cached_property
 
-from domain.amount import BPS, PFLOP
+from domain.amount import BPS, PFLOP, bps_floor
 from domain.disputes.params import DisputesParams
 from domain.limits import EXECUTOR_VERSION
 from domain.market.records import JobTerms
@@ -47,6 +47,8 @@ class PolicyInputs:
     - ``own_picks``: the segments of a share that a validator's daemon replays besides its duty.
     - ``wrong_bps``: the part of the segments that a watchtower recomputes and finds wrong.
     - ``side``: the profit (uassay) of a wrong round besides saved work.
+    - ``multiple``: the share bond, as a multiple of the price of the share.
+    - ``cover_bps``: the part of the job bond that pays right shares of other providers.
     """
 
     price: int = 10**6
@@ -59,6 +61,8 @@ class PolicyInputs:
     own_picks: int = 1
     wrong_bps: int = 100
     side: int = 0
+    multiple: int = 1
+    cover_bps: int = BPS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +195,17 @@ class OrderAmounts:
     @cached_property
     def share_bond(self) -> int:
         """The bond of a share."""
+        return share_bond(share_work(self.terms), self.inputs.price, self.inputs.multiple)
+
+    @cached_property
+    def share_price(self) -> int:
+        """The price of a share, of which the bond is a multiple."""
         return share_bond(share_work(self.terms), self.inputs.price)
+
+    @cached_property
+    def cover(self) -> int:
+        """The part of the job bond that pays right shares of other providers."""
+        return bps_floor(self.job_bond, self.inputs.cover_bps)
 
     @cached_property
     def job_bond(self) -> int:

@@ -16,6 +16,7 @@ from pol.policy.strategies import (
     confirmed_segment,
     count_skips,
     rounds_at_risk,
+    sacrifice,
     skipped_segments,
     wrong_segments,
 )
@@ -60,6 +61,8 @@ class PolicyBounds:
 
     - ``share_bond``: the share bond as a multiple of the share's price, for a provider with an honest validator.
     - ``share_bond_confirmed``: the same for a provider whose validator accepts the wrong share.
+    - ``share_bond_cover``: the same for a provider of all other slots, which sacrifices a share so that the cover pays
+      the others and they are trained again.
     - ``job_bond_bps``: the job bond at which a consumer that owns the validator gets no training for less than its pay,
       as a part of the price of the work.
     - ``cover``: the amount (uassay) that pays all right shares of the rounds at risk.
@@ -71,6 +74,7 @@ class PolicyBounds:
 
     share_bond: float
     share_bond_confirmed: float
+    share_bond_cover: float
     job_bond_bps: int
     cover: int
     rounds_covered: int
@@ -186,6 +190,7 @@ def compute_bounds(amounts: OrderAmounts) -> PolicyBounds:
     return PolicyBounds(
         share_bond=max(_least_bond(amounts, count) for count in count_skips(amounts.share_segments)),
         share_bond_confirmed=max(_least_bond_confirmed(amounts, c) for c in count_skips(amounts.share_segments)),
+        share_bond_cover=_least_bond_cover(amounts),
         job_bond_bps=ceil(owed * BPS / amounts.price) if amounts.price else 0,
         cover=owed,
         rounds_covered=amounts.job_bond // amounts.shares_pay if amounts.shares_pay else amounts.terms.rounds,
@@ -210,14 +215,23 @@ def _least_bond(amounts: OrderAmounts, count: int) -> float:
     """Return the least bond, in shares' prices, against ``count`` made-up segments under an honest validator."""
     odds = wrong_segments(amounts, count)
     only_panel = odds.found - amounts.found_by_validator(count)
-    return _ratio(odds.kept - odds.found * amounts.share_pay, only_panel * amounts.share_bond)
+    return _ratio(odds.kept - odds.found * amounts.share_pay, only_panel * amounts.share_price)
 
 
 def _least_bond_confirmed(amounts: OrderAmounts, count: int) -> float:
     """Return the same if the validator accepts the wrong share."""
     odds = confirmed_segment(amounts, count)
     others = odds.lost - amounts.share_bond
-    return least_stake(odds.found, odds.kept, others) / amounts.share_bond if amounts.share_bond else 0.0
+    return least_stake(odds.found, odds.kept, others) / amounts.share_price if amounts.share_price else 0.0
+
+
+def _least_bond_cover(amounts: OrderAmounts) -> float:
+    """Return the least bond, in shares' prices, at which it does not pay to sacrifice a share for the cover.
+
+    Half of the bond is burnt. Seats get the other half first, so this function does not count it.
+    """
+    odds = sacrifice(amounts)
+    return _ratio(odds.kept - amounts.share_pay, amounts.share_price / 2)
 
 
 def _least_drawn(amounts: OrderAmounts) -> float:

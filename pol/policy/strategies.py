@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from domain.amount import BPS
 from domain.proof.records import AuditKind
 from escrow.settle import compute_redress, job_bond_cut
 from pol.policy.market import OrderAmounts
@@ -190,9 +191,32 @@ def rounds_at_risk(amounts: OrderAmounts) -> int:
 def free_training(amounts: OrderAmounts, lost: float) -> Odds:
     """Return the odds of a consumer that owns the validator and lets all rounds at risk become void.
 
-    The consumer has the providers' updates, and pays them nothing. Others bear the cost of the training.
+    The consumer has the providers' updates. Providers stand for their shares, and the validator pays their value.
     """
-    return Odds(kept=float(rounds_at_risk(amounts) * amounts.shares_pay), lost=lost)
+    owed = rounds_at_risk(amounts) * amounts.terms.slots * amounts.share_price
+    return Odds(kept=float(rounds_at_risk(amounts) * amounts.shares_pay), lost=lost + min(amounts.inputs.stake, owed))
+
+
+def covered_training(amounts: OrderAmounts) -> Odds:
+    """Return the odds of a consumer that owns the validator and a provider, whose wrong share makes all rounds void.
+
+    Other providers take only tasks of so many rounds ahead as the cover pays, and of one round in any case.
+    """
+    rounds = min(rounds_at_risk(amounts), max(1, amounts.cover // max(1, amounts.shares_pay)))
+    kept = rounds * amounts.shares_pay
+    return Odds(kept=float(kept), lost=float(amounts.share_bond + min(amounts.cover, kept)))
+
+
+def sacrifice(amounts: OrderAmounts) -> Odds:
+    """Return the odds of a provider of all other slots that makes up a segment of one share.
+
+    The cover pays its right shares of the void rounds, and it is paid again for training them again. It loses the pay
+    of one share, and half of its bond, which is burnt.
+    """
+    paid = min(amounts.cover, (rounds_at_risk(amounts) - 1) * amounts.shares_pay)
+    cost = amounts.share_price * amounts.inputs.cost_bps / BPS
+    profit = max(0.0, 1 - cost / amounts.share_pay) if amounts.share_pay else 0.0
+    return Odds(kept=paid * profit, lost=amounts.share_pay + amounts.share_bond / 2)
 
 
 STRATEGIES: tuple[Strategy, ...] = (
@@ -366,7 +390,13 @@ STRATEGIES: tuple[Strategy, ...] = (
         name="consumer and cluster",
         party=Party.COALITION,
         about="providers train, and one accomplice's made-up segment makes all rounds at risk void",
-        odds=lambda amounts: free_training(amounts, float(amounts.share_bond)),
+        odds=covered_training,
+    ),
+    Strategy(
+        name="sacrificed share",
+        party=Party.COALITION,
+        about="a provider of all slots makes one share wrong, so that the cover pays the others, and trains them again",
+        odds=sacrifice,
     ),
 )
 """Every strategy of the policy. The strategies of the simulator are among them."""

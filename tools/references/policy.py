@@ -77,11 +77,14 @@ def policy_page() -> str:
             ],
         ),
         "## What pays today",
-        "Two strategies pay, because no one pays for right shares of void rounds ([not built"
-        " yet](protocol.md#not-built-yet)). A consumer that owns the validator gets the training of"
-        f" {amounts.rounds_at_risk} rounds, and lets them become void. It loses the job bond, or only the bond of one"
-        " accomplice's share. A provider limits this loss by serving only validators that it knows.",
-        f"A third one pays if rounds are wide and the price is low. At {_assay(_CHEAP)} per PFLOP, the fee of a round"
+        "One strategy pays if a validator states no [cover](protocol.md#void-shares), as it does for providers that"
+        " anyone could be. A consumer that owns the validator and one provider gets the training of one round, and lets"
+        " it become void. It loses the bond of one share. Cautious providers train no second round then. With a cover,"
+        " the strategy does not pay.",
+        "One strategy pays if a validator states a high cover for low share bonds: the owner of all its providers makes"
+        " one share wrong, is paid for the others by the job bond, and sells their rounds again. At a full cover, a"
+        f" share bond of {bounds.share_bond_cover:.3g} times the price of the share deters this.",
+        f"Another one pays if rounds are wide and the price is low. At {_assay(_CHEAP)} per PFLOP, the fee of a round"
         f" with {cheap.amounts.segments:,} segments pays for {cheap.amounts.drawn_segments} of them. One provider of 64"
         " and its validator then gain by a made-up segment, because a panel finds it too rarely. A share bond of"
         f" {cheap.bounds.share_bond_confirmed:.2g} times the price of the share would deter them.",
@@ -90,6 +93,11 @@ def policy_page() -> str:
             ("value", "least", "on a public network"),
             [
                 ("share bond of a provider with an honest validator", _multiple(bounds.share_bond), "1 × its price"),
+                (
+                    "share bond, so that no one is paid twice by the cover",
+                    _multiple(bounds.share_bond_cover),
+                    "1 × its price",
+                ),
                 (
                     "share bond of a provider whose validator helps",
                     _multiple(bounds.share_bond_confirmed),

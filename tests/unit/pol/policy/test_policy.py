@@ -23,8 +23,8 @@ from pol.policy.strategies import (
     wrong_segments,
 )
 
-PAYING = {"consumer and validator", "consumer and cluster"}
-"""The strategies that pay as long as no one pays for right shares of void rounds (docs/policy.md)."""
+WITH_COVER, WITHOUT_COVER = {"sacrificed share"}, {"consumer and cluster"}
+"""The strategies that pay if a validator states a cover for low share bonds, or no cover (docs/policy.md)."""
 SMALL = ReferenceJob(slots=4, segments=20, segment_steps=10, step_work=2 * 10**8, rounds=10, state_bytes=2_000_000)
 WIDE = ReferenceJob(slots=64, segments=100, rounds=20)
 JOBS = {"reference": ReferenceJob(), "wide": WIDE, "one slot": ReferenceJob(slots=1, segments=400)}
@@ -45,6 +45,7 @@ PLAYED = {
     "junk": "no delivery",
     "noise": "no delivery",
     "keyless": "no delivery",
+    "cheap": "no delivery",
     "idle": "made-up segments",
     "absent": "hides from audits",
     "saboteur": "hides from audits",
@@ -93,7 +94,7 @@ def test_every_strategy_of_the_simulator_has_a_gain() -> None:
 @pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
 def test_nothing_else_pays_at_the_public_defaults(job: ReferenceJob, price: int) -> None:
     policy = compute_policy(job.terms, Params(), PolicyInputs(price=price))
-    assert {row.name for row in policy.strategies if row.pays} == PAYING
+    assert {row.name for row in policy.strategies if row.pays} <= WITH_COVER
     assert policy.bounds.share_bond <= 1.0
     assert policy.bounds.share_bond_confirmed <= 1.0
     assert policy.bounds.audit_rate_bps <= BPS
@@ -104,15 +105,30 @@ def test_nothing_else_pays_at_the_public_defaults(job: ReferenceJob, price: int)
 def test_a_cheap_order_with_wide_rounds_needs_larger_share_bonds() -> None:
     """Its fee pays for two of 6,400 segments, so one accomplice of 64 providers is found too rarely."""
     policy = compute_policy(WIDE.terms, Params(), PolicyInputs(price=10**5))
-    assert {row.name for row in policy.strategies if row.pays} == PAYING | {"provider and validator"}
+    assert {row.name for row in policy.strategies if row.pays} == WITH_COVER | {"provider and validator"}
     assert policy.amounts.drawn_segments == 2
     assert 1 < policy.bounds.share_bond_confirmed < 64
+
+
+def test_a_consumer_trains_one_round_for_a_share_bond_where_no_cover_is_stated() -> None:
+    policy = compute_policy(ReferenceJob().terms, Params(), PolicyInputs(cover_bps=0))
+    assert {row.name for row in policy.strategies if row.pays} == WITHOUT_COVER
+
+
+def test_a_sacrificed_share_gains_below_its_least_bond_only() -> None:
+    job = ReferenceJob()
+    least = compute_bounds(make_amounts()).share_bond_cover
+    assert 1 < least < 64
+    for multiple, pays in ((int(least), True), (int(least) + 1, False)):
+        inputs = PolicyInputs(multiple=multiple)
+        gains = compute_gains(OrderAmounts(job.terms, Params(), inputs))
+        assert next(row.pays for row in gains if row.name == "sacrificed share") == pays
 
 
 def test_nothing_else_pays_on_a_local_network() -> None:
     inputs = PolicyInputs(validators=4, stake=10**9, coalition=1)
     policy = compute_policy(SMALL.terms, local_params().for_founders(4), inputs)
-    assert {row.name for row in policy.strategies if row.pays} == PAYING
+    assert {row.name for row in policy.strategies if row.pays} <= WITH_COVER
 
 
 def test_a_gain_is_what_is_kept_less_what_is_lost_on_average() -> None:
@@ -132,7 +148,7 @@ def _bounds(**inputs: int) -> tuple[OrderAmounts, PolicyBounds]:
 
 def _with_bond(amounts: OrderAmounts, multiple: float) -> OrderAmounts:
     changed = OrderAmounts(amounts.terms, amounts.params, amounts.inputs)
-    changed.__dict__["share_bond"] = multiple * amounts.share_bond
+    changed.__dict__["share_bond"] = multiple * amounts.share_price
     return changed
 
 
@@ -183,7 +199,7 @@ def test_a_chain_without_auditors_deters_no_cluster() -> None:
     amounts = make_amounts(params=Params().replace(auditors=0))
     bounds = compute_bounds(amounts)
     assert bounds.audit_rate_bps == bounds.share_bond_confirmed == inf
-    assert {row.name for row in compute_gains(amounts) if row.pays} > PAYING
+    assert {row.name for row in compute_gains(amounts) if row.pays}
 
 
 def test_the_least_job_bond_ends_training_for_nothing() -> None:
