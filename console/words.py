@@ -230,7 +230,7 @@ _KINDS: Final = MappingProxyType(
         "panel.states": "A panel tries to fetch the states from which the next leg starts",
         "states.lacked": "The validator of the leg could not fetch the states from which it starts",
         "states.ruled": "A panel ruled whether the states can be fetched",
-        "order.restarted": "The order starts again from its first round, because its states are lost",
+        "order.restarted": "The order goes back to an earlier round, because later states are lost",
         "panel.waits": "A panel waits for auditors with free capacity",
         "panel.room": "A panel reserved or released auditors' capacity",
         "panel.place": "A place was drawn to be recomputed",

@@ -39,12 +39,13 @@ def states_folder(home: Path, order_id: bytes) -> Path:
 def newest_verified(answer: OrderResponse) -> tuple[Leg, Round] | None:
     """Return the last verified round of an order, and the leg of this round; None if no round is verified, or if the
     job stopped.
+
+    If the order went back, because later states are lost, it is the round to which it went back.
     """
-    for leg in reversed(answer.legs):
-        closed = answer.round(leg.number, leg.next_round - 1) if leg.verified else None
-        if closed is not None:
-            return (leg, closed) if leg.verified_root else None
-    return None
+    current = answer.current
+    leg = answer.leg(current.verified_leg) if current is not None else None
+    closed = answer.round(leg.number, answer.order.next_round - 1) if leg is not None else None
+    return (leg, closed) if leg is not None and closed is not None and closed.next_root else None
 
 
 def left_roots(answer: OrderResponse, closed: Round) -> tuple[bytes, ...]:
@@ -71,6 +72,8 @@ def fetch_states(
 ) -> tuple[Leg, Round]:
     """Fetch the states of an order's last verified round into a folder, and delete those of earlier rounds there.
 
+    Those of the last hand-over round that are complete stay, because the order may go back to them.
+
     Each state is checked against its root on the chain. States that are in the folder are not fetched again. Raise
     ConsumerError if no validator serves a state that is missing.
     """
@@ -81,7 +84,8 @@ def fetch_states(
     roots = left_roots(answer, closed)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     missing = {root for root in roots if not state_path(folder, root).exists()}
-    later = (known.validator for known in answer.legs if known.from_leg == leg.number)
+    begun = (leg.number, closed.round + 1)
+    later = (known.validator for known in answer.legs if (known.from_leg, known.first_round) == begun)
     problem = ""
     for name in dict.fromkeys((leg.validator, *later, *closed.mirrors)):
         if not missing:
@@ -96,10 +100,21 @@ def fetch_states(
             "try again; if no validator serves them, deny that they are served: assay order ack --denied"
             " (in Python: denied=True)",
         )
+    kept = {root.hex() for root in (*roots, *_complete_before(answer, closed, folder))}
     for path in folder.glob("*.state"):
-        if path.stem not in {root.hex() for root in roots}:
+        if path.stem not in kept:
             path.unlink()
     return leg, closed
+
+
+def _complete_before(answer: OrderResponse, closed: Round, folder: Path) -> tuple[bytes, ...]:
+    """Return the roots of the states of the last verified hand-over round up to ``closed`` that are all in a folder."""
+    handed_over = (each for each in answer.rounds if each.verified and each.ciphertext_root)
+    for each in sorted(handed_over, key=lambda each: (each.round, each.leg), reverse=True):
+        roots = left_roots(answer, each)
+        if each.round <= closed.round and all(state_path(folder, root).exists() for root in roots):
+            return roots
+    return ()
 
 
 def _fetch_from(
@@ -217,7 +232,8 @@ class Copies(Readable):
         if newest is None or (newest[0].number, newest[1].round) == self._held:
             return
         began = self.now()
-        if began < self._next and not urgent:
+        # The order may go back to a hand-over round, so the consumer copies each of them.
+        if began < self._next and not urgent and not newest[1].ciphertext_root:
             return
         fetch_states(self.client, self.key, answer, self.folder)
         self._held = newest[0].number, newest[1].round

@@ -197,13 +197,27 @@ class StatesLacked(Change):
 
 @dataclass(frozen=True, slots=True)
 class OrderRestarted(Change):
-    """The order starts again from its first round, because the states of its last verified round are lost, and its
-    deposit pays for all rounds once more.
+    """The order goes back, because the states of its last verified round are lost, and its deposit pays for the rounds
+    that are trained again.
+
+    The next leg starts with the round ``next_round``: from the states that the round before left in ``back_leg``, or
+    from the payload if ``back_leg`` is 0. ``root`` is the root of the global state there. ``work_verified`` is the work
+    (FLOPs) of the rounds before.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.OrderRestarted):
+                print(event.next_round)
     """
 
     KIND: ClassVar[str] = "order.restarted"
     order: bytes
     leg: int
+    next_round: int
+    back_leg: int
+    root: bytes
+    work_verified: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ class Leg:
     # The round after the last one that the consumer took before it was verified; 0 if there is none. The consumer gave
     # up the refunds of the unverified rounds before it.
     taken_end: Count = 0
-    from_leg: Count = 0  # number of the leg whose last verified round this leg continues; 0 if it begins the job
+    from_leg: Count = 0  # number of the leg whose verified round this leg continues; 0 if it begins the job
     verified_root: MaybeHash = b""  # global state root after the last verified round of this leg; empty before
     # Amount (uassay) withheld from the validator of a failed leg that still waits. It is paid at `part_until` unless
     # the consumer denies that the states of the last verified round were served.
@@ -72,6 +72,11 @@ class Leg:
     asked: Count = 0
     asked_at: Number = 0  # time at which such a panel was over, and the time to accept began again; 0 before
     left_at: Number = 0  # time at which the leg failed while it was running, and left its open round; 0 otherwise
+    # The states from which the leg would have started are lost, so the order goes back: the leg of the verified round
+    # after which the next leg starts (0 if it starts from the payload), and the global state root there. The root is
+    # empty if the order does not go back.
+    back_leg: Count = 0
+    back_root: MaybeHash = b""
 
     @property
     def end_round(self) -> int:
@@ -105,8 +110,17 @@ class Leg:
 
     @property
     def verified_leg(self) -> int:
-        """The number of the leg that has the order's last verified round: this leg or an earlier one; 0 if none has."""
+        """The number of the leg that has the verified round after which the order's next leg starts: this leg or an
+        earlier one; 0 if the next leg starts from the payload.
+        """
+        if self.back_root:
+            return self.back_leg
         return self.number if self.verified else self.from_leg
+
+    @property
+    def left_root(self) -> bytes:
+        """The root of the global state from which the order's next leg starts."""
+        return self.back_root or self.verified_root or self.initial_root
 
     @property
     def open_round(self) -> "RoundKey":

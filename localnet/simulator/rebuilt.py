@@ -558,7 +558,8 @@ class Rebuilt:
 
     @take.register
     def _(self, change: OrderRestarted) -> None:
-        self._order(change.order, next_round=0, work_verified=0)
+        self._order(change.order, next_round=change.next_round, work_verified=change.work_verified)
+        self._leg(change.order, change.leg, back_leg=change.back_leg, back_root=change.root)
 
     @take.register
     def _(self, change: OrderHeld | OrderReleased) -> None:

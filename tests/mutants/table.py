@@ -50,6 +50,7 @@ _MATCHED = "tests/unit/chain/state_machine/market/handlers/test_open_and_matched
 _RESUME = "tests/unit/chain/state_machine/legs/test_resume.py"
 _SERVING = "tests/unit/chain/attacks/test_serving_what_was_verified.py"
 _LACKING = "tests/unit/chain/attacks/test_states_that_the_next_validator_lacks.py"
+_BACK = "tests/unit/chain/attacks/test_going_back_to_a_round_that_was_handed_over.py"
 _STATES = "tests/unit/validator/test_states.py"
 _EXTENTS = "tests/unit/chain/state_machine/legs/test_extents.py"
 _AUCTION = "tests/unit/chain/state_machine/market/test_auction.py"
@@ -1301,7 +1302,7 @@ MUTANTS = (
         "resume-from-closed",
         "the next leg starts from the last closed round, verified or not",
         "chain/state_machine/legs/creation.py",
-        "        initial_root=last.verified_root or last.initial_root,\n",
+        "        initial_root=last.left_root,\n",
         "        initial_root=last.global_in,\n",
         (f"{_RESUME}::test_rounds_that_were_not_verified_are_trained_again",),
     ),
@@ -1389,10 +1390,58 @@ MUTANTS = (
         (f"{_LACKING}::test_while_the_panel_runs_no_deadline_passes_and_the_part_is_not_paid",),
     ),
     Mutant(
+        "goes-back-to-the-lost-states",
+        "an order goes back to the states that a panel found to be lost",
+        "chain/state_machine/proof/states.py",
+        "    end = (leg.first_round - 1) // every * every\n",
+        "    end = leg.first_round // every * every\n",
+        (f"{_BACK}::test_the_next_leg_starts_from_the_states_that_were_handed_over_before",),
+    ),
+    Mutant(
+        "goes-back-to-any-round",
+        "an order goes back to a round that no one but its failed validator has",
+        "chain/state_machine/proof/states.py",
+        "    end = (leg.first_round - 1) // every * every\n",
+        "    end = leg.first_round - 1\n",
+        (f"{_BACK}::test_only_rounds_that_were_handed_over_count",),
+    ),
+    Mutant(
+        "goes-back-step-by-step",
+        "the community pool pays a panel for each hand-over round of an order whose states are lost",
+        "chain/state_machine/proof/states.py",
+        "    if any((known.back_leg, known.back_root) == (leg.from_leg, leg.initial_root) for",
+        "    if any(False for",
+        (f"{_BACK}::test_if_the_states_of_a_second_round_are_lost_the_order_does_not_go_on_stepping_back",),
+    ),
+    Mutant(
+        "goes-back-within-one-leg",
+        "an order that goes back into an earlier leg stops the chain",
+        "chain/state_machine/proof/states.py",
+        "        source = legs[source.from_leg]\n",
+        "        break\n",
+        (f"{_BACK}::test_the_way_back_may_lead_into_an_earlier_leg",),
+    ),
+    Mutant(
+        "work-counted-twice",
+        "the rounds that are trained again count as verified before",
+        "chain/state_machine/legs/ends.py",
+        "again = replace(order, next_round=back.next_round, work_verified=back.work)",
+        "again = replace(order, next_round=back.next_round)",
+        (f"{_BACK}::test_the_next_leg_starts_from_the_states_that_were_handed_over_before",),
+    ),
+    Mutant(
+        "askers-count-for-other-states",
+        "validators that lacked the lost states count against the states to which the order goes back",
+        "chain/state_machine/legs/parts.py",
+        "        if leg.end_reason == LegEnd.STATE_UNAVAILABLE and (leg.from_leg, leg.first_round) == start\n",
+        "        if leg.end_reason == LegEnd.STATE_UNAVAILABLE and leg.from_leg == start[0]\n",
+        (f"{_BACK}::test_validators_that_lacked_the_lost_states_do_not_end_the_order_that_goes_back",),
+    ),
+    Mutant(
         "restart-unpaid",
         "an order starts again although its deposit does not pay for all rounds",
         "chain/state_machine/legs/ends.py",
-        "    if get_asked(ctx.store, whole, ctx.clock).price_limit < leg.price:\n",
+        "    if get_asked(ctx.store, again, ctx.clock).price_limit < leg.price:\n",
         "    if False:\n",
         (f"{_LACKING}::test_the_order_starts_again_if_its_deposit_pays_and_ends_otherwise",),
     ),

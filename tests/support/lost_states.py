@@ -24,12 +24,16 @@ Said = Callable[[Market, Panel], SeatAnswer]
 
 
 def stopped(
-    deposit: int = 2 * ROUNDS * 180_000, done: int = 1, params: Params = PARAMS, validators: int = 7
+    deposit: int = 2 * ROUNDS * 180_000,
+    done: int = 1,
+    params: Params = PARAMS,
+    validators: int = 7,
+    rounds: int = ROUNDS,
 ) -> tuple[Market, bytes]:
     """Return an order whose validator stopped after ``done`` verified rounds, and that another one has won."""
     names = tuple(f"v{number}" for number in range(validators))
     market = Market(params, validators=validators, bidders=names)
-    terms = make_terms(rounds=ROUNDS)
+    terms = make_terms(rounds=rounds)
     order_id = market.run(submit(terms=terms, deposit=deposit, deadline=100_000))
     for round in range(done):
         market.train_round(order_id)

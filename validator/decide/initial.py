@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from domain.legs.records import Leg, LegState
 from domain.proof.queries import OrderResponse
+from domain.proof.records import Round
 from link.types import StateRef
 from validator.decide.records import LocalOrder, SlotLocal
 
@@ -51,11 +52,27 @@ def verified_roots(on_chain: OrderResponse, leg: Leg) -> tuple[bytes, ...]:
     first.
     """
     closed = on_chain.round(leg.number, leg.next_round - 1) if leg.verified else None
-    if closed is None or not leg.verified_root:
+    return left_roots(on_chain, closed) if closed is not None else ()
+
+
+def left_roots(on_chain: OrderResponse, closed: Round) -> tuple[bytes, ...]:
+    """Return the roots of the states at the end of a round, each once, the global state's root first."""
+    if not closed.next_root:
         return ()
     shares = (on_chain.share(key) for key in closed.share_keys)
     roots = (share.roots.local_out for share in shares if share is not None and share.roots is not None)
-    return tuple(dict.fromkeys((leg.verified_root, *roots)))
+    return tuple(dict.fromkeys((closed.next_root, *roots)))
+
+
+def served_roots(on_chain: OrderResponse, leg: Leg) -> tuple[bytes, ...]:
+    """Return the roots of the states of a leg that may be asked for: those at the end of its last verified round, and
+    those to which the order went back.
+    """
+    current = on_chain.current
+    back = current is not None and current.verified_leg == leg.number
+    closed = on_chain.round(leg.number, on_chain.order.next_round - 1) if back else None
+    earlier = left_roots(on_chain, closed) if closed is not None else ()
+    return tuple(dict.fromkeys((*verified_roots(on_chain, leg), *earlier)))
 
 
 def sources_of(on_chain: OrderResponse, leg: Leg, finders: Iterable[str] = ()) -> tuple[str, ...]:
@@ -68,7 +85,9 @@ def sources_of(on_chain: OrderResponse, leg: Leg, finders: Iterable[str] = ()) -
     later = (
         known.validator
         for known in on_chain.legs
-        if known.from_leg == leg.from_leg and known.number != leg.number and known.progress_deadline
+        if (known.from_leg, known.first_round) == (leg.from_leg, leg.first_round)
+        and known.number != leg.number
+        and known.progress_deadline
     )
     closed = on_chain.round(leg.from_leg, leg.first_round - 1)
     mirrors = closed.mirrors if closed is not None else ()

@@ -5,7 +5,8 @@ these states, its disk would decide whether the order can continue. So a mirror 
 the round is verified, and serves them to the validator of the next leg and to the consumer.
 
 The record is that of a leg, but of another validator's. It names only the states. The states before are dropped as soon
-as a newer round is verified, and everything when the order closes, or when another leg has verified rounds.
+as those of a newer verified round are here, and everything when the order closes, or when another leg has verified
+rounds. If the newest states are lost, the order may go back to the states before.
 """
 
 from collections.abc import Collection, Iterable
@@ -16,7 +17,7 @@ from domain.market.records import JobTerms, OrderState
 from domain.proof.queries import OrderResponse
 from link.types import StateRef
 from validator.decide.actions import Action, ForgetLeg, KeepStates, Tidy
-from validator.decide.initial import get_sizes, verified_roots
+from validator.decide.initial import get_sizes, served_roots, verified_roots
 from validator.decide.records import LegKey, LocalOrder
 from validator.decide.view import Look
 
@@ -25,8 +26,10 @@ STATES_PART = 2
 
 
 def get_state_bytes(terms: JobTerms) -> int:
-    """Return the most bytes of the states at the end of a round, by the order's terms."""
-    return terms.global_bytes + terms.slots * terms.local_bytes
+    """Return the most bytes of the states that a mirror keeps, by the order's terms: those at the end of two rounds,
+    because the older ones stay until the newer ones are here.
+    """
+    return 2 * (terms.global_bytes + terms.slots * terms.local_bytes)
 
 
 def is_newest(on_chain: OrderResponse, leg: Leg) -> bool:
@@ -70,12 +73,13 @@ def decide_kept(local: LocalOrder, look: Look) -> tuple[LocalOrder, tuple[Action
     if leg is None or not is_newest(on_chain, leg):
         return local, (ForgetLeg(f"{name}/forget", local.key),)
     roots = frozenset(verified_roots(on_chain, leg))
-    local = replace(local, fetched=_among(local.fetched, roots))
+    missing = roots - {state.root for state in local.fetched}
+    if not missing:
+        local = replace(local, fetched=_among(local.fetched, served_roots(on_chain, leg)))
     actions: list[Action] = []
     if look.chain.whole:
         needed = frozenset(state.blob.sha256 for state in local.fetched)
         actions.append(Tidy(f"{name}/tidy", local.key, needed))
-    missing = roots - {state.root for state in local.fetched}
     if missing and is_mirror(on_chain, leg, look.me):
         keep = KeepStates(
             key=f"{name}/keep-states",

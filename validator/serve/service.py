@@ -21,7 +21,7 @@ from pol.rules.handover import HandoverId, chunk_layout
 from pol.rules.panels import is_place
 from validator.decide.admission import Admission, Backing, read_invitation
 from validator.decide.idle import why_idle
-from validator.decide.initial import foreign_roots, verified_roots
+from validator.decide.initial import foreign_roots, served_roots
 from validator.decide.keeping import is_mirror
 from validator.decide.mirrors import STAGE, may_mirror
 from validator.decide.pace import doubted
@@ -630,7 +630,9 @@ class Service:
         return leg is not None and leg.validator == address and leg.from_leg > 0 and leg.is_live
 
     def get_states(self, caller: t.Caller, request: t.StatesRequest) -> t.StatesManifest:
-        """Return the states at the end of a leg's last verified round that are on this machine."""
+        """Return the states on this machine from the end of a leg's last verified round, or of the round to which the
+        order went back.
+        """
         on_chain = self.view.orders.get(request.order_id)
         leg = on_chain.leg(request.leg) if on_chain is not None else None
         if on_chain is None or leg is None:
@@ -651,7 +653,7 @@ class Service:
                 "use the key that placed the order",
                 field="order_id",
             )
-        states = self.ledger.find_states(request.order_id, on_chain.order.legs, verified_roots(on_chain, leg))
+        states = self.ledger.find_states(request.order_id, on_chain.order.legs, served_roots(on_chain, leg))
         self._grants.give(caller.address, [state.blob for state in states])
         return t.StatesManifest(round=max(leg.next_round - 1, 0), states=states)
 

@@ -29,9 +29,9 @@ from pol.rules.schedule import served_terms, total_work
 class LegExtent:
     """The part of an order that a leg serves: its rounds and slots, and the states from which it starts.
 
-    If ``from_leg`` is not 0, the leg continues the last verified round of that leg. Each slot then starts from the
-    local state at the end of its accepted share in that round. Otherwise ``local_roots`` has the slots that do not
-    start from the local state of the order's terms.
+    If ``from_leg`` is not 0, the leg continues a verified round of that leg: the one before ``first_round``. Each slot
+    then starts from the local state at the end of its accepted share in that round. Otherwise ``local_roots`` has the
+    slots that do not start from the local state of the order's terms.
     """
 
     first_round: int
@@ -64,7 +64,7 @@ def get_rest(ctx: Context, order: Order) -> LegExtent:
         rounds=order.terms.rounds - order.next_round,
         first_slot=0,
         slots=order.terms.slots,
-        initial_root=last.verified_root or last.initial_root,
+        initial_root=last.left_root,
         from_leg=last.verified_leg,
     )
 

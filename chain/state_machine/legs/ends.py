@@ -1,6 +1,6 @@
 """Ends of legs: served, declined, not accepted, without progress, stopped, void or out of time (protocol section 3)."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from chain.state_machine.context import Context
 from chain.state_machine.ledger.order_money import get_job_bond, pay_from_deposits, pay_part
@@ -49,6 +49,21 @@ BLAMES_JOB = frozenset(
 _VALIDATORS_FAULTS = (LegEnd.WRONG_ROUND, LegEnd.WRONG_HANDOVER)
 CONTINUED_MAX = 3
 """Most times that a validator continues an order after a provider's fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class WayBack:
+    """The place to which an order goes back if states are lost: the end of a verified round of ``leg``, or the payload
+    if ``leg`` is 0.
+
+    The next leg starts with ``next_round``, from the global state ``root``. ``work`` (FLOPs) is that of the rounds
+    before.
+    """
+
+    leg: int
+    next_round: int
+    root: bytes
+    work: int
 
 
 def end_leg(ctx: Context, leg: Leg, reason: LegEnd | None) -> Leg:
@@ -242,20 +257,30 @@ def leave_states(ctx: Context, order: Order, leg: Leg) -> None:
     reopen_or_end(ctx, exclude(ctx, order, leg.validator), ended)
 
 
-def lose_states(ctx: Context, order: Order, leg: Leg) -> None:
+def lose_states(ctx: Context, order: Order, leg: Leg, back: WayBack) -> None:
     """End a match, because the states from which the leg starts are lost. The validator pays no fee.
 
-    The order opens again from its first round if its deposit pays all rounds at the leg's price. Otherwise it ends, and
-    what is verified stays paid.
+    The order goes back, and opens again, if its deposit pays the rounds from there on at the leg's price. Otherwise it
+    ends, and what is verified stays paid. It cannot pay more rounds either, so it does not go back further.
     """
     ended = _end_without_states(ctx, order, leg)
-    whole = replace(order, next_round=0, work_verified=0)
-    if get_asked(ctx.store, whole, ctx.clock).price_limit < leg.price:
+    again = replace(order, next_round=back.next_round, work_verified=back.work)
+    if get_asked(ctx.store, again, ctx.clock).price_limit < leg.price:
         end_with_leg(ctx, order, ended, CloseReason.FAILED)
         return
-    ORDERS.put(ctx.store, whole)
-    ctx.emit(OrderRestarted(order=order.id, leg=leg.number))
-    reopen_or_end(ctx, whole, ended)
+    ORDERS.put(ctx.store, again)
+    ended = LEGS.update(ctx.store, order.id, leg.number, back_leg=back.leg, back_root=back.root)
+    ctx.emit(
+        OrderRestarted(
+            order=order.id,
+            leg=leg.number,
+            next_round=back.next_round,
+            back_leg=back.leg,
+            root=back.root,
+            work_verified=back.work,
+        )
+    )
+    reopen_or_end(ctx, again, ended)
 
 
 def _end_without_states(ctx: Context, order: Order, leg: Leg) -> Leg:

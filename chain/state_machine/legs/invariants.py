@@ -47,14 +47,16 @@ def check_legs(store: Overlay, order: Order) -> None:
 
 
 def _check_continued(legs: list[Leg], leg: Leg, name: str) -> None:
-    """Check a leg that continues another leg: it starts after the other leg's last verified round, from the state at
-    the end of that round.
+    """Check a leg that continues another leg: it starts after a verified round of the other leg, which is the last one
+    unless the order went back, and from the state at the end of that round.
     """
     if leg.from_leg:
         before = legs[leg.from_leg - 1]
-        follows = before.verified > 0 and leg.first_round == before.next_round
-        ensure(follows, f"{name} does not start after the last verified round of leg {leg.from_leg}")
-        same = leg.initial_root == before.verified_root
+        follows = before.first_round < leg.first_round <= before.next_round
+        ensure(follows, f"{name} does not start after a verified round of leg {leg.from_leg}")
+        went_back = {(known.back_leg, known.back_root) for known in legs if known.back_root}
+        is_last = leg.first_round == before.next_round and leg.initial_root == before.verified_root
+        same = is_last or (leg.from_leg, leg.initial_root) in went_back
         ensure(same, f"{name} does not start from the state that leg {leg.from_leg} left")
 
 

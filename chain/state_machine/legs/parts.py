@@ -107,10 +107,11 @@ def weigh_part(_: Context, __: QueueEntry) -> int:
 
 
 def get_unserved(ctx: Context, order: Order) -> list[str]:
-    """Return the validators that could not fetch the states from which the order's current leg starts."""
+    """Return the validators that could not fetch the states from which the order's next leg starts."""
     current = LEGS.must(ctx.store, order.id, order.legs)
+    start = current.verified_leg, order.next_round
     return [
         leg.validator
         for leg in LEGS.scan(ctx.store, order.id)
-        if leg.end_reason == LegEnd.STATE_UNAVAILABLE and leg.from_leg == current.verified_leg
+        if leg.end_reason == LegEnd.STATE_UNAVAILABLE and (leg.from_leg, leg.first_round) == start
     ]

@@ -74,18 +74,16 @@ def check_rounds(store: Overlay, order: Order) -> None:
     """Check the rounds of an order: the verified work is at most the ordered work, and rounds are whole and are
     verified in order.
 
-    A slot of a round may be verified by one leg only, unless the order started again from its first round, because the
-    states were lost. Then the legs before do not count.
+    A slot of a round may be verified by one leg only, unless the order went back, because the states were lost. Then
+    the rounds of the legs before that are trained again do not count.
     """
     name = order.id.hex()
     ordered = total_work(order.terms)
     ensure(order.work_verified <= ordered, f"order {name} has more verified work than ordered")
     rounds = ROUNDS.scan(store, order.id)
     legs = {leg.number: leg for leg in LEGS.scan(store, order.id)}
-    may_restart = any(panel.asker for panel in PANELS.scan(store, order.id))
-    starts = [leg.number for leg in legs.values() if may_restart and leg.first_round == 0]
-    begun = {number: sum(start <= number for start in starts) for number in legs}
-    paid = [(begun[c.leg], c.round, ref.slot) for c in rounds if c.verified for ref in c.shares]
+    counted = _get_counted(order, list(legs.values()), rounds)
+    paid = [(c.round, ref.slot) for c in counted for ref in c.shares]
     ensure(len(paid) == len(set(paid)), f"order {name} has two verified shares of a slot in one round")
     for _, group in groupby(rounds, key=lambda closed: closed.leg):
         flags = [closed.verified for closed in group]
@@ -102,12 +100,24 @@ def check_rounds(store: Overlay, order: Order) -> None:
         after_void = before.leg == closed.leg and before.void and not closed.void
         is_scheduled = after_void and order.id in _get_voiding(store)
         ensure(not after_void or is_scheduled, f"order {name} has a round after a void one that will not become void")
-    has_begun = order.next_round > 0 or not may_restart
-    counted = [number for number in legs if has_begun and begun[number] == len(starts)]
-    verified = sum(closed.work for closed in rounds if closed.verified and closed.leg in counted)
+    verified = sum(closed.work for closed in counted)
     ensure(verified == order.work_verified, f"order {name} has a wrong count of verified work")
     for leg in legs.values():
         _check_leg(leg, [closed for closed in rounds if closed.leg == leg.number])
+
+
+def _get_counted(order: Order, legs: list[Leg], rounds: list[Round]) -> list[Round]:
+    """Return the verified rounds of an order that are not trained again.
+
+    If the order went back at the end of a leg, the rounds of this and earlier legs count only before the round from
+    which the order went on. That is the first round of the next leg; without a next leg, it is the order's next round.
+    """
+    until = {leg.number: order.terms.rounds for leg in legs}
+    for leg in legs:
+        if leg.back_root:
+            end = legs[leg.number].first_round if leg.number < len(legs) else order.next_round
+            until |= {number: min(until[number], end) for number in range(1, leg.number + 1)}
+    return [closed for closed in rounds if closed.verified and closed.round < until[closed.leg]]
 
 
 def _check_leg(leg: Leg, rounds: list[Round]) -> None:

@@ -3,20 +3,22 @@
 A panel of strangers tries to fetch the states (:mod:`pol.rules.states`). The leg waits for it: the order is held. If
 the seats have the states, they serve them, the leg's validator pays the seats, and its time to accept begins again. If
 the states are lost, the validator pays nothing, and the part that waits for the failed leg returns to the deposit. The
-order then starts again from its first round if its deposit pays for that. If the panel cannot decide, no one pays, and
-the order opens again without the validator.
+order then goes back if its deposit pays for that: to its newest verified hand-over round before the lost one, whose
+states the consumer may have, or, if they are lost too, to the payload. If the panel cannot decide, no one pays, and the
+order opens again without the validator.
 """
 
 from chain.state_machine.context import Context
 from chain.state_machine.ledger.gas import PAY_GAS
 from chain.state_machine.ledger.order_money import get_job_bond
-from chain.state_machine.legs.ends import leave_states, lose_states
+from chain.state_machine.legs.ends import WayBack, leave_states, lose_states
 from chain.state_machine.legs.parts import end_part
 from chain.state_machine.legs.progress import renew_accept
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.holds import HELD_SECONDS_MAX, hold, release
 from chain.state_machine.market.orders import weigh_end
 from chain.state_machine.market.tables import ORDERS
+from chain.state_machine.proof.gas import READ_GAS
 from chain.state_machine.proof.panels import open_states_panel
 from chain.state_machine.proof.room import move_panel, take_room, weigh_ask
 from chain.state_machine.proof.seats import count_earned, settle_panel, weigh_panel
@@ -29,6 +31,7 @@ from domain.market.records import Order
 from domain.proof.events import StatesRuled
 from domain.proof.records import Panel, Ruling
 from domain.proof.transitions import PanelStep
+from pol.rules.schedule import round_work
 from pol.rules.states import is_asking, panel_number, rule_states
 
 HOLD_REASON = "states"
@@ -59,7 +62,8 @@ def weigh_states(ctx: Context, entry: QueueEntry) -> int:
     panel = _get_panel(ctx, order, LEGS.must(ctx.store, order.id, entry.number(1)))
     if panel is None:
         return weigh_ask(ctx)
-    return 2 * weigh_panel(panel) + 2 * PAY_GAS + weigh_end(ctx, entry)
+    legs = sum(1 for _ in LEGS.keys(ctx.store, order.id))
+    return 2 * weigh_panel(panel) + 2 * PAY_GAS + 2 * READ_GAS * legs + weigh_end(ctx, entry)
 
 
 def _get_panel(ctx: Context, order: Order, leg: Leg) -> Panel | None:
@@ -101,6 +105,28 @@ def _end_panel(ctx: Context, order: Order, leg: Leg, panel: Panel) -> None:
     if ruling is Ruling.RIGHT:
         renew_accept(ctx, leg, seconds)
     elif ruling is Ruling.WRONG:
-        lose_states(ctx, order, leg)
+        lose_states(ctx, order, leg, _find_way_back(ctx, order, leg))
     else:
         leave_states(ctx, order, leg)
+
+
+def _find_way_back(ctx: Context, order: Order, leg: Leg) -> WayBack:
+    """Return the place to which an order goes back, because the states from which ``leg`` would start are lost.
+
+    It is the end of the newest verified hand-over round before these states, of this leg's forerunners: the leg that it
+    continues, the leg that this one continues, and so on. If the order has gone back to these states before, or if
+    there is no such round, it is the payload.
+    """
+    start = WayBack(leg=0, next_round=0, root=order.terms.global_root, work=0)
+    legs = {known.number: known for known in LEGS.scan(ctx.store, order.id)}
+    if any((known.back_leg, known.back_root) == (leg.from_leg, leg.initial_root) for known in legs.values()):
+        return start
+    every = order.params.handover_every
+    end = (leg.first_round - 1) // every * every
+    if not end:
+        return start
+    source = legs[leg.from_leg]
+    while source.first_round >= end:
+        source = legs[source.from_leg]
+    left = ROUNDS.must(ctx.store, order.id, source.number, end - 1)
+    return WayBack(leg=source.number, next_round=end, root=left.next_root, work=end * round_work(order.terms))

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from consumer.states import newest_verified
 from domain.block import TxResult
 from domain.hashing import merkle_path, merkle_root
 from domain.keys import RoundKey
@@ -22,7 +23,7 @@ from localnet.simulator.memory_chain import CHAIN_ID
 from localnet.simulator.training import ORDER_SECRET, Job
 from pol.rules.commitment import chunk_leaf
 from pol.rules.handover import HandoverId, chunk_key, sealed_leaf
-from validator.decide.initial import foreign_roots, verified_roots
+from validator.decide.initial import foreign_roots, left_roots
 from wire import cipher
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class OrderActor:
         self._checked: set[RoundKey] = set()
         self._taken: set[RoundKey] = set()
         self.copies: dict[bytes, StateRef] = {}
-        self._copied = (0, 0)
+        self._copied = (0, -1)
         self._offered_to = 0
         self._acked: set[int] = set()
         self.alarm = Alarm(world.clock, self.step)
@@ -111,7 +112,7 @@ class OrderActor:
         current, habits = answer.current, self.plan.habits
         if current is None or self._busy or not habits.keeps:
             return
-        newest = next((leg for leg in reversed(answer.legs) if leg.verified_root), None)
+        newest = newest_verified(answer)
         if current.state is LegState.MATCHED and current.from_leg:
             if self._offered_to != current.number and self.copies:
                 self._busy, wanted = True, foreign_roots(answer, current)
@@ -121,18 +122,19 @@ class OrderActor:
                     lambda: service.offer_states(self.order_id, states), partial(self._sent, current.number)
                 )
             return
-        if newest is not None and (newest.number, newest.verified) != self._copied:
-            self._busy, where = True, (newest.number, newest.verified)
-            service = self.world.validators[newest.validator].service
+        if newest is not None and (newest[0].number, newest[1].round) != self._copied:
+            leg, closed = newest
+            self._busy, where = True, (leg.number, closed.round)
+            service = self.world.validators[leg.validator].service
             self.world.network.call(
-                lambda: service.get_states(self.order_id, newest.number),
-                partial(self._copy, where, verified_roots(answer, newest)),
+                lambda: service.get_states(self.order_id, leg.number),
+                partial(self._copy, where, left_roots(answer, closed)),
             )
             return
         clock = self.world.clock.seconds
         for leg in answer.legs:
             late = leg.part and (clock > leg.part_until - 10 or habits.denies)
-            has = (leg.number, leg.verified) <= self._copied
+            has = (leg.number, leg.next_round - 1) <= self._copied
             if leg.part and habits.acks and (has or late) and leg.number not in self._acked:
                 self._acked.add(leg.number)
                 message = MsgAckState(

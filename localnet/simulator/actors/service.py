@@ -36,7 +36,7 @@ from localnet.simulator.memory_chain import CHAIN_ID, pub_key, sign
 from pol.rules.delivery import receipt_sign_bytes
 from pol.rules.panels import is_place
 from validator.decide import receive
-from validator.decide.initial import states_of, verified_roots
+from validator.decide.initial import served_roots, states_of
 from validator.decide.plan import FreeProvider
 from validator.decide.probe import ProbeResult
 from validator.decide.records import LegKey, LocalOrder, PayloadStage
@@ -281,7 +281,7 @@ class Service:
         for key, local in daemon.records.items():
             if isinstance(key, LegKey) and isinstance(local, LocalOrder) and key.order_id == order_id:
                 known |= {state.root: state for state in (*states_of(local), *local.fetched)}
-        return tuple(known[root] for root in verified_roots(on_chain, source) if root in known)
+        return tuple(known[root] for root in served_roots(on_chain, source) if root in known)
 
     def offer_states(self, order_id: bytes, states: tuple[StateRef, ...]) -> bool | None:
         """Take the states that a consumer kept, for a leg that starts from them."""

@@ -9,7 +9,7 @@ import pytest
 import consumer.states
 from chain.client.client import ChainClient
 from consumer.errors import ConsumerError
-from consumer.states import Copies, acknowledge, is_broken, left_roots, newest_verified, state_path
+from consumer.states import Copies, acknowledge, fetch_states, is_broken, left_roots, newest_verified, state_path
 from domain.legs.records import Leg, LegState
 from domain.proof.queries import OrderResponse
 from domain.proof.records import Round
@@ -93,3 +93,52 @@ def test_a_failure_of_copies_that_comes_again_is_told_once(tmp_path: Path, monke
         copies.step(resumed())
     (line,) = told
     assert "the states do not arrive" in line
+
+
+def test_after_going_back_the_newest_round_is_the_one_that_the_order_went_back_to() -> None:
+    answer = resumed()
+    first = answer.rounds[0]
+    lost = replace(first, round=1, next_root=b"\x07" * 32)
+    legs = (replace(answer.legs[0], verified=2), replace(answer.legs[1], back_leg=1, back_root=first.next_root))
+    went_back = replace(answer, rounds=(first, lost), legs=legs)
+    newest = newest_verified(went_back)
+    assert newest is not None
+    assert (newest[0].number, newest[1].round) == (1, 0)
+    again = (legs[0], replace(legs[1], back_leg=0, back_root=b"\x08" * 32))
+    assert newest_verified(replace(went_back, legs=again, order=replace(answer.order, next_round=0))) is None
+
+
+def fetch_all(answer: OrderResponse, folder: Path, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Let all states of the newest round arrive in a folder; return the names of the states there."""
+
+    def arrive(*call: Any) -> None:
+        missing, where = call[5], call[6]
+        for root in sorted(missing):
+            state_path(where, root).write_bytes(b"state")
+        missing.clear()
+
+    monkeypatch.setattr(consumer.states, "_fetch_from", arrive)
+    client: Any = None
+    fetch_states(cast(ChainClient, client), Key(b"\x01" * 32), answer, folder)
+    return {path.stem for path in folder.glob("*.state")}
+
+
+def test_the_copy_of_the_last_hand_over_round_stays_beside_newer_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the newest states are lost, the order goes back to those that were handed over."""
+    answer = resumed()
+    first = replace(answer.rounds[0], ciphertext_root=b"\x06" * 32, verified=True)
+    leg = replace(answer.legs[0], verified=1, state=LegState.RUNNING)
+    one = replace(answer, order=replace(answer.order, legs=1), legs=(leg,), rounds=(first,))
+    handed = fetch_all(one, tmp_path, monkeypatch)
+    assert handed == {root.hex() for root in ROOTS}
+    newer = replace(first, round=1, next_root=b"\x07" * 32, ciphertext_root=b"")
+    then = replace(one, order=replace(one.order, next_round=2), legs=(replace(leg, verified=2),), rounds=(first, newer))
+    assert fetch_all(then, tmp_path, monkeypatch) > handed
+    last = replace(newer, round=2, next_root=b"\x09" * 32, ciphertext_root=b"\x06" * 32)
+    at_last = replace(then, order=replace(one.order, next_round=3), rounds=(first, newer, last))
+    kept = fetch_all(at_last, tmp_path, monkeypatch)
+    assert ROOTS[0].hex() not in kept
+    assert last.next_root.hex() in kept
+    assert newer.next_root.hex() not in kept
