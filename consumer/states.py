@@ -15,15 +15,17 @@ from chain.client.errors import ChainError
 from consumer.deliver import Progress, find_validator
 from consumer.errors import ConsumerError
 from consumer.trouble import RepeatedTrouble
+from domain.keys import RoundKey
 from domain.legs.messages import MsgAckState
 from domain.legs.records import Leg, LegState
-from domain.proof.queries import OrderResponse
+from domain.proof.queries import OrderResponse, SeatsRequest
 from domain.proof.records import Round
 from domain.readable import Readable
 from link.client import connect
 from link.errors import ClusterError
 from link.types import GET_STATES, OFFER_STATES, BlobRef, StateRef, StatesOffer, StatesRequest
 from pol.errors import StateError
+from pol.rules.states import is_asking, panel_number
 from pol.state.stored import file_root
 from wire.keys import Key
 
@@ -147,9 +149,9 @@ def _root_of(path: Path) -> bytes:
         return b""
 
 
-def deliver_states(client: ChainClient, key: Key, answer: OrderResponse, folder: Path) -> int:
-    """Send the states from which the order's current leg starts, as far as they are in a folder, to the leg's
-    validator. Return the number of states sent.
+def deliver_states(client: ChainClient, key: Key, answer: OrderResponse, folder: Path, to: str) -> int:
+    """Send the states from which the order's current leg starts, as far as they are in a folder, to a validator: that
+    of the leg, or a seat of a panel that tries to fetch them. Return the number of states sent.
     """
     leg = answer.current
     if leg is None or not leg.from_leg:
@@ -164,12 +166,23 @@ def deliver_states(client: ChainClient, key: Key, answer: OrderResponse, folder:
                 states.append(StateRef(root, BlobRef(digest, file.tell())))
     if not states:
         return 0
-    with connect(find_validator(client, leg.validator), key, client.status().chain_id) as link:
+    with connect(find_validator(client, to), key, client.status().chain_id) as link:
         missing = link.call(OFFER_STATES, StatesOffer(answer.order.id, tuple(states))).missing
         for state in states:
             if state.blob in missing:
                 link.put_blob(state_path(folder, state.root))
     return len(states)
+
+
+def find_seats(client: ChainClient, answer: OrderResponse) -> tuple[str, ...]:
+    """Return the validators with a seat in a panel that tries to fetch the states from which the current leg starts."""
+    leg = answer.current
+    if leg is None or not is_asking(leg):
+        return ()
+    key = RoundKey(answer.order.id, leg.from_leg, leg.first_round - 1).panel(panel_number(leg))
+    if not any(panel.key == key and not panel.is_settled for panel in answer.panels):
+        return ()
+    return tuple(seat.validator for seat in client.query(SeatsRequest(*key)).seats)
 
 
 def acknowledge(answer: OrderResponse, *, received: bool) -> MsgAckState:
@@ -200,8 +213,8 @@ class Copies(Readable):
     # Leg and round of the states in the folder.
     _held: tuple[int, int] = (0, -1)
     _next: float = 0.0
-    # Number of the leg whose validator has the states.
-    _delivered: int = 0
+    # The validators that have the states, each with the number of the leg that starts from them.
+    _sent: set[tuple[int, str]] = field(default_factory=set)
     _trouble: RepeatedTrouble | None = None
 
     def step(self, answer: OrderResponse) -> None:
@@ -220,12 +233,24 @@ class Copies(Readable):
             self._trouble.hear(f"copies of verified states: {error}; trying again")
 
     def _deliver(self, answer: OrderResponse, leg: Leg) -> None:
-        if leg.number == self._delivered:
-            return
-        sent = deliver_states(self.client, self.key, answer, self.folder)
-        self._delivered = leg.number
-        if sent:
-            self.note(f"delivered {sent} states of round {leg.first_round - 1} to {leg.validator}")
+        """Send the states to the leg's validator, and to the seats of a panel that tries to fetch them: this validator
+        may be one that denies to have got them.
+        """
+        problem: ClusterError | ConsumerError | None = None
+        for name in (leg.validator, *find_seats(self.client, answer)):
+            if (leg.number, name) in self._sent:
+                continue
+            # One that does not answer keeps no other from the states.
+            try:
+                sent = deliver_states(self.client, self.key, answer, self.folder, name)
+            except (ClusterError, ConsumerError) as error:
+                problem = error
+                continue
+            self._sent.add((leg.number, name))
+            if sent:
+                self.note(f"delivered {sent} states of round {leg.first_round - 1} to {name}")
+        if problem is not None:
+            raise problem
 
     def _fetch(self, answer: OrderResponse, *, urgent: bool) -> None:
         newest = newest_verified(answer)

@@ -63,7 +63,6 @@ OPENINGS = {
     # A state is looked up by the root that the chain has for it.
     ("validator/ledger.py", "state.root in roots"),
     ("validator/serve/service.py", "state.root not in roots"),
-    ("validator/work/states.py", "state.root in missing"),
     ("validator/work/states.py", "state.root in missing - taken"),
     ("validator/work/numerics.py", "file_root(file.path) == file.root"),
     ("consumer/states.py", "state.root in missing"),

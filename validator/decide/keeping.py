@@ -75,10 +75,10 @@ def decide_kept(local: LocalOrder, look: Look) -> tuple[LocalOrder, tuple[Action
     roots = frozenset(verified_roots(on_chain, leg))
     missing = roots - {state.root for state in local.fetched}
     if not missing:
-        local = replace(local, fetched=_among(local.fetched, served_roots(on_chain, leg)))
+        local = replace(local, fetched=_among(local.fetched, served_roots(on_chain, leg)), offered=())
     actions: list[Action] = []
     if look.chain.whole:
-        needed = frozenset(state.blob.sha256 for state in local.fetched)
+        needed = frozenset(state.blob.sha256 for state in (*local.fetched, *local.offered))
         actions.append(Tidy(f"{name}/tidy", local.key, needed))
     if missing and is_mirror(on_chain, leg, look.me):
         keep = KeepStates(

@@ -240,6 +240,8 @@ class Service:
             if (mine and blob in expected) or blob in offered_deliveries(local, caller.address):
                 return None
             allowed += provider_quota(local, on_chain, self.view.panels, caller.address)
+        if self._is_sought(caller, blob):
+            return None
         for subject in self.view.subjects.values():
             if stander_of(subject) == caller.address:
                 allowed += stander_quota(subject)
@@ -658,10 +660,16 @@ class Service:
         return t.StatesManifest(round=max(leg.next_round - 1, 0), states=states)
 
     def offer_states(self, caller: t.Caller, request: t.StatesOffer) -> t.PayloadWanted:
-        """Record the states that the consumer offers for a matched leg, and return the blobs that are missing."""
-        on_chain = self._find(request.order_id)
+        """Record the states that the consumer offers for a matched leg, and return the blobs that are missing.
+
+        A seat of a panel about these states takes them, too. It keeps them in its record of the leg that left them.
+        """
+        on_chain = self.view.orders.get(request.order_id)
+        leg = on_chain.current if on_chain is not None else None
+        finds = leg is not None and self.me in self.view.finders.get(LegKey(request.order_id, leg.from_leg), ())
+        if on_chain is None or not finds:
+            on_chain = self._find(request.order_id)
         self._check_consumer(caller, on_chain)
-        leg = on_chain.current
         terms = on_chain.order.terms
         roots = foreign_roots(on_chain, leg) if leg is not None and leg.is_live else frozenset()
         for state in request.states:
@@ -676,7 +684,7 @@ class Service:
         def take(now: LocalOrder) -> LocalOrder:
             return replace(now, offered=request.states)
 
-        number = on_chain.order.legs
+        number = leg.from_leg if leg is not None and finds else on_chain.order.legs
         with self.ledger.lock:
             local = self.ledger.change(request.order_id, number, take)
             for state in request.states if local is not None else ():
@@ -857,6 +865,16 @@ class Service:
         return may_challenge(replace(terms, anyone=False), parties, address, is_operator=is_operator)
 
     # Records
+
+    def _is_sought(self, caller: t.Caller, blob: t.BlobRef) -> bool:
+        """Return whether the caller is a consumer that offers a state which this validator looks for as a seat."""
+        for key, names in self.view.finders.items():
+            on_chain = self.view.orders.get(key.order_id)
+            local = self.ledger.load(key.order_id, key.leg) if self.me in names else None
+            mine = on_chain is not None and on_chain.order.consumer == caller.address
+            if mine and local is not None and blob in [state.blob for state in local.offered]:
+                return True
+        return False
 
     def _records(self) -> Iterator[tuple[LocalOrder, OrderResponse]]:
         """Yield the legs of this validator whose order is not closed."""

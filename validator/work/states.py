@@ -58,6 +58,7 @@ class StateFetcher:
         self.ledger.begin(leg.order_id, leg.leg)
         known = self.ledger.find_states(leg.order_id, leg.leg, action.roots)
         missing = set(action.roots) - {state.root for state in known}
+        missing -= self._take_offered(leg, missing)
         for source in action.sources:
             if missing:
                 missing -= self._fetch_from(source, action, missing)
@@ -66,17 +67,23 @@ class StateFetcher:
 
     def fetch(self, action: do.FetchStates | do.KeepStates) -> float | None:
         """Take the states that the consumer sent, and fetch the others; return the pause before the next try."""
-        local = self.ledger.load(action.leg.order_id, action.leg.leg)
-        if local is None:
+        if self.ledger.load(action.leg.order_id, action.leg.leg) is None:
             return None
         missing = set(action.roots)
-        for state in local.offered:
-            if state.root in missing and self.blobs.status(state.blob).complete and self._take(action.leg, state):
-                missing.discard(state.root)
+        missing -= self._take_offered(action.leg, missing)
         for source in action.sources:
             if missing:
                 missing -= self._fetch_from(source, action, missing)
         return RETRY_SECONDS if missing else None
+
+    def _take_offered(self, leg: LegKey, missing: set[bytes]) -> set[bytes]:
+        """Take the states that the consumer has sent, and return the roots of those that are right."""
+        local = self.ledger.load(leg.order_id, leg.leg)
+        taken: set[bytes] = set()
+        for state in local.offered if local is not None else ():
+            if state.root in missing - taken and self.blobs.status(state.blob).complete and self._take(leg, state):
+                taken.add(state.root)
+        return taken
 
     def _fetch_from(
         self, source: str, action: do.FetchStates | do.KeepStates | do.FindStates, missing: set[bytes]

@@ -237,14 +237,15 @@ class Auditor:
         daemon.finished(action.key, ASK_MS)
         order_id, leg = action.seat.order_id, action.seat.leg
         holders = [world.validators[name] for name in action.sources if name in world.validators]
-        lists = [holder.service.get_states(order_id, leg) for holder in holders if holder.up]
+        key = LegKey(order_id, leg)
+        record = daemon.leg(key) or new_order(order_id, leg)
+        daemon.records.setdefault(key, record)
+        lists = [record.offered, *(holder.service.get_states(order_id, leg) for holder in holders if holder.up)]
         here = {state.root for states in lists for state in states or ()}
         if not here >= set(action.roots):
             daemon.wake(ASK_MS)
             return
         known = {state.root: state for states in lists for state in states or ()}
-        key = LegKey(order_id, leg)
-        record = daemon.leg(key) or new_order(order_id, leg)
         if not record.rounds:  # the leg is another validator's
             daemon.records[key] = replace(record, fetched=tuple(known[root] for root in sorted(action.roots)))
         made = digest("states", action.seat.panel, action.seed)

@@ -13,7 +13,7 @@ from domain.legs.records import Leg, LegState
 from domain.market.messages import MsgCancelOrder, MsgSubmitOrder
 from domain.market.records import OrderState
 from domain.proof.messages import MsgComplain, MsgTakeEarly
-from domain.proof.queries import OrderResponse
+from domain.proof.queries import OrderResponse, SeatsRequest
 from domain.proof.records import OpenedChunk, Round
 from link.handover import Sealed, prove_chunk
 from link.types import StateRef
@@ -23,6 +23,7 @@ from localnet.simulator.memory_chain import CHAIN_ID
 from localnet.simulator.training import ORDER_SECRET, Job
 from pol.rules.commitment import chunk_leaf
 from pol.rules.handover import HandoverId, chunk_key, sealed_leaf
+from pol.rules.states import is_asking, panel_number
 from validator.decide.initial import foreign_roots, left_roots
 from wire import cipher
 
@@ -55,7 +56,7 @@ class OrderActor:
         self._taken: set[RoundKey] = set()
         self.copies: dict[bytes, StateRef] = {}
         self._copied = (0, -1)
-        self._offered_to = 0
+        self._offered_to: set[tuple[int, str]] = set()
         self._acked: set[int] = set()
         self.alarm = Alarm(world.clock, self.step)
         world.clock.at(plan.at, self.submit)
@@ -114,13 +115,7 @@ class OrderActor:
             return
         newest = newest_verified(answer)
         if current.state is LegState.MATCHED and current.from_leg:
-            if self._offered_to != current.number and self.copies:
-                self._busy, wanted = True, foreign_roots(answer, current)
-                states = tuple(self.copies[root] for root in sorted(wanted) if root in self.copies)
-                service = self.world.validators[current.validator].service
-                self.world.network.call(
-                    lambda: service.offer_states(self.order_id, states), partial(self._sent, current.number)
-                )
+            self._offer(answer, current)
             return
         if newest is not None and (newest[0].number, newest[1].round) != self._copied:
             leg, closed = newest
@@ -142,10 +137,27 @@ class OrderActor:
                 )
                 self.world.submit((message,), _ignore)
 
-    def _sent(self, leg: int, taken: bool | None) -> None:
+    def _offer(self, answer: OrderResponse, leg: Leg) -> None:
+        """Send the states to the validator of a leg and to the seats that try to fetch them, one after the other."""
+        seats: tuple[str, ...] = ()
+        if is_asking(leg):
+            key = RoundKey(self.order_id, leg.from_leg, leg.first_round - 1).panel(panel_number(leg))
+            seats = tuple(seat.validator for seat in self.world.ask(SeatsRequest(*key)).seats)
+        names = (leg.validator, *seats)
+        name = next((name for name in names if (leg.number, name) not in self._offered_to), "")
+        if not name or not self.copies:
+            return
+        self._busy, wanted = True, foreign_roots(answer, leg)
+        states = tuple(self.copies[root] for root in sorted(wanted) if root in self.copies)
+        service = self.world.validators[name].service
+        self.world.network.call(
+            lambda: service.offer_states(self.order_id, states), partial(self._sent, (leg.number, name))
+        )
+
+    def _sent(self, where: tuple[int, str], taken: bool | None) -> None:
         self._busy = False
         if taken:
-            self._offered_to = leg
+            self._offered_to.add(where)
 
     def _copy(self, where: tuple[int, int], roots: tuple[bytes, ...], states: tuple[StateRef, ...] | None) -> None:
         self._busy = False

@@ -284,13 +284,17 @@ class Service:
         return tuple(known[root] for root in served_roots(on_chain, source) if root in known)
 
     def offer_states(self, order_id: bytes, states: tuple[StateRef, ...]) -> bool | None:
-        """Take the states that a consumer kept, for a leg that starts from them."""
+        """Take the states that a consumer kept, for a leg that starts from them, or for a seat that looks for them."""
         daemon = self.daemon
         on_chain = daemon.view.orders.get(order_id)
         current = on_chain.current if on_chain else None
-        if not daemon.up or current is None or current.validator != daemon.me:
+        if not daemon.up or current is None:
             return None
         key = LegKey(order_id, current.number)
+        if current.validator != daemon.me:
+            key = LegKey(order_id, current.from_leg)
+            if daemon.me not in daemon.view.finders.get(key, ()):
+                return None
         if daemon.leg(key) is None:
             return None
         daemon.change(key, lambda now: replace(now, offered=states))

@@ -9,10 +9,20 @@ import pytest
 import consumer.states
 from chain.client.client import ChainClient
 from consumer.errors import ConsumerError
-from consumer.states import Copies, acknowledge, fetch_states, is_broken, left_roots, newest_verified, state_path
+from consumer.states import (
+    Copies,
+    acknowledge,
+    fetch_states,
+    find_seats,
+    is_broken,
+    left_roots,
+    newest_verified,
+    state_path,
+)
 from domain.legs.records import Leg, LegState
-from domain.proof.queries import OrderResponse
+from domain.proof.queries import OrderResponse, SeatsRequest, SeatsResponse
 from domain.proof.records import Round
+from pol.rules.states import panel_number
 from tests.unit.validator import support as s
 from tests.unit.validator.test_states import ROOTS, resumed
 from wire.keys import Key
@@ -79,6 +89,38 @@ def test_copies_are_fetched_once_for_each_round_and_sent_once_to_each_leg(
     copies.step(answer)
     copies.step(answer)
     assert done == ["fetched", "sent"]
+
+
+def test_copies_are_sent_to_the_seats_that_look_for_them_though_the_next_validator_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = resumed()
+    legs = (answer.legs[0], replace(answer.legs[1], asked=1))
+    number = panel_number(legs[1])
+    about = replace(s.panel(), leg=1, round=0, dispute=number)
+    asking = replace(answer, legs=legs, panels=(about,))
+
+    class Node:
+        def query(self, request: SeatsRequest) -> SeatsResponse:
+            assert (request.leg, request.round, request.dispute) == (1, 0, number)
+            seats = (s.seat(0, "seat a"), s.seat(1, "seat b"))
+            return SeatsResponse(seats)
+
+    sent: list[str] = []
+
+    def send(*call: Any) -> int:
+        if call[4] in (legs[1].validator, "seat a") and "seat b" not in sent:
+            raise ConsumerError("it does not answer", "try again")
+        sent.append(call[4])
+        return 1
+
+    monkeypatch.setattr(consumer.states, "deliver_states", send)
+    copies = Copies(cast(ChainClient, Node()), Key(b"\x01" * 32), tmp_path, now=lambda: 0.0)
+    for _ in range(3):
+        copies.step(asking)
+    assert sent == ["seat b", legs[1].validator, "seat a"]
+    over = replace(asking, panels=(replace(about, is_settled=True),))
+    assert find_seats(cast(ChainClient, Node()), over) == ()
 
 
 def test_a_failure_of_copies_that_comes_again_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

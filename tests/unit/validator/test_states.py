@@ -403,6 +403,48 @@ def test_a_seat_without_the_states_says_at_its_end_that_they_are_unavailable() -
     assert [answer.kind for answer in after.sealed.answers] == [AnswerKind.UNAVAILABLE]
 
 
+def test_a_seat_takes_the_states_that_the_consumer_sends_though_no_validator_serves_them(ledger: Ledger) -> None:
+    """The next validator may say that it lacks states which the consumer has sent to it."""
+    key, _, __ = states_panel()
+    record, (find,) = decide_seat(key, None, seat_look(10))
+    assert isinstance(find, do.FindStates)
+    assert record is not None
+    ledger.store.save_seat(record)
+    ledger.begin(ORDER_ID, 1)
+    on_chain = asked(resumed(first="winner", second=OTHER), asked=1)
+    service = Service(ME, CHAIN_ID, ledger, lambda *_: True, Event())
+    view = ChainView(10, {ORDER_ID: on_chain}, {}, {}, finders={FIRST: (ME,)})
+    service.see(view, ())
+    offer = t.StatesOffer(ORDER_ID, (REFS[0],))
+    assert service.offer_states(caller(CONSUMER), offer).missing == (REFS[0].blob,)
+    with pytest.raises(ClusterError):
+        service.offer_states(caller(OTHER), offer)
+    with pytest.raises(ClusterError):
+        service.offer_states(caller(CONSUMER), t.StatesOffer(ORDER_ID, (replace(REFS[0], root=bytes(32)),)))
+    # A clean-up does not delete what is on its way.
+    _, actions = decide(
+        FIRST,
+        ledger.load(ORDER_ID, 1),
+        Look(replace(view, whole=True, kept=frozenset({FIRST})), ME, CHAIN_ID, b"secret"),
+    )
+    (tidy,) = [action for action in actions if isinstance(action, do.Tidy)]
+    ledger.tidy(tidy.leg, tidy.needed)
+    service.put_chunk(caller(CONSUMER), t.PutChunkRequest(REFS[0].blob, 0, BYTES[0]))
+
+    def run(seconds: float, function: Callable[[R], T], request: R) -> T:
+        return function(request)
+
+    one = replace(find, sizes=SIZES, roots=ROOTS[:1])
+    assert StatesFinder(fetcher(ledger, None), run, lambda: 10).find(one) is None
+    seat = ledger.store.seat(key)
+    assert seat is not None
+    assert seat.places[0].found is not None
+    view = ChainView(10, {ORDER_ID: on_chain}, {}, {}, finders={FIRST: ("third",)})
+    service.see(view, ())
+    with pytest.raises(ClusterError):
+        service.offer_states(caller(CONSUMER), offer)
+
+
 def test_a_seat_of_a_panel_about_the_states_may_fetch_them(ledger: Ledger) -> None:
     ledger.store.save(replace(loaded(), earlier_global=REFS[0]))
     ledger.blobs.add(BYTES[0])
