@@ -27,6 +27,7 @@ from consumer.errors import ConsumerError, StillWaiting
 from consumer.history import history_of, losses_of
 from consumer.jobs import job_name, read_job, recall
 from consumer.lookup import all_bids, all_orders, find_order
+from consumer.missed import never_served
 from consumer.request import OrderOptions, request_of
 from consumer.result import Result
 from consumer.states import acknowledge, states_folder
@@ -491,6 +492,21 @@ class PlacedOrder:
         sender = TxSender(session.client, session.key)
         _, receipt = complain(session.client, session.key, self.id, job, scratch, progress, round, sender=sender)
         return receipt
+
+    def never_served(self, round: int | None = None) -> TxReceipt:
+        """Report that the result of a hand-over round was never served, so that auditors fetch it and then serve it.
+
+        If ``round`` is None, the last round is meant. The bond comes from the bond account. If the auditors can fetch
+        the result, the consumer pays them; if it is unavailable, the validator is at fault. Raise ConsumerError if the
+        round has no result that its validator has to serve.
+
+        Example::
+
+            order.never_served()
+        """
+        session = self.session
+        sender = TxSender(session.client, session.key)
+        return never_served(session.client, self.id, round, sender=sender)
 
     def _since(self) -> int:
         try:

@@ -8,7 +8,7 @@ from domain.disputes.records import DisputeState
 from domain.ledger.records import CHALLENGE_SLOT
 from domain.proof.moves import FINDER_REWARD
 from domain.proof.records import AnswerKind, Finding, Ruling
-from pol.rules.states import STATES
+from pol.rules.states import RESULT, STATES
 
 _ENDS = {
     DisputeState.UPHELD: "The challenge was right: the round is void, and the bond returns.",
@@ -27,6 +27,11 @@ _STATES = {
     DisputeState.FAILED: "The auditors have the states and serve them; the validator that asked pays the auditors.",
     DisputeState.UNDECIDED: "The panel could not decide, and no one pays.",
 }
+_RESULTS = {
+    DisputeState.UPHELD: "No validator could fetch the result: this is the validator's fault, and its job bond pays.",
+    DisputeState.FAILED: "The auditors have the result and serve it to the consumer, which pays the auditors.",
+    DisputeState.UNDECIDED: "The panel could not decide, and no one pays.",
+}
 _COINS = {
     "compensation": "paid to an auditor or to the accused validator",
     "burn": "burnt",
@@ -40,11 +45,15 @@ def describe_steps(dispute: DisputeStory, answered: int) -> list[dict[str, Any]]
 
     ``answered`` is the number of seats whose answers are on the chain.
     """
-    if dispute.place == STATES:
+    if dispute.place in (STATES, RESULT):
         asked = "The validator of the next leg could not fetch the states that this round left, and asked a panel."
+        ends = _STATES
+        if dispute.place == RESULT:
+            asked = "The consumer was not served the encrypted result of this round, and asked a panel."
+            ends = _RESULTS
         steps = [_step(dispute.committed_height, asked), *_stages(dispute)]
-        if dispute.state in _STATES:
-            steps.append(_step(dispute.ended_height, _STATES[dispute.state]))
+        if dispute.state in ends:
+            steps.append(_step(dispute.ended_height, ends[dispute.state]))
         return steps
     bond = words.assay(dispute.bond)
     steps = [_step(dispute.committed_height, f"Someone committed to a challenge, with a bond of {bond} ASSAY.")]

@@ -52,6 +52,8 @@ from domain.proof.events import (
     PanelWaits,
     PlaceDrawn,
     PlaceRuled,
+    ResultMissed,
+    ResultRuled,
     RoundClosed,
     RoundStopped,
     RoundVerified,
@@ -82,7 +84,7 @@ from domain.proof.events import (
 from domain.proof.reasons import ShareReason
 from domain.proof.records import AuditKind, AuditPlace, Finding, Ruling, ShareState
 from domain.vocabulary import MOVES, read_event
-from pol.rules.states import STATES
+from pol.rules.states import RESULT, STATES
 from pol.values import metric_values
 
 _STATES_ENDS = {
@@ -90,7 +92,7 @@ _STATES_ENDS = {
     Ruling.WRONG: DisputeState.UPHELD,
     Ruling.UNDECIDED: DisputeState.UNDECIDED,
 }
-"""End of the claim that states cannot be fetched, by the ruling about them."""
+"""End of the claim that bytes cannot be fetched, by the ruling about them."""
 
 
 @dataclass
@@ -590,6 +592,26 @@ class OrderStory:
     def _(self, change: StatesRuled) -> None:
         dispute = self._dispute(change.panel)
         dispute.state, dispute.ended_height = _STATES_ENDS[Ruling(change.ruling)], self._height
+
+    @_take.register
+    def _(self, change: ResultMissed) -> None:
+        key = change.panel
+        self._round(key.round_key).disputes[key.dispute] = DisputeStory(
+            number=key.dispute,
+            challenger=change.asker,
+            bond=change.bond,
+            state=DisputeState.OPEN,
+            committed_height=self._height,
+            opened_height=self._height,
+            place=RESULT,
+        )
+
+    @_take.register
+    def _(self, change: ResultRuled) -> None:
+        dispute = self._dispute(change.panel)
+        dispute.state, dispute.ended_height = _STATES_ENDS[Ruling(change.ruling)], self._height
+        if change.settles_at:
+            self.legs[change.panel.leg].settles_at = change.settles_at
 
     @_take.register
     def _(self, change: OrderRestarted) -> None:

@@ -230,6 +230,8 @@ _KINDS: Final = MappingProxyType(
         "panel.states": "A panel tries to fetch the states from which the next leg starts",
         "states.lacked": "The validator of the leg could not fetch the states from which it starts",
         "states.ruled": "A panel ruled whether the states can be fetched",
+        "result.missed": "The consumer was not served a result, and a panel tries to fetch it",
+        "result.ruled": "A panel ruled whether the result can be fetched",
         "order.restarted": "The order goes back to an earlier round, because later states are lost",
         "panel.waits": "A panel waits for auditors with free capacity",
         "panel.room": "A panel reserved or released auditors' capacity",
@@ -314,6 +316,8 @@ def place(place: AuditPlace) -> str:
             return f"encrypted chunk {place.chunk}"
         case AuditKind.STATES:
             return "states that the round left"
+        case AuditKind.RESULT:
+            return "encrypted result of the round"
 
 
 def message_kind(name: str) -> str:

@@ -6,7 +6,9 @@ from pathlib import Path
 from chain.client.client import ChainClient, TxReceipt
 from chain.client.sender import TxSender
 from consumer.errors import ConsumerError
+from consumer.missed import may_ask, never_served
 from consumer.result import Result, fetch_result
+from link.errors import ClusterError
 from link.handover import HandoverError
 from pol.job.document import Job
 from wire.keys import Key
@@ -24,10 +26,18 @@ def fetch_or_complain(
 ) -> Result:
     """Fetch a result as :func:`consumer.result.fetch_result` does; with a ``sender``, prove a wrong chunk to the chain.
 
-    The HandoverError of a wrong chunk then says that the chain has the proof.
+    The HandoverError of a wrong chunk then says that the chain has the proof. If the validator does not serve the
+    result at all, ask a panel to fetch it, and raise ConsumerError that says so.
     """
     try:
         return fetch_result(client, key, order_id, job, scratch, progress, round)
+    except ClusterError as error:
+        if sender is None or not may_ask(client, order_id, round):
+            raise
+        receipt = never_served(client, order_id, round, sender=sender)
+        since = f"since height {receipt.height} a panel tries to fetch it"
+        reason = f"the validator does not serve the result ({error.reason}); {since}"
+        raise ConsumerError(reason, "fetch the result again when the panel is over (assay order why)") from None
     except HandoverError as error:
         if sender is None or error.complaint is None:
             raise

@@ -5,6 +5,7 @@ from consumer.waiting import panel_stage
 from domain.measures import coins, duration
 from domain.proof.queries import OrderResponse, SeatsRequest
 from domain.proof.records import AuditKind, AuditPlace, Panel, PanelPlace, PanelSeat, Round, Ruling
+from pol.rules.states import RESULT, is_fetched, rule_fetched
 
 _RULINGS = {
     Ruling.OPEN: "open",
@@ -76,11 +77,15 @@ def name_place(place: AuditPlace) -> str:
             return f"encrypted chunk {place.chunk}"
         case AuditKind.STATES:
             return "states that the round left"
+        case AuditKind.RESULT:
+            return "encrypted result of the round"
 
 
 def _describe_ruling(place: PanelPlace) -> str:
     if place.stops and place.ruling is Ruling.WRONG:
         return "does not stop the job, although the validator claims so"
+    if is_fetched(place.place) and rule_fetched(place) is Ruling.WRONG:
+        return "cannot be fetched: no one serves it" if place.place == RESULT else "cannot be fetched: they are lost"
     return f"is {_RULINGS[place.ruling]}"
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from chain.client.client import ChainClient
 from consumer.deliver import find_validator
 from consumer.errors import ConsumerError
+from consumer.finders import find_result_seats
 from consumer.jobs import check_ordered, save_result
 from consumer.panels import describe_stop, stopped_round
 from consumer.states import fetch_states, is_broken, state_path
@@ -172,7 +173,6 @@ def fetch_result(
     leg, closed = handed_over(answer, round)
     check_served(leg, closed)
     check_ordered(job, answer.order)
-    validator = find_validator(client, leg.validator)
     chain_id = client.status().chain_id
     secret = recover_secret(client, key, answer.order)
     layout = chunk_layout(answer.order.terms, len(closed.shares))
@@ -186,20 +186,16 @@ def fetch_result(
         secret=secret,
         consumer=key.address,
     )
-    with connect(validator, key, chain_id) as link:
-        manifest = _manifest(link, order_id, closed.round, layout.count)
-        if (manifest.leg, manifest.round) != (leg.number, closed.round):
-            raise HandoverError(-1, "the validator offers the result of another round or leg than the chain has")
-        unsealer = Unsealer(expected, manifest.leaves, scratch)
-        if manifest.ciphertext.size != unsealer.size:
-            offered = manifest.ciphertext.size
-            raise HandoverError(-1, f"the ciphertext has {offered} bytes instead of {unsealer.size}")
-        with _on_disk(scratch):
-            try:
-                _fetch_blob(link, manifest.ciphertext, scratch, unsealer.take, progress)
-                states = unsealer.states()
-            except BaseException:
-                unsealer.close()
+    # If the consumer said that it was not served, seats of a panel serve the result, too.
+    names = (leg.validator, *find_result_seats(client.query, answer, closed.key))
+    for name in names:
+        try:
+            with connect(find_validator(client, name), key, chain_id) as link:
+                states = _unseal(link, expected, scratch, progress)
+            break
+        except (ClusterError, ConsumerError, HandoverError) as error:
+            is_proven = isinstance(error, HandoverError) and error.complaint is not None
+            if is_proven or name == names[-1]:
                 raise
     roots = [root for _, root in entries[1:]]
     return Result(
@@ -211,6 +207,27 @@ def fetch_result(
         validator=leg.validator,
         position=position_after(job, closed.round + 1, closed.next_root, roots),
     )
+
+
+def _unseal(
+    link: ClusterClient, expected: HandedOver, scratch: Path, progress: Callable[[int, int], None] | None
+) -> tuple[State, ...]:
+    """Fetch and open a result from one validator."""
+    handover = expected.handover
+    manifest = _manifest(link, handover.order_id, handover.round, expected.layout.count)
+    if (manifest.leg, manifest.round) != (handover.leg, handover.round):
+        raise HandoverError(-1, "the validator offers the result of another round or leg than the chain has")
+    unsealer = Unsealer(expected, manifest.leaves, scratch)
+    if manifest.ciphertext.size != unsealer.size:
+        offered = manifest.ciphertext.size
+        raise HandoverError(-1, f"the ciphertext has {offered} bytes instead of {unsealer.size}")
+    with _on_disk(scratch):
+        try:
+            _fetch_blob(link, manifest.ciphertext, scratch, unsealer.take, progress)
+            return unsealer.states()
+        except BaseException:
+            unsealer.close()
+            raise
 
 
 def fetch_verified(

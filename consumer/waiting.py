@@ -15,7 +15,7 @@ from domain.measures import duration
 from domain.proof.queries import OrderResponse
 from domain.proof.records import Panel, Round, ShareState
 from domain.readable import Readable
-from pol.rules.states import is_asking
+from pol.rules.states import RESULT, is_asking
 
 _NOTHING_TO_DO: Final = "you need not do anything"
 NO_ROOM: Final = "it begins when auditors are free"
@@ -91,6 +91,9 @@ def waiting(
             count_rounds(leg.closed, leg.verified, order.terms.rounds),
         )
     unverified = [round for round in rounds if not round.verified and not round.void]
+    missed = next((panel for panel in answer.panels if _is_about_result(panel)), None)
+    if missed is not None and not unverified:
+        return for_found_result(missed.round, now)
     if not unverified:
         return for_settlement(leg.settles_at, now, asker.fetch(order.id))
     return _for_verification(answer, unverified, now)
@@ -143,6 +146,22 @@ def for_round(number: int, handed_in: int, slots: int, since: int, until: int, n
         helps=f"{_NOTHING_TO_DO}: if the validator is late, another one gets the order",
         since=since,
         until=until,
+        now=now,
+    )
+
+
+def _is_about_result(panel: Panel) -> bool:
+    return bool(panel.asker) and not panel.is_settled and panel.places[0].place == RESULT
+
+
+def for_found_result(round: int, now: int) -> Waiting:
+    """Return the wait of a proven order for a panel that tries to fetch the encrypted result of a round."""
+    return Waiting(
+        what=f"a panel to find the result of round {round}",
+        detail="its consumer was not served this result; auditors try to fetch it, and serve it then",
+        helps=_NOTHING_TO_DO,
+        since=0,
+        until=0,
         now=now,
     )
 

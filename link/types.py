@@ -763,7 +763,9 @@ GET_OPENING = Call(
 )
 SHOW_PLACE = Call(name="ShowPlace", request=ShownPlace, reply=Verdict, roles=_STANDER, size=2 << 20)
 GET_PLACE = Call(name="GetPlace", request=PlaceRequest, reply=AuditOpening, roles=_CONSUMER | frozenset({Role.WATCHER}))
-GET_RESULT = Call(name="GetResult", request=ResultRequest, reply=ResultManifest, roles=_CONSUMER)
+GET_RESULT = Call(
+    name="GetResult", request=ResultRequest, reply=ResultManifest, roles=_CONSUMER | frozenset({Role.AUDITOR})
+)
 GET_STATES = Call(
     name="GetStates",
     request=StatesRequest,

@@ -49,6 +49,7 @@ from validator.work.mirrors import MirrorKeeper
 from validator.work.outbox import Outbox
 from validator.work.perform import Performer, Table, work_of
 from validator.work.probe import ProbeChecker
+from validator.work.results import ResultFinder
 from validator.work.seats import Auditor
 from validator.work.states import StateFetcher, StatesFinder
 from validator.work.upkeep import Keeper
@@ -283,6 +284,13 @@ class ValidatorDaemon:
         }
         states = StateFetcher(ledger=ledger, blobs=blobs, run=performer.run, connect=self._link)
         finder = StatesFinder(states, self._run_for_seat, lambda: self._service.view.clock)
+        results = ResultFinder(
+            ledger=ledger,
+            blobs=blobs,
+            run=self._run_for_seat,
+            connect=self._link,
+            clock=lambda: self._service.view.clock,
+        )
         prober = ProbeChecker(performer.run, self._config.backend, self._service.prober.judge)
         return {
             **performer.table(),
@@ -291,6 +299,7 @@ class ValidatorDaemon:
             **keeper.table(),
             **states.table(),
             **finder.table(),
+            **results.table(),
             **prober.table(),
         }
 

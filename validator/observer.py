@@ -25,11 +25,12 @@ from domain.proof.queries import (
 from domain.proof.records import Panel, PanelSeat
 from domain.registry.queries import ProviderRequest, ProvidersRequest, ValidatorsRequest
 from domain.registry.records import Provider
+from pol.rules.states import RESULT, STATES
 from validator.decide.keeping import STATES_PART, choose_kept
 from validator.decide.mirrors import ORDERS_MAX, choose_mirrored, find_mirrored
 from validator.decide.records import LegKey, SeatKey, seat_key
 from validator.decide.upkeep import CERTIFY_SECONDS
-from validator.decide.view import ChainView, Member, OwnPanel
+from validator.decide.view import ChainView, Member, OwnPanel, name_finders
 from validator.ledger import Ledger
 
 _log = logging.getLogger("assay.validator")
@@ -93,6 +94,7 @@ class Observer:
         mirrored = self._read_mirrored() if self.slow else view.mirrored
         kept = (LegKey(*key) for key in self.ledger.store.all_orders() if key[0] in orders)
         known = frozenset() if self.slow else view.applicants
+        asked = self._read_asked(orders.values())
         applicants = {name for name in asking if name in known or self._asks(name)}
         return ChainView(
             clock=duties.clock,
@@ -108,22 +110,18 @@ class Observer:
             earlier=self._read_earlier(seats),
             mirrored=mirrored,
             kept=frozenset(key for key in kept if self._is_kept(orders[key.order_id], key)),
-            finders=self._read_finders(orders.values()),
+            finders={LegKey(key.order_id, key.leg): names for key, names in name_finders(asked, STATES).items()},
+            result_finders=name_finders(asked, RESULT),
         )
 
-    def _read_finders(self, orders: Iterable[OrderResponse]) -> dict[LegKey, tuple[str, ...]]:
-        """Return the validators with a seat in a panel about the states that a leg left, by leg."""
-        finders: dict[LegKey, tuple[str, ...]] = {}
+    def _read_asked(self, orders: Iterable[OrderResponse]) -> tuple[OwnPanel, ...]:
+        """Return the panels about bytes of orders that are not closed, with all their seats."""
         before, self._finding = self._finding, {}
         for on_chain in orders:
             for panel in on_chain.panels:
                 if panel.asker and on_chain.order.state != OrderState.CLOSED:
-                    found = OwnPanel(panel, self._read_seats(panel, before.get(panel.key)))
-                    self._finding[panel.key] = found
-                    key = LegKey(panel.order_id, panel.leg)
-                    names = (*finders.get(key, ()), *(seat.validator for seat in found.seats))
-                    finders[key] = tuple(dict.fromkeys(names))
-        return finders
+                    self._finding[panel.key] = OwnPanel(panel, self._read_seats(panel, before.get(panel.key)))
+        return tuple(self._finding.values())
 
     def _is_kept(self, on_chain: OrderResponse, key: LegKey) -> bool:
         """Return whether a record is about another validator's leg, whose states this daemon keeps."""

@@ -621,7 +621,7 @@ def ack(context: CommandContext, order: str, denied: bool) -> None:
 @click.option("-o", "--to", required=True, type=click.Path(path_type=Path), help="File to write.")
 @job_option
 @round_option
-@click.option("--complain", is_flag=True, help="Prove a wrong chunk to the chain.")
+@click.option("--complain", is_flag=True, help="Prove a wrong chunk, or ask a panel if nothing is served.")
 @click.option("--early", is_flag=True, help="Take a round that is not verified yet; gives up its refund.")
 @click.option("--yes", is_flag=True, help="Do not ask before --early.")
 @common_options
@@ -684,6 +684,32 @@ def result(
             load_line(to),
             resume_line(to),
         ],
+    )
+
+
+@command.command(
+    "never-served",
+    help="Report that a validator never served you the result of a round, so that auditors fetch it.\n\n"
+    "They serve the result to you then, and the order settles later. If they can fetch it, you pay them, from your\n"
+    "bond account (assay provider bond). If the last stage finds that it is unavailable, the validator is at fault:\n"
+    "the job bond pays what the leg has cost, and the validator's withheld part returns. The bond returns.\n\n"
+    + ORDER_ID
+    + "Example: assay order never-served 1a2b… --from alice",
+)
+@click.argument("order")
+@round_option
+@common_options
+def never_served(context: CommandContext, order: str, round: int | None) -> None:
+    """Ask a panel about the result of a hand-over round."""
+    from consumer.lookup import find_order
+    from consumer.missed import never_served as ask_panel
+
+    key = context.key()
+    with context.client() as client:
+        receipt = ask_panel(client, find_order(client, order), round, sender=context.sender(client, key))
+    context.output.result(
+        receipt,
+        f"a panel tries to fetch the result since height {receipt.height}; then fetch it with assay order result",
     )
 
 

@@ -75,6 +75,10 @@ APPEAL_SLOT = SLOTS_MAX + 1
 """The slot in the row of an appeal's bond. No share and no challenge has it."""
 
 
+RESULT_SLOT = SLOTS_MAX + 2
+"""The slot in the row of the bond of a consumer that was not served a result."""
+
+
 class BondKind(IntEnum):
     """The kind of bond in a row of an escrow."""
 
@@ -82,6 +86,7 @@ class BondKind(IntEnum):
     SHARE = 2
     CHALLENGE = 3
     APPEAL = 4
+    RESULT = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +94,8 @@ class BondRow:
     """A bond that an order's escrow holds.
 
     The ``issue`` of a challenge's bond is the number of the dispute, and its slot is ``CHALLENGE_SLOT``. For the bond
-    of an appeal, the issue is the number of the panel's dispute plus 1, and the slot is ``APPEAL_SLOT``.
+    of an appeal, the issue is the number of the panel's dispute plus 1, and the slot is ``APPEAL_SLOT``. For the
+    bond of a consumer that was not served a result, the issue is the panel's number, and the slot is ``RESULT_SLOT``.
     """
 
     kind: BondKind

@@ -23,7 +23,7 @@ class LegEnd(IntEnum):
     STOPPED_BY_VALIDATOR = 10_013  # the validator gave up the leg
     WRONG_ROUND = 10_014  # a panel ruled against a place, and the validator is responsible for it
     WRONG_SHARE = 10_015  # a panel ruled against a place, and only the provider is responsible for it
-    WRONG_HANDOVER = 10_016  # the consumer proved that the validator handed over wrong states
+    WRONG_HANDOVER = 10_016  # the validator handed over wrong states, or, by the last stage of a panel, none
     STATE_UNAVAILABLE = 10_017  # the validator could not fetch the states from which the leg starts
     DECLINED_BY_CHOICE = 10_020  # the validator does not want the order
     ORDER_DEADLINE = 20_010  # the order's deadline passed before the leg was done

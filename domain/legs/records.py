@@ -77,6 +77,7 @@ class Leg:
     # empty if the order does not go back.
     back_leg: Count = 0
     back_root: MaybeHash = b""
+    missed: Count = 0  # panels that the consumer asked for, because it was not served a result of the leg
 
     @property
     def end_round(self) -> int:

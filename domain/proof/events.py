@@ -527,6 +527,46 @@ class StatesRuled(Change):
 
 
 @dataclass(frozen=True, slots=True)
+class ResultMissed(Change):
+    """The consumer (``asker``) was not served the encrypted result of a hand-over round, and ``bond`` (uassay) is
+    locked. A panel tries to fetch the result. If ``last_next`` is true, its first stage is its last one.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.ResultMissed):
+                print(event.panel.round, event.bond)
+    """
+
+    KIND: ClassVar[str] = "result.missed"
+    panel: PanelKey
+    asker: str
+    bond: int
+    last_next: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRuled(Change):
+    """A panel about the encrypted result of a hand-over round is over. ``ruling`` is a ``Ruling``: the result can be
+    fetched (``RIGHT``), it cannot (``WRONG``), or this is undecided.
+
+    If ``settles_at`` is not 0, the order waits for its settlement until this second of the chain clock.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.ResultRuled):
+                print(event.panel.round, event.ruling)
+    """
+
+    KIND: ClassVar[str] = "result.ruled"
+    panel: PanelKey
+    asker: str
+    ruling: int
+    settles_at: int
+
+
+@dataclass(frozen=True, slots=True)
 class PanelSkipped(Change):
     """A closed round got no panel: in the tier of its leg, a lot decides which rounds have panels."""
 

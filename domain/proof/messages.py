@@ -196,6 +196,23 @@ class MsgComplain(Message):
 
 
 @dataclass(frozen=True, slots=True)
+class MsgNeverServed(Message):
+    """Report that the signer was not served the encrypted result of the newest verified hand-over round.
+
+    A panel tries to fetch the result, and its seats serve it to the consumer. The chain locks a bond that pays the
+    seats, and the consumer pays them if they can fetch the result. If it is unavailable, the validator is at fault.
+    """
+
+    URL: ClassVar[str] = "/assay.pol.v1.MsgNeverServed"
+    SIGNER: ClassVar[str] = "consumer"
+    LANE: ClassVar[LaneHalf | None] = LaneHalf.LEGS
+    consumer: Address
+    order_id: Hash
+    leg: Count
+    round: Count
+
+
+@dataclass(frozen=True, slots=True)
 class MsgTakeEarly(Message):
     """Take the states of a closed hand-over round before the round is verified.
 

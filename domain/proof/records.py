@@ -189,6 +189,7 @@ class AuditKind(IntEnum):
     AGGREGATION = 3
     HANDOVER = 4  # one encrypted chunk of the states that a hand-over round leaves
     STATES = 5  # all states that a verified round left, from which the next leg starts
+    RESULT = 6  # all encrypted chunks of the states that a verified hand-over round left
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,8 +397,8 @@ class Panel:
     slash: Money = 0  # part of the validator's stake (uassay) that was taken, or that is reserved during the vote
     dispute: Count = 0  # number of the dispute that the panel decides; 0 for the panel that audits the round
     standing: ShareRef | None = None  # the share whose provider stands for it; the panel recomputes only this share
-    # The validator of the next leg, which asked whether the states that the round left can be fetched; empty for other
-    # panels.
+    # The party that asked whether bytes can be fetched: the validator of the next leg, for the states that the round
+    # left, or the consumer, for its result. Empty for other panels.
     asker: MaybeAddress = ""
     appeal_until: Number = 0  # time until which its ruling against the chain can be appealed; 0 without such a ruling
     appellant: MaybeAddress = ""  # who appealed its ruling, so that all eligible validators decide again

@@ -205,6 +205,11 @@ class HonestValidator:
         del daemon, caller
         return True
 
+    def serves_result(self, daemon: "ValidatorActor", caller: str) -> bool:
+        """Return whether it serves an encrypted result."""
+        del daemon, caller
+        return True
+
     def says(self, daemon: "ValidatorActor", asked: Asked, found: Recomputed) -> Recomputed:
         """Return what it says in a seat where it found something."""
         del daemon, asked
@@ -237,6 +242,18 @@ class NoiseSeller(HonestValidator):
 
     def seals(self, daemon: "ValidatorActor", sealed: list[Sealed]) -> list[Sealed]:
         return [noise(sealed[0]), *sealed[1:]]
+
+
+class NeverServes(HonestValidator):
+    """Trains rightly, and serves its result to no one, or only to seats."""
+
+    honest = False
+
+    def __init__(self, *, seats: bool) -> None:
+        self.seats = seats
+
+    def serves_result(self, daemon: "ValidatorActor", caller: str) -> bool:
+        return self.seats and caller in daemon.world.validators
 
 
 class LocalNoiseSeller(HonestValidator):
@@ -477,6 +494,8 @@ class ConsumerHabits:
     keeps: bool = True  # keeps the states of the last verified round, and delivers them to the next validator
     denies: bool = False  # says that it did not get the states of failed legs
     acks: bool = True  # says whether it got the states of a failed leg
+    asks: bool = True  # asks a panel about a result that it was not served
+    lies: bool = False  # says that it was not served a result that it got
 
     def delivers(self, leg: int) -> bool:
         return self.deliver[min(leg, len(self.deliver)) - 1]

@@ -37,6 +37,7 @@ from domain.ledger.events import BondDeposited, BondReleased, BondWithdrawing, P
 from domain.ledger.records import (
     APPEAL_SLOT,
     CHALLENGE_SLOT,
+    RESULT_SLOT,
     BondAccount,
     BondKind,
     BondRow,
@@ -96,6 +97,8 @@ from domain.proof.events import (
     PanelWaits,
     PlaceDrawn,
     PlaceRuled,
+    ResultMissed,
+    ResultRuled,
     RoomTaken,
     RoundCleared,
     RoundClosed,
@@ -1144,6 +1147,28 @@ class Rebuilt:
     @take.register
     def _(self, change: StatesRuled) -> None:
         self._leg(change.panel.order_id, change.leg, asked=change.asked, asked_at=change.asked_at)
+
+    @take.register
+    def _(self, change: ResultMissed) -> None:
+        key = change.panel
+        row = BondRow(
+            kind=BondKind.RESULT,
+            owner=change.asker,
+            leg=key.leg,
+            round=key.round,
+            slot=RESULT_SLOT,
+            issue=key.dispute,
+            amount=change.bond,
+        )
+        self._lock(key.order_id, row)
+        self._leg(key.order_id, key.leg, missed=self.legs[key.order_id, key.leg].missed + 1)
+        self._open_panel(key)
+        self._panel(key, last_next=change.last_next, asker=change.asker)
+
+    @take.register
+    def _(self, change: ResultRuled) -> None:
+        if change.settles_at:
+            self._leg(change.panel.order_id, change.panel.leg, settles_at=change.settles_at)
 
     @take.register
     def _(self, change: StandOpened) -> None:

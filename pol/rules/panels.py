@@ -71,7 +71,7 @@ def place_work(terms: JobTerms, kind: AuditKind) -> int:
             return terms.outer_work
         case AuditKind.HANDOVER:
             return 0
-        case AuditKind.STATES:
+        case AuditKind.STATES | AuditKind.RESULT:
             return terms.result_bytes
 
 

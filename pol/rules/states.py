@@ -1,8 +1,9 @@
-"""The place ``states``: whether the states that the last verified round of a failed leg left can still be fetched.
+"""The places ``states`` and ``result``: whether bytes that a party was not served can be fetched.
 
-The validator of the next leg asks for it, because it could not fetch them. A panel of strangers tries to fetch all of
-these states. A seat that has them answers with the root of the global state and a digest over all bytes, and serves
-them from then on. Otherwise it answers ``unavailable``, which only the last stage can decide.
+The validator of the next leg asks for the states that the last verified round of a failed leg left. The consumer asks
+for the encrypted result of a hand-over round. A panel of strangers tries to fetch all of these bytes. A seat that has
+them answers with their root and a digest over all bytes, and serves them from then on. Otherwise it answers
+``unavailable``, which only the last stage can decide.
 """
 
 from domain.amount import ceil_div
@@ -13,12 +14,22 @@ from domain.proof.records import AnswerKind, AuditKind, AuditPlace, PanelPlace, 
 
 STATES = AuditPlace(kind=AuditKind.STATES, slot=0, issue=0, segment=0)
 """The place of a panel about the states that a round left."""
+RESULT = AuditPlace(kind=AuditKind.RESULT, slot=0, issue=0, segment=0)
+"""The place of a panel about the encrypted result of a round."""
 ASKS_MAX = 2
-"""Most panels that the validator of one leg may ask for. The second one begins with its last stage."""
+"""Most panels that the validator of one leg, or its consumer, may ask for. The second one begins with its last stage.
+"""
+FIRST_RESULT = 2**29
+"""The number of the first panel about a result of a leg; disputes of a round have lower numbers."""
 FIRST_NUMBER = 2**30
 """The number of the first panel about states; disputes of a round have lower numbers."""
 FETCH_SLACK = 2
 """Time in which a seat fetches the states, as a multiple of the time that it takes at ``accept_rate``."""
+
+
+def is_fetched(place: AuditPlace) -> bool:
+    """Return whether a place is about bytes that seats fetch, and do not recompute."""
+    return place.kind in (AuditKind.STATES, AuditKind.RESULT)
 
 
 def is_asking(leg: Leg) -> bool:
@@ -41,15 +52,20 @@ def asking_leg(number: int) -> int:
     return (number - FIRST_NUMBER) // ASKS_MAX
 
 
+def result_number(leg: Leg) -> int:
+    """Return the number of the panel for which the consumer asks next, because it was not served a result of a leg."""
+    return FIRST_RESULT + leg.missed
+
+
 def fetch_seconds(terms: JobTerms, params: OrderParams) -> int:
-    """Return the time (seconds) that a seat gets to fetch the states, in addition to the time for any other place."""
+    """Return the time (seconds) that a seat gets to fetch the bytes, in addition to the time for any other place."""
     return ceil_div(FETCH_SLACK * terms.result_bytes, params.accept_rate)
 
 
-def rule_states(place: PanelPlace) -> Ruling:
-    """Return the ruling about states: they can be fetched, they cannot, or that is undecided.
+def rule_fetched(place: PanelPlace) -> Ruling:
+    """Return the ruling about bytes: they can be fetched, they cannot, or that is undecided.
 
-    The states cannot be fetched only if the panel found them to be unavailable. Any other finding decides nothing.
+    They cannot be fetched only if the panel found them to be unavailable. Any other finding decides nothing.
     """
     found = place.finding
     if place.ruling is Ruling.WRONG and (found is None or found.kind is not AnswerKind.UNAVAILABLE):

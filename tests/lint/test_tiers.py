@@ -63,6 +63,10 @@ OPENINGS = {
     # A state is looked up by the root that the chain has for it.
     ("validator/ledger.py", "state.root in roots"),
     ("validator/serve/service.py", "state.root not in roots"),
+    (
+        "validator/work/results.py",
+        "ciphertext_root(action.handover, [leaf.sealed for leaf in leaves]) == action.root",
+    ),
     ("validator/work/states.py", "state.root in missing - taken"),
     ("validator/work/numerics.py", "file_root(file.path) == file.root"),
     ("consumer/states.py", "state.root in missing"),

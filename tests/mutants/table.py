@@ -50,6 +50,8 @@ _MATCHED = "tests/unit/chain/state_machine/market/handlers/test_open_and_matched
 _RESUME = "tests/unit/chain/state_machine/legs/test_resume.py"
 _SERVING = "tests/unit/chain/attacks/test_serving_what_was_verified.py"
 _LACKING = "tests/unit/chain/attacks/test_states_that_the_next_validator_lacks.py"
+_MISSED = "tests/unit/chain/attacks/test_a_consumer_that_was_never_served.py"
+_RESULTS = "tests/unit/validator/test_results.py"
 _BACK = "tests/unit/chain/attacks/test_going_back_to_a_round_that_was_handed_over.py"
 _STATES = "tests/unit/validator/test_states.py"
 _EXTENTS = "tests/unit/chain/state_machine/legs/test_extents.py"
@@ -1345,8 +1347,8 @@ MUTANTS = (
         "asking-is-free",
         "a validator that lies about states delays the order, and the community pool pays the seats",
         "chain/state_machine/proof/states.py",
-        "    losers = (bond,) if bond is not None else ()\n",
-        "    losers = ()\n",
+        "    return Payers(fee=fee, bonds=(bond,) if bond is not None else ())\n",
+        "    return Payers(fee=fee)\n",
         (f"{_LACKING}::test_a_validator_that_lies_pays_the_seats_and_gets_the_states_from_them",),
     ),
     Mutant(
@@ -1369,8 +1371,8 @@ MUTANTS = (
         "captured-panel-stays",
         "friends of a failed validator that fill one first stage decide for good that its states can be fetched",
         "chain/state_machine/proof/states.py",
-        "is_again=leg.asked > 1",
-        "is_again=False",
+        "last_next=leg.asked > 1",
+        "last_next=False",
         (f"{_LACKING}::test_states_that_were_found_twice_are_no_reason_to_decline_and_a_choice_has_its_fee",),
     ),
     Mutant(
@@ -1388,6 +1390,113 @@ MUTANTS = (
         "    is_asked = is_asking(LEGS.must(ctx.store, order.id, order.legs))\n",
         "    is_asked = False\n",
         (f"{_LACKING}::test_while_the_panel_runs_no_deadline_passes_and_the_part_is_not_paid",),
+    ),
+    Mutant(
+        "asking-for-results-is-free",
+        "a consumer that lies delays each settlement at no cost",
+        "chain/state_machine/proof/results.py",
+        "    if ruling is Ruling.RIGHT:\n        bond = get_result_bond(ctx, panel.key)\n",
+        "    if False:\n        bond = get_result_bond(ctx, panel.key)\n",
+        (f"{_MISSED}::test_the_consumer_pays_the_seats_that_fetch_the_result_and_the_validator_loses_nothing",),
+    ),
+    Mutant(
+        "asks-for-results-without-end",
+        "a consumer delays the settlement for ever",
+        "chain/state_machine/proof/handlers/never_served.py",
+        "    if leg.missed >= ASKS_MAX:\n",
+        "    if False:\n",
+        (f"{_MISSED}::test_a_consumer_that_lies_delays_the_settlement_twice_at_most_and_pays_each_time",),
+    ),
+    Mutant(
+        "captured-result-stays",
+        "friends of a validator that fill one first stage decide for good that its result can be fetched",
+        "chain/state_machine/proof/results.py",
+        "last_next=leg.missed > 0",
+        "last_next=False",
+        (f"{_MISSED}::test_a_consumer_that_lies_delays_the_settlement_twice_at_most_and_pays_each_time",),
+    ),
+    Mutant(
+        "no-time-to-fetch-a-result",
+        "an order settles before its consumer could fetch the result from the seats",
+        "chain/state_machine/proof/results.py",
+        "        LEGS.update(ctx.store, order.id, leg.number, settles_at=settles_at)\n",
+        "        pass\n",
+        (f"{_MISSED}::test_the_settlement_waits_for_the_panel_and_then_for_the_consumer",),
+    ),
+    Mutant(
+        "settles-during-the-panel",
+        "an order settles while a panel tries to fetch its result",
+        "chain/state_machine/proof/results.py",
+        "    hold(ctx, order.id, HOLD_REASON, ctx.clock + HELD_SECONDS_MAX)\n",
+        "",
+        (f"{_MISSED}::test_the_settlement_waits_for_the_panel_and_then_for_the_consumer",),
+    ),
+    Mutant(
+        "serving-no-one-is-free",
+        "a validator that serves its result to no one keeps its bond and its part",
+        "chain/state_machine/proof/results.py",
+        "        WRONG_HANDOVERS.mark(ctx.store, order.id, leg.number)\n",
+        "        pass\n",
+        (f"{_MISSED}::test_an_unavailable_result_costs_the_validator_its_job_bond_and_its_part",),
+    ),
+    Mutant(
+        "old-results-are-judged",
+        "a validator loses its bond for a round that it need not serve any more",
+        "chain/state_machine/proof/handlers/never_served.py",
+        " or _is_old(order, leg, closed):",
+        ":",
+        (f"{_MISSED}::test_only_the_consumer_asks_and_only_about_the_newest_verified_hand_over_round",),
+    ),
+    Mutant(
+        "anyone-says-never-served",
+        "a stranger holds an order",
+        "chain/state_machine/proof/handlers/never_served.py",
+        "    if order.consumer != message.consumer:\n        raise",
+        "    if False:\n        raise",
+        (f"{_MISSED}::test_only_the_consumer_asks_and_only_about_the_newest_verified_hand_over_round",),
+    ),
+    Mutant(
+        "result-seats-get-states",
+        "a seat of a panel about an encrypted result gets the plain states",
+        "validator/decide/view.py",
+        "        if about.panel.places[0].place == place:\n",
+        "        if True:\n",
+        (f"{_RESULTS}::test_seats_that_look_for_a_result_get_no_plain_states",),
+    ),
+    Mutant(
+        "results-for-strangers",
+        "any validator fetches the result of an order",
+        "validator/serve/service.py",
+        "        if caller.address not in self.view.result_finders.get(key, ()):\n",
+        "        if False:\n",
+        (f"{_RESULTS}::test_seats_get_a_result_from_its_validator_and_strangers_do_not",),
+    ),
+    Mutant(
+        "noise-counts-as-a-result",
+        "a seat says that it has a result whose chunks are not those of its leaves",
+        "validator/work/results.py",
+        "        if not self.run(self._seconds(action), numerics.has_chunks, chunked):\n",
+        "        if False:\n",
+        (f"{_RESULTS}::test_a_seat_takes_no_result_that_does_not_fit_the_chain[noise]",),
+    ),
+    Mutant(
+        "false-state-leaves-count",
+        "a seat serves a result with whose leaves its consumer can do nothing",
+        "validator/work/results.py",
+        "            right = right and merkle_root([leaf.state_leaf for leaf in own]) == root\n",
+        "            pass\n",
+        (f"{_RESULTS}::test_a_seat_takes_no_result_that_does_not_fit_the_chain[state leaves]",),
+    ),
+    Mutant(
+        "copy-only-for-the-asker",
+        "a validator that hides the consumer's copy lets a panel say that states are lost",
+        "consumer/states.py",
+        "        for name in (leg.validator, *find_seats(self.client, answer)):\n",
+        "        for name in (leg.validator,):\n",
+        (
+            "tests/unit/consumer/test_states.py"
+            "::test_copies_are_sent_to_the_seats_that_look_for_them_though_the_next_validator_does_not_answer",
+        ),
     ),
     Mutant(
         "goes-back-to-the-lost-states",

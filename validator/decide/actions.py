@@ -16,6 +16,7 @@ from domain.proof.queries import PanelResponse
 from domain.proof.records import AuditPlace, Share
 from link.handover import SealedState
 from link.types import PayloadFile, StateRef
+from pol.rules.handover import ChunkLayout, HandoverId
 from validator.decide.probe import ProbeResult
 from validator.decide.records import LegKey, SeatKey, SlotLocal, VerdictRow
 
@@ -318,6 +319,33 @@ class RebuildChunk:
 
 
 @dataclass(frozen=True, slots=True)
+class FindResult:
+    """The action of a seat that fetches the encrypted result of a round, and records a digest over it.
+
+    ``sources`` are the validators that may have the result, the best first. ``root`` is the ciphertext root, and
+    ``roots`` are the roots of the states that are encrypted, that of the global state first.
+    """
+
+    lane: ClassVar = Lane.AUDIT
+    key: str
+    seat: SeatKey
+    index: int
+    sources: tuple[str, ...]
+    handover: HandoverId
+    layout: ChunkLayout
+    root: bytes
+    roots: tuple[bytes, ...]
+    seed: bytes  # seed of the panel's stage
+    until: int
+    tier: str  # the leg's tier
+
+    @property
+    def leg(self) -> LegKey:
+        """The key of the leg that handed the result over. The result is kept in a record of this leg."""
+        return LegKey(self.seat.order_id, self.seat.leg)
+
+
+@dataclass(frozen=True, slots=True)
 class FindStates:
     """The action of a seat that fetches all states that a verified round left, and records a digest over them.
 
@@ -421,6 +449,7 @@ Action = (
     | ReplayPlace
     | MirrorPlace
     | RebuildChunk
+    | FindResult
     | FindStates
     | SendAnswer
     | EndSeat

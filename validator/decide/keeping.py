@@ -78,7 +78,9 @@ def decide_kept(local: LocalOrder, look: Look) -> tuple[LocalOrder, tuple[Action
         local = replace(local, fetched=_among(local.fetched, served_roots(on_chain, leg)), offered=())
     actions: list[Action] = []
     if look.chain.whole:
-        needed = frozenset(state.blob.sha256 for state in (*local.fetched, *local.offered))
+        blobs = [state.blob for state in (*local.fetched, *local.offered)]
+        blobs += [found.sealed.blob for found in local.results]
+        needed = frozenset(blob.sha256 for blob in blobs)
         actions.append(Tidy(f"{name}/tidy", local.key, needed))
     if missing and is_mirror(on_chain, leg, look.me):
         keep = KeepStates(

@@ -76,6 +76,7 @@ def get_bytes(terms: JobTerms, places: Iterable[AuditPlace]) -> int:
         AuditKind.AGGREGATION: state + terms.slots * terms.update_bytes,
         AuditKind.HANDOVER: STATE_CHUNK_BYTES,
         AuditKind.STATES: terms.result_bytes,
+        AuditKind.RESULT: terms.result_bytes,
     }
     return terms.delivered_bytes + sum(sizes[place.kind] for place in places)
 

@@ -127,6 +127,14 @@ class SealedResult:
 
 
 @dataclass(frozen=True, slots=True)
+class FoundResult:
+    """The encrypted result of another validator's ``round``, which this validator fetched as a seat."""
+
+    round: int
+    sealed: SealedResult
+
+
+@dataclass(frozen=True, slots=True)
 class LocalRound:
     """A round as this daemon ran it. ``works`` has every issue, in the order in which the issues were assigned."""
 
@@ -211,6 +219,8 @@ class LocalOrder:
     offered: tuple[StateRef, ...] = ()
     # Rounds of the earlier leg, some of whose shares this leg may take over in its first round.
     left: tuple[LocalRound, ...] = ()
+    # Results of the leg, which is another validator's. This validator fetched them as a seat, and serves them.
+    results: tuple[FoundResult, ...] = ()
 
     @property
     def key(self) -> LegKey:

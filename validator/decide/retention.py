@@ -9,6 +9,7 @@ from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse
 from link.types import BlobRef
 from pol.rules.panels import STAGE_TIMES, commit_seconds
+from pol.rules.states import RESULT
 from validator.decide.actions import Action, Recompute, VerifyOpening
 from validator.decide.records import (
     LocalOrder,
@@ -78,7 +79,8 @@ def fold(local: LocalOrder, on_chain: OrderResponse, panels: Panels, clock: int)
 def served_rounds(local: LocalOrder, on_chain: OrderResponse) -> tuple[LocalRound, ...]:
     """Return the hand-over rounds that the consumer can fetch.
 
-    These are the newest verified round, and the later rounds that the consumer took early. Any other round that may
+    These are the newest verified round, and the later rounds that the consumer took early. A round about whose result a
+    panel was asked is served to its seats. Any other round that may
     still become void is not served: the consumer could then have both the round's result and its deposit. For a failed
     leg, return only rounds taken early. For a closed order, return only the last of these rounds, because the rounds of
     a closed order are no longer read from the chain.
@@ -87,15 +89,25 @@ def served_rounds(local: LocalOrder, on_chain: OrderResponse) -> tuple[LocalRoun
     if leg is None:
         return ()
     sealed = [known for known in local.rounds if known.sealed is not None]
+    asked = {key.round for key in asked_results(on_chain) if key.leg == leg.number}
     if leg.state == LegState.FAILED:
-        return tuple(known for known in sealed if leg.is_taken(known.round))[-1:]
+        taken = [known for known in sealed if leg.is_taken(known.round)][-1:]
+        return tuple(known for known in sealed if known in taken or known.round in asked)
     if on_chain.order.state == OrderState.CLOSED:
         return tuple(sealed[-1:])
     rounds = {known.round: on_chain.round(local.leg, known.round) for known in sealed}
     newest = max((number for number, closed in rounds.items() if closed and closed.verified), default=-1)
     return tuple(
-        known for known in sealed if known.round == newest or (known.round > newest and leg.is_taken(known.round))
+        known
+        for known in sealed
+        if known.round == newest or known.round in asked or (known.round > newest and leg.is_taken(known.round))
     )
+
+
+def asked_results(on_chain: OrderResponse) -> frozenset[RoundKey]:
+    """Return the rounds of an order about whose encrypted results a panel is not over."""
+    asked = (panel for panel in on_chain.panels if panel.asker and not panel.is_settled)
+    return frozenset(panel.round_key for panel in asked if panel.places[0].place == RESULT)
 
 
 def newest_verified(local: LocalOrder, on_chain: OrderResponse) -> tuple[LocalRound, ...]:

@@ -49,6 +49,7 @@ from link.types import AuditOpening, PayloadFile
 from pol.rules.commitment import check_leaf, update_claim
 from pol.rules.handover import HandoverId, chunk_layout
 from pol.rules.panels import STAGE_TIMES
+from pol.rules.states import is_fetched
 from pol.rules.stops import stop_step
 from pol.rules.tiers.answers import finding_of
 from pol.rules.tiers.table import tier_named
@@ -56,6 +57,7 @@ from validator.decide.actions import (
     Action,
     AskOpening,
     EndSeat,
+    FindResult,
     FindStates,
     LoadAudited,
     RebuildChunk,
@@ -186,9 +188,10 @@ def _steps(
         )
     for index, (place, asked) in enumerate(zip(seat.places, duty.places, strict=True)):
         name = f"{key}/{asked.number}"
-        if asked.place.kind is AuditKind.STATES:
+        if is_fetched(asked.place):
             if place.is_open:
-                steps.append(_find_states(key, index, duty, subject, until, look))
+                find = _find_states if asked.place.kind is AuditKind.STATES else _find_result
+                steps.append(find(key, index, duty, subject, until, look))
         elif place.opening is None and place.is_open:
             # A provider that stands for its share sends the openings itself.
             if subject.panel.standing is not None:
@@ -247,6 +250,28 @@ def _find_states(
         sources=tuple(name for name in dict.fromkeys(names) if name != look.me),
         roots=tuple(dict.fromkeys((subject.round.next_root, *locals_))),
         sizes=(terms.global_bytes, terms.local_bytes),
+        seed=duty.seed,
+        until=until,
+        tier=subject.tier,
+    )
+
+
+def _find_result(
+    key: SeatKey, index: int, duty: PanelDuty, subject: PanelResponse, until: int, look: Look
+) -> FindResult:
+    """Return the action that fetches the encrypted result of a round, from the winner and from other seats."""
+    closed = subject.round
+    names = (subject.validator, *look.chain.result_finders.get(closed.key, ()))
+    locals_ = (share.roots.local_out for share in subject.shares if share.roots is not None)
+    return FindResult(
+        key=f"{key}/{duty.places[index].number}/result",
+        seat=key,
+        index=index,
+        sources=tuple(name for name in dict.fromkeys(names) if name != look.me),
+        handover=HandoverId(chain_id=look.chain_id, order_id=closed.order_id, leg=closed.leg, round=closed.round),
+        layout=chunk_layout(subject.terms, len(closed.shares)),
+        root=closed.ciphertext_root,
+        roots=(closed.next_root, *locals_),
         seed=duty.seed,
         until=until,
         tier=subject.tier,
@@ -365,7 +390,7 @@ def _note_served(seat: LocalSeat, clock: int) -> LocalSeat:
 
 def place_recomputed(seat: LocalSeat, index: int, found: Recomputed) -> LocalSeat:
     """Record the result of recomputing a place with an accepted opening."""
-    if seat.duty.places[index].place.kind is AuditKind.STATES:
+    if is_fetched(seat.duty.places[index].place):
         return _with(seat, index, found=found) if seat.places[index].is_open else seat
     if not (seat.places[index].accepted and seat.places[index].is_open):
         return seat
@@ -533,7 +558,7 @@ def _answer(
     if place.unavailable:
         return unavailable
     ends, could_come = serving
-    if asked.place.kind is AuditKind.STATES:
+    if is_fetched(asked.place):
         return None if place.served else unavailable
     if asked.place.kind is AuditKind.HANDOVER:
         # The opening is all that the seat needs.
@@ -582,5 +607,5 @@ def _claim(place: AuditPlace, known: SeatPlace, subject: PanelResponse) -> bytes
         case AuditKind.UPDATE:
             roots = _roots(*shares_of(subject.shares, place))
             return update_claim(roots.update_root, roots.local_out, roots.metrics)
-        case AuditKind.HANDOVER:
+        case AuditKind.HANDOVER | AuditKind.RESULT:
             return subject.round.ciphertext_root

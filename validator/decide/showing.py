@@ -16,7 +16,7 @@ def shows_result(asked: AuditPlace, drawn: AuditPlace) -> bool:
             return asked.kind in (AuditKind.AGGREGATION, AuditKind.HANDOVER)
         case AuditKind.AGGREGATION:
             return asked.kind is AuditKind.HANDOVER
-        case AuditKind.HANDOVER | AuditKind.STATES:
+        case AuditKind.HANDOVER | AuditKind.STATES | AuditKind.RESULT:
             return False
 
 
@@ -24,7 +24,7 @@ def shows_earlier_result(asked: AuditPlace, drawn: AuditPlace) -> bool:
     """Return whether the data of ``asked`` contain the result of ``drawn``, a place of the round before."""
     from_start = asked.kind is not AuditKind.SEGMENT or asked.segment == 0
     match drawn.kind:
-        case AuditKind.SEGMENT | AuditKind.HANDOVER | AuditKind.STATES:
+        case AuditKind.SEGMENT | AuditKind.HANDOVER | AuditKind.STATES | AuditKind.RESULT:
             return False
         case AuditKind.UPDATE:
             return from_start and asked.kind is not AuditKind.AGGREGATION and asked.slot == drawn.slot

@@ -1,9 +1,9 @@
 """The input of a validator's decisions other than its records: one look at the chain, and the present providers."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from domain.keys import PanelKey
+from domain.keys import PanelKey, RoundKey
 from domain.proof.queries import OrderResponse, PanelDuty, PanelResponse
 from domain.proof.records import AuditPlace, Panel, PanelSeat
 from domain.registry.records import Validator
@@ -102,6 +102,18 @@ class ChainView:
     mirrored: Mapping[SeatKey, PanelDuty] = field(default_factory=dict)
     kept: frozenset[LegKey] = frozenset()
     finders: Mapping[LegKey, tuple[str, ...]] = field(default_factory=dict)
+    result_finders: Mapping[RoundKey, tuple[str, ...]] = field(default_factory=dict)
+
+
+def name_finders(asked: Iterable[OwnPanel], place: AuditPlace) -> dict[RoundKey, tuple[str, ...]]:
+    """Return the validators with a seat in a panel about bytes of this kind, by round."""
+    finders: dict[RoundKey, tuple[str, ...]] = {}
+    for about in asked:
+        if about.panel.places[0].place == place:
+            key = about.panel.round_key
+            names = (*finders.get(key, ()), *(seat.validator for seat in about.seats))
+            finders[key] = tuple(dict.fromkeys(names))
+    return finders
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,7 +162,7 @@ class Service:
         panels = (*view.panels.values(), *view.earlier.values())
         if any(seat.validator == address for about in panels for seat in about.seats):
             roles.add(t.Role.AUDITOR)
-        if any(address in names for names in view.finders.values()):
+        if any(address in names for names in (*view.finders.values(), *view.result_finders.values())):
             roles.add(t.Role.AUDITOR)
         if self._may_watch_some(address):
             roles.add(t.Role.WATCHER)
@@ -588,11 +588,16 @@ class Service:
             )
 
     def get_result(self, caller: t.Caller, request: t.ResultRequest) -> t.ResultManifest:
-        """Return the manifest of a hand-over round's encrypted state to the order's consumer."""
+        """Return the manifest of a hand-over round's encrypted state.
+
+        The order's consumer gets it. If the consumer says that it was not served, seats of a panel get it, too, and
+        then serve it to the consumer and to each other.
+        """
         on_chain = self.view.orders.get(request.order_id)
         legs = on_chain.legs if on_chain is not None else ()
         own = [leg.number for leg in legs if leg.validator == self.me]
-        local = self.ledger.load(request.order_id, max(own)) if own else None
+        number = max(own, default=on_chain.order.legs if on_chain is not None else 0)
+        local = self.ledger.load(request.order_id, number)
         if local is None or on_chain is None:
             raise ClusterError(
                 ClusterErrorKind.NOT_FOUND,
@@ -600,8 +605,11 @@ class Service:
                 "ask the validator that serves the order (assay order show)",
                 field="order_id",
             )
-        self._check_consumer(caller, on_chain)
+        key = RoundKey(request.order_id, number, request.round)
+        if caller.address not in self.view.result_finders.get(key, ()):
+            self._check_consumer(caller, on_chain)
         served = {known.round: known.sealed for known in served_rounds(local, on_chain)}
+        served |= {found.round: found.sealed for found in local.results}
         result = served.get(request.round)
         if result is None:
             raise ClusterError(

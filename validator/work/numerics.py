@@ -31,6 +31,7 @@ from pol.work.train import aggregate
 from validator.decide.records import Recomputed, Sizes
 from validator.work.loaded import backend_named, job_in, open_states, opened_states
 from validator.work.requests import (
+    ChunkedFile,
     OpeningCheck,
     ProbeSample,
     RootedFile,
@@ -115,6 +116,15 @@ def digest_states(asked: StatesDigest) -> Recomputed:
     """Return the answer of a seat that has all states of a round: the first root, and a digest over all bytes."""
     digest = tier_named(asked.tier).digest(asked.seed, (), _read_pieces(asked.paths))
     return Recomputed(fault="", kind=AnswerKind.FINISHED, root=asked.root, digest=digest)
+
+
+def has_chunks(asked: ChunkedFile) -> bool:
+    """Return whether a file consists of exactly the chunks with these sizes and hashes."""
+    with asked.path.open("rb") as file:
+        right = all(
+            sha256(file.read(size)).digest() == digest for size, digest in zip(asked.sizes, asked.hashes, strict=True)
+        )
+        return right and not file.read(1)
 
 
 def _read_pieces(paths: Iterable[Path]) -> Iterator[bytes]:

@@ -47,6 +47,15 @@ class StatesDigest:
 
 
 @dataclass(frozen=True, slots=True)
+class ChunkedFile:
+    """A request to compare the chunks of a file with their sizes (bytes) and SHA-256 hashes."""
+
+    path: Path
+    sizes: tuple[int, ...]
+    hashes: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SegmentCheck:
     """A request to replay a segment of a share, between two boundaries that the share committed to."""
 

@@ -15,7 +15,7 @@ from chain.state_machine.tables import Part
 from domain.keys import PanelKey, ShareKey
 from domain.ledger.events import PaymentMade
 from domain.ledger.moves import BONDS_POT, CHALLENGE_BOND, JOB_BOND, SHARE_BOND, VALIDATOR
-from domain.ledger.records import APPEAL_SLOT, CHALLENGE_SLOT, BondKind, BondRow, Payment
+from domain.ledger.records import APPEAL_SLOT, CHALLENGE_SLOT, RESULT_SLOT, BondKind, BondRow, Payment
 from domain.moves import Move, Transfer, Uses
 from escrow.deposits import use, withhold
 
@@ -26,6 +26,7 @@ _BOND_MOVES: Mapping[BondKind, Move] = MappingProxyType(
         BondKind.SHARE: SHARE_BOND,
         BondKind.CHALLENGE: CHALLENGE_BOND,
         BondKind.APPEAL: CHALLENGE_BOND,
+        BondKind.RESULT: CHALLENGE_BOND,
     }
 )
 
@@ -201,6 +202,11 @@ def get_appeal_bond(ctx: Context, key: PanelKey) -> BondRow | None:
     return BOND_ROWS.get(
         ctx.store, key.order_id, key.leg, int(BondKind.APPEAL), key.round, APPEAL_SLOT, key.dispute + 1
     )
+
+
+def get_result_bond(ctx: Context, key: PanelKey) -> BondRow | None:
+    """Return the row of the bond of a consumer that asked a panel about a result; None if it is not locked."""
+    return BOND_ROWS.get(ctx.store, key.order_id, key.leg, int(BondKind.RESULT), key.round, RESULT_SLOT, key.dispute)
 
 
 def _row_key(order_id: bytes, row: BondRow) -> tuple[Part, ...]:

@@ -14,6 +14,7 @@ from chain.state_machine.legs.hooks import (
 from chain.state_machine.market.hooks import RELEASED
 from chain.state_machine.proof import gas
 from chain.state_machine.proof.covers import get_cover, is_in_fund, on_continued, on_fund, weigh_fund
+from chain.state_machine.proof.fetches import on_fetch, weigh_fetch
 from chain.state_machine.proof.handlers import HANDLERS
 from chain.state_machine.proof.invariants import INVARIANTS
 from chain.state_machine.proof.lots import apply_lots, on_lot, weigh_lot
@@ -39,7 +40,7 @@ from chain.state_machine.proof.shares import (
 from chain.state_machine.proof.slashes import on_jail
 from chain.state_machine.proof.stages import draw_stage, weigh_stage_draw
 from chain.state_machine.proof.stands import is_at_stake, on_forfeit, weigh_forfeit
-from chain.state_machine.proof.states import ask_states, on_states, weigh_states
+from chain.state_machine.proof.states import ask_states
 from chain.state_machine.proof.tables import (
     APPEAL_DUE,
     AUDIT_LOAD,
@@ -47,6 +48,7 @@ from chain.state_machine.proof.tables import (
     BONDS_DUE,
     DELIVERIES,
     DROP_DUE,
+    FETCH_DUE,
     FORFEIT_DUE,
     FUND_DUE,
     JAIL_DUE,
@@ -65,7 +67,6 @@ from chain.state_machine.proof.tables import (
     SHARES,
     STAGE_DUE,
     STANDING_ISSUES,
-    STATES_DUE,
     TAKE_DUE,
     TAKING,
     VOID_CLAIMS,
@@ -126,7 +127,7 @@ COMPONENT = Component(
         Effect(FORFEIT_DUE, on_forfeit, weigh_forfeit),
         Effect(FUND_DUE, on_fund, weigh_fund),
         Effect(TAKE_DUE, on_take, weigh_take),
-        Effect(STATES_DUE, on_states, weigh_states),
+        Effect(FETCH_DUE, on_fetch, weigh_fetch),
     ),
     draws=(
         Draw(SharesSubject, draw_segments, weigh_segments),

@@ -50,7 +50,7 @@ from domain.legs.records import Leg, LegState
 from domain.limits import SEATS_MAX
 from domain.market.records import Order, OrderState
 from domain.proof.moves import AUDITS_POT
-from domain.proof.records import Round, Ruling, Share, ShareState
+from domain.proof.records import AuditKind, Round, Ruling, Share, ShareState
 from escrow.deposits import locked
 from pol.rules.fees import compute_round_cost
 from pol.rules.orders import handover_seconds
@@ -192,7 +192,10 @@ def check_deadlines(store: Overlay, _: Running) -> None:
         if order.state is OrderState.CLOSED or clock <= order.deadline:
             continue
         handover = handover_seconds(order.terms, order.params, order.window)
-        tail = 2 * verify_seconds(order.params, order.audit_ms, order.window) + handover
+        leg = LEGS.get(store, order.id, order.legs)
+        # Each panel about a result lets the wait for the settlement begin again.
+        waits = 1 + (leg.missed if leg is not None else 0)
+        tail = 2 * verify_seconds(order.params, order.audit_ms, order.window) + waits * handover
         tally = TALLIES.must(store, order.id)
         if tally.stands or clock <= tally.stands_until:
             continue  # the order stays open while providers may stand for shares
@@ -372,6 +375,22 @@ def check_slashes(store: Overlay, _: Running) -> None:
         ensure(due or not until, f"the queue will not release {validator.operator}")
 
 
+def check_fetches(store: Overlay, order: Order) -> None:
+    """Check that an order has one panel about bytes at a time, and a bond for each panel about a result."""
+    name = order.id.hex()
+    asked = [panel for panel in PANELS.scan(store, order.id) if panel.asker and not panel.is_settled]
+    results = {tuple(panel.key) for panel in asked if panel.places[0].place.kind is AuditKind.RESULT}
+    rows = {
+        (order.id, row.leg, row.round, row.issue)
+        for row in BOND_ROWS.scan(store, order.id)
+        if row.kind is BondKind.RESULT
+    }
+    # An order that was held for too long may close, and returns its bonds, before such a panel is over.
+    ended = order.state is OrderState.CLOSED or TALLIES.must(store, order.id).ending != 0
+    ensure(rows == results or (ended and not rows), f"order {name} has wrong bonds for panels about results")
+    ensure(len(asked) <= 1 or ended, f"order {name} has two panels about bytes at once")
+
+
 def check_appeals(store: Overlay, order: Order) -> None:
     """Check that the queue ends each ruling that can be appealed, and that bonds of appeals belong to such panels."""
     name = order.id.hex()
@@ -446,6 +465,7 @@ INVARIANTS = Invariants(
                 check_open_rounds,
                 check_panels,
                 check_appeals,
+                check_fetches,
                 check_handovers,
                 check_taken,
                 check_deliveries,

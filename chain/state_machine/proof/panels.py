@@ -18,11 +18,10 @@ from chain.state_machine.proof.tables import AUDIT_STAGE, PANELS
 from domain.amount import BPS
 from domain.keys import PanelKey, RoundKey, ShareRef
 from domain.market.records import Order
-from domain.proof.events import DisputePanelOpened, StatesPanelOpened
+from domain.proof.events import DisputePanelOpened, ResultMissed, StatesPanelOpened
 from domain.proof.records import AuditPlace, Panel, PanelPlace, Round, Ruling
 from domain.proof.transitions import PANEL_STEPS, PanelStep
 from pol.rules.schedule import served_terms
-from pol.rules.states import STATES
 from pol.rules.tiers.table import tier_of
 
 
@@ -75,17 +74,20 @@ def open_stand_panel(ctx: Context, order: Order, key: PanelKey, standing: ShareR
     ask_room(ctx, order, panel)
 
 
-def open_states_panel(ctx: Context, order: Order, left: Round, number: int, asker: str, *, is_again: bool) -> None:
-    """Open the panel that tries to fetch the states that a verified round left, because ``asker`` could not.
+def open_fetch_panel(
+    ctx: Context, order: Order, opened: StatesPanelOpened | ResultMissed, place: AuditPlace, root: bytes
+) -> None:
+    """Open the panel that tries to fetch bytes, because the asker that ``opened`` names could not.
 
-    If the asker ``is_again`` without them after such a panel, all eligible validators decide in a single stage.
+    ``root`` is what the chain has about the bytes. If ``opened`` says so, all eligible validators decide in a single
+    stage.
     """
-    place = PanelPlace(place=STATES, claim=left.next_root, ruling=Ruling.OPEN, stage=0, finding=None)
-    panel = replace(_make_panel(left.key.panel(number)), places=(place,), asker=asker, last_next=is_again)
+    asked = PanelPlace(place=place, claim=root, ruling=Ruling.OPEN, stage=0, finding=None)
+    panel = replace(_make_panel(opened.panel), places=(asked,), asker=opened.asker, last_next=opened.last_next)
     PANEL_STEPS.check(PanelStep.OPEN_DISPUTE, None, panel.state)
     PANELS.put(ctx.store, panel)
-    ctx.emit(StatesPanelOpened(panel.key, asker, panel.last_next))
-    emit_place(ctx, panel.key, 0, place)
+    ctx.emit(opened)
+    emit_place(ctx, panel.key, 0, asked)
     ask_room(ctx, order, panel)
 
 

@@ -158,7 +158,7 @@ def _get_claim(ctx: Context, closed: Round, place: AuditPlace, stops: set[AuditP
         case AuditKind.UPDATE:
             roots = get_roots(ctx, closed.key.share(place.slot, place.issue))
             return update_claim(roots.update_root, roots.local_out, roots.metrics)
-        case AuditKind.HANDOVER:
+        case AuditKind.HANDOVER | AuditKind.RESULT:
             return closed.ciphertext_root
         case AuditKind.SEGMENT | AuditKind.STATES:
             return b""

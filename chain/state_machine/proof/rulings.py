@@ -23,7 +23,7 @@ from chain.state_machine.proof.settlement import advance
 from chain.state_machine.proof.slashes import end_slash_vote, weigh_slash
 from chain.state_machine.proof.stages import resume_later
 from chain.state_machine.proof.stands import end_stand
-from chain.state_machine.proof.tables import PANEL_DUTIES, PANELS, SEATS, STAGE_DUE, STATES_DUE
+from chain.state_machine.proof.tables import FETCH_DUE, PANEL_DUTIES, PANELS, SEATS, STAGE_DUE
 from chain.state_machine.proof.voiding import end_void, will_be_void
 from chain.state_machine.queue import QueueEntry, cancel, schedule
 from chain.state_machine.registry.members import count_silence
@@ -33,7 +33,6 @@ from domain.proof.events import PlaceRuled, SeatSilent, StageEnded
 from domain.proof.records import Panel, PanelSeat, Ruling
 from domain.proof.transitions import PanelStep
 from pol.rules.panels import SILENCE
-from pol.rules.states import asking_leg
 from pol.rules.tiers.table import tier_of
 from pol.rules.tiers.tier import Quorum
 from pol.rules.tiers.votes import is_unserved
@@ -107,7 +106,7 @@ def end_stage(ctx: Context, panel: Panel) -> None:
     if Ruling.OPEN in rulings and not rulings & {Ruling.WRONG, Ruling.UNDECIDED}:
         wait_for_seed(ctx, order, leg, panel, panel.stage + 1)
     elif panel.asker:
-        schedule(ctx, ctx.clock, STATES_DUE, order.id, asking_leg(panel.dispute))
+        schedule(ctx, ctx.clock, FETCH_DUE, *key)
     elif panel.standing is not None:
         end_stand(ctx, order, leg, panel)
     elif rulings == {Ruling.RIGHT} or _confirms(ctx, panel, rulings):

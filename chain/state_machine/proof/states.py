@@ -9,30 +9,26 @@ order opens again without the validator.
 """
 
 from chain.state_machine.context import Context
-from chain.state_machine.ledger.gas import PAY_GAS
 from chain.state_machine.ledger.order_money import get_job_bond
 from chain.state_machine.legs.ends import WayBack, leave_states, lose_states
 from chain.state_machine.legs.parts import end_part
 from chain.state_machine.legs.progress import renew_accept
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.holds import HELD_SECONDS_MAX, hold, release
-from chain.state_machine.market.orders import weigh_end
 from chain.state_machine.market.tables import ORDERS
-from chain.state_machine.proof.gas import READ_GAS
-from chain.state_machine.proof.panels import open_states_panel
-from chain.state_machine.proof.room import move_panel, take_room, weigh_ask
-from chain.state_machine.proof.seats import count_earned, settle_panel, weigh_panel
-from chain.state_machine.proof.tables import PANELS, ROUNDS, STATES_DUE
-from chain.state_machine.queue import QueueEntry, schedule
-from domain.keys import RoundKey
+from chain.state_machine.proof.fetch import Fetch, Payers
+from chain.state_machine.proof.panels import open_fetch_panel
+from chain.state_machine.proof.seats import count_earned
+from chain.state_machine.proof.tables import FETCH_DUE, ROUNDS
+from chain.state_machine.queue import schedule
+from domain.keys import PanelKey, RoundKey
 from domain.legs.reasons import PartEnd
 from domain.legs.records import Leg, LegState
 from domain.market.records import Order
-from domain.proof.events import StatesRuled
+from domain.proof.events import StatesPanelOpened, StatesRuled
 from domain.proof.records import Panel, Ruling
-from domain.proof.transitions import PanelStep
 from pol.rules.schedule import round_work
-from pol.rules.states import is_asking, panel_number, rule_states
+from pol.rules.states import STATES, asking_leg, is_asking, panel_number
 
 HOLD_REASON = "states"
 """The reason for which an order is held while a panel tries to fetch states."""
@@ -41,51 +37,40 @@ HOLD_REASON = "states"
 def ask_states(ctx: Context, order: Order, leg: Leg) -> None:
     """Hold an order, and let the queue open the panel about the states from which its leg starts."""
     hold(ctx, order.id, HOLD_REASON, ctx.clock + HELD_SECONDS_MAX)
-    schedule(ctx, ctx.clock, STATES_DUE, order.id, leg.number)
+    schedule(ctx, ctx.clock, FETCH_DUE, *RoundKey(order.id, leg.from_leg, leg.first_round - 1).panel(panel_number(leg)))
 
 
-def on_states(ctx: Context, entry: QueueEntry) -> None:
-    """Open the panel about the states from which a leg starts, or end it once it is decided."""
-    order = ORDERS.must(ctx.store, entry.parts[0])
-    leg = LEGS.must(ctx.store, order.id, entry.number(1))
-    panel = _get_panel(ctx, order, leg)
-    if panel is not None:
-        _end_panel(ctx, order, leg, panel)
-    elif is_asking(leg):
-        left = ROUNDS.must(ctx.store, order.id, leg.from_leg, leg.first_round - 1)
-        open_states_panel(ctx, order, left, panel_number(leg), leg.validator, is_again=leg.asked > 1)
+def open_asked(ctx: Context, key: PanelKey) -> None:
+    """Open the panel about the states from which a leg starts, if the leg still waits for it."""
+    order = ORDERS.must(ctx.store, key.order_id)
+    leg = LEGS.must(ctx.store, order.id, asking_leg(key.dispute))
+    if is_asking(leg):
+        left = ROUNDS.must(ctx.store, *key.round_key)
+        # If the asker lacks the states even after such a panel, all eligible validators decide in a single stage.
+        opened = StatesPanelOpened(panel=key, asker=leg.validator, last_next=leg.asked > 1)
+        open_fetch_panel(ctx, order, opened, STATES, left.next_root)
 
 
-def weigh_states(ctx: Context, entry: QueueEntry) -> int:
-    """Return the gas of opening or ending a panel about states."""
-    order = ORDERS.must(ctx.store, entry.parts[0])
-    panel = _get_panel(ctx, order, LEGS.must(ctx.store, order.id, entry.number(1)))
-    if panel is None:
-        return weigh_ask(ctx)
-    legs = sum(1 for _ in LEGS.keys(ctx.store, order.id))
-    return 2 * weigh_panel(panel) + 2 * PAY_GAS + 2 * READ_GAS * legs + weigh_end(ctx, entry)
+def _waits(leg: Leg) -> bool:
+    return leg.state is LegState.MATCHED and is_asking(leg)
 
 
-def _get_panel(ctx: Context, order: Order, leg: Leg) -> Panel | None:
-    key = RoundKey(order.id, leg.from_leg, leg.first_round - 1).panel(panel_number(leg))
-    return PANELS.get(ctx.store, *key)
-
-
-def _end_panel(ctx: Context, order: Order, leg: Leg, panel: Panel) -> None:
-    """Pay the seats of a decided panel, and let the leg go on or end."""
-    ruling = rule_states(panel.places[0])
-    waits = leg.state is LegState.MATCHED and is_asking(leg)
-    move_panel(ctx, panel, PanelStep.END_DISPUTE, is_settled=True)
-    take_room(ctx, panel, 0)
-    bond = get_job_bond(ctx, order.id, leg.number) if waits and ruling is Ruling.RIGHT else None
+def _find_payers(ctx: Context, order: Order, panel: Panel, ruling: Ruling) -> Payers:
+    """Let the leg's validator pay if the states can be fetched, and the part of the failed leg if they are lost."""
+    leg = LEGS.must(ctx.store, order.id, asking_leg(panel.dispute))
+    bond = get_job_bond(ctx, order.id, leg.number) if _waits(leg) and ruling is Ruling.RIGHT else None
     fee = 0
     source = LEGS.must(ctx.store, order.id, panel.leg)
     if ruling is Ruling.WRONG and source.part:
         fee = min(source.part, count_earned(ctx, order, panel))
         end_part(ctx, source, PartEnd.UNAVAILABLE)
-    losers = (bond,) if bond is not None else ()
-    # The community pool pays what the bond or the part cannot, so that the seats of small orders are paid, too.
-    settle_panel(ctx, order, panel, fee, losers, undecided=True)
+    return Payers(fee=fee, bonds=(bond,) if bond is not None else ())
+
+
+def _go_on(ctx: Context, order: Order, panel: Panel, ruling: Ruling) -> None:
+    """Let the leg go on or end."""
+    leg = LEGS.must(ctx.store, order.id, asking_leg(panel.dispute))
+    waits = _waits(leg)
     leg = LEGS.update(ctx.store, order.id, leg.number, asked=leg.asked + 1, asked_at=ctx.clock)
     ctx.emit(
         StatesRuled(
@@ -130,3 +115,7 @@ def _find_way_back(ctx: Context, order: Order, leg: Leg) -> WayBack:
         source = legs[source.from_leg]
     left = ROUNDS.must(ctx.store, order.id, source.number, end - 1)
     return WayBack(leg=source.number, next_round=end, root=left.next_root, work=end * round_work(order.terms))
+
+
+FETCH = Fetch(find_payers=_find_payers, go_on=_go_on)
+"""The panel about states."""

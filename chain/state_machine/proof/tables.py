@@ -225,8 +225,9 @@ DROP_DUE = Due("drop", 16, lane=1, of_order=True)
 # Shares of a void round have to be taken over by the leg that continues. Parts of an entry: order, leg and round from
 # which they are taken over, and the number of accepted shares that were handled before.
 TAKE_DUE = Due("take", 26, lane=0, of_order=True)
-# A panel about the states from which a leg starts is to be opened, or is decided. Parts of an entry: order, leg.
-STATES_DUE = Due("states", 28, lane=1, of_order=True)
+# A panel about states from which a leg starts is to be opened, or a panel about bytes is decided. Parts of an entry:
+# order, leg, round, dispute.
+FETCH_DUE = Due("fetch", 28, lane=1, of_order=True)
 
 # The fund of a leg has to pay the next right shares. Parts of an entry: order, leg.
 FUND_DUE = Due("fund", 29, lane=1, of_order=True)

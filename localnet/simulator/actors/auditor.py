@@ -16,7 +16,7 @@ from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse, PanelRequest, PanelResponse, SeatsRequest
 from domain.proof.records import AnswerKind, AuditKind, Panel, PanelSeat, SeatAnswer
 from link.handover import seal_chunk
-from link.types import AuditOpening, ChunkOpening, not_ready
+from link.types import AuditOpening, BlobRef, ChunkOpening, not_ready
 from localnet.simulator.behaviours import Asked
 from localnet.simulator.chain import LiveChain
 from localnet.simulator.memory_chain import digest
@@ -25,7 +25,7 @@ from localnet.simulator.training import LOCAL_CHUNK
 from pol.rules.panels import place_work
 from validator.decide import actions as do
 from validator.decide.actions import Action
-from validator.decide.records import LegKey, LocalSeat, Recomputed, SeatKey, Sizes, new_order
+from validator.decide.records import FoundResult, LegKey, LocalSeat, Recomputed, SealedResult, SeatKey, Sizes, new_order
 from validator.decide.retention import needed_blobs
 from validator.decide.seats import (
     blob_awaited,
@@ -145,6 +145,9 @@ class Auditor:
             case do.FindStates():
                 delay = world.network.delay(sum(action.sizes))
                 daemon.later(delay, partial(self._found_states, action))
+            case do.FindResult():
+                delay = world.network.delay(len(LOCAL_CHUNK) * action.layout.count)
+                daemon.later(delay, partial(self._found_result, action))
             case do.RebuildChunk():
                 daemon.later(world.network.delay(len(LOCAL_CHUNK)), partial(self._rebuilt, action))
             case _:
@@ -253,6 +256,32 @@ class Auditor:
         subject = self._subjects.get(action.seat)
         winner = subject.validator if subject is not None else ""
         asked = Asked(winner=winner, claimed=action.roots[0], step=0, said=self._said(action.seat, 0))
+        says = daemon.behaviour.says(daemon, asked, found)
+        self._change(action.seat, partial(place_recomputed, index=action.index, found=says))
+        daemon.wake()
+
+    def _found_result(self, action: do.FindResult) -> None:
+        """Take the encrypted result of a round from a validator that serves it, and say so."""
+        daemon, world = self.daemon, self.daemon.world
+        daemon.finished(action.key, ASK_MS)
+        key = LegKey(action.seat.order_id, action.seat.leg)
+        record = daemon.leg(key) or new_order(key.order_id, key.leg)
+        daemon.records.setdefault(key, record)
+        where = action.seat.panel.round_key
+        holders = [world.validators[name] for name in action.sources if name in world.validators]
+        has = any(known.round == where.round for known in record.results)
+        if not has and not any(holder.service.get_result(daemon.me, where) for holder in holders):
+            daemon.wake(ASK_MS)
+            return
+        if not has:
+            sealed = SealedResult(ciphertext_root=action.root, blob=BlobRef(action.root, 1), leaves=(), state_leaves=())
+            results = (*record.results, FoundResult(where.round, sealed))
+            daemon.records[key] = replace(record, results=results)
+        made = digest("result", action.seat.panel, action.seed)
+        found = Recomputed(fault="", kind=AnswerKind.FINISHED, root=action.root, digest=made)
+        subject = self._subjects.get(action.seat)
+        winner = subject.validator if subject is not None else ""
+        asked = Asked(winner=winner, claimed=action.root, step=0, said=self._said(action.seat, 0))
         says = daemon.behaviour.says(daemon, asked, found)
         self._change(action.seat, partial(place_recomputed, index=action.index, found=says))
         daemon.wake()

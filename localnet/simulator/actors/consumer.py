@@ -4,15 +4,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from consumer.finders import find_result_seats
+from consumer.missed import result_bond
 from consumer.states import newest_verified
 from domain.block import TxResult
 from domain.hashing import merkle_path, merkle_root
 from domain.keys import RoundKey
+from domain.ledger.messages import MsgDepositBond
 from domain.legs.messages import MsgAckState
 from domain.legs.records import Leg, LegState
 from domain.market.messages import MsgCancelOrder, MsgSubmitOrder
 from domain.market.records import OrderState
-from domain.proof.messages import MsgComplain, MsgTakeEarly
+from domain.proof.messages import MsgComplain, MsgNeverServed, MsgTakeEarly
 from domain.proof.queries import OrderResponse, SeatsRequest
 from domain.proof.records import OpenedChunk, Round
 from link.handover import Sealed, prove_chunk
@@ -23,6 +26,7 @@ from localnet.simulator.memory_chain import CHAIN_ID
 from localnet.simulator.training import ORDER_SECRET, Job
 from pol.rules.commitment import chunk_leaf
 from pol.rules.handover import HandoverId, chunk_key, sealed_leaf
+from pol.rules.orders import handover_seconds
 from pol.rules.states import is_asking, panel_number
 from validator.decide.initial import foreign_roots, left_roots
 from wire import cipher
@@ -52,7 +56,8 @@ class OrderActor:
         self.over = False
         self._delivered = 0
         self._busy = False
-        self._checked: set[RoundKey] = set()
+        self.checked: set[RoundKey] = set()
+        self._missed = 0
         self._taken: set[RoundKey] = set()
         self.copies: dict[bytes, StateRef] = {}
         self._copied = (0, -1)
@@ -174,7 +179,7 @@ class OrderActor:
     def _fetch(self, answer: OrderResponse, leg: Leg) -> None:
         """Ask for the newest states that were handed over, unless they are here."""
         closed = next((c for c in reversed(answer.rounds_of(leg.number)) if c.ciphertext_root and not c.void), None)
-        if leg.state is not LegState.PROVEN or closed is None or closed.key in self._checked:
+        if leg.state is not LegState.PROVEN or closed is None or closed.key in self.checked:
             return
         if not closed.verified and not leg.is_taken(closed.round):
             if self.plan.habits.early and closed.key not in self._taken:
@@ -184,15 +189,37 @@ class OrderActor:
                 )
                 self.world.submit((message,), _ignore, surely=True)
             return
+        if self._says_missed(answer, leg, closed):
+            return
         self._busy = True
-        service = self.world.validators[leg.validator].service
-        self.world.network.call(lambda: service.get_result(closed.key), partial(self._fetched, answer, closed))
+        names = (leg.validator, *find_result_seats(self.world.ask, answer, closed.key))
+        service = self.world.validators[names[self._missed % len(names)]].service
+        me = self.plan.message.consumer
+        self.world.network.call(lambda: service.get_result(me, closed.key), partial(self._fetched, answer, closed))
+
+    def _says_missed(self, answer: OrderResponse, leg: Leg, closed: Round) -> bool:
+        """Ask a panel about a result that was not served, in the second half of the time before the settlement.
+
+        A consumer that lies asks at once.
+        """
+        habits, params = self.plan.habits, answer.order.params
+        late = leg.settles_at - handover_seconds(answer.order.terms, params, answer.order.window) // 2
+        due = self._missed > 0 and self.world.clock.seconds >= late
+        again = any(panel.asker for panel in answer.panels if panel.round_key == closed.key)
+        if not habits.asks or not (due or habits.lies) or not leg.settles_at or again or not params.auditors:
+            return False
+        consumer = self.plan.message.consumer
+        bond = MsgDepositBond(consumer, result_bond(answer, leg))
+        message = MsgNeverServed(consumer=consumer, order_id=closed.order_id, leg=closed.leg, round=closed.round)
+        self.world.submit((bond, message), _ignore)
+        return True
 
     def _fetched(self, answer: OrderResponse, closed: Round, sealed: list[Sealed] | None) -> None:
         self._busy = False
         if sealed is None:
+            self._missed += 1
             return
-        self._checked.add(closed.key)
+        self.checked.add(closed.key)
         complaint = self._check(answer, closed, sealed)
         if complaint is not None:
             self.world.submit((complaint,), _ignore, surely=True)

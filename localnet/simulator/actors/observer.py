@@ -7,8 +7,9 @@ from domain.legs.queries import LiveLegsRequest
 from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse, PanelDutiesRequest, SeatsRequest
 from domain.registry.queries import ProvidersRequest, ValidatorsRequest
+from pol.rules.states import RESULT, STATES
 from validator.decide.records import LegKey, LocalOrder, PayloadStage, continued, new_order, seat_key
-from validator.decide.view import ChainView
+from validator.decide.view import ChainView, OwnPanel, name_finders
 from validator.observer import member_of
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class Observer:
         for on_chain in orders.values():
             self._take_note(on_chain)
         seats = {seat_key(duty): duty for duty in world.ask(PanelDutiesRequest(daemon.me)).duties}
+        asked = self._asked(orders.values())
         return ChainView(
             clock=found.clock,
             orders=orders,
@@ -63,7 +65,8 @@ class Observer:
                 for key in daemon.records
                 if isinstance(key, LegKey) and key.order_id in orders and self._is_kept(orders[key.order_id], key)
             ),
-            finders=self._finders(orders.values()),
+            finders={LegKey(key.order_id, key.leg): names for key, names in name_finders(asked, STATES).items()},
+            result_finders=name_finders(asked, RESULT),
         )
 
     def _is_kept(self, on_chain: OrderResponse, key: LegKey) -> bool:
@@ -71,16 +74,14 @@ class Observer:
         leg = on_chain.leg(key.leg)
         return leg is not None and leg.validator != self.daemon.me
 
-    def _finders(self, orders: Iterable[OrderResponse]) -> dict[LegKey, tuple[str, ...]]:
-        """Return who has a seat in a panel about the states that a leg left, by leg."""
-        found: dict[LegKey, tuple[str, ...]] = {}
-        for on_chain in orders:
-            for panel in on_chain.panels:
-                if panel.asker and on_chain.order.state is not OrderState.CLOSED:
-                    key = LegKey(panel.order_id, panel.leg)
-                    seats = self.daemon.world.ask(SeatsRequest(*panel.key)).seats
-                    found[key] = tuple(dict.fromkeys((*found.get(key, ()), *(seat.validator for seat in seats))))
-        return found
+    def _asked(self, orders: Iterable[OrderResponse]) -> tuple[OwnPanel, ...]:
+        """Return the panels about bytes of orders that are not closed, with their seats."""
+        return tuple(
+            OwnPanel(panel, self.daemon.world.ask(SeatsRequest(*panel.key)).seats)
+            for on_chain in orders
+            for panel in on_chain.panels
+            if panel.asker and on_chain.order.state is not OrderState.CLOSED
+        )
 
     def _take_note(self, on_chain: OrderResponse) -> None:
         """Begin a record of each own leg of an order that lives."""

@@ -234,15 +234,20 @@ class Service:
 
     # Results
 
-    def get_result(self, key: RoundKey) -> list[Sealed] | None:
-        """Return the encrypted chunks of a round, if they are served now."""
+    def get_result(self, caller: str, key: RoundKey) -> list[Sealed] | None:
+        """Return the encrypted chunks of a round to its consumer, or to a seat that looks for them, if they are served
+        now.
+        """
         daemon = self.daemon
         on_chain = daemon.view.orders.get(key.order_id)
         local = daemon.leg(LegKey(key.order_id, key.leg))
-        if not daemon.up or on_chain is None or local is None:
+        if not daemon.up or on_chain is None or local is None or not daemon.behaviour.serves_result(daemon, caller):
             return None
-        served = any(known.round == key.round for known in served_rounds(local, on_chain))
-        return daemon.world.sealed[key] if served else None
+        if caller not in (on_chain.order.consumer, *daemon.view.result_finders.get(key, ())):
+            return None
+        rounds = {known.round for known in served_rounds(local, on_chain)}
+        rounds |= {found.round for found in local.results}
+        return daemon.world.sealed[key] if key.round in rounds else None
 
     # Challengers
 

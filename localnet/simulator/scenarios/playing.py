@@ -11,6 +11,8 @@ from domain.legs.events import OrderDeclined
 from domain.legs.params import LegsParams
 from domain.market.reasons import CloseReason
 from domain.market.records import OrderState
+from domain.proof.events import ResultRuled, SeatPaid
+from domain.proof.records import Ruling
 from domain.vocabulary import POTS as ALL_POTS
 from domain.vocabulary import changes_of
 from localnet.simulator.scenarios.findings import ChainFinding, choose_fault, read_findings
@@ -114,6 +116,11 @@ def _changes(
         if declined.reason in BLAMES:
             allowed[declined.validator] += fee
             allowed[world.order(declined.order).order.consumer] += fee
+    # If a result can be fetched, no one can tell whether its validator served it, and the consumer pays the seats.
+    for ruled in changes_of(ResultRuled, world.chain.events):
+        if ruled.ruling == Ruling.RIGHT:
+            seats = (paid for paid in changes_of(SeatPaid, world.chain.events) if paid.panel == ruled.panel)
+            allowed[ruled.asker] += sum(paid.paid for paid in seats)
     return tuple(
         PartyChange(
             name=name,

@@ -11,14 +11,22 @@ from domain.events import Change
 from domain.legs.messages import MsgAcceptOrder
 from domain.legs.reasons import LegEnd
 from domain.market.reasons import CloseReason
-from domain.proof.events import AnswerRevealed, PanelBegun, RoundVoid, ShareIncluded, ShareStood, SlashVoteEnded
+from domain.proof.events import (
+    AnswerRevealed,
+    PanelBegun,
+    ResultRuled,
+    RoundVoid,
+    ShareIncluded,
+    ShareStood,
+    SlashVoteEnded,
+)
 from domain.proof.messages import (
     MsgCloseRound,
     MsgCommitAnswer,
     MsgCommitTraces,
     MsgRevealAnswer,
 )
-from domain.proof.records import AnswerKind
+from domain.proof.records import AnswerKind, Ruling
 from domain.vocabulary import changes_of
 from localnet.simulator.behaviours import (
     Accomplice,
@@ -35,6 +43,7 @@ from localnet.simulator.behaviours import (
     LocalNoiseSeller,
     NeverAccepts,
     NeverCloses,
+    NeverServes,
     NoiseSeller,
     Rejecter,
     SilentAuditor,
@@ -127,6 +136,13 @@ def _provider(name: str, shows: str, fault: str, make: Swap, **changes: Any) -> 
 
 def _habit(name: str, shows: str, fault: str, habit: str) -> Scenario:
     return _provider(name, shows, fault, lambda: Cheat(CHEAT, (habit,), 100))
+
+
+def fetched_by_seats(world: World) -> bool:
+    """Return whether seats found a result, and the consumer has it."""
+    ruled = changes_of(ResultRuled, world.chain.events)
+    found = {change.panel.round_key for change in ruled if change.ruling == Ruling.RIGHT}
+    return settled(world) and any(found & order.checked for order in world.orders)
 
 
 def _winner(
@@ -459,6 +475,27 @@ _SCENARIOS = (
         Vanisher,
         continued,
         tries=12,
+    ),
+    _winner(
+        "never-serves-the-consumer",
+        "A validator serves its result to no one. A panel finds that it is unavailable, and the job bond pays.",
+        "validator: wrong_handover",
+        partial(NeverServes, seats=False),
+        lambda _: True,
+    ),
+    _winner(
+        "serves-the-result-to-seats-alone",
+        "A validator serves its result only to the seats of a panel, which then serve it to the consumer.",
+        NO_ONE,
+        partial(NeverServes, seats=True),
+        fetched_by_seats,
+    ),
+    Scenario(
+        name="consumer-says-it-was-not-served",
+        shows="A consumer says without truth that it was not served its result. It pays the seats, and gains nothing.",
+        fault=NO_ONE,
+        market=Market(habits=ConsumerHabits(lies=True), honest_consumer=False),
+        shown=fetched_by_seats,
     ),
     # Declines of validators
     *map(

@@ -150,6 +150,7 @@ SAME: dict[str, tuple[click.Command, object, dict[str, str]]] = {
     "order list": (order.list_, Session.orders, {}),
     "order result": (order.result, PlacedOrder.result, {"to": "", "directory": "", "order": "", "yes": ""}),
     "order complain": (order.complain, PlacedOrder.complain, {"directory": "", "order": ""}),
+    "order never-served": (order.never_served, PlacedOrder.never_served, {"order": ""}),
     "tx send": (tx.send, Session.send, {}),
 }
 """Commands, what does the same in a program, and names that differ there (empty: of another call)."""

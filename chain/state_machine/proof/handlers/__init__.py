@@ -7,6 +7,7 @@ from chain.state_machine.proof.handlers import (
     complain,
     deliveries,
     include_share,
+    never_served,
     seats,
     take_early,
 )
@@ -17,6 +18,7 @@ HANDLERS = (
     close_round.HANDLER,
     *seats.HANDLERS,
     complain.HANDLER,
+    never_served.HANDLER,
     take_early.HANDLER,
     *deliveries.HANDLERS,
     include_share.HANDLER,
