@@ -25,7 +25,7 @@ setup-node: ## the same without torch and the tests: enough to run a node (2 GB)
 # What Python compiles of the tests is kept, whatever the environment says: each process would take 12 s for it. And one
 # thread for a product: with two processes and their networks on two cores, more of them wait for each other.
 test: setup ## all tests; PYTEST_ARGS adds options
-	@PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGS)
+	@PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n 4 --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-browser: setup ## the console in a Chromium, which root gets from Debian where there is none; SHOTS=docs/images keeps pictures
 	@ASSAY_SCREENSHOTS="$(SHOTS)" .venv/bin/python -m pytest -m browser tests/browser $(PYTEST_ARGS)
@@ -33,7 +33,7 @@ test-browser: setup ## the console in a Chromium, which root gets from Debian wh
 packages: setup ## packages of others, for the table of models
 	@.venv/bin/uv pip install --quiet --require-hashes --python .venv/bin/python -r $(LOCKS)/requirements-packages.lock
 
-nightly: packages ## what is too long for that: demos of other jobs and without a validator, the tutorials, random programs, every model, every row of one result for one job, every process killed in every phase, every mutant
+nightly: packages ## what is too long for that: demos of other jobs and without a validator, the tutorials, random programs, every model, every row of one result for one job, every process killed in every phase, a hundred markets from seeds, every mutant
 	@.venv/bin/python -m pytest -m nightly
 	@.venv/bin/python -m tests.fuzz
 	@.venv/bin/python -m tests.sanitized
@@ -41,6 +41,7 @@ nightly: packages ## what is too long for that: demos of other jobs and without 
 	@.venv/bin/python -m benchmarks models
 	@.venv/bin/python -m tests.same_bits --all
 	@.venv/bin/python -m tests.faults
+	@.venv/bin/python -m tests.simulator --seeds 100 --coalitions 20 --jobs 2
 	@.venv/bin/python -m tests.mutants
 
 demo: setup ## a market on this machine, from an order to settled training

@@ -1,6 +1,7 @@
 """What all tests share: how they are divided over processes, and Hypothesis without a clock."""
 
 import fcntl
+import gc
 import os
 import signal
 from functools import cache
@@ -22,7 +23,7 @@ host_lock.NAMESPACE = f"assay-test-{os.getpid()}"
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _HERE = Path(__file__).parent
-NETWORKS = ("e2e", "integration")
+NETWORKS = ("e2e", "integration", "market")
 """Folders of tests that start networks. They come first in the order of collection, and so each process begins one."""
 NICENESS = 5
 
@@ -45,6 +46,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     for item in items:
         item.add_marker(pytest.mark.xdist_group(group_of(item.path)))
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was collected out of every later search for garbage: it stays until the end."""
+    gc.collect()
+    gc.freeze()
 
 
 @cache

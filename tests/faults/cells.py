@@ -68,11 +68,10 @@ def _cells() -> tuple[Cell, ...]:
 
 CELLS = _cells()
 IN_MAKE_TEST = (
-    Cell(Process.PROVIDER, Phase.TRAINING),
     Cell(Process.VALIDATOR, Phase.SHARE_DELIVERY),
     Cell(Process.NODE, Phase.PANEL_COMMITS),
 )
-"""The cells of ``make test``: the processes with records of their own, in the phases in which most can be lost."""
+"""The cells of ``make test``: phases in which most can be lost. ``tests/market/test_life.py`` kills a provider."""
 
 
 def last_panel(on_chain: OrderResponse) -> Panel | None:

@@ -4,6 +4,7 @@ import ast
 import builtins
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from domain import errors
@@ -30,13 +31,23 @@ NOT_EXPECTED = {
 
 # What a text may begin with although it is no sentence.
 NAMES = ("CometBFT", "Nesterov")
-TREES = {path: ast.parse(path.read_text()) for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
-BASES = {
-    node.name: [base.id for base in node.bases if isinstance(base, ast.Name)]
-    for tree in TREES.values()
-    for node in ast.walk(tree)
-    if isinstance(node, ast.ClassDef)
-}
+
+
+@cache
+def trees() -> dict[Path, ast.Module]:
+    """Return the syntax tree of each file."""
+    return {path: ast.parse(path.read_text()) for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
+
+
+@cache
+def bases() -> dict[str, list[str]]:
+    """Return the bases of each class."""
+    return {
+        node.name: [base.id for base in node.bases if isinstance(base, ast.Name)]
+        for tree in trees().values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+    }
 
 
 def built_in(name: str) -> bool:
@@ -45,17 +56,17 @@ def built_in(name: str) -> bool:
 
 
 def expected(name: str) -> bool:
-    return name == "Expected" or any(map(expected, BASES.get(name, [])))
+    return name == "Expected" or any(map(expected, bases().get(name, [])))
 
 
 def test_every_error_is_expected_or_has_a_reason_not_to_be() -> None:
-    roots = {name for name, bases in BASES.items() if any(map(built_in, bases))}
+    roots = {name for name, bases in bases().items() if any(map(built_in, bases))}
     assert roots == {"Expected", *NOT_EXPECTED}
 
 
 def test_the_drawing_names_every_error() -> None:
     drawn = set(re.findall(r"[A-Z][A-Za-z]+", str(errors.__doc__).partition("A Refusal carries")[0]))
-    assert {name for name in BASES if expected(name)} <= drawn
+    assert {name for name in bases() if expected(name)} <= drawn
 
 
 def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -85,7 +96,7 @@ def test_errors_are_made_of_fragments() -> None:
     assert not is_fragment("empty it.")
     found = [
         f"{path.relative_to(ROOT)}:{line}: {text}"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for line, text in texts(tree)
         if not is_fragment(text)
     ]
@@ -124,7 +135,7 @@ def test_remedies_of_the_library_name_keywords_beside_options() -> None:
     assert speaks_to_both("name one (--from, or key=)")
     assert not speaks_to_both("raise it with --price-limit")
     found = []
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         name = path.relative_to(ROOT).as_posix()
         if name.startswith(LIBRARY) and name not in OF_DAEMONS | OF_COMMANDS | BY_ASKER:
             said = [text for text in all_texts(tree) if not speaks_to_both(text)]

@@ -10,6 +10,7 @@ with torch. Each order is followed by a thread that delivers its payload, as ``a
 wait for what the chain says of it.
 """
 
+import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -52,8 +53,10 @@ JOB = Path(__file__).resolve().parents[1] / "fixtures" / "job_tiny"
 PRICE = 2 * 10**12
 """Two ``uassay`` for each 1,000 FLOPs: every sum of a job this small is worth looking at, and no bond too small."""
 TORCH = "torch"
-PORTS = range(28_000, 32_000)
-"""Not those of networks that other tests make at the same time with ``assay``."""
+PORTS_EACH = 1_000
+FIRST_PORT = 28_000 + PORTS_EACH * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 4)
+PORTS = range(FIRST_PORT, FIRST_PORT + PORTS_EACH)
+"""Not those of networks that other tests make at the same time, with ``assay`` or in another process of this run."""
 MARKET_BOND = 10**9
 START_SECONDS = 300.0
 SPEED = 10**9

@@ -37,7 +37,7 @@ from tests.support.waiting import wait_until
 from tests.unit.assay.support import assay
 
 CLUSTERS = ((), ("",), ("",), ("", ""))
-PATIENT = 20_000
+PATIENT = 5_000
 """FLOP/s that providers are certified for: they have time enough for a share to be killed and started in between."""
 PARAMS = quick_params(accept_base=20)
 SECONDS = 600.0
