@@ -182,8 +182,8 @@ class ShareTaken(Change):
 
 @dataclass(frozen=True, slots=True)
 class DeliveryReceived(Change):
-    """A validator posted that the encrypted delivery of a share arrived. The provider must show the key before
-    ``show_by`` on the chain clock.
+    """A validator posted that the encrypted delivery of a share arrived, or two thirds of the witnesses stated it. The
+    provider must show the key before ``show_by`` on the chain clock.
 
     Example::
 
@@ -200,6 +200,64 @@ class DeliveryReceived(Change):
     update_chunks: int
     every: int
     show_by: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptAsked(Change):
+    """A provider asked for a receipt of witnesses for the delivery of its share, because its validator signs none.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.ReceiptAsked):
+                print("no receipt for slot", event.share.slot, "of", event.provider)
+    """
+
+    KIND: ClassVar[str] = "receipt.asked"
+    share: ShareKey
+    provider: str
+    root: bytes
+    key_hash: bytes
+    segments: int
+    update_chunks: int
+    every: int
+
+
+@dataclass(frozen=True, slots=True)
+class WitnessesDrawn(Change):
+    """A lot drew the witnesses of a delivery. They can state that it arrived until ``until`` on the chain clock.
+
+    ``seed`` draws a piece of the delivery for each of them.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.WitnessesDrawn):
+                print(event.share.slot, event.witnesses)
+    """
+
+    KIND: ClassVar[str] = "receipt.drawn"
+    share: ShareKey
+    witnesses: tuple[str, ...]
+    seed: bytes
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryWitnessed(Change):
+    """A witness stated that the ciphertext of a delivery arrived. The share's bond paid it ``paid`` (uassay).
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.DeliveryWitnessed):
+                print(event.share.slot, "arrived at", event.witness)
+    """
+
+    KIND: ClassVar[str] = "receipt.witnessed"
+    share: ShareKey
+    witness: str
+    paid: int
 
 
 @dataclass(frozen=True, slots=True)

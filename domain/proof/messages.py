@@ -15,6 +15,7 @@ from domain.bounds import (
     MaybeHash,
     Multiple,
     Number,
+    Range,
     Segment,
     Signature,
     Size,
@@ -22,7 +23,15 @@ from domain.bounds import (
 )
 from domain.errors import LIMIT_REACHED
 from domain.keys import ShareRef
-from domain.limits import ANSWERS_MAX, MIRRORS_MAX, PATH_MAX, SALT_BYTES, SHARES_PER_MESSAGE_MAX
+from domain.limits import (
+    ANSWERS_MAX,
+    CHUNK_TAG_BYTES,
+    MIRRORS_MAX,
+    PATH_MAX,
+    SALT_BYTES,
+    SHARES_PER_MESSAGE_MAX,
+    STATE_CHUNK_BYTES,
+)
 from domain.messages import AT_ONCE, LaneHalf, Message
 from domain.proof.records import (
     AuditPlace,
@@ -325,3 +334,55 @@ class MsgIncludeShare(Message):
     task_signature: Signature
     multiple: Multiple = 1
     cover: Bps = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MsgAskReceipt(Message):
+    """Ask for a receipt of witnesses, because the validator signs none for the delivery of a share.
+
+    The first fields are those of :class:`MsgIncludeShare`: if the share is not on chain, this message includes it.
+    Strangers are drawn as witnesses. The provider sends them the ciphertext that ``manifest`` describes, and each
+    witness states on chain that it arrived. If two thirds of them do so in time, this is a posted receipt.
+    """
+
+    URL: ClassVar[str] = "/assay.pol.v1.MsgAskReceipt"
+    SIGNER: ClassVar[str] = "provider"
+    GAS_EXTRA: ClassVar[int] = 12
+    LANE: ClassVar[LaneHalf | None] = LaneHalf.LEGS
+    provider: Address
+    order_id: Hash
+    leg: Count
+    round: Count
+    slot: Slot
+    issue: Count
+    commitment: Hash
+    signature: Signature
+    every: Segment
+    deadline: Number
+    task_signature: Signature
+    manifest: DeliveryManifest
+    multiple: Multiple = 1
+    cover: Bps = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MsgWitness(Message):
+    """State that the complete ciphertext of a delivery arrived, for which a provider asked for a receipt of witnesses.
+
+    The piece of the delivery that was drawn for this witness (:func:`pol.rules.inclusion.witnessed_piece`) has ``size``
+    encrypted bytes with the hash ``digest``. ``path`` leads from it to the root of the delivery.
+    """
+
+    URL: ClassVar[str] = "/assay.pol.v1.MsgWitness"
+    SIGNER: ClassVar[str] = "validator"
+    GAS_EXTRA: ClassVar[int] = 4
+    LANE: ClassVar[LaneHalf | None] = LaneHalf.LEGS
+    validator: Address
+    order_id: Hash
+    leg: Count
+    round: Count
+    slot: Slot
+    issue: Count
+    size: Annotated[int, Range(0, STATE_CHUNK_BYTES + CHUNK_TAG_BYTES)]
+    digest: Hash
+    path: Annotated[tuple[Hash, ...], Length(0, PATH_MAX)]

@@ -72,6 +72,8 @@ class ProofParams(Readable):
     # Shortest time in which a ruling against the chain can be appealed, if it was not of the last stage. It is at least
     # half of the order's window.
     appeal_wait: Duration = 150
+    # Time for the witnesses of a delivery to get it from its provider, if the provider's validator signs no receipt.
+    include_wait: Duration = 600
 
 
 LOCAL = ProofParams(
@@ -90,5 +92,6 @@ LOCAL = ProofParams(
     stand_wait=60,
     stand_segments=2,
     appeal_wait=60,
+    include_wait=60,
 )
 """The values of a local network."""

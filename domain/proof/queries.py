@@ -22,7 +22,7 @@ from domain.legs.records import Leg, SlotStart
 from domain.limits import ANSWERS_MAX
 from domain.market.records import JobTerms, Order
 from domain.order_params import Rate
-from domain.proof.records import AuditPlace, Panel, PanelSeat, Round, Share, ShareState, ShownDelivery
+from domain.proof.records import AuditPlace, Panel, PanelSeat, ReceiptAsk, Round, Share, ShareState, ShownDelivery
 from domain.queries import Query
 from domain.readable import Readable
 
@@ -46,6 +46,7 @@ class OrderResponse(Readable):
     escrow: Escrow
     payments: Annotated[tuple[Payment, ...], Many]
     deliveries: Annotated[tuple[ShownDelivery, ...], Many] = ()
+    asks: Annotated[tuple[ReceiptAsk, ...], Many] = ()
 
     @property
     def current(self) -> Leg | None:
@@ -97,6 +98,10 @@ class OrderResponse(Readable):
     def delivery(self, key: ShareKey) -> ShownDelivery | None:
         """Return what the chain knows of the delivery of a share, or None."""
         return next((delivery for delivery in self.deliveries if delivery.share == key), None)
+
+    def ask(self, key: ShareKey) -> ReceiptAsk | None:
+        """Return the request for a receipt of witnesses for the delivery of a share, or None."""
+        return next((ask for ask in self.asks if ask.share == key), None)
 
     def shares_of(self, leg: int, round: int) -> dict[tuple[int, int], Share]:
         """Return the shares of a round, indexed by slot and issue."""
@@ -236,3 +241,18 @@ class PanelDutiesRequest(Query[PanelDutiesResponse]):
             after_round=duty.round,
             after_dispute=duty.dispute,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class WitnessDutiesResponse:
+    """Requests for receipts, sorted by share."""
+
+    asks: Annotated[tuple[ReceiptAsk, ...], Many]
+
+
+@dataclass(frozen=True, slots=True)
+class WitnessDutiesRequest(Query[WitnessDutiesResponse]):
+    """A request for the deliveries that a validator was drawn to witness, and that it has not witnessed."""
+
+    validator: Address
+    limit: Count = 0

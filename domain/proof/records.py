@@ -32,6 +32,7 @@ from domain.limits import (
     MIRRORS_MAX,
     PATH_MAX,
     RESULT_CHUNKS_MAX,
+    SEATS_MAX,
     SLOTS_MAX,
     STATE_CHUNK_BYTES,
 )
@@ -165,6 +166,33 @@ class ShownDelivery:
     key: MaybeHash = b""
     roots: ShareRoots | None = None
     is_wrong: bool = False
+
+    @property
+    def share(self) -> ShareKey:
+        """The key of the share."""
+        return ShareKey(order_id=self.order_id, leg=self.leg, round=self.round, slot=self.slot, issue=self.issue)
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptAsk:
+    """A provider's request for a receipt of witnesses, because its validator signs none for the delivery of its share.
+
+    ``witnesses`` are the validators that were drawn, and ``signed`` those of them that have stated that the ciphertext
+    arrived. They can do so until ``until`` on the chain clock, which is 0 before the draw. ``seed`` draws a piece of
+    the delivery for each witness. ``paid`` is what the provider has paid to the witnesses (uassay).
+    """
+
+    order_id: Hash
+    leg: Count
+    round: Count
+    slot: Count
+    issue: Count
+    manifest: DeliveryManifest
+    seed: MaybeHash = b""
+    until: Number = 0
+    witnesses: Annotated[tuple[Address, ...], Length(0, SEATS_MAX)] = ()
+    signed: Annotated[tuple[Address, ...], Length(0, SEATS_MAX)] = ()
+    paid: Money = 0
 
     @property
     def share(self) -> ShareKey:

@@ -6,6 +6,7 @@ from domain.proof.events import (
     DeliveryFoundWrong,
     DeliveryKeyShown,
     DeliveryReceived,
+    DeliveryWitnessed,
     DisputePanelOpened,
     HandoverFoundWrong,
     HandoverTaken,
@@ -17,6 +18,7 @@ from domain.proof.events import (
     PanelWaits,
     PlaceDrawn,
     PlaceRuled,
+    ReceiptAsked,
     ResultMissed,
     ResultRuled,
     RoomTaken,
@@ -49,9 +51,11 @@ from domain.proof.events import (
     StatesRuled,
     ValidatorSlashed,
     VoidSharePaid,
+    WitnessesDrawn,
 )
 from domain.proof.messages import (
     MsgAcceptShares,
+    MsgAskReceipt,
     MsgCloseRound,
     MsgCommitAnswer,
     MsgCommitTraces,
@@ -63,10 +67,17 @@ from domain.proof.messages import (
     MsgShowChunk,
     MsgShowKey,
     MsgTakeEarly,
+    MsgWitness,
 )
 from domain.proof.moves import MOVES, POTS
 from domain.proof.params import LOCAL, ProofParams
-from domain.proof.queries import OrderRequest, PanelDutiesRequest, PanelRequest, SeatsRequest
+from domain.proof.queries import (
+    OrderRequest,
+    PanelDutiesRequest,
+    PanelRequest,
+    SeatsRequest,
+    WitnessDutiesRequest,
+)
 from domain.words import Words
 
 WORDS = Words(
@@ -84,6 +95,8 @@ WORDS = Words(
         MsgShowChunk,
         MsgIncludeShare,
         MsgNeverServed,
+        MsgAskReceipt,
+        MsgWitness,
     ),
     events=(
         OrderVerified,
@@ -134,12 +147,16 @@ WORDS = Words(
         DeliveryKeyShown,
         DeliveryFoundWrong,
         ShareIncluded,
+        ReceiptAsked,
+        WitnessesDrawn,
+        DeliveryWitnessed,
     ),
     queries=(
         OrderRequest,
         PanelRequest,
         SeatsRequest,
         PanelDutiesRequest,
+        WitnessDutiesRequest,
     ),
     pots=POTS,
     moves=MOVES,

@@ -16,7 +16,7 @@ from chain.state_machine.gas_price import GAS_PRICE
 from chain.state_machine.ledger.tables import BOND_ACCOUNTS, BOND_ROWS, ESCROWS, PAYMENTS, POTS
 from chain.state_machine.legs.tables import LEGS, SLOT_STARTS
 from chain.state_machine.market.tables import BIDS, ORDERS
-from chain.state_machine.proof.tables import DELIVERIES, PANEL_POTS, PANELS, ROUNDS, SEATS, SHARES
+from chain.state_machine.proof.tables import DELIVERIES, PANEL_POTS, PANELS, RECEIPT_ASKS, ROUNDS, SEATS, SHARES
 from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Space, number_of, parts_of
@@ -86,6 +86,7 @@ from domain.proof.events import (
     DeliveryFoundWrong,
     DeliveryKeyShown,
     DeliveryReceived,
+    DeliveryWitnessed,
     DisputePanelOpened,
     HandoverFoundWrong,
     HandoverTaken,
@@ -97,6 +98,7 @@ from domain.proof.events import (
     PanelWaits,
     PlaceDrawn,
     PlaceRuled,
+    ReceiptAsked,
     ResultMissed,
     ResultRuled,
     RoomTaken,
@@ -129,6 +131,7 @@ from domain.proof.events import (
     StatesRuled,
     ValidatorSlashed,
     VoidSharePaid,
+    WitnessesDrawn,
 )
 from domain.proof.reasons import ShareReason
 from domain.proof.records import (
@@ -140,6 +143,7 @@ from domain.proof.records import (
     Panel,
     PanelPlace,
     PanelSeat,
+    ReceiptAsk,
     Round,
     Ruling,
     SeatAnswer,
@@ -231,6 +235,7 @@ class Rebuilt:
         self.openings: dict[tuple[bytes, int, int], SlotStart] = {}
         self.shares: dict[ShareKey, Share] = {}
         self.deliveries: dict[ShareKey, ShownDelivery] = {}
+        self.asks: dict[ShareKey, ReceiptAsk] = {}
         self.rounds: dict[RoundKey, Round] = {}
         self.panels: dict[PanelKey, Panel] = {}
         self.seats: dict[tuple[PanelKey, int], PanelSeat] = {}
@@ -788,6 +793,32 @@ class Rebuilt:
             every=change.every,
         )
         self.deliveries[change.share] = _delivery(change.share, manifest, change.show_by)
+
+    @take.register
+    def _(self, change: ReceiptAsked) -> None:
+        key = change.share
+        manifest = DeliveryManifest(
+            root=change.root,
+            key_hash=change.key_hash,
+            segments=change.segments,
+            update_chunks=change.update_chunks,
+            every=change.every,
+        )
+        self.asks[key] = ReceiptAsk(
+            order_id=key.order_id, leg=key.leg, round=key.round, slot=key.slot, issue=key.issue, manifest=manifest
+        )
+
+    @take.register
+    def _(self, change: WitnessesDrawn) -> None:
+        known = self.asks[change.share]
+        drawn = replace(known, witnesses=change.witnesses, seed=change.seed, until=change.until)
+        self.asks[change.share] = drawn
+
+    @take.register
+    def _(self, change: DeliveryWitnessed) -> None:
+        known = self.asks[change.share]
+        signed, paid = (*known.signed, change.witness), known.paid + change.paid
+        self.asks[change.share] = replace(known, signed=signed, paid=paid)
 
     @take.register
     def _(self, change: DeliveryKeyShown) -> None:
@@ -1374,6 +1405,7 @@ BOOKS: Mapping[Space, tuple[str, type[Any], Callable[[Parts], Any]]] = MappingPr
         SLOT_STARTS: ("openings", SlotStart, _numbered),
         SHARES: ("shares", Share, _share),
         DELIVERIES: ("deliveries", ShownDelivery, _share),
+        RECEIPT_ASKS: ("asks", ReceiptAsk, _share),
         ROUNDS: ("rounds", Round, _round),
         PANELS: ("panels", Panel, _panel),
         SEATS: ("seats", PanelSeat, _seat),

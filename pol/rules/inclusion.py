@@ -3,12 +3,18 @@
 A validator signs each task that it gives out. Until the deadline of the task, its provider needs nothing else to put
 the commitment on chain. The share locks its bond, but keeps no slot, so it delays nothing. It is kept beside the
 rejected shares of its round, and it is compared like one of them.
+
+If the validator signs no receipt for the delivery of the share, the provider asks for a receipt of witnesses. Strangers
+are drawn. The provider sends them the ciphertext, and they serve it to the validator. If two thirds of them state that
+it arrived, this counts as a receipt.
 """
 
-from domain.hashing import encode_fields, u32, u64
+from domain.amount import ceil_div
+from domain.hashing import encode_fields, hash_fields, u32, u64
 from domain.keys import ShareKey
 from domain.proof.reasons import ShareReason
-from domain.proof.records import Share, ShareState
+from domain.proof.records import ReceiptAsk, Share, ShareState
+from pol.rules.delivery import DeliveryLayout
 
 
 def task_sign_bytes(
@@ -37,3 +43,41 @@ def task_sign_bytes(
 def is_included(share: Share) -> bool:
     """Return whether a share is on chain only because its provider put it there, so that it keeps no slot."""
     return share.state is ShareState.REJECTED and share.reason == ShareReason.INCLUDED
+
+
+def is_overtaken(share: Share, other: Share) -> bool:
+    """Return whether a later issue of the slot, ``other``, was on chain when a share came there.
+
+    Its validator had given the slot to another provider by then, so it owes nothing for what it did not receive.
+    """
+    is_live = other.state in (ShareState.COMMITTED, ShareState.ACCEPTED)
+    is_later = (other.key.round, other.key.slot) == (share.key.round, share.key.slot)
+    is_later = is_later and other.key.issue > share.key.issue
+    return is_live and is_later and other.committed_height <= share.committed_height
+
+
+WITNESSES_PER_AUDITOR = 2
+"""Number of witnesses of a delivery for each seat in the first stage of a panel."""
+
+
+def count_witnesses(auditors: int) -> int:
+    """Return the largest number of witnesses of a delivery; there are fewer if there are fewer strangers."""
+    return WITNESSES_PER_AUDITOR * auditors
+
+
+def is_witnessed(ask: ReceiptAsk) -> bool:
+    """Return whether two thirds of the witnesses have stated that the delivery arrived."""
+    return bool(ask.witnesses) and len(ask.signed) >= ceil_div(2 * len(ask.witnesses), 3)
+
+
+def is_asking(ask: ReceiptAsk, clock: int) -> bool:
+    """Return whether witnesses can still state that a delivery arrived, at the chain's ``clock`` (seconds)."""
+    return not ask.until or clock < ask.until
+
+
+def witnessed_piece(ask: ReceiptAsk, witness: str, layout: DeliveryLayout) -> int:
+    """Return the number of the piece of which a witness has to show the hash.
+
+    It differs from witness to witness, so that a witness that has nothing cannot copy another one's message.
+    """
+    return int.from_bytes(hash_fields("assay/witness", ask.seed, witness)[:8], "big") % layout.count

@@ -43,6 +43,7 @@ from chain.state_machine.proof.stands import is_at_stake, on_forfeit, weigh_forf
 from chain.state_machine.proof.states import ask_states
 from chain.state_machine.proof.tables import (
     APPEAL_DUE,
+    ASKED_UNTIL,
     AUDIT_LOAD,
     BEHIND_PANELS,
     BONDS_DUE,
@@ -61,6 +62,7 @@ from chain.state_machine.proof.tables import (
     PANEL_DUTIES,
     PANEL_POTS,
     PANELS,
+    RECEIPT_ASKS,
     ROOM_DUE,
     ROUNDS,
     SEATS,
@@ -75,14 +77,18 @@ from chain.state_machine.proof.tables import (
     WAITING_LOTS,
     WAITING_PANELS,
     WINDOW_DUE,
+    WITNESS_DUE,
+    WITNESS_DUTIES,
     WORK_DUE,
     WRONG_HANDOVERS,
     WRONG_PROVIDERS,
     PanelSubject,
     SharesSubject,
+    WitnessSubject,
 )
 from chain.state_machine.proof.taking import begin_taking, find_taken_round, on_take, weigh_take
 from chain.state_machine.proof.voiding import on_void
+from chain.state_machine.proof.witnesses import draw_witnesses, on_witness, weigh_witness, weigh_witnesses
 from chain.state_machine.queue import Effect
 from chain.state_machine.steps import BEGIN
 
@@ -111,6 +117,9 @@ COMPONENT = Component(
         TAKING,
         VOID_FUNDS,
         VOID_CLAIMS,
+        RECEIPT_ASKS,
+        WITNESS_DUTIES,
+        ASKED_UNTIL,
     ),
     handlers=HANDLERS,
     effects=(
@@ -128,10 +137,12 @@ COMPONENT = Component(
         Effect(FUND_DUE, on_fund, weigh_fund),
         Effect(TAKE_DUE, on_take, weigh_take),
         Effect(FETCH_DUE, on_fetch, weigh_fetch),
+        Effect(WITNESS_DUE, on_witness, weigh_witness),
     ),
     draws=(
         Draw(SharesSubject, draw_segments, weigh_segments),
         Draw(PanelSubject, draw_stage, weigh_stage_draw),
+        Draw(WitnessSubject, draw_witnesses, weigh_witnesses),
     ),
     hooks=(
         BEGIN.to(apply_lots),

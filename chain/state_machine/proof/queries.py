@@ -20,13 +20,15 @@ from chain.state_machine.proof.tables import (
     DELIVERIES,
     PANEL_DUTIES,
     PANELS,
+    RECEIPT_ASKS,
     ROUNDS,
     SEATS,
     SHARES,
+    WITNESS_DUTIES,
 )
 from chain.state_machine.queue import panel_key
 from chain.state_machine.store import Overlay
-from chain.state_machine.tables import get_limit, take
+from chain.state_machine.tables import get_limit, number_of, take
 from domain.keys import PanelKey, RoundKey
 from domain.proof.queries import (
     NumberedPlace,
@@ -39,6 +41,8 @@ from domain.proof.queries import (
     PanelResponse,
     SeatsRequest,
     SeatsResponse,
+    WitnessDutiesRequest,
+    WitnessDutiesResponse,
 )
 
 
@@ -57,6 +61,7 @@ def _order(store: Overlay, request: OrderRequest) -> OrderResponse:
         escrow=escrow,
         payments=tuple(PAYMENTS.scan(store, order_id)),
         deliveries=tuple(DELIVERIES.scan(store, order_id)),
+        asks=tuple(RECEIPT_ASKS.scan(store, order_id)),
     )
 
 
@@ -117,11 +122,19 @@ def _panel_duty(store: Overlay, name: str, key: PanelKey) -> PanelDuty:
     )
 
 
+def _witness_duties(store: Overlay, request: WitnessDutiesRequest) -> WitnessDutiesResponse:
+    keys = take(WITNESS_DUTIES.keys(store, request.validator), get_limit(request.limit))
+    return WitnessDutiesResponse(
+        tuple(RECEIPT_ASKS.must(store, order_id, *map(number_of, numbers)) for _, order_id, *numbers in keys)
+    )
+
+
 ANSWERS: Mapping[type, Answer] = MappingProxyType(
     {
         OrderRequest: _order,
         PanelRequest: _panel,
         SeatsRequest: _seats,
         PanelDutiesRequest: _panel_duties,
+        WitnessDutiesRequest: _witness_duties,
     }
 )

@@ -16,6 +16,7 @@ from itertools import islice
 from chain.state_machine.context import Context
 from chain.state_machine.ledger.tables import BOND_ROWS
 from chain.state_machine.market.book import return_bond
+from chain.state_machine.proof.deliveries import get_witness_pay
 from chain.state_machine.proof.redress import Redress, pay_redress
 from chain.state_machine.proof.shares import change_share, count_share, make_commitment
 from chain.state_machine.proof.stands import forfeit_or_wait
@@ -78,7 +79,8 @@ def _compare(
         # A provider whose later share in this slot was accepted is paid for that share, so it has lost nothing.
         lost = accepted.claim.provider != claim.provider
         if lost and is_mismatch(share):
-            redress = pay_redress(ctx, leg, share, compute_redress(accepted.work, leg.price))
+            value, burnt = compute_redress(accepted.work, leg.price)
+            redress = pay_redress(ctx, leg, share, (value + get_witness_pay(ctx, share), burnt))
     else:
         forfeit_or_wait(ctx, order, closed, share, bond)
     ctx.emit(

@@ -218,7 +218,7 @@ def _draw_seats(
     there are validators left for it; or the previous stage made it the last one. The last stage gives a seat to every
     validator that is left, as far as ``SEATS_MAX`` allows.
     """
-    pool = _get_pool(ctx, order, leg, panel.key)
+    pool = get_pool(ctx, order, leg, panel.key)
     stakes = {validator.operator: validator.stake for validator in pool}
     stakes |= {seat.validator: seat.stake for seat in reversed(before)}
     count, stake = len(stakes), sum(stakes.values())
@@ -261,7 +261,7 @@ def _group(panel: Panel, seat: PanelSeat) -> int:
     return panel.places[seat.places[0]].group
 
 
-def _get_pool(ctx: Context, order: Order, leg: Leg, key: PanelKey) -> list[Validator]:
+def get_pool(ctx: Context, order: Order, leg: Leg, key: PanelKey) -> list[Validator]:
     """Return the validators that may sit in a panel of an order: not jailed, not a party, and able to audit it.
 
     A validator is able if it could audit the order when the order was submitted. If fewer than twice ``auditors`` such

@@ -11,7 +11,7 @@ from chain.state_machine.tables import BytesTable, KeySet, Numbers, Table
 from domain.codec import Packed
 from domain.hashing import u64
 from domain.keys import PanelKey, RoundKey, ShareKey
-from domain.proof.records import AuditPlace, Panel, PanelSeat, Round, Share, ShownDelivery
+from domain.proof.records import AuditPlace, Panel, PanelSeat, ReceiptAsk, Round, Share, ShownDelivery
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,20 @@ class PanelSubject:
     def id(self) -> bytes:
         """The identifier to which the seed and the key of the lot are bound."""
         return _pack(self.panel.round_key) + u64(self.panel.dispute) + u64(self.stage)
+
+
+@dataclass(frozen=True, slots=True)
+class WitnessSubject:
+    """The subject of a lot that draws the witnesses of a share's delivery."""
+
+    PURPOSE: ClassVar[str] = "witnesses"
+    share: ShareKey
+
+    @property
+    def id(self) -> bytes:
+        """The identifier to which the seed and the key of the lot are bound."""
+        key = self.share
+        return _pack(RoundKey(key.order_id, key.leg, key.round)) + u64(key.slot) + u64(key.issue)
 
 
 def _pack(key: RoundKey) -> bytes:
@@ -189,6 +203,13 @@ LAST_ISSUES = Table(0x3B, "last issue", LastIssue, lambda r: (r.order_id, r.leg,
 OPEN_ROUNDS = Table(0x4E, "open round", OpenRound, lambda r: r.key)
 # Deliveries of shares that a party has shown to the chain; most shares have none.
 DELIVERIES = Table(0x55, "delivery", ShownDelivery, lambda r: r.share)
+# Requests for receipts of witnesses.
+RECEIPT_ASKS = Table(0x5A, "request for a receipt", ReceiptAsk, lambda r: r.share)
+# Deliveries that a validator may still witness. Key: validator, order, leg, round, slot, issue.
+WITNESS_DUTIES = KeySet(0x5B, "duty of a witness")
+# Rounds in which a provider asked for a receipt of witnesses. Key: order, leg, round; value: time (chain clock) until
+# which a key may be shown because of it.
+ASKED_UNTIL = Numbers(0x5C, "end of a request for a receipt")
 # Legs that still take over shares. Key: order, leg; value: the leg from which it takes them over.
 TAKING = Numbers(0x76, "leg that takes over shares")
 # Providers with a share that a panel found wrong. Key: order, leg, provider.
@@ -233,6 +254,8 @@ FETCH_DUE = Due("fetch", 28, lane=1, of_order=True)
 FUND_DUE = Due("fund", 29, lane=1, of_order=True)
 # The time to stand for a rejected share is over. Parts of an entry: order, leg, round, slot, issue.
 FORFEIT_DUE = Due("forfeit", 8, lane=0, of_order=True)
+# The time of the witnesses of a delivery is over. Parts of an entry: order, leg, round, slot, issue.
+WITNESS_DUE = Due("witness", 61, lane=1, of_order=True)
 # The time to appeal a ruling is over. Parts of an entry: order, leg, round, dispute.
 APPEAL_DUE = Due("appeal", 52, lane=0, of_order=True)
 
@@ -243,3 +266,6 @@ def get_drawn_rounds(store: Overlay) -> Iterator[RoundKey]:
         yield lot.subject.unpack(SharesSubject).round
     for lot in LOTS.iterate(store, PanelSubject.PURPOSE):
         yield lot.subject.unpack(PanelSubject).panel.round_key
+    for lot in LOTS.iterate(store, WitnessSubject.PURPOSE):
+        key = lot.subject.unpack(WitnessSubject).share
+        yield RoundKey(key.order_id, key.leg, key.round)

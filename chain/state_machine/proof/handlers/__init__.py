@@ -2,6 +2,7 @@
 
 from chain.state_machine.proof.handlers import (
     accept_shares,
+    ask_receipt,
     close_round,
     commit_traces,
     complain,
@@ -22,4 +23,5 @@ HANDLERS = (
     take_early.HANDLER,
     *deliveries.HANDLERS,
     include_share.HANDLER,
+    *ask_receipt.HANDLERS,
 )

@@ -18,6 +18,7 @@ from chain.state_machine.proof.panels import open_panel
 from chain.state_machine.proof.room import weigh_ask
 from chain.state_machine.proof.shares import get_live_refs
 from chain.state_machine.proof.tables import OPEN_ROUNDS, ROUNDS, WINDOW_DUE, OpenRound
+from chain.state_machine.proof.witnesses import hold_asked
 from chain.state_machine.queue import schedule
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay
@@ -139,6 +140,7 @@ def apply(ctx: Context, message: MsgCloseRound, checked: CheckedClose) -> None:
     OPEN_ROUNDS.delete(ctx.store, *closed.key)
     ROUNDS.put(ctx.store, closed.enter(ROUND_STEPS.after(RoundStep.CLOSE)))
     schedule(ctx, closed.window_ends, WINDOW_DUE, *closed.key)
+    hold_asked(ctx, order, closed.key)
     ctx.emit(
         RoundClosed(
             round=closed.key,

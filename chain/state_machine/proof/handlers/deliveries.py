@@ -15,7 +15,14 @@ from chain.state_machine.ledger.tables import ACCOUNTS
 from chain.state_machine.legs.checks import check_open_round, find_round_duty, get_assigned
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.tables import ORDERS
-from chain.state_machine.proof.deliveries import charge_fee
+from chain.state_machine.proof.deliveries import (
+    charge_fee,
+    check_manifest,
+    get_show_end,
+    is_showable,
+    make_delivery,
+    post_receipt,
+)
 from chain.state_machine.proof.left import find_left_round, get_stand_end
 from chain.state_machine.proof.shares import change_share, make_commitment, reject_share
 from chain.state_machine.proof.tables import DELIVERIES, ROUNDS, SHARES
@@ -26,17 +33,16 @@ from domain.hashing import verify_path
 from domain.keys import ShareKey
 from domain.legs.records import Leg, LegState
 from domain.market.records import Order
-from domain.proof.events import DeliveryFoundWrong, DeliveryKeyShown, DeliveryReceived
+from domain.proof.events import DeliveryFoundWrong, DeliveryKeyShown
 from domain.proof.messages import MsgReceipt, MsgShowChunk, MsgShowKey
 from domain.proof.reasons import UNANSWERED, ShareReason
-from domain.proof.records import DeliveryManifest, Round, Share, ShareState, ShownDelivery, ShownPiece
+from domain.proof.records import Round, Share, ShareState, ShownDelivery, ShownPiece
 from pol.rules.delivery import (
     DeliveryLayout,
     Piece,
     delivery_key_hash,
     delivery_layout,
     hash_of_piece,
-    is_well_formed,
     manifest_sign_bytes,
     piece_key,
     piece_leaf,
@@ -63,12 +69,6 @@ def _key_of(message: MsgReceipt | MsgShowKey | MsgShowChunk) -> ShareKey:
     )
 
 
-def _check_manifest(order: Order, manifest: DeliveryManifest) -> None:
-    if not is_well_formed(order.terms, manifest):
-        reason = "does not fit a share of the order's job"
-        raise Refusal(BAD_FIELD, "manifest", reason, "send the manifest that the provider signed")
-
-
 # MsgReceipt
 
 
@@ -84,7 +84,7 @@ def check_receipt(ctx: Context, message: MsgReceipt) -> CheckedDelivery:
     if delivery is not None:
         reason = "has a posted receipt, or its key is shown"
         raise Refusal(ALREADY_EXISTS, "issue", reason, "no further action is needed")
-    _check_manifest(order, message.manifest)
+    check_manifest(order, message.manifest)
     document = manifest_sign_bytes(ctx.block.chain_id, share.claim, message.manifest)
     if not ctx.crypto.signature(PROVIDERS.must(ctx.store, share.claim.provider).pub_key, document, message.signature):
         reason = "is not the provider's signature of the manifest"
@@ -94,33 +94,7 @@ def check_receipt(ctx: Context, message: MsgReceipt) -> CheckedDelivery:
 
 def apply_receipt(ctx: Context, message: MsgReceipt, checked: CheckedDelivery) -> None:
     """Store the receipt, and the time until which the provider must show the key."""
-    key = checked.share.key
-    manifest = message.manifest
-    show_by = ctx.clock + checked.order.params.show_wait
-    DELIVERIES.put(ctx.store, _delivery(key, manifest, show_by))
-    ctx.emit(
-        DeliveryReceived(
-            share=key,
-            root=manifest.root,
-            key_hash=manifest.key_hash,
-            segments=manifest.segments,
-            update_chunks=manifest.update_chunks,
-            every=manifest.every,
-            show_by=show_by,
-        )
-    )
-
-
-def _delivery(key: ShareKey, manifest: DeliveryManifest, show_by: int) -> ShownDelivery:
-    return ShownDelivery(
-        order_id=key.order_id,
-        leg=key.leg,
-        round=key.round,
-        slot=key.slot,
-        issue=key.issue,
-        manifest=manifest,
-        show_by=show_by,
-    )
+    post_receipt(ctx, checked.order, checked.share.key, message.manifest)
 
 
 def find_receipt_duty(store: Overlay, message: MsgReceipt) -> Duty | None:
@@ -144,7 +118,7 @@ def check_key(ctx: Context, message: MsgShowKey) -> CheckedDelivery:
     delivery = DELIVERIES.get(ctx.store, *share.key)
     _check_showable(ctx, order, share, delivery)
     manifest, roots = message.manifest, message.roots
-    _check_manifest(order, manifest)
+    check_manifest(order, manifest)
     problem = check_roots(order.terms, roots)
     if problem:
         raise Refusal(BAD_FIELD, "roots", problem, "send the roots that the commitment hides")
@@ -166,7 +140,7 @@ def _check_showable(ctx: Context, order: Order, share: Share, delivery: ShownDel
     if not is_showable(share):
         reason = f"is {share.state.name.lower()}"
         raise Refusal(WRONG_STATE, "issue", reason, "show keys of shares that are committed or rejected as unanswered")
-    ends = _find_show_end(ctx.store, order, share)
+    ends = _find_show_end(ctx.store, order, share, delivery)
     if ends is not None and ctx.clock >= ends:
         reason = (
             "is in a round that is void, verified, or in the second half of its window, or the time to stand is over"
@@ -174,28 +148,7 @@ def _check_showable(ctx: Context, order: Order, share: Share, delivery: ShownDel
         raise Refusal(WRONG_STATE, "issue", reason, "show the key earlier")
 
 
-def is_showable(share: Share) -> bool:
-    """Return whether the key of a share changes anything: it is open, its leg left it open, or its validator says that
-    it did not answer.
-    """
-    if share.is_received:
-        return False
-    if share.state is ShareState.COMMITTED:
-        return True
-    return (share.state is ShareState.REJECTED and ShareReason(share.reason) in UNANSWERED) or is_left_open(share)
-
-
-def get_show_end(order: Order, closed: Round) -> int:
-    """Return the time (chain clock) until which keys of a closed round's shares can be shown.
-
-    The validator then has the other half of the window to show a wrong piece.
-    """
-    if closed.verified or closed.void:
-        return 0
-    return closed.window_ends - order.window // 2
-
-
-def _find_show_end(store: Overlay, order: Order, share: Share) -> int | None:
+def _find_show_end(store: Overlay, order: Order, share: Share, delivery: ShownDelivery | None) -> int | None:
     """Return the time until which the key of a share can be shown; None if its round is open.
 
     If the leg left the round open, the key can be shown as long as the provider may stand for the share.
@@ -204,7 +157,7 @@ def _find_show_end(store: Overlay, order: Order, share: Share) -> int | None:
     if left is not None:
         return get_stand_end(store, order, left) if left.by_validator else 0
     closed = _get_closed(store, share)
-    return get_show_end(order, closed) if closed is not None else None
+    return get_show_end(order, closed, delivery) if closed is not None else None
 
 
 def _get_closed(store: Overlay, share: Share) -> Round | None:
@@ -252,7 +205,7 @@ def apply_key(ctx: Context, message: MsgShowKey, checked: CheckedDelivery) -> No
     claim, key = checked.share.claim, checked.share.key
     show_by = checked.delivery.show_by if checked.delivery is not None else 0
     manifest, roots = message.manifest, message.roots
-    shown = replace(_delivery(key, manifest, show_by), key=message.key, roots=roots)
+    shown = replace(make_delivery(key, manifest, show_by), key=message.key, roots=roots)
     DELIVERIES.put(ctx.store, shown)
     change_share(ctx, key, is_received=True)
     ctx.emit(
@@ -282,10 +235,10 @@ def find_key_duty(store: Overlay, message: MsgShowKey) -> Duty | None:
     closed = _get_closed(store, share)
     if closed is not None:
         return Duty(closed.window_ends)
-    ends = _find_show_end(store, ORDERS.must(store, message.order_id), share)
+    delivery = DELIVERIES.get(store, *share.key)
+    ends = _find_show_end(store, ORDERS.must(store, message.order_id), share, delivery)
     if ends is not None:
         return Duty(ends) if ends else None
-    delivery = DELIVERIES.get(store, *share.key)
     if delivery is not None and delivery.show_by:
         return Duty(delivery.show_by)
     return Duty(LEGS.must(store, message.order_id, message.leg).progress_deadline)

@@ -14,7 +14,7 @@ from chain.state_machine.ledger.tables import ACCOUNTS, get_bond_account
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.orders import is_ending
 from chain.state_machine.market.tables import ORDERS
-from chain.state_machine.proof.handlers.deliveries import get_show_end
+from chain.state_machine.proof.deliveries import get_show_end
 from chain.state_machine.proof.shares import count_share, get_live_issue, put_share
 from chain.state_machine.proof.starts import get_local_root
 from chain.state_machine.proof.tables import ROUNDS, SHARES
@@ -36,7 +36,7 @@ from domain.ledger.records import BondKind, BondRow
 from domain.legs.records import Leg, LegState
 from domain.market.records import Order
 from domain.proof.events import ShareIncluded
-from domain.proof.messages import MsgIncludeShare
+from domain.proof.messages import MsgAskReceipt, MsgIncludeShare
 from domain.proof.reasons import ShareReason
 from domain.proof.records import Share, ShareClaim, ShareState
 from escrow.settle import share_bond
@@ -55,7 +55,16 @@ class CheckedInclusion:
     bond: int
 
 
-def check_fields(message: MsgIncludeShare) -> None:
+@dataclass(frozen=True, slots=True)
+class CheckedTask:
+    """The records of a checked task: the order, the leg, and the claim of the share."""
+
+    order: Order
+    leg: Leg
+    claim: ShareClaim
+
+
+def check_fields(message: MsgIncludeShare | MsgAskReceipt) -> None:
     """Check that the share has an issue number."""
     if not message.issue:
         raise Refusal(BAD_FIELD, "issue", "is 0", "send the issue of the task, which is 1 or more")
@@ -67,27 +76,34 @@ def check_state(ctx: Context, message: MsgIncludeShare) -> CheckedInclusion:
     Refuse a share that is on chain, and a task that its validator did not sign or whose time is over. The round must be
     open, or in the first half of its window. The signatures are checked last.
     """
+    if SHARES.get(ctx.store, *key_of(message)) is not None:
+        reason = "has a commitment on chain"
+        raise Refusal(ALREADY_EXISTS, "issue", reason, "no further action is needed")
+    task = check_task(ctx, message)
+    return check_inclusion(ctx, task)
+
+
+def key_of(message: MsgIncludeShare | MsgAskReceipt) -> ShareKey:
+    """Return the key of the share of a message."""
+    return ShareKey(
+        order_id=message.order_id, leg=message.leg, round=message.round, slot=message.slot, issue=message.issue
+    )
+
+
+def check_task(ctx: Context, message: MsgIncludeShare | MsgAskReceipt) -> CheckedTask:
+    """Return the records of a task that the leg's validator signed; refuse it if its time or its round is over."""
     order = ORDERS.need(ctx.store, message.order_id)
     leg = LEGS.need(ctx.store, message.order_id, message.leg)
     if is_ending(ctx, order):
         raise Refusal(WRONG_STATE, "order_id", "the order is ending", "no further action is possible")
-    key = _key_of(message)
+    key = key_of(message)
     if message.slot not in leg.served_slots:
         served = f"the leg serves slots {leg.first_slot} to {leg.end_slot - 1}"
         raise Refusal(NOT_FOUND, "slot", served, "send the slot of the task")
-    if SHARES.get(ctx.store, *key) is not None:
-        reason = "has a commitment on chain"
-        raise Refusal(ALREADY_EXISTS, "issue", reason, "no further action is needed")
     if ctx.clock >= message.deadline:
         reason = f"passed at {message.deadline} (now {ctx.clock})"
         raise Refusal(DEADLINE_PASSED, "deadline", reason, "no further action is possible")
     _check_round(ctx, order, leg, message.round)
-    work = share_work(order.terms)
-    bond = share_bond(work, leg.price, message.multiple)
-    free = get_bond_account(ctx.store, message.provider).free
-    if free < bond:
-        reason = f"the share needs a bond of {in_assay(bond)}, but the bond account has {in_assay(free)}"
-        raise Refusal(INSUFFICIENT_BOND, "provider", reason, "deposit more first (assay provider bond)")
     claim = ShareClaim(
         order_id=key.order_id,
         leg=key.leg,
@@ -100,13 +116,19 @@ def check_state(ctx: Context, message: MsgIncludeShare) -> CheckedInclusion:
         cover=message.cover,
     )
     _check_signatures(ctx, leg, claim, message)
-    return CheckedInclusion(claim=claim, local_in=_get_opening(ctx, order, leg, key), work=work, bond=bond)
+    return CheckedTask(order=order, leg=leg, claim=claim)
 
 
-def _key_of(message: MsgIncludeShare) -> ShareKey:
-    return ShareKey(
-        order_id=message.order_id, leg=message.leg, round=message.round, slot=message.slot, issue=message.issue
-    )
+def check_inclusion(ctx: Context, task: CheckedTask) -> CheckedInclusion:
+    """Return what a share needs to be put on chain; refuse it if its provider lacks the bond."""
+    work = share_work(task.order.terms)
+    bond = share_bond(work, task.leg.price, task.claim.multiple)
+    free = get_bond_account(ctx.store, task.claim.provider).free
+    if free < bond:
+        reason = f"the share needs a bond of {in_assay(bond)}, but the bond account has {in_assay(free)}"
+        raise Refusal(INSUFFICIENT_BOND, "provider", reason, "deposit more first (assay provider bond)")
+    local_in = _get_opening(ctx, task.order, task.leg, task.claim.key)
+    return CheckedInclusion(claim=task.claim, local_in=local_in, work=work, bond=bond)
 
 
 def _check_round(ctx: Context, order: Order, leg: Leg, round: int) -> None:
@@ -122,7 +144,7 @@ def _check_round(ctx: Context, order: Order, leg: Leg, round: int) -> None:
         raise Refusal(WRONG_STATE, "round", reason, "send the round of the task, as long as its leg runs")
 
 
-def _check_signatures(ctx: Context, leg: Leg, claim: ShareClaim, message: MsgIncludeShare) -> None:
+def _check_signatures(ctx: Context, leg: Leg, claim: ShareClaim, message: MsgIncludeShare | MsgAskReceipt) -> None:
     """Refuse a task that the leg's validator did not sign, and a claim that the provider did not sign.
 
     The provider need not be in the cluster. Otherwise the validator could dismiss it before it includes its share.
@@ -159,12 +181,17 @@ def _get_opening(ctx: Context, order: Order, leg: Leg, key: ShareKey) -> bytes:
 
 
 def apply(ctx: Context, message: MsgIncludeShare, checked: CheckedInclusion) -> None:
-    """Store the share beside the rejected ones, and lock its bond."""
+    """Put the share on chain."""
+    include(ctx, checked, message.signature)
+
+
+def include(ctx: Context, checked: CheckedInclusion, signature: bytes) -> None:
+    """Store a share beside the rejected ones, and lock its bond."""
     claim = checked.claim
     key = claim.key
     share = Share(
         claim=claim,
-        signature=message.signature,
+        signature=signature,
         local_in=checked.local_in,
         work=checked.work,
         bond=checked.bond,
@@ -204,15 +231,18 @@ def apply(ctx: Context, message: MsgIncludeShare, checked: CheckedInclusion) -> 
 
 
 def find_duty(store: Overlay, message: MsgIncludeShare) -> Duty | None:
-    """Return the provider's right to include a share, or None if it is not in the leg's cluster or the share is known.
+    """Return the provider's right to include a share, or None if the share is known."""
+    return find_member_duty(store, message) if SHARES.get(store, *key_of(message)) is None else None
+
+
+def find_member_duty(store: Overlay, message: MsgIncludeShare | MsgAskReceipt) -> Duty | None:
+    """Return a member's right to act for its share, or None if its round is over.
 
     A provider that was dismissed can include its share, but not in the lane.
     """
     leg = LEGS.get(store, message.order_id, message.leg)
     provider = PROVIDERS.get(store, message.provider)
     if leg is None or provider is None or not provider.is_in(leg.validator):
-        return None
-    if SHARES.get(store, *_key_of(message)) is not None:
         return None
     closed = ROUNDS.get(store, message.order_id, message.leg, message.round)
     if closed is not None:

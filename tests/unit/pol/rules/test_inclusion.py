@@ -2,10 +2,14 @@
 
 from dataclasses import replace
 
+import pytest
+
 from domain.keys import ShareKey
 from domain.proof.reasons import ShareReason
-from domain.proof.records import Share, ShareClaim, ShareState
-from pol.rules.inclusion import is_included, task_sign_bytes
+from domain.proof.records import DeliveryManifest, ReceiptAsk, Share, ShareClaim, ShareState
+from pol.rules.delivery import delivery_layout
+from pol.rules.inclusion import is_asking, is_included, is_witnessed, task_sign_bytes, witnessed_piece
+from tests.support.chain_market import make_terms
 
 KEY = ShareKey(b"\x01" * 32, 1, 2, 3, 4)
 CLAIM = ShareClaim(
@@ -17,6 +21,8 @@ CLAIM = ShareClaim(
     provider="p0",
     commitment=bytes(32),
 )
+MANIFEST = DeliveryManifest(root=bytes(32), key_hash=bytes(32), segments=4, update_chunks=1, every=0)
+ASK = ReceiptAsk(*KEY, manifest=MANIFEST, seed=b"\x01" * 32)  # type: ignore[misc]
 
 
 def test_a_task_is_signed_for_all_that_it_states() -> None:
@@ -42,3 +48,35 @@ def test_a_share_is_included_until_its_validator_commits_it_or_it_is_compared() 
     assert not is_included(replace(share, reason=int(ShareReason.NO_ANSWER)))
     assert not is_included(replace(share, state=ShareState.RIGHT))
     assert not is_included(replace(share, state=ShareState.COMMITTED, reason=0))
+
+
+@pytest.mark.parametrize(
+    ("witnesses", "signed", "enough"),
+    [
+        (0, 0, False),
+        (1, 0, False),
+        (1, 1, True),
+        (2, 1, False),
+        (3, 1, False),
+        (3, 2, True),
+        (6, 3, False),
+        (6, 4, True),
+    ],
+)
+def test_two_thirds_of_the_witnesses_are_a_receipt(witnesses: int, signed: int, enough: bool) -> None:
+    names = tuple(f"v{number}" for number in range(witnesses))
+    assert is_witnessed(replace(ASK, witnesses=names, signed=names[:signed])) is enough
+
+
+def test_witnesses_sign_from_the_draw_until_their_time_is_over() -> None:
+    assert is_asking(ASK, 10**6)
+    assert is_asking(replace(ASK, until=10), 9)
+    assert not is_asking(replace(ASK, until=10), 10)
+
+
+def test_each_witness_shows_another_piece() -> None:
+    layout = delivery_layout(make_terms(global_chunks=200), replace(MANIFEST, update_chunks=200))
+    pieces = {witnessed_piece(ASK, f"v{number}", layout) for number in range(20)}
+    assert len(pieces) > 10
+    assert all(layout.locate(piece) is not None for piece in pieces)
+    assert pieces != {witnessed_piece(replace(ASK, seed=bytes(32)), f"v{number}", layout) for number in range(20)}

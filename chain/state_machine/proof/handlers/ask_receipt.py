@@ -1,0 +1,200 @@
+"""MsgAskReceipt and MsgWitness: a receipt of witnesses, because a validator signs none for a delivery.
+
+The request includes the share like MsgIncludeShare, if it is not on chain. Each witness shows the hash of the piece
+that was drawn for it, so that a witness that has nothing cannot state that the delivery arrived.
+"""
+
+from dataclasses import dataclass
+
+from chain.state_machine.context import Context
+from chain.state_machine.handler import Duty, Handler
+from chain.state_machine.ledger.order_money import get_share_bond
+from chain.state_machine.market.holds import check_hold
+from chain.state_machine.market.tables import ORDERS
+from chain.state_machine.proof.deliveries import check_manifest, is_showable
+from chain.state_machine.proof.gas import VALIDATOR_GAS
+from chain.state_machine.proof.handlers.include_share import (
+    CheckedInclusion,
+    CheckedTask,
+    check_fields,
+    check_inclusion,
+    check_task,
+    find_member_duty,
+    include,
+    key_of,
+)
+from chain.state_machine.proof.shares import get_live_issue
+from chain.state_machine.proof.tables import DELIVERIES, RECEIPT_ASKS, ROUNDS, SHARES, WITNESS_DUTIES
+from chain.state_machine.proof.witnesses import HOLD_REASON, ask_witnesses, list_strangers, take_witness
+from chain.state_machine.registry.tables import VALIDATORS
+from chain.state_machine.store import Overlay
+from domain.amount import in_assay
+from domain.errors import (
+    ALREADY_EXISTS,
+    BAD_FIELD,
+    BAD_PROOF,
+    DEADLINE_PASSED,
+    INSUFFICIENT_BOND,
+    NOT_YET,
+    NOT_YOURS,
+    WRONG_STATE,
+    Refusal,
+)
+from domain.hashing import verify_path
+from domain.keys import RoundKey, ShareKey
+from domain.proof.messages import MsgAskReceipt, MsgWitness
+from domain.proof.records import ReceiptAsk, Share
+from pol.rules.delivery import delivery_layout, piece_leaf
+from pol.rules.inclusion import count_witnesses, is_overtaken, witnessed_piece
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedAsk:
+    """The records of a checked request: those of the task, and those of the inclusion if the share is not on chain."""
+
+    task: CheckedTask
+    inclusion: CheckedInclusion | None
+
+
+def check_ask(ctx: Context, message: MsgAskReceipt) -> CheckedAsk:
+    """Return the records of a request.
+
+    Refuse it if the delivery has a receipt, if the provider has asked before, if no stranger could be a witness, or if
+    the share's bond cannot pay the witnesses.
+    """
+    key = key_of(message)
+    if RECEIPT_ASKS.get(ctx.store, *key) is not None:
+        raise Refusal(ALREADY_EXISTS, "issue", "has witnesses", "send the ciphertext to the witnesses")
+    if DELIVERIES.get(ctx.store, *key) is not None:
+        raise Refusal(ALREADY_EXISTS, "issue", "has a posted receipt", "show the key of the delivery")
+    share = SHARES.get(ctx.store, *key)
+    if share is not None:
+        _check_share(share, message)
+    _check_not_overtaken(ctx, key, share)
+    task = check_task(ctx, message)
+    order, leg = task.order, task.leg
+    check_manifest(order, message.manifest)
+    if message.manifest.every != message.every:
+        reason = f"delivers every {message.manifest.every}-th boundary, but the task says {message.every}"
+        raise Refusal(BAD_FIELD, "manifest", reason, "deliver the boundaries that the task names")
+    inclusion = check_inclusion(ctx, task) if share is None else None
+    row = get_share_bond(ctx, key)
+    bond = inclusion.bond if inclusion is not None else row.amount if row is not None else 0
+    most = count_witnesses(order.params.auditors) * order.params.answer_fee
+    if bond < most:
+        reason = f"the witnesses cost up to {in_assay(most)}, but the bond of the share is {in_assay(bond)}"
+        raise Refusal(INSUFFICIENT_BOND, "provider", reason, "ask only for shares that are worth more")
+    if not order.params.auditors or not list_strangers(ctx, order, leg, key):
+        raise Refusal(WRONG_STATE, "order_id", "no validator could be a witness", "no further action is possible")
+    round_key = RoundKey(key.order_id, key.leg, key.round)
+    if ROUNDS.has(ctx.store, *round_key):
+        check_hold(ctx, round_key, HOLD_REASON)
+    return CheckedAsk(task=task, inclusion=inclusion)
+
+
+def _check_share(share: Share, message: MsgAskReceipt) -> None:
+    """Refuse a request for a share on chain that is another one, or that needs no receipt."""
+    if (share.claim.provider, share.claim.commitment) != (message.provider, message.commitment):
+        reason = "has another commitment on chain"
+        raise Refusal(NOT_YOURS, "issue", reason, "ask only for receipts of your own shares")
+    if not is_showable(share):
+        reason = f"is {share.state.name.lower()}" + (", and its key is shown" if share.is_received else "")
+        raise Refusal(WRONG_STATE, "issue", reason, "ask for shares that are committed, included or unanswered")
+
+
+def _check_not_overtaken(ctx: Context, key: ShareKey, share: Share | None) -> None:
+    """Refuse a request for a share that came on chain after another provider's share had its slot.
+
+    Otherwise a provider could let its commitment be skipped, for example for lack of bond, and be paid when its
+    validator has given the slot to another provider.
+    """
+    issue = get_live_issue(ctx, key.round_key, key.slot)
+    if issue <= key.issue:
+        return
+    if share is None or is_overtaken(share, SHARES.must(ctx.store, *key.round_key.share(key.slot, issue))):
+        reason = f"came on chain after issue {issue}, which has the slot"
+        raise Refusal(WRONG_STATE, "issue", reason, "no further action is possible")
+
+
+def weigh_ask_receipt(ctx: Context, _: MsgAskReceipt, __: CheckedAsk) -> int:
+    """Return the gas of finding the strangers, for which all validators are read."""
+    return 3 * VALIDATOR_GAS * sum(1 for _ in VALIDATORS.keys(ctx.store))
+
+
+def apply_ask(ctx: Context, message: MsgAskReceipt, checked: CheckedAsk) -> None:
+    """Include the share if it is not on chain, and open the lot that draws the witnesses."""
+    if checked.inclusion is not None:
+        include(ctx, checked.inclusion, message.signature)
+    task = checked.task
+    share = SHARES.must(ctx.store, *task.claim.key)
+    ask_witnesses(ctx, task.order, task.leg, share, message.manifest)
+
+
+def find_ask_duty(store: Overlay, message: MsgAskReceipt) -> Duty | None:
+    """Return the provider's right to ask for witnesses, or None if it has asked, or its share needs no receipt."""
+    key = key_of(message)
+    share = SHARES.get(store, *key)
+    is_mine = share is None or (share.claim.provider == message.provider and is_showable(share))
+    if not is_mine or RECEIPT_ASKS.get(store, *key) is not None or DELIVERIES.get(store, *key) is not None:
+        return None
+    return find_member_duty(store, message)
+
+
+# MsgWitness
+
+
+def _witnessed(message: MsgWitness) -> ShareKey:
+    return ShareKey(
+        order_id=message.order_id, leg=message.leg, round=message.round, slot=message.slot, issue=message.issue
+    )
+
+
+def check_witness(ctx: Context, message: MsgWitness) -> ReceiptAsk:
+    """Return the request that a witness answers; refuse one who was not drawn, or who does not show its piece."""
+    key = _witnessed(message)
+    ask = RECEIPT_ASKS.need(ctx.store, *key)
+    if not ask.until:
+        raise Refusal(NOT_YET, "issue", "has no witnesses yet", "wait for the draw")
+    if message.validator not in ask.witnesses:
+        raise Refusal(NOT_YOURS, "validator", "is not a witness of this delivery", "sign only as a drawn witness")
+    if message.validator in ask.signed:
+        raise Refusal(ALREADY_EXISTS, "validator", "has signed", "no further action is needed")
+    if ctx.clock >= ask.until:
+        reason = f"passed at {ask.until} (now {ctx.clock})"
+        raise Refusal(DEADLINE_PASSED, "issue", reason, "no further action is possible")
+    if get_share_bond(ctx, key) is None:
+        raise Refusal(WRONG_STATE, "issue", "the bond of the share has returned", "no further action is possible")
+    order = ORDERS.must(ctx.store, key.order_id)
+    layout = delivery_layout(order.terms, ask.manifest)
+    number = witnessed_piece(ask, message.validator, layout)
+    leaf = piece_leaf(SHARES.must(ctx.store, *key).claim.key, number, message.size, message.digest)
+    if not verify_path(leaf, number, layout.count, message.path, ask.manifest.root):
+        reason = f"does not lead from piece {number} to the root of the delivery"
+        raise Refusal(BAD_PROOF, "path", reason, f"send size, hash and path of piece {number}")
+    return ask
+
+
+def apply_witness(ctx: Context, message: MsgWitness, checked: ReceiptAsk) -> None:
+    """Record and pay the witness."""
+    take_witness(ctx, checked, message.validator)
+
+
+def find_witness_duty(store: Overlay, message: MsgWitness) -> Duty | None:
+    """Return the duty of a drawn witness, or None."""
+    key = _witnessed(message)
+    if not WITNESS_DUTIES.has(store, message.validator, *key):
+        return None
+    return Duty(RECEIPT_ASKS.must(store, *key).until)
+
+
+HANDLERS = (
+    Handler(
+        message=MsgAskReceipt,
+        check_state=check_ask,
+        apply=apply_ask,
+        check_fields=check_fields,
+        weight=weigh_ask_receipt,
+        duty=find_ask_duty,
+    ),
+    Handler(message=MsgWitness, check_state=check_witness, apply=apply_witness, duty=find_witness_duty),
+)
