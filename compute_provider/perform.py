@@ -44,7 +44,7 @@ from domain.ledger.messages import MsgDepositBond
 from domain.ledger.queries import AccountResponse
 from domain.limits import EXECUTOR_VERSION
 from domain.node.queries import StatusResponse
-from domain.proof.messages import MsgIncludeShare, MsgShowKey
+from domain.proof.messages import MsgAskReceipt, MsgIncludeShare, MsgShowKey
 from domain.proof.queries import OrderResponse
 from domain.proof.records import DeliveryManifest, Panel, PanelSeat, ShareClaim, ShareRoots
 from domain.registry.messages import MsgRegisterProvider
@@ -162,6 +162,8 @@ class Performer:
         self._bond_lock = Lock()
         # Seats that have the places of a share for which this provider stands.
         self._shown: set[tuple[PanelKey, int]] = set()
+        # Witnesses that have taken a delivery.
+        self._witnessing: set[tuple[ShareKey, str]] = set()
         self._seat_links: dict[str, Link] = {}
         # Bonds (uassay) of shares that are not committed on the chain yet.
         self._promised: dict[ShareKey, int] = {}
@@ -225,6 +227,10 @@ class Performer:
                 return self._show_on_chain(key)
             case do.Include(key):
                 return self._include(key)
+            case do.Ask(key):
+                return self._ask(key)
+            case do.SendToWitnesses(key):
+                return self._send_to_witnesses(key)
             case do.Open(key, indices):
                 self._open(key, indices)
             case do.Stand(key):
@@ -383,7 +389,16 @@ class Performer:
                 yield partial(receive.to_show, key=work.key, wanted=must_show)
                 must_include = self._must_include(work, claim, order, clock)
                 yield partial(receive.to_include, key=work.key, wanted=must_include)
-                yield from self._watch_stand(work, order, clock, must_show or must_include)
+                must_ask = self._is_sent(work) and claims.must_ask(order, work.task, claim, work.receipt, clock)
+                yield partial(receive.to_ask, key=work.key, wanted=must_ask)
+                is_asking = claims.open_ask(order, claim, clock) is not None
+                yield partial(receive.is_witnessed, key=work.key, waiting=is_asking)
+                must_act = must_show or must_include or must_ask or is_asking
+                yield from self._watch_stand(work, order, clock, must_act)
+
+    def _is_sent(self, work: ShareWork) -> bool:
+        """Return whether the behaviour hands a share in at once. If it holds the share back, it does nothing else."""
+        return self._behaviour.delay(work.task) == 0.0
 
     def _keep(self, order_id: bytes, paid: int) -> None:
         """Deposit what an order has paid since it was last read, if earnings are left as bond."""
@@ -397,13 +412,13 @@ class Performer:
 
     def _must_include(self, work: ShareWork, claim: ShareClaim, order: OrderResponse, clock: int) -> bool:
         """Return whether a share has to be included. A behaviour that holds the share back does not include it."""
-        is_sent = self._behaviour.delay(work.task) == 0.0
-        return is_sent and claims.must_include(order, work.task, claim, clock)
+        return self._is_sent(work) and claims.must_include(order, work.task, claim, clock)
 
     def _watch_stand(self, work: ShareWork, order: OrderResponse, clock: int, must_act: bool) -> Iterator[Change]:
         """Yield the changes of a signed share that its validator rejected or made void, and its end.
 
-        A share is not over while its provider ``must_act``: show the key of the delivery, or include the share.
+        A share is not over while its provider ``must_act``: show the key of the delivery, include the share, or send
+        its delivery to witnesses.
         """
         has_to = work.stand in (0, MAY_STAND) and claims.has_to_stand(order, self._signed(work)[0], self._chain_id)
         panel = claims.standing_panel(order, work.key)
@@ -434,15 +449,17 @@ class Performer:
         if leg is not None:
             self.covered[task.key.order_id] = claims.covered_rounds(order, leg, task)
         problem = problem or ("" if self._config.uncovered else claims.cover_problem(task, order))
-        problem = problem or self._task_problem(task)
+        problem = problem or self._task_problem(task, order)
         return problem or self._lacks_room(claims.trace_bytes(task, order), task.key)
 
-    def _task_problem(self, task: TrainTask) -> str:
+    def _task_problem(self, task: TrainTask, order: OrderResponse) -> str:
         """Return why the share of a task could not be included; empty if it could."""
         signer = self._chain.account(self._config.validator).account.pub_key
         clock = self._chain.status().clock
         me = self._config.key.address
-        return claims.task_problem(task, me, self._chain_id, clock, partial(verify, signer))
+        measured = self._store.measured(self._config.backend)
+        seconds = claims.training_seconds(order, measured.flops if measured else 0)
+        return claims.task_problem(task, me, self._chain_id, clock, partial(verify, signer), seconds)
 
     def _bond_task(self, task: TrainTask) -> str:
         """Deposit the missing bond for the task; return why the deposit is not possible, or an empty string."""
@@ -581,7 +598,8 @@ class Performer:
 
     def _upload(self, key: ShareKey) -> ActionResult:
         """Encrypt the results of a share and send the ciphertext. Without the key, it shows nothing."""
-        reply = self._client().call(DELIVER_SHARE, self._offer(self._work(key)))
+        client = self._client()
+        reply = client.call(DELIVER_SHARE, self._offer(self._work(key), client))
         if not reply.accepted:
             raise ProviderError(f"the validator refused the delivery: {reply.text}")
         return ActionResult((partial(receive.uploaded, key=key),))
@@ -589,8 +607,9 @@ class Performer:
     def _deliver(self, key: ShareKey) -> ActionResult:
         """Get the validator's receipt for the ciphertext. This provider's commitment is on the chain by then."""
         work = self._work(key)
-        offer = self._offer(work)
-        reply = self._client().call(DELIVER_SHARE, offer)
+        client = self._client()
+        offer = self._offer(work, client)
+        reply = client.call(DELIVER_SHARE, offer)
         if not reply.accepted:
             return ActionResult((partial(receive.delivered, key=key, accepted=False, text=reply.text),))
         if reply.receipt is None:
@@ -662,6 +681,55 @@ class Performer:
         self._sender.send(message, in_lane=True)
         return ActionResult((partial(receive.to_include, key=key, wanted=False),))
 
+    def _ask(self, key: ShareKey) -> ActionResult:
+        """Ask on chain for witnesses of a delivery, because the validator signs no receipt for it."""
+        work = self._work(key)
+        task = work.task
+        claim, _ = self._signed(work)
+        message = MsgAskReceipt(
+            provider=claim.provider,
+            order_id=key.order_id,
+            leg=key.leg,
+            round=key.round,
+            slot=key.slot,
+            issue=key.issue,
+            commitment=claim.commitment,
+            signature=self._config.key.sign(share_sign_bytes(self._chain_id, claim)),
+            every=task.every,
+            deadline=task.deadline,
+            task_signature=task.signature,
+            manifest=self._sealed(work)[0],
+            multiple=claim.multiple,
+            cover=claim.cover,
+        )
+        _log.warning("%s: asking for witnesses, because the validator signs no receipt", name_of(key))
+        self._sender.send(message, in_lane=True)
+        changes = (partial(receive.to_ask, key=key, wanted=False), partial(receive.is_witnessed, key=key, waiting=True))
+        return ActionResult(changes)
+
+    def _send_to_witnesses(self, key: ShareKey) -> ActionResult:
+        """Send the ciphertext of a share to each of its witnesses that has not signed and does not have it."""
+        work = self._work(key)
+        ask = self._chain.order(key.order_id).ask(key)
+        for name in ask.witnesses if ask is not None else ():
+            if ask is None or name in ask.signed or (key, name) in self._witnessing:
+                continue
+            try:
+                client = self._seat_link(name).client()
+                if client.call(DELIVER_SHARE, self._offer(work, client)).accepted:
+                    self._witnessing.add((key, name))
+            except (ClusterError, ProviderError) as error:
+                _log.info("%s: witness %s: %s; trying again", name_of(key), name, error)
+        return ActionResult(pause=_STAND_SECONDS)
+
+    def _seat_link(self, operator: str) -> Link:
+        """Return the connection to another validator, which has a seat or is a witness."""
+        link = self._seat_links.get(operator)
+        if link is None:
+            link = Link(self._chain, operator, self._config.key, self._chain_id)
+            self._seat_links[operator] = link
+        return link
+
     def _work(self, key: ShareKey) -> ShareWork:
         work = self._shares().get(key)
         if work is None:
@@ -683,14 +751,12 @@ class Performer:
         if receipt.at + wait // 2 <= self._chain.status().clock:
             raise ProviderError("the validator's receipt is too old to show the key with it", "asking for another one")
 
-    def _offer(self, work: ShareWork) -> DeliveryOffer:
+    def _offer(self, work: ShareWork, client: ClusterClient) -> DeliveryOffer:
         """Return the offer of a share's delivery; encrypt and send what was not sent before."""
         manifest, path = self._sealed(work)
         claim, _ = self._signed(work)
         signature = self._config.key.sign(manifest_sign_bytes(self._chain_id, claim, manifest))
-        return DeliveryOffer(
-            key=work.key, manifest=manifest, signature=signature, ciphertext=self._put(self._client(), path)
-        )
+        return DeliveryOffer(key=work.key, manifest=manifest, signature=signature, ciphertext=self._put(client, path))
 
     def _sealed(self, work: ShareWork) -> tuple[DeliveryManifest, Path]:
         """Return the manifest and the file of a share's encrypted delivery; encrypt it if the file is not here."""
@@ -878,11 +944,7 @@ class Performer:
     def _show_seat(self, work: ShareWork, panel: Panel, seat: PanelSeat) -> bool:
         """Send the openings of a seat's places, with their blobs; return whether the seat has taken all of them."""
         key = work.key
-        link = self._seat_links.get(seat.validator)
-        if link is None:
-            link = Link(self._chain, seat.validator, self._config.key, self._chain_id)
-            self._seat_links[seat.validator] = link
-        client = link.client()
+        client = self._seat_link(seat.validator).client()
         folder = self._store.folder(key)
         boundaries = self._store.boundaries(key)
         leaves = [boundary.leaf for boundary in boundaries[1:]]

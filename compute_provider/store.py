@@ -22,7 +22,7 @@ from link.types import NAN_BITS
 from pol.values import f32_number
 from pol.work.records import Boundary
 
-FORM = 6
+FORM = 7
 """Version of the records' format. It is increased with each change after which older records can no longer be read."""
 
 

@@ -85,6 +85,8 @@ class Role(IntEnum):
     SUCCESSOR = 6  # the validator of a leg that continues a leg of this one
     STANDER = 7  # a provider that stands for a share, and in whose panel this validator has a seat
     MIRROR = 8  # another validator that a round of this one names as a mirror
+    ASKER = 9  # a provider that asks for a receipt of witnesses, of which this validator is one
+    WITNESS = 10  # another validator that witnesses a delivery to this one
 
 
 @dataclass(frozen=True, slots=True)
@@ -727,13 +729,15 @@ _PROVIDER = frozenset({Role.PROVIDER})
 _CONSUMER = frozenset({Role.CONSUMER})
 _AUDITOR = frozenset({Role.AUDITOR})
 _STANDER = frozenset({Role.STANDER})
+_DELIVERER = _PROVIDER | frozenset({Role.ASKER, Role.WITNESS})
+_SENDER = _DELIVERER | _CONSUMER | _STANDER
 
-STAT_BLOB = Call(name="StatBlob", request=StatBlobRequest, reply=BlobStatus, roles=_PROVIDER | _CONSUMER | _STANDER)
+STAT_BLOB = Call(name="StatBlob", request=StatBlobRequest, reply=BlobStatus, roles=_SENDER)
 PUT_CHUNK = Call(
     name="PutChunk",
     request=PutChunkRequest,
     reply=BlobStatus,
-    roles=_PROVIDER | _CONSUMER | _STANDER,
+    roles=_SENDER,
     size=CHUNK_BYTES_MAX + 256,
 )
 GET_CHUNK = Call(name="GetChunk", request=GetChunkRequest, reply=Chunk, roles=_KNOWN)
@@ -752,7 +756,7 @@ DELIVER_SHARE = Call(
     name="DeliverShare",
     request=DeliveryOffer,
     reply=ReceiptReply,
-    roles=_PROVIDER,
+    roles=_DELIVERER,
 )
 SHOW_KEY = Call(name="ShowKey", request=ShownKey, reply=ReceiptReply, roles=_PROVIDER)
 SUBMIT_OPENING = Call(name="SubmitOpening", request=OpeningSubmission, reply=Verdict, roles=_PROVIDER)

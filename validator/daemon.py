@@ -53,6 +53,7 @@ from validator.work.results import ResultFinder
 from validator.work.seats import Auditor
 from validator.work.states import StateFetcher, StatesFinder
 from validator.work.upkeep import Keeper
+from validator.work.witness import Witness
 from wire.keys import Key, SignatureVerifier
 
 _log = logging.getLogger("assay.validator")
@@ -291,6 +292,7 @@ class ValidatorDaemon:
             connect=self._link,
             clock=lambda: self._service.view.clock,
         )
+        witness = Witness(self._me, ledger, blobs, self._link)
         prober = ProbeChecker(performer.run, self._config.backend, self._service.prober.judge)
         return {
             **performer.table(),
@@ -300,6 +302,7 @@ class ValidatorDaemon:
             **states.table(),
             **finder.table(),
             **results.table(),
+            **witness.table(),
             **prober.table(),
         }
 
@@ -428,6 +431,7 @@ class ValidatorDaemon:
             held=self._ledger.held_initial_states(view.orders.values(), self._me),
             # The chain refuses a message that names an account without a validator.
             mirrors=tuple(name for name in self._config.mirrors if name in view.validators),
+            witnesses=self._store.witnesses(),
         )
         wanted: list[Outgo] = []
         for duty in duties(look):

@@ -9,7 +9,7 @@ from threading import Event, RLock
 from domain.proof.queries import OrderResponse
 from link.blobs import BlobStore
 from link.errors import ClusterError, ClusterErrorKind
-from link.types import BlobRef, StateRef
+from link.types import BlobRef, DeliveryOffer, StateRef
 from validator.decide.admission import Backing
 from validator.decide.duties import Duty, Record, Upkeep
 from validator.decide.initial import initial_states_taken, states_of, wanting
@@ -19,13 +19,16 @@ from validator.decide.records import (
     LocalOrder,
     LocalSeat,
     LocalUpkeep,
+    LocalWitness,
     PayloadStage,
     SeatKey,
     SlotLocal,
+    WitnessKey,
     continued,
     new_order,
 )
 from validator.decide.retention import blobs_of
+from validator.decide.witness import witnessed_offered
 from validator.store import ValidatorStore
 
 _log = logging.getLogger("assay.validator")
@@ -97,10 +100,13 @@ class Ledger:
 
     def hold(self, local: LocalOrder, needs: Iterable[BlobRef], sender: str = "") -> None:
         """Hold blobs for a leg until its record no longer needs them; ClusterError WRONG_STATE if one is missing."""
+        self._hold(str(local.key), needs, sender)
+
+    def _hold(self, holder: str, needs: Iterable[BlobRef], sender: str) -> None:
         for blob in needs:
             # A held blob no longer counts against its sender's quota, so only blobs that have arrived are held.
             if self.blobs.sent(blob, sender):
-                self.blobs.hold(blob.sha256, str(local.key))
+                self.blobs.hold(blob.sha256, holder)
             if not self.blobs.sent(blob, sender):
                 raise ClusterError(
                     ClusterErrorKind.WRONG_STATE,
@@ -193,6 +199,35 @@ class Ledger:
         with self.lock:
             self.blobs.release(str(key))
             self.store.forget_seat(key)
+
+    # Deliveries to witness
+
+    def change_witness(self, key: WitnessKey, change: Callable[[LocalWitness], LocalWitness]) -> None:
+        """Apply ``change`` to the record of a delivery to witness, if it has one."""
+        with self.lock:
+            now = self.store.get(key)
+            if not isinstance(now, LocalWitness) or (after := change(now)) == now:
+                return
+            self.put(key, now, after)
+        self._changed.set()
+
+    def offer_witness(self, key: WitnessKey, offer: DeliveryOffer, sender: str) -> None:
+        """Record the delivery that ``sender`` has sent to this witness; ClusterError WRONG_STATE if it is not here."""
+        with self.lock:
+            now = self.store.get(key)
+            before = now if isinstance(now, LocalWitness) else LocalWitness()
+            after = witnessed_offered(before, offer)
+            if after == before:
+                return
+            self._hold(str(key), (offer.ciphertext,), sender)
+            self.put(key, now, after)
+        self._changed.set()
+
+    def end_witness(self, key: WitnessKey) -> None:
+        """Delete the record of a delivery to witness, and release its blob."""
+        with self.lock:
+            self.blobs.release(str(key))
+            self.store.forget_witness(key)
 
     # Any duty
 

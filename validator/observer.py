@@ -21,16 +21,18 @@ from domain.proof.queries import (
     PanelRequest,
     PanelResponse,
     SeatsRequest,
+    WitnessDutiesRequest,
 )
 from domain.proof.records import Panel, PanelSeat
 from domain.registry.queries import ProviderRequest, ProvidersRequest, ValidatorsRequest
 from domain.registry.records import Provider
+from pol.rules.inclusion import is_asking
 from pol.rules.states import RESULT, STATES
 from validator.decide.keeping import STATES_PART, choose_kept
 from validator.decide.mirrors import ORDERS_MAX, choose_mirrored, find_mirrored
-from validator.decide.records import LegKey, SeatKey, seat_key
+from validator.decide.records import LegKey, SeatKey, WitnessKey, seat_key
 from validator.decide.upkeep import CERTIFY_SECONDS
-from validator.decide.view import ChainView, Member, OwnPanel, name_finders
+from validator.decide.view import ChainView, Member, OwnPanel, WitnessedDelivery, name_finders
 from validator.ledger import Ledger
 
 _log = logging.getLogger("assay.validator")
@@ -112,7 +114,18 @@ class Observer:
             kept=frozenset(key for key in kept if self._is_kept(orders[key.order_id], key)),
             finders={LegKey(key.order_id, key.leg): names for key, names in name_finders(asked, STATES).items()},
             result_finders=name_finders(asked, RESULT),
+            witnessed=self._read_witnessed(duties.clock),
         )
+
+    def _read_witnessed(self, clock: int) -> dict[WitnessKey, WitnessedDelivery]:
+        """Return the deliveries that this validator was drawn to witness, as long as the requests for them are open.
+
+        A delivery that it has witnessed may still have to be passed on.
+        """
+        asks = self.client.query(WitnessDutiesRequest(self.me)).asks
+        keys = {WitnessKey(ask.share) for ask in asks} | set(self.ledger.store.witnesses())
+        found = ((key, find_witnessed(self._order(key.share.order_id), key, clock)) for key in sorted(keys))
+        return {key: delivery for key, delivery in found if delivery is not None}
 
     def _read_asked(self, orders: Iterable[OrderResponse]) -> tuple[OwnPanel, ...]:
         """Return the panels about bytes of orders that are not closed, with all their seats."""
@@ -338,6 +351,16 @@ class Observer:
             providers += page
             if len(page) < _PAGE:
                 return providers
+
+
+def find_witnessed(on_chain: OrderResponse | None, key: WitnessKey, clock: int) -> WitnessedDelivery | None:
+    """Return a delivery to witness, at the chain's ``clock`` (seconds); None if the request for it is over."""
+    ask = on_chain.ask(key.share) if on_chain is not None else None
+    share = on_chain.share(key.share) if on_chain is not None else None
+    leg = on_chain.leg(key.share.leg) if on_chain is not None else None
+    if on_chain is None or ask is None or share is None or leg is None or not is_asking(ask, clock):
+        return None
+    return WitnessedDelivery(ask=ask, claim=share.claim, terms=on_chain.order.terms, validator=leg.validator)
 
 
 def member_of(provider: Provider, clock: int) -> Member:

@@ -30,6 +30,7 @@ from validator.decide.records import (
     SeatKey,
     SlotWork,
     VerdictRow,
+    WitnessKey,
     seat_key,
 )
 
@@ -137,6 +138,14 @@ class ValidatorStore:
                 return self.seat(duty)
             case _:
                 return self._unstored.get(duty)
+
+    def witnesses(self) -> tuple[WitnessKey, ...]:
+        """Return the deliveries to witness that have a record."""
+        return tuple(sorted(key for key in list(self._unstored) if isinstance(key, WitnessKey)))
+
+    def forget_witness(self, key: WitnessKey) -> None:
+        """Delete the record of a delivery to witness."""
+        self._unstored.pop(key, None)
 
     def put(self, duty: Duty, record: Record) -> None:
         """Write the record of a duty."""

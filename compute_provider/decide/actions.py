@@ -196,6 +196,22 @@ class Include(OfShare):
 
 
 @dataclass(frozen=True, slots=True)
+class Ask(OfShare):
+    """The action that asks for witnesses of a delivery on chain, because the validator signs no receipt."""
+
+    lane: ClassVar = Lane.CHAIN
+    share: ShareKey
+
+
+@dataclass(frozen=True, slots=True)
+class SendToWitnesses(OfShare):
+    """The action that sends a share's encrypted delivery to the witnesses that have not signed yet."""
+
+    lane: ClassVar = Lane.STAND
+    share: ShareKey
+
+
+@dataclass(frozen=True, slots=True)
 class Open(OfShare):
     """The action that uploads the share's states at the boundaries ``indices``."""
 
@@ -262,6 +278,8 @@ Action = (
     | ShowKey
     | ShowOnChain
     | Include
+    | Ask
+    | SendToWitnesses
     | Open
     | Stand
     | Recheck

@@ -20,14 +20,25 @@ from domain.params import Params
 from domain.proof.params import ProofParams
 from domain.proof.queries import OrderResponse
 from domain.proof.reasons import UNANSWERED
-from domain.proof.records import AuditKind, AuditPlace, Panel, Round, Ruling, Share, ShareClaim, ShareState, TraceLeaf
+from domain.proof.records import (
+    AuditKind,
+    AuditPlace,
+    Panel,
+    ReceiptAsk,
+    Round,
+    Ruling,
+    Share,
+    ShareClaim,
+    ShareState,
+    TraceLeaf,
+)
 from escrow.settle import compute_income
 from link.types import AuditOpening, DeliveryReceipt, OpenedState, PayloadFile, TrainTask
 from pol.rules import stands
 from pol.rules.commitment import leaf_hashes, share_commitment
 from pol.rules.cover import count_covered
 from pol.rules.delivery import largest_delivery
-from pol.rules.inclusion import is_included, task_sign_bytes
+from pol.rules.inclusion import count_witnesses, is_asking, is_included, is_overtaken, task_sign_bytes
 from pol.rules.panels import audit_price
 from pol.rules.schedule import share_segments, share_work
 
@@ -65,16 +76,30 @@ def problem(task: TrainTask, order: OrderResponse, validator: str) -> str:
 
 
 def task_problem(
-    task: TrainTask, provider: str, chain_id: str, clock: int, is_signed: Callable[[bytes, bytes], bool]
+    task: TrainTask,
+    provider: str,
+    chain_id: str,
+    clock: int,
+    is_signed: Callable[[bytes, bytes], bool],
+    seconds: int = 0,
 ) -> str:
     """Return why the provider could not include the share of a task, at the chain's ``clock`` (seconds).
 
-    The text is empty if it could. ``is_signed`` returns whether a signature of a document is the validator's.
+    The text is empty if it could. ``is_signed`` returns whether a signature of a document is the validator's. The
+    provider needs at least ``seconds`` to train the share.
     """
     document = task_sign_bytes(chain_id, task.key, provider, task.every, task.deadline, task.multiple, task.cover)
     if not task.signature or not is_signed(document, task.signature):
         return "the task does not have the validator's signature"
-    return "" if clock < task.deadline else f"the task's deadline was {task.deadline} on the chain clock"
+    if clock >= task.deadline:
+        return f"the task's deadline was {task.deadline} on the chain clock"
+    left = task.deadline - clock
+    return "" if seconds < left else f"the task's deadline leaves {left} s, but this machine trains for {seconds} s"
+
+
+def training_seconds(order: OrderResponse, flops: int) -> int:
+    """Return the seconds that a machine with ``flops`` FLOP/s trains a share; 0 if its speed is not known."""
+    return share_work(order.order.terms) // flops if flops else 0
 
 
 def price(terms: JobTerms, leg: Leg) -> int:
@@ -204,7 +229,7 @@ def _may_be_taken_over(order: OrderResponse, key: ShareKey, closed: Round) -> bo
 def must_show(order: OrderResponse, claim: ShareClaim, receipt: DeliveryReceipt | None, clock: int) -> bool:
     """Return whether the provider has to show the key of a delivery to the chain, at the chain's ``clock`` (seconds).
 
-    This is so if the validator posted its receipt, if it rejected the share as unanswered or left it open, or if it
+    This is so if a receipt was posted, if the validator rejected the share as unanswered or left it open, or if it
     does not sign for the key. The receipt must still be valid.
     """
     key = order.held(claim.key)
@@ -216,10 +241,12 @@ def must_show(order: OrderResponse, claim: ShareClaim, receipt: DeliveryReceipt 
         return False
     closed = order.round(key.leg, key.round)
     half = order.order.window // 2
-    if closed is not None and (closed.verified or closed.void or clock >= closed.window_ends - half):
-        return False
     wait = order.order.params.show_wait
     is_posted = known is not None and clock < known.show_by
+    if closed is not None and (closed.verified or closed.void):
+        return False
+    if closed is not None and clock >= closed.window_ends - half and not is_posted:
+        return False
     is_valid = receipt is not None and (receipt.was_shown or clock < receipt.at + wait)
     is_silent = share.state is ShareState.REJECTED and share.reason in UNANSWERED
     left = _left_round(order, key)
@@ -230,7 +257,7 @@ def must_show(order: OrderResponse, claim: ShareClaim, receipt: DeliveryReceipt 
     if share.state is ShareState.COMMITTED:
         is_urgent = receipt is not None and not receipt.was_shown and clock >= receipt.at + wait // 2
         return is_posted or (is_valid and is_urgent)
-    return is_silent and is_valid
+    return is_silent and (is_valid or is_posted)
 
 
 def must_include(order: OrderResponse, task: TrainTask, claim: ShareClaim, clock: int) -> bool:
@@ -249,8 +276,54 @@ def must_include(order: OrderResponse, task: TrainTask, claim: ShareClaim, clock
         return False
     others = (share for share in order.shares_of(claim.leg, claim.round).values() if share.claim.slot == claim.slot)
     is_taken = any(share.state in (ShareState.COMMITTED, ShareState.ACCEPTED) for share in others)
-    spare = max(INCLUDE_SECONDS_MIN, min(INCLUDE_SECONDS, task.seconds_left // INCLUDE_PART))
-    return is_taken or clock >= task.deadline - spare
+    return is_taken or clock >= task.deadline - _spare(task)
+
+
+def _spare(task: TrainTask) -> int:
+    """Return the chain seconds before a task's deadline at which its provider acts without its validator."""
+    return max(INCLUDE_SECONDS_MIN, min(INCLUDE_SECONDS, task.seconds_left // INCLUDE_PART))
+
+
+def must_ask(
+    order: OrderResponse, task: TrainTask, claim: ShareClaim, receipt: DeliveryReceipt | None, clock: int
+) -> bool:
+    """Return whether the provider has to ask for a receipt of witnesses, at the chain's ``clock`` (seconds).
+
+    This is so if its share is on chain, it has no receipt, and the task's deadline is near, or its validator said that
+    it did not answer. The share must be worth more than the witnesses cost.
+    """
+    key, params = claim.key, order.order.params
+    share, leg = order.share(key), order.leg(key.leg)
+    if share is None or leg is None or share.claim != claim or share.is_received or receipt is not None:
+        return False
+    if not task.signature or clock >= task.deadline:
+        return False
+    if order.ask(key) is not None or order.delivery(key) is not None:
+        return False
+    if any(is_overtaken(share, other) for other in order.shares_of(key.leg, key.round).values()):
+        return False
+    cost = count_witnesses(params.auditors) * params.answer_fee
+    if not params.auditors or price(order.order.terms, leg) <= cost:
+        return False
+    closed = order.round(key.leg, key.round)
+    if closed is not None:
+        if closed.verified or closed.void or clock >= closed.window_ends - order.order.window // 2:
+            return False
+    elif leg.state is not LegState.RUNNING or leg.round != key.round:
+        return False
+    is_near = closed is not None or clock >= task.deadline - _spare(task) // 2
+    is_rejected = share.state is ShareState.REJECTED and share.reason in UNANSWERED
+    is_denied = is_rejected and not is_included(share)
+    return is_denied or (is_near and (is_rejected or share.state is ShareState.COMMITTED))
+
+
+def open_ask(order: OrderResponse, claim: ShareClaim, clock: int) -> ReceiptAsk | None:
+    """Return the request for a receipt whose witnesses still wait for a share's delivery, or None."""
+    ask = order.ask(claim.key)
+    share = order.share(claim.key)
+    if ask is None or share is None or share.claim != claim or not is_asking(ask, clock):
+        return None
+    return None if ask.until and len(ask.signed) == len(ask.witnesses) else ask
 
 
 def _may_have_to_stand(order: OrderResponse, share: Share, closed: Round | None) -> bool:

@@ -103,6 +103,8 @@ def _of_shares(shares: Shares, look: Look) -> Iterator[Action]:
                 yield do.Deliver(work.key)
     is_training = any(work.stage is Stage.TRAINING for work in shares.works)
     for work in shares.works:
+        if work.is_witnessed:
+            yield do.SendToWitnesses(work.key)
         yield from _to_panels(work, is_training=is_training)
     for opening in picture.open if picture else ():
         asked = shares.asked(opening.key)
@@ -133,6 +135,8 @@ def _to_chain(work: ShareWork) -> Iterator[Action]:
     """Yield the messages of a share that have to be sent to the chain, because the validator does not act."""
     if work.to_include:
         yield do.Include(work.key)
+    if work.to_ask:
+        yield do.Ask(work.key)
     if work.to_show:
         yield do.ShowOnChain(work.key)
 

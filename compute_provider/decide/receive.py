@@ -136,6 +136,18 @@ def rechecked(shares: Shares, key: ShareKey, is_right: bool) -> Shares:
     return shares.put(replace(work, contest=replace(work.contest, is_checked=True, is_right=is_right)))
 
 
+def to_ask(shares: Shares, key: ShareKey, wanted: bool) -> Shares:
+    """Record whether the provider has to ask for witnesses of a delivery."""
+    work = shares.get(key)
+    return shares.put(replace(work, to_ask=wanted)) if work and work.to_ask != wanted else shares
+
+
+def is_witnessed(shares: Shares, key: ShareKey, waiting: bool) -> Shares:
+    """Record whether witnesses wait for a delivery."""
+    work = shares.get(key)
+    return shares.put(replace(work, is_witnessed=waiting)) if work and work.is_witnessed != waiting else shares
+
+
 def failed(shares: Shares, key: ShareKey, text: str, again: bool) -> Shares:
     """Record that an action for a share failed with the reason ``text``.
 

@@ -88,6 +88,8 @@ class ShareWork:
     the key has to be shown to the chain. ``stand`` is the number of the dispute in which the provider stands for the
     share; ``MAY_STAND`` while it has to, and ``GAVE_UP`` if the chain refused that. ``to_include`` is True while the
     provider has to put its commitment on chain itself. ``contest`` is a ruling against the share that can be appealed.
+    ``to_ask`` is True while the provider has to ask for witnesses of its delivery, and ``is_witnessed`` while witnesses
+    wait for it.
     """
 
     task: TrainTask
@@ -106,6 +108,8 @@ class ShareWork:
     stand: int = 0
     to_include: bool = False
     contest: Contest | None = None
+    to_ask: bool = False
+    is_witnessed: bool = False
 
     @property
     def key(self) -> ShareKey:

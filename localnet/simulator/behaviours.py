@@ -195,6 +195,11 @@ class HonestValidator:
         del daemon, key
         return checked
 
+    def receives(self, daemon: "ValidatorActor", key: ShareKey) -> bool:
+        """Return whether it takes the delivery of a share, and so signs a receipt for it."""
+        del daemon, key
+        return True
+
     def serves(self, daemon: "ValidatorActor", auditor: str) -> bool:
         """Return whether an auditor gets an answer."""
         del daemon, auditor

@@ -6,7 +6,7 @@ from chain.state_machine.invariants import check_all
 from chain.state_machine.ledger.tables import BOND_ACCOUNTS, BOND_ROWS, TALLIES
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.tables import ORDERS
-from chain.state_machine.proof.tables import DELIVERIES, LOTS, ROUNDS, SHARES
+from chain.state_machine.proof.tables import DELIVERIES, LOTS, RECEIPT_ASKS, ROUNDS, SHARES
 from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import number_of
@@ -215,7 +215,8 @@ class Watch:
                 lost += order.params.payload_fee if blamed else leg.job_bond
             shares = SHARES.scan(store, leg.order_id, leg.number)
             right = [share for share in shares if share.state is ShareState.RIGHT]
-            lost += sum(s.bond for s in right if s.is_received or ShareReason(s.reason) in MISMATCHES)
+            paid_for = [s for s in right if s.is_received or ShareReason(s.reason) in MISMATCHES]
+            lost += sum(s.bond + get_paid(store, s.claim.key) for s in paid_for)
             if lost:
                 name = leg.validator
                 excused[name] = excused.get(name, 0) + lost
@@ -226,7 +227,17 @@ class Watch:
                 provider = SHARES.must(store, *delivery.share).claim.provider
                 fee = ORDERS.must(store, delivery.order_id).params.answer_fee
                 excused[provider] = excused.get(provider, 0) + fee
+        for ask in RECEIPT_ASKS.scan(store):
+            # The witnesses of a delivery are paid from the bond of its share.
+            provider = SHARES.must(store, *ask.share).claim.provider
+            excused[provider] = excused.get(provider, 0) + ask.paid
         return excused
+
+
+def get_paid(store: Overlay, key: ShareKey) -> int:
+    """Return what the witnesses of a share's delivery were paid."""
+    ask = RECEIPT_ASKS.get(store, *key)
+    return ask.paid if ask is not None else 0
 
 
 def _hold(holds: bool, what: str) -> None:

@@ -18,7 +18,8 @@ from link.handover import SealedState
 from link.types import PayloadFile, StateRef
 from pol.rules.handover import ChunkLayout, HandoverId
 from validator.decide.probe import ProbeResult
-from validator.decide.records import LegKey, SeatKey, SlotLocal, VerdictRow
+from validator.decide.records import LegKey, SeatKey, SlotLocal, VerdictRow, WitnessKey
+from validator.decide.view import WitnessedDelivery
 
 
 class Lane(StrEnum):
@@ -395,6 +396,35 @@ class SendAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckWitnessed:
+    """The action that checks that a delivery to witness is complete, and prepares the message that states it."""
+
+    lane: ClassVar = Lane.MIRROR
+    key: str
+    witness: WitnessKey
+    delivery: WitnessedDelivery
+
+
+@dataclass(frozen=True, slots=True)
+class PassDelivery:
+    """The action that sends a witnessed delivery to the validator that signs no receipt for it."""
+
+    lane: ClassVar = Lane.MIRROR
+    key: str
+    witness: WitnessKey
+    validator: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndWitness:
+    """The action that deletes the record and the blob of a delivery that needs no witness any longer."""
+
+    lane: ClassVar = Lane.HERE
+    key: str
+    witness: WitnessKey
+
+
+@dataclass(frozen=True, slots=True)
 class EndSeat:
     """The action that deletes the record and blobs of a seat that has revealed its answers or whose stage is over."""
 
@@ -453,6 +483,9 @@ Action = (
     | FindStates
     | SendAnswer
     | EndSeat
+    | CheckWitnessed
+    | PassDelivery
+    | EndWitness
     | CheckProbe
     | Clean
 )

@@ -15,10 +15,19 @@ from validator.decide.actions import Action
 from validator.decide.keeping import decide_kept
 from validator.decide.mirrors import STAGE, decide_mirror
 from validator.decide.orders import decide_leg
-from validator.decide.records import LegKey, LocalOrder, LocalSeat, LocalUpkeep, SeatKey
+from validator.decide.records import (
+    LegKey,
+    LocalOrder,
+    LocalSeat,
+    LocalUpkeep,
+    LocalWitness,
+    SeatKey,
+    WitnessKey,
+)
 from validator.decide.seats import decide_seat
 from validator.decide.upkeep import decide_upkeep
 from validator.decide.view import Look
+from validator.decide.witness import decide_witness
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +35,10 @@ class Upkeep:
     """The duty that does not depend on orders: the endpoint on the chain, the providers' speeds, and the disk."""
 
 
-Duty = LegKey | SeatKey | Upkeep
+Duty = LegKey | SeatKey | WitnessKey | Upkeep
 """A leg that this validator won, or whose states it keeps as a mirror; a seat in a panel about another validator's
-round; a mirror of such a round (its key has the stage 0); or the upkeep."""
-Record = LocalOrder | LocalSeat | LocalUpkeep
+round; a mirror of such a round (its key has the stage 0); a delivery to witness; or the upkeep."""
+Record = LocalOrder | LocalSeat | LocalWitness | LocalUpkeep
 
 
 def duties(look: Look) -> Iterator[Duty]:
@@ -41,6 +50,7 @@ def duties(look: Look) -> Iterator[Duty]:
     ends = {key: duty.commits_end for key, duty in look.chain.duties.items()}
     yield from sorted({*ends, *look.seats}, key=lambda key: (ends.get(key, 0), key))
     yield from sorted(look.chain.mirrored.keys() - set(look.seats))
+    yield from sorted({*look.chain.witnessed, *look.witnesses})
     for order_id, on_chain in look.chain.orders.items():
         for leg in on_chain.legs:
             live = on_chain.order.state != OrderState.CLOSED
@@ -56,6 +66,8 @@ def decide(duty: Duty, record: Record | None, look: Look) -> tuple[Record | None
             return decide_kept(record, look) if duty in look.chain.kept else decide_leg(record, look)
         case SeatKey(), LocalSeat() | None:
             return decide_mirror(duty, record, look) if duty.stage == STAGE else decide_seat(duty, record, look)
+        case WitnessKey(), LocalWitness() | None:
+            return decide_witness(duty, record, look)
         case Upkeep(), LocalUpkeep() | None:
             return decide_upkeep(record or LocalUpkeep(), look)
     # The record of the leg was deleted.

@@ -4,7 +4,9 @@ order's terms.
 
 from dataclasses import dataclass
 
+from domain.market.records import JobTerms
 from domain.proof.queries import OrderResponse, PanelResponse
+from domain.proof.records import ReceiptAsk
 from link.types import PAYLOAD_FILES_MAX, BlobRef
 from pol.rules.delivery import largest_delivery
 from validator.decide.records import LocalOrder
@@ -53,6 +55,12 @@ def provider_quota(local: LocalOrder, on_chain: OrderResponse, panels: Panels, p
     sizes = [largest_delivery(terms, work.anchors[0] if work.anchors else 0) for work in shares]
     delivered = Allowance(len(sizes), sum(sizes), max(sizes, default=0))
     return delivered + _pairs(asked + SPARE_BOUNDARIES, terms.global_bytes, terms.local_bytes)
+
+
+def delivery_quota(terms: JobTerms, ask: ReceiptAsk) -> Allowance:
+    """Return the allowance of a party that sends a delivery of which witnesses state that it arrived."""
+    size = largest_delivery(terms, ask.manifest.every)
+    return Allowance(1, size, size)
 
 
 def offered_deliveries(local: LocalOrder, provider: str) -> set[BlobRef]:

@@ -137,14 +137,34 @@ def delivery_offered(
     return at.put(replace(work, offer=offer)), ShareReason.NONE
 
 
+def delivery_passed(local: LocalOrder, offer: DeliveryOffer) -> tuple[LocalOrder, ShareReason]:
+    """Record an encrypted delivery that a witness passes on, or return the reason to refuse it.
+
+    Its manifest is the one on chain, and the provider may have sent another one, or no ciphertext for it. So what a
+    witness has replaces any delivery that was not complete.
+    """
+    at = local.share(offer.key)
+    if at is None or at.work.signed is None:
+        return local, ShareReason.MALFORMED
+    work = at.work
+    is_here = work.offer is not None and work.offer_holds and work.offer.manifest == offer.manifest
+    if work.offer == offer or is_here:
+        return local, ShareReason.NONE
+    if work.verdict or work.secret:
+        return local, ShareReason.LATE
+    return at.put(replace(work, offer=offer, offer_holds=False)), ShareReason.NONE
+
+
 def delivery_checked(local: LocalOrder, key: ShareKey, *, holds: bool) -> LocalOrder:
-    """Record whether the blob of an offer is the complete ciphertext of its manifest; if not, the issue ends."""
+    """Record whether the blob of an offer is the complete ciphertext of its manifest.
+
+    If it is not, the offer is forgotten. Until the deadline of its task, the provider may send another one, here or to
+    witnesses.
+    """
     at = local.share(key)
     if at is None or at.work.verdict or at.work.offer is None:
         return local
-    if holds:
-        return at.put(replace(at.work, offer_holds=True))
-    return at.put(replace(at.work, verdict=ShareReason.TRACE_NOT_BOUND))
+    return at.put(replace(at.work, offer_holds=True) if holds else replace(at.work, offer=None))
 
 
 def receipt_signed(local: LocalOrder, key: ShareKey, clock: int) -> LocalOrder | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from domain.keys import PanelKey, RoundKey, ShareKey, ShareRef
+from domain.proof.messages import MsgWitness
 from domain.proof.queries import PanelDuty
 from domain.proof.records import AnswerKind, SealedLeaf, SeatAnswer, ShareRoots, ShownLeaf, ShownPiece
 from link.types import (
@@ -380,6 +381,33 @@ class LocalSeat:
     # Mirrors and seats of earlier stages whose openings were wrong.
     unhelpful: tuple[str, ...] = ()
     sealed: SealedAnswers | None = None
+
+
+# Deliveries that this validator witnesses; not stored, because their providers send them again
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class WitnessKey:
+    """The key of a delivery that this validator was drawn to witness."""
+
+    share: ShareKey
+
+    def __str__(self) -> str:
+        key = self.share
+        return f"witness/{key.order_id.hex()}/{key.leg}/{key.round}/{key.slot}/{key.issue}"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalWitness:
+    """The record of a delivery that this validator witnesses.
+
+    ``offer`` is what its provider has sent, ``proof`` the message that states it, and ``passed`` is True once the
+    validator of the share has the delivery from this one.
+    """
+
+    offer: DeliveryOffer | None = None
+    proof: MsgWitness | None = None
+    passed: bool = False
 
 
 # The upkeep, which does not depend on orders; not stored

@@ -25,7 +25,7 @@ from domain.proof.queries import OrderResponse
 from domain.proof.reasons import MISMATCHES, SILENCES, ShareReason
 from domain.proof.records import AuditPlace, Share, ShareState
 from link.types import ShareSubmission, StateRef
-from pol.rules.inclusion import is_included
+from pol.rules.inclusion import is_asking, is_included
 from pol.rules.lots import duty_segments
 from pol.rules.schedule import is_handover, progress_seconds, served_terms
 from pol.rules.stops import AGGREGATION, find_stop
@@ -226,15 +226,22 @@ def _await_delivery(
         return work, [OpenDelivery(f"{name}/open", where, view.on_chain.order.terms)]
     patience = OPEN_SECONDS + transfer_seconds(view, states=2 + len(work.anchors))
     if not work.deliver_by:
-        work = replace(work, deliver_by=view.clock + patience)
+        # Until the deadline of its task, the provider can ask for witnesses, and is then paid for a right share.
+        work = replace(work, deliver_by=max(view.clock + patience, work.answer_by))
     if share.is_received:
-        return work, []
-    if not work.receipt_at:
-        late = view.clock >= max(work.deliver_by, view.since + patience)
-        return (replace(work, verdict=ShareReason.NO_ANSWER) if late else work), []
-    wait = view.on_chain.order.params.show_wait
+        # Witnesses stated that the ciphertext arrived, and they pass it on. If none of them does, the slot goes to
+        # another provider, and this validator pays for the share if it is right.
+        ends = max(known.show_by if known is not None else 0, view.since) + patience
+        is_lacking = work.offer is None and view.clock >= ends
+        return (replace(work, verdict=ShareReason.SEGMENT_MISMATCH) if is_lacking else work), []
     if known is not None:
         return (replace(work, verdict=ShareReason.NO_ANSWER) if view.clock >= known.show_by else work), []
+    if not work.receipt_at:
+        ask = view.on_chain.ask(where)
+        is_open = ask is not None and is_asking(ask, view.clock)
+        late = view.clock >= max(work.deliver_by, view.since + patience) and not is_open
+        return (replace(work, verdict=ShareReason.NO_ANSWER) if late else work), []
+    wait = view.on_chain.order.params.show_wait
     # Only the posted receipt sets a time after which the chain accepts the rejection.
     if work.offer is not None and view.clock >= work.receipt_at + wait // 2:
         message = MsgReceipt(

@@ -4,13 +4,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from domain.keys import PanelKey, RoundKey
+from domain.market.records import JobTerms
 from domain.proof.queries import OrderResponse, PanelDuty, PanelResponse
-from domain.proof.records import AuditPlace, Panel, PanelSeat
+from domain.proof.records import AuditPlace, Panel, PanelSeat, ReceiptAsk, ShareClaim
 from domain.registry.records import Validator
 from link.types import Machine, StateRef
 from validator.decide.plan import FreeProvider
 from validator.decide.probe import ProbeResult
-from validator.decide.records import LegKey, SeatKey
+from validator.decide.records import LegKey, SeatKey, WitnessKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,18 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
+class WitnessedDelivery:
+    """A delivery that this validator was drawn to witness: the request for it, the claim of its share, the terms of the
+    order, and the validator that signs no receipt.
+    """
+
+    ask: ReceiptAsk
+    claim: ShareClaim
+    terms: JobTerms
+    validator: str
+
+
+@dataclass(frozen=True, slots=True)
 class ChainView:
     """The chain as last read. The service answers its callers from this view, without queries of its own.
 
@@ -84,8 +97,9 @@ class ChainView:
     seat, with the seats of all their stages. ``mirrored`` are the panels whose data this daemon keeps for their seats
     (:mod:`validator.decide.mirrors`); their shares are in ``subjects`` and their seats in ``earlier``. ``kept`` are
     legs of other validators whose states this daemon keeps (:mod:`validator.decide.keeping`). ``finders`` are the
-    validators with a seat in a panel about the states that a leg left. Live orders, panels and seats are read in each
-    look; in a ``whole`` look, everything else is read, too.
+    validators with a seat in a panel about the states that a leg left. ``witnessed`` are the deliveries that this
+    validator was drawn to witness. Live orders, panels and seats are read in each look; in a ``whole`` look, everything
+    else is read, too.
     """
 
     clock: int
@@ -103,6 +117,7 @@ class ChainView:
     kept: frozenset[LegKey] = frozenset()
     finders: Mapping[LegKey, tuple[str, ...]] = field(default_factory=dict)
     result_finders: Mapping[RoundKey, tuple[str, ...]] = field(default_factory=dict)
+    witnessed: Mapping[WitnessKey, WitnessedDelivery] = field(default_factory=dict)
 
 
 def name_finders(asked: Iterable[OwnPanel], place: AuditPlace) -> dict[RoundKey, tuple[str, ...]]:
@@ -147,7 +162,8 @@ class Look:
     ``seats`` are the seats that have a record. ``machines`` are the machines that providers reported, and ``measured``
     are the results of probes. ``doubted`` are the providers whose results do not fit their certified speed.
     ``endpoint`` and ``certificate`` are this daemon's own. ``held`` are the states of earlier legs that matched legs
-    start from, by root. ``mirrors`` are the validators that this daemon names when it closes a round.
+    start from, by root. ``mirrors`` are the validators that this daemon names when it closes a round. ``witnesses`` are
+    the deliveries that have a record.
     """
 
     chain: ChainView
@@ -164,6 +180,7 @@ class Look:
     doubted: frozenset[str] = frozenset()
     held: Mapping[bytes, StateRef] = field(default_factory=dict)
     mirrors: tuple[str, ...] = ()
+    witnesses: tuple[WitnessKey, ...] = ()
 
     def of(self, on_chain: OrderResponse) -> View:
         """Return the view of one order."""

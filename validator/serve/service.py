@@ -18,6 +18,7 @@ from pol.rules.commitment import share_sign_bytes
 from pol.rules.delivery import manifest_sign_bytes, receipt_sign_bytes
 from pol.rules.disputes import may_challenge
 from pol.rules.handover import HandoverId, chunk_layout
+from pol.rules.inclusion import is_asking
 from pol.rules.panels import is_place
 from validator.decide.admission import Admission, Backing, read_invitation
 from validator.decide.idle import why_idle
@@ -28,6 +29,7 @@ from validator.decide.pace import doubted
 from validator.decide.plan import FreeProvider
 from validator.decide.quotas import (
     Allowance,
+    delivery_quota,
     offered_deliveries,
     payload_quota,
     provider_quota,
@@ -36,6 +38,7 @@ from validator.decide.quotas import (
 )
 from validator.decide.receive import (
     delivery_offered,
+    delivery_passed,
     key_shown,
     late_share,
     mark_late,
@@ -51,6 +54,7 @@ from validator.decide.records import (
     LocalOrder,
     PayloadStage,
     SlotWork,
+    WitnessKey,
     accepted_works,
     nests,
 )
@@ -174,6 +178,10 @@ class Service:
             roles.add(t.Role.SUCCESSOR)
         if any(address in closed.mirrors for on_chain in view.orders.values() for closed in on_chain.rounds):
             roles.add(t.Role.MIRROR)
+        if any(about.claim.provider == address for about in view.witnessed.values()):
+            roles.add(t.Role.ASKER)
+        if any(address in ask.witnesses for on_chain in view.orders.values() for ask in on_chain.asks):
+            roles.add(t.Role.WITNESS)
         return frozenset(roles)
 
     def workers(self) -> tuple[FreeProvider, ...]:
@@ -239,9 +247,15 @@ class Service:
             expected = [*(file.blob for file in local.payload.files), *(state.blob for state in local.offered)]
             if (mine and blob in expected) or blob in offered_deliveries(local, caller.address):
                 return None
+            for ask in on_chain.asks:
+                if caller.address in ask.witnesses and is_asking(ask, self.view.clock):
+                    allowed += delivery_quota(on_chain.order.terms, ask)
             allowed += provider_quota(local, on_chain, self.view.panels, caller.address)
         if self._is_sought(caller, blob):
             return None
+        for about in self.view.witnessed.values():
+            if about.claim.provider == caller.address:
+                allowed += delivery_quota(about.terms, about.ask)
         for subject in self.view.subjects.values():
             if stander_of(subject) == caller.address:
                 allowed += stander_quota(subject)
@@ -419,10 +433,14 @@ class Service:
     def deliver_share(self, caller: t.Caller, request: t.DeliveryOffer) -> t.ReceiptReply:
         """Take an encrypted delivery.
 
-        Sign the receipt if the commitment is on chain, and the ciphertext is complete.
+        Sign the receipt if the commitment is on chain, and the ciphertext is complete. The delivery may also come from
+        a witness, or this validator may be one for another validator's share.
         """
         key = request.key
-        self._find(key.order_id, key.leg)
+        if WitnessKey(key) in self.view.witnessed:
+            return self._take_as_witness(caller, request)
+        on_chain = self._find(key.order_id, key.leg)
+        ask = on_chain.ask(key)
         reason = ShareReason.NONE
 
         def holds(claim: ShareClaim) -> bool:
@@ -431,7 +449,10 @@ class Service:
 
         def take(now: LocalOrder) -> LocalOrder:
             nonlocal reason
-            after, reason = delivery_offered(now, caller.address, request, holds)
+            if ask is not None and ask.manifest == request.manifest and caller.address in ask.witnesses:
+                after, reason = delivery_passed(now, request)
+            else:
+                after, reason = delivery_offered(now, caller.address, request, holds)
             return after
 
         self.ledger.change(key.order_id, key.leg, take, (request.ciphertext,), caller.address)
@@ -439,6 +460,16 @@ class Service:
         return t.ReceiptReply(
             accepted=reason == ShareReason.NONE, reason=int(reason), text=reason.name.lower(), receipt=receipt
         )
+
+    def _take_as_witness(self, caller: t.Caller, request: t.DeliveryOffer) -> t.ReceiptReply:
+        """Take the delivery of another validator's share, whose provider asked for witnesses."""
+        key = WitnessKey(request.key)
+        about = self.view.witnessed[key]
+        if about.claim.provider != caller.address or about.ask.manifest != request.manifest:
+            reason = ShareReason.MALFORMED
+            return t.ReceiptReply(accepted=False, reason=int(reason), text=reason.name.lower())
+        self.ledger.offer_witness(key, request, caller.address)
+        return t.ReceiptReply(accepted=True)
 
     def _receipt(self, key: ShareKey) -> t.DeliveryReceipt | None:
         """Sign a receipt for a complete ciphertext, if the share needs one now; the record has the time of it first."""

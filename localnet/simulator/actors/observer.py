@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 
 from domain.legs.queries import LiveLegsRequest
 from domain.market.records import OrderState
-from domain.proof.queries import OrderResponse, PanelDutiesRequest, SeatsRequest
+from domain.proof.queries import OrderResponse, PanelDutiesRequest, SeatsRequest, WitnessDutiesRequest
 from domain.registry.queries import ProvidersRequest, ValidatorsRequest
 from pol.rules.states import RESULT, STATES
-from validator.decide.records import LegKey, LocalOrder, PayloadStage, continued, new_order, seat_key
-from validator.decide.view import ChainView, OwnPanel, name_finders
-from validator.observer import member_of
+from validator.decide.records import LegKey, LocalOrder, PayloadStage, WitnessKey, continued, new_order, seat_key
+from validator.decide.view import ChainView, OwnPanel, WitnessedDelivery, name_finders
+from validator.observer import find_witnessed, member_of
 
 if TYPE_CHECKING:
     from localnet.simulator.actors.validator import ValidatorActor
@@ -67,7 +67,16 @@ class Observer:
             ),
             finders={LegKey(key.order_id, key.leg): names for key, names in name_finders(asked, STATES).items()},
             result_finders=name_finders(asked, RESULT),
+            witnessed=self._witnessed(found.clock),
         )
+
+    def _witnessed(self, clock: int) -> dict[WitnessKey, WitnessedDelivery]:
+        """Return the deliveries that it was drawn to witness."""
+        world = self.daemon.world
+        keys = {WitnessKey(ask.share) for ask in world.ask(WitnessDutiesRequest(self.daemon.me)).asks}
+        keys |= {key for key in self.daemon.records if isinstance(key, WitnessKey)}
+        found = ((key, find_witnessed(world.order(key.share.order_id), key, clock)) for key in sorted(keys))
+        return {key: delivery for key, delivery in found if delivery is not None}
 
     def _is_kept(self, on_chain: OrderResponse, key: LegKey) -> bool:
         """Return whether a record is about a leg of another validator, whose states are kept."""

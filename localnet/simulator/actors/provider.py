@@ -20,7 +20,7 @@ from domain.keys import ShareKey
 from domain.ledger.messages import MsgDepositBond
 from domain.ledger.queries import AccountRequest
 from domain.messages import Message
-from domain.proof.messages import MsgIncludeShare, MsgShowKey
+from domain.proof.messages import MsgAskReceipt, MsgIncludeShare, MsgShowKey
 from domain.proof.queries import SeatsRequest
 from domain.proof.records import DeliveryManifest, ShareClaim, ShareRoots, ShownPiece
 from domain.registry.messages import MsgRegisterProvider
@@ -90,6 +90,8 @@ class SentDelivery:
     packet: ShareDelivery
     openings: tuple[Opening, ...]
     wrong: WrongPieces | None
+    # The pieces of the ciphertext.
+    pieces: tuple[bytes, ...] = ()
 
 
 class ProviderActor:
@@ -262,18 +264,22 @@ class ProviderActor:
                 self._deliver(name, key)
             case do.ShowKey(key):
                 self._show_key(name, key)
-            case do.ShowOnChain(key):
-                self._show_on_chain(name, key)
-            case do.Include(key):
-                self._include(name, key)
             case do.Open(key, indices):
                 self._open(name, key, indices)
             case _:
-                self._do_for_panel(action, name)
+                self._do_alone(action, name)
 
-    def _do_for_panel(self, action: Action, name: str) -> None:
-        """Carry out an action for a panel that recomputes a share, or found it wrong."""
+    def _do_alone(self, action: Action, name: str) -> None:
+        """Do what a provider does without its validator."""
         match action:
+            case do.ShowOnChain(key):
+                self._show_on_chain(name, key)
+            case do.Ask(key):
+                self._ask(name, key)
+            case do.SendToWitnesses(key):
+                self._send_to_witnesses(name, key)
+            case do.Include(key):
+                self._include(name, key)
             case do.Stand(key):
                 self._stand(name, key)
             case do.ShowPlaces(key, dispute):
@@ -347,13 +353,18 @@ class ProviderActor:
             held = bool({"silent", "late"} & self.traces[work.key].habits)
             includes = not held and claims.must_include(order, work.task, claim, clock)
             found.append(partial(receive.to_include, key=work.key, wanted=includes))
+            held = held or "hidden" in self.traces[work.key].habits
+            asks = not held and claims.must_ask(order, work.task, claim, work.receipt, clock)
+            found.append(partial(receive.to_ask, key=work.key, wanted=asks))
+            is_asking = claims.open_ask(order, claim, clock) is not None
+            found.append(partial(receive.is_witnessed, key=work.key, waiting=is_asking))
             panel = claims.standing_panel(order, work.key)
             has_to = work.stand in (0, MAY_STAND) and claims.has_to_stand(order, claim, CHAIN_ID)
             if panel is not None:
                 found.append(partial(receive.standing, key=work.key, stand=panel.dispute))
             elif has_to:
                 found.append(partial(receive.standing, key=work.key, stand=MAY_STAND))
-            elif claims.is_over(work.key, order, clock) and not (wanted or includes):
+            elif claims.is_over(work.key, order, clock) and not (wanted or includes or asks or is_asking):
                 found.append(partial(receive.released, key=work.key))
         return found
 
@@ -540,18 +551,20 @@ class ProviderActor:
             for index in indices
         )
         wrong = None
+        layout = delivery_layout(job.terms, manifest)
+        pieces = [manifest.root + bytes([at % 256]) for at in range(layout.count)]
         if trace.habits & NOISY:
-            layout = delivery_layout(job.terms, manifest)
-            noise = [cipher.encrypt(piece_key(self._secret(key), at), b"noise") for at in range(layout.count)]
-            leaves = [piece_leaf(key, at, len(piece), sha256(piece).digest()) for at, piece in enumerate(noise)]
-            manifest = replace(manifest, root=merkle_root(leaves))
-            wrong = WrongPieces(ShownPiece(0, noise[0], merkle_path(leaves, 0)), None)
+            pieces = [cipher.encrypt(piece_key(self._secret(key), at), b"noise") for at in range(layout.count)]
+        leaves = [piece_leaf(key, at, len(piece), sha256(piece).digest()) for at, piece in enumerate(pieces)]
+        manifest = replace(manifest, root=merkle_root(leaves))
+        if trace.habits & NOISY:
+            wrong = WrongPieces(ShownPiece(0, pieces[0], merkle_path(leaves, 0)), None)
         signature = sign(pub_key(self.me), manifest_sign_bytes(CHAIN_ID, trace.claim, manifest))
         size = sum(blob.size for blob in trace.delivery.blobs)
         offer = DeliveryOffer(
             key=key, manifest=manifest, signature=signature, ciphertext=BlobRef(manifest.root, max(1, size))
         )
-        self.world.deliveries[manifest.root] = SentDelivery(trace.delivery, openings, wrong)
+        self.world.deliveries[manifest.root] = SentDelivery(trace.delivery, openings, wrong, tuple(pieces))
         trace.offer = offer
         return offer
 
@@ -655,6 +668,36 @@ class ProviderActor:
             cover=claim.cover,
         )
         self._send(message, partial(self._end, name, partial(receive.to_include, key=key, wanted=False)))
+
+    def _ask(self, name: str, key: ShareKey) -> None:
+        trace = self.traces[key]
+        message = MsgAskReceipt(
+            provider=self.me,
+            order_id=key.order_id,
+            leg=key.leg,
+            round=key.round,
+            slot=key.slot,
+            issue=key.issue,
+            commitment=trace.claim.commitment,
+            signature=sign(pub_key(self.me), share_sign_bytes(CHAIN_ID, trace.claim)),
+            every=trace.task.every,
+            deadline=trace.task.deadline,
+            task_signature=trace.task.signature,
+            manifest=self._offer(key).manifest,
+            multiple=trace.claim.multiple,
+            cover=trace.claim.cover,
+        )
+        self._send(message, partial(self._end, name, partial(receive.to_ask, key=key, wanted=False)))
+
+    def _send_to_witnesses(self, name: str, key: ShareKey) -> None:
+        """Send the delivery to the witnesses that have not signed."""
+        ask, offer = self.world.order(key.order_id).ask(key), self._offer(key)
+        for witness in ask.witnesses if ask is not None else ():
+            if ask is not None and witness not in ask.signed:
+                service = self.world.validators[witness].service
+                send = partial(service.take_as_witness, self.me, offer)
+                self.world.network.call(send, self._answer(partial(_ignore)), size=offer.ciphertext.size)
+        self._end(name, pause=RETRY_MS)
 
     def _open(self, name: str, key: ShareKey, indices: tuple[int, ...]) -> None:
         link = self.world.validators[self.validator].service

@@ -39,10 +39,11 @@ from validator.decide import receive
 from validator.decide.initial import served_roots, states_of
 from validator.decide.plan import FreeProvider
 from validator.decide.probe import ProbeResult
-from validator.decide.records import LegKey, LocalOrder, PayloadStage
+from validator.decide.records import LegKey, LocalOrder, LocalWitness, PayloadStage, WitnessKey
 from validator.decide.retention import served_rounds
 from validator.decide.tasks import audit_opening, open_tasks, sign_task, train_tasks
 from validator.decide.view import OwnPanel, WatchedPlaces
+from validator.decide.witness import witnessed_offered
 from validator.serve.callers import Asking, Presence, Watched
 from validator.serve.service import WATCHED
 from validator.watch.places import get_extents, shows_open_result
@@ -173,15 +174,44 @@ class Service:
         after, reason = receive.share_received(local, submission, lambda: True)
         return self._taken(leg, after, reason)
 
+    def take_as_witness(self, provider: str, offer: DeliveryOffer) -> ReceiptReply | None:
+        """Take the delivery of another validator's share as a witness, as the service does."""
+        daemon, key = self.daemon, WitnessKey(offer.key)
+        about = daemon.view.witnessed.get(key)
+        if not daemon.up or about is None or (about.claim.provider, about.ask.manifest) != (provider, offer.manifest):
+            return None
+        record = daemon.records.get(key)
+        known = record if isinstance(record, LocalWitness) else LocalWitness()
+        daemon.records[key] = witnessed_offered(known, offer)
+        daemon.wake()
+        return ReceiptReply(True)
+
+    def take_passed(self, witness: str, offer: DeliveryOffer) -> ReceiptReply | None:
+        """Take the delivery of an own share from a witness."""
+        leg, local = self._local(offer.key)
+        on_chain = self.daemon.view.orders.get(offer.key.order_id)
+        ask = on_chain.ask(offer.key) if on_chain is not None else None
+        if local is None or ask is None or witness not in ask.witnesses or ask.manifest != offer.manifest:
+            return None
+        if not self.daemon.behaviour.receives(self.daemon, offer.key):
+            return None
+        self._note_opening(local, offer.key)
+        after, reason = receive.delivery_passed(local, offer)
+        self._taken(leg, after, reason)
+        return ReceiptReply(reason == ShareReason.NONE, int(reason), reason.name.lower())
+
+    def _note_opening(self, local: LocalOrder, key: ShareKey) -> None:
+        current = local.find(key.round)
+        if current is not None:
+            self.daemon.numerics.openings[key] = current.global_in.root
+
     def deliver_share(self, provider: str, offer: DeliveryOffer) -> ReceiptReply | None:
         """Take an encrypted delivery, and sign the receipt once the commitment is on chain."""
         daemon, key = self.daemon, offer.key
         leg, local = self._local(key)
-        if local is None:
+        if local is None or not daemon.behaviour.receives(daemon, key):
             return None
-        current = local.find(key.round)
-        if current is not None:
-            daemon.numerics.openings[key] = current.global_in.root
+        self._note_opening(local, key)
         after, reason = receive.delivery_offered(local, provider, offer, lambda _: True)
         self._taken(leg, after, reason)
         signed = None if reason else receive.receipt_signed(after, key, daemon.view.clock)

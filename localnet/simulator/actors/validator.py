@@ -17,6 +17,7 @@ from localnet.simulator.actors.numerics import Numerics
 from localnet.simulator.actors.observer import Observer
 from localnet.simulator.actors.sending import Sender
 from localnet.simulator.actors.service import Service
+from localnet.simulator.actors.witness import WitnessActor
 from localnet.simulator.behaviours import HonestValidator
 from localnet.simulator.clock import Alarm
 from localnet.simulator.memory_chain import CHAIN_ID
@@ -25,7 +26,7 @@ from validator.decide.actions import Action
 from validator.decide.duties import Duty, Record, Upkeep, decide, duties
 from validator.decide.initial import initial_states_taken, states_of
 from validator.decide.outgoing import Outgo
-from validator.decide.records import LegKey, LocalOrder, LocalUpkeep
+from validator.decide.records import LegKey, LocalOrder, LocalUpkeep, WitnessKey
 from validator.decide.view import ChainView, Look
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class ValidatorActor:
         self.records: dict[Duty, Record] = {}
         self.numerics = Numerics(self)
         self.auditor = Auditor(self)
+        self.witness = WitnessActor(self)
         self.service = Service(self)
         self.life = 0  # what began in an earlier one ends in nothing
         self.down_until = 0
@@ -171,6 +173,7 @@ class ValidatorActor:
             endpoint=own.endpoint if own else "",
             certificate=own.certificate if own else b"",
             seats=held(self.records),
+            witnesses=tuple(sorted(key for key in self.records if isinstance(key, WitnessKey))),
             measured=self.service.measured(),
             held=self._held(),
         )
@@ -199,9 +202,11 @@ class ValidatorActor:
                 self.records.pop(leg, None)
             case do.EndSeat(seat=seat):
                 self.records.pop(seat, None)
+            case do.EndWitness(witness=witness):
+                self.records.pop(witness, None)
             case _:
                 begun = self.errands.begin(action.key, self.world.clock.now)
-                if begun and not self.auditor.start(action):
+                if begun and not (self.auditor.start(action) or self.witness.start(action)):
                     self.later(self.numerics.duration(action), partial(self._finish, action))
 
     def _fetch(self, action: do.FetchStates, sources: tuple[str, ...], found: dict[bytes, StateRef]) -> None:

@@ -240,6 +240,19 @@ class Censor(HonestValidator):
         return True
 
 
+@dataclass
+class TakesNothing(HonestValidator):
+    """Takes no delivery of one provider, neither from it nor from witnesses, and signs no receipt."""
+
+    victim: str
+    honest: bool = False
+
+    def receives(self, daemon: ValidatorActor, key: ShareKey) -> bool:
+        local = daemon.leg(LegKey(key.order_id, key.leg))
+        at = local.share(key) if local is not None else None
+        return at is None or at.work.provider != self.victim
+
+
 class ServesAllButOne(HonestValidator):
     """Serves every seat but the first."""
 

@@ -11,7 +11,7 @@ from domain.legs.events import OrderDeclined
 from domain.legs.params import LegsParams
 from domain.market.reasons import CloseReason
 from domain.market.records import OrderState
-from domain.proof.events import ResultRuled, SeatPaid
+from domain.proof.events import DeliveryWitnessed, ReceiptAsked, ResultRuled, SeatPaid
 from domain.proof.records import Ruling
 from domain.vocabulary import POTS as ALL_POTS
 from domain.vocabulary import changes_of
@@ -121,6 +121,10 @@ def _changes(
         if ruled.ruling == Ruling.RIGHT:
             seats = (paid for paid in changes_of(SeatPaid, world.chain.events) if paid.panel == ruled.panel)
             allowed[ruled.asker] += sum(paid.paid for paid in seats)
+    askers = {change.share: change.provider for change in changes_of(ReceiptAsked, world.chain.events)}
+    for witnessed in changes_of(DeliveryWitnessed, world.chain.events):
+        # The provider pays the witnesses of its delivery. Its validator may have been away, and the share is not paid.
+        allowed[askers[witnessed.share]] += witnessed.paid
     return tuple(
         PartyChange(
             name=name,

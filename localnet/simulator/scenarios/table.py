@@ -13,6 +13,7 @@ from domain.legs.reasons import LegEnd
 from domain.market.reasons import CloseReason
 from domain.proof.events import (
     AnswerRevealed,
+    DeliveryWitnessed,
     PanelBegun,
     ResultRuled,
     RoundVoid,
@@ -72,6 +73,7 @@ from localnet.simulator.scenarios.parties import (
     Stopper,
     StoppingJob,
     Taker,
+    TakesNothing,
     ThirdSkipped,
     Trains,
     as_job,
@@ -415,6 +417,13 @@ _SCENARIOS = (
         NO_ONE,
         partial(Censor, CHEAT),
         happened(ShareIncluded),
+    ),
+    _winner(
+        "signs-no-receipt",
+        "A validator takes no delivery of one provider. Witnesses have it, and the validator pays.",
+        "validator: rejected_right_share",
+        partial(TakesNothing, CHEAT),
+        happened(DeliveryWitnessed),
     ),
     Scenario(
         name="lets-a-friend-cheat",

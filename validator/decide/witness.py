@@ -1,0 +1,37 @@
+"""The duty of a witness: take the delivery of a share, state on chain that it arrived, and pass it to its validator.
+
+The provider sends the delivery. If this daemon is restarted, the provider sends it again, because the chain does not
+have the witness's message yet. A witness passes the delivery on as long as the request for it is open.
+"""
+
+from dataclasses import replace
+
+from link.types import DeliveryOffer
+from validator.decide.actions import Action, CheckWitnessed, EndWitness, PassDelivery, SendTx
+from validator.decide.records import LocalWitness, WitnessKey
+from validator.decide.view import Look
+
+
+def decide_witness(
+    key: WitnessKey, record: LocalWitness | None, look: Look
+) -> tuple[LocalWitness | None, tuple[Action, ...]]:
+    """Return the updated record of a delivery to witness, and every action whose outcome is missing."""
+    delivery = look.chain.witnessed.get(key)
+    if delivery is None:
+        return record, (EndWitness(f"{key}/end", key),)
+    record = record or LocalWitness()
+    if record.offer is None:
+        return record, ()
+    if record.proof is None:
+        return record, (CheckWitnessed(f"{key}/check", key, delivery),)
+    actions: list[Action] = []
+    if look.me not in delivery.ask.signed:
+        actions.append(SendTx(f"{key}/sign", (record.proof,), delivery.ask.until))
+    if not record.passed:
+        actions.append(PassDelivery(f"{key}/pass", key, delivery.validator))
+    return record, tuple(actions)
+
+
+def witnessed_offered(now: LocalWitness, offer: DeliveryOffer) -> LocalWitness:
+    """Record the delivery that a provider has sent; another one replaces it as long as none was complete."""
+    return now if now.proof is not None else replace(now, offer=offer)
