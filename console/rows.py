@@ -17,6 +17,7 @@ from domain.market.records import OrderState
 from domain.node.queries import LoggedEvent
 from domain.params import Params
 from domain.proof.events import (
+    DeliveryWitnessed,
     RoundVerified,
     RulingAppealed,
     SeatDiffered,
@@ -171,7 +172,7 @@ def _amount_or_reason(change: Change | None) -> str:
             return words.assay(amount)
         case BondWithdrawing(amount=amount):
             return words.assay(amount)
-        case SeatPaid(paid=amount):
+        case SeatPaid(paid=amount) | DeliveryWitnessed(paid=amount):
             return words.assay(amount)
         case SeatSilent(cut=amount) | SeatDiffered(cut=amount):
             return f"{words.assay(amount)} lost"

@@ -236,7 +236,15 @@ def _state(replayed: Replayed | None, place: PlaceStory | None, *, duty: bool) -
 
 
 def describe_share(share: ShareStory, round: RoundStory) -> str:
-    """Return a sentence that describes the state of a share, from the chain's data."""
+    """Return a text that describes the state of a share, from the chain's data."""
+    text = _describe_state(share, round)
+    if share.witnesses:
+        text += f" Its provider asked for witnesses: its delivery arrived at {share.witnessed} of {share.witnesses}."
+    return text
+
+
+def _describe_state(share: ShareStory, round: RoundStory) -> str:
+    """Return a sentence that describes the state of a share."""
     if share.skipped:
         return f"It could not be committed: {words.share_reason(share.reason)}."
     if share.found_wrong:

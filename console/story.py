@@ -45,6 +45,7 @@ from domain.node.queries import LoggedEvent
 from domain.proof.events import (
     AnswerCommitted,
     AnswerRevealed,
+    DeliveryWitnessed,
     LeafShown,
     OrderVerified,
     PanelEnded,
@@ -80,6 +81,7 @@ from domain.proof.events import (
     StatesPanelOpened,
     StatesRuled,
     ValidatorSlashed,
+    WitnessesDrawn,
 )
 from domain.proof.reasons import ShareReason
 from domain.proof.records import AuditKind, AuditPlace, Finding, Ruling, ShareState
@@ -123,6 +125,9 @@ class ShareStory:
     burnt: int = 0
     # Leg from which its leg took it over; 0 if it was trained in its own leg.
     taken_from: int = 0
+    # Number of the witnesses of its delivery, and of those that stated that it arrived.
+    witnesses: int = 0
+    witnessed: int = 0
 
 
 @dataclass
@@ -518,6 +523,14 @@ class OrderStory:
     def _(self, change: ShareIncluded) -> None:
         share = self._put_share(change, is_new=True)
         share.state, share.reason = ShareState.REJECTED, int(ShareReason.INCLUDED)
+
+    @_take.register
+    def _(self, change: WitnessesDrawn) -> None:
+        self._share(change.share).witnesses = len(change.witnesses)
+
+    @_take.register
+    def _(self, change: DeliveryWitnessed) -> None:
+        self._share(change.share).witnessed += 1
 
     def _put_share(self, change: ShareCommitted | ShareIncluded, *, is_new: bool) -> ShareStory:
         """Create the story of a committed or included share, and return it. Only a new share locks its bond."""
