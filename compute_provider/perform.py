@@ -846,7 +846,7 @@ class Performer:
         work = self._shares().get(key)
         if work is None or work.contest is None:
             return ActionResult()
-        order, home = self.work_order(work.task), self._config.home / "recheck"
+        order, home = self.work_order(work.task), self._config.home / "recheck" / name_of(key)
         known = {boundary.index: boundary for boundary in order.boundaries}
         segments = work.contest.segments
         right = all(recompute_segment(order, segment, home) == known.get(segment + 1) for segment in segments)
