@@ -142,6 +142,7 @@ def show_share(index: EventIndex, share: ShareView) -> dict[str, Any]:
         "loss": (story.metrics[0] if story and story.metrics else None)
         or (last.metrics[0] if last and last.metrics else None),
         "bond": story.bond if story else 0,
+        "cover": story.cover if story else 0,
         "burnt": story.burnt if story else 0,
         "paid": story.paid if story else 0,
         "committed_ns": index.block_time(story.height) if story else 0,
@@ -255,6 +256,9 @@ def _describe_state(share: ShareStory, round: RoundStory) -> str:
         return "Its provider has committed to it, and its validator is checking it."
     if share.state is ShareState.TAKEN:
         return "Its round became void, and the next leg took it over: it need not be trained again."
+    if share.void_paid:
+        paid = words.assay(share.void_paid)
+        return f"Another provider made its round void. Its provider stood for it, and bonds paid {paid} for it."
     if share.state is ShareState.ACCEPTED:
         return _describe_accepted(share, round)
     drawn = ", ".join(map(str, share.drawn))

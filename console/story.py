@@ -81,6 +81,7 @@ from domain.proof.events import (
     StatesPanelOpened,
     StatesRuled,
     ValidatorSlashed,
+    VoidSharePaid,
     WitnessesDrawn,
 )
 from domain.proof.reasons import ShareReason
@@ -128,6 +129,9 @@ class ShareStory:
     # Number of the witnesses of its delivery, and of those that stated that it arrived.
     witnesses: int = 0
     witnessed: int = 0
+    # Its cover (bps), and the amount (uassay) that bonds paid because another provider made its round void.
+    cover: int = 0
+    void_paid: int = 0
 
 
 @dataclass
@@ -544,6 +548,7 @@ class OrderStory:
             committed_at=change.committed_at,
             height=self._height,
             commitment=change.commitment,
+            cover=change.cover,
         )
         self.legs[key.leg].round(key.round).shares[key.slot, key.issue] = share
         return share
@@ -636,6 +641,11 @@ class OrderStory:
         share = self._share(change.share)
         if share.reason == ShareReason.LEG_ENDED:
             share.paid = change.paid
+
+    @_take.register
+    def _(self, change: VoidSharePaid) -> None:
+        share = self._share(change.share)
+        share.void_paid = change.from_bonds + change.from_cover
 
     @_take.register
     def _(self, change: ShareSkipped) -> None:

@@ -221,6 +221,7 @@ _KINDS: Final = MappingProxyType(
         "share.taken": "The next leg took a share over",
         "share.compared": "A rejected share was compared with the accepted one",
         "share.wrong": "A panel found a share wrong",
+        "share.void_paid": "Bonds paid a right share that another provider made void",
         "round.closed": "A round is closed",
         "round.stopped": "The job stops in this round",
         "round.verified": "A round is verified and paid",

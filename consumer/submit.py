@@ -15,7 +15,7 @@ from consumer.lookup import most_backed
 from consumer.request import Request
 from consumer.watch import ID_SHOWN
 from consumer.words import STAKE, Asker, explain
-from domain.amount import MONEY_MAX, price_ceil
+from domain.amount import MONEY_MAX, ceil_div, price_ceil
 from domain.errors import BAD_PROOF, Refusal
 from domain.genesis import POWER_REDUCTION
 from domain.hashing import message_id
@@ -34,9 +34,11 @@ from domain.registry.queries import ValidatorsRequest
 from domain.vocabulary import changes_of
 from escrow.settle import audit_fee
 from link.handover import order_secret, public_point
+from matching_engine.records import price_bps
 from pol.job.cost import memory_size
 from pol.job.document import Job, order_terms
 from pol.rules.commitment import possession_sign_bytes
+from pol.rules.cover import count_paid
 from pol.rules.orders import check_order, least_deposit, name_largest_segment
 from pol.rules.outlook import Outlook, outlook
 from pol.rules.panels import Promised, is_eligible
@@ -110,6 +112,16 @@ class Quote(Shown):
     def cost(self) -> int:
         """Cost of the job with the cheapest bid that fits (uassay): the work's price, rounded up, plus ``audits``."""
         return price_ceil(self.work, self.price) + self.audits
+
+    @property
+    def rounds_covered(self) -> int:
+        """Rounds ahead of the audits that cautious providers train if the best bid's whole job bond covers them."""
+        if not self.match.bids:
+            return 0
+        rules, best = self.params.for_order(), self.match.bids[0].offer
+        least = max(best.price, ceil_div(self.price_limit, 2))
+        bond = max(rules.payload_fee, price_bps(self.work, least, rules.job_bond_bps))
+        return count_paid(self.terms, rules, bond, best.price, best.providers_bps)
 
     def summary(self) -> Iterable[tuple[str, object]]:
         """Return the rows that notebooks show."""

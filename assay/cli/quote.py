@@ -9,7 +9,7 @@ from assay.cli.conditions import condition_options, read_request
 from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError
 from assay.cli.outlook import outlook_rows
-from assay.cli.output import flops, money, price, short, table
+from assay.cli.output import counted, flops, money, price, short, table
 from domain.measures import duration
 from pol.rules.tiers.table import DEFAULT_TIERS, tier_named
 
@@ -60,6 +60,7 @@ def command(context: CommandContext, directory: Path, **values: Any) -> None:
             "seconds": found.seconds,
             "outlook": found.outlook,
             "audits": found.checked,
+            "rounds_covered": found.rounds_covered,
             "bids": found.match.bids,
             "tiers": tiers,
             "unmatched": unmatched,
@@ -68,6 +69,7 @@ def command(context: CommandContext, directory: Path, **values: Any) -> None:
             quote_headline(found),
             *expected,
             *([_audit_line(found.checked)] if found.checked and found.price_limit else []),
+            *([_cover_line(found)] if found.match.bids else []),
             *([table("Bids that fit", columns, rows)] if rows else []),
             *(_tier_line(tier) for tier in dict.fromkeys(tiers)),
             f"bids that do not fit: {why or 'none'}",
@@ -87,6 +89,14 @@ def quote_headline(found: "Quote") -> str:
         + (f", of which {money(found.audits)} for audits" if found.audits else "")
         + f"; the rounds take {duration(found.seconds)}; an order's price limit is {price(found.price_limit)}"
         " unless you set --price-limit"
+    )
+
+
+def _cover_line(found: "Quote") -> str:
+    """Return a line with the rounds ahead that the best bid's job bond allows."""
+    return (
+        "if its whole job bond covers the providers of the best bid, they train up to"
+        f" {counted(found.rounds_covered, 'round')} ahead of the audits"
     )
 
 

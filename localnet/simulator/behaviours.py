@@ -42,7 +42,7 @@ HABITS = (
     "garbage",
     "hidden",  # commits, and delivers nothing
     "noise",  # commits, and delivers noise
-    "cheap",  # signs another bond than its task states
+    "odd bond",  # signs another bond than its task states
     "keyless",  # commits and delivers, and shows no key
     "closed",
     "junk",

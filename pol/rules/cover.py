@@ -7,7 +7,8 @@ part of the job bond that their tasks stated. They divide it in proportion to wh
 
 from domain.amount import bps_floor
 from domain.legs.records import Leg
-from domain.market.records import Order
+from domain.market.records import JobTerms, Order
+from domain.order_params import OrderParams
 from escrow.settle import compute_income, share_bond, split_share_bond
 from pol.rules.fees import compute_panel_fee
 from pol.rules.schedule import share_work
@@ -40,6 +41,19 @@ def is_covered(order: Order, leg: Leg, multiple: int, cover: int, ahead: int) ->
     seats = compute_panel_fee(order, leg, 1) * (ahead + 1) if order.params.auditors else 0
     covered = bps_floor(leg.job_bond, cover) + max(0, paid - seats)
     return covered >= (ahead + 1) * leg.slots * earned_by_share(order, leg, work)
+
+
+def count_paid(terms: JobTerms, params: OrderParams, job_bond: int, price: int, providers_bps: int) -> int:
+    """Return how many rounds may be closed and not verified while a whole ``job_bond`` pays the shares of one more."""
+    share = compute_income(
+        share_work(terms),
+        price,
+        protocol_bps=params.protocol_bps,
+        audit_bps=params.audit_bps,
+        providers_bps=providers_bps,
+    )
+    rounds = job_bond // (terms.slots * share) if share else terms.rounds
+    return max(0, min(rounds - 1, params.rounds_ahead, terms.rounds - 1))
 
 
 def count_covered(order: Order, leg: Leg, multiple: int, cover: int) -> int:

@@ -491,7 +491,7 @@ class ProviderActor:
             issue=key.issue,
             provider=self.me,
             commitment=made,
-            multiple=1 if "cheap" in habits else task.multiple,
+            multiple=task.multiple + 1 if "odd bond" in habits else task.multiple,
             cover=task.cover,
         )
         return Trained(task=task, habits=habits, states=states, claim=claim, delivery=replace(delivery, roots=roots))

@@ -306,6 +306,12 @@ _SCENARIOS = (
         "copied",
     ),
     _habit(
+        "other-bond",
+        "A provider signs another bond than its task states, so its validator takes no share from it.",
+        NO_ONE,
+        "odd bond",
+    ),
+    _habit(
         "garbage-update",
         "A provider sends bytes that are not the update of its commitment.",
         f"{EITHER_PROVIDER}: no_answer",

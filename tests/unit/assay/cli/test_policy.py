@@ -73,8 +73,9 @@ def test_a_job_directory(made: Path) -> None:
 
 def test_options_are_inputs() -> None:
     words = "--price 2ASSAY --validators 31 --stake 99ASSAY --cost-bps 5000 --replay-cost 3ASSAY --providers-bps 7000"
-    more = "--coalition 3 --wrong-bps 50 --side 1ASSAY --slots 4 --segments 20 --rounds 5 --step-work 2000000000"
-    value = policy(*words.split(), *more.split())
+    more = "--coalition 3 --wrong-bps 50 --side 1ASSAY --share-bond 3 --cover-bps 700"
+    job = "--slots 4 --segments 20 --rounds 5 --step-work 2000000000"
+    value = policy(*words.split(), *more.split(), *job.split())
     assert value["inputs"] == {
         "price": 2 * 10**6,
         "cost_bps": 5000,
@@ -86,6 +87,8 @@ def test_options_are_inputs() -> None:
         "own_picks": 1,
         "wrong_bps": 50,
         "side": 10**6,
+        "multiple": 3,
+        "cover_bps": 700,
     }
     assert value["job"] == {"slots": 4, "segments": 20, "rounds": 5, "step_work": 2 * 10**9}
     assert value["amounts"]["segments"] == 80
@@ -110,7 +113,7 @@ def test_words_for_people() -> None:
         "more than half of the last",
     ):
         assert part in told
-    assert told.rstrip().endswith("consumer and validator, consumer and cluster")
+    assert told.rstrip().endswith("sacrificed share")
 
 
 @pytest.mark.parametrize(

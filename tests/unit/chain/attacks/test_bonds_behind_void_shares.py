@@ -214,8 +214,8 @@ def test_a_high_cover_of_others_does_not_change_what_a_task_stated() -> None:
 
 
 def test_shares_without_a_cover_make_no_covered_share_poorer() -> None:
-    market, order_id, wrong = voided({"v0p0": (1, ALL), "v0p1": (1, 0), "v0p2": (1, 0)})
-    assert wrong.claim.provider != "v0p0"
+    market, order_id, wrong = voided({"v0p0": (1, ALL), "v0p1": (1, 0), "v0p2": (1, 0)}, slot=1)
+    assert wrong.claim.provider == "v0p1"
     leg = market.all_of(order_id).legs[0]
     for trace in right_shares(market, order_id, wrong):
         market.chain.ok(market.stand(trace))

@@ -45,7 +45,7 @@ PLAYED = {
     "junk": "no delivery",
     "noise": "no delivery",
     "keyless": "no delivery",
-    "cheap": "no delivery",
+    "odd bond": "no delivery",
     "idle": "made-up segments",
     "absent": "hides from audits",
     "saboteur": "hides from audits",

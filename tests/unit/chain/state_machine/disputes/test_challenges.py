@@ -249,7 +249,7 @@ def test_a_place_that_is_not_served_brings_no_reward() -> None:
 
 def challenged_second_round(*, in_duty: bool) -> tuple[Market, bytes, Share]:
     """Return a market in which a challenger found a segment of the second round wrong; the first one is paid."""
-    market = Market(params(), validators=9)
+    market = Market(params(job_bond_bps=4_000), validators=9)
     terms = make_terms(round_steps=64, slots=1, rounds=2)
     order_id = market.run(submit(terms=terms, deposit=4_000_000))
     market.chain.ok(MsgDepositBond(CONSUMER, BOND))
