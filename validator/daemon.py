@@ -292,7 +292,7 @@ class ValidatorDaemon:
             connect=self._link,
             clock=lambda: self._service.view.clock,
         )
-        witness = Witness(self._me, ledger, blobs, self._link)
+        witness = Witness(me=self._me, ledger=ledger, blobs=blobs, connect=self._link)
         prober = ProbeChecker(performer.run, self._config.backend, self._service.prober.judge)
         return {
             **performer.table(),

@@ -564,7 +564,9 @@ class ProviderActor:
         offer = DeliveryOffer(
             key=key, manifest=manifest, signature=signature, ciphertext=BlobRef(manifest.root, max(1, size))
         )
-        self.world.deliveries[manifest.root] = SentDelivery(trace.delivery, openings, wrong, tuple(pieces))
+        self.world.deliveries[manifest.root] = SentDelivery(
+            packet=trace.delivery, openings=openings, wrong=wrong, pieces=tuple(pieces)
+        )
         trace.offer = offer
         return offer
 
