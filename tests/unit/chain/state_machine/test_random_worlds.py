@@ -72,7 +72,7 @@ from tests.support.chain_market import (
 )
 from tests.support.handed_over import ORDER_KEY, HandoverMarket, spoilt
 
-SEEDS = (*range(30), 32, 43, 89, 116, 146, 235)
+SEEDS = (*range(30), 32, 43, 89, 116, 146, 235, 244)
 DECLINES = (*sorted(BLAMES_JOB), LegEnd.DECLINED_NO_CAPACITY, LegEnd.DECLINED_BY_CHOICE)
 BLOCKS = 110
 
