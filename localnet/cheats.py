@@ -109,8 +109,8 @@ def _garbage(task: "Task", index: int, start: "SlotState") -> "Produced":
     product = honest(task, index, start)
     update = b"".join(product.update)
     end, _ = parse_header(update)
-    # A delivery has the pieces of a state, so garbage needs the header of one.
-    return replace(product, update=[update[:end], os.urandom(len(update) - end)])
+    # A delivery has the pieces of a state, so garbage needs the header of one. It ends with what is no number.
+    return replace(product, update=[update[:end], os.urandom(len(update) - end - 8), b"\xff" * 8])
 
 
 def _wrong_update(task: "Task", index: int, start: "SlotState") -> "Produced":
