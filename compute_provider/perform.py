@@ -859,11 +859,11 @@ class Performer:
         work = self._shares().get(key)
         order = self._chain.order(key.order_id)
         panel = contests.contested_panel(order, key, work.contest) if work is not None and work.contest else None
-        if panel is None:
+        if work is None or panel is None:
             return ActionResult(pause=_STAND_SECONDS)
         gave_up = ActionResult((partial(receive.rechecked, key=key, is_right=False),))
         bond = contests.compute_bond(order, panel, self._chain.count_validators(), self._chain.params())
-        if not contests.pays(order, panel, bond):
+        if not contests.pays(order, panel, work.task.multiple, bond):
             _log.warning("%s: an appeal needs %s, more than the share is worth", name_of(key), in_assay(bond))
             return gave_up
         me = self._config.key.address

@@ -32,11 +32,10 @@ from domain.proof.records import (
     ShareState,
     TraceLeaf,
 )
-from escrow.settle import compute_income
 from link.types import AuditOpening, DeliveryReceipt, OpenedState, PayloadFile, TrainTask
 from pol.rules import stands
 from pol.rules.commitment import leaf_hashes, share_commitment
-from pol.rules.cover import count_covered
+from pol.rules.cover import count_covered, earned_by_share
 from pol.rules.delivery import largest_delivery
 from pol.rules.inclusion import count_witnesses, is_asking, is_included, is_overtaken, task_sign_bytes
 from pol.rules.panels import audit_price
@@ -109,14 +108,7 @@ def price(terms: JobTerms, leg: Leg) -> int:
 
 def income(order: OrderResponse, leg: Leg) -> int:
     """Return the amount (uassay) that a leg pays its providers per PFLOP of work, after the protocol and audit fees."""
-    params = order.order.params
-    return compute_income(
-        PFLOP,
-        leg.price,
-        protocol_bps=params.protocol_bps,
-        audit_bps=params.audit_bps,
-        providers_bps=leg.providers_bps,
-    )
+    return earned_by_share(order.order, leg, PFLOP)
 
 
 def income_problem(task: TrainTask, order: OrderResponse, least: int) -> str:

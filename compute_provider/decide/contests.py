@@ -1,13 +1,13 @@
 """A provider's appeals: rulings of a few seats against a segment of its own share, which it recomputes first."""
 
-from compute_provider.decide.claims import income, price
+from compute_provider.decide.claims import price
 from compute_provider.decide.records import Contest
-from domain.amount import PFLOP
 from domain.disputes.params import DisputesParams
 from domain.keys import ShareKey
 from domain.params import Params
 from domain.proof.queries import OrderResponse
 from domain.proof.records import AnswerKind, AuditKind, Panel, PanelPlace, Ruling, Share, ShareClaim
+from pol.rules.cover import earned_by_share
 from pol.rules.disputes import appeal_bond
 from pol.rules.lots import duty_segments
 from pol.rules.panels import audit_price
@@ -71,14 +71,14 @@ def compute_bond(order: OrderResponse, panel: Panel, validators: int, params: Pa
     return appeal_bond(costs, rules.answer_fee, validators, params.of(DisputesParams).challenge_min)
 
 
-def pays(order: OrderResponse, panel: Panel, bond: int) -> bool:
+def pays(order: OrderResponse, panel: Panel, multiple: int, bond: int) -> bool:
     """Return whether an appeal with this bond pays, if the share is right.
 
-    The provider would lose the bond of the share, and what the share earns.
+    The provider would lose the bond of the share, which is ``multiple`` times its price, and what the share earns.
     """
     leg = order.leg(panel.leg)
     if leg is None:
         return False
     terms = order.order.terms
-    at_stake = price(terms, leg) + income(order, leg) * share_work(terms) // PFLOP
+    at_stake = multiple * price(terms, leg) + earned_by_share(order.order, leg, share_work(terms))
     return bond <= STAKE_TIMES * at_stake

@@ -76,8 +76,10 @@ def is_asking(ask: ReceiptAsk, clock: int) -> bool:
 
 
 def witnessed_piece(ask: ReceiptAsk, witness: str, layout: DeliveryLayout) -> int:
-    """Return the number of the piece of which a witness has to show the hash.
+    """Return the number of the piece of which one of a delivery's witnesses has to show the hash.
 
-    It differs from witness to witness, so that a witness that has nothing cannot copy another one's message.
+    No two witnesses have the same piece, unless there are fewer pieces than witnesses. So a witness that has nothing
+    cannot copy another one's message.
     """
-    return int.from_bytes(hash_fields("assay/witness", ask.seed, witness)[:8], "big") % layout.count
+    first = int.from_bytes(hash_fields("assay/witness", ask.seed)[:8], "big")
+    return (first + ask.witnesses.index(witness)) % layout.count

@@ -31,7 +31,7 @@ from domain.proof.moves import SLASH
 from domain.proof.params import ProofParams
 from domain.proof.records import Panel, Round, Ruling, Share, ShareState
 from domain.proof.transitions import PanelStep
-from escrow.settle import compute_income
+from pol.rules.cover import earned_by_share
 from pol.rules.panels import audit_price
 from pol.rules.stands import can_stand, is_left_open, is_mismatch, stand_until
 from pol.rules.tiers.table import tier_of
@@ -117,14 +117,7 @@ def _pay(ctx: Context, order: Order, leg: Leg, share: Share, to_seats: int) -> R
     let a leg fail, so that other providers of the same owner earn more.
     """
     if is_left_open(share):
-        value = compute_income(
-            share.work,
-            leg.price,
-            protocol_bps=order.params.protocol_bps,
-            audit_bps=order.params.audit_bps,
-            providers_bps=leg.providers_bps,
-        )
-        return pay_redress(ctx, leg, share, (value, 0))
+        return pay_redress(ctx, leg, share, (earned_by_share(order, leg, share.work), 0))
     value = price_floor(share.work, leg.price)
     burnt = max(0, value - to_seats) if is_mismatch(share) else 0
     return pay_redress(ctx, leg, share, (value, burnt))

@@ -716,12 +716,13 @@ class ProviderActor:
         """Appeal a ruling against a right share, if the bond pays."""
         work, order = self.shares.get(key), self.world.order(key.order_id)
         panel = contests.contested_panel(order, key, work.contest) if work is not None and work.contest else None
-        if panel is None:
+        if work is None or panel is None:
             self._end(name, pause=RETRY_MS)
             return
         bond = contests.compute_bond(order, panel, len(self.world.validators), self.world.setup.params)
         lacking = bond - self.world.ask(AccountRequest(self.me)).bond.free
-        if not contests.pays(order, panel, bond) or (lacking > 0 and not self.auto_bond):
+        is_paid = contests.pays(order, panel, work.task.multiple, bond)
+        if not is_paid or (lacking > 0 and not self.auto_bond):
             self._end(name, partial(receive.rechecked, key=key, is_right=False))
             return
         if lacking > 0:

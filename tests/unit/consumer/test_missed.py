@@ -6,6 +6,7 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
+import consumer.complain
 import consumer.result
 from consumer.complain import fetch_or_complain
 from consumer.errors import ConsumerError
@@ -23,6 +24,7 @@ from domain.registry.queries import ValidatorsRequest, ValidatorsResponse
 from domain.registry.records import Validator
 from link.client import ClusterClient
 from link.errors import ClusterError, ClusterErrorKind
+from link.handover import HandoverError
 from pol.job.document import Job
 from pol.rules.states import FIRST_RESULT, RESULT
 from tests.unit.consumer.test_result import KEY, LAST, OPERATOR, ORDER, Link, Market, Node, Sender, job, serve, states
@@ -95,7 +97,7 @@ def test_the_result_comes_from_the_seats_that_found_it(market: Market, tmp_path:
 def test_a_consumer_that_complains_asks_a_panel_once(market: Market, tmp_path: Path) -> None:
     node, sender = Missed(market), Sender()
     with pytest.raises(ConsumerError, match="since height 7 a panel tries to fetch it"):
-        fetch_or_complain(node, KEY, ORDER, market.job, tmp_path, sender=sender)
+        fetch_or_complain(node, KEY, ORDER, market.job, tmp_path, sender=sender, pauses=())
     (message,) = sender.sent
     assert isinstance(message, MsgNeverServed)
     assert (message.leg, message.round) == (1, LAST)
@@ -105,6 +107,38 @@ def test_a_consumer_that_complains_asks_a_panel_once(market: Market, tmp_path: P
     assert not may_ask(node, ORDER)
     fetch_or_complain(node, KEY, ORDER, market.job, tmp_path, sender=sender)
     assert len(sender.sent) == 1
+
+
+def test_a_validator_that_starts_again_costs_no_panel(
+    market: Market, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[str] = []
+
+    def connect(validator: Validator, _: Key, __: str) -> ClusterClient:
+        tried.append(validator.operator)
+        if len(tried) < 3:
+            raise ClusterError(ClusterErrorKind.UNREACHABLE, "no connection")
+        return Link(market)
+
+    monkeypatch.setattr(consumer.result, "connect", connect)
+    sender = Sender()
+    found = fetch_or_complain(Missed(market), KEY, ORDER, market.job, tmp_path, sender=sender, pauses=(0.0, 0.0))
+    assert (found.root, sender.sent) == (market.roots[0], [])
+
+
+def test_what_is_served_of_another_round_is_not_served(
+    market: Market, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No complaint could prove it wrong, so a panel is asked."""
+
+    def fetch(*_: object) -> None:
+        raise HandoverError(-1, "the validator offers the result of another round or leg than the chain has")
+
+    monkeypatch.setattr(consumer.complain, "fetch_result", fetch)
+    sender = Sender()
+    with pytest.raises(ConsumerError, match="a panel tries to fetch it"):
+        fetch_or_complain(Missed(market), KEY, ORDER, market.job, tmp_path, sender=sender, pauses=())
+    assert [type(message) for message in sender.sent] == [MsgNeverServed]
 
 
 def test_a_round_that_is_not_verified_need_not_be_served(market: Market) -> None:

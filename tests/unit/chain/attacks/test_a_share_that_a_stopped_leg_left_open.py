@@ -144,7 +144,7 @@ def test_a_key_that_is_shown_before_the_stop_counts_as_well() -> None:
 
 
 def test_without_a_receipt_nothing_is_owed() -> None:
-    """Who never delivered, or has a receipt whose time is over, cannot stand."""
+    """A provider that never delivered cannot stand. Neither can one whose receipt has run out."""
     market, order_id, trace, sent = begun()
     late = market.show_key(sent)
     stop(market, order_id)

@@ -6,7 +6,15 @@ import pytest
 
 from compute_provider.decide import actions as do
 from compute_provider.decide import receive
-from compute_provider.decide.contests import APPEAL_SECONDS, compute_bond, contested_panel, find_contest, pays
+from compute_provider.decide.claims import price
+from compute_provider.decide.contests import (
+    APPEAL_SECONDS,
+    STAKE_TIMES,
+    compute_bond,
+    contested_panel,
+    find_contest,
+    pays,
+)
 from compute_provider.decide.duties import decide
 from compute_provider.decide.records import Contest, Shares, ShareWork, Stage
 from compute_provider.decide.view import Look
@@ -49,8 +57,18 @@ def test_a_bond_of_many_auditors_does_not_pay() -> None:
     order = ruled(place())
     few, many = (compute_bond(order, order.panels[0], count, local_params()) for count in (4, 10**9))
     assert few < many
-    assert not pays(order, order.panels[0], many)
-    assert pays(order, order.panels[0], 1)
+    assert not pays(order, order.panels[0], 1, many)
+    assert pays(order, order.panels[0], 1, 1)
+
+
+def test_a_larger_share_bond_is_worth_a_larger_appeal() -> None:
+    order = ruled(place())
+    leg = order.leg(KEY.leg)
+    assert leg is not None
+    value = price(order.order.terms, leg)
+    bond = STAKE_TIMES * 2 * value
+    assert not pays(order, order.panels[0], 1, bond + STAKE_TIMES * value)
+    assert pays(order, order.panels[0], 3, bond + STAKE_TIMES * value)
 
 
 def actions_of(*works: ShareWork) -> set[type]:

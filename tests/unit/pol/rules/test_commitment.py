@@ -90,7 +90,7 @@ def committed(
 
 
 BESIDE = ("commitment", "multiple", "cover")
-"""What a claim states beside the commitment, and only its signature binds."""
+"""The numbers of a claim that its signature binds, but its commitment does not."""
 
 
 def test_a_commitment_binds_its_provider_and_everything_that_was_trained() -> None:
