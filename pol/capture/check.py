@@ -172,6 +172,17 @@ class _Compared:
         return _norm(self.plain, self.before)
 
 
+def are_certain(gradient: torch.Tensor, shaken: torch.Tensor) -> torch.Tensor:
+    """Return for each element of a gradient whether it is more than rounding errors.
+
+    ``shaken`` is the gradient at a start that is slightly different. An element must change by at most a tenth. But
+    rounding errors alone are multiples of one small number, and may be equal by chance. So an element must also be at
+    least as large as the median of the changes in its tensor.
+    """
+    moved = (shaken - gradient).abs()
+    return (moved <= _TENTH * gradient.abs()) & (gradient.abs() >= moved.nanmedian())
+
+
 def _norm(values: Array, less: Array | None = None) -> float:
     """Return the norm of ``values``, or of the difference of ``values`` and ``less``."""
     if less is not None:
@@ -385,12 +396,8 @@ class _Checker:
         """Return whether the two steps differ in a tensor by more than rounding errors."""
         among = np.ones(pair.before.shape, np.bool_)
         if is_trained and name in plain.gradients:
-            gradient = plain.gradients[name]
             for _, shaken in self._shaken:
-                moved = (shaken.gradients[name] - gradient).abs()
-                # Rounding errors alone are multiples of one small number, and may be equal by chance. An element that
-                # is smaller than half of the shifts in its tensor is no more than that.
-                among &= ((moved <= _TENTH * gradient.abs()) & (gradient.abs() >= moved.nanmedian())).numpy()
+                among &= are_certain(plain.gradients[name], shaken.gradients[name]).numpy()
         difference = pair.apart(among)
         if not difference:
             return False

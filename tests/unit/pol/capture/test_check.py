@@ -309,3 +309,15 @@ def test_a_step_that_plain_torch_cannot_take_is_said(tmp_path: Path) -> None:
     (line,) = _built(spec, tmp_path)
     assert line.startswith("warning: not checked against plain torch: a step of plain torch fails: model (Fails")
     assert line.endswith("a weight that has a gradient is changed in place there")
+
+
+def test_rounding_errors_that_are_equal_by_chance_are_not_certain() -> None:
+    """The gradient of a bias before a batch norm, at four starts that hardly differ, as a processor gave it."""
+    gradient = torch.tensor([2.3283064e-09, 2.3283064e-10, -7.4505806e-09, 6.9849193e-10])
+    shaken = [
+        torch.tensor([-1.6298145e-09, 2.3283064e-10, 0.0, 9.3132257e-10]),
+        torch.tensor([9.3132257e-10, 2.3283064e-10, -7.4505806e-09, 1.2805685e-09]),
+        torch.tensor([0.0, 2.3283064e-10, 0.0, -6.9849193e-10]),
+    ]
+    assert not torch.stack([check.are_certain(gradient, each) for each in shaken]).all(0).any()
+    assert check.are_certain(torch.tensor([1.0, 1e-3, 0.0]), torch.tensor([1.0 + 1e-5, 1e-3, 0.0])).all()
