@@ -102,6 +102,8 @@ _REFUSED_SECONDS = 1.0
 
 # Pause between two looks at the panel of a share for which the provider stands.
 _STAND_SECONDS = 1.0
+# Pause before a delivery is sent again to witnesses that have not signed.
+_WITNESS_SECONDS = 3.0
 
 # Pause before a provider tries again to stand for a share, if it is not decided yet how the order goes on.
 _STAND_AGAIN_SECONDS = 10.0
@@ -162,8 +164,6 @@ class Performer:
         self._bond_lock = Lock()
         # Seats that have the places of a share for which this provider stands.
         self._shown: set[tuple[PanelKey, int]] = set()
-        # Witnesses that have taken a delivery.
-        self._witnessing: set[tuple[ShareKey, str]] = set()
         self._seat_links: dict[str, Link] = {}
         # Bonds (uassay) of shares that are not committed on the chain yet.
         self._promised: dict[ShareKey, int] = {}
@@ -708,19 +708,21 @@ class Performer:
         return ActionResult(changes)
 
     def _send_to_witnesses(self, key: ShareKey) -> ActionResult:
-        """Send the ciphertext of a share to each of its witnesses that has not signed and does not have it."""
+        """Send the ciphertext of a share to each of its witnesses that has not signed.
+
+        One that took it is asked again, because it forgets the delivery if its daemon is restarted.
+        """
         work = self._work(key)
         ask = self._chain.order(key.order_id).ask(key)
         for name in ask.witnesses if ask is not None else ():
-            if ask is None or name in ask.signed or (key, name) in self._witnessing:
+            if ask is None or name in ask.signed:
                 continue
             try:
                 client = self._seat_link(name).client()
-                if client.call(DELIVER_SHARE, self._offer(work, client)).accepted:
-                    self._witnessing.add((key, name))
+                client.call(DELIVER_SHARE, self._offer(work, client))
             except (ClusterError, ProviderError) as error:
                 _log.info("%s: witness %s: %s; trying again", name_of(key), name, error)
-        return ActionResult(pause=_STAND_SECONDS)
+        return ActionResult(pause=_WITNESS_SECONDS)
 
     def _seat_link(self, operator: str) -> Link:
         """Return the connection to another validator, which has a seat or is a witness."""
