@@ -1,0 +1,1 @@
+"""The processors and accelerators of this machine, one file per family."""
