@@ -52,6 +52,7 @@ ORIGINS = {
     "DisputeEnded": "domain.disputes.events:DisputeEnded",
     "DisputeState": "domain.disputes.records:DisputeState",
     "DisputesParams": "domain.disputes.params:DisputesParams",
+    "Engine": "pol.executor.names:Engine",
     "Error": "domain.errors:Expected",
     "ErrorKind": "chain.client.errors:ErrorKind",
     "FineTuning": "pol.capture.author.hugging_face:FineTuning",

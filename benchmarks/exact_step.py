@@ -15,7 +15,7 @@ from pol.capture.author.spec import JobSpec
 from pol.capture.build import build
 from pol.capture.loading import load_into
 from pol.executor.backend import backend
-from pol.executor.names import BACKENDS
+from pol.executor.names import BACKENDS, Engine
 from pol.job.load import LoadedJob, load_job
 from pol.state.canonical import state_tree
 from pol.work.segments import SlotState, advance, slot_state
@@ -71,7 +71,7 @@ def _milliseconds(step: Callable[[], object]) -> float:
 
 
 def _exact_step(loaded: LoadedJob, name: str) -> Callable[[], object]:
-    runner = backend(name)
+    runner = backend(Engine(name))
     state: list[SlotState] = [slot_state(loaded, loaded.global_state, loaded.local_state)]
     done = [0]
 

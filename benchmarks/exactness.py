@@ -21,7 +21,7 @@ import numpy as np
 
 from benchmarks.figures import Figures, Row
 from pol.executor.backend import computing
-from pol.executor.names import NATIVE, NUMPY, TORCH
+from pol.executor.names import NATIVE, NUMPY, TORCH, Engine
 from pol.job.load import load_job
 from pol.ops.product import BITS
 from pol.replay.replay import replay_segment
@@ -131,7 +131,7 @@ def _numbers(random: np.random.Generator, shape: tuple[int, int], hostile: float
 def _outcome(executor: str, folder: Path, programs: int) -> dict[str, object]:
     """Do the work in this process and return the fields of its outcome."""
     if executor == NATIVE and get(executor).name != NATIVE:
-        return {"missing": computing(NATIVE)}
+        return {"missing": computing(Engine(NATIVE))}
     start, digest = process_time(), sha256()
     for piece in pieces(executor, folder, programs):
         digest.update(len(piece).to_bytes(8, "big") + piece)

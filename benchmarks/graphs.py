@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.figures import Figures, Row
 from pol.executor.backend import backend
 from pol.executor.fusion import grouped, singly
-from pol.executor.names import BACKENDS
+from pol.executor.names import BACKENDS, Engine
 from pol.executor.tape import write_tape
 from pol.job.program import Program, ProgramBuilder, parse_program, program_json
 from pol.job.strict_json import JsonLimits, dump_json, parse_json
@@ -148,7 +148,7 @@ def run(models: Sequence[str] = tuple(MODELS)) -> Figures:
     """Measure some programs, or all by default."""
     for name in BACKENDS:
         # Run a small program first, because the first use loads libraries.
-        backend(name).compile(scattered(50), 1)
+        backend(Engine(name)).compile(scattered(50), 1)
     rows = []
     for name in models:
         print(f"{NAME}: {name}", file=sys.stderr, flush=True)
@@ -191,6 +191,6 @@ def _stages(make: Callable[[int], Program], nodes: int) -> tuple[dict[str, float
     timed("tape", lambda: write_tape(checked, 1, grouped))
     timed("singly", lambda: write_tape(checked, 1, singly))
     for name in BACKENDS:
-        timed(name, partial(backend(name).compile, checked, 1))
+        timed(name, partial(backend(Engine(name)).compile, checked, 1))
     size = f"{len(checked.nodes):,} nodes"
     return seconds, size + (f" for {checked.unrolled_nodes:,}" if checked.nested else "")

@@ -17,13 +17,13 @@ import numpy as np
 
 from benchmarks.memory import memory
 from compute_provider.interfaces import Honest
-from compute_provider.work.trainer import Trainer
+from compute_provider.work.trainer import SandboxedTrainer
 from compute_provider.work.worker import ENDS, WorkOrder
 from domain.keys import ShareKey
 from domain.proof.reasons import ShareReason
 from host.sandbox import usable_memory
 from link import types as t
-from pol.executor.names import NUMPY
+from pol.executor.names import NUMPY, Engine
 from pol.job.document import CLOSING, DOCUMENT, GLOBAL_STATE, LOCAL_STATE, parse_job
 from pol.job.program import ProgramBuilder
 from pol.job.write import JobSource, write_job
@@ -109,12 +109,11 @@ def _share(job: Path, folder: Path) -> tuple[float, int]:
         local_root=document.local_root,
         round=0,
         slot=0,
-        backend=NUMPY,
-        memory_bytes=usable_memory(),
+        engine=Engine(NUMPY, memory=usable_memory()),
         boundaries=(),
     )
     messages: SimpleQueue[dict[str, Any]] = SimpleQueue()
-    trainer, start = Trainer(partial(_hear, messages), folder), perf_counter()
+    trainer, start = SandboxedTrainer(partial(_hear, messages), folder), perf_counter()
     boundaries = [boundary_root(document.global_root, document.local_root, ()).hex()]
     try:
         trainer.start(_KEY, order, Honest().worker(_KEY))
@@ -158,7 +157,7 @@ def replay_shares(jobs: Sequence[Path], trained: Sequence[Path]) -> tuple[float,
                     index=0,
                     start=OpenedStates(states, (), first),
                     end_root=last,
-                    backend=NUMPY,
+                    engine=Engine(NUMPY),
                 ),
             ).result()
             seconds = perf_counter() - start

@@ -24,7 +24,7 @@ from pol.capture.graph.capture import capture_program
 from pol.capture.optim.updates import Adam, Now, ParameterState
 from pol.executor.backend import backend, computing
 from pol.executor.interface import Backend
-from pol.executor.names import NATIVE
+from pol.executor.names import NATIVE, Engine
 from pol.job.program import ProgramBuilder
 from pol.state.canonical import encode_state, state_tree
 
@@ -51,8 +51,8 @@ class Case:
 def run() -> Figures:
     """Measure every case. If there are no native kernels, NumPy is measured; each row has the name of the executor."""
     with limited(1), torch.no_grad():
-        executor = backend(NATIVE)
-        return Figures(NAME, [row(case, computing(NATIVE)) for case in cases(executor)])
+        executor = backend(Engine(NATIVE))
+        return Figures(NAME, [row(case, computing(Engine(NATIVE))) for case in cases(executor)])
 
 
 def cases(executor: Backend) -> Iterator[Case]:

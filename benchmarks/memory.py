@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from pol.executor.names import Engine
+
 AVAILABLE = sys.platform == "linux"
 MEASURED_STEPS = 3
 _ROOT = Path(__file__).parents[1]
@@ -49,7 +51,7 @@ def main(model: str, executor: str, folder: Path, threads: int) -> None:
             one = torch.ones(1, requires_grad=True)
             torch.autograd.grad(one.sum(), [one])
         else:
-            backend(executor)
+            backend(Engine(executor))
         before = memory("VmRSS")
         # The peak of the imports may be higher than the peak of the training.
         reset_peak()

@@ -27,7 +27,7 @@ from pol.capture.functions import JobFunctions
 from pol.errors import JobError
 from pol.executor.backend import backend
 from pol.executor.interface import run as run_program
-from pol.executor.names import NATIVE
+from pol.executor.names import NATIVE, Engine
 from pol.job.dataset import batch_at
 from pol.job.document import BATCH_NUMBER, STEP
 from pol.job.load import LoadedJob, load_job
@@ -136,7 +136,7 @@ def _trained(loaded: LoadedJob, step: Callable[[State], State]) -> _Run:
 
 
 def _exact(loaded: LoadedJob) -> _Run:
-    document, engine = loaded.job.document, backend(NATIVE)
+    document, engine = loaded.job.document, backend(Engine(NATIVE))
     return _trained(loaded, lambda inputs: run_program(document.step, inputs, document.seed, engine))
 
 

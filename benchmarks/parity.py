@@ -33,7 +33,7 @@ from pol.capture.build import build
 from pol.capture.functions import evaluating
 from pol.capture.loading import load_into
 from pol.executor.backend import backend
-from pol.executor.names import NATIVE
+from pol.executor.names import NATIVE, Engine
 from pol.job.load import LoadedJob, load_job
 from pol.state.arrays import Array
 from pol.work.segments import advance, slot_state
@@ -205,7 +205,7 @@ def plain(spec: JobSpec, loaded: LoadedJob, backwards: bool = False) -> Trained:
 
 def exact(spec: JobSpec, loaded: LoadedJob) -> Trained:
     """Train a job on the native executor."""
-    engine = backend(NATIVE)
+    engine = backend(Engine(NATIVE))
     state = slot_state(loaded, loaded.global_state, loaded.local_state)
     losses = []
     for step in range(loaded.job.document.steps):

@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.figures import Figures, Row
 from benchmarks.memory import AVAILABLE, memory, reset_peak
 from pol.executor.backend import backend
-from pol.executor.names import NATIVE, NUMPY
+from pol.executor.names import NATIVE, NUMPY, Engine
 from pol.job.dataset import batch_at
 from pol.job.document import BATCH_NUMBER, STEP
 from pol.job.load import load_job
@@ -130,7 +130,7 @@ def main(executor: str, folder: Path) -> None:
     """Print the memory (bytes) that this process uses for a step: the inputs, plus its growth during two runs."""
     loaded = load_job(folder)
     document = loaded.job.document
-    compiled = backend(executor).compile(document.step, document.seed)
+    compiled = backend(Engine(executor)).compile(document.step, document.seed)
     inputs = {f"global.{name}": array for name, array in loaded.global_state.items()}
     inputs |= {f"local.{name}": array for name, array in loaded.local_state.items()}
     inputs |= batch_at(loaded.data, loaded.job, 0)

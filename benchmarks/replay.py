@@ -25,7 +25,7 @@ from benchmarks.networks import MODELS
 from benchmarks.steps import STEPS, eager
 from benchmarks.threads import limited
 from compute_provider.interfaces import Honest
-from compute_provider.work.trainer import Trainer
+from compute_provider.work.trainer import SandboxedTrainer
 from compute_provider.work.worker import ENDS, WorkOrder
 from domain.keys import ShareKey
 from domain.proof.reasons import ShareReason
@@ -33,7 +33,7 @@ from host.sandbox import usable_memory
 from pol.capture.build import build
 from pol.executor.backend import backend
 from pol.executor.interface import Backend
-from pol.executor.names import NATIVE, NUMPY
+from pol.executor.names import NATIVE, NUMPY, Engine
 from pol.job.load import LoadedJob, load_job
 from pol.replay.replay import replay_segment
 from pol.state.canonical import encode_state
@@ -93,7 +93,7 @@ def opened(folder: Path) -> ReplayCase:
     states = folder / "global", folder / "local"
     for path, state in zip(states, (start.global_state, start.local_state), strict=True):
         path.write_bytes(encode_state(state))
-    replayed = replay_segment(loaded, PART, INDEX, loaded.global_state, loaded.local_state, backend(NATIVE))
+    replayed = replay_segment(loaded, PART, INDEX, loaded.global_state, loaded.local_state, backend(Engine(NATIVE)))
     return ReplayCase(
         directory=folder / "job",
         loaded=loaded,
@@ -110,7 +110,7 @@ def tasks(place: ReplayCase) -> dict[str, Task]:
         "opening": partial(_open, place),
     }
     for name in EXECUTORS:
-        by_name[f"replaying, {name}"] = partial(_replay, place, backend(name))
+        by_name[f"replaying, {name}"] = partial(_replay, place, backend(Engine(name)))
         by_name[f"validator, {name}"] = partial(_check, place, name)
         by_name[f"seat, {name}"] = partial(_answer, place, name)
     return by_name
@@ -139,7 +139,7 @@ def _check(place: ReplayCase, executor: str) -> None:
             index=INDEX,
             start=_opened(place),
             end_root=place.end.root,
-            backend=executor,
+            engine=Engine(executor),
         )
     )
     if result.reason != ShareReason.NONE:
@@ -154,7 +154,7 @@ def _answer(place: ReplayCase, executor: str) -> None:
             index=INDEX,
             start=_opened(place),
             seed=SEED,
-            backend=executor,
+            engine=Engine(executor),
         )
     )
     if answer.root != place.end.root:
@@ -167,7 +167,7 @@ def provided(model: str, place: ReplayCase) -> Iterator[Row]:
     for _ in range(PROVIDERS):
         with tempfile.TemporaryDirectory() as folder:
             messages: Said = SimpleQueue()
-            trainer = Trainer(partial(_hear, messages), Path(folder))
+            trainer = SandboxedTrainer(partial(_hear, messages), Path(folder))
             try:
                 for kind, round in (("first share", 0), ("next share", 1), ("next share", 2)):
                     times[kind].append(_share(trainer, messages, place, Path(folder), round))
@@ -182,7 +182,7 @@ def _hear(messages: Said, _key: ShareKey, message: dict[str, Any]) -> None:
     messages.put(message)
 
 
-def _share(trainer: Trainer, messages: Said, place: ReplayCase, folder: Path, round: int) -> float:
+def _share(trainer: SandboxedTrainer, messages: Said, place: ReplayCase, folder: Path, round: int) -> float:
     """Train a share with ``trainer``, and return the wall-clock seconds."""
     key = ShareKey(order_id=bytes(32), leg=1, round=round, slot=0, issue=0)
     own = folder / str(round)
@@ -197,8 +197,7 @@ def _share(trainer: Trainer, messages: Said, place: ReplayCase, folder: Path, ro
         local_root=place.start.local_root,
         round=round,
         slot=0,
-        backend=NATIVE,
-        memory_bytes=usable_memory(),
+        engine=Engine(NATIVE, memory=usable_memory()),
         boundaries=(),
     )
     start = perf_counter()

@@ -24,7 +24,7 @@ from benchmarks.memory import memory
 from domain.proof.reasons import ShareReason
 from host.files import write_durably
 from pol.executor.backend import backend
-from pol.executor.names import NATIVE
+from pol.executor.names import NATIVE, Engine
 from pol.job.load import load_job
 from pol.state.canonical import state_pieces
 from pol.work.records import Boundary, RoundSlot
@@ -129,7 +129,7 @@ def _build(folder: Path) -> None:
 
 
 def _train(folder: Path) -> None:
-    loaded, engine = load_job(folder / "job"), backend(NATIVE)
+    loaded, engine = load_job(folder / "job"), backend(Engine(NATIVE))
     state = slot_state(loaded, loaded.global_state, loaded.local_state)
     loaded = loaded.without_initial()
     boundaries: list[Boundary] = []
@@ -166,7 +166,7 @@ def _replay(folder: Path) -> None:
             index=OPENED,
             start=requests.OpenedStates(requests.StateFiles(*states), metrics, roots[OPENED - 1]),
             end_root=roots[OPENED],
-            backend=NATIVE,
+            engine=Engine(NATIVE),
         )
     )
     if result.reason != ShareReason.NONE:
@@ -185,7 +185,7 @@ def _audit(folder: Path) -> None:
             index=OPENED,
             start=requests.OpenedStates(requests.StateFiles(*states), metrics, roots[OPENED - 1]),
             seed=bytes(32),
-            backend=NATIVE,
+            engine=Engine(NATIVE),
         )
     )
     if answer.root != roots[OPENED]:

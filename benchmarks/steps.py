@@ -10,6 +10,7 @@ from torch import nn
 from benchmarks.networks import loss
 from pol.capture.author.spec import JobSpec
 from pol.executor.backend import backend
+from pol.executor.names import Engine
 from pol.job.load import LoadedJob
 from pol.work.records import RoundSlot
 from pol.work.segments import run_segment, slot_state
@@ -31,7 +32,7 @@ STEPS = {
 
 def exact(loaded: LoadedJob, executor: str) -> Callable[[int], object]:
     """Return a function that trains the segment with a given number. The numbers have to be 0, 1, 2 and so on."""
-    engine = backend(executor)
+    engine = backend(Engine(executor))
     state = [slot_state(loaded, loaded.global_state, loaded.local_state)]
     loaded = loaded.without_initial()
 

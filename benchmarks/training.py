@@ -26,7 +26,7 @@ from benchmarks.threads import limited
 from pol.capture.author.spec import JobSpec
 from pol.capture.build import build
 from pol.executor.backend import computing
-from pol.executor.names import NATIVE, NUMPY
+from pol.executor.names import NATIVE, NUMPY, Engine
 from pol.job.load import LoadedJob, load_job
 from pol.ops.product import DEFAULT_BITS
 
@@ -64,7 +64,7 @@ def run(models: Sequence[str] = tuple(MODELS), precision: int = DEFAULT_BITS, th
             rows += _rows(name, spec, load_job(Path(folder)), threads, notes)
             if memory.AVAILABLE:
                 rows += _memory(name, Path(folder), threads)
-    notes.append(f"{computing(NATIVE)}; torch {torch.backends.cpu.get_cpu_capability()}")
+    notes.append(f"{computing(Engine(NATIVE))}; torch {torch.backends.cpu.get_cpu_capability()}")
     if not memory.AVAILABLE:
         notes.append("memory: this system does not report a process's peak memory")
     return Figures(NAME, rows, notes)
@@ -98,7 +98,7 @@ def _rows(name: str, spec: JobSpec, loaded: LoadedJob, threads: int, notes: list
             times[task].append(1e3 * (clock() - start) / steps)
     # The first segment compiles, so it does not count.
     counted = {task: seconds[1:] for task, seconds in times.items()}
-    of_default = GOALS_AVX2 if computing(NATIVE) == f"{NATIVE} {AVX2}" else GOALS
+    of_default = GOALS_AVX2 if computing(Engine(NATIVE)) == f"{NATIVE} {AVX2}" else GOALS
     goals = {8: GOALS_8, DEFAULT_BITS: of_default}.get(spec.precisions[""].forward, {})
     yield Row(f"{name}, eager FP32", median(counted[EAGER]), "ms/step")
     setting = f"{name}, {spec.precision} bits, {threads} threads"

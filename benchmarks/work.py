@@ -25,6 +25,7 @@ import numpy as np
 from benchmarks.figures import Figures, Row
 from pol.executor.backend import backend
 from pol.executor.interface import Backend
+from pol.executor.names import Engine
 from pol.job import cost
 from pol.job.dataset import batch_at
 from pol.job.document import DIFFERENCE
@@ -424,7 +425,7 @@ def _written(directory: Path, shapes: Sequence[Shape], rows: int, batch: int) ->
 
 def measure(name: str) -> list[tuple[str, float, str]]:
     """Return an executor's rows: its speeds, the worst case of all and of each primitive, and the parts of a job."""
-    executor = backend(name)
+    executor = backend(Engine(name))
     if name == "torch":
         import torch
 

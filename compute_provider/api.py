@@ -29,7 +29,7 @@ from domain.registry.queries import ProviderRequest, ValidatorsRequest
 from domain.registry.records import Provider, Validator
 from link.client import ClusterClient, connect
 from link.errors import ClusterError, ClusterErrorKind
-from pol.executor.names import DEFAULT
+from pol.executor.names import DEFAULT_ENGINE, Engine
 
 __all__ = [
     "Forecast",
@@ -160,9 +160,9 @@ def run_provider(
         Daemon(resolved, chain_id, chain, sender, behave(chain_id), stop).run(on_joined, on_waiting)
 
 
-def bench(backend: str = DEFAULT, seconds: float = 2.0) -> Speed:
+def bench(engine: Engine = DEFAULT_ENGINE, seconds: float = 2.0) -> Speed:
     """Measure this machine's speed and memory."""
-    return measure_speed(backend, seconds)
+    return measure_speed(engine, seconds)
 
 
 def dry_run(config: ProviderConfig) -> Forecast:
@@ -170,7 +170,7 @@ def dry_run(config: ProviderConfig) -> Forecast:
 
     The provider does not join.
     """
-    speed = measure_speed(config.backend)
+    speed = measure_speed(config.engine)
     with ChainClient(config.node) as client:
         chain = NodeChain(client)
         operator = chain.operator(config.validator)

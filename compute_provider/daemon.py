@@ -47,7 +47,7 @@ from compute_provider.store import (
     write_status,
 )
 from compute_provider.work.bench import limits_here, limits_of, measure_speed, what_computes
-from compute_provider.work.trainer import Trainer
+from compute_provider.work.trainer import SandboxedTrainer, Trainer
 from domain import codec
 from domain.keys import ShareKey
 from host.lanes import Lanes
@@ -162,7 +162,7 @@ class Daemon:
             clock=self._clock,
             warn=self._warn_operator,
         )
-        self._trainer = Trainer(self._on_worker, config.home)
+        self._trainer: Trainer = SandboxedTrainer(self._on_worker, config.home)
         self._lanes = Lanes(_THREADS, self._stop, self._wake, _EXPECTED, ended=self._counts.ended)
         self._outcomes: queue.SimpleQueue[ActionResult] = queue.SimpleQueue()
         self._note = "starting"
@@ -267,9 +267,9 @@ class Daemon:
 
     def _measure(self) -> None:
         """Measure the machine and set ``_computing``; use the last measurement if it is recent."""
-        backend = self._config.backend
+        engine = self._config.engine
         now = int(time.time())
-        known = self._store.measured(backend)
+        known = self._store.measured(engine)
         if known and limits_of(known.computing) != limits_here():
             # The limits of the process (cores, memory) have changed since the known measurement, so that measurement
             # does not count.
@@ -277,11 +277,11 @@ class Daemon:
         if known and known.computing and now - known.at < _COMPUTING_VALID_SECONDS:
             self._computing = known.computing
         elif known and now - known.at < _MEASURED_VALID_SECONDS:
-            self._computing = what_computes(backend, self._stop)
+            self._computing = what_computes(engine, self._stop)
         else:
-            speed = measure_speed(backend, seconds=1.0, stop=self._stop)
+            speed = measure_speed(engine, seconds=1.0, stop=self._stop)
             measured = MachineSpeed(flops=speed.flops, memory=speed.memory, at=now, computing=speed.computing)
-            self._store.put_measured(backend, measured)
+            self._store.put_measured(engine, measured)
             self._computing = speed.computing
             for text in speed.open_ends:
                 _log.warning("sandbox: %s", text)

@@ -1,7 +1,7 @@
 """The inputs of a provider: its settings, its access to the chain (``chain.client`` provides it), and its behaviour."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,9 +14,8 @@ from domain.params import Params
 from domain.proof.queries import OrderResponse
 from domain.proof.records import PanelSeat, ShareClaim
 from domain.registry.records import Provider, Validator
-from host.sandbox import usable_memory
 from link.types import TrainTask
-from pol.executor.names import DEFAULT
+from pol.executor.names import DEFAULT_ENGINE, Engine
 from wire.keys import Key
 
 
@@ -109,7 +108,7 @@ class ProviderConfig:
     # The validator's operator address. The functions of ``api`` also take its moniker.
     validator: str
     key: Key
-    backend: str = DEFAULT
+    engine: Engine = DEFAULT_ENGINE
     device_class: str = "cpu"
     # Least amount to keep in the bond account (uassay).
     bond: int = 0
@@ -125,7 +124,6 @@ class ProviderConfig:
     invitation: bytes = b""
     # Deposit the missing bond of each share when its task arrives.
     auto_bond: bool = True
-    memory_bytes: int = field(default_factory=lambda: usable_memory() * 3 // 4)
     disk_bytes: int = 64 << 30
     # Seconds between two polls; None means the interval that the validator gives.
     poll_seconds: float | None = None

@@ -265,7 +265,7 @@ class Performer:
             self._sender.send(MsgRegisterProvider(me, operator))
         self._top_up()
         client = self._client()
-        measured = self._store.measured(self._config.backend)
+        measured = self._store.measured(self._config.engine)
         if measured is None:
             raise ProviderError("this machine's speed has not been measured yet", "start the provider again")
         request = JoinRequest(
@@ -319,7 +319,7 @@ class Performer:
 
     def _probe(self, client: ClusterClient) -> None:
         """Answer the tasks of the validator's probe; ProviderError if the validator does not accept the measurement."""
-        with probing(self._config.backend, self._stop) as work:
+        with probing(self._config.engine, self._stop) as work:
             task = client.call(PROBE, ProbeRequest(()))
             for _ in range(PROBE_TASKS_MAX):
                 if task.over:
@@ -337,7 +337,7 @@ class Performer:
         began = time.monotonic()
         doing = tuple(work.doing() for work in self._shares().works)
         client = self._client()
-        measured = self._store.measured(self._config.backend)
+        measured = self._store.measured(self._config.engine)
         request = PollRequest(
             version=VERSION,
             doing=doing[-DOINGS_MAX:],
@@ -457,7 +457,7 @@ class Performer:
         signer = self._chain.account(self._config.validator).account.pub_key
         clock = self._chain.status().clock
         me = self._config.key.address
-        measured = self._store.measured(self._config.backend)
+        measured = self._store.measured(self._config.engine)
         seconds = claims.training_seconds(order, measured.flops if measured else 0)
         return claims.task_problem(task, me, self._chain_id, clock, partial(verify, signer), seconds)
 
@@ -573,8 +573,7 @@ class Performer:
             local_root=task.local_in.root,
             round=key.round,
             slot=key.slot,
-            backend=self._config.backend,
-            memory_bytes=self._config.memory_bytes,
+            engine=self._config.engine,
             boundaries=self._store.boundaries(key),
         )
 

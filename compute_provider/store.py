@@ -19,6 +19,7 @@ from host import lock
 from host.files import write_whole
 from host.records import Records, RecordTable, Unusable
 from link.types import NAN_BITS
+from pol.executor.names import Engine
 from pol.values import f32_number
 from pol.work.records import Boundary
 
@@ -160,13 +161,13 @@ class Store:
 
     # The provider itself
 
-    def measured(self, backend: str) -> MachineSpeed | None:
+    def measured(self, engine: Engine) -> MachineSpeed | None:
         """Return the last measurement of the machine with a back end; None if there is none."""
-        return self._records.get(_MEASURED, backend)
+        return self._records.get(_MEASURED, str(engine))
 
-    def put_measured(self, backend: str, measured: MachineSpeed) -> None:
+    def put_measured(self, engine: Engine, measured: MachineSpeed) -> None:
         """Record a measurement of the machine with a back end."""
-        self._records.put(_MEASURED, measured, backend)
+        self._records.put(_MEASURED, measured, str(engine))
 
     def earned(self) -> int:
         """Return the sum that all orders have paid (uassay)."""

@@ -27,8 +27,9 @@
     │   ├── Stopped          the job has no result there, on any machine
     │   │   └── StepFailed, NotFiniteStep, UpdateFailed, AggregationFailed
     │   └── RangeError, Cancelled
-    ├── PoolError                a task of the pool has no result                     (pol.work.pool)
+    ├── PoolError                a task of an executor has no result                 (pol.work.executor)
     │   └── PoolFull, TaskTimeout, WorkerDied, OutOfMemory, PoolClosed
+    ├── ClusterUnusable          an owner's cluster that this machine cannot use      (pol.work.cluster.client)
     ├── Unsupported              a model that cannot be written in primitives         (pol.capture.rules.registry)
     ├── NotInAJob                something that a training step cannot contain        (pol.capture.reports.reasons)
     ├── ProviderError ── NotAdmitted; StoreError, WatchtowerError    daemons  (compute_provider, validator)

@@ -23,7 +23,7 @@ from compute_provider.work.bench import measure_speed
 from host.files import write_whole
 from host.process import start_child, stop_child
 from localnet.layout import Layout, NetworkError, NetworkKind, ValidatorSpec
-from pol.executor.names import DEFAULT
+from pol.executor.names import DEFAULT_ENGINE
 
 STATUS_FILE = "status.json"
 START_SECONDS = 300.0
@@ -89,12 +89,12 @@ class Network:
         new = [home for home in homes if not _is_measured(home)]
         if not new:
             return
-        speed = measure_speed(DEFAULT, seconds=1.0)
+        speed = measure_speed(DEFAULT_ENGINE, seconds=1.0)
         part = max(1, speed.flops // len(self.layout.providers))
         part_speed = MachineSpeed(flops=part, memory=speed.memory, at=int(time.time()), computing=speed.backend)
         for home in new:
             with closing(Store(home)) as store:
-                store.put_measured(DEFAULT, part_speed)
+                store.put_measured(DEFAULT_ENGINE, part_speed)
 
     def start_one(self, name: str) -> None:
         """Start a process unless it already runs."""
@@ -257,7 +257,7 @@ def _counted(names: Sequence[str], what: str) -> str:
 def _is_measured(home: Path) -> bool:
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     with closing(Store(home)) as store:
-        return store.measured(DEFAULT) is not None
+        return store.measured(DEFAULT_ENGINE) is not None
 
 
 def _reached(client: ChainClient, height: int) -> bool:

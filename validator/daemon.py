@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
 from typing import Any, TypeVar
@@ -20,6 +20,7 @@ from chain.client.client import ChainClient, TxReceipt
 from chain.client.clock import REMEDY, ClockCheck
 from chain.client.errors import ChainError, ErrorKind
 from chain.client.sender import TxSender
+from domain import codec
 from host.files import write_whole
 from host.lanes import Lanes
 from host.lock import secret_held
@@ -30,8 +31,11 @@ from link.errors import ClusterError, ClusterErrorKind
 from link.handover import derive_scalar
 from link.server import ClusterServer
 from link.tls import make_certificate
-from pol.executor.names import DEFAULT
-from pol.work.pool import PoolError, ReplayPool
+from pol.executor.names import DEFAULT_ENGINE, Engine
+from pol.work.cluster.dispatch import NodeReport
+from pol.work.executor import PoolError
+from pol.work.replayer import LOCAL, start_replayer
+from pol.work.replayer import Lane as ReplayLane
 from validator import metrics
 from validator.decide.actions import Action, Lane, SendAnswer, SendNotice, SendTx
 from validator.decide.admission import UNCOVERED, Admission, Backing, Policy
@@ -42,12 +46,12 @@ from validator.decide.view import ChainView, Look
 from validator.ledger import Ledger
 from validator.observer import Observer
 from validator.serve.service import Service
-from validator.store import COMPUTING, StoreError, ValidatorStore, locked
+from validator.store import COMPUTING, NODES, ClusterNodes, StoreError, ValidatorStore, locked
 from validator.work import numerics
 from validator.work.files import clear
 from validator.work.mirrors import MirrorKeeper
 from validator.work.outbox import Outbox
-from validator.work.perform import Performer, Table, work_of
+from validator.work.perform import OWN, SEATS, TRIALS, Performer, Table, work_of
 from validator.work.probe import ProbeChecker
 from validator.work.results import ResultFinder
 from validator.work.seats import Auditor
@@ -78,7 +82,9 @@ class ValidatorConfig:
     node: str  # gRPC address of its node, host:port
     listen: str  # host:port of the cluster service
     endpoint: str  # host:port at which others reach it; published on the chain
-    backend: str = DEFAULT
+    engine: Engine = DEFAULT_ENGINE
+    # A value of --executor: where replays run.
+    executor: str = LOCAL
     processes: int = 1
     blob_quota: int = 1 << 36
     owner_quota: int = 1 << 34
@@ -141,16 +147,24 @@ class ValidatorDaemon:
         self._ledger = Ledger(self._store, self._blobs, self._wake)
         self._meters = Meters(metrics.METRICS)
         self._counts = metrics.ValidatorCounts(self._meters)
-        counted = self._counts.replays
         self._scratch = scratch = config.home / "scratch"
         clear(scratch)
         reads = (self._jobs, config.home / "blobs")
-        self._pool = ReplayPool(config.processes, folder=scratch, reads=reads, ended=counted("own"))
-        # A separate pool, so that long replays of own rounds cannot delay a seat: a missed seat costs stake.
-        self._seat_pool = ReplayPool(config.processes, folder=scratch, reads=reads, ended=counted("seats"))
-        self._trials = ReplayPool(
-            1, folder=config.home / "trials", reads=reads[:1], fresh=True, ended=counted("trials")
+        own = ReplayLane(
+            name=OWN, processes=config.processes, folder=scratch, reads=reads, ended=self._counts.replays(OWN)
         )
+        # A lane of its own, so that long replays of own rounds cannot delay a seat: a missed seat costs stake.
+        seats = replace(own, name=SEATS, ended=self._counts.replays(SEATS))
+        trials = ReplayLane(
+            name=TRIALS,
+            processes=1,
+            folder=config.home / "trials",
+            reads=reads[:1],
+            fresh=True,
+            ended=self._counts.replays(TRIALS),
+        )
+        lanes = own, seats, trials
+        self._replayer = start_replayer(config.executor, config.engine, lanes, config.home / "driver", self._see_nodes)
         self._lanes = Lanes(THREADS, stop, self._wake, EXPECTED, ended=self._counts.ended)
         self._observer = Observer(
             self._me,
@@ -162,7 +176,6 @@ class ValidatorDaemon:
         self._secret = derive_scalar(key.secret, "assay/validator-secret")
         self._links = Connections(key)
         self._outbox = Outbox(self._sender, self._sent, stop, self._wake, EXPECTED, ended=self._counts.sent)
-        pools = {"own": self._pool, "seats": self._seat_pool, "trials": self._trials}
         self._health = metrics.ValidatorHealth(
             me=self._me,
             node=config.node,
@@ -171,7 +184,7 @@ class ValidatorDaemon:
             client=self._client,
             blobs=self._blobs,
             lanes=self._lanes,
-            pools=pools,
+            pools=self._replayer.lanes,
         )
         self._meters.before_scrape(self._health.look)
         # Chain clock (seconds) at the first look.
@@ -192,7 +205,7 @@ class ValidatorDaemon:
         server: ClusterServer | None = None
         metrics_server = self._start_metrics()
         prepared = [
-            self._seat_pool.submit(numerics.prepare, self._config.backend, timeout=START_SECONDS)
+            self._replayer.lanes[SEATS].submit(numerics.prepare, self._config.engine, timeout=START_SECONDS)
             for _ in range(self._config.processes)
         ]
         try:
@@ -261,9 +274,8 @@ class ValidatorDaemon:
             blobs=blobs,
             jobs=jobs,
             scratch=self._scratch,
-            pool=self._pool,
-            trials=self._trials,
-            backend=self._config.backend,
+            replayer=self._replayer,
+            engine=self._config.engine,
             processes=self._config.processes,
             clock=lambda: self._service.view.clock,
         )
@@ -272,7 +284,7 @@ class ValidatorDaemon:
             blobs=blobs,
             jobs=jobs,
             run=self._run_for_seat,
-            backend=self._config.backend,
+            engine=self._config.engine,
             connect=self._link,
             clock=lambda: self._service.view.clock,
         )
@@ -293,7 +305,7 @@ class ValidatorDaemon:
             clock=lambda: self._service.view.clock,
         )
         witness = Witness(me=self._me, ledger=ledger, blobs=blobs, connect=self._link)
-        prober = ProbeChecker(performer.run, self._config.backend, self._service.prober.judge)
+        prober = ProbeChecker(performer.run, self._config.engine, self._service.prober.judge)
         return {
             **performer.table(),
             **auditor.table(),
@@ -323,9 +335,8 @@ class ValidatorDaemon:
         """Close the connections and pools that threads wait for, then end the threads, then close the stores."""
         self._client.close()
         self._links.close()
-        self._pool.close()
-        self._seat_pool.close()
-        self._trials.close()
+        self._replayer.close()
+        (self._config.home / NODES).unlink(missing_ok=True)
         self._lanes.close()
         self._outbox.close()
         self._store.close()
@@ -473,11 +484,12 @@ class ValidatorDaemon:
         self._receipts[type(action)](action, receipt)
 
     def _run_for_seat(self, seconds: float, function: Callable[[R], T], request: R) -> T:
-        """Run a function in the process pool for seats, and return its result.
+        """Run a function in the lane of seats, and return its result."""
+        return self._replayer.recompute(SEATS, function, request, seconds)
 
-        Among waiting requests, the one with the earliest deadline starts first.
-        """
-        return self._seat_pool.submit(function, request, timeout=seconds).result()
+    def _see_nodes(self, nodes: tuple[NodeReport, ...]) -> None:
+        """Write the nodes of a cluster to a file, for `assay validator status` and the console."""
+        write_whole(self._config.home / NODES, codec.encode(ClusterNodes(int(time.time()), nodes)).decode())
 
     def _link(self, operator: str) -> ClusterClient:
         """Return a client of another validator; ClusterError if there is no such validator."""

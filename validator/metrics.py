@@ -12,7 +12,7 @@ from domain.ledger.queries import AccountResponse
 from host.lanes import Lanes, Outcome
 from host.metrics import Meters, Metric, MetricKind
 from link.blobs import BlobStore
-from pol.work.pool import Ended, ReplayPool
+from pol.work.executor import Ended, Executor
 from validator.decide.actions import Lane
 from validator.decide.deadlines import DutyKind, open_duties
 from validator.decide.view import ChainView
@@ -188,7 +188,7 @@ class ValidatorHealth:
     client: ChainClient
     blobs: BlobStore
     lanes: Lanes[Lane]
-    pools: Mapping[str, ReplayPool]
+    pools: Mapping[str, Executor]
     service: Service | None = None
     turned: float = 0.0
     looked: float = 0.0

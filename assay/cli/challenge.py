@@ -7,11 +7,12 @@ import click
 
 from assay.cli.arguments import DURATION, ORDER_ID, ROUND
 from assay.cli.context import CommandContext, common_options
+from assay.cli.engine import engine_options, executor_option
 from assay.cli.errors import CliError, WrongUsage
-from assay.cli.job import backend_option
 from assay.cli.output import byte_progress, money, short
 from domain.limits import SHARE_SEGMENTS_MAX, SLOTS_MAX
 from domain.proof.records import AnswerKind, AuditKind, AuditPlace, Finding, Round
+from pol.executor.names import Engine
 
 if TYPE_CHECKING:
     from domain.proof.queries import OrderResponse
@@ -50,7 +51,8 @@ BLOBS_QUOTA = 1 << 40
     show_default=True,
     help="Longest wait for the data and for each block.",
 )
-@backend_option
+@executor_option
+@engine_options()
 @common_options
 def command(
     context: CommandContext,
@@ -63,7 +65,8 @@ def command(
     dry_run: bool,
     unserved: bool,
     seconds: int,
-    backend: str,
+    executor: str,
+    engine: Engine,
 ) -> None:
     """Recompute a place, and send a challenge if the chain has another result."""
     from consumer.deliver import find_validator
@@ -73,7 +76,7 @@ def command(
     from link.blobs import BlobStore
     from link.client import connect
     from validator.watch.challenge import compute_bond, send_challenge
-    from validator.watch.recompute import Watcher
+    from validator.watch.recompute import Watcher, recomputing
 
     if segment is not None and update:
         raise WrongUsage("--segment and --update name different places", "give one of them")
@@ -94,14 +97,16 @@ def command(
             def show(name: str, done: int, size: int) -> None:
                 bar.update(task, description=name, completed=done, total=size)
 
-            watcher = Watcher(
-                link=link,
-                blobs=BlobStore(folder / "blobs", BLOBS_QUOTA),
-                jobs=folder / "jobs",
-                backend=backend,
-                seconds=seconds,
-            )
-            check = watcher.check(on_chain, closed, place, show)
+            with recomputing(executor, engine, folder) as run:
+                watcher = Watcher(
+                    link=link,
+                    blobs=BlobStore(folder / "blobs", BLOBS_QUOTA),
+                    jobs=folder / "jobs",
+                    engine=engine,
+                    seconds=seconds,
+                    run=run,
+                )
+                check = watcher.check(on_chain, closed, place, show)
         lines = _describe(name_place(place), closed, check)
         found: dict[str, object] = {
             "order": closed.order_id,

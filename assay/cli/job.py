@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assay.cli.context import CommandContext, common_options
+from assay.cli.engine import engine_options
 from assay.cli.errors import CliError
 from assay.cli.fine_tuning import (
     TUNING_NAMES,
@@ -31,19 +32,11 @@ from assay.cli.output import (
 )
 from domain.errors import Expected
 from domain.limits import ROUNDS_MAX
-from pol.executor.names import BACKENDS, DEFAULT
 
 if TYPE_CHECKING:
+    from pol.executor.names import Engine
     from pol.job.document import Job
     from pol.local.run import LocalRun
-
-backend_option = click.option(
-    "--backend",
-    type=click.Choice(BACKENDS),
-    default=DEFAULT,
-    show_default=True,
-    help="Implementation that computes; all of them give the same bits.",
-)
 
 
 @click.group(help="Build, inspect and run jobs.")
@@ -177,7 +170,7 @@ def inspect(context: CommandContext, directory: Path, **network: Any) -> None:
 )
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--rounds", type=click.IntRange(1, ROUNDS_MAX), help="Train only this number of rounds.")
-@backend_option
+@engine_options()
 @click.option(
     "--keep-states",
     is_flag=True,
@@ -189,7 +182,7 @@ def run(
     context: CommandContext,
     directory: Path,
     rounds: int | None,
-    backend: str,
+    engine: "Engine",
     keep_states: bool,
     to: Path | None,
 ) -> None:
@@ -210,7 +203,7 @@ def run(
             text = f"round {round}, slot {slot} loss {loss:.4f}"
             bar.update(task, advance=1, description=text)
 
-        local_run = run_locally(directory, wanted, backend, stepped, to, keep_states)
+        local_run = run_locally(directory, wanted, engine, stepped, to, keep_states)
     _print_run(context, loaded.job, local_run, to)
 
 

@@ -8,14 +8,17 @@ import click
 
 from assay.cli.arguments import AMOUNT, INVITATION
 from assay.cli.context import CommandContext, common_options
+from assay.cli.engine import engine_options
 from assay.cli.errors import CliError
-from assay.cli.job import backend_option
 from assay.cli.output import ID_SHOWN, flops, money, size, table
 from assay.cli.output import price as per_pflop
 from assay.cli.running import running_options
 from domain.amount import in_assay
 from domain.measures import duration
 from host.daemon import on_stop_signal
+from host.devices.device import CPU, Device
+from host.devices.find import find_devices
+from pol.executor.names import Engine
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -30,7 +33,7 @@ def command() -> None:
 
 
 @command.command(help="Measure this machine's speed at exact arithmetic, in FLOP/s.\n\nExample: assay provider bench")
-@backend_option
+@engine_options(sandboxed=True)
 @click.option(
     "--seconds",
     type=click.IntRange(1, 60),
@@ -39,11 +42,11 @@ def command() -> None:
     help="Duration of the measurement in seconds.",
 )
 @common_options
-def bench(context: CommandContext, backend: str, seconds: int) -> None:
+def bench(context: CommandContext, engine: Engine, seconds: int) -> None:
     """Measure this machine's speed; the measurement needs neither a node nor a key."""
     from compute_provider import api
 
-    speed = api.bench(backend, seconds)
+    speed = api.bench(engine, seconds)
     context.output.result(
         {
             "backend": speed.backend,
@@ -53,11 +56,13 @@ def bench(context: CommandContext, backend: str, seconds: int) -> None:
             "memory": speed.memory,
             "limits": speed.limits,
             "sandbox": speed.open_ends,
+            "devices": find_devices(),
         },
         [
             f"{flops(speed.flops)}/s of exact work with {speed.computing} ({_spread(speed)})",
             f"memory: {size(speed.memory)}",
             "sandbox: " + ("; ".join(speed.open_ends) or "complete"),
+            *map(_device_line, find_devices()),
         ],
     )
 
@@ -90,7 +95,7 @@ def bench(context: CommandContext, backend: str, seconds: int) -> None:
     help="Where earnings stay: in your account, or as bond for further shares.  [account]",
 )
 @click.option("--invitation", type=INVITATION, help="The invitation that the validator's operator gave you.")
-@backend_option
+@engine_options(sandboxed=True)
 @common_options
 @running_options("provider")
 def join(
@@ -103,7 +108,7 @@ def join(
     take: str | None,
     earnings: str | None,
     invitation: bytes | None,
-    backend: str,
+    engine: Engine,
     metrics_port: int,
 ) -> None:
     """Run the provider's daemon in the foreground, or with --dry-run show only the expected income."""
@@ -118,7 +123,7 @@ def join(
         node=context.node,
         validator=validator,
         key=context.key(),
-        backend=backend,
+        engine=engine,
         bond=bond or 0,
         least_income=int(str(context.setting("provider.least_income", least_income).value)),
         max_exposure=int(str(context.setting("provider.max_exposure", max_exposure).value)),
@@ -252,6 +257,13 @@ def _show(context: CommandContext, config: "ProviderConfig", found: "Forecast") 
         ("calculation", _income_calculation(found)),
     ]
     context.output.result(found, [table("Dry run: nothing was changed", ("what", "value"), rows), found.note])
+
+
+def _device_line(device: Device) -> str:
+    """Return a line with the model, the size and the limits of a device."""
+    units = f"{device.units} processors, " if device.name == CPU else ""
+    limits = f" ({device.limits})" if device.limits else ""
+    return f"device {device.name}: {device.model}, {units}{size(device.memory)}{limits}"
 
 
 def _spread(speed: "Speed") -> str:

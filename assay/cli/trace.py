@@ -7,10 +7,11 @@ import click
 
 from assay.cli.arguments import ROUND
 from assay.cli.context import CommandContext, common_options
+from assay.cli.engine import engine_options
 from assay.cli.errors import CliError, WrongUsage
-from assay.cli.job import backend_option
 from assay.cli.output import counted, short, step_progress, table
 from domain.limits import SHARE_SEGMENTS_MAX, SLOTS_MAX
+from pol.executor.names import Engine
 
 if TYPE_CHECKING:
     from pol.replay.narrow import Narrowed, TraceParty
@@ -101,7 +102,7 @@ class Segments(click.IntRange):
 )
 @click.option("--against", type=click.Path(path_type=Path), help="Another trace of the same job to compare with.")
 @click.option("--inputs", type=click.Path(path_type=Path), help="File (.npz) for the inputs that show a difference.")
-@backend_option
+@engine_options()
 @common_options
 def verify(
     context: CommandContext,
@@ -110,7 +111,7 @@ def verify(
     segments: int,
     against: Path | None,
     inputs: Path | None,
-    backend: str,
+    engine: Engine,
 ) -> None:
     """Replay segments of a trace and compare the results with it; raise CliError if a check fails."""
     from pol.replay.replay import STATES_FOLDER, verify_trace
@@ -119,7 +120,7 @@ def verify(
     if against is not None:
         if segments:
             raise WrongUsage("--segments replays one trace", "leave it out to compare two traces with --against")
-        _compare(context, file, against, directory, inputs, backend)
+        _compare(context, file, against, directory, inputs, engine)
         return
     with step_progress(context.output) as bar:
         trace = read_trace(file)
@@ -129,11 +130,11 @@ def verify(
             directory,
             segments=segments or None,
             states=file.parent / STATES_FOLDER,
-            backend=backend,
+            engine=engine,
             on_progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
     wrong = [check for check in checks if not check.holds]
-    found = _narrow(file, None, directory, backend) if wrong and wrong[0].is_narrowable else None
+    found = _narrow(file, None, directory, engine) if wrong and wrong[0].is_narrowable else None
     context.output.result(
         {
             "job": trace.job,
@@ -155,9 +156,9 @@ def verify(
         raise CliError(f"the trace is wrong: {_where(wrong[0])}")
 
 
-def _narrow(file: Path, other: Path | None, directory: Path, backend: str) -> "Narrowed | None":
+def _narrow(file: Path, other: Path | None, directory: Path, engine: Engine) -> "Narrowed | None":
     """Return the first difference of a trace from another trace or from the recomputation; None if there is none."""
-    from pol.executor.backend import backend as executor_named
+    from pol.executor.backend import backend as executor_of
     from pol.job.load import load_job
     from pol.replay.narrow import narrow
     from pol.replay.replay import check_trace_of
@@ -168,7 +169,7 @@ def _narrow(file: Path, other: Path | None, directory: Path, backend: str) -> "N
     for party in parties:
         check_trace_of(party.trace, loaded)
     second = parties[1] if other is not None else None
-    return narrow(parties[0], second, loaded, executor_named(backend))
+    return narrow(parties[0], second, loaded, executor_of(engine))
 
 
 def _party(file: Path, name: str) -> "TraceParty":
@@ -183,12 +184,12 @@ def _party(file: Path, name: str) -> "TraceParty":
 
 
 def _compare(
-    context: CommandContext, file: Path, other: Path, directory: Path, inputs: Path | None, backend: str
+    context: CommandContext, file: Path, other: Path, directory: Path, inputs: Path | None, engine: Engine
 ) -> None:
     """Print where two traces part; raise CliError if they do."""
     from pol.replay.trace_file import read_trace
 
-    found = _narrow(file, other, directory, backend)
+    found = _narrow(file, other, directory, engine)
     job = read_trace(file).job
     same = f"{file} and {other} agree in all rounds that both have"
     context.output.result(
@@ -231,7 +232,7 @@ def _keep_inputs(context: CommandContext, found: "Narrowed", path: Path | None) 
 @click.option("--segment", type=click.IntRange(0, SHARE_SEGMENTS_MAX), help="Record this segment of --slot.")
 @click.option("--update", is_flag=True, help="Record the update of --slot.")
 @click.option("--aggregation", is_flag=True, help="Record the aggregation of the round.")
-@backend_option
+@engine_options()
 @common_options
 def record(
     context: CommandContext,
@@ -242,10 +243,10 @@ def record(
     segment: int | None,
     update: bool,
     aggregation: bool,
-    backend: str,
+    engine: Engine,
 ) -> None:
     """Write the record of a place of a trace."""
-    from pol.executor.backend import backend as executor_named
+    from pol.executor.backend import backend as executor_of
     from pol.job.load import load_job
     from pol.replay.narrow import make_record
     from pol.replay.place_record import RECORDS_FOLDER, record_name, write_record
@@ -259,7 +260,7 @@ def record(
     kind = PlaceKind.AGGREGATION if aggregation else PlaceKind.UPDATE if update else PlaceKind.SEGMENT
     party, loaded = _party(file, str(file)), load_job(directory)
     check_trace_of(party.trace, loaded)
-    made = make_record(party, loaded, executor_named(backend), kind, round, slot or 0, segment or 0)
+    made = make_record(party, loaded, executor_of(engine), kind, round, slot or 0, segment or 0)
     path = file.parent / RECORDS_FOLDER / record_name(kind, made.round, made.slot, made.segment)
     write_record(made, path)
     context.output.result(

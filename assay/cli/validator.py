@@ -1,5 +1,6 @@
 """``assay validator``."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event
@@ -9,20 +10,25 @@ import click
 
 from assay.cli.arguments import ADDRESS, DURATION, ENDPOINT, FLOPS, SIZE
 from assay.cli.context import CommandContext, common_options
+from assay.cli.engine import engine_options, executor_option
 from assay.cli.errors import CliError, WrongUsage
-from assay.cli.job import backend_option
-from assay.cli.output import counted, flops, short, table
+from assay.cli.output import counted, flops, short, size, table
 from assay.cli.running import running_options
 from assay.settings.kinds import AddressList
 from domain.amount import BPS
 from domain.limits import SHARE_BOND_MAX
+from domain.measures import duration
 from host.addresses import HostPort, ip_of
 from host.daemon import on_stop_signal
+from pol.executor.names import Engine
 from validator.decide.admission import Backing, Policy
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from chain.client.client import ChainClient
     from validator.decide.records import LocalSeat
+    from validator.store import ClusterNodes
     from wire.keys import Key
 
 SPEED_MARGIN = 4
@@ -52,7 +58,8 @@ def command() -> None:
     type=ENDPOINT,
     help="Address at which others reach the daemon; published on the chain.  [the address in --listen]",
 )
-@backend_option
+@executor_option
+@engine_options(sandboxed=True, threads="1")
 @click.option(
     "--processes",
     type=click.IntRange(1, 256),
@@ -72,7 +79,8 @@ def run(
     context: CommandContext,
     listen: str | None,
     endpoint: str | None,
-    backend: str,
+    executor: str,
+    engine: Engine,
     processes: int,
     admit: str | None,
     metrics_port: int,
@@ -91,7 +99,8 @@ def run(
         node=context.node,
         listen=listen,
         endpoint=endpoint,
-        backend=backend,
+        engine=engine,
+        executor=executor,
         processes=processes,
         admit=policy,
         backing=Backing(
@@ -240,9 +249,9 @@ def _name(context: CommandContext, address: str, *, admit: bool, backing: Backin
 )
 @click.option("--speed", type=FLOPS, help="FLOP/s of exact work.  [measured, with a margin]")
 @click.option("--rate", type=SIZE, help="Download rate from other validators, bytes/s.  [measured, with a margin]")
-@backend_option
+@engine_options(sandboxed=True)
 @common_options
-def promise(context: CommandContext, speed: int | None, rate: int | None, backend: str) -> None:
+def promise(context: CommandContext, speed: int | None, rate: int | None, engine: Engine) -> None:
     """Promise a speed and a download rate on the chain. A value that the user does not give is measured."""
     from domain.registry.messages import MsgPromiseAudits
 
@@ -252,7 +261,7 @@ def promise(context: CommandContext, speed: int | None, rate: int | None, backen
             from compute_provider.work.bench import measure_speed
 
             context.output.note("measuring the speed of exact work")
-            measured = measure_speed(backend)
+            measured = measure_speed(engine)
             if measured.limits:
                 context.output.note(f"measured within {measured.limits}")
             speed = max(1, measured.flops // SPEED_MARGIN)
@@ -309,7 +318,7 @@ def _measure_rate(client: "ChainClient", key: "Key") -> int:
 def status(context: CommandContext) -> None:
     """Show the orders, seats and verdicts in the daemon's database."""
     from domain.proof.reasons import ShareReason
-    from validator.store import COMPUTING, ValidatorStore
+    from validator.store import COMPUTING, ValidatorStore, read_nodes
 
     path: Path = context.home / "validator" / "validator.db"
     if not path.exists():
@@ -322,6 +331,8 @@ def status(context: CommandContext) -> None:
         store.close()
     said = path.with_name(COMPUTING)
     computing = said.read_text() if said.exists() else ""
+    cluster = read_nodes(path.parent)
+    machines = () if cluster is None else cluster.nodes
     rows = [
         (
             short(v.order_id),
@@ -369,15 +380,28 @@ def status(context: CommandContext) -> None:
                 }
                 for seat in seats
             ],
+            "machines": machines,
         },
         [
             f"{counted(len(orders), 'leg')}, answers in {counted(len(audits), 'panel')}, "
             f"{sum(not agreed for *_, agreed in audits)} of them different from the chain's result",
             *([f"computing with {computing}"] if computing else []),
             *(_seat_line(seat) for seat in seats),
+            *([] if cluster is None else [_machines(cluster)]),
             table("Verdicts on shares", columns, rows),
         ],
     )
+
+
+def _machines(cluster: "ClusterNodes") -> "Table":
+    """Return a table of the nodes of this validator's cluster, with the tasks that run on each."""
+    rows = [
+        (node.name, node.address, node.processors, size(node.memory), node.problem or "computes", "\n".join(node.tasks))
+        for node in cluster.nodes
+    ]
+    since = duration(max(0, int(time.time()) - cluster.at))
+    columns = ("node", "address", "processors", "memory", "state", "tasks")
+    return table(f"Machines, unchanged for {since}", columns, rows)
 
 
 def _seat_line(seat: "LocalSeat") -> str:

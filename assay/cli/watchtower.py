@@ -6,11 +6,12 @@ import click
 
 from assay.cli.arguments import AMOUNT, DURATION, FLOPS
 from assay.cli.context import CommandContext, common_options
-from assay.cli.job import backend_option
+from assay.cli.engine import engine_options, executor_option
 from assay.cli.output import counted, flops, moment, plain
 from assay.cli.running import running_options
 from domain.amount import ASSAY, in_assay
 from host.daemon import on_stop_signal
+from pol.executor.names import Engine
 
 
 @click.command(
@@ -37,7 +38,8 @@ from host.daemon import on_stop_signal
 @click.option("--for", "duration", type=DURATION, default=None, help="End after this time.  [at Ctrl-C]")
 @click.option("--dry-run", is_flag=True, help="Send nothing; report what challenges would have earned.")
 @click.option("--unserved", is_flag=True, help="Also challenge places that are not served; this brings no reward.")
-@backend_option
+@executor_option
+@engine_options(sandboxed=True, threads="1")
 @common_options
 @running_options("watchtower")
 def command(
@@ -49,7 +51,8 @@ def command(
     duration: int | None,
     dry_run: bool,
     unserved: bool,
-    backend: str,
+    executor: str,
+    engine: Engine,
     metrics_port: int,
 ) -> None:
     """Run a watchtower in the foreground, and print what it finds."""
@@ -69,7 +72,8 @@ def command(
         home=context.home / "watchtower",
         node=context.node,
         budget=TowerBudget(bond, work or 0),
-        backend=backend,
+        engine=engine,
+        executor=executor,
         seconds=float(seconds),
         only=only,
         dry_run=dry_run,

@@ -16,11 +16,12 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from compute_provider.interfaces import ProviderError
+from domain import codec
 from host import sandbox
 from host.confines import read_confines
 from link.client import ClusterClient
 from link.types import BANDWIDTH, CHUNK_BYTES_MAX, BandwidthRequest
-from pol.executor.names import NATIVE
+from pol.executor.names import NATIVE, Engine
 
 if TYPE_CHECKING:
     from pol.executor.interface import Backend
@@ -77,14 +78,14 @@ def limits_here() -> str:
     return str(read_confines())
 
 
-def measure_speed(backend: str, seconds: float = 2.0, stop: Event | None = None) -> Speed:
+def measure_speed(engine: Engine, seconds: float = 2.0, stop: Event | None = None) -> Speed:
     """Time a fixed program for about ``seconds``; ProviderError if the back end does not work or ``stop`` is set."""
-    answer = _ask(backend, seconds, stop)
+    answer = _ask(engine, seconds, stop)
     parts = sorted(answer["flops"])
     return Speed(
         backend=answer["backend"],
         flops=parts[len(parts) // 2],
-        memory=sandbox.usable_memory(),
+        memory=engine.memory or sandbox.usable_memory(),
         slowest=parts[0],
         quickest=parts[-1],
         limits=limits_here(),
@@ -92,30 +93,38 @@ def measure_speed(backend: str, seconds: float = 2.0, stop: Event | None = None)
     )
 
 
-def what_computes(backend: str, stop: Event | None = None) -> str:
+def what_computes(engine: Engine, stop: Event | None = None) -> str:
     """Return the back end's name with the limits of this process, in words.
 
     ProviderError as in :func:`measure_speed`.
     """
-    words: str = backend if backend != NATIVE else _ask(backend, 0, stop)["backend"]
+    words: str = engine.code if engine.name != NATIVE else _ask(engine, 0, stop)["backend"]
     return within(words, limits_here())
 
 
-def _ask(backend: str, seconds: float, stop: Event | None) -> dict[str, Any]:
+def _ask(engine: Engine, seconds: float, stop: Event | None) -> dict[str, Any]:
     """Measure in a separate process.
 
     Return ``backend`` (its name in words), ``flops`` (FLOP/s of each part), and ``open`` (sentences about the sandbox).
     """
     parent = str(os.getpid())
-    command = [sys.executable, "-P", "-m", "compute_provider.work.bench", backend, str(seconds), parent]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "compute_provider.work.bench",
+        codec.encode(engine).decode(),
+        str(seconds),
+        parent,
+    ]
     try:
         with TemporaryDirectory(prefix="assay-bench-") as folder:
-            environment = sandbox.environment(Path(folder))
+            environment = sandbox.environment(Path(folder), engine.threads or None)
             output = _run([*command, folder], environment, stop or Event())
     except subprocess.CalledProcessError as error:
         detail = error.stderr.decode(errors="replace").strip().splitlines()[-1:]
         raise ProviderError(
-            f"the back end {backend} does not work on this machine: {' '.join(detail) or 'no answer'}",
+            f"the back end {engine.name} does not work on this machine: {' '.join(detail) or 'no answer'}",
             "for torch, install assay[train]; or use --backend numpy",
         ) from None
     answer: dict[str, Any] = json.loads(output)
@@ -149,35 +158,35 @@ def measure_bandwidth(client: ClusterClient, size: int = _WAY_BYTES) -> int:
     return int(got / max(time.perf_counter() - start, 1e-9))
 
 
-def _main(backend_name: str, seconds: float, parent: int, folder: Path) -> None:
+def _main(engine: Engine, seconds: float, parent: int, folder: Path) -> None:
     """Print the answer of ``_ask`` as JSON; without FLOP/s if ``seconds`` is 0."""
-    open_ends = sandbox.enter(parent, folder, sandbox.usable_memory())
+    open_ends = sandbox.enter(parent, folder, engine.memory_bytes)
     from pol.errors import ExecutionError
     from pol.executor.backend import backend, computing
 
     try:
-        engine, words = backend(backend_name), computing(backend_name)
+        executor, words = backend(engine), computing(engine)
     except ExecutionError as error:
         # The daemon's error shows the last line of this process.
         sys.exit(str(error))
-    parts = [_flops(engine, seconds / _PARTS) for _ in range(_PARTS)] if seconds else []
+    parts = [_flops(executor, seconds / _PARTS) for _ in range(_PARTS)] if seconds else []
     sys.stdout.write(json.dumps({"backend": words, "flops": parts, "open": open_ends}) + "\n")
 
 
-def _flops(engine: "Backend", seconds: float) -> int:
+def _flops(executor: "Backend", seconds: float) -> int:
     """Compute pieces of a probe for about ``seconds``, and return the FLOP/s."""
     from pol.rules.probe import PIECE_WORK
     from pol.work.probe import work_pieces
 
     # The first call compiles code and starts threads, so it is not timed.
-    work_pieces(b"", range(1), engine)
+    work_pieces(b"", range(1), executor)
     pieces = 0
     start = time.perf_counter()
     while (passed := time.perf_counter() - start) < seconds:
-        work_pieces(b"", range(pieces, pieces + _PIECES), engine)
+        work_pieces(b"", range(pieces, pieces + _PIECES), executor)
         pieces += _PIECES
     return int(pieces * PIECE_WORK / passed)
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]))
+    _main(codec.decode(Engine, sys.argv[1].encode()), float(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]))

@@ -14,9 +14,11 @@ from threading import Event
 from typing import IO
 
 from compute_provider.interfaces import ProviderError
+from domain import codec
 from domain.limits import PROBE_PIECES_MAX
 from host import sandbox
 from host.foreign_json import read_json
+from pol.executor.names import Engine
 
 START_SECONDS = 180.0
 """Longest time (s) for the start of the process: a back end may take long to load."""
@@ -30,17 +32,24 @@ ProbeTask = Callable[[bytes, int], tuple[bytes, ...]]
 
 
 @contextmanager
-def probing(backend: str, stop: Event) -> Iterator[ProbeTask]:
+def probing(engine: Engine, stop: Event) -> Iterator[ProbeTask]:
     """Start the process that computes a probe, yield the function that gives it tasks, and end the process afterwards.
 
     The calling thread must live as long as the process: the kernel kills the process with that thread.
     """
-    command = [sys.executable, "-P", "-m", "compute_provider.work.prober", backend, str(os.getpid())]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "compute_provider.work.prober",
+        codec.encode(engine).decode(),
+        str(os.getpid()),
+    ]
     with (
         TemporaryDirectory(prefix="assay-probe-") as folder,
         subprocess.Popen(
             [*command, folder],
-            env=sandbox.environment(Path(folder)),
+            env=sandbox.environment(Path(folder), engine.threads or None),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -94,18 +103,18 @@ def _ended_error() -> ProviderError:
     return ProviderError("the process that computes the probe ended", "run assay provider bench to see why")
 
 
-def _main(backend_name: str, parent: int, folder: Path) -> None:
-    sandbox.enter(parent, folder, sandbox.usable_memory())
+def _main(engine: Engine, parent: int, folder: Path) -> None:
+    sandbox.enter(parent, folder, engine.memory_bytes)
     from pol.executor.backend import backend
     from pol.work.probe import work_pieces
 
-    engine = backend(backend_name)
+    executor = backend(engine)
     # A first call compiles code and starts threads; the empty answer reports that the process is ready.
-    work_pieces(b"", range(1), engine)
+    work_pieces(b"", range(1), executor)
     _print([])
     for line in sys.stdin:
         order = json.loads(line)
-        digests = work_pieces(bytes.fromhex(order["seed"]), range(order["pieces"]), engine)
+        digests = work_pieces(bytes.fromhex(order["seed"]), range(order["pieces"]), executor)
         _print([digest.hex() for digest in digests])
 
 
@@ -115,4 +124,4 @@ def _print(digests: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]))
+    _main(codec.decode(Engine, sys.argv[1].encode()), int(sys.argv[2]), Path(sys.argv[3]))

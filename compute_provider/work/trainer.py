@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import RLock, Thread
-from typing import Any
+from typing import Any, Protocol
 
 from compute_provider.work.worker import ENDS, LOCAL_OUT, UPDATE, WorkOrder, boundary_files
 from domain import codec
@@ -23,6 +23,7 @@ from domain.keys import ShareKey
 from host import sandbox
 from host.files import link_whole, move_durably
 from host.foreign_json import read_json
+from pol.executor.names import Engine
 from pol.work.records import Boundary
 
 _log = logging.getLogger("assay.provider")
@@ -46,8 +47,7 @@ class _Serves:
     order_id: bytes
     program: tuple[str, ...]
     job: str
-    backend: str
-    memory_bytes: int
+    engine: Engine
 
 
 class _Worker:
@@ -63,14 +63,14 @@ class _Worker:
         self.lock = RLock()
         self._inputs = inputs
         self._shares = 0
-        arguments = map(str, (os.getpid(), folder, serves.memory_bytes, serves.job, inputs))
+        arguments = map(str, (os.getpid(), folder, serves.engine.memory_bytes, serves.job, inputs))
         with log_path.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-m", *serves.program, *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env=sandbox.environment(folder),
+                env=sandbox.environment(folder, serves.engine.threads or None),
                 start_new_session=True,
             )
 
@@ -127,8 +127,36 @@ class _Worker:
         self.idle_since = time.monotonic()
 
 
-class Trainer:
-    """The owner of the worker: one process at a time, which trains one share of an order after another.
+class Trainer(Protocol):
+    """A way to train for a provider's daemon: run the segments of a share, and report boundaries and the update."""
+
+    def start(self, key: ShareKey, order: WorkOrder, program: Sequence[str]) -> None:
+        """Train a share with ``program`` (a module and its arguments), unless it is already being trained.
+
+        Messages of the training go to the daemon until it is stopped; another share is then no longer trained.
+        """
+        ...
+
+    def stop(self, key: ShareKey) -> None:
+        """End the training of this share, if it is being trained."""
+        ...
+
+    def tend(self, orders: Collection[bytes]) -> None:
+        """Release what waits for a share of an order that is not one of ``orders``, or has waited too long."""
+        ...
+
+    def close(self) -> None:
+        """End all training."""
+        ...
+
+    def pids(self) -> list[int]:
+        """Return the ids of the processes on this machine that train."""
+        ...
+
+
+class SandboxedTrainer:
+    """The trainer on this machine, the owner of the worker: one process at a time trains one share of an order after
+    another.
 
     There is only one worker, because the owner's memory limit applies to all training on this machine together. The
     worker is ended in four cases: it has failed, its order is over, it has waited too long, or a share of another order
@@ -158,8 +186,7 @@ class Trainer:
             order_id=key.order_id,
             program=tuple(program),
             job=order.job,
-            backend=order.backend,
-            memory_bytes=order.memory_bytes,
+            engine=order.engine,
         )
         worker = self._running[0] if self._running else None
         if worker is not None:
@@ -278,9 +305,7 @@ def recompute_segment(order: WorkOrder, segment: int, home: Path) -> Boundary | 
     folder, inputs = home / "worker", home / "inputs"
     for made in (folder, inputs):
         made.mkdir(mode=0o700, parents=True)
-    serves = _Serves(
-        order_id=b"", program=_HONEST, job=order.job, backend=order.backend, memory_bytes=order.memory_bytes
-    )
+    serves = _Serves(order_id=b"", program=_HONEST, job=order.job, engine=order.engine)
     before = tuple(known for known in order.boundaries if known.index <= segment)
     worker = _Worker(serves, folder, inputs, home / "worker.log")
     try:

@@ -27,6 +27,7 @@ from domain import codec
 from host import sandbox
 from host.files import write_bytes_durably
 from link.types import NAN_BITS
+from pol.executor.names import Engine
 from pol.values import f32_bits
 from pol.work.records import Boundary
 
@@ -67,8 +68,7 @@ class WorkOrder:
     local_root: bytes
     round: int
     slot: int
-    backend: str
-    memory_bytes: int
+    engine: Engine
     boundaries: tuple[Boundary, ...]
 
 
@@ -157,9 +157,9 @@ class ShareWorker:
 
             loaded = load_job(Path(order.job)).without_initial()
             # The next two calls start threads, which count as processes: forbid processes only after them.
-            executor = backend(order.backend)
+            executor = backend(order.engine)
             aside = Beside()
-            if order.backend != TORCH:
+            if order.engine.name != TORCH:
                 sandbox.forbid_processes()
             self._loaded = order.job, loaded, executor, aside
         job, loaded, executor, aside = self._loaded

@@ -39,7 +39,7 @@ from pol.capture.reports.reasons import in_words
 from pol.errors import ExecutionError, JobError, NotFinite, OutOfRange
 from pol.executor.backend import backend
 from pol.executor.interface import run
-from pol.executor.names import NATIVE
+from pol.executor.names import NATIVE, Engine
 from pol.job.document import BATCH_NUMBER, STEP
 from pol.job.program import Node, Program
 from pol.names import input_name, model_name
@@ -296,7 +296,7 @@ class _Checker:
             }.items()
         }
         arrays = {input_name(name): array for name, array in inputs.items()}
-        outputs = run(self._step, arrays, self._spec.seed, backend(NATIVE))
+        outputs = run(self._step, arrays, self._spec.seed, backend(Engine(NATIVE)))
         after = {name: outputs.get(input_name(name), array) for name, array in inputs.items()}
         return {**after, _LOSS: outputs[_LOSS]}
 

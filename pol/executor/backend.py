@@ -1,13 +1,14 @@
-"""Selection of a back end by name."""
+"""Selection of the back end of an engine."""
 
 import logging
 from functools import cache
 
 from domain.errors import Expected
+from host.devices.device import CPU
 from pol.errors import ExecutionError
 from pol.executor.interface import Backend
 from pol.executor.known_program import KNOWN, answer
-from pol.executor.names import BACKENDS, NATIVE, NUMPY, TORCH
+from pol.executor.names import NATIVE, NUMPY, Engine
 from pol.executor.native_backend import NativeBackend
 from pol.executor.numpy_backend import NumpyBackend
 from pol.native.library import Library, LibraryChoice, choose_library
@@ -15,45 +16,46 @@ from pol.native.library import Library, LibraryChoice, choose_library
 log = logging.getLogger(__name__)
 
 
-def backend(name: str, device: str = "cpu") -> Backend:
-    """Return the back end with this name: ``native``, ``numpy`` (the reference), or ``torch`` on a ``device``.
+def backend(engine: Engine) -> Backend:
+    """Return the back end of an engine: ``native``, ``numpy`` (the reference), or ``torch`` on a device.
 
-    If there are no native kernels, NumPy replaces ``native``. Raises ExecutionError if the name is unknown, if the
+    If there are no native kernels, NumPy replaces ``native``. Raises ExecutionError if there is no such engine, if the
     environment variable that selects native kernels has an unknown value, or if this process flushes subnormal numbers
     to zero. For torch, ExecutionError is also raised if there is no such device, or if the device computes wrong
     results.
     """
-    if name == NATIVE:
+    engine.check()
+    if engine.name == NATIVE:
         library = _choose().library
-        return NumpyBackend() if library is None else NativeBackend(library)
-    if name == NUMPY:
-        return NumpyBackend()
-    if name == TORCH:
-        return _on(device)
-    raise ExecutionError("backend", f"there is no back end {name!r}; use one of {', '.join(BACKENDS)}")
+        return NumpyBackend() if library is None else NativeBackend(library, engine.threads)
+    return NumpyBackend() if engine.name == NUMPY else _on(engine.device, engine.threads)
 
 
-def computing(name: str) -> str:
-    """Return a description of the code that computes for the back end ``name``.
+def computing(engine: Engine) -> str:
+    """Return a description of the code that computes for an engine.
 
-    Examples are ``native avx2``, ``torch`` and ``numpy``. If NumPy replaces the native kernels, the reason follows:
-    ``numpy: no native library was built (run make setup)``. Raises ExecutionError as :func:`backend` does.
+    Examples are ``native avx2``, ``torch``, ``torch on cuda:1`` and ``numpy``. If NumPy replaces the native kernels,
+    the reason follows: ``numpy: no native library was built (run make setup)``. Raises ExecutionError as
+    :func:`backend` does.
     """
-    if name != NATIVE:
-        return name
+    if engine.name != NATIVE:
+        return engine.code
     choice = _choose()
     return f"{NATIVE} {choice.library.name}" if choice.library else f"{NUMPY}: {choice.reason}"
 
 
-def _on(device: str) -> Backend:
+def _on(device: str, threads: int) -> Backend:
     """Return torch on a device.
 
     On a GPU, kernels compute chains, if these kernels give the right answer of the known program.
     """
-    from pol.executor.torch_backend import TorchBackend, chains_on
+    from pol.executor.torch_backend import TorchBackend, chains_on, use_threads
+
+    if threads:
+        use_threads(threads)
 
     plain = TorchBackend(device)
-    if device == "cpu":
+    if device == CPU:
         return plain
     try:
         is_right = _computes_answer(plain)

@@ -582,6 +582,11 @@ MAKERS: Mapping[str, Maker] = MappingProxyType(
 )
 
 
+def use_threads(threads: int) -> None:
+    """Let torch compute with this number of threads in this process."""
+    torch.set_num_threads(threads)
+
+
 class TorchBackend(LoopBackend):
     """A back end that computes with torch on one device: ``cpu``, or a GPU (``cuda``, ``cuda:1``)."""
 

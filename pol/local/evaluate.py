@@ -9,7 +9,7 @@ import numpy as np
 from pol.errors import JobError
 from pol.executor.backend import backend
 from pol.executor.interface import Backend, run
-from pol.executor.names import DEFAULT
+from pol.executor.names import Engine
 from pol.job.document import Job
 from pol.job.load import load_job
 from pol.job.write import HOLDOUT
@@ -56,7 +56,7 @@ def evaluate(job: Job, state: State, holdout: Mapping[str, Array], runner: Backe
     inputs: dict[str, Array] = {f"global.{name}": array for name, array in state.items()}
     sums: dict[str, float] = {}
     starts = range(0, rows - batch + 1, batch)
-    executor = runner or backend(DEFAULT)
+    executor = runner or backend(Engine())
     for start in starts:
         part = {f"batch.{name}": array[start : start + batch] for name, array in holdout.items()}
         outputs = run(document.eval, {**inputs, **part}, document.seed, executor)

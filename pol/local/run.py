@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from domain import codec
 from domain.readable import Readable, Shown
-from pol.errors import JobError, Stopped
-from pol.executor.backend import backend as executor_named
-from pol.executor.names import DEFAULT
+from pol.errors import ExecutionError, JobError, Stopped
+from pol.executor.backend import backend
+from pol.executor.names import DEFAULT_ENGINE, Engine
 from pol.job.checkpoint import MODEL_FILE, Position, position_after, write_training
+from pol.job.cost import memory_size
 from pol.job.load import LoadedJob, load_job
 from pol.local.evaluate import evaluate, load_holdout
 from pol.local.history import History, make_history, make_losses
@@ -84,20 +85,21 @@ class LocalRun(Shown):
 def run_locally(
     directory: Path | str,
     rounds: int | None = None,
-    backend: str = DEFAULT,
+    engine: Engine = DEFAULT_ENGINE,
     on_progress: Callable[[int, int, int, float], None] | None = None,
     out: Path | str | None = None,
     keep_states: bool = False,
 ) -> LocalRun:
     """Train a job on this machine, one slot after another. The result is the same as on a network.
 
-    The job is in ``directory``. ``rounds`` is the number of rounds to train (all, if None), and ``backend`` is
-    ``native``, ``numpy`` or ``torch``. ``on_progress`` receives round, slot, step and loss after each step. If ``out``
-    is given, two files and a folder are written there: ``model.safetensors``, ``trace.json``, and the folder
-    ``model.training``, from which another job can continue. If ``keep_states`` is true, the states at all boundaries
-    are written as well, so that a check can replay single segments.
+    The job is in ``directory``. ``rounds`` is the number of rounds to train (all, if None), and ``engine`` is what
+    computes. ``on_progress`` receives round, slot, step and loss after each step. If ``out`` is given, two files and a
+    folder are written there: ``model.safetensors``, ``trace.json``, and the folder ``model.training``, from which
+    another job can continue. If ``keep_states`` is true, the states at all boundaries are written as well, so that a
+    check can replay single segments.
 
     Raises Stopped if a step, an update or a round has no result; on a network, the job stops at the same place.
+    Raises ExecutionError if the job needs more memory than ``engine`` may use.
 
     Example::
 
@@ -108,7 +110,10 @@ def run_locally(
     if keep_states and out is None:
         raise JobError("keep_states", "the states need a folder", 'give it by out=, such as out="my-job/run"')
     loaded = load_job(directory)
-    job, executor = loaded.job, executor_named(backend)
+    job, executor = loaded.job, backend(engine)
+    needed = memory_size(job.document)
+    if engine.memory and needed > engine.memory:
+        raise ExecutionError("memory", f"the job needs {needed} bytes of memory, but may use only {engine.memory}")
     keep = StateFolder(out / STATES_FOLDER, loaded).keep if out and keep_states else None
     holdout = load_holdout(directory, job)
     state, locals_ = loaded.global_state, [loaded.local_state] * job.document.slots

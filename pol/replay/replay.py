@@ -12,9 +12,9 @@ from typing import Protocol
 from domain.readable import Readable
 from host.files import write_whole
 from pol.errors import JobError, RangeError, ReplayError, StateError, TraceError
-from pol.executor.backend import backend as executor_named
+from pol.executor.backend import backend as executor_of
 from pol.executor.interface import Backend
-from pol.executor.names import DEFAULT
+from pol.executor.names import DEFAULT_ENGINE, Engine
 from pol.job.files import read_file
 from pol.job.load import LoadedJob, load_job
 from pol.replay.trace_file import ShareRecord, Trace
@@ -205,10 +205,10 @@ def verify_trace(
     *,
     segments: int | None = None,
     states: Path | str | None = None,
-    backend: str = DEFAULT,
+    engine: Engine = DEFAULT_ENGINE,
     on_progress: Progress | None = None,
 ) -> tuple[Check, ...]:
-    """Check a trace by replay, on the back end ``native``, ``numpy`` or ``torch``. The job is in ``directory``.
+    """Check a trace by replay on an engine. The job is in ``directory``.
 
     If ``segments`` is not given, everything is replayed from the beginning, and the check ends with the first round
     that has a fault. With ``segments=N``, the check replays N randomly drawn segments of each share, the share's first
@@ -225,7 +225,7 @@ def verify_trace(
     directory = Path(directory)
     loaded = load_job(directory)
     _check_job(trace, loaded)
-    checker = _Checker(trace, loaded, executor_named(backend), on_progress, segments)
+    checker = _Checker(trace, loaded, executor_of(engine), on_progress, segments)
     if segments is None:
         return checker.all_in_order()
     folder = Path(states) if states is not None else directory / RUN_FOLDER / STATES_FOLDER

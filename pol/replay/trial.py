@@ -17,6 +17,7 @@ from host import sandbox
 from pol.errors import JobError, Stopped
 from pol.executor.backend import backend
 from pol.executor.interface import Backend
+from pol.executor.names import Engine
 from pol.job.cost import memory_size
 from pol.job.document import order_terms
 from pol.job.load import LoadedJob, load_job
@@ -48,7 +49,7 @@ class TrialRequest:
     slot: int
     slots: range
     memory: int
-    backend: str
+    engine: Engine
 
 
 def try_payload(request: TrialRequest) -> Trial:
@@ -56,7 +57,7 @@ def try_payload(request: TrialRequest) -> Trial:
 
     Any failure of an untrusted job becomes a reason to decline. Only a fault of this machine raises an error.
     """
-    engine = backend(request.backend)
+    executor = backend(request.engine)
     memory = request.memory
     bound = sandbox.memory_bound(memory) if memory else nullcontext()
     try:
@@ -69,7 +70,7 @@ def try_payload(request: TrialRequest) -> Trial:
             if memory and needed > memory:
                 text = f"the job needs {needed} bytes of memory, but a device of the bid has {memory}"
                 return Trial(terms=terms, decline=LegEnd.DECLINED_BAD_JOB, text=text)
-            return Trial(terms=terms, times=try_job(loaded, request.slot, request.slots, engine))
+            return Trial(terms=terms, times=try_job(loaded, request.slot, request.slots, executor))
     except JobError as error:
         return Trial(decline=LegEnd.DECLINED_BAD_JOB, text=str(error))
     except Stopped as error:

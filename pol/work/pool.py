@@ -1,4 +1,5 @@
-"""A bounded pool of processes for training and replay, with deadlines. If a worker dies, only its own task fails.
+"""A bounded pool of processes for replay, with deadlines: the executor on this machine. If a worker dies, only its own
+task fails.
 
 Tasks read untrusted files. Workers therefore run in the sandbox of :mod:`host.sandbox`, and the pool accepts only
 records and errors from them.
@@ -16,10 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, field, is_dataclass
-from enum import Enum
-from functools import partial
-from io import BytesIO
+from dataclasses import dataclass, field
 from itertools import count
 from math import inf
 from multiprocessing.connection import Connection, Pipe
@@ -27,44 +25,14 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, Self, TypeVar
 
-from domain.errors import Expected, rebuilt
 from host import sandbox
+from pol.work.answers import ANSWER_BYTES_MAX, read_answer
+from pol.work.executor import Ended, OutOfMemory, PoolClosed, PoolError, PoolFull, TaskTimeout, WorkerDied
 
 T = TypeVar("T")
 
-ANSWER_BYTES_MAX = 64 << 20
-"""Largest answer of a worker in bytes. Answers are small, because results are records and states are passed in
-files.
-"""
 _POLL_SECONDS = 0.1
 """Time (seconds) after which a waiting thread checks again whether the pool was closed or a deadline has passed."""
-
-
-class PoolError(Expected):
-    """The error of a task that has no result because of the pool or its worker."""
-
-
-class PoolFull(PoolError):
-    """The error of a task that was refused because the queue is full.
-
-    The caller may try again after another task has ended.
-    """
-
-
-class TaskTimeout(PoolError):
-    """The error of a task whose deadline passed. Its worker was killed and will be replaced."""
-
-
-class WorkerDied(PoolError):
-    """The error of a task whose worker died. The worker will be replaced."""
-
-
-class OutOfMemory(PoolError):
-    """The error of a task that needed more memory than a worker may use. Its worker will be replaced."""
-
-
-class PoolClosed(PoolError):
-    """The error of a task that had not ended when the pool was closed, or that was submitted later."""
 
 
 @dataclass(order=True)
@@ -88,7 +56,7 @@ class _Task:
 class _Worker:
     """A child process and the pool's end of the pipe to it."""
 
-    def __init__(self, folder: Path, reads: Sequence[Path], memory_bytes: int) -> None:
+    def __init__(self, folder: Path, reads: Sequence[Path], memory_bytes: int, threads: int) -> None:
         own_end, worker_end = Pipe()
         self.connection: Connection[Any, Any] = own_end
         arguments = (worker_end.fileno(), os.getpid(), folder, memory_bytes, *reads)
@@ -96,14 +64,13 @@ class _Worker:
             [sys.executable, "-P", "-m", "pol.work", *map(str, arguments)],
             pass_fds=[worker_end.fileno()],
             stdin=subprocess.DEVNULL,
-            # One thread per process is enough, since the processes themselves run in parallel.
-            env=sandbox.environment(folder, threads=1),
+            env=sandbox.environment(folder, threads),
         )
         worker_end.close()
 
     def receive(self) -> Any:
         """Return the worker's next message. It may have at most ``ANSWER_BYTES_MAX`` bytes."""
-        return _Reader(BytesIO(self.connection.recv_bytes(ANSWER_BYTES_MAX))).load()
+        return read_answer(self.connection.recv_bytes(ANSWER_BYTES_MAX))
 
     def stop(self) -> None:
         """Kill the process, and end any wait for a message at this end of the pipe. Any thread may call this."""
@@ -121,56 +88,15 @@ class _Worker:
         self._process.wait()
 
 
-class _Reader(pickle.Unpickler):
-    """An unpickler that creates only records, errors and members of enumerations.
-
-    Their classes must be in modules already loaded. The limit is needed because a pickle may name any function to call,
-    and the worker that wrote the pickle has read untrusted bytes.
-    """
-
-    def find_class(self, module: str, name: str) -> Any:
-        kind = getattr(sys.modules.get(module), name, None)
-        if kind is rebuilt:
-            return kind
-        # Python before 3.11.4, as in Debian 12, pickles a member of an enumeration with getattr.
-        if kind is getattr:
-            return _member
-        if isinstance(kind, type) and issubclass(kind, Enum):
-            return partial(kind)
-        # A pickle can set any attribute of an object or a class, unless the class defines __setstate__.
-        if (
-            isinstance(kind, type)
-            and hasattr(kind, "__setstate__")
-            and (is_dataclass(kind) or issubclass(kind, Exception))
-        ):
-            return kind
-        raise pickle.UnpicklingError(f"{module}.{name} is not a record")
-
-
-def _member(maker: Any, name: Any) -> Enum:
-    """Return the member ``name`` of an enumeration.
-
-    ``maker`` is the wrapper that ``find_class`` returned for the enumeration.
-    """
-    kind: Any = maker.func if isinstance(maker, partial) else None
-    if isinstance(kind, type) and issubclass(kind, Enum) and name in kind.__members__:
-        return kind[name]
-    raise pickle.UnpicklingError(f"{name} is neither a member of an enumeration nor a record")
-
-
-Ended = Callable[[float, BaseException | None], None]
-"""A function that is called with a finished task's duration in seconds, and with its error or None."""
-
-
 class ReplayPool:
     """A pool that runs tasks in child processes. A process starts when it is first needed.
 
     A task is a function of an importable module, with arguments that can be pickled; large arrays are passed as
     canonical bytes or as paths. At most ``workers`` processes run, and at most ``queued`` tasks wait. Tasks may write
     only into ``folder`` (a temporary folder by default), and read only there and in the folders ``reads``. Each process
-    may use ``memory_bytes`` of memory (three quarters of the machine's by default). If ``fresh`` is true, each task has
-    a process of its own, so that no task can affect a later one. ``ended`` is called after the end of every task that a
-    worker began.
+    may use ``memory_bytes`` of memory (three quarters of the machine's by default) and ``threads`` threads. One thread
+    is enough if the processes themselves run in parallel. If ``fresh`` is true, each task has a process of its own, so
+    that no task can affect a later one. ``ended`` is called after the end of every task that a worker began.
     """
 
     def __init__(
@@ -181,10 +107,12 @@ class ReplayPool:
         memory_bytes: int | None = None,
         *,
         reads: Sequence[Path] = (),
+        threads: int = 1,
         fresh: bool = False,
         ended: Ended = lambda seconds, error: None,
     ) -> None:
         self._fresh, self._ended = fresh, ended
+        self._threads_each = threads
         self._running = 0
         self._count = threading.Lock()
         self._own = None if folder else Path(mkdtemp(prefix="assay-pool-"))
@@ -274,7 +202,7 @@ class ReplayPool:
             began = time.monotonic()
             self._count_running(1)
             try:
-                worker = worker or _Worker(self._folder, self._reads, self._memory_bytes)
+                worker = worker or _Worker(self._folder, self._reads, self._memory_bytes, self._threads_each)
                 self._run(worker, task)
             except Exception as error:  # noqa: BLE001  (a task must end after any error)
                 if worker is not None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from host import sandbox
+from pol.work.answers import pack_answer
 
 _log = logging.getLogger("assay.pool")
 
@@ -39,15 +40,6 @@ def _run(data: bytes) -> tuple[bool, Any]:
         return False, error
 
 
-def _pack(succeeded: bool, value: Any) -> bytes:
-    try:
-        data = pickle.dumps((succeeded, value))
-        pickle.loads(data)  # noqa: S301  (an error that cannot be read must not reach the parent)
-    except Exception as error:  # noqa: BLE001
-        return pickle.dumps((False, RuntimeError(f"{value!r} cannot be sent to the parent: {error}")))
-    return data
-
-
 def main(descriptor: int, parent: int, folder: Path, memory_bytes: int, reads: Sequence[Path] = ()) -> None:
     """Run tasks from the socket ``descriptor`` until the parent closes it.
 
@@ -62,4 +54,4 @@ def main(descriptor: int, parent: int, folder: Path, memory_bytes: int, reads: S
     threading.Thread(target=_read, args=(connection, tasks), daemon=True).start()
     sandbox.forbid_processes()
     while True:
-        connection.send_bytes(_pack(*_run(tasks.get())))
+        connection.send_bytes(pack_answer(*_run(tasks.get())))

@@ -20,7 +20,7 @@ from pol.executor.backend import backend
 from pol.executor.integer_products import in_digits, in_floats
 from pol.executor.interface import Backend
 from pol.executor.known_program import KNOWN, answer
-from pol.executor.names import NUMPY, TORCH
+from pol.executor.names import NUMPY, TORCH, Engine
 from pol.executor.row_sums import add_in_order
 from pol.executor.torch_backend import TorchBackend, chains_on
 from pol.limits import MAX_SUMMED
@@ -60,7 +60,7 @@ def device(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def executor(device: str) -> Backend:
     """On a processor, one that goes a GPU's way."""
-    return TorchBackend(PROCESSOR, on_gpu=True) if device == PROCESSOR else backend(TORCH, device)
+    return TorchBackend(PROCESSOR, on_gpu=True) if device == PROCESSOR else backend(Engine(TORCH, device))
 
 
 @pytest.fixture(autouse=True)
@@ -205,14 +205,14 @@ def test_rows_are_added_in_their_order(count: int, device: str) -> None:
 
 def test_a_gpu_that_is_not_there_is_named() -> None:
     with pytest.raises(ExecutionError, match="torch cannot compute on 'cuda:93'"):
-        backend(TORCH, "cuda:93")
+        backend(Engine(TORCH, "cuda:93"))
 
 
 def test_a_device_that_computes_wrongly_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """No device is at hand that does: another answer is what it has to give."""
     monkeypatch.setattr(backends, "KNOWN", "0" * 64)
     with pytest.raises(ExecutionError, match="computes wrong results on cpu:0"):
-        backend(TORCH, "cpu:0")
+        backend(Engine(TORCH, "cpu:0"))
 
 
 def test_a_device_that_cannot_multiply_digits_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,4 +221,4 @@ def test_a_device_that_cannot_multiply_digits_is_refused(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(backends, "answer", fails)
     with pytest.raises(ExecutionError, match=r"on cpu:0: CUBLAS_STATUS_NOT_SUPPORTED$"):
-        backend(TORCH, "cpu:0")
+        backend(Engine(TORCH, "cpu:0"))

@@ -24,7 +24,7 @@ from compute_provider.daemon import Daemon
 from compute_provider.decide.records import Shares, name_of
 from compute_provider.interfaces import Behaviour, ProviderError
 from compute_provider.store import Store, read_status
-from compute_provider.work.trainer import Trainer
+from compute_provider.work.trainer import SandboxedTrainer
 from compute_provider.work.worker import WorkOrder
 from domain.keys import ShareKey
 from domain.market.records import OrderState
@@ -35,6 +35,7 @@ from link.delivery import has_root
 from link.errors import ClusterError, ClusterErrorKind
 from localnet import cheats
 from pol.executor.backend import backend, computing
+from pol.executor.names import Engine
 from pol.rules.commitment import (
     boundary_root,
     compute_trace_root,
@@ -263,7 +264,7 @@ def test_a_share_is_trained_submitted_opened_and_let_go(world: World) -> None:
     assert status["joined"]
     assert status["node"] == s.config(world.home).node
     # what confines the tests is said behind it
-    assert status["computing"].startswith(computing(s.config(world.home).backend))
+    assert status["computing"].startswith(computing(s.config(world.home).engine))
     assert status["shares"] == []
 
 
@@ -500,15 +501,15 @@ def test_who_hears_that_it_has_joined_finds_it_in_the_status(world: World) -> No
 def test_a_worker_that_does_not_start_and_a_status_that_is_not_written_are_not_the_end(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, tried = Trainer.start, list[int]()
+    real, tried = SandboxedTrainer.start, list[int]()
 
-    def start(self: Trainer, key: ShareKey, order: WorkOrder, program: Sequence[str]) -> None:
+    def start(self: SandboxedTrainer, key: ShareKey, order: WorkOrder, program: Sequence[str]) -> None:
         tried.append(1)
         if len(tried) == 1:
             raise OSError(EAGAIN, "Resource temporarily unavailable")
         real(self, key, order, program)
 
-    monkeypatch.setattr(Trainer, "start", start)
+    monkeypatch.setattr(SandboxedTrainer, "start", start)
     world.home.mkdir()
     (world.home / "status.json").mkdir()
     world.answers.tasks = (s.task(),)
@@ -526,7 +527,7 @@ def test_a_provider_is_measured_before_it_is_taken(world: World) -> None:
     assert found.speed > 10**7
     assert found.bandwidth > 1 << 20
     pieces = tuple(piece for piece, _ in found.sample)
-    digests = work_pieces(found.seed, pieces, backend("numpy"))
+    digests = work_pieces(found.seed, pieces, backend(Engine("numpy")))
     assert tuple(zip(pieces, digests, strict=True)) == found.sample
 
 

@@ -36,6 +36,9 @@ _SHAPED = re.compile(r"(?:[A-Z][a-z0-9]+){2,}|[A-Za-z0-9]+(?:_[A-Za-z0-9]+)+")
 OTHERS = {
     "FinalizeBlock",
     "gradient_checkpointing_enable",
+    "RAY_TLS_CA_CERT",
+    "RAY_TLS_SERVER_CERT",
+    "RAY_TLS_SERVER_KEY",
     "SmtSpec",
     "TransformerEncoderLayer",
     "state_dict",

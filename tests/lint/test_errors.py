@@ -20,6 +20,8 @@ NOT_EXPECTED = {
     "InvariantBroken": "a bug of ours: the node stops",
     "LedgerBroken": "a bug of ours: the node stops",
     "Mismatch": "a bug of ours, found when a converter is compiled",
+    "NodeFault": "a node of a cluster that cannot do its part: the task goes to another one",
+    "NodeLost": "a node of a cluster that no longer answers: its tasks go to another one",
     "NotThere": "a page of the console with 404",
     "Refused": "a worker says it to its daemon",
     "Stop": "the set-up runs without the packages",
@@ -115,7 +117,7 @@ LIBRARY = (
     "pol",
     "wire",
 )
-OF_DAEMONS = {"link/server.py"}
+OF_DAEMONS = {"link/server.py", "pol/work/replayer.py"}
 # Its table names the option of each setting in a column of its own.
 OF_COMMANDS = {"assay/settings/configuration.py"}
 # Its sentences ask who reads them, and name what can be typed there.

@@ -57,6 +57,9 @@ _STATES = "tests/unit/validator/test_states.py"
 _EXTENTS = "tests/unit/chain/state_machine/legs/test_extents.py"
 _AUCTION = "tests/unit/chain/state_machine/market/test_auction.py"
 _COST = "tests/unit/pol/job/test_cost.py"
+_DISPATCH = "tests/unit/pol/work/cluster/test_dispatch.py::test_"
+_NODE_WORKER = "tests/unit/pol/work/cluster/test_node.py::test_"
+_CLIENT = "tests/unit/pol/work/cluster/test_client.py::test_"
 _DATASET = "tests/unit/pol/job/test_dataset.py"
 _LOAD = "tests/unit/pol/job/test_load.py"
 _REGISTRY = "tests/unit/chain/state_machine/registry/test_handlers.py"
@@ -3270,7 +3273,7 @@ MUTANTS = (
     Mutant(
         "any-attribute",
         "a worker has an attribute of a class looked up in the pool's process",
-        "pol/work/pool.py",
+        "pol/work/answers.py",
         "issubclass(kind, Enum) and name in kind.__members__",
         "issubclass(kind, Enum)",
         ("tests/unit/pol/replay/test_pool.py::test_a_worker_gets_no_other_attribute",),
@@ -3278,7 +3281,7 @@ MUTANTS = (
     Mutant(
         "members-by-name",
         "members of enumerations from a Python before 3.11.4 are refused",
-        "pol/work/pool.py",
+        "pol/work/answers.py",
         "if kind is getattr:",
         "if kind is setattr:",
         ("tests/unit/pol/replay/test_pool.py::test_members_come_back_from_a_python_that_names_them",),
@@ -3610,7 +3613,7 @@ MUTANTS = (
         "trial-none",
         "a job is accepted that nobody has run",
         "pol/replay/trial.py",
-        "return Trial(terms=terms, times=try_job(loaded, request.slot, request.slots, engine))",
+        "return Trial(terms=terms, times=try_job(loaded, request.slot, request.slots, executor))",
         "return Trial(terms=terms)",
         (f"{_TRIAL}::test_a_job_that_goes_to_infinity_at_once_is_declined",),
     ),
@@ -3714,8 +3717,8 @@ MUTANTS = (
         "worker-inputs",
         "a worker may read the shares and blobs of other orders",
         "compute_provider/work/trainer.py",
-        "(os.getpid(), folder, serves.memory_bytes, serves.job, inputs)",
-        "(os.getpid(), folder, serves.memory_bytes, serves.job, inputs.parent)",
+        "(os.getpid(), folder, serves.engine.memory_bytes, serves.job, inputs)",
+        "(os.getpid(), folder, serves.engine.memory_bytes, serves.job, inputs.parent)",
         (f"{_WORKER}::test_a_worker_sees_only_the_files_of_its_share",),
     ),
     Mutant(
@@ -5477,5 +5480,101 @@ MUTANTS = (
         "if closed is None or not closed.void or closed.by_validator:",
         "if closed is None or not closed.void:",
         (f"{_TAKING}a_round_that_its_validator_made_void_is_not_taken_over",),
+    ),
+    Mutant(
+        "cluster-thawed",
+        "the answer of a node that was frozen counts",
+        "pol/work/cluster/dispatch.py",
+        "                    if task.attempt == attempt:\n                        self._end(task, end)",
+        "                    self._end(task, end)",
+        (f"{_DISPATCH}the_answer_of_a_node_that_thaws_is_dropped",),
+    ),
+    Mutant(
+        "cluster-for-ever",
+        "a task is tried again and again",
+        "pol/work/cluster/dispatch.py",
+        "if task.tries >= ATTEMPTS_MAX:",
+        "if task.tries >= ATTEMPTS_MAX << 20:",
+        (f"{_DISPATCH}a_task_is_not_tried_for_ever",),
+    ),
+    Mutant(
+        "cluster-first-come",
+        "a node takes the first task, not the one that ends first",
+        "pol/work/cluster/dispatch.py",
+        "task = min(fitting, key=lambda each: each.key)",
+        "task = fitting[0]",
+        (f"{_DISPATCH}what_has_to_end_first_begins_first",),
+    ),
+    Mutant(
+        "cluster-results-unchecked",
+        "a file that a node sends back is not compared with its hash",
+        "pol/work/cluster/dispatch.py",
+        "file_digest(part) != file.sha256:",
+        "not file_digest(part):",
+        (f"{_DISPATCH}a_result_with_another_hash_is_refused",),
+    ),
+    Mutant(
+        "cluster-files-unchecked",
+        "a node keeps a file whatever its hash is",
+        "pol/work/cluster/node.py",
+        "file_digest(part) != file.sha256:",
+        "not file_digest(part):",
+        (f"{_NODE_WORKER}wrong_bytes_are_not_kept",),
+    ),
+    Mutant(
+        "cluster-token-kept",
+        "a worker keeps the cluster's token in its environment",
+        "pol/work/cluster/node.py",
+        "os.environ.pop(name, None)",
+        "os.environ.get(name, None)",
+        (f"{_NODE_WORKER}a_task_sees_no_token",),
+    ),
+    Mutant(
+        "cluster-links-followed",
+        "a node follows a link that a task put where its result should be",
+        "pol/work/cluster/node.py",
+        "os.O_RDONLY | os.O_NOFOLLOW",
+        "os.O_RDONLY",
+        (f"{_NODE_WORKER}a_link_is_no_result",),
+    ),
+    Mutant(
+        "cluster-open-token",
+        "a token is used that others may read",
+        "pol/work/cluster/client.py",
+        "stat.S_IMODE(status.st_mode) & 0o077",
+        "stat.S_IMODE(status.st_mode) & 0o7000",
+        (f"{_CLIENT}there_is_no_cluster_without_a_token_of_its_owner",),
+    ),
+    Mutant(
+        "cluster-pickles",
+        "the daemon creates whatever an answer names",
+        "pol/work/cluster/client.py",
+        "succeeded, value = read_answer(end.answer)",
+        "succeeded, value = pickle.loads(end.answer)",
+        (f"{_CLIENT}a_driver_makes_only_records_in_the_daemon",),
+    ),
+    Mutant(
+        "cluster-whole-environment",
+        "the driver gets the daemon's environment",
+        "pol/work/cluster/client.py",
+        "kept = {name: os.environ[name] for name in _KEPT if name in os.environ}",
+        "kept = dict(os.environ)",
+        (f"{_CLIENT}the_driver_gets_no_secret_of_the_daemon",),
+    ),
+    Mutant(
+        "engine-threads",
+        "the threads of an engine do not reach the native kernels",
+        "pol/executor/backend.py",
+        "NativeBackend(library, engine.threads)",
+        "NativeBackend(library)",
+        ("tests/unit/pol/executor/test_engine.py::test_threads_reach_the_code_that_computes",),
+    ),
+    Mutant(
+        "engine-any-device",
+        "native kernels are said to compute on a GPU",
+        "pol/executor/names.py",
+        "if self.device != CPU and self.name != TORCH:",
+        "if self.device != CPU and self.name not in BACKENDS:",
+        ("tests/unit/pol/executor/test_engine.py::test_what_no_machine_has_is_refused",),
     ),
 )

@@ -21,11 +21,11 @@ from host.metrics import Meters, MetricsServer
 from link.blobs import BlobStore
 from link.client import Connections
 from link.errors import ClusterError, ClusterErrorKind
-from pol.executor.names import DEFAULT
-from pol.work.pool import ReplayPool
+from pol.executor.names import DEFAULT_ENGINE, Engine
+from pol.work.replayer import LOCAL, Lane, Replayer, start_replayer
 from validator.decide.records import Recomputed
 from validator.watch import metrics
-from validator.watch.recompute import PlaceCheck, Watcher
+from validator.watch.recompute import RECOMPUTE_SECONDS, PlaceCheck, Watcher
 from validator.watch.store import TowerStore, locked_tower
 from validator.watch.tower import LOOK_SECONDS, Tell, TowerBudget, TowerTotals, Watchtower
 from validator.work.files import sweep
@@ -36,8 +36,7 @@ KEPT_SECONDS = 3_600.0
 """Seconds for which fetched files are kept after their last use."""
 STUCK_SECONDS = 1_800.0
 """Longest time (s) that one turn of the loop takes in a healthy watchtower."""
-RECOMPUTE_SECONDS = 1_200.0
-"""Longest time (s) for the recomputation of one place."""
+_PLACES = "places"
 BLOBS_QUOTA = 1 << 36
 """Bytes of fetched files."""
 
@@ -49,7 +48,9 @@ class TowerConfig:
     home: Path
     node: str  # gRPC address of a node, host:port
     budget: TowerBudget
-    backend: str = DEFAULT
+    engine: Engine = DEFAULT_ENGINE
+    # A value of --executor: where places are recomputed.
+    executor: str = LOCAL
     seconds: float = 120.0
     only: Sequence[bytes] = ()
     dry_run: bool = False
@@ -97,18 +98,19 @@ class WatchtowerDaemon:
             client = ChainClient(config.node)
             links = Connections(self._key)
             folders = config.home / "jobs", config.home / "blobs"
-            pool = ReplayPool(1, folder=config.home / "scratch", reads=folders)
+            lane = Lane(name=_PLACES, processes=1, folder=config.home / "scratch", reads=folders)
+            replayer = start_replayer(config.executor, config.engine, (lane,), config.home / "driver")
             blobs = BlobStore(folders[1], BLOBS_QUOTA)
             store = TowerStore(config.home / "watchtower.db")
             server = self._serve_metrics()
             try:
-                with _closed(self._stop, client, links, pool):
+                with _closed(self._stop, client, links, replayer):
                     status = self._node.wait_for(client.status)
                     if status is None:
                         return TowerTotals()
                     self._clock.wait_until_right(lambda: self._node.ask(client.status), self._stop, self._note)
                     store.own(status.chain_id, self._key.address)
-                    tower = self._make(client, links, pool, blobs, store, status.chain_id)
+                    tower = self._make(client, links, replayer, blobs, store, status.chain_id)
                     self._tower = tower
                     if ready is not None:
                         ready()
@@ -124,7 +126,7 @@ class WatchtowerDaemon:
         self,
         client: ChainClient,
         links: Connections,
-        pool: ReplayPool,
+        replayer: Replayer,
         blobs: BlobStore,
         store: TowerStore,
         chain_id: str,
@@ -141,7 +143,7 @@ class WatchtowerDaemon:
             ends = time.monotonic() + min(left, config.seconds + RECOMPUTE_SECONDS)
 
             def run(function: Callable[[Any], Recomputed], request: Any) -> Recomputed:
-                return pool.submit(function, request, timeout=max(0.0, ends - time.monotonic())).result()
+                return replayer.recompute(_PLACES, function, request, max(0.0, ends - time.monotonic()))
 
             def pause(seconds: float) -> None:
                 if stop.wait(seconds):
@@ -151,7 +153,7 @@ class WatchtowerDaemon:
                 link=links.client(validator, chain_id),
                 blobs=blobs,
                 jobs=config.home / "jobs",
-                backend=config.backend,
+                engine=config.engine,
                 seconds=min(left, config.seconds),
                 pause=pause,
                 run=run,
@@ -220,14 +222,14 @@ class WatchtowerDaemon:
 
 
 @contextmanager
-def _closed(stop: Event, client: ChainClient, links: Connections, pool: ReplayPool) -> Iterator[None]:
-    """Close the connections and the pool when ``stop`` is set, so that every wait ends; set ``stop`` at the end."""
+def _closed(stop: Event, client: ChainClient, links: Connections, replayer: Replayer) -> Iterator[None]:
+    """Close the connections and the replayer when ``stop`` is set, so that every wait ends; set ``stop`` at the end."""
 
     def close() -> None:
         stop.wait()
         client.close()
         links.close()
-        pool.close()
+        replayer.close()
 
     thread = Thread(target=close, name="close-watchtower", daemon=True)
     thread.start()

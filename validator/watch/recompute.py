@@ -3,7 +3,8 @@ and checked.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from link.blobs import BlobStore
 from link.client import ClusterClient
 from link.errors import ClusterError, ClusterErrorKind
 from link.types import GET_PLACE, AuditOpening, BlobRef, PlaceRequest
+from pol.executor.names import Engine
+from pol.work.replayer import LOCAL, Lane, start_replayer
 from validator.decide.records import Recomputed, Sizes
 from validator.decide.seats import find_fault, fits_sizes, shares_of
 from validator.watch.places import accepted_shares, agrees, find_stop, get_claim, to_finding
@@ -24,6 +27,8 @@ from validator.work.requests import StateFiles
 LATER = frozenset({ClusterErrorKind.BUSY, ClusterErrorKind.UNREACHABLE, ClusterErrorKind.TIMED_OUT})
 """Kinds of errors after which the request to the validator is repeated."""
 _PAUSE = 0.5
+RECOMPUTE_SECONDS = 1_200.0
+"""Longest time (s) for the recomputation of one place."""
 _SEED = bytes(32)
 """Seed for the digest, which is not used here: no panel has drawn the place, so there is no real seed."""
 
@@ -54,6 +59,24 @@ def run_here(function: Callable[[Any], Recomputed], request: Any) -> Recomputed:
     return function(request)
 
 
+@contextmanager
+def recomputing(executor: str, engine: Engine, folder: Path) -> Iterator[Run]:
+    """Yield the function that recomputes a place where ``executor`` says: in this process, or on a cluster.
+
+    ``folder`` holds the folders ``jobs`` and ``blobs``. ClusterUnusable if this machine cannot use the cluster.
+    """
+    if executor == LOCAL:
+        yield run_here
+        return
+    reads = folder / "jobs", folder / "blobs"
+    lane = Lane(name="places", processes=1, folder=folder / "scratch", reads=reads)
+    replayer = start_replayer(executor, engine, (lane,), folder / "driver")
+    try:
+        yield lambda function, request: replayer.recompute(lane.name, function, request, RECOMPUTE_SECONDS)
+    finally:
+        replayer.close()
+
+
 @dataclass(frozen=True, slots=True)
 class Watcher:
     """The files and the connection with which places are recomputed.
@@ -64,7 +87,7 @@ class Watcher:
     link: ClusterClient
     blobs: BlobStore
     jobs: Path
-    backend: str
+    engine: Engine
     seconds: float
     now: Callable[[], float] = time.monotonic
     pause: Callable[[float], None] = time.sleep
@@ -106,7 +129,7 @@ class Watcher:
             files,
             global_in=closed.global_in,
             seed=_SEED,
-            backend=self.backend,
+            engine=self.engine,
         )
         found = self.run(audit.function, audit.request)
         claim = get_claim(closed, shares, place, opening)

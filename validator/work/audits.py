@@ -7,6 +7,7 @@ from typing import Any
 
 from domain.proof.records import AuditKind, AuditPlace, Share
 from link.types import AuditOpening
+from pol.executor.names import Engine
 from pol.rules.commitment import boundary_root
 from pol.work.records import RoundSlot
 from validator.decide.records import Recomputed
@@ -40,7 +41,7 @@ def make_audit(
     *,
     global_in: bytes,
     seed: bytes,
-    backend: str,
+    engine: Engine,
 ) -> Audit:
     """Return the function and the request that recompute a place.
 
@@ -56,7 +57,7 @@ def make_audit(
         )
         start = RootedFile(files.states[0].global_state, global_in)
         aggregation = AggregationAudit(
-            directory=files.directory, opening=start, updates=updates, seed=seed, backend=backend
+            directory=files.directory, opening=start, updates=updates, seed=seed, engine=engine
         )
         return Audit(checks.recompute_aggregation, aggregation)
     (share,) = shares
@@ -78,6 +79,6 @@ def make_audit(
         index=place.segment,
         start=OpenedStates(files.states[0], opening.states[0].metrics, start_root),
         seed=seed,
-        backend=backend,
+        engine=engine,
     )
     return Audit(checks.recompute_segment, segment)

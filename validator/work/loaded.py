@@ -7,6 +7,7 @@ from pathlib import Path
 from pol.errors import NotFinite, StateError
 from pol.executor.backend import backend
 from pol.executor.interface import Backend
+from pol.executor.names import Engine
 from pol.job.load import LoadedJob, load_job
 from pol.rules.commitment import boundary_root
 from pol.state.arrays import State
@@ -23,9 +24,9 @@ def job_in(directory: Path) -> LoadedJob:
 
 
 @lru_cache(maxsize=2)
-def backend_named(name: str) -> Backend:
-    """Return the back end with this name. It is cached, because it keeps the programs that it compiled."""
-    return backend(name)
+def backend_of(engine: Engine) -> Backend:
+    """Return the back end of an engine. It is cached, because it keeps the programs that it compiled."""
+    return backend(engine)
 
 
 def open_states(job: LoadedJob, files: StateFiles) -> tuple[State, State] | None:

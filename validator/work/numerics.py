@@ -19,6 +19,7 @@ from pol.errors import (
     StateError,
 )
 from pol.executor.backend import computing
+from pol.executor.names import Engine
 from pol.job.document import order_terms
 from pol.replay.replay import replay_segment
 from pol.rules.tiers.table import tier_named
@@ -29,7 +30,7 @@ from pol.state.stored import file_root
 from pol.work.probe import work_pieces
 from pol.work.train import aggregate
 from validator.decide.records import Recomputed, Sizes
-from validator.work.loaded import backend_named, job_in, open_states, opened_states
+from validator.work.loaded import backend_of, job_in, open_states, opened_states
 from validator.work.requests import (
     ChunkedFile,
     OpeningCheck,
@@ -52,10 +53,10 @@ class LoadOutcome:
     text: str
 
 
-def prepare(backend_name: str) -> str:
-    """Load the back end in a new process, so that the first task need not wait; return the back end's name in words."""
-    backend_named(backend_name)
-    return computing(backend_name)
+def prepare(engine: Engine) -> str:
+    """Load an engine in a new process, so that the first task need not wait; return its back end's name in words."""
+    backend_of(engine)
+    return computing(engine)
 
 
 def load(directory: Path) -> LoadOutcome:
@@ -83,7 +84,7 @@ def aggregate_round(asked: RoundAggregation) -> Written | None:
     start = read_state(asked.opening, job.job.document.global_tensors)
     read = (read_state(path, job.job.updated) for path in asked.updates)
     try:
-        result = aggregate(job, start, read, backend_named(asked.backend))
+        result = aggregate(job, start, read, backend_of(asked.engine))
     except AggregationFailed:
         return None
     return Written(result.root, (write_state(asked.to, result.state),))
@@ -145,10 +146,10 @@ def recompute_states(asked: StatesReplay) -> Written | None:
         raise StateError("opening", "does not decode")
     current = opened
     root = b""
-    engine = backend_named(asked.backend)
+    executor = backend_of(asked.engine)
     try:
         for segment in range(asked.start, asked.index):
-            replayed = replay_segment(job, asked.part, segment, *current, engine)
+            replayed = replay_segment(job, asked.part, segment, *current, executor)
             current = replayed.global_state, replayed.local_state
             root = replayed.boundary.root
     except ReplayError:
@@ -197,4 +198,4 @@ def result_lengths(path: Path) -> list[int]:
 
 def probe_pieces(asked: ProbeSample) -> tuple[bytes, ...]:
     """Return the digests of some pieces of a probe."""
-    return work_pieces(asked.seed, asked.pieces, backend_named(asked.backend))
+    return work_pieces(asked.seed, asked.pieces, backend_of(asked.engine))

@@ -26,11 +26,13 @@ from host.lanes import Task
 from link.blobs import BlobStore
 from link.delivery import has_root
 from link.types import BlobRef, ShareDelivery, StateRef
+from pol.executor.names import Engine
 from pol.replay.trial import TrialRequest, try_payload
 from pol.rules.delivery import is_well_formed
 from pol.rules.handover import HandoverId
-from pol.work.pool import OutOfMemory, ReplayPool, TaskTimeout, WorkerDied
+from pol.work.executor import OutOfMemory, TaskTimeout, WorkerDied
 from pol.work.records import RoundSlot
+from pol.work.replayer import Replayer
 from validator.decide import actions as do
 from validator.decide import receive
 from validator.decide.assign import RECOMPUTE_SECONDS
@@ -69,6 +71,8 @@ R = TypeVar("R")
 T = TypeVar("T")
 _log = logging.getLogger("assay.validator")
 REPLAY_SECONDS = float(RECOMPUTE_SECONDS)
+OWN, SEATS, TRIALS = "own", "seats", "trials"
+"""The lanes of a validator's replayer: its own rounds, its seats, and trials of new jobs."""
 
 Table = Mapping[type, Callable[[Any], float | None]]
 """The functions that carry out actions, by the action's class."""
@@ -98,10 +102,10 @@ class _HeldShare:
 
 @dataclass(frozen=True, slots=True)
 class Performer:
-    """The chain, records, blobs and process pools that actions about legs need.
+    """The chain, records, blobs and replayer that actions about legs need.
 
-    ``trials`` runs the trials of new jobs. ``processes`` is the size of ``pool``, whose processes may write to
-    ``scratch``. ``clock`` returns the chain's clock (seconds).
+    The lane TRIALS runs the trials of new jobs. ``processes`` is the number of processes of the lane OWN, which may
+    write to ``scratch``. ``clock`` returns the chain's clock (seconds).
     """
 
     chain_id: str
@@ -111,9 +115,8 @@ class Performer:
     blobs: BlobStore
     jobs: Path
     scratch: Path
-    pool: ReplayPool
-    trials: ReplayPool
-    backend: str
+    replayer: Replayer
+    engine: Engine
     processes: int
     clock: Callable[[], int]
 
@@ -131,8 +134,8 @@ class Performer:
         }
 
     def run(self, function: Callable[[R], T], request: R) -> T:
-        """Run a function in the pool and return its result; PoolError if there is no result in time."""
-        return self.pool.submit(function, request, timeout=REPLAY_SECONDS).result()
+        """Run a function in the lane OWN and return its result; PoolError if there is no result in time."""
+        return self.replayer.recompute(OWN, function, request, REPLAY_SECONDS)
 
     # Transactions
 
@@ -160,14 +163,14 @@ class Performer:
             slot=trial_slot(self.secret, leg),
             slots=leg.served_slots,
             memory=self._memory_of(leg),
-            backend=self.backend,
+            engine=self.engine,
         )
         # Computed only now, because this trial may have waited for others.
         seconds = min(action.ends - self.clock(), trial_seconds(terms, leg.slot_speed))
         if seconds <= 0:
             return
         try:
-            trial = self.trials.submit(try_payload, request, timeout=float(seconds)).result()
+            trial = self.replayer.recompute(TRIALS, try_payload, request, float(seconds))
         except TaskTimeout:
             trial = overdue()
         except (OutOfMemory, WorkerDied) as error:
@@ -209,7 +212,7 @@ class Performer:
                     index=segment,
                     start=start,
                     end_root=end_root,
-                    backend=self.backend,
+                    engine=self.engine,
                 ),
             )
         round_opening = self._path(share.at.current.global_in.blob)
@@ -223,7 +226,7 @@ class Performer:
                     steps=roots.steps,
                     round_opening=round_opening,
                     last=start,
-                    backend=self.backend,
+                    engine=self.engine,
                 ),
             )
         update, local_out = map(self._path, share.packet.blobs)
@@ -314,7 +317,7 @@ class Performer:
                     start=start,
                     index=action.index,
                     states=files,
-                    backend=self.backend,
+                    engine=self.engine,
                     to=StateFiles(*places),
                 ),
             )
@@ -346,7 +349,7 @@ class Performer:
                     directory=self._directory(local),
                     opening=self._path(current.global_in.blob),
                     updates=updates,
-                    backend=self.backend,
+                    engine=self.engine,
                     to=places[0],
                 ),
             )

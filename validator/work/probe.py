@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from pol.executor.names import Engine
 from validator.decide import actions as do
 from validator.decide.probe import ProbeResult
 from validator.work import numerics
@@ -24,7 +25,7 @@ class ProbeChecker:
     """
 
     run: RunProbe
-    backend: str
+    engine: Engine
     judge: Callable[[ProbeResult, bool], None]
 
     def table(self) -> Table:
@@ -35,7 +36,7 @@ class ProbeChecker:
         """Recompute the drawn pieces of a probe, and compare the digests."""
         measured = action.measured
         pieces = tuple(piece for piece, _ in measured.sample)
-        digests = self.run(numerics.probe_pieces, ProbeSample(measured.seed, pieces, self.backend))
+        digests = self.run(numerics.probe_pieces, ProbeSample(measured.seed, pieces, self.engine))
         right = digests == tuple(digest for _, digest in measured.sample)
         if not right:
             _log.warning("provider %s gave wrong answers to a probe", measured.provider)

@@ -6,6 +6,7 @@ They are sent from one process to another, so all their values can be pickled, a
 from dataclasses import dataclass
 from pathlib import Path
 
+from pol.executor.names import Engine
 from pol.work.records import RoundSlot
 
 
@@ -64,7 +65,7 @@ class SegmentCheck:
     index: int
     start: OpenedStates
     end_root: bytes
-    backend: str
+    engine: Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ class StopCheck:
     steps: int
     round_opening: Path
     last: OpenedStates
-    backend: str
+    engine: Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ class StatesReplay:
     start: int
     index: int
     states: StateFiles
-    backend: str
+    engine: Engine
     to: StateFiles
 
 
@@ -129,7 +130,7 @@ class RoundAggregation:
     directory: Path
     opening: Path
     updates: tuple[Path, ...]
-    backend: str
+    engine: Engine
     to: Path
 
 
@@ -142,7 +143,7 @@ class SegmentAudit:
     index: int
     start: OpenedStates
     seed: bytes
-    backend: str
+    engine: Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +164,7 @@ class AggregationAudit:
     opening: RootedFile
     updates: tuple[RootedFile, ...]
     seed: bytes
-    backend: str
+    engine: Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,4 +173,4 @@ class ProbeSample:
 
     seed: bytes
     pieces: tuple[int, ...]
-    backend: str
+    engine: Engine

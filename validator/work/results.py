@@ -13,7 +13,7 @@ from link.errors import ClusterError, ClusterErrorKind
 from link.handover import ciphertext_root
 from link.types import ResultManifest
 from pol.rules.handover import has_valid_length
-from pol.work.pool import PoolError
+from pol.work.executor import PoolError
 from validator.decide import actions as do
 from validator.decide.records import FoundResult, LocalOrder, SealedResult
 from validator.decide.seats import blob_awaited, place_recomputed

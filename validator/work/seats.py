@@ -24,8 +24,9 @@ from link.client import ClusterClient
 from link.errors import ClusterError, ClusterErrorKind
 from link.handover import HandoverError, rebuild_root
 from link.types import GET_OPENING, BlobRef, OpeningRequest, PayloadFile
+from pol.executor.names import Engine
 from pol.rules.tiers.table import tier_named
-from pol.work.pool import PoolError
+from pol.work.executor import PoolError
 from validator.decide import actions as do
 from validator.decide.records import Recomputed, SeatKey
 from validator.decide.seats import (
@@ -105,7 +106,7 @@ class Auditor:
     blobs: BlobStore
     jobs: Path
     run: Run
-    backend: str
+    engine: Engine
     connect: Callable[[str], ClusterClient]
     clock: Callable[[], int]  # returns the chain's clock (seconds) at the last look
     turns: SeatQueues = field(default_factory=SeatQueues)
@@ -201,7 +202,7 @@ class Auditor:
             PlaceFiles(directory, states, sent),
             global_in=action.global_in,
             seed=action.seed,
-            backend=self.backend,
+            engine=self.engine,
         )
         result = self._run(action, audit.function, audit.request)
         self.ledger.change_seat(key, lambda now: place_recomputed(now, index, result))

@@ -11,7 +11,7 @@ from link.blobs import BlobStore
 from link.client import ClusterClient
 from link.errors import ClusterError, ClusterErrorKind
 from link.types import GET_STATES, StateRef, StatesRequest
-from pol.work.pool import PoolError
+from pol.work.executor import PoolError
 from validator.decide import actions as do
 from validator.decide.records import LegKey, LocalOrder
 from validator.decide.seats import blob_awaited, place_recomputed

@@ -6,14 +6,14 @@ import torch
 
 from benchmarks import kernels
 from pol.executor.backend import backend
-from pol.executor.names import BACKENDS
+from pol.executor.names import BACKENDS, Engine
 
 
 @pytest.mark.parametrize("name", BACKENDS)
 def test_a_kernel_computes_what_the_library_computes(name: str) -> None:
     compared = []
     with torch.no_grad():
-        for case in kernels.cases(backend(name)):
+        for case in kernels.cases(backend(Engine(name))):
             ours, plain = case.ours(), case.plain()
             if isinstance(ours, dict) and isinstance(plain, dict):
                 compared.append(case.name)

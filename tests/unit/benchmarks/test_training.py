@@ -11,7 +11,7 @@ from torch._dynamo.exc import BackendCompilerFailed
 from benchmarks import memory, steps, training
 from benchmarks.networks import MODELS
 from pol.executor.backend import computing
-from pol.executor.names import NATIVE
+from pol.executor.names import NATIVE, Engine
 from pol.native.library import SWITCH
 
 
@@ -26,7 +26,7 @@ def test_a_machine_without_a_compiler_loses_one_row(monkeypatch: pytest.MonkeyPa
     figures = training.run(["digits"])
     notes = [note.partition(":")[0] for note in figures.notes]
     assert notes[0] == "digits, torch.compile"
-    assert notes[1].startswith(computing(NATIVE).partition(":")[0])
+    assert notes[1].startswith(computing(Engine(NATIVE)).partition(":")[0])
     baselines = {row.baseline for row in figures.rows if row.unit == "ms/step"}
     # none for eager itself, and eager with either optimizer
     assert len(baselines) == 3
@@ -37,8 +37,8 @@ def test_both_sides_are_held_to_the_instructions_that_are_named() -> None:
     """Before anything looks what the processor has, in a process of its own."""
     code = (
         "from benchmarks.instructions import hold_to; hold_to('avx2'); import torch;"
-        "from pol.executor.backend import computing;"
-        "print(computing('native'), torch.backends.cpu.get_cpu_capability(), sep='; ')"
+        "from pol.executor.backend import computing; from pol.executor.names import Engine;"
+        "print(computing(Engine('native')), torch.backends.cpu.get_cpu_capability(), sep='; ')"
     )
     env = {name: value for name, value in os.environ.items() if name != SWITCH}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)

@@ -27,6 +27,7 @@ from domain.registry.records import Provider, Validator
 from host import lock as host_lock
 from link.blobs import BlobStore
 from link.types import BlobRef, PayloadFile, StateRef, TrainTask
+from pol.executor.names import Engine
 from pol.state.layout import chunk_lengths
 from validator.decide.tasks import sign_task
 from wire.keys import Key
@@ -35,6 +36,7 @@ CHAIN = "assay-local-test"
 PROVIDER = Key(b"\x01" * 32)
 VALIDATOR_KEY = Key(b"\x09" * 32)
 VALIDATOR = VALIDATOR_KEY.address
+ENGINE = Engine("numpy", memory=8 << 30)
 CLOCK = 1_000
 """Seconds of the chain's clock."""
 TINY = Path(__file__).resolve().parents[2] / "fixtures" / "job_tiny"
@@ -254,9 +256,9 @@ def config(home: Path) -> ProviderConfig:
     home.mkdir(exist_ok=True)
     store = Store(home)
     computing = within("numpy", limits_here())
-    store.put_measured("numpy", MachineSpeed(10**9, 1 << 30, at=10**11, computing=computing))
+    store.put_measured(ENGINE, MachineSpeed(10**9, 1 << 30, at=10**11, computing=computing))
     store.close()
-    return ProviderConfig(home, "", VALIDATOR, PROVIDER, poll_seconds=0.02, chain_seconds=0.05, memory_bytes=8 << 30)
+    return ProviderConfig(home, "", VALIDATOR, PROVIDER, ENGINE, poll_seconds=0.02, chain_seconds=0.05)
 
 
 def main() -> None:

@@ -21,6 +21,7 @@ from domain.registry.queries import ProviderRequest, ProviderResponse, Validator
 from domain.registry.records import Provider, Validator
 from link.errors import ClusterError
 from link.types import BandwidthReply, BandwidthRequest
+from pol.executor.names import Engine
 from tests.unit.compute_provider.support import CHAIN, PROVIDER, VALIDATOR, validator_record
 from tests.unit.link.support import running
 
@@ -70,7 +71,7 @@ def config(tmp_path: Path) -> ProviderConfig:
 
 def test_a_dry_run_forecasts_and_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "ChainClient", Node)
-    monkeypatch.setattr(api, "measure_speed", lambda backend: Speed(backend, 10**9, 1 << 30))
+    monkeypatch.setattr(api, "measure_speed", lambda engine: Speed(engine.name, 10**9, 1 << 30))
     with running(tmp_path) as up:
         record = validator_record(up.endpoint, up.certificate.der)
         monkeypatch.setattr(Node, "validators", (record,))
@@ -86,7 +87,7 @@ def test_a_dry_run_forecasts_and_changes_nothing(tmp_path: Path, monkeypatch: py
 
 def test_a_dry_run_without_an_answer_or_a_bid_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "ChainClient", Node)
-    monkeypatch.setattr(api, "measure_speed", lambda backend: Speed(backend, 10**9, 1 << 30))
+    monkeypatch.setattr(api, "measure_speed", lambda engine: Speed(engine.name, 10**9, 1 << 30))
     with running(tmp_path) as up:
         record = validator_record("127.0.0.1:1", up.certificate.der)
     monkeypatch.setattr(Node, "validators", (record,))
@@ -123,7 +124,7 @@ def test_a_validator_that_does_not_listen_is_named() -> None:
 
 
 def test_the_machine_is_measured_in_a_process_of_its_own() -> None:
-    speed = measure_speed("numpy", seconds=0.1)
+    speed = measure_speed(Engine("numpy"), seconds=0.1)
     assert speed.flops > 10**6
     assert speed.memory > 1 << 28
 
@@ -131,7 +132,7 @@ def test_the_machine_is_measured_in_a_process_of_its_own() -> None:
 def test_measuring_ends_with_a_stop() -> None:
     stop = Event()
     with ThreadPoolExecutor(1) as pool:
-        measuring = pool.submit(measure_speed, "numpy", 60.0, stop)
+        measuring = pool.submit(measure_speed, Engine("numpy"), 60.0, stop)
         stop.set()
         with pytest.raises(ProviderError):
             measuring.result(timeout=20)
@@ -139,7 +140,7 @@ def test_measuring_ends_with_a_stop() -> None:
 
 def test_a_back_end_that_does_not_exist_is_refused() -> None:
     with pytest.raises(ProviderError, match="does not work on this machine"):
-        measure_speed("abacus", seconds=0.1)
+        measure_speed(Engine("abacus"), seconds=0.1)
 
 
 def test_what_computes_is_asked_of_the_process_that_computes(
@@ -147,14 +148,14 @@ def test_what_computes_is_asked_of_the_process_that_computes(
 ) -> None:
     monkeypatch.setenv("ASSAY_NATIVE", "0")
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert what_computes("native").startswith("numpy: ASSAY_NATIVE=0")
-    assert measure_speed("native", seconds=0.1).backend.startswith("numpy: ASSAY_NATIVE=0")
-    assert what_computes("numpy") == "numpy"
+    assert what_computes(Engine("native")).startswith("numpy: ASSAY_NATIVE=0")
+    assert measure_speed(Engine("native"), seconds=0.1).backend.startswith("numpy: ASSAY_NATIVE=0")
+    assert what_computes(Engine("numpy")) == "numpy"
     monkeypatch.setenv("ASSAY_NATIVE", "avx3")
     with pytest.raises(
         ProviderError, match=r"'avx3' is not a known value; use one of 0, avx512vnni, avxvnni, avx2, dotprod, portable"
     ):
-        what_computes("native")
+        what_computes(Engine("native"))
 
 
 def test_the_bandwidth_is_measured_without_being_registered(tmp_path: Path) -> None:

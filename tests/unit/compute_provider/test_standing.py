@@ -30,6 +30,7 @@ from domain.registry.messages import MsgSetEndpoint
 from domain.registry.queries import ProviderRequest
 from link import types as t
 from link.errors import ClusterError, ClusterErrorKind
+from pol.executor.names import Engine
 from tests.support import solo_node
 from tests.support.solo_node import OPERATOR, SoloNode, making_blocks
 from tests.support.waiting import wait_until
@@ -283,7 +284,7 @@ def test_it_stops_while_it_measures_itself(validator: Running, tmp_path: Path) -
     with node(tmp_path / "chain") as solo:
         publish(solo, validator)
         settings = config(tmp_path / "home", solo.address)
-        fresh = replace(settings, home=tmp_path / "fresh", backend="numpy")
+        fresh = replace(settings, home=tmp_path / "fresh", engine=Engine("numpy"))
         with provider(fresh) as running:
             wait_until((tmp_path / "fresh" / "provider.lock").exists, "the daemon")
             running.ends_soon()

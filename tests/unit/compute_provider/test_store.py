@@ -12,6 +12,7 @@ from compute_provider.decide.records import Shares, ShareWork, Stage
 from compute_provider.interfaces import ProviderError
 from compute_provider.store import MachineSpeed, Store, locked, runs_as
 from domain.keys import ShareKey
+from pol.executor.names import Engine
 from pol.work.records import Boundary
 from tests.unit.compute_provider.support import ORDER_ID, task
 
@@ -92,9 +93,9 @@ def test_a_home_belongs_to_the_first_who_uses_it(store: Store, tmp_path: Path) -
 
 
 def test_what_was_measured_and_earned_is_kept(store: Store, tmp_path: Path) -> None:
-    assert store.measured("numpy") is None
+    assert store.measured(Engine("numpy")) is None
     measured = MachineSpeed(10**9, 1 << 30, 1, "native avx2")
-    store.put_measured("numpy", measured)
+    store.put_measured(Engine("numpy"), measured)
     for order_id, amount, day in (
         (ORDER_ID, 1, "2026-01-30"),
         (bytes(32), 5, "2026-01-31"),
@@ -103,8 +104,8 @@ def test_what_was_measured_and_earned_is_kept(store: Store, tmp_path: Path) -> N
     ):
         store.put_earned(order_id, amount, day)
     again = Store(tmp_path)
-    assert again.measured("numpy") == measured
-    assert again.measured("torch") is None
+    assert again.measured(Engine("numpy")) == measured
+    assert again.measured(Engine("torch")) is None
     assert again.earned() == 7
     assert again.earned_by_day() == {"2026-01-31": 6, "2026-01-30": 1}
     assert again.earned_by_order() == {ORDER_ID.hex(): 2, bytes(32).hex(): 5}

@@ -11,6 +11,7 @@ from localnet import cheats
 from localnet.cheats import CheatError
 from pol.errors import StateError
 from pol.executor.backend import backend
+from pol.executor.names import Engine
 from pol.job.load import LoadedJob, load_job
 from pol.replay.replay import replay_segment
 from pol.state.canonical import decode_state, state_tree
@@ -68,7 +69,7 @@ def faults(loaded: LoadedJob, folder: Path, trace: tuple[Boundary, ...]) -> tupl
 
     wrong = set()
     for index in range(len(trace) - 1):
-        replayed = replay_segment(loaded, PART, index, *states(index), backend("numpy"))
+        replayed = replay_segment(loaded, PART, index, *states(index), backend(Engine("numpy")))
         if replayed.boundary.root != trace[index + 1].root:
             wrong.add(index)
     closing, local_out = states(len(trace) - 1)

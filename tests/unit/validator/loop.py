@@ -39,7 +39,8 @@ from pol.replay.trial import try_payload
 from pol.rules.commitment import compute_trace_root, share_commitment, share_sign_bytes
 from pol.rules.delivery import delivery_key_hash, manifest_sign_bytes
 from pol.rules.schedule import first_step, share_segments
-from pol.work.pool import PoolClosed
+from pol.work.executor import PoolClosed
+from pol.work.replayer import ExecutorReplayer
 from pol.work.trials import Trial, TrialTimes
 from tests.support.chain_harness import CHAIN_ID, CRYPTO, pub_key, sign
 from tests.support.chain_market import Market, digest, make_terms, submit
@@ -53,6 +54,7 @@ from validator.decide.traces import leaves_of
 from validator.decide.upkeep import CERTIFY_SECONDS
 from validator.work import numerics, perform
 from validator.work.checks import exact
+from validator.work.perform import OWN, SEATS, TRIALS
 from validator.work.unsealing import OpenedDelivery
 
 T = TypeVar("T")
@@ -259,11 +261,11 @@ class Loop:
         """Start a daemon in the home: the first one, or one that goes on after a kill."""
         config = ValidatorConfig(self.home, "127.0.0.1:1", "127.0.0.1:0", "here:1", admit=Policy.OPEN)
         self.daemon = ValidatorDaemon(config, FakeKey(ME), Event())  # type: ignore[arg-type]
-        self.daemon._pool.close()
-        self.daemon._trials.close()
+        self.daemon._replayer.close()
         made: Any = self.daemon
+        made_up: Any = self.numerics
         made._client = made._outbox._sender = made._observer.client = self.node
-        made._pool = made._trials = self.numerics
+        made._replayer = ExecutorReplayer({OWN: made_up, SEATS: made_up, TRIALS: made_up})
         self.daemon._connect()
         self.service._verify = CRYPTO.signature
         # The market's validators publish nothing.

@@ -32,6 +32,7 @@ from link.errors import ClusterError, ClusterErrorKind
 from link.handover import ciphertext_root, public_point
 from link.server import ClusterServer
 from link.tls import make_certificate
+from pol.executor.names import Engine
 from pol.job.document import order_terms
 from pol.job.load import load_job
 from pol.rules.commitment import update_claim
@@ -39,7 +40,7 @@ from pol.rules.handover import HandoverId, chunk_layout
 from pol.rules.panels import draw_chunk
 from pol.rules.tiers.answers import answer_digest
 from pol.state.canonical import chunks_of
-from pol.work.pool import TaskTimeout
+from pol.work.executor import TaskTimeout
 from tests.support.chain_market import digest
 from tests.unit.validator.support import CHAIN_ID, ME, ORDER_ID, chain, panel, seat
 from tests.unit.validator.trained import JOB, PART, N, Trained, delivery_of, train
@@ -292,13 +293,13 @@ def setting(trained: Trained, tmp_path: Path) -> Iterator[Setting]:
         mine,
         tmp_path / "jobs",
         _run,
-        "numpy",
+        Engine("numpy"),
         lambda _: client,
         lambda: made[0].clock,
     )
     opening, update = JOB / "global.state", trained.sent[0]
     updates = (update,) * TERMS.slots
-    following = numerics.aggregate_round(RoundAggregation(JOB, opening, updates, "numpy", tmp_path / "next"))
+    following = numerics.aggregate_round(RoundAggregation(JOB, opening, updates, Engine("numpy"), tmp_path / "next"))
     assert following is not None
     packet = packet_of(trained, ledger)
     made.append(Setting(trained, ledger, service, client, auditor, stopped, packet, following.root))
@@ -456,7 +457,9 @@ def later(setting: Setting, tmp_path: Path) -> Iterator[Later]:
     connected = {AUDITOR.address: link, ME: other}
     mine = BlobStore(tmp_path / "later", 1 << 24)
     own = Ledger(ValidatorStore(tmp_path / "later.db"), mine, Event())
-    auditor = Auditor(own, mine, tmp_path / "later-jobs", _run, "numpy", connected.__getitem__, lambda: setting.clock)
+    auditor = Auditor(
+        own, mine, tmp_path / "later-jobs", _run, Engine("numpy"), connected.__getitem__, lambda: setting.clock
+    )
     places = tuple(range(len(PLACES)))
     shown = replace(seat(0, AUDITOR.address, places), revealed=True, answers=(DIGESTED,))
     seats = (shown, replace(seat(1, LATER.address, places), stage=2))

@@ -7,6 +7,7 @@ from types import MappingProxyType
 import pytest
 
 from domain.proof.reasons import ShareReason
+from pol.executor.names import Engine
 from pol.rules.tiers import table as tiers
 from pol.rules.tiers.tier import Tier
 from tests.support.chain_market import digest
@@ -70,7 +71,7 @@ def test_a_validator_finds_what_a_panel_would(
 def request(trained: Trained, start_root: bytes, end_root: bytes) -> SegmentCheck:
     """Ask for the first segment of the share."""
     start = opened_at(trained.paths(0), trained.boundaries[0].metrics, start_root)
-    return SegmentCheck(directory=JOB, part=PART, index=0, start=start, end_root=end_root, backend="numpy")
+    return SegmentCheck(directory=JOB, part=PART, index=0, start=start, end_root=end_root, engine=Engine("numpy"))
 
 
 def test_checks_travel_to_another_process() -> None:

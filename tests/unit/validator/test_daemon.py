@@ -24,7 +24,7 @@ from chain.client.sender import TxSender
 from domain.registry.messages import MsgSetEndpoint
 from domain.registry.queries import ValidatorsRequest
 from domain.registry.records import Validator
-from pol.executor.names import NATIVE, NUMPY
+from pol.executor.names import NATIVE, NUMPY, Engine
 from tests.support.solo_node import (
     ALICE,
     CHAIN_ID,
@@ -40,6 +40,7 @@ from validator.store import StoreError
 from wire.keys import Key
 
 WAIT = 20.0
+ENGINE = Engine(NUMPY)
 
 
 def free_address() -> str:
@@ -50,10 +51,10 @@ def free_address() -> str:
 class Running:
     """A daemon on a thread of this process, and how it ended."""
 
-    def __init__(self, home: Path, node: str, key: Key = OPERATOR, backend: str = NUMPY) -> None:
+    def __init__(self, home: Path, node: str, key: Key = OPERATOR, engine: Engine = ENGINE) -> None:
         self.stop, self.ready = Event(), Event()
         self.error: BaseException | None = None
-        config = ValidatorConfig(home, node, "127.0.0.1:0", "validator.example:9191", backend)
+        config = ValidatorConfig(home, node, "127.0.0.1:0", "validator.example:9191", engine)
         self.daemon = ValidatorDaemon(config, key, self.stop)
         self.thread = Thread(target=self._run)
         self.thread.start()
@@ -72,8 +73,8 @@ class Running:
 
 
 @contextmanager
-def daemon(home: Path, node: str, key: Key = OPERATOR, backend: str = NUMPY) -> Iterator[Running]:
-    made = Running(home, node, key, backend)
+def daemon(home: Path, node: str, key: Key = OPERATOR, engine: Engine = ENGINE) -> Iterator[Running]:
+    made = Running(home, node, key, engine)
     try:
         yield made
     finally:
@@ -115,7 +116,7 @@ def test_what_computes_is_said(tmp_path: Path, said: pytest.LogCaptureFixture, m
     with (
         running(tmp_path / "node", address) as node,
         making_blocks(node.engine),
-        daemon(home / "validator", address, backend=NATIVE) as made,
+        daemon(home / "validator", address, engine=Engine(NATIVE)) as made,
     ):
         assert made.ready.wait(WAIT)
     assert "computing with numpy: ASSAY_NATIVE=0" in said.messages
@@ -131,7 +132,7 @@ def test_an_instruction_set_that_nobody_knows_is_refused(tmp_path: Path, monkeyp
     with (
         running(tmp_path / "node", address) as node,
         making_blocks(node.engine),
-        daemon(tmp_path / "validator", address, backend=NATIVE) as made,
+        daemon(tmp_path / "validator", address, engine=Engine(NATIVE)) as made,
     ):
         assert (
             str(made.ended())

@@ -11,6 +11,7 @@ from domain.proof.reasons import ShareReason
 from domain.proof.records import AnswerKind
 from pol.errors import StepFailed
 from pol.executor.backend import backend
+from pol.executor.names import Engine
 from pol.job.document import order_terms
 from pol.job.load import load_job
 from pol.replay.replay import replay_segment
@@ -55,13 +56,15 @@ def holds(opened: requests.OpenedStates) -> bool:
 
 def audit_segment(index: int, start: requests.OpenedStates, *, seed: bytes = SEED, name: str = "numpy") -> Recomputed:
     """Replay a segment as a seat does."""
-    asked = requests.SegmentAudit(directory=JOB, part=PART, index=index, start=start, seed=seed, backend=name)
+    asked = requests.SegmentAudit(directory=JOB, part=PART, index=index, start=start, seed=seed, engine=Engine(name))
     return exact.recompute_segment(asked)
 
 
 def audit_aggregation(job: Path, opening: requests.RootedFile, updates: tuple[requests.RootedFile, ...]) -> Recomputed:
     """Aggregate a round as a seat does."""
-    asked = requests.AggregationAudit(directory=job, opening=opening, updates=updates, seed=SEED, backend="numpy")
+    asked = requests.AggregationAudit(
+        directory=job, opening=opening, updates=updates, seed=SEED, engine=Engine("numpy")
+    )
     return exact.recompute_aggregation(asked)
 
 
@@ -80,7 +83,7 @@ def check_stop(
         steps=steps,
         round_opening=opening,
         last=last,
-        backend="numpy",
+        engine=Engine("numpy"),
     )
     return exact.check_stop(asked)
 
@@ -94,7 +97,7 @@ def recompute_states(
         start=start,
         index=index,
         states=requests.StateFiles(*states),
-        backend="numpy",
+        engine=Engine("numpy"),
         to=requests.StateFiles(*to),
     )
     return numerics.recompute_states(asked)
@@ -238,7 +241,7 @@ def test_a_seat_shows_how_far_it_came_before_the_job_stopped(name: str, tmp_path
             0,
             opening,
             momentum,
-            backend("numpy"),
+            backend(Engine("numpy")),
             lambda state: reached.append((state.root, state.global_state, state.local_state)),
         )
     ((inner, *last),) = reached
@@ -308,7 +311,7 @@ def step_roots(trained: Trained, index: int) -> list[bytes]:
         PART,
         index,
         *trained.states[index],
-        backend("numpy"),
+        backend(Engine("numpy")),
         lambda state: roots.append(state.root),
     )
     return roots
@@ -329,9 +332,9 @@ def test_validator_and_seat_aggregate_alike(trained: Trained, tmp_path: Path) ->
     other = trained.folder / "other"
     other.write_bytes(encode_state(bent(trained.share.update)))
     updates = [trained.share.update, bent(trained.share.update)]
-    wanted = aggregate(loaded, loaded.global_state, updates, backend("numpy"))
+    wanted = aggregate(loaded, loaded.global_state, updates, backend(Engine("numpy")))
     place = tmp_path / "made"
-    made = numerics.aggregate_round(requests.RoundAggregation(JOB, opening, (update, other), "numpy", place))
+    made = numerics.aggregate_round(requests.RoundAggregation(JOB, opening, (update, other), Engine("numpy"), place))
     assert made == written(wanted.root, place)
     assert place.read_bytes() == encode_state(wanted.state)
     root = trained.share.update_root
@@ -356,7 +359,7 @@ def test_updates_that_lead_to_no_finite_state(outer: Path, tmp_path: Path) -> No
     (tmp_path / "u").write_bytes(encode_state(update))
     (tmp_path / "s").write_bytes(encode_state(start))
     updates, place = (tmp_path / "u",) * 2, tmp_path / "made"
-    asked = requests.RoundAggregation(outer, tmp_path / "s", updates, "numpy", place)
+    asked = requests.RoundAggregation(outer, tmp_path / "s", updates, Engine("numpy"), place)
     assert numerics.aggregate_round(asked) is None
     opening = requests.RootedFile(tmp_path / "s", state_tree(start).root)
     sent = (requests.RootedFile(tmp_path / "u", state_tree(update).root),) * 2

@@ -13,12 +13,14 @@ from domain.proof.reasons import ShareReason
 from link import types as t
 from link.blobs import BlobStore
 from link.handover import open_chunk, public_point
+from pol.executor.names import Engine
 from pol.job.document import order_terms
 from pol.job.load import load_job
 from pol.rules.handover import HandoverId
 from pol.state.arrays import State
 from pol.state.canonical import chunks_of
-from pol.work.pool import PoolError
+from pol.work.executor import PoolError
+from pol.work.replayer import ExecutorReplayer
 from tests.support.sealed import split
 from tests.unit.validator.support import CHAIN_ID, ORDER_ID, share_key
 from tests.unit.validator.trained import JOB, PART, N, Trained, delivery_of, train
@@ -39,7 +41,7 @@ from validator.ledger import Ledger
 from validator.store import ValidatorStore
 from validator.work import numerics
 from validator.work.files import clear, places_in
-from validator.work.perform import Performer
+from validator.work.perform import OWN, Performer
 from validator.work.perform import work_of as work_of_action
 
 TERMS = replace(order_terms(load_job(JOB).job), rounds=1)
@@ -158,9 +160,8 @@ def setting(trained: Trained, tmp_path: Path) -> Iterator[Setting]:
         blobs,
         tmp_path / "jobs",
         tmp_path,
-        pool,  # type: ignore[arg-type]
-        nobody,
-        "numpy",
+        ExecutorReplayer({OWN: pool}),  # type: ignore[dict-item]
+        Engine("numpy"),
         1,
         lambda: 0,
     )

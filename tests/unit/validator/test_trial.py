@@ -14,10 +14,13 @@ from domain.market.queries import BidsRequest, BidsResponse
 from domain.market.records import Bid, Offer
 from link import types as t
 from link.blobs import BlobStore
+from pol.executor.names import Engine
 from pol.job.document import order_terms
 from pol.job.load import load_job
 from pol.rules.panels import verify_seconds
-from pol.work.pool import PoolClosed, ReplayPool
+from pol.work.executor import PoolClosed
+from pol.work.pool import ReplayPool
+from pol.work.replayer import ExecutorReplayer
 from pol.work.trials import Trial, TrialTimes
 from tests.unit.pol.odd_jobs import (
     SLOTS,
@@ -37,7 +40,7 @@ from validator.decide.records import LegKey, LocalOrder, PayloadStage, new_order
 from validator.decide.trial import START_SECONDS, judged, trial_seconds, trial_slot
 from validator.ledger import Ledger
 from validator.store import ValidatorStore
-from validator.work.perform import Performer
+from validator.work.perform import TRIALS, Performer
 
 KEY = LegKey(ORDER_ID, 1)
 FAR = 10**9
@@ -92,9 +95,8 @@ class Trials:
             blobs,
             jobs,
             self.folder / "pool",
-            pool,
-            pool,
-            "numpy",
+            ExecutorReplayer({TRIALS: pool}),
+            Engine("numpy"),
             1,
             lambda: clock,
         )

@@ -7,6 +7,7 @@ from domain.keys import ShareKey
 from domain.proof.records import ShareRoots
 from link.types import BlobRef, ShareDelivery, TraceBoundary
 from pol.executor.backend import backend
+from pol.executor.names import Engine
 from pol.job.load import load_job
 from pol.rules.commitment import compute_trace_root
 from pol.state.arrays import State
@@ -33,7 +34,7 @@ def opened_at(paths: tuple[Path, Path], metrics: tuple[int, ...], root: bytes) -
 def check_segment(index: int, start: requests.OpenedStates, end_root: bytes) -> ReplayOutcome:
     """Replay a segment of the fixture job's share as a validator does."""
     asked = requests.SegmentCheck(
-        directory=JOB, part=PART, index=index, start=start, end_root=end_root, backend="numpy"
+        directory=JOB, part=PART, index=index, start=start, end_root=end_root, engine=Engine("numpy")
     )
     return exact.check_segment(asked)
 
@@ -118,7 +119,7 @@ def train(folder: Path) -> Trained:
         PART,
         loaded.global_state,
         loaded.local_state,
-        backend=backend("numpy"),
+        backend=backend(Engine("numpy")),
         on_boundary=lambda _boundary, first, second: states.append((first, second)),
     )
     made = Trained(folder, share, states)

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from pol.executor.backend import backend
-from pol.executor.names import BACKENDS
+from pol.executor.names import BACKENDS, Engine
 from pol.ops.table import PRIMITIVES
 from tests.vectors.arithmetic.__main__ import main
 from tests.vectors.arithmetic.cases import FAMILIES, FOLDER, answer, asked, read
@@ -26,7 +26,7 @@ KNOWN = "abs,add,exp,mul,neg,sub,sum"
 @pytest.mark.parametrize("name", BACKENDS)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_back_end_has_the_answers(family: str, name: str) -> None:
-    chosen = backend(name)
+    chosen = backend(Engine(name))
     wrong = {
         (index, case["op"]): difference
         for index, case in enumerate(read(family))
@@ -38,7 +38,7 @@ def test_every_back_end_has_the_answers(family: str, name: str) -> None:
 @pytest.mark.parametrize("name", BACKENDS)
 def test_every_back_end_trains_the_job(name: str) -> None:
     wanted = json.loads(path_of("training").read_text(encoding="utf-8"))
-    assert first_difference(wanted, training.build(backend(name))) == ""
+    assert first_difference(wanted, training.build(backend(Engine(name)))) == ""
 
 
 @pytest.mark.parametrize("op", PRIMITIVES)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from pol.executor.backend import backend
+from pol.executor.names import Engine
 from pol.job.program import ProgramBuilder, program_json
 from pol.ops.philox import words
 from pol.ops.product import BITS, BLOCK, largest_digit
@@ -62,7 +63,7 @@ def _case(op: str, *operands: Array | dict[str, Any], seed: int | None = None, *
     asked: Case = {"op": op, "attrs": attrs, "operands": tensors}
     if seed is not None:
         asked["seed"] = seed
-    return {**asked, **answer(backend("numpy"), asked)}
+    return {**asked, **answer(backend(Engine("numpy")), asked)}
 
 
 def _scalar(number: float) -> Array:

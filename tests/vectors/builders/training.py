@@ -11,7 +11,7 @@ import numpy as np
 
 from pol.executor.backend import backend
 from pol.executor.interface import Backend
-from pol.executor.names import NUMPY
+from pol.executor.names import NUMPY, Engine
 from pol.job.document import BATCH_NUMBER, CLOSING, DIFFERENCE, DOCUMENT, STEP
 from pol.job.load import LoadedJob, load_job
 from pol.job.program import Program, ProgramBuilder
@@ -31,7 +31,7 @@ SMALLEST = -1e-45
 
 def build(chosen: Backend | None = None) -> Any:
     """Return what becomes of jobs, on a back end or the reference: each kind of update and order, one that goes on."""
-    executor = chosen or backend(NUMPY)
+    executor = chosen or backend(Engine(NUMPY))
     sources = {kind: _source(kind) for kind in (CLOSING, DIFFERENCE)}
     sources[GOES_ON] = _going_on(_source(CLOSING))
     for order, weights in ((IN_ORDER, ""), (WEIGHTED, "number")):

@@ -21,7 +21,7 @@ from pol.work.train import aggregate, share_update
 from validator.decide.records import Recomputed, ReplayOutcome
 from validator.work.checks.check import Checks
 from validator.work.loaded import (
-    backend_named,
+    backend_of,
     job_in,
     open_states,
     opened_states,
@@ -49,7 +49,7 @@ def check_segment(asked: SegmentCheck) -> ReplayOutcome:
     if start is None:
         return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"")
     try:
-        replayed = replay_from(job, asked.part, asked.index, start, backend_named(asked.backend))
+        replayed = replay_from(job, asked.part, asked.index, start, backend_of(asked.engine))
     except StepFailed:
         return ReplayOutcome(ShareReason.NOT_FINITE, b"")
     root = replayed.boundary.root
@@ -96,7 +96,7 @@ def check_stop(asked: StopCheck) -> ReplayOutcome:
     try:
         if asked.index < job.job.document.share_segments:
             opened = last.global_state, last.local_state
-            replay_segment(job, asked.part, asked.index, *opened, backend_named(asked.backend))
+            replay_segment(job, asked.part, asked.index, *opened, backend_of(asked.engine))
         else:
             share_update(job, start, last)
     except StepFailed as error:
@@ -122,7 +122,7 @@ def recompute_segment(asked: SegmentAudit) -> Recomputed:
         inner.append(state.root)
 
     try:
-        replayed = replay_from(job, asked.part, asked.index, start, backend_named(asked.backend), follow)
+        replayed = replay_from(job, asked.part, asked.index, start, backend_of(asked.engine), follow)
     except StepFailed as error:
         # The states before the failed step are no longer in memory, so they are computed again.
         digest = EXACT.digest(asked.seed, inner, _before(job, asked))
@@ -144,7 +144,7 @@ def _before(job: LoadedJob, asked: SegmentAudit) -> Iterator[bytes | memoryview]
         reached = state.global_state, state.local_state
 
     with suppress(StepFailed):
-        replay_segment(job, asked.part, asked.index, *opened, backend_named(asked.backend), follow)
+        replay_segment(job, asked.part, asked.index, *opened, backend_of(asked.engine), follow)
     return pieces_of(*reached)
 
 
@@ -175,7 +175,7 @@ def recompute_aggregation(asked: AggregationAudit) -> Recomputed:
         # Read one at a time, because all updates together may not fit in memory.
         read = (read_rooted(update, job.job.updated) for update in asked.updates)
         try:
-            result = aggregate(job, start, read, backend_named(asked.backend))
+            result = aggregate(job, start, read, backend_of(asked.engine))
         except AggregationFailed:
             digest = EXACT.digest(asked.seed, (), pieces_of(start))
             return Recomputed(fault="", kind=AnswerKind.STOPPED, root=b"", digest=digest)

@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from pol.executor.names import Engine
 from tests.unit.compute_provider.work.test_worker import Program
 from tests.unit.compute_provider.work.training import Listener, order
 
@@ -33,7 +34,7 @@ def test_a_worker_that_is_taken_over_reaches_nothing(tmp_path: Path, backend: st
         subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as victim,
     ):
         program = Program(TAKEN_OVER, str(keyring), str(victim.pid), str(server.getsockname()[1]))
-        answer = listener.run(replace(order(share), backend=backend), program)
+        answer = listener.run(replace(order(share), engine=Engine(backend)), program)
         listener.trainer.close()
         status = psutil.Process(victim.pid).status()
         victim.kill()

@@ -20,6 +20,7 @@ from domain import codec
 from domain.keys import ShareKey
 from host.landlock import landlock_abi
 from pol.executor.backend import backend
+from pol.executor.names import Engine
 from pol.job.load import LoadedJob, load_job
 from pol.state.canonical import encode_state
 from pol.work.records import RoundSlot, TrainedShare
@@ -39,7 +40,7 @@ def loaded() -> LoadedJob:
 
 @pytest.fixture(scope="module")
 def right(loaded: LoadedJob) -> TrainedShare:
-    return train_share(loaded, PART, loaded.global_state, loaded.local_state, backend=backend("numpy"))
+    return train_share(loaded, PART, loaded.global_state, loaded.local_state, backend=backend(Engine("numpy")))
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +73,7 @@ def test_other_executors_train_in_the_sandbox_to_the_same_bits(
     tmp_path: Path, right: TrainedShare, backend: str
 ) -> None:
     listener = Listener(tmp_path)
-    done = listener.run(replace(order(tmp_path), backend=backend))
+    done = listener.run(replace(order(tmp_path), engine=Engine(backend)))
     assert "done" in done, (done, (tmp_path / "worker.log").read_text())
     assert [b.root for b in listener.boundaries()] == roots(right)
     assert bytes.fromhex(done["done"]["update_root"]) == right.update_root
@@ -213,7 +214,7 @@ def test_a_worker_lives_from_share_to_share(tmp_path: Path, loaded: LoadedJob) -
         done = listener.run(wanted, key=key)["done"]
         part = RoundSlot(round, slot)
         states = loaded.global_state, loaded.local_state
-        expected = train_share(loaded, part, *states, backend=backend("numpy"))
+        expected = train_share(loaded, part, *states, backend=backend(Engine("numpy")))
         assert [b.root for b in listener.boundaries()] == roots(expected)
         assert bytes.fromhex(done["update_root"]) == expected.update_root
         folder = Path(wanted.folder)

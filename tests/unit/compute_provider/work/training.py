@@ -7,10 +7,11 @@ from queue import Queue
 from typing import Any
 
 from compute_provider.interfaces import Behaviour, Honest
-from compute_provider.work.trainer import Trainer
+from compute_provider.work.trainer import SandboxedTrainer
 from compute_provider.work.worker import WorkOrder
 from domain import codec
 from domain.keys import ShareKey
+from pol.executor.names import Engine
 from pol.work.records import Boundary, RoundSlot
 from tests.unit.compute_provider.support import TINY, task, terms
 
@@ -30,8 +31,7 @@ def order(folder: Path, **changes: Any) -> WorkOrder:
         local_root=known.local_root,
         round=PART.round,
         slot=PART.slot,
-        backend="numpy",
-        memory_bytes=8 << 30,
+        engine=Engine("numpy", memory=8 << 30),
         boundaries=(),
     )
     return replace(base, **changes)
@@ -44,7 +44,7 @@ class Listener:
         self.said: list[dict[str, Any]] = []
         self.last: Queue[dict[str, Any]] = Queue()
         self.react: Callable[[dict[str, Any]], None] = lambda message: None
-        self.trainer = Trainer(self.hear, folder, **options)
+        self.trainer = SandboxedTrainer(self.hear, folder, **options)
 
     def hear(self, key: ShareKey, message: dict[str, Any]) -> None:
         self.said.append(message)

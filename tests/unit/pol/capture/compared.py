@@ -8,7 +8,7 @@ import torch
 from pol.capture.graph.capture import Tensors, capture_program
 from pol.executor.backend import backend
 from pol.executor.interface import run
-from pol.executor.names import NATIVE, NUMPY
+from pol.executor.names import NATIVE, NUMPY, Engine
 
 _WITHIN, _OF_PRODUCTS = 3e-6, 6e-4
 Cases = Mapping[str, Callable[[Tensors], torch.Tensor]]
@@ -41,7 +41,7 @@ def compare(cases: Cases, inputs: Tensors, products: Collection[str] = ()) -> No
     wide = {n: t.double() if t.is_floating_point() else t for n, t in inputs.items()}
     expected = results(cases, wide)
     arrays = {name: tensor.numpy() for name, tensor in inputs.items()}
-    found = {name: run(program, arrays, 1, backend(name)) for name in (NUMPY, NATIVE)}
+    found = {name: run(program, arrays, 1, backend(Engine(name))) for name in (NUMPY, NATIVE)}
     wrong = []
     for name, value in expected.items():
         mine, right = found[NUMPY][name], value.numpy()

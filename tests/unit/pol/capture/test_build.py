@@ -22,6 +22,7 @@ from pol.capture.optim.optimizers import VELOCITY
 from pol.errors import JobError
 from pol.executor.backend import backend
 from pol.executor.interface import run
+from pol.executor.names import Engine
 from pol.job.dataset import batch_at
 from pol.job.document import DIFFERENCE, Job, order_terms
 from pol.job.load import load_job
@@ -33,7 +34,7 @@ from pol.work.train import aggregate, train_share
 
 ROOT = Path(__file__).parents[4]
 FIXTURE = ROOT / "tests" / "fixtures" / "job_tiny"
-NUMPY = backend("numpy")
+NUMPY = backend(Engine("numpy"))
 
 
 def _spec(model: nn.Module | None = None) -> JobSpec:

@@ -16,7 +16,7 @@ from pol.capture.functions import JobFunctions, named
 from pol.capture.graph.capture import capture_program
 from pol.executor.backend import backend
 from pol.executor.fusion import grouped
-from pol.executor.names import NATIVE, TORCH
+from pol.executor.names import NATIVE, TORCH, Engine
 from pol.executor.numpy_backend import NumpyBackend
 from pol.executor.tape import write_tape
 from pol.job.document import BATCH_NUMBER, STEP
@@ -137,7 +137,7 @@ def test_batch_norm_in_a_checkpointed_part_moves_its_statistics_again_as_in_torc
         # once would be further away
         assert np.abs(expected[name] - eager).max() > 2e-2
     for other in (NATIVE, TORCH):
-        same = backend(other).compile(program, 7).canonical(inputs)
+        same = backend(Engine(other)).compile(program, 7).canonical(inputs)
         assert {name: value.tobytes() for name, value in same.items()} == {
             name: value.tobytes() for name, value in found.items()
         }

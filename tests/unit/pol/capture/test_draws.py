@@ -16,7 +16,7 @@ from pol.capture.graph.capture import Tensors, capture_program
 from pol.errors import JobError
 from pol.executor.backend import backend
 from pol.executor.interface import run
-from pol.executor.names import BACKENDS, NATIVE
+from pol.executor.names import BACKENDS, NATIVE, Engine
 from pol.job.program import Program
 from pol.state.arrays import Array
 
@@ -34,7 +34,7 @@ def _program(draw: Callable[[], dict[str, torch.Tensor]]) -> Program:
 
 def _drawn(program: Program, number: int = 3, seed: int = 7, name: str = NATIVE) -> dict[str, Array]:
     inputs = {"number": np.array(number), "zero": np.zeros((), np.float32)}
-    return run(program, inputs, seed, backend(name))
+    return run(program, inputs, seed, backend(Engine(name)))
 
 
 @pytest.fixture(scope="module")

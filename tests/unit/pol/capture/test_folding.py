@@ -10,9 +10,10 @@ from pol.capture.graph import folding
 from pol.capture.graph.capture import capture_program
 from pol.executor.backend import backend
 from pol.executor.interface import run
+from pol.executor.names import Engine
 from pol.job.program import Program
 
-NUMPY = backend("numpy")
+NUMPY = backend(Engine("numpy"))
 
 
 def _traced(function: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> Program:

@@ -21,7 +21,7 @@ from pol.capture.loops.repeating import repeat
 from pol.errors import JobError
 from pol.executor.backend import backend
 from pol.executor.interface import run
-from pol.executor.names import NATIVE
+from pol.executor.names import NATIVE, Engine
 from pol.job.dataset import batch_at
 from pol.job.document import BATCH_NUMBER, STEP
 from pol.job.load import load_job
@@ -57,7 +57,7 @@ def _trained(make: Callable[[], nn.Module], loss: Any, folder: Path) -> None:
     plain = make()
     torch.manual_seed(3)
     build(_spec(make(), loss), folder)
-    loaded, native = load_job(folder), backend(NATIVE)
+    loaded, native = load_job(folder), backend(Engine(NATIVE))
     state = {f"global.{name}": array for name, array in loaded.global_state.items()}
     optimizer = torch.optim.SGD(plain.parameters(), 0.1)
     for step in range(STEPS):

@@ -12,7 +12,7 @@ from pol.capture.idioms.rewritten import Rewriting, getitem
 from pol.errors import OutOfRange
 from pol.executor.backend import backend
 from pol.executor.interface import run
-from pol.executor.names import NATIVE, NUMPY
+from pol.executor.names import NATIVE, NUMPY, Engine
 from tests.unit.pol.capture.compared import Cases, compare
 
 ONES = torch.ones(40, 30)
@@ -114,7 +114,7 @@ def test_of_what_is_written_twice_the_last_stays() -> None:
 
     program = capture_program(function, inputs)
     for executor in (NUMPY, NATIVE):
-        found = run(program, {n: t.numpy() for n, t in inputs.items()}, 1, backend(executor))
+        found = run(program, {n: t.numpy() for n, t in inputs.items()}, 1, backend(Engine(executor)))
         assert found["out"].tolist() == [0, 4, 3]
         assert found["whole"].tolist() == [0, 2**62, 3 * 2**60]
 
@@ -135,4 +135,4 @@ def test_no_index_names_an_element_of_another_line(function: Callable[[Tensors],
     arrays = {name: tensor.numpy().copy() for name, tensor in inputs.items()}
     arrays["i"][0, 1] = wrong
     with pytest.raises(OutOfRange):
-        run(program, arrays, 1, backend(NUMPY))
+        run(program, arrays, 1, backend(Engine(NUMPY)))

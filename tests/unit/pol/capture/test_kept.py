@@ -19,7 +19,7 @@ from pol.capture.model.weights import initial_weights
 from pol.errors import JobError
 from pol.executor.backend import backend
 from pol.executor.interface import run
-from pol.executor.names import NATIVE
+from pol.executor.names import NATIVE, Engine
 from pol.job.dataset import batch_at
 from pol.job.document import BATCH_NUMBER, STEP, Job
 from pol.job.load import load_job
@@ -57,7 +57,7 @@ def by_itself(model: nn.Module, batch: Batch) -> torch.Tensor:
 
 def trained(folder: Path, steps: int = STEPS) -> tuple[list[float], dict[str, np.ndarray]]:
     """Take steps of a job in one slot; return losses and the global state."""
-    loaded, native = load_job(folder), backend(NATIVE)
+    loaded, native = load_job(folder), backend(Engine(NATIVE))
     document = loaded.job.document
     state = {f"global.{name}": array for name, array in loaded.global_state.items()}
     state |= {f"local.{name}": array for name, array in loaded.local_state.items()}

@@ -19,7 +19,7 @@ from pol.capture.idioms.rewritten import Rewriting
 from pol.errors import JobError
 from pol.executor.backend import backend
 from pol.executor.interface import run
-from pol.executor.names import NUMPY
+from pol.executor.names import NUMPY, Engine
 from pol.job.dataset import batch_at
 from pol.job.document import BATCH_NUMBER, STEP
 from pol.job.load import load_job
@@ -396,7 +396,7 @@ def test_a_buffer_that_no_step_changes_is_known(make: type[nn.Module], accumulat
     number = np.array(0)
     batch = batch_at(loaded.data, loaded.job, 0)
     given = {**state, **batch, STEP: number, BATCH_NUMBER: number}
-    found = run(loaded.job.document.step, given, loaded.job.document.seed, backend(NUMPY))
+    found = run(loaded.job.document.step, given, loaded.job.document.seed, backend(Engine(NUMPY)))
     rows = torch.from_numpy(batch["batch.x"].copy())
     parts = [model(part).square().mean() for part in rows.chunk(accumulate)]
     loss = torch.stack(parts).mean()

@@ -17,7 +17,7 @@ from pol.capture.model.weights import seeded_parameters
 from pol.errors import JobError
 from pol.executor.backend import backend
 from pol.executor.interface import run
-from pol.executor.names import NATIVE, NUMPY
+from pol.executor.names import NATIVE, NUMPY, Engine
 from pol.job.document import BATCH_NUMBER, STEP
 
 ROWS, CLASSES = 6, 4
@@ -112,7 +112,7 @@ def test_a_step_is_that_of_plain_torch(name: str) -> None:
 
     arrays = {key: tensor.numpy() for key, tensor in inputs.items()}
     for executor in (NUMPY, NATIVE):
-        found = run(program, arrays, spec.seed, backend(executor))
+        found = run(program, arrays, spec.seed, backend(Engine(executor)))
         moved = {key.removeprefix("global."): v for key, v in found.items() if "global." in key}
         assert moved.keys() == {n for n in expected if not n.endswith("num_batches_tracked")}
         for n, array in moved.items():

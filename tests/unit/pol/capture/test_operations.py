@@ -11,7 +11,7 @@ from pol.capture.graph.capture import Tensors, capture_program
 from pol.capture.idioms.rewritten import Rewriting
 from pol.executor.backend import backend
 from pol.executor.interface import run
-from pol.executor.names import NATIVE, NUMPY
+from pol.executor.names import NATIVE, NUMPY, Engine
 from tests.unit.pol.capture.compared import Cases, compare
 
 E = torch.tensor([-1.0, 0.0, 0.5])
@@ -253,7 +253,7 @@ def test_functions_are_as_near_as_the_page_says() -> None:
     }
     program = capture_program(lambda t: {name: getattr(torch, name)(t[name]) for name in known}, inputs)
     arrays = {name: tensor.numpy() for name, tensor in inputs.items()}
-    found = backend(NATIVE).compile(program, 1).run(arrays)
+    found = backend(Engine(NATIVE)).compile(program, 1).run(arrays)
     for name, (_, _, most) in known.items():
         right = getattr(torch, name)(inputs[name].double()).numpy()
         unit = np.spacing(np.abs(right).astype(np.float32)).astype(np.float64)
@@ -267,7 +267,7 @@ def test_functions_keep_within_their_range_where_they_lose_their_digits() -> Non
         lambda t: {"sin": t["x"].sin(), "cos": t["x"].cos(), "tan": t["x"].tan(), "acosh": t["low"].acosh()},
         {"x": x, "low": low},
     )
-    found = backend(NATIVE).compile(program, 1).run({"x": x.numpy(), "low": low.numpy()})
+    found = backend(Engine(NATIVE)).compile(program, 1).run({"x": x.numpy(), "low": low.numpy()})
     assert max(np.abs(found[name]).max() for name in ("sin", "cos")) <= 1
     assert np.isfinite(found["tan"]).all()
     assert np.isnan(found["acosh"]).all()
@@ -308,7 +308,7 @@ def test_what_is_not_finite_stays_so() -> None:
     )
     arrays = {"x": special.numpy(), "a": pairs[0].numpy(), "b": pairs[1].numpy()}
     for name in (NUMPY, NATIVE):
-        found = backend(name).compile(program, 1).run(arrays)
+        found = backend(Engine(name)).compile(program, 1).run(arrays)
         for function in functions:
             np.testing.assert_allclose(found[function], getattr(torch, function)(special), rtol=1e-6, err_msg=function)
         np.testing.assert_allclose(found["pow"], pairs[0] ** pairs[1])
@@ -319,6 +319,6 @@ def test_what_is_not_finite_stays_so() -> None:
 def test_running_sums_keep_their_length() -> None:
     x = {"x": torch.ones(0, 3), "y": torch.ones(3, 1)}
     program = capture_program(lambda t: {"out": t["x"].cumsum(0), "one": t["y"].cumsum(1)}, x)
-    found = run(program, {n: t.numpy() for n, t in x.items()}, 1, backend(NUMPY))
+    found = run(program, {n: t.numpy() for n, t in x.items()}, 1, backend(Engine(NUMPY)))
     assert found["out"].shape == (0, 3)
     assert found["one"].tolist() == [[1]] * 3

@@ -19,7 +19,7 @@ from pol.capture.build import build
 from pol.capture.graph.capture import capture_program
 from pol.capture.graph.precision import gradient
 from pol.errors import JobError
-from pol.executor.names import BACKENDS
+from pol.executor.names import BACKENDS, Engine
 from pol.job.program import Program
 from pol.local.inspect import inspect_job, products_by_bits
 from pol.local.run import run_locally
@@ -303,7 +303,7 @@ def test_a_job_trains_to_the_same_root_on_every_back_end(precision: Precision | 
     assert not {"8", "22"}.isdisjoint(products_by_bits(job.document.step))
     roots = set()
     for name in BACKENDS:
-        done = run_locally(tmp_path, 3, name, lambda *_: None, tmp_path / name)
+        done = run_locally(tmp_path, 3, Engine(name), lambda *_: None, tmp_path / name)
         losses = [round.loss for round in done.rounds]
         assert losses[-1] < losses[0]
         roots.add(done.rounds[-1].state_root)

@@ -10,9 +10,10 @@ from torch.nn import functional as F  # noqa: N812
 from pol.capture.graph.capture import Tensors, capture_program
 from pol.executor.backend import backend
 from pol.executor.interface import run
+from pol.executor.names import Engine
 from pol.job.program import Program
 
-NUMPY = backend("numpy")
+NUMPY = backend(Engine("numpy"))
 
 
 def _inputs() -> dict[str, torch.Tensor]:

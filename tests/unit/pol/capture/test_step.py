@@ -18,13 +18,14 @@ from pol.capture.functions import JobFunctions
 from pol.capture.loading import load_into
 from pol.errors import JobError
 from pol.executor.backend import backend
+from pol.executor.names import Engine
 from pol.job.dataset import batch_at
 from pol.job.document import BATCH_NUMBER, STEP
 from pol.job.load import LoadedJob, load_job
 from pol.local.run import run_locally
 from pol.work.segments import advance, slot_state
 
-NUMPY = backend("numpy")
+NUMPY = backend(Engine("numpy"))
 STEPS = 8
 
 

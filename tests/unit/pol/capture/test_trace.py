@@ -20,9 +20,10 @@ from pol.capture.rules.registry import RULES
 from pol.errors import JobError
 from pol.executor.backend import backend
 from pol.executor.interface import run
+from pol.executor.names import Engine
 from pol.job.document import BATCH_NUMBER, STEP
 
-NUMPY = backend("numpy")
+NUMPY = backend(Engine("numpy"))
 
 
 def _trace_one(function: object, *shape: int) -> list[str]:

@@ -14,7 +14,7 @@ from pol.capture.graph.capture import Tensors, capture_program
 from pol.errors import JobError, OutOfRange
 from pol.executor.backend import backend
 from pol.executor.interface import run
-from pol.executor.names import NATIVE, NUMPY
+from pol.executor.names import NATIVE, NUMPY, Engine
 
 Value = Callable[[Tensors], torch.Tensor]
 CONVOLUTIONS = (F.conv1d, F.conv2d, F.conv3d)
@@ -44,7 +44,7 @@ def check(value: Value, **sizes: tuple[int, ...]) -> None:
     program = capture_program(lambda given: _with_gradients(value, given, weights), tensors)
     arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
     for executor in (NUMPY, NATIVE):
-        found = run(program, arrays, 1, backend(executor))
+        found = run(program, arrays, 1, backend(Engine(executor)))
         for name, right in expected.items():
             scale = max(1.0, float(right.abs().max()) if right.numel() else 0.0)
             np.testing.assert_allclose(found[name], right.numpy(), atol=2e-3 * scale, rtol=0)
@@ -195,7 +195,7 @@ def test_a_pair_of_which_one_number_is_outside_names_no_row() -> None:
         for outside in (3, -4):
             wrong = {**arrays, "j": np.array([outside, 0])}
             with pytest.raises(OutOfRange):
-                run(program, wrong, 1, backend(executor))
+                run(program, wrong, 1, backend(Engine(executor)))
 
 
 def test_a_long_sum_is_made_of_parts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import torch
 from pol.executor import triton_chains
 from pol.executor.backend import backend
 from pol.executor.known_program import KNOWN, answer
+from pol.executor.names import Engine
 from pol.executor.numpy_backend import NumpyBackend
 from pol.executor.torch_backend import TorchBackend, chains_on
 from tests.support.chains import random_chain
@@ -44,7 +45,7 @@ def main() -> None:
             wrong.append(f"program {seed}")
     if answer(executor) != KNOWN:
         wrong.append("the known program")
-    chosen = backend("torch", "cpu:0")
+    chosen = backend(Engine("torch", "cpu:0"))
     assert isinstance(chosen, TorchBackend)
     if not (executor.in_chains and chosen.in_chains):
         wrong.append("nodes ran one by one")

@@ -8,7 +8,7 @@ import numpy as np
 from pol.executor.backend import backend
 from pol.executor.interface import Backend
 from pol.executor.loop import LoopBackend
-from pol.executor.names import BACKENDS
+from pol.executor.names import BACKENDS, Engine
 from pol.job.program import ProgramBuilder
 from pol.state.arrays import Array, dtype_name
 
@@ -23,13 +23,13 @@ NOT_FINITE = np.array([np.inf, -np.inf, np.nan], np.float32)
 
 @cache
 def get(name: str) -> Backend:
-    return backend(name)
+    return backend(Engine(name))
 
 
 @cache
 def node_by_node(name: str) -> LoopBackend:
     """A back end that shows every node as it runs."""
-    made = backend(name)
+    made = backend(Engine(name))
     assert isinstance(made, LoopBackend)
     return made
 

@@ -10,7 +10,7 @@ from pol.executor import native_backend
 from pol.executor.backend import backend, computing
 from pol.executor.fusion import CHAINED
 from pol.executor.known_program import KNOWN, answer, known_program
-from pol.executor.names import BACKENDS
+from pol.executor.names import BACKENDS, Engine
 from pol.native.library import choose_library
 
 
@@ -23,7 +23,7 @@ def fresh() -> Iterator[None]:
 
 @pytest.mark.parametrize("name", BACKENDS)
 def test_every_executor_knows_the_answer(name: str) -> None:
-    assert answer(backend(name)) == KNOWN
+    assert answer(backend(Engine(name))) == KNOWN
 
 
 def test_every_elementwise_operation_is_asked_for() -> None:
@@ -37,8 +37,8 @@ def test_a_library_whose_programs_are_wrong_is_not_used(
     if library is None:
         pytest.skip("there are no native kernels")
     monkeypatch.setattr(module, "KNOWN", "another")
-    assert backend("native").name == "numpy"
-    assert computing("native") == f"numpy: the native library for {library.name} computes wrong results"
+    assert backend(Engine("native")).name == "numpy"
+    assert computing(Engine("native")) == f"numpy: the native library for {library.name} computes wrong results"
     assert f"kernels for {library.name} compute wrong results" in caplog.text
 
 
@@ -47,7 +47,7 @@ def test_what_needs_more_memory_than_it_declares_is_said(
 ) -> None:
     if choose_library().library is None:
         pytest.skip("there are no native kernels")
-    executor = backend("native")
+    executor = backend(Engine("native"))
     monkeypatch.setattr(native_backend, "ROUNDING", -known_program().peak_size)
     with caplog.at_level(logging.WARNING):
         assert answer(executor) == KNOWN

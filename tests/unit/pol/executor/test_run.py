@@ -12,7 +12,7 @@ import pytest
 from pol.errors import ExecutionError, NotFinite
 from pol.executor.backend import backend
 from pol.executor.interface import nothing_reads, run
-from pol.executor.names import BACKENDS
+from pol.executor.names import BACKENDS, Engine
 from pol.job.document import BATCH_NUMBER
 from pol.job.program import Program, ProgramBuilder
 from pol.state.arrays import Array, State, canonical_array
@@ -75,7 +75,7 @@ def test_inputs_of_another_type(wrong: Array | None) -> None:
 
 def test_unknown_back_end() -> None:
     with pytest.raises(ExecutionError, match="use one of native, numpy, torch"):
-        backend("jax")
+        backend(Engine("jax"))
 
 
 class Whole:
@@ -118,7 +118,7 @@ def test_programs_are_compiled_once_and_forgotten_with_them() -> None:
     first = numpy.compile(program, 1)
     assert numpy.compile(program, 1) is first
     assert numpy.compile(program, 2) is not first
-    assert backend("numpy").compile(program, 1) is not first
+    assert backend(Engine("numpy")).compile(program, 1) is not first
     watched = weakref.ref(program)
     del program
     gc.collect()

@@ -3,7 +3,7 @@
 import pytest
 
 from pol.executor.backend import backend
-from pol.executor.names import BACKENDS
+from pol.executor.names import BACKENDS, Engine
 from tests.unit.pol.executor.stand_in import exact
 
 PINNED = "b483bf295d0163e5bd2efbc8879001ddb79c0695c80b30f6c43475b1d1512750"
@@ -12,4 +12,4 @@ PINNED = "b483bf295d0163e5bd2efbc8879001ddb79c0695c80b30f6c43475b1d1512750"
 
 @pytest.mark.parametrize("name", BACKENDS)
 def test_this_process(name: str) -> None:
-    assert exact(backend(name)) == PINNED
+    assert exact(backend(Engine(name))) == PINNED

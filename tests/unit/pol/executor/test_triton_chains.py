@@ -27,6 +27,7 @@ from pol.executor.fusion import CHAINED, grouped
 from pol.executor.interface import Backend
 from pol.executor.kernel_text import KernelText, write_kernel
 from pol.executor.known_program import KNOWN, answer, known_program
+from pol.executor.names import Engine
 from pol.executor.torch_backend import TorchBackend
 from pol.job.program import Program, ProgramBuilder
 from pol.values import TensorType
@@ -136,7 +137,7 @@ def test_chains_that_compute_wrongly_are_not_used(
 
     monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
     monkeypatch.setattr(backends, "answer", answer_of)
-    made = backend("torch", "cpu:0")
+    made = backend(Engine("torch", "cpu:0"))
     assert isinstance(made, TorchBackend)
     assert not made.in_chains
     assert "chains compute wrong results on cpu:0; nodes run one by one" in caplog.text

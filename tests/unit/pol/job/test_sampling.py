@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pol.errors import JobError
 from pol.executor.backend import backend
-from pol.executor.names import BACKENDS
+from pol.executor.names import BACKENDS, Engine
 from pol.job import cost
 from pol.job.dataset import batch_at, drawn_rows, stream_rows
 from pol.job.document import dump_job, parse_job
@@ -155,16 +155,16 @@ def test_a_segment_replays_to_the_boundary_that_training_had(weighted: Path, nam
         part,
         loaded.global_state,
         local,
-        backend=backend("numpy"),
+        backend=backend(Engine("numpy")),
         on_boundary=lambda _, first, second: states.append((first, second)),
     )
     for index, (first, second) in enumerate(states[:-1]):
-        again = replay_segment(load_job(weighted), part, index, first, second, backend(name))
+        again = replay_segment(load_job(weighted), part, index, first, second, backend(Engine(name)))
         assert again.boundary == share.boundaries[index + 1]
     # another order of the same rows comes to something else
     document = replace(loaded.job.document, sampling=ROWS_IN_ORDER)
     in_order = replace(loaded, job=replace(loaded.job, document=document))
-    other = replay_segment(in_order, part, 0, *states[0], backend(name))
+    other = replay_segment(in_order, part, 0, *states[0], backend(Engine(name)))
     assert other.boundary.root != share.boundaries[1].root
 
 

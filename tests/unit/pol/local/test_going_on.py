@@ -12,6 +12,7 @@ import pytest
 from domain.limits import SAMPLES_MAX
 from pol.errors import JobError
 from pol.executor.backend import backend
+from pol.executor.names import Engine
 from pol.job.checkpoint import checked, read_training
 from pol.job.cost import memory_size
 from pol.job.document import OPTIONAL, Job, check_document, order_terms, parse_job
@@ -139,7 +140,7 @@ def test_its_trace_holds(ran: LocalRun, folder: Path) -> None:
 
 def test_a_slot_that_begins_with_the_state_of_another_one_is_found(ran: LocalRun, folder: Path) -> None:
     loaded, part = load_job(folder / "second"), RoundSlot(0, 2)
-    engine = backend("numpy")
+    engine = backend(Engine("numpy"))
     opened = loaded.global_state, loaded.local_state
     # as every slot of another job does
     wrong = train_share(replace(loaded, slots=None), part, *opened, backend=engine)
@@ -155,7 +156,7 @@ def ran_boundary(folder: Path, part: RoundSlot, index: int) -> bytes:
 
 def test_only_the_first_step_of_a_job_begins_so(ran: LocalRun, folder: Path) -> None:
     """Later rounds, and the other segments of the first one, go on from where a slot is."""
-    loaded, part, engine = load_job(folder / "second"), RoundSlot(1, 1), backend("numpy")
+    loaded, part, engine = load_job(folder / "second"), RoundSlot(1, 1), backend(Engine("numpy"))
     here = replay_segment(loaded, part, 0, ran.state, ran.locals[1], engine).boundary
     there = replay_segment(loaded, part, 0, ran.state, ran.locals[2], engine).boundary
     assert here.local_root != there.local_root

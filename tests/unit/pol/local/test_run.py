@@ -8,6 +8,7 @@ import pytest
 
 from pol.errors import AggregationFailed, NotFiniteStep, StepFailed
 from pol.executor.backend import backend
+from pol.executor.names import Engine
 from pol.job.document import JobDocument
 from pol.job.load import load_job
 from pol.job.write import write_job
@@ -53,7 +54,7 @@ def test_with_several_slots_a_round_ends_in_their_mean(tmp_path: Path) -> None:
     state, local = loaded.global_state, [loaded.local_state] * 4
     for round in range(2):
         shares = [
-            train_share(loaded, RoundSlot(round, slot), state, local[slot], backend=backend("numpy"))
+            train_share(loaded, RoundSlot(round, slot), state, local[slot], backend=backend(Engine("numpy")))
             for slot in range(4)
         ]
         local = [share.local_out for share in shares]
@@ -70,15 +71,15 @@ def test_one_slot_aggregates_to_its_closing_state(tmp_path: Path) -> None:
     divided(tmp_path, 1, 1, 20)
     loaded = load_job(tmp_path)
     states = loaded.global_state, loaded.local_state
-    share = train_share(loaded, RoundSlot(0, 0), *states, backend=backend("numpy"))
-    result = aggregate(loaded, states[0], [share.update], backend("numpy"))
+    share = train_share(loaded, RoundSlot(0, 0), *states, backend=backend(Engine("numpy")))
+    result = aggregate(loaded, states[0], [share.update], backend(Engine("numpy")))
     assert result.root == share.boundaries[-1].global_root
 
 
 @pytest.mark.parametrize("name", ["numpy", "torch"])
 def test_only_the_rounds_that_are_asked_for(tmp_path: Path, name: str) -> None:
     seen: list[tuple[int, int, int]] = []
-    done = run_locally(FIXTURE, 1, name, lambda *place: seen.append(place[:3]))
+    done = run_locally(FIXTURE, 1, Engine(name), lambda *place: seen.append(place[:3]))
     assert seen == [(0, slot, step) for slot in range(2) for step in range(10)]
     assert [report.round for report in done.rounds] == [0]
     assert replace(done, rounds=()).after == done.rounds[0].metrics

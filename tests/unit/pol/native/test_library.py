@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from pol.errors import ExecutionError
 from pol.executor.backend import backend, computing
+from pol.executor.names import Engine
 from pol.native import library as module
 from pol.native.library import (
     FOLDER,
@@ -191,15 +192,15 @@ def test_a_library_that_computes_wrongly_is_not_used(
     with caplog.at_level(logging.ERROR):
         assert load_library() is None
     assert "compute wrong results" in caplog.text
-    assert backend("native").name == "numpy"
-    assert computing("native").startswith("numpy: the native library for ")
-    assert "computes wrong results" in computing("native")
+    assert backend(Engine("native")).name == "numpy"
+    assert computing(Engine("native")).startswith("numpy: the native library for ")
+    assert "computes wrong results" in computing(Engine("native"))
 
 
 def test_without_libraries_numpy_computes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(module, "FOLDER", tmp_path)
-    assert backend("native").name == "numpy"
-    assert computing("native") == "numpy: no native library was built (run make setup)"
+    assert backend(Engine("native")).name == "numpy"
+    assert computing(Engine("native")) == "numpy: no native library was built (run make setup)"
 
 
 @pytest.mark.parametrize(("value", "name"), [("0", None), ("portable", "portable"), ("", USABLE)])
@@ -220,19 +221,19 @@ def test_a_switch_that_names_nothing_is_refused(monkeypatch: pytest.MonkeyPatch)
             ExecutionError,
             match="'avx3' is not a known value; use one of 0, avx512vnni, avxvnni, avx2, dotprod, portable",
         ):
-            ask("native")
-    assert backend("numpy").name == computing("numpy") == "numpy"
+            ask(Engine("native"))
+    assert backend(Engine("numpy")).name == computing(Engine("numpy")) == "numpy"
 
 
 @pytest.mark.parametrize("name", USABLE)
 def test_what_computes_is_said(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(SWITCH, name)
-    assert computing("native") == f"native {name}"
+    assert computing(Engine("native")) == f"native {name}"
 
 
 def test_native_kernels_that_are_switched_off_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SWITCH, "0")
-    assert computing("native") == "numpy: ASSAY_NATIVE=0"
+    assert computing(Engine("native")) == "numpy: ASSAY_NATIVE=0"
 
 
 def test_the_best_that_the_processor_has_is_taken() -> None:
@@ -251,7 +252,7 @@ def test_an_instruction_set_that_the_processor_lacks_is_not_loaded(
     assert found.name == "portable"
     choose_library.cache_clear()
     monkeypatch.setenv(SWITCH, "avx2")
-    assert computing("native") == "numpy: this processor has no avx2"
+    assert computing(Engine("native")) == "numpy: this processor has no avx2"
 
 
 def test_a_thread_that_flushes_subnormal_numbers_is_refused() -> None:

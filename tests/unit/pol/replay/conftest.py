@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from pol.executor.backend import backend
+from pol.executor.names import Engine
 from pol.job.load import LoadedJob, load_job
 from pol.state.arrays import State
 from pol.work.records import Boundary, RoundSlot, TrainedShare
@@ -30,7 +31,7 @@ def trained(loaded: LoadedJob) -> tuple[TrainedShare, States]:
         SHARE,
         loaded.global_state,
         loaded.local_state,
-        backend=backend("numpy"),
+        backend=backend(Engine("numpy")),
         on_boundary=lambda boundary, first, second: states.append((boundary, first, second)),
     )
     return share, states

@@ -6,6 +6,7 @@ import numpy as np
 
 from pol.errors import JobError
 from pol.executor.backend import backend
+from pol.executor.names import Engine
 from pol.job.load import load_job
 from pol.replay.replay import replay_segment
 from pol.state.arrays import State
@@ -27,7 +28,7 @@ def train(directory: str, part: RoundSlot, folder: str) -> bytes:
         part,
         loaded.global_state,
         loaded.local_state,
-        backend=backend("numpy"),
+        backend=backend(Engine("numpy")),
         on_boundary=keep,
     )
     (kept / "update").write_bytes(encode_state(share.update))
@@ -39,19 +40,19 @@ def replay(directory: str, part: RoundSlot, index: int, folder: str, name: str =
     document = loaded.job.document
     state = decode_state((kept / f"{index}.global").read_bytes(), document.global_tensors)
     local = decode_state((kept / f"{index}.local").read_bytes(), document.local_tensors)
-    return replay_segment(loaded, part, index, state, local, backend(name)).boundary
+    return replay_segment(loaded, part, index, state, local, backend(Engine(name))).boundary
 
 
 def merge(directory: str, updates: tuple[Path, ...]) -> bytes:
     loaded = load_job(Path(directory))
     given = [decode_state(path.read_bytes(), loaded.job.updated) for path in updates]
-    return encode_state(aggregate(loaded, loaded.global_state, given, backend("numpy")).state)
+    return encode_state(aggregate(loaded, loaded.global_state, given, backend(Engine("numpy"))).state)
 
 
 def overflow(directory: str) -> None:
     loaded = load_job(Path(directory))
     huge = {name: array + np.float32(3e38) for name, array in loaded.local_state.items()}
-    train_share(loaded, RoundSlot(0, 0), loaded.global_state, huge, backend=backend("numpy"))
+    train_share(loaded, RoundSlot(0, 0), loaded.global_state, huge, backend=backend(Engine("numpy")))
 
 
 def refuse() -> None:

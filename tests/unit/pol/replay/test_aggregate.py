@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from domain.hashing import merkle_root
 from pol.errors import NotFinite, ReplayError, StateError
 from pol.executor.backend import backend
+from pol.executor.names import Engine
 from pol.job.load import LoadedJob
 from pol.state.arrays import Array, State
 from pol.state.canonical import state_specs, state_tree
 from pol.values import TensorSpec
 from pol.work.train import aggregate, mean
 
-NUMPY = backend("numpy")
+NUMPY = backend(Engine("numpy"))
 
 
 def _updates(loaded: LoadedJob) -> list[State]:
@@ -52,7 +53,7 @@ def test_says_the_root_of_each_tensor(loaded: LoadedJob) -> None:
 
 def test_both_back_ends_agree(loaded: LoadedJob) -> None:
     updates = _updates(loaded)
-    found = {aggregate(loaded, loaded.global_state, updates, backend(name)).root for name in ("numpy", "torch")}
+    found = {aggregate(loaded, loaded.global_state, updates, backend(Engine(name))).root for name in ("numpy", "torch")}
     assert len(found) == 1
 
 

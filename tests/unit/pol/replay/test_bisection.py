@@ -9,7 +9,7 @@ import pytest
 
 from pol.executor.backend import backend
 from pol.executor.interface import Backend, Compiled
-from pol.executor.names import BACKENDS
+from pol.executor.names import BACKENDS, Engine
 from pol.job.dataset import batch_at
 from pol.job.document import BATCH_NUMBER, STEP
 from pol.job.load import LoadedJob, load_job
@@ -221,7 +221,7 @@ def test_a_lie_about_one_operation_of_a_turn_is_found(job: LoadedJob, name: str,
     assert len(places) == 4
     lied = places[which]
     forgery = _forged(step_program, lied)
-    liar = Liar(backend(name), step_program, forgery.program)
+    liar = Liar(backend(Engine(name)), step_program, forgery.program)
 
     # the trace: boundaries, and the states at them
     states: list[tuple[Boundary, State, State]] = []
@@ -294,7 +294,7 @@ def test_a_record_names_the_operation_of_a_turn(folder: Path, job: LoadedJob, tm
     lied = [each for each in ran if len(each.path) == 3 and each.node.op == "tanh" and each.path[1] == 1][-1]
     liar = OperationLiar(get("numpy"), "tanh", tuple(map(value_hash, lied.operands)))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("pol.local.run.executor_named", lambda _: liar)
+        patched.setattr("pol.local.run.backend", lambda _: liar)
         run_locally(folder, out=tmp_path)
     theirs = TraceParty(name="theirs", trace=read_trace(tmp_path / "trace.json"), records=tmp_path)
     record = make_record(theirs, job, liar, PlaceKind.SEGMENT, 0, 0, 0)

@@ -11,6 +11,7 @@ import pytest
 from domain import codec, plain
 from pol.errors import TraceError
 from pol.executor.backend import backend
+from pol.executor.names import Engine
 from pol.job.document import DIFFERENCE
 from pol.job.load import load_job
 from pol.job.program import ProgramBuilder
@@ -28,7 +29,7 @@ from pol.work.records import RoundSlot
 from pol.work.train import aggregate, train_share
 from tests.unit.pol.replay.conftest import FIXTURE
 
-NUMPY = backend("numpy")
+NUMPY = backend(Engine("numpy"))
 
 
 @pytest.fixture(scope="module")

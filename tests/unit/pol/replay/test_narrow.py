@@ -13,7 +13,7 @@ from domain import codec
 from pol.errors import RangeError, TraceError
 from pol.executor.backend import backend
 from pol.executor.interface import Backend
-from pol.executor.names import BACKENDS
+from pol.executor.names import BACKENDS, Engine
 from pol.job.load import LoadedJob, load_job
 from pol.local.run import run_locally
 from pol.replay.narrow import HonestRun, Level, Narrowed, TraceParty, find_departure, make_record, narrow
@@ -28,7 +28,7 @@ from tests.support.liar import OperationLiar
 from tests.unit.pol.executor.ops import bits
 from tests.unit.pol.mlp import write_mlp_job
 
-NUMPY = backend("numpy")
+NUMPY = backend(Engine("numpy"))
 ROUND, SLOT, SEGMENT = 1, 1, 1
 
 
@@ -88,7 +88,7 @@ def lying_run(job: Path, out: Path, lied: SeenValue) -> LyingRun:
     assert lied.node is not None
     liar = OperationLiar(NUMPY, lied.node.op, tuple(map(value_hash, lied.operands)))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("pol.local.run.executor_named", lambda _: liar)
+        patched.setattr("pol.local.run.backend", lambda _: liar)
         run_locally(job, out=out, keep_states=True)
     return LyingRun(replace(party(out, "theirs"), records=None), liar, lied)
 
@@ -120,7 +120,7 @@ def middle_operation(values: list[SeenValue]) -> SeenValue:
 def test_operations_alone_have_the_bits_of_whole_programs(loaded: LoadedJob, name: str) -> None:
     if name == "torch":
         pytest.importorskip("torch", reason="the back end torch")
-    program, executor = loaded.job.document.step, backend(name)
+    program, executor = loaded.job.document.step, backend(Engine(name))
     inputs = step_inputs(loaded, slot_state(loaded, loaded.global_state, loaded.local_state), 0, 0)
     alone = OperationRunner(executor, loaded.job.document.seed).run(program, inputs, lambda _: None)
     whole = executor.compile(program, loaded.job.document.seed).run(inputs)
@@ -141,7 +141,7 @@ def test_a_recomputation_ends_in_the_root_of_the_trace(folder: Path, loaded: Loa
     record = make_record(honest, loaded, NUMPY, kind, ROUND, SLOT, SEGMENT)
     values = place_values(folder, loaded, kind)
     assert [seen.hash for seen in values] == list(record.hashes)
-    native = make_record(honest, loaded, backend("native"), kind, ROUND, SLOT, SEGMENT)
+    native = make_record(honest, loaded, backend(Engine("native")), kind, ROUND, SLOT, SEGMENT)
     assert native == record
 
 
@@ -243,7 +243,7 @@ def test_a_record_names_the_operation(
     honest = replace(party(folder / "honest"), records=tmp_path / "ours")
     if against == "trace with a record":
         record_of(honest, loaded, NUMPY)
-    found = narrow(theirs, None if against == "recomputation" else honest, loaded, backend("native"))
+    found = narrow(theirs, None if against == "recomputation" else honest, loaded, backend(Engine("native")))
     check_operation(found, lie.lied)
     assert found is not None
     assert found.difference.agrees == (() if against == "recomputation" else ("honest",))

@@ -19,10 +19,12 @@ import pytest
 from host.landlock import landlock_abi
 from pol.errors import JobError, NotFiniteStep
 from pol.executor.backend import backend
+from pol.executor.names import Engine
 from pol.job.load import LoadedJob
 from pol.state.canonical import encode_state
 from pol.work import pool as pool_module
-from pol.work.pool import OutOfMemory, PoolClosed, PoolFull, ReplayPool, TaskTimeout, WorkerDied
+from pol.work.executor import OutOfMemory, PoolClosed, PoolFull, TaskTimeout, WorkerDied
+from pol.work.pool import ReplayPool
 from pol.work.records import TrainedShare
 from pol.work.train import aggregate
 from tests.support.waiting import wait_until
@@ -194,7 +196,7 @@ def test_a_share_is_trained_and_replayed_through_the_pool(
     given = tmp_path / "update", tmp_path / "update"
     state = pool.submit(tasks.merge, str(FIXTURE), given).result(20)
     updates = [share.update, share.update]
-    expected = aggregate(loaded, loaded.global_state, updates, backend("numpy"))
+    expected = aggregate(loaded, loaded.global_state, updates, backend(Engine("numpy")))
     assert state == encode_state(expected.state)
 
 

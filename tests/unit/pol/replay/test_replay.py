@@ -9,7 +9,7 @@ import pytest
 
 from pol.errors import Cancelled, NotFiniteStep, RangeError, StateError, StepFailed
 from pol.executor.backend import backend
-from pol.executor.names import BACKENDS
+from pol.executor.names import BACKENDS, Engine
 from pol.executor.native_backend import NativeBackend
 from pol.job.dataset import batch_at
 from pol.job.document import DIFFERENCE
@@ -24,7 +24,7 @@ from pol.work.train import opening_boundary, share_update, train_segments, train
 from tests.unit.pol.datasets import all_rows, dataset
 from tests.unit.pol.replay.conftest import SHARE, States
 
-NUMPY = backend("numpy")
+NUMPY = backend(Engine("numpy"))
 
 
 def _changed(state: Any, name: str, change: Callable[[Any], Any]) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def with_outer(loaded: LoadedJob) -> LoadedJob:
 
 def _replay(loaded: LoadedJob, states: States, index: int, name: str = "numpy") -> ReplayedSegment:
     _, opening, local = states[index]
-    return replay_segment(loaded, SHARE, index, opening, local, backend(name))
+    return replay_segment(loaded, SHARE, index, opening, local, backend(Engine(name)))
 
 
 def test_a_share_has_a_boundary_before_and_after_each_segment(
@@ -112,14 +112,14 @@ def test_training_elsewhere_gives_the_same_share(
 ) -> None:
     states = loaded.global_state, loaded.local_state
     before = [encode_state(state) for state in states]
-    other = train_share(loaded, SHARE, *states, backend=backend(name))
+    other = train_share(loaded, SHARE, *states, backend=backend(Engine(name)))
     assert other.boundaries == trained[0].boundaries
     assert other.update_root == trained[0].update_root
     assert [encode_state(state) for state in states] == before
 
 
 def test_a_state_that_is_given_up_is_there_once(loaded: LoadedJob) -> None:
-    executor = backend("native")
+    executor = backend(Engine("native"))
     if not isinstance(executor, NativeBackend):
         pytest.skip("no native kernels here")
     states = loaded.global_state, loaded.local_state

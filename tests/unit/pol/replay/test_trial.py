@@ -7,6 +7,7 @@ import pytest
 
 from pol.errors import AggregationFailed, NotFiniteStep, StepFailed
 from pol.executor.backend import backend
+from pol.executor.names import Engine
 from pol.job.load import load_job
 from pol.replay.trial import try_job
 from pol.work.trials import TrialTimes
@@ -25,7 +26,7 @@ def trial(
     directory: Path, step: Change = halved, outer: Change | None = None, slot: int = 0, slots: int = 1
 ) -> TrialTimes:
     write_odd_job(directory, step, outer)
-    return try_job(load_job(directory), slot, range(slots), backend("numpy"))
+    return try_job(load_job(directory), slot, range(slots), backend(Engine("numpy")))
 
 
 def test_a_job_that_has_results_is_timed(tmp_path: Path) -> None:

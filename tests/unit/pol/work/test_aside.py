@@ -7,7 +7,7 @@ import pytest
 
 from pol.errors import StepFailed
 from pol.executor.backend import backend
-from pol.executor.names import BACKENDS
+from pol.executor.names import BACKENDS, Engine
 from pol.job.load import LoadedJob, load_job
 from pol.state.arrays import State
 from pol.state.canonical import state_tree
@@ -43,7 +43,7 @@ def loaded() -> LoadedJob:
 @pytest.fixture(scope="module")
 def right(loaded: LoadedJob) -> TrainedShare:
     states = loaded.global_state, loaded.local_state
-    return train_share(loaded, SHARE, *states, backend=backend("numpy"))
+    return train_share(loaded, SHARE, *states, backend=backend(Engine("numpy")))
 
 
 @pytest.mark.parametrize("name", BACKENDS)
@@ -65,7 +65,7 @@ def test_states_stay_until_they_are_read(loaded: LoadedJob, right: TrainedShare,
         SHARE,
         range(count),
         slot_state(loaded, loaded.global_state, loaded.local_state),
-        backend=backend(name),
+        backend=backend(Engine(name)),
         on_boundary=on_boundary,
         on_step=lambda step, _: events.append(step),
         aside=aside,
@@ -96,7 +96,7 @@ def test_what_fails_at_a_boundary_ends_training(loaded: LoadedJob, aside: AtOnce
             SHARE,
             range(count),
             start,
-            backend=backend("native"),
+            backend=backend(Engine("native")),
             on_boundary=on_boundary,
             aside=aside,
         )
@@ -115,7 +115,7 @@ def test_a_boundary_is_whole_before_the_step_behind_it_fails(tmp_path: Path) -> 
             SHARE,
             range(4),
             slot_state(odd, odd.global_state, odd.local_state),
-            backend=backend("native"),
+            backend=backend(Engine("native")),
             on_boundary=lambda boundary, *_: reached.append(boundary.index),
             aside=Beside(),
         )

@@ -24,13 +24,14 @@ from benchmarks.memory import memory
 from host.sandbox import memory_bound
 from pol.errors import JobError
 from pol.executor.backend import backend
+from pol.executor.names import Engine
 from pol.job.load import load_job
 from pol.replay.replay import replay_segment
 from pol.work.records import RoundSlot
 from pol.work.train import train_share
 
 folder, bound = Path(sys.argv[1]), int(sys.argv[2])
-executor, part = backend("numpy"), RoundSlot(0, 0)
+executor, part = backend(Engine("numpy")), RoundSlot(0, 0)
 with memory_bound(bound):
     loaded = load_job(folder)
     states = loaded.global_state, loaded.local_state

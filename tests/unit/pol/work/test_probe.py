@@ -3,6 +3,7 @@
 import pytest
 
 from pol.executor.backend import backend
+from pol.executor.names import Engine
 from pol.ops.primitive import FLOPS_PER_CALL
 from pol.rules.probe import PIECE_WORK, speed
 from pol.work.probe import program, work_pieces
@@ -25,7 +26,7 @@ def test_a_piece_is_small_steps_beside_large_products() -> None:
 
 
 def test_pieces_are_the_same_wherever_and_in_whatever_order() -> None:
-    numpy = backend("numpy")
+    numpy = backend(Engine("numpy"))
     all_of_them = work_pieces(SEED, range(4), numpy)
     assert len(set(all_of_them)) == 4
     assert work_pieces(SEED, (3, 1), numpy) == (all_of_them[3], all_of_them[1])
@@ -33,10 +34,11 @@ def test_pieces_are_the_same_wherever_and_in_whatever_order() -> None:
 
 
 def test_nothing_of_one_seed_serves_another() -> None:
-    numpy = backend("numpy")
+    numpy = backend(Engine("numpy"))
     assert not set(work_pieces(SEED, range(3), numpy)) & set(work_pieces(bytes(32), range(3), numpy))
 
 
 def test_torch_has_the_same_bits() -> None:
     pytest.importorskip("torch")
-    assert work_pieces(SEED, range(2), backend("torch")) == work_pieces(SEED, range(2), backend("numpy"))
+    torch, numpy = (work_pieces(SEED, range(2), backend(Engine(name))) for name in ("torch", "numpy"))
+    assert torch == numpy

@@ -12,6 +12,7 @@ from zipfile import ZipFile
 import pytest
 
 from pol.executor.backend import computing
+from pol.executor.names import Engine
 from pol.native.library import FOLDER
 from tools.setup.environment import UV
 from tools.setup.steps import ROOT, Command
@@ -20,13 +21,14 @@ STEP = """
 import numpy as np
 import pol
 from pol.executor.backend import backend, computing
+from pol.executor.names import Engine
 from pol.job.program import ProgramBuilder
 builder = ProgramBuilder()
 x = builder.input("x", "f32", (3, 3))
 builder.output("y", builder.node("add", builder.node("matmul", x, x, bits=15), x))
-executor = backend("native")
+executor = backend(Engine("native"))
 y = executor.compile(builder.build(), 0).run({"x": np.eye(3, dtype=np.float32)})["y"]
-print(pol.__path__[0], executor.name, bool((y == 2 * np.eye(3)).all()), computing("native"), sep="\\n")
+print(pol.__path__[0], executor.name, bool((y == 2 * np.eye(3)).all()), computing(Engine("native")), sep="\\n")
 """
 
 
@@ -93,5 +95,5 @@ def test_it_computes_natively_without_checkout_and_compiler(wheel: Path, tmp_pat
     )
     where, name, is_right, said = done.stdout.splitlines()
     assert Path(where) == tmp_path / "site" / "pol"
-    assert (is_right, said) == ("True", computing("native"))
-    assert name == computing("native").partition(" ")[0].rstrip(":")
+    assert (is_right, said) == ("True", computing(Engine("native")))
+    assert name == computing(Engine("native")).partition(" ")[0].rstrip(":")

@@ -1,0 +1,115 @@
+"""The options that choose what computes, and how much of this machine it may use."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from assay.cli.arguments import SIZE
+from assay.cli.errors import WrongUsage
+from assay.cli.output import size
+from host.devices.device import CPU
+from pol.errors import ExecutionError
+from pol.executor.names import BACKENDS, DEFAULT, THREADS_MAX, Engine
+
+F = TypeVar("F", bound=Callable[..., Any])
+_ALL = "one per processor, or OMP_NUM_THREADS"
+
+
+class ExecutorParam(click.ParamType[str]):
+    """A value of --executor."""
+
+    name = "executor"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the value unchanged; raise a usage error if it does not name an executor."""
+        from pol.work.replayer import address_of
+
+        try:
+            address_of(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        return str(value)
+
+
+executor_option = click.option(
+    "--executor",
+    type=ExecutorParam(),
+    default="local",
+    show_default=True,
+    metavar="local|ray://HOST:PORT",
+    help="Where recomputation runs: processes on this machine, or your Ray cluster (docs/operate/ray.md).",
+)
+
+
+def engine_options(*, sandboxed: bool = False, threads: str = _ALL) -> Callable[[F], F]:
+    """Add --backend, --device, --threads and --memory to a command, and call it with ``engine``.
+
+    A command whose computation is ``sandboxed`` has no --device, because the sandbox permits no access to a GPU.
+    ``threads`` is the number of threads without --threads, in words.
+    """
+    options = [
+        click.option(
+            "--backend",
+            type=click.Choice(BACKENDS),
+            default=DEFAULT,
+            show_default=True,
+            help="Implementation that computes; all of them give the same bits.",
+        ),
+        click.option(
+            "--threads",
+            type=click.IntRange(1, THREADS_MAX),
+            help=f"Threads of each process that computes.  [{threads}]",
+        ),
+        click.option(
+            "--memory",
+            type=SIZE,
+            default=None,
+            help="Most memory of each process that computes, for example 8GiB.  [three quarters of the machine]",
+        ),
+    ]
+    if not sandboxed:
+        device = click.option(
+            "--device",
+            default=CPU,
+            show_default=True,
+            metavar="cpu|cuda|cuda:N",
+            help="Device that computes; a GPU needs --backend torch.",
+        )
+        options.insert(1, device)
+
+    def decorate(command: F) -> F:
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            engine = _engine(
+                kwargs.pop("backend"), kwargs.pop("device", CPU), kwargs.pop("threads"), kwargs.pop("memory")
+            )
+            return command(*args, engine=engine, **kwargs)
+
+        wrapped.__name__, wrapped.__doc__ = command.__name__, command.__doc__
+        wrapped.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
+        decorated: Any = wrapped
+        for option in reversed(options):
+            decorated = option(decorated)
+        return decorated  # type: ignore[no-any-return]
+
+    return decorate
+
+
+def _engine(name: str, device: str, threads: int | None, memory: int | None) -> Engine:
+    """Return the engine that the options describe; WrongUsage if this machine cannot have it."""
+    from host.devices.find import find_devices
+
+    engine = Engine(name=name, device=device, threads=threads or 0, memory=memory or 0)
+    try:
+        engine.check()
+    except ExecutionError as error:
+        raise WrongUsage(f"--{error.field}: {error.reason}") from None
+    if engine.device == CPU and not engine.memory:
+        return engine
+    devices = {found.name: found for found in find_devices()}
+    if engine.memory > devices[CPU].memory:
+        raise WrongUsage(f"--memory: this machine has {size(devices[CPU].memory)}, not {size(engine.memory)}")
+    if engine.device not in devices:
+        known = ", ".join(devices)
+        raise WrongUsage(f"--device: this machine has no {engine.device}; it has {known}")
+    return engine
