@@ -18,6 +18,21 @@ BLOCKS_SHOWN: Final = 120
 
 
 @dataclass(frozen=True, slots=True)
+class Machine:
+    """A node of the cluster of a validator on this machine, with the tasks that run there.
+
+    ``problem`` says why it computes nothing; it is empty for a node that works.
+    """
+
+    name: str
+    address: str
+    processors: int
+    memory: int
+    problem: str
+    tasks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class NodeSnapshot:
     """The node's last answers."""
 
@@ -39,6 +54,8 @@ class NodeSnapshot:
     away: str = ""
     # Time of the node's last answer, in seconds since the epoch by this machine's clock.
     seen_at: float = 0.0
+    # Nodes of the clusters of validators whose homes are on this machine.
+    machines: tuple[Machine, ...] = ()
     # Number of the next event that the index needs.
     next_event: int = 1
 

@@ -161,6 +161,7 @@ class ConsolePages:
         pots = {"stakes": sum(v.stake for v in snapshot.validators), **self._index.pots()}
         return {
             "validators": validators,
+            "machines": snapshot.machines,
             "providers": sum(1 for p in snapshot.providers if p.admitted),
             "speed": sum(p.capability.speed for p in snapshot.providers if p.capability and p.admitted),
             "bids": len(snapshot.bids),

@@ -14,7 +14,7 @@ from typing import Final
 
 from compute_provider.store import TraceReader as ProviderReader
 from console.jobs import name_jobs
-from console.known import NodeState
+from console.known import Machine, NodeState
 from console.traces import Reached, Replayed, ShareTrace
 from domain.errors import Expected
 from domain.keys import ShareKey
@@ -22,6 +22,7 @@ from link.types import BOUNDARIES_MAX
 from pol.values import metric_values
 from validator.decide.records import SlotWork
 from validator.store import TraceReader as ValidatorReader
+from validator.store import read_nodes
 
 log = logging.getLogger(__name__)
 
@@ -93,8 +94,26 @@ class RecordWatcher:
                 )
                 self._readers[path] = reader, version
                 changed = is_new or changed
-        if changed:
+        machines = self._machines()
+        if machines != self._known.snapshot.machines:
+            self._known.show(machines=machines)
+        elif changed:
             self._known.show()
+
+    def _machines(self) -> tuple[Machine, ...]:
+        clusters = [cluster for home in self._homes if (cluster := read_nodes((home / VALIDATOR).parent)) is not None]
+        return tuple(
+            Machine(
+                name=node.name,
+                address=node.address,
+                processors=node.processors,
+                memory=node.memory,
+                problem=node.problem,
+                tasks=node.tasks,
+            )
+            for cluster in clusters
+            for node in cluster.nodes
+        )
 
     def _reader(
         self, path: Path, kind: type[ValidatorReader | ProviderReader]
