@@ -1,5 +1,7 @@
 """Primitives that create values from attributes alone, or from the seed and the number of the step."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from pol.limits import MAX_SITE
@@ -16,6 +18,8 @@ from pol.ops.primitive import (
     refuse,
 )
 from pol.ops.shape import element
+from pol.ops.splits import Axis, Split, Way
+from pol.state.arrays import Array
 from pol.values import TensorType
 
 
@@ -51,6 +55,29 @@ def _uniform(site: Site) -> Function:
     return lambda step: philox.uniform(seed, stream, int(step), count).reshape(shape)
 
 
+def _any_dim(operands: Operands, attributes: Attributes, result: TensorType) -> Iterator[Way]:
+    for dim, size in enumerate(result.shape):
+        yield Way(size, (None,) * len(operands), Axis(dim))
+
+
+def _some_numbers(site: Site, axis: Axis, positions: Array) -> Function:
+    return lambda: positions
+
+
+def _some_filled(site: Site, axis: Axis, positions: Array) -> Function:
+    shape = list(site.result.shape)
+    shape[axis.dim] = len(positions)
+    value = np.broadcast_to(element(site.attrs["value"], site.result.dtype), shape)
+    return lambda: value
+
+
+def _some_drawn(site: Site, axis: Axis, positions: Array) -> Function:
+    """Return the function that draws only some elements. A word depends on its own position alone."""
+    seed, stream = site.seed, site.attrs["site"]
+    numbers = np.arange(site.result.elements).reshape(site.result.shape).take(positions, axis.dim)
+    return lambda step: philox.uniform_at(seed, stream, int(step), numbers)
+
+
 _SHAPE = {"shape": Attribute("ints")}
 _FULL = {**_SHAPE, "dtype": Attribute("dtype"), "value": Attribute("element")}
 _UNIFORM = {**_SHAPE, "site": Attribute("int", 0, MAX_SITE)}
@@ -63,6 +90,7 @@ CREATE = (
         reference=_iota,
         attributes={"size": Attribute("int")},
         cost=8,
+        splits=(Split("every dimension", _any_dim, local=_some_numbers),),
     ),
     Primitive(
         name="full",
@@ -73,6 +101,7 @@ CREATE = (
         cost=0,
         traffic=Traffic.VIEW,
         repeats=True,
+        splits=(Split("every dimension", _any_dim, local=_some_filled),),
     ),
     Primitive(
         name="uniform",
@@ -82,6 +111,7 @@ CREATE = (
         attributes=_UNIFORM,
         cost=400,
         calls=200,
+        splits=(Split("every dimension", _any_dim, local=_some_drawn),),
     ),
 )
 """The primitives that create values."""

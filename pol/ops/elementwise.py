@@ -6,6 +6,7 @@ and minimum return +0.0 for zeros of either sign, because libraries differ in th
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from pol.ops.primitive import (
     refuse,
     runs,
 )
+from pol.ops.splits import Split, same_dims
 from pol.state.arrays import NUMPY_DTYPES, Array
 from pol.values import Shape, TensorType
 
@@ -200,7 +202,7 @@ def _floor_divide(a: Array, b: Array) -> Array:
 
 _NUMBERS, _FLOATS, _INTEGRAL, _BOOLS = (_same_dtype(allowed) for allowed in (NUMBERS, FLOATS, _INTEGERS, BOOLS))
 
-ELEMENTWISE = (
+_PRIMITIVES = (
     Primitive(name="add", arity=(2, 2), rule=_NUMBERS, reference=plain(np.add), more=_run_work),
     Primitive(name="sub", arity=(2, 2), rule=_NUMBERS, reference=plain(np.subtract), more=_run_work),
     Primitive(name="mul", arity=(2, 2), rule=_NUMBERS, reference=plain(np.multiply), more=_run_work),
@@ -264,4 +266,7 @@ ELEMENTWISE = (
         scratch=9,
     ),
 )
+_EACH_ELEMENT = (Split("every dimension", same_dims),)
+
+ELEMENTWISE = tuple(replace(primitive, splits=_EACH_ELEMENT) for primitive in _PRIMITIVES)
 """The elementwise primitives."""

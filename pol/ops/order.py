@@ -1,5 +1,8 @@
 """Primitives that depend on an order: adding rows one after another, and sorting."""
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 import numpy as np
 
 from pol.errors import OutOfRange
@@ -19,6 +22,7 @@ from pol.ops.primitive import (
     checked_dim,
     refuse,
 )
+from pol.ops.splits import Axis, Exchange, Split, Way, matching_dims
 from pol.state.arrays import Array
 from pol.values import TensorType
 
@@ -50,8 +54,7 @@ def _add_rows(site: Site) -> Function:
     step = max(1, _BLOCK // max(1, width))
 
     def run(index: Array, values: Array) -> Array:
-        if index.size and (index.min() < 0 or index.max() >= rows):
-            raise nowhere(int(index[(index < 0) | (index >= rows)].flat[0]), rows)
+        _check_rows(index, rows)
         total = np.zeros(rows * width, np.float32)
         numbers = index.reshape(-1, 1)
         summands = values.reshape(index.size, width)
@@ -63,6 +66,51 @@ def _add_rows(site: Site) -> Function:
         return total.reshape(shape)
 
     return run
+
+
+def _add_own_rows(site: Site, axis: Axis, rows: Array) -> Function:
+    """Return the function that adds only some ``rows`` of the result. Each gets its summands in the order of the
+    index.
+    """
+    count = site.attrs["rows"]
+    own = np.full(count, -1, np.int64)
+    own[rows] = np.arange(len(rows))
+
+    def run(index: Array, values: Array) -> Array:
+        _check_rows(index, count)
+        numbers = own[index.reshape(-1)]
+        chosen = numbers >= 0
+        summands = values.reshape(index.size, -1)[chosen] if values.size else values.reshape(index.size, 0)[chosen]
+        result = TensorType("f32", (len(rows), *site.result.shape[1:]))
+        adder = _add_rows(replace(site, attrs={"rows": len(rows)}, result=result))
+        added: Array = adder(numbers[chosen], summands)
+        return added
+
+    return run
+
+
+def _check_rows(index: Array, rows: int) -> None:
+    if index.size and (index.min() < 0 or index.max() >= rows):
+        raise nowhere(int(index[(index < 0) | (index >= rows)].flat[0]), rows)
+
+
+def _own_rows(operands: Operands, attributes: Attributes, result: TensorType) -> Iterator[Way]:
+    yield Way(attributes["rows"], (None, None), Axis(0))
+
+
+def _row_dims(operands: Operands, attributes: Attributes, result: TensorType) -> Iterator[Way]:
+    rank = len(operands[0].shape)
+    for dim, size in enumerate(operands[1].shape[rank:], rank):
+        yield Way(size, (None, Axis(dim)), Axis(1 + dim - rank))
+
+
+def _index_dims(operands: Operands, attributes: Attributes, result: TensorType) -> Iterator[Way]:
+    for dim, size in enumerate(operands[0].shape):
+        yield Way(size, (Axis(dim), Axis(dim)), None)
+
+
+def _is_not_sorted(operands: Operands, attributes: Attributes, dim: int) -> bool:
+    return bool(dim != attributes["dim"])
 
 
 _PER_ROW, _PER_SUMMAND = 100, 120
@@ -120,6 +168,11 @@ ORDER = (
         more=_added_work,
         scratch=12,
         may_fail=True,
+        splits=(
+            Split("the elements of a row", _row_dims),
+            Split("the rows of the result, from the whole index and all values", _own_rows, local=_add_own_rows),
+            Split("the index", _index_dims, exchange=Exchange.ROWS_TO_OWNER),
+        ),
     ),
     Primitive(
         name="argsort",
@@ -131,6 +184,7 @@ ORDER = (
         calls=8,
         more=_sorted_work,
         scratch=48,
+        splits=(Split("all dimensions except `dim`", matching_dims(_is_not_sorted)),),
     ),
 )
 """The primitives that depend on an order."""

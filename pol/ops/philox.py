@@ -91,6 +91,17 @@ def uniform(seed: int, site: int, step: int, count: int) -> NDArray[np.float32]:
     return result
 
 
+def uniform_at(seed: int, site: int, step: int, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Return the numbers of :func:`uniform` with these indices in the stream. Only their blocks are computed."""
+    blocks, places = np.unique(numbers // 4, return_inverse=True)
+    fixed = (site & _MASK, step & _MASK, (step >> 32) & _MASK)
+    counter = (blocks.astype(np.uint64), *(np.full(len(blocks), word, np.uint64) for word in fixed))
+    lanes = np.stack([lane.astype(np.uint32) for lane in philox(counter, seed)], axis=1)
+    drawn = lanes[places.reshape(numbers.shape), numbers % 4] >> np.uint32(8)
+    result: NDArray[np.float32] = drawn.astype(np.float32) * np.float32(2.0**-24)
+    return result
+
+
 def draws(seed: int, site: int, step: int, count: int) -> NDArray[np.uint64]:
     """Return ``count`` draws of 64 bits. Each consists of two words of the stream, the low word first."""
     return words(seed, site, step, 2 * count).astype("<u4", copy=False).view("<u8")

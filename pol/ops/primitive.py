@@ -25,6 +25,7 @@ from typing import Any
 
 from pol.errors import JobError
 from pol.limits import MAX_DIMENSION, MAX_INTEGER, MAX_RANK
+from pol.ops.splits import Split
 from pol.values import ITEM_SIZE, TensorType
 
 FLOPS_PER_CALL = 10_000
@@ -157,7 +158,8 @@ class Primitive:
 
     ``repeats`` means that elements of the result may share one address, so that a reshape of the result must copy.
     ``in_order`` means that the node needs operands in C order, so operands that repeat elements are copied first.
-    ``may_fail`` means that a run can end in OutOfRange.
+    ``may_fail`` means that a run can end in OutOfRange. ``splits`` says how the node may be divided among machines; a
+    node without a split stays whole.
     """
 
     name: str
@@ -176,6 +178,7 @@ class Primitive:
     repeats: bool = False
     in_order: bool = False
     may_fail: bool = False
+    splits: tuple[Split, ...] = ()
 
     def work(self, operands: Operands, attributes: Attributes, result: TensorType) -> OpWork:
         """Return the work of one node with this primitive, operands of these types, and this result."""

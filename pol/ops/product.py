@@ -6,6 +6,7 @@ products stays below 2^53, so the sum is exact in any order and on any BLAS. Wit
 2,048 products, whose sums are added one after another.
 """
 
+from collections.abc import Iterator
 from math import prod
 
 import numpy as np
@@ -24,6 +25,7 @@ from pol.ops.primitive import (
     check_dtype,
     refuse,
 )
+from pol.ops.splits import Axis, Exchange, Split, Way
 from pol.state.arrays import Array
 from pol.values import TensorType
 
@@ -175,6 +177,19 @@ def _product_work(operands: Operands, attributes: Attributes, result: TensorType
     return OpWork(products=TIMES[attributes["bits"]] * _flops(operands, result), elements=elements)
 
 
+def _free_dims(operands: Operands, attributes: Attributes, result: TensorType) -> Iterator[Way]:
+    rank = len(result.shape)
+    for dim in range(rank - 2):
+        yield Way(result.shape[dim], (Axis(dim), Axis(dim)), Axis(dim))
+    yield Way(result.shape[-2], (Axis(rank - 2), None), Axis(rank - 2))
+    yield Way(result.shape[-1], (None, Axis(rank - 1)), Axis(rank - 1))
+
+
+def _summed_dim(operands: Operands, attributes: Attributes, result: TensorType) -> Iterator[Way]:
+    rank = len(result.shape)
+    yield Way(operands[0].shape[-1], (Axis(rank - 1), Axis(rank - 2)), None)
+
+
 PER_ROW_BYTES = 64
 """Bytes per row or column for its largest element, its scale and intermediate values."""
 
@@ -205,6 +220,10 @@ PRODUCT = (
         calls=50,
         more=_product_work,
         more_scratch=_scratch,
+        splits=(
+            Split("the leading dimensions, M and N", _free_dims),
+            Split("K", _summed_dim, exchange=Exchange.MAXIMA_THEN_PARTIALS),
+        ),
     ),
 )
 """The product of matrices."""

@@ -4,7 +4,7 @@ An FP32 sum is a halving tree along one dimension after another, in ascending or
 every executor. Sums of integers are exact, and the sum of bool values is the number of true ones.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 
 import numpy as np
@@ -25,6 +25,7 @@ from pol.ops.primitive import (
     refuse,
     runs,
 )
+from pol.ops.splits import Axis, Exchange, Pieces, Split, Way, Ways
 from pol.state.arrays import Array
 from pol.values import Shape, TensorType
 
@@ -50,7 +51,7 @@ def _summed(operands: Operands, attributes: Attributes) -> TensorType:
     return TensorType(dtype, _reduced(operands[0].shape, dims, attributes["keepdim"]))
 
 
-def _halve(x: Array) -> Array:
+def halve(x: Array) -> Array:
     """Return the FP32 sum over the first axis. The axis is padded with zeros to a power of two.
 
     Its upper half is then added to its lower half until one element remains.
@@ -71,7 +72,7 @@ def _halve(x: Array) -> Array:
     return x
 
 
-def _sum_tree(dims: Sequence[int], shape: Shape) -> Function:
+def sum_tree(dims: Sequence[int], shape: Shape) -> Function:
     """Return the function that sums FP32 over ``dims``, one dimension after another in ascending order."""
     orders: list[tuple[int, ...]] = []
     rank = len(shape)
@@ -84,7 +85,7 @@ def _sum_tree(dims: Sequence[int], shape: Shape) -> Function:
 
     def run(x: Array) -> Array:
         for order in orders:
-            halved = _halve(np.transpose(x, order))
+            halved = halve(np.transpose(x, order))
             x = halved.reshape(halved.shape[1:])
         return x
 
@@ -94,7 +95,7 @@ def _sum_tree(dims: Sequence[int], shape: Shape) -> Function:
 def _sum(site: Site) -> Function:
     dims, shape = site.attrs["dims"], site.result.shape
     if site.operands[0].dtype == "f32":
-        tree = _sum_tree(dims, site.operands[0].shape)
+        tree = sum_tree(dims, site.operands[0].shape)
         return lambda x: tree(x).reshape(shape)
     # The dtype is given, since the sum of bool would otherwise be an OR.
     return lambda x: np.sum(x, axis=dims, dtype=np.int64).reshape(shape)
@@ -179,6 +180,30 @@ def _found_work(operands: Operands, attributes: Attributes, result: TensorType) 
     return OpWork(elements=FLOPS_PER_RUN * rows)
 
 
+def _reduced_dims(attributes: Attributes) -> tuple[int, ...]:
+    return attributes["dims"] if "dims" in attributes else (attributes["dim"],)
+
+
+def _kept_dims(operands: Operands, attributes: Attributes, result: TensorType) -> Iterator[Way]:
+    dims = _reduced_dims(attributes)
+    for dim, size in enumerate(operands[0].shape):
+        if dim not in dims:
+            target = dim if attributes["keepdim"] else dim - sum(other < dim for other in dims)
+            yield Way(size, (Axis(dim),), Axis(target))
+
+
+def _ways_along_reduced(dtypes: Sequence[str]) -> Ways:
+    """Return the ways along each reduced dimension, if the operand has one of the ``dtypes``."""
+
+    def ways(operands: Operands, attributes: Attributes, result: TensorType) -> Iterator[Way]:
+        for dim in _reduced_dims(attributes) if operands[0].dtype in dtypes else ():
+            yield Way(operands[0].shape[dim], (Axis(dim),), None)
+
+    return ways
+
+
+_KEPT = Split("dimensions that stay", _kept_dims)
+
 _KEEPDIM = {"keepdim": Attribute("bool")}
 _DIMS = {"dims": Attribute("ints", 0, MAX_RANK - 1), **_KEEPDIM}
 _DIM = {"dim": Attribute("int", 0, MAX_RANK - 1), **_KEEPDIM}
@@ -194,6 +219,20 @@ REDUCE = (
         calls=2,
         more=_sum_work,
         scratch=8,
+        splits=(
+            _KEPT,
+            Split(
+                along="a summed dimension of `f32`",
+                ways=_ways_along_reduced(["f32"]),
+                pieces=Pieces.RESIDUES,
+                exchange=Exchange.TREE_PARTIALS,
+            ),
+            Split(
+                "a summed dimension of `i64` or `bool`",
+                _ways_along_reduced(["i64", "bool"]),
+                exchange=Exchange.INTEGER_PARTIALS,
+            ),
+        ),
     ),
     Primitive(
         name="amax",
@@ -205,6 +244,7 @@ REDUCE = (
         calls=4,
         more=_reduced_work,
         scratch_result=8,
+        splits=(_KEPT, Split("a reduced dimension", _ways_along_reduced(NUMBERS), exchange=Exchange.MAXIMA)),
     ),
     Primitive(
         name="argmax",
@@ -218,6 +258,7 @@ REDUCE = (
         more=_found_work,
         scratch=9,
         scratch_result=17,
+        splits=(_KEPT, Split("`dim`", _ways_along_reduced(NUMBERS), exchange=Exchange.FIRST_OF_LARGEST)),
     ),
 )
 """The reductions."""

@@ -4,6 +4,7 @@ Results are in C order. A reshape is a view. A broadcast is also a view, in whic
 primitive copies. A reshape of a broadcast must also copy, and ``program.py`` counts this copy.
 """
 
+from collections.abc import Iterator
 from math import prod
 
 import numpy as np
@@ -27,6 +28,16 @@ from pol.ops.primitive import (
     checked_dim,
     refuse,
     runs,
+)
+from pol.ops.splits import (
+    Axis,
+    Exchange,
+    Split,
+    Way,
+    equal_rows,
+    matching_dims,
+    resized,
+    same_dims,
 )
 from pol.state.arrays import NUMPY_DTYPES, Array
 from pol.values import TensorType
@@ -204,6 +215,45 @@ def _turned_work(operands: Operands, attributes: Attributes, result: TensorType)
     return OpWork(elements=_PER_ROW * result.elements)
 
 
+def _moved_dims(operands: Operands, attributes: Attributes, result: TensorType) -> Iterator[Way]:
+    for target, dim in enumerate(attributes["dims"]):
+        yield Way(result.shape[target], (Axis(dim),), Axis(target))
+
+
+def _is_taken_whole(operands: Operands, attributes: Attributes, dim: int) -> bool:
+    whole = (0, operands[0].shape[dim], 1)
+    return tuple(attributes[name][dim] for name in _SLICE) == whole
+
+
+def _stopped(attributes: Attributes, way: Way, operands: Operands, result: TensorType) -> Attributes:
+    """Return the attributes of a ``slice`` of a piece. A divided dimension is taken whole."""
+    stops = zip(attributes["stops"], operands[0].shape, strict=True)
+    return {**attributes, "stops": tuple(min(stop, size) for stop, size in stops)}
+
+
+def _is_not_joined(operands: Operands, attributes: Attributes, dim: int) -> bool:
+    return bool(dim != attributes["dim"])
+
+
+def _is_not_padded(operands: Operands, attributes: Attributes, dim: int) -> bool:
+    return (attributes["low"][dim], attributes["high"][dim]) == (0, 0)
+
+
+def _index_dims(operands: Operands, attributes: Attributes, result: TensorType) -> Iterator[Way]:
+    for dim, size in enumerate(operands[1].shape):
+        yield Way(size, (None, Axis(dim)), Axis(dim))
+
+
+def _row_dims(operands: Operands, attributes: Attributes, result: TensorType) -> Iterator[Way]:
+    table, index = operands
+    for dim, size in enumerate(table.shape[1:], 1):
+        yield Way(size, (Axis(dim), None), Axis(dim - 1 + len(index.shape)))
+
+
+def _table_rows(operands: Operands, attributes: Attributes, result: TensorType) -> Iterator[Way]:
+    yield Way(operands[0].shape[0], (Axis(0), None), None)
+
+
 _SLICE = {"starts": Attribute("ints"), "stops": Attribute("ints"), "steps": Attribute("ints", 1)}
 _SHAPE = {"shape": Attribute("ints")}
 _DIMS = {"dims": Attribute("ints", 0, MAX_RANK - 1)}
@@ -219,6 +269,7 @@ SHAPE = (
         attributes=_SHAPE,
         cost=0,
         traffic=Traffic.VIEW,
+        splits=(Split("a dimension that ends at the same element", equal_rows, fit=resized),),
     ),
     Primitive(
         name="permute",
@@ -229,6 +280,7 @@ SHAPE = (
         cost=4,
         calls=2,
         more=_turned_work,
+        splits=(Split("every dimension", _moved_dims),),
     ),
     Primitive(
         name="broadcast",
@@ -240,6 +292,7 @@ SHAPE = (
         calls=5,
         traffic=Traffic.VIEW,
         repeats=True,
+        splits=(Split("every dimension", same_dims, fit=resized),),
     ),
     Primitive(
         name="slice",
@@ -251,6 +304,7 @@ SHAPE = (
         calls=4,
         traffic=Traffic.RESULT,
         more=_inner_work,
+        splits=(Split("dimensions that are taken whole", matching_dims(_is_taken_whole), fit=_stopped),),
     ),
     Primitive(
         name="concat",
@@ -260,6 +314,7 @@ SHAPE = (
         attributes=_DIM,
         cost=0,
         more=_parts_work,
+        splits=(Split("all dimensions except `dim`", matching_dims(_is_not_joined)),),
     ),
     Primitive(
         name="pad",
@@ -270,6 +325,7 @@ SHAPE = (
         cost=8,
         calls=6,
         more=_inner_work,
+        splits=(Split("dimensions that are not padded", matching_dims(_is_not_padded)),),
     ),
     Primitive(
         name="take",
@@ -282,6 +338,11 @@ SHAPE = (
         more=_rows_work,
         scratch=3,
         may_fail=True,
+        splits=(
+            Split("the index", _index_dims),
+            Split("the elements of a row", _row_dims),
+            Split("the rows of the table", _table_rows, exchange=Exchange.ROWS_FROM_OWNERS),
+        ),
     ),
 )
 """The primitives that copy elements."""

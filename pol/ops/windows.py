@@ -38,6 +38,7 @@ from pol.ops.product import (
     scales,
     sum_blocks,
 )
+from pol.ops.splits import Axis, Exchange, Split, Way
 from pol.state.arrays import Array
 from pol.values import Shape, TensorType
 
@@ -94,7 +95,7 @@ def offsets(shape: Shape, starts: Sequence[int], steps: Sequence[int], sizes: Se
     return indices
 
 
-class _Columns:
+class WindowColumns:
     """The matrix of the windows of a value. It is computed part by part."""
 
     def __init__(self, site: Site) -> None:
@@ -137,7 +138,7 @@ def at_once(height: int) -> int:
 
 
 def _windows_product(site: Site) -> Function:
-    columns = _Columns(site)
+    columns = WindowColumns(site)
     bits = site.attrs["bits"]
 
     def plain(a: Array, x: Array) -> Array:
@@ -217,6 +218,52 @@ def _scratch(operands: Operands, attributes: Attributes, result: TensorType) -> 
     return lines + one + 24 * (result if attributes["transposed"] else left).elements
 
 
+def _free_dims(operands: Operands, attributes: Attributes, result: TensorType) -> Iterator[Way]:
+    left, x = operands
+    groups, rows, _ = left.shape
+    channels = x.shape[0]
+    per_group = channels // groups
+    yield Way(channels, (Axis(0, per_group), Axis(0)), Axis(0, per_group))
+    yield Way(rows, (Axis(1), None), Axis(1))
+    if not attributes["transposed"]:
+        for dim, unit in _whole_dims(x, attributes):
+            yield Way(result.shape[2], (None, Axis(dim, unit)), Axis(2))
+    elif groups == 1:
+        yield Way(result.shape[2], (None, Axis(0, prod(attributes["kernel"]))), Axis(2))
+
+
+def _summed_dims(operands: Operands, attributes: Attributes, result: TensorType) -> Iterator[Way]:
+    left, x = operands
+    groups, _, summed = left.shape
+    if attributes["transposed"]:
+        for dim, unit in _whole_dims(x, attributes):
+            yield Way(summed, (Axis(2), Axis(dim, unit)), None)
+    elif groups == 1:
+        yield Way(summed, (Axis(2), Axis(0, prod(attributes["kernel"]))), None)
+
+
+def _whole_dims(x: TensorType, attributes: Attributes) -> Iterator[tuple[int, int]]:
+    """Yield the dimension of ``x`` in which each window reads one index of its own, with its number of windows per
+    index. No dimension before it may have several windows. A batch is such a dimension.
+    """
+    counts = attributes["counts"]
+    columns = zip(*(attributes[name] for name in _LISTS), strict=True)
+    for dim, (size, (start, stride, count, places, _)) in enumerate(zip(x.shape[1:], columns, strict=True)):
+        is_whole = (start, stride, count, places) == (0, 1, size, 1)
+        if is_whole and prod(counts[:dim]) == 1:
+            yield dim + 1, prod(counts[dim + 1 :])
+
+
+def _counted(attributes: Attributes, way: Way, operands: Operands, result: TensorType) -> Attributes:
+    """Return the attributes for a piece of ``x``, whose divided dimension has fewer windows."""
+    axis = way.operands[1]
+    if axis is None or not axis.dim:
+        return attributes
+    counts = list(attributes["counts"])
+    counts[axis.dim - 1] = operands[1].shape[axis.dim]
+    return {**attributes, "counts": tuple(counts)}
+
+
 def _ints(low: int) -> Attribute:
     return Attribute("ints", low)
 
@@ -240,6 +287,15 @@ WINDOWS = (
         calls=200,
         more=_work,
         more_scratch=_scratch,
+        splits=(
+            Split("groups, M, and a dimension in which windows have one index each", _free_dims, fit=_counted),
+            Split(
+                "the same dimension if `transposed`; else the channels of one group",
+                _summed_dims,
+                exchange=Exchange.MAXIMA_THEN_PARTIALS,
+                fit=_counted,
+            ),
+        ),
     ),
 )
 """The product with windows."""

@@ -80,6 +80,7 @@ _DELIVERED = "tests/unit/chain/attacks/test_a_delivered_share_is_not_called_unan
 _HABITS = "tests/unit/pol/capture/test_habits.py"
 _DATA = "tests/unit/pol/capture/test_data.py"
 _BUILD = "tests/unit/pol/capture/test_build.py"
+_SPLITS = "tests/property/test_splits.py::test_"
 _GOING_ON = "tests/unit/pol/local/test_going_on.py"
 _RESUMING = "tests/unit/pol/capture/test_resuming.py"
 _COMPLAIN = "tests/unit/chain/state_machine/proof/handlers/test_complain.py"
@@ -5576,5 +5577,45 @@ MUTANTS = (
         "if self.device != CPU and self.name != TORCH:",
         "if self.device != CPU and self.name not in BACKENDS:",
         ("tests/unit/pol/executor/test_engine.py::test_what_no_machine_has_is_refused",),
+    ),
+    Mutant(
+        "split-own-scale",
+        "a machine scales its part of a product by its own largest magnitude",
+        "pol/split/exchanges.py",
+        "in zip(_matrices(task, share), agreed, strict=True)",
+        "in zip(_matrices(task, share), _magnitudes(task, share), strict=True)",
+        (f"{_SPLITS}products_across_the_end_of_a_block",),
+    ),
+    Mutant(
+        "split-halves",
+        "machines get contiguous rows of a sum",
+        "pol/split/pieces.py",
+        "numbers // inner % machines == machine",
+        "numbers * machines // max(rows, 1) == machine",
+        (f"{_SPLITS}sums_over_batch_and_time",),
+    ),
+    Mutant(
+        "split-any-sum",
+        "the rows of an FP32 sum are divided among three machines",
+        "pol/ops/reduce.py",
+        "pieces=Pieces.RESIDUES",
+        "pieces=Pieces.ANY",
+        (f"{_SPLITS}sums_over_batch_and_time",),
+    ),
+    Mutant(
+        "split-tables",
+        "each machine adds rows to a table of its own, and the tables are added",
+        "pol/ops/order.py",
+        "exchange=Exchange.ROWS_TO_OWNER",
+        "exchange=Exchange.INTEGER_PARTIALS",
+        (f"{_SPLITS}the_vectors_in_pieces[add_rows]",),
+    ),
+    Mutant(
+        "split-block",
+        "the parts of a long product of 22 bits are added without regard to its blocks",
+        "pol/split/exchanges.py",
+        "    in_block = BLOCK if bits == 22 else summed\n",
+        "    in_block = summed\n",
+        (f"{_SPLITS}a_long_product_of_22_bits_is_added_block_by_block",),
     ),
 )

@@ -182,6 +182,17 @@ def _philox() -> str:
     return _lines(rows)
 
 
+def _splits() -> str:
+    """Return a row for each entry of the column ``splits``. Neighbours with the same column share their rows."""
+    rows = ["| primitive | divided along | pieces | what machines exchange |", "|---|---|---|---|"]
+    for splits, group in groupby(PRIMITIVES, lambda op: PRIMITIVES[op].splits):
+        names = ", ".join(f"`{op}`" for op in group)
+        rows += [f"| {names} | {split.along} | {split.pieces.value} | {split.exchange.value} |" for split in splits]
+        if not splits:
+            rows.append(f"| {names} | – (stays whole) | – | – |")
+    return _lines(rows)
+
+
 def _lines(rows: Sequence[str]) -> str:
     return "\n".join(rows) + "\n"
 
@@ -192,5 +203,6 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "constants": _constants,
     "sequences": _sequences,
     "philox": _philox,
+    "splits": _splits,
 }
 """What is made, by the name of its place."""

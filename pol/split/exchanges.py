@@ -1,0 +1,351 @@
+"""Computing a node in pieces: each machine's own part, and the exchanges that give the bits of the whole.
+
+A node without an exchange is computed piece by piece (:func:`compute_piece`). Otherwise each machine makes a *partial*,
+and the owner of the result combines all partials. If the partials need scales of the whole, the machines agree first:
+each sends a *claim* to the owner, which sends the agreed values back. :data:`COLLECTIVES` has these functions for each
+kind of exchange, with the sizes of their messages.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from types import MappingProxyType
+
+import numpy as np
+
+from pol.ops.order import nowhere
+from pol.ops.primitive import Site
+from pol.ops.product import BLOCK, integers, largest_digit, scales
+from pol.ops.reduce import halve, sum_tree
+from pol.ops.shape import outside
+from pol.ops.splits import Axis, Exchange, Split, Way
+from pol.ops.table import PRIMITIVES
+from pol.ops.windows import WindowColumns
+from pol.split.pieces import join, positions_of, with_size
+from pol.state.arrays import Array, dtype_name
+from pol.values import ITEM_SIZE, TensorType
+
+Message = tuple[Array, ...]
+Send = Callable[[int, int, Message], None]
+"""A function that is called for every message, with the number of the sender, that of the receiver, and the message."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A node that is divided: its primitive and site, and the way.
+
+    ``inner`` is the number of neighbouring rows that stay together, and ``machines`` is the number of machines.
+    """
+
+    op: str
+    site: Site
+    split: Split
+    way: Way
+    inner: int
+    machines: int
+
+
+@dataclass(frozen=True)
+class Share:
+    """A machine's part of a task: the rows of the way that it has, and its pieces of the operands."""
+
+    rows: Array
+    operands: tuple[Array, ...]
+
+
+def piece_site(task: Task, share: Share) -> Site:
+    """Return the site of the primitive that computes a machine's piece."""
+    operands = tuple(TensorType(dtype_name(value, task.op), value.shape) for value in share.operands)
+    result, axis = task.site.result, task.way.result
+    if axis is not None:
+        result = with_size(result, axis.dim, len(positions_of(axis, share.rows)))
+    attrs = task.split.fit(task.site.attrs, task.way, operands, result)
+    return replace(task.site, attrs=attrs, operands=operands, result=result)
+
+
+def compute_piece(task: Task, share: Share) -> Array:
+    """Return a machine's piece of the result. The task has no exchange."""
+    axis = task.way.result
+    assert axis is not None, "a result without an axis needs an exchange"
+    if task.split.local is not None:
+        function = task.split.local(task.site, axis, positions_of(axis, share.rows))
+        return np.asarray(function(*share.operands), order="C")
+    return _reference(task, share)
+
+
+def exchange(task: Task, shares: Sequence[Share], owner: int, send: Send) -> Array:
+    """Return the whole result of a task with an exchange, as its owner computes it.
+
+    ``owner`` is the number of the share that the owner has. ``send`` is called for each message.
+    """
+    row = COLLECTIVES[task.split.exchange]
+    agreed: Message = ()
+    if row.claim is not None:
+        claims = [row.claim(task, share) for share in shares]
+        _collect(claims, owner, send)
+        agreed = tuple(np.maximum.reduce(values) for values in zip(*claims, strict=True))
+        for machine in range(len(shares)):
+            if machine != owner:
+                send(owner, machine, agreed)
+    partials = [row.partial(task, share, agreed) for share in shares]
+    _collect(partials, owner, send)
+    return np.asarray(row.finish(task, shares, owner, agreed, partials), order="C")
+
+
+def _collect(messages: Sequence[Message], owner: int, send: Send) -> None:
+    for machine, message in enumerate(messages):
+        if machine != owner:
+            send(machine, owner, message)
+
+
+def _reference(task: Task, share: Share) -> Array:
+    maker = PRIMITIVES[task.op].reference
+    assert maker is not None, "a repeat is not divided"
+    return np.asarray(maker(piece_site(task, share))(*share.operands), order="C")
+
+
+def _only_reference(task: Task, share: Share, agreed: Message) -> Message:
+    return (_reference(task, share),)
+
+
+# Products: all machines scale by the largest magnitudes of the whole rows, and add integers.
+
+
+def _matrices(task: Task, share: Share) -> tuple[Array, Array]:
+    """Return the two matrices of a product, with a machine's part of the summed dimension."""
+    left, right = share.operands
+    if task.op == "matmul":
+        return left, right
+    columns = WindowColumns(piece_site(task, share)).take(right, slice(None))
+    return left, columns.swapaxes(-1, -2) if task.site.attrs["transposed"] else columns
+
+
+def _magnitudes(task: Task, share: Share) -> Message:
+    left, right = _matrices(task, share)
+    return np.abs(left).max(-1, keepdims=True), np.abs(right).max(-2, keepdims=True)
+
+
+def _summed(task: Task) -> tuple[int, int, int]:
+    """Return the size of the summed dimension, the number of its blocks, and the bytes of a partial sum of a block."""
+    bits, summed = task.site.attrs["bits"], task.site.operands[0].shape[-1]
+    in_block = BLOCK if bits == 22 else summed
+    largest = largest_digit(bits) ** 2 * min(summed, in_block)
+    return summed, -(-summed // in_block), (largest.bit_length() + 8) // 8
+
+
+def _integer_products(task: Task, share: Share, agreed: Message) -> Message:
+    bits = task.site.attrs["bits"]
+    left, right = (
+        integers(matrix, *scales(largest, bits)) for matrix, largest in zip(_matrices(task, share), agreed, strict=True)
+    )
+    summed, blocks, width = _summed(task)
+    numbers = share.rows // (BLOCK if blocks > 1 else summed)
+    sums = [np.matmul(left[..., numbers == block], right[..., numbers == block, :]) for block in range(blocks)]
+    # A block's sum is below 2^53, so FP64 holds it exactly.
+    return (_packed(np.stack(sums).astype("<i8"), width),)
+
+
+def _packed(numbers: Array, width: int) -> Array:
+    """Return integers in two's complement, with ``width`` bytes each."""
+    return np.ascontiguousarray(numbers[..., None].view(np.uint8)[..., :width])
+
+
+def _unpacked(packed: Array) -> Array:
+    width = packed.shape[-1]
+    signs = np.where(packed[..., -1:] >= 128, np.uint8(255), np.uint8(0))
+    wide = np.concatenate([packed, np.repeat(signs, 8 - width, -1)], -1)
+    return np.ascontiguousarray(wide).view("<i8")[..., 0]
+
+
+def _rounded_once(
+    task: Task, shares: Sequence[Share], owner: int, agreed: Message, partials: Sequence[Message]
+) -> Array:
+    left, right = (scales(largest, task.site.attrs["bits"])[1] for largest in agreed)
+    sums = np.add.reduce([_unpacked(packed) for (packed,) in partials])
+    total = np.zeros(task.site.result.shape)
+    for block in sums:
+        total += block
+    total += 0.0
+    total *= left
+    total *= right
+    return total.astype(np.float32)
+
+
+def _magnitudes_size(task: Task) -> int:
+    left, right = task.site.operands[0], task.site.result
+    batch = prod(left.shape[:-2])
+    return ITEM_SIZE["f32"] * batch * (left.shape[-2] + right.shape[-1])
+
+
+def _integer_products_size(task: Task, operands: Sequence[TensorType]) -> int:
+    _, blocks, width = _summed(task)
+    return blocks * width * task.site.result.elements
+
+
+# FP32 sums: machine r has the rows r, r + W, … of each level of the tree until W numbers are left.
+
+
+def _dims(task: Task) -> tuple[tuple[int, ...], int, tuple[int, ...]]:
+    """Return the summed dimensions before the divided one, the divided one, and those after it.
+
+    Each is numbered as it is when the dimensions before it were removed.
+    """
+    (axis,) = task.way.operands
+    assert axis is not None, "a sum divides its operand"
+    dims: tuple[int, ...] = task.site.attrs["dims"]
+    before = tuple(dim for dim in dims if dim < axis.dim)
+    after = tuple(dim - len(before) - 1 for dim in dims if dim > axis.dim)
+    return before, axis.dim - len(before), after
+
+
+def _branch(task: Task, share: Share, agreed: Message) -> Message:
+    (x,) = share.operands
+    before, dim, _ = _dims(task)
+    rows = np.moveaxis(sum_tree(before, x.shape)(x), dim, 0)
+    blocks = rows.reshape(len(rows) // task.inner, task.inner, *rows.shape[1:])
+    leaves = _power_of_two(task.way.rows // task.inner) // task.machines
+    padded = np.zeros((leaves, *blocks.shape[1:]), np.float32)
+    padded[: len(blocks)] = blocks
+    return (halve(padded)[0],)
+
+
+def _power_of_two(number: int) -> int:
+    """Return the smallest power of two that is not below ``number``."""
+    return 1 << max(0, number - 1).bit_length()
+
+
+def _trunk(task: Task, shares: Sequence[Share], owner: int, agreed: Message, partials: Sequence[Message]) -> Array:
+    _, _, after = _dims(task)
+    rows = halve(np.stack([branch for (branch,) in partials]))[0]
+    x = halve(rows)[0]
+    return np.asarray(sum_tree(after, x.shape)(x)).reshape(task.site.result.shape)
+
+
+def _branch_size(task: Task, operands: Sequence[TensorType]) -> int:
+    (axis,) = task.way.operands
+    assert axis is not None, "a sum divides its operand"
+    dims = task.site.attrs["dims"]
+    kept = [size for dim, size in enumerate(operands[0].shape) if dim not in dims or dim > axis.dim]
+    return ITEM_SIZE["f32"] * task.inner * prod(kept)
+
+
+# Exact sums and largest elements, which have no order.
+
+
+def _added(task: Task, shares: Sequence[Share], owner: int, agreed: Message, partials: Sequence[Message]) -> Array:
+    return np.asarray(np.add.reduce([part for (part,) in partials]))
+
+
+def _largest(task: Task, shares: Sequence[Share], owner: int, agreed: Message, partials: Sequence[Message]) -> Array:
+    return np.asarray(np.maximum.reduce([part for (part,) in partials]))
+
+
+def _result_size(task: Task, operands: Sequence[TensorType]) -> int:
+    return task.site.result.size
+
+
+def _largest_and_index(task: Task, share: Share, agreed: Message) -> Message:
+    (x,) = share.operands
+    dim, keepdim = task.site.attrs["dim"], task.site.attrs["keepdim"]
+    return np.asarray(x.max(dim, keepdims=keepdim)), share.rows[_reference(task, share)]
+
+
+def _first(task: Task, shares: Sequence[Share], owner: int, agreed: Message, partials: Sequence[Message]) -> Array:
+    values, indices = (np.stack(part) for part in zip(*partials, strict=True))
+    is_largest = values == np.maximum.reduce(values)
+    first = np.where(is_largest, indices, task.way.rows).min(0)
+    # NaN equals nothing, and the index is 0 then.
+    return np.where(is_largest.any(0), first, 0)
+
+
+def _largest_and_index_size(task: Task, operands: Sequence[TensorType]) -> int:
+    elements = task.site.result.elements
+    return elements * (ITEM_SIZE[operands[0].dtype] + ITEM_SIZE["i64"])
+
+
+# Rows of a table.
+
+
+def _local_numbers(task: Task, share: Share) -> Array:
+    """Return the place of each row of the table in a machine's piece, or -1."""
+    numbers = np.full(task.way.rows, -1)
+    numbers[share.rows] = np.arange(len(share.rows))
+    return numbers
+
+
+def _own_rows(task: Task, share: Share, agreed: Message) -> Message:
+    table, index = share.operands
+    rows = task.way.rows
+    if index.size and (index.min() < 0 or index.max() >= rows):
+        raise outside(int(index[(index < 0) | (index >= rows)].flat[0]), rows)
+    numbers = _local_numbers(task, share)[index]
+    taken = np.zeros(task.site.result.shape, table.dtype)
+    taken[numbers >= 0] = table[numbers[numbers >= 0]]
+    return (taken,)
+
+
+def _picked(task: Task, shares: Sequence[Share], owner: int, agreed: Message, partials: Sequence[Message]) -> Array:
+    index = shares[owner].operands[1]
+    result = np.empty_like(partials[owner][0])
+    for share, (taken,) in zip(shares, partials, strict=True):
+        is_own = _local_numbers(task, share)[index] >= 0
+        result[is_own] = taken[is_own]
+    return result
+
+
+def _index_and_values(task: Task, share: Share, agreed: Message) -> Message:
+    index = share.operands[0]
+    rows = task.site.attrs["rows"]
+    if index.size and (index.min() < 0 or index.max() >= rows):
+        raise nowhere(int(index[(index < 0) | (index >= rows)].flat[0]), rows)
+    return share.operands
+
+
+def _in_order(task: Task, shares: Sequence[Share], owner: int, agreed: Message, partials: Sequence[Message]) -> Array:
+    maker = PRIMITIVES[task.op].reference
+    assert maker is not None, "add_rows has a reference"
+    index, values = (
+        join([part[number] for part in partials], axis.dim, [positions_of(axis, share.rows) for share in shares])
+        for number, axis in enumerate(task.way.operands)
+        if isinstance(axis, Axis)
+    )
+    return np.asarray(maker(task.site)(index, values))
+
+
+def _operands_size(task: Task, operands: Sequence[TensorType]) -> int:
+    return sum(operand.size for operand in operands)
+
+
+@dataclass(frozen=True)
+class Collective:
+    """The functions of an exchange: each machine makes a partial, and the owner finishes the result.
+
+    ``partial_size`` returns the bytes of a partial from the types of a machine's pieces, and ``claim_size`` the bytes
+    of a claim, which is also the size of the agreed values.
+    """
+
+    partial: Callable[[Task, Share, Message], Message]
+    finish: Callable[[Task, Sequence[Share], int, Message, Sequence[Message]], Array]
+    partial_size: Callable[[Task, Sequence[TensorType]], int]
+    claim: Callable[[Task, Share], Message] | None = None
+    claim_size: Callable[[Task], int] = lambda task: 0
+
+
+COLLECTIVES: Mapping[Exchange, Collective] = MappingProxyType(
+    {
+        Exchange.MAXIMA_THEN_PARTIALS: Collective(
+            partial=_integer_products,
+            finish=_rounded_once,
+            partial_size=_integer_products_size,
+            claim=_magnitudes,
+            claim_size=_magnitudes_size,
+        ),
+        Exchange.TREE_PARTIALS: Collective(_branch, _trunk, _branch_size),
+        Exchange.INTEGER_PARTIALS: Collective(_only_reference, _added, _result_size),
+        Exchange.MAXIMA: Collective(_only_reference, _largest, _result_size),
+        Exchange.FIRST_OF_LARGEST: Collective(_largest_and_index, _first, _largest_and_index_size),
+        Exchange.ROWS_FROM_OWNERS: Collective(_own_rows, _picked, _result_size),
+        Exchange.ROWS_TO_OWNER: Collective(_index_and_values, _in_order, _operands_size),
+    }
+)
+"""The exchanges."""
