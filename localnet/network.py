@@ -91,7 +91,7 @@ class Network:
             return
         speed = measure_speed(DEFAULT_ENGINE, seconds=1.0)
         part = max(1, speed.flops // len(self.layout.providers))
-        part_speed = MachineSpeed(flops=part, memory=speed.memory, at=int(time.time()), computing=speed.backend)
+        part_speed = MachineSpeed(flops=part, memory=speed.memory, at=int(time.time()), computing=speed.computing)
         for home in new:
             with closing(Store(home)) as store:
                 store.put_measured(DEFAULT_ENGINE, part_speed)
