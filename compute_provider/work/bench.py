@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from compute_provider.interfaces import ProviderError
 from domain import codec
@@ -23,17 +23,10 @@ from link.client import ClusterClient
 from link.types import BANDWIDTH, CHUNK_BYTES_MAX, BandwidthRequest
 from pol.executor.names import NATIVE, Engine
 
-if TYPE_CHECKING:
-    from pol.executor.interface import Backend
-
 _WAY_BYTES = 8 << 20
 # Longest time for a measurement of the bandwidth: a validator may send very slowly.
 _WAY_SECONDS = 5.0
 _TIMEOUT = 120.0
-# Pieces per call. There are many, as in a probe, because a call has a fixed cost as large as that of a few pieces.
-_PIECES = 16
-# Number of parts of the measurement: each part gives a speed.
-_PARTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +105,7 @@ def _ask(engine: Engine, seconds: float, stop: Event | None) -> dict[str, Any]:
         sys.executable,
         "-P",
         "-m",
-        "compute_provider.work.bench",
+        "compute_provider.work.speed_process",
         codec.encode(engine).decode(),
         str(seconds),
         parent,
@@ -156,37 +149,3 @@ def measure_bandwidth(client: ClusterClient, size: int = _WAY_BYTES) -> int:
     while got < size and time.perf_counter() - start < _WAY_SECONDS:
         got += len(client.call(BANDWIDTH, BandwidthRequest(min(CHUNK_BYTES_MAX, size - got))).data)
     return int(got / max(time.perf_counter() - start, 1e-9))
-
-
-def _main(engine: Engine, seconds: float, parent: int, folder: Path) -> None:
-    """Print the answer of ``_ask`` as JSON; without FLOP/s if ``seconds`` is 0."""
-    open_ends = sandbox.enter(parent, folder, engine.memory_bytes)
-    from pol.errors import ExecutionError
-    from pol.executor.backend import backend, computing
-
-    try:
-        executor, words = backend(engine), computing(engine)
-    except ExecutionError as error:
-        # The daemon's error shows the last line of this process.
-        sys.exit(str(error))
-    parts = [_flops(executor, seconds / _PARTS) for _ in range(_PARTS)] if seconds else []
-    sys.stdout.write(json.dumps({"backend": words, "flops": parts, "open": open_ends}) + "\n")
-
-
-def _flops(executor: "Backend", seconds: float) -> int:
-    """Compute pieces of a probe for about ``seconds``, and return the FLOP/s."""
-    from pol.rules.probe import PIECE_WORK
-    from pol.work.probe import work_pieces
-
-    # The first call compiles code and starts threads, so it is not timed.
-    work_pieces(b"", range(1), executor)
-    pieces = 0
-    start = time.perf_counter()
-    while (passed := time.perf_counter() - start) < seconds:
-        work_pieces(b"", range(pieces, pieces + _PIECES), executor)
-        pieces += _PIECES
-    return int(pieces * PIECE_WORK / passed)
-
-
-if __name__ == "__main__":
-    _main(codec.decode(Engine, sys.argv[1].encode()), float(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]))

@@ -41,7 +41,7 @@ def probing(engine: Engine, stop: Event) -> Iterator[ProbeTask]:
         sys.executable,
         "-P",
         "-m",
-        "compute_provider.work.prober",
+        "compute_provider.work.probe_process",
         codec.encode(engine).decode(),
         str(os.getpid()),
     ]
@@ -101,27 +101,3 @@ def _line(answers: IO[bytes], seconds: float, stop: Event) -> list[str]:
 
 def _ended_error() -> ProviderError:
     return ProviderError("the process that computes the probe ended", "run assay provider bench to see why")
-
-
-def _main(engine: Engine, parent: int, folder: Path) -> None:
-    sandbox.enter(parent, folder, engine.memory_bytes)
-    from pol.executor.backend import backend
-    from pol.work.probe import work_pieces
-
-    executor = backend(engine)
-    # A first call compiles code and starts threads; the empty answer reports that the process is ready.
-    work_pieces(b"", range(1), executor)
-    _print([])
-    for line in sys.stdin:
-        order = json.loads(line)
-        digests = work_pieces(bytes.fromhex(order["seed"]), range(order["pieces"]), executor)
-        _print([digest.hex() for digest in digests])
-
-
-def _print(digests: list[str]) -> None:
-    sys.stdout.write(json.dumps(digests) + "\n")
-    sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    _main(codec.decode(Engine, sys.argv[1].encode()), int(sys.argv[2]), Path(sys.argv[3]))
