@@ -62,7 +62,8 @@ class Sources:
         """Yield the calls that give more than POSITIONS_MAX fields of a record by position."""
         for module, (path, tree) in self._trees.items():
             for owner, call in _calls(tree):
-                if len(call.args) > 1:
+                unpacks = len(call.args) > 1 and any(isinstance(each, ast.Starred) for each in call.args)
+                if unpacks or len(call.args) > POSITIONS_MAX:
                     record = self._called(module, owner, call.func)
                     if record is not None and _count(call, record) > POSITIONS_MAX:
                         yield Built(path, call, record)

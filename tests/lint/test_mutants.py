@@ -4,6 +4,7 @@ import ast
 import json
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,13 @@ from tests.mutants.table import MUTANTS, Mutant
 from tests.vectors.kinds import KINDS
 
 ROOT = Path(__file__).parents[2]
+
+
+@cache
+def functions_of(path: str) -> frozenset[str]:
+    """Return the names of the functions of a file of tests."""
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
 
 
 def test_names_are_different() -> None:
@@ -30,9 +38,7 @@ def test_a_mutant_fits_its_file_and_names_tests_that_exist(mutant: Mutant) -> No
     assert mutant.tests
     for test in mutant.tests:
         path, _, rest = test.partition("::")
-        tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
-        functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-        assert not rest or rest.partition("[")[0] in functions, test
+        assert not rest or rest.partition("[")[0] in functions_of(path), test
 
 
 def test_every_vector_file_notices_a_mutant() -> None:

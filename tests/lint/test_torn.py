@@ -34,8 +34,14 @@ def parts(tree: ast.AST) -> Iterator[tuple[int, ast.expr]]:
                 yield node.lineno, value
 
 
+BEHIND = re.compile(r"^[ \t]*[^#\s].*# (?!fmt:|type:|noqa:)", re.MULTILINE)
+"""A line on which a comment stands behind code, or something in a text that looks like it."""
+
+
 def torn(source: str) -> list[int]:
     """Return the lines on which something stands in brackets of its own for the sake of a comment."""
+    if not BEHIND.search(source):
+        return []
     comments = {
         token.start[0]: token.line[: token.start[1]].strip()
         for token in tokenize.generate_tokens(io.StringIO(source).readline)
