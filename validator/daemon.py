@@ -63,7 +63,8 @@ from wire.keys import Key, SignatureVerifier
 _log = logging.getLogger("assay.validator")
 R = TypeVar("R")
 T = TypeVar("T")
-TICK_SECONDS = 0.2
+TICK_SECONDS = 0.5
+"""Longest pause between two looks. A look asks the node several times, and blocks take about a second."""
 LEAST_SECONDS = 0.03
 """Shortest pause between two looks, however often the loop is woken."""
 START_SECONDS = 300.0

@@ -1,4 +1,4 @@
-"""The reader of the chain. A few times a second, it reads everything that this validator has to know."""
+"""The reader of the chain. At least about twice a second, it reads everything that this validator has to know."""
 
 import logging
 import time
