@@ -33,7 +33,6 @@ from tests.property.matching_twin import random_order
 from tests.support import whole_book
 from tests.support.small_book import small_bounds
 
-WORLDS = 60
 STEPS = 40
 VALIDATOR = Validator("", "", bytes(32), bytes(20), 0, False, "", b"", 0, 0, 0, 0)
 ANYTHING = AuctionOrder(b"anything", 1, 1, PFLOP, 0, 99, Conditions(), (), 1_000, 10, 1_000, 1)
@@ -153,8 +152,9 @@ class World:
             assert quote(order, book, seed, clock) == expected_quote
 
 
-def test_the_living_book_is_what_the_state_says() -> None:
-    for number in range(WORLDS):
+@pytest.mark.parametrize("worlds", [range(15), pytest.param(range(15, 200), marks=pytest.mark.nightly)], ids=len)
+def test_the_living_book_is_what_the_state_says(worlds: range) -> None:
+    for number in worlds:
         world = World(Random(number))
         for _ in range(STEPS):
             world.step()

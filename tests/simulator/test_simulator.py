@@ -28,7 +28,7 @@ from localnet.simulator.world import Outage, World
 from pol.rules.orders import least_deposit
 from tests.support.chain_market import PRICE
 
-SEEDS, ORDERS = 8, 50
+SEEDS, ORDERS = 8, 25
 
 
 @pytest.mark.parametrize("seed", range(1, SEEDS + 1))
