@@ -129,7 +129,8 @@ class CallSites(TorchFunctionMode):
         return result
 
 
-_ends: set[CodeType] = set()
+_ends: dict[int, CodeType] = {}
+"""Code by its id: a look-up of code itself hashes all its instructions, for each frame of each captured function."""
 
 
 def begins_with(function: Callable[..., Any]) -> None:
@@ -137,10 +138,11 @@ def begins_with(function: Callable[..., Any]) -> None:
 
     Frames outside of this function are not the consumer's.
     """
-    _ends.add(function.__code__)
+    _ends[id(function.__code__)] = function.__code__
 
 
-_rules: set[CodeType] = set()
+_rules: dict[int, CodeType] = {}
+"""Code by its id, as in ``_ends``."""
 
 
 def calls_rules(function: Callable[..., Any]) -> None:
@@ -148,7 +150,7 @@ def calls_rules(function: Callable[..., Any]) -> None:
 
     Its local variable ``field`` names the rule and the parameter.
     """
-    _rules.add(function.__code__)
+    _rules[id(function.__code__)] = function.__code__
 
 
 def place_of_function(function: object, field: str) -> CallSite:
@@ -196,7 +198,7 @@ def place_of_line(frame: FrameType | None, number: int | None = None) -> CallSit
 
 
 def _callers(frame: FrameType | None) -> Iterator[tuple[FrameType, None]]:
-    while frame is not None and frame.f_code not in _ends:
+    while frame is not None and id(frame.f_code) not in _ends:
         yield frame, None
         frame = frame.f_back
 
@@ -221,7 +223,7 @@ def _place(frames: Iterable[tuple[FrameType, int | None]]) -> CallSite:
                 root = module.model
                 break
             modules.append(module)
-        elif frame.f_code in _rules:
+        elif id(frame.f_code) in _rules:
             rule = str(frame.f_locals["field"])
             break
         elif line is None and is_consumers(path):
