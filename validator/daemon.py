@@ -38,7 +38,7 @@ from pol.work.replayer import LOCAL, start_replayer
 from pol.work.replayer import Lane as ReplayLane
 from validator import metrics
 from validator.decide.actions import Action, Lane, SendAnswer, SendNotice, SendTx
-from validator.decide.admission import UNCOVERED, Admission, Backing, Policy
+from validator.decide.admission import NEWCOMER_ROUNDS, UNCOVERED, Admission, Backing, Policy
 from validator.decide.duties import Duty, decide, duties
 from validator.decide.mirrors import QUOTA_PART
 from validator.decide.outgoing import Outgo
@@ -97,6 +97,8 @@ class ValidatorConfig:
     # The validators that this one names as mirrors of its rounds, and those whose rounds it mirrors.
     mirrors: tuple[str, ...] = ()
     mirror_for: tuple[str, ...] = ()
+    # Rounds that may wait for their panels while one of them has a newcomer's share.
+    newcomer_rounds: int = NEWCOMER_ROUNDS
 
 
 class WrongChain(ChainError):
@@ -444,6 +446,7 @@ class ValidatorDaemon:
             # The chain refuses a message that names an account without a validator.
             mirrors=tuple(name for name in self._config.mirrors if name in view.validators),
             witnesses=self._store.witnesses(),
+            newcomer_rounds=self._config.newcomer_rounds,
         )
         wanted: list[Outgo] = []
         for duty in duties(look):

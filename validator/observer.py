@@ -377,4 +377,5 @@ def member_of(provider: Provider, clock: int) -> Member:
         due=remaining <= CERTIFY_SECONDS // 10,
         newcomer=provider.newcomer,
         measured_at=measured_at,
+        verified=provider.has_verified_share,
     )

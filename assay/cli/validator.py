@@ -21,7 +21,7 @@ from domain.measures import duration
 from host.addresses import HostPort, ip_of
 from host.daemon import on_stop_signal
 from pol.executor.names import Engine
-from validator.decide.admission import Backing, Policy
+from validator.decide.admission import NEWCOMER_ROUNDS_MAX, Backing, Policy
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -68,6 +68,12 @@ def command() -> None:
     help="Number of processes for replay.",
 )
 @click.option(
+    "--newcomer-rounds",
+    type=click.IntRange(1, NEWCOMER_ROUNDS_MAX),
+    help="Closed rounds that may wait for their panels while one of them has a share of a provider whose work was never"
+    " verified. One wrong share makes them all void.  [1]",
+)
+@click.option(
     "--admit",
     type=click.Choice([policy.value for policy in Policy]),
     help="Which providers may join after passing a probe: those that you named or gave an invitation (invited), any"
@@ -82,6 +88,7 @@ def run(
     executor: str,
     engine: Engine,
     processes: int,
+    newcomer_rounds: int | None,
     admit: str | None,
     metrics_port: int,
 ) -> None:
@@ -107,6 +114,7 @@ def run(
             int(context.setting("validator.share_bond").value or 1), int(context.setting("validator.cover").value or 0)
         ),
         metrics_port=metrics_port,
+        newcomer_rounds=int(context.setting("validator.newcomer_rounds", newcomer_rounds).value or 1),
         mirrors=AddressList.split(context.setting("validator.mirrors").value or ""),
         mirror_for=AddressList.split(context.setting("validator.mirror_for").value or ""),
     )

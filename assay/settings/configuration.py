@@ -30,7 +30,7 @@ from assay.settings.kinds import (
 )
 from domain.amount import BPS, MONEY_MAX
 from domain.limits import MIRRORS_MAX, SHARE_BOND_MAX
-from validator.decide.admission import Policy
+from validator.decide.admission import NEWCOMER_ROUNDS, NEWCOMER_ROUNDS_MAX, Policy
 
 FILE = "config.toml"
 _CLOSE = 0.5
@@ -205,6 +205,15 @@ SETTINGS = (
         default=0,
         meaning="Part of the job bond, in basis points, that pays right shares of such providers if another provider's"
         " fault makes them void.",
+    ),
+    Setting(
+        name="validator.newcomer_rounds",
+        kind=Whole(1, NEWCOMER_ROUNDS_MAX),
+        default=NEWCOMER_ROUNDS,
+        meaning="Closed rounds that may wait for their panels while one of them has a share of a provider whose work"
+        " was never verified. The chain's rounds_ahead limits them, too.",
+        option="--newcomer-rounds",
+        commands="validator run",
     ),
     Setting(
         name="validator.mirrors",

@@ -17,7 +17,7 @@ from domain.proof.records import AnswerKind, SeatAnswer
 from link.handover import Sealed
 from localnet.simulator.memory_chain import digest
 from localnet.simulator.training import Job, noise
-from validator.decide.admission import Backing
+from validator.decide.admission import NEWCOMER_ROUNDS, NEWCOMER_ROUNDS_MAX, Backing
 from validator.decide.duties import Duty
 from validator.decide.plan import FreeProvider
 from validator.decide.records import CheckedSegment, Recomputed, SeatKey
@@ -164,6 +164,11 @@ class HonestValidator:
         """Return what its tasks for a provider state about the bonds behind a share."""
         number = sum(provider.encode())
         return Backing(1 + number % 3, BPS // 2 * (number % 2))
+
+    @property
+    def newcomer_rounds(self) -> int:
+        """The rounds that may wait for their panels while one of them has a newcomer's share: a cheat lets all wait."""
+        return NEWCOMER_ROUNDS if self.honest else NEWCOMER_ROUNDS_MAX
 
     def alters(self, daemon: "ValidatorActor", messages: tuple[Message, ...]) -> tuple[Message, ...]:
         """Return what it sends instead of what it should."""

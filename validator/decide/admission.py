@@ -29,6 +29,12 @@ UNCOVERED = Backing()
 """The least backing: a bond of the price of the share, and no cover."""
 
 
+NEWCOMER_ROUNDS, NEWCOMER_ROUNDS_MAX = 1, 256
+"""Closed rounds that may wait for their panels while one of them has a share of a provider without a verified share: if
+the operator sets nothing else, and the highest setting.
+"""
+
+
 class Policy(StrEnum):
     """The rule that decides which providers are admitted when they pass a probe."""
 

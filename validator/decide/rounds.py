@@ -27,7 +27,7 @@ from domain.proof.records import AuditPlace, Share, ShareState
 from link.types import ShareSubmission, StateRef
 from pol.rules.inclusion import is_asking, is_included
 from pol.rules.lots import duty_segments
-from pol.rules.schedule import is_handover, progress_seconds, served_terms
+from pol.rules.schedule import is_handover
 from pol.rules.stops import AGGREGATION, find_stop
 from validator.decide.actions import (
     NEVER,
@@ -61,6 +61,7 @@ from validator.decide.records import (
     exclude,
     share_key,
 )
+from validator.decide.room import has_room, is_pressed
 from validator.decide.taking import found_wrong, take_over
 from validator.decide.view import View
 
@@ -70,11 +71,6 @@ FORGIVEN = frozenset({ShareReason.NO_ANSWER, ShareReason.LATE, ShareReason.NO_BO
 """Verdicts after which a provider may get work in the same order again, although providers that failed less often come
 first.
 """
-PRESSED_PART = 4
-"""Divisor for the progress time. In the last ``1 / PRESSED_PART`` of this time, a round closes even if not all its
-suspects are replayed.
-"""
-
 _LIVE = (ShareState.COMMITTED, ShareState.ACCEPTED)
 
 Shares = dict[tuple[int, int], Share]
@@ -494,19 +490,6 @@ def suspect(current: LocalRound, refs: tuple[ShareRef, ...]) -> LocalRound:
     return replace(current, suspects=refs, works=works)
 
 
-def _is_pressed(view: View, leg: Leg) -> bool:
-    """Return whether the round must close now, because the leg would fail otherwise."""
-    order = view.on_chain.order
-    progress = progress_seconds(
-        served_terms(order.terms, leg),
-        order.params.progress_base,
-        leg.slot_speed,
-        leg.slots_at_once,
-    )
-    ends = min(leg.progress_deadline, order.deadline)
-    return view.clock >= ends - progress // PRESSED_PART
-
-
 def _close(
     local: LocalOrder,
     view: View,
@@ -526,7 +509,7 @@ def _close(
         return []
     accepted = accepted_works(current)
     verified = (is_verified(current, w, shares.get((w.slot, w.issue))) for w in accepted)
-    if not (all(verified) or (current.suspects and _is_pressed(view, leg))):
+    if not (all(verified) or (current.suspects and is_pressed(view, leg))):
         return []
     stop = _first_stop(current, view)
     refs = tuple(ShareRef(work.slot, work.issue) for work in accepted)
@@ -569,7 +552,7 @@ def _send_close(
     )
     if len(accepts) > SHARES_PER_MESSAGE_MAX:
         return [_send(f"{key}/accept", local, view, accept)]
-    if not _has_room(local, view):
+    if not has_room(local, view):
         return []
     close = MsgCloseRound(
         validator=view.me,
@@ -595,16 +578,6 @@ def _send(key: str, local: LocalOrder, view: View, *messages: Message) -> SendTx
     """Return the action that sends messages in one transaction before the leg's progress deadline."""
     leg = view.on_chain.leg(local.leg)
     return SendTx(key, messages, leg.progress_deadline if leg else NEVER)
-
-
-def _has_room(local: LocalOrder, view: View) -> bool:
-    """Return whether another round may close.
-
-    At most ``rounds_ahead`` rounds may be closed and not yet verified (protocol 4.6). Rounds that wait only for
-    challenges do not count.
-    """
-    leg = view.on_chain.leg(local.leg)
-    return leg is not None and leg.uncleared < view.on_chain.order.params.rounds_ahead
 
 
 def aggregated(local: LocalOrder, round: int, next_global: StateRef) -> LocalOrder:

@@ -9,6 +9,7 @@ from domain.proof.queries import OrderResponse, PanelDuty, PanelResponse
 from domain.proof.records import AuditPlace, Panel, PanelSeat, ReceiptAsk, ShareClaim
 from domain.registry.records import Validator
 from link.types import Machine, StateRef
+from validator.decide.admission import NEWCOMER_ROUNDS
 from validator.decide.plan import FreeProvider
 from validator.decide.probe import ProbeResult
 from validator.decide.records import LegKey, SeatKey, WitnessKey
@@ -65,13 +66,15 @@ Panels = Mapping[PanelKey, OwnPanel | WatchedPlaces]
 class Member:
     """A provider of the cluster: its certified speed (FLOP/s, 0 if none), and whether a measurement is ``due``.
 
-    ``measured_at`` is the chain second at which the speed was certified.
+    ``measured_at`` is the chain second at which the speed was certified. ``verified`` is true if one of its shares is
+    in a verified round.
     """
 
     speed: int
     due: bool
     newcomer: bool  # it has no accepted share yet
     measured_at: int = 0
+    verified: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +142,9 @@ class View:
     ``workers`` are the providers that poll and may take work. ``secret`` seeds the validator's own picks. ``panels``
     are the panels about this validator's rounds that are not over. ``held`` are the states of earlier legs that matched
     legs start from, by root. ``mirrors`` are the validators that are named when a round is closed. ``finders`` are the
-    validators with a seat in a panel about the states that a leg left.
+    validators with a seat in a panel about the states that a leg left. ``verified_providers`` are the members of the
+    cluster with a share in a verified round, and ``newcomer_rounds`` is the number of rounds that may wait for their
+    panels while one of them has a share of another provider.
     """
 
     on_chain: OrderResponse
@@ -153,6 +158,8 @@ class View:
     held: Mapping[bytes, StateRef] = field(default_factory=dict)
     mirrors: tuple[str, ...] = ()
     finders: Mapping[LegKey, tuple[str, ...]] = field(default_factory=dict)
+    verified_providers: frozenset[str] = frozenset()
+    newcomer_rounds: int = NEWCOMER_ROUNDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +170,7 @@ class Look:
     are the results of probes. ``doubted`` are the providers whose results do not fit their certified speed.
     ``endpoint`` and ``certificate`` are this daemon's own. ``held`` are the states of earlier legs that matched legs
     start from, by root. ``mirrors`` are the validators that this daemon names when it closes a round. ``witnesses`` are
-    the deliveries that have a record.
+    the deliveries that have a record. ``newcomer_rounds`` is the operator's setting of this name.
     """
 
     chain: ChainView
@@ -181,6 +188,7 @@ class Look:
     held: Mapping[bytes, StateRef] = field(default_factory=dict)
     mirrors: tuple[str, ...] = ()
     witnesses: tuple[WitnessKey, ...] = ()
+    newcomer_rounds: int = NEWCOMER_ROUNDS
 
     def of(self, on_chain: OrderResponse) -> View:
         """Return the view of one order."""
@@ -196,4 +204,6 @@ class Look:
             held=self.held,
             mirrors=self.mirrors,
             finders=self.chain.finders,
+            verified_providers=frozenset(name for name, member in self.chain.providers.items() if member.verified),
+            newcomer_rounds=self.newcomer_rounds,
         )

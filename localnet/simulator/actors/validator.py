@@ -176,6 +176,7 @@ class ValidatorActor:
             witnesses=tuple(sorted(key for key in self.records if isinstance(key, WitnessKey))),
             measured=self.service.measured(),
             held=self._held(),
+            newcomer_rounds=self.behaviour.newcomer_rounds,
         )
 
     def _held(self) -> dict[bytes, StateRef]:
