@@ -37,7 +37,7 @@ from compute_provider.work.prober import probing
 from compute_provider.work.trainer import recompute_segment
 from compute_provider.work.worker import LOCAL_OUT, UPDATE, WorkOrder
 from domain import codec
-from domain.amount import in_assay
+from domain.amount import ASSAY, in_assay
 from domain.disputes.messages import MsgAppeal, MsgStand
 from domain.keys import PanelKey, RoundKey, ShareKey
 from domain.ledger.messages import MsgDepositBond
@@ -100,6 +100,8 @@ _NEVER_SECONDS = 60.0
 # Pause before a task that contradicted the chain is checked again.
 _REFUSED_SECONDS = 1.0
 
+# Balance (uassay) that earnings left as bond do not touch: the fees of about a thousand transactions.
+_KEPT_FOR_FEES = ASSAY
 # Pause between two looks at the panel of a share for which the provider stands.
 _STAND_SECONDS = 1.0
 # Pause before a delivery is sent again to witnesses that have not signed.
@@ -374,8 +376,8 @@ class Performer:
         for order_id in sorted({work.key.order_id for work in works}):
             order = self._chain.order(order_id)
             paid = claims.earned(order, self._config.key.address)
-            self._keep(order_id, paid)
-            self._store.put_earned(order_id, paid, time.strftime("%Y-%m-%d", time.gmtime()))
+            day = time.strftime("%Y-%m-%d", time.gmtime())
+            self._store.put_earned(order_id, paid, day, is_kept=self._config.keep_earnings)
             for work in works:
                 if work.key.order_id != order_id:
                     continue
@@ -395,20 +397,32 @@ class Performer:
                 yield partial(receive.is_witnessed, key=work.key, waiting=is_asking)
                 must_act = must_show or must_include or must_ask or is_asking
                 yield from self._watch_stand(work, order, clock, must_act)
+        self._keep()
 
     def _is_sent(self, work: ShareWork) -> bool:
         """Return whether the behaviour hands a share in at once. If it holds the share back, it does nothing else."""
         return self._behaviour.delay(work.task) == 0.0
 
-    def _keep(self, order_id: bytes, paid: int) -> None:
-        """Deposit what an order has paid since it was last read, if earnings are left as bond."""
-        more = paid - self._store.earned_of(order_id)
-        if not self._config.keep_earnings or more <= 0:
+    def _keep(self) -> None:
+        """Deposit the earned coins that are to be bond, as far as the account has more than it needs for fees.
+
+        The rest is deposited later, when the account has it.
+        """
+        due = self._store.to_keep()
+        if not self._config.keep_earnings or due <= 0:
             return
+        me = self._config.key.address
         with self._bond_lock:
-            account = self._chain.account(self._config.key.address)
-            if account.balance >= more:
-                self._sender.send(MsgDepositBond(self._config.key.address, more))
+            amount = min(due, self._chain.account(me).balance - _KEPT_FOR_FEES)
+            if amount <= 0:
+                return
+            try:
+                self._sender.send(MsgDepositBond(me, amount))
+            except TxRefused as error:
+                # The duties of the shares must not wait for this deposit.
+                _log.warning("%s cannot be left as bond yet: %s", in_assay(amount), error)
+                return
+            self._store.put_to_keep(due - amount)
 
     def _must_include(self, work: ShareWork, claim: ShareClaim, order: OrderResponse, clock: int) -> bool:
         """Return whether a share has to be included. A behaviour that holds the share back does not include it."""

@@ -50,9 +50,10 @@ _EARNED_BY_DAY = RecordTable("earned_by_day", int, (str,))
 """Amount earned on each day (uassay), by the UTC day on which the daemon saw it (2026-01-31)."""
 # Last measurement, by back end.
 _MEASURED = RecordTable("measured", MachineSpeed, (str,))
-# The owners of the home: the chain's id under "chain", and the provider's address under "owner".
-_OWNERS = RecordTable("owners", str, (str,))
-_TABLES = (_WORKS, _BOUNDARIES, _EARNED, _EARNED_BY_DAY, _MEASURED, _OWNERS)
+# Facts about the home: the chain's id under "chain", the provider's address under "owner", and under "to_keep" the
+# earned coins (uassay) that are to be bond, but are not deposited yet. The table has the name of its first facts.
+_FACTS = RecordTable("owners", str, (str,))
+_TABLES = (_WORKS, _BOUNDARIES, _EARNED, _EARNED_BY_DAY, _MEASURED, _FACTS)
 _LOCK_FILE = "provider.lock"
 
 
@@ -98,9 +99,9 @@ class Store:
         """Return the chain id or the address, depending on ``kind``, to which this home belongs. The first call for a
         kind sets it to ``owner``.
         """
-        known = self._records.get(_OWNERS, kind)
+        known = self._records.get(_FACTS, kind)
         if known is None:
-            self._records.put(_OWNERS, owner, kind)
+            self._records.put(_FACTS, owner, kind)
         return known or owner
 
     # Shares
@@ -185,14 +186,28 @@ class Store:
         """Return the amount earned on each day (uassay), by the day, such as 2026-01-31."""
         return {day: amount for (day,), amount in self._records.scan(_EARNED_BY_DAY)}
 
-    def put_earned(self, order_id: bytes, amount: int, day: str) -> None:
-        """Record the amount that an order has paid so far (uassay), as seen on ``day`` (2026-01-31)."""
+    def to_keep(self) -> int:
+        """Return the earned coins (uassay) that are to be bond, but are not deposited yet."""
+        return int(self._records.get(_FACTS, "to_keep") or 0)
+
+    def put_to_keep(self, amount: int) -> None:
+        """Record the earned coins (uassay) that are to be bond, but are not deposited yet."""
+        self._records.put(_FACTS, str(amount), "to_keep")
+
+    def put_earned(self, order_id: bytes, amount: int, day: str, *, is_kept: bool = False) -> None:
+        """Record the amount that an order has paid so far (uassay), as seen on ``day`` (2026-01-31).
+
+        If ``is_kept``, what it paid since the last record is to be bond.
+        """
         more = amount - self.earned_of(order_id)
         if not more:
             return
-        self._records.put(_EARNED, amount, order_id)
         before = self._records.get(_EARNED_BY_DAY, day) or 0
-        self._records.put(_EARNED_BY_DAY, before + more, day)
+        with self._records.transaction():
+            self._records.put(_EARNED, amount, order_id)
+            self._records.put(_EARNED_BY_DAY, before + more, day)
+            if is_kept:
+                self.put_to_keep(self.to_keep() + more)
 
 
 class TraceReader:

@@ -10,15 +10,21 @@ from typing import Any, Self
 
 import pytest
 
+from chain.client.errors import TxRefused
 from compute_provider.decide import actions as do
 from compute_provider.decide import claims
 from compute_provider.decide.records import Shares, ShareWork, Stage
 from compute_provider.interfaces import Honest
 from compute_provider.perform import Performer
 from compute_provider.store import Store
+from domain.amount import ASSAY
+from domain.errors import INSUFFICIENT_FUNDS
 from domain.ledger.messages import MsgDepositBond
-from domain.ledger.records import BondKind, BondRow
+from domain.ledger.records import BondKind, BondRow, Payment
+from domain.node.queries import StatusResponse
+from domain.proof.queries import OrderResponse
 from pol.rules.delivery import largest_delivery
+from pol.work.records import Boundary
 from tests.unit.compute_provider import support as s
 
 BOUNDARIES = 6  # of the tiny task
@@ -184,3 +190,93 @@ def test_a_bond_is_deposited_once_by_threads_that_join_and_look(tmp_path: Path) 
     performer.close()
     performer.blobs.close()
     store.close()
+
+
+class Bank:
+    """A chain with one order that paid, and with an account whose balance a test sets. It takes deposits."""
+
+    def __init__(self, paid: int, balance: int) -> None:
+        self.paid, self.balance, self.deposits = paid, balance, list[int]()
+        self.refuses = False
+
+    def status(self) -> StatusResponse:
+        """Return a chain that goes on."""
+        return StatusResponse(s.CHAIN, 1, 0, 1_000, 1, b"", False, 1_000)
+
+    def provider(self, address: str) -> None:
+        """Return no record of a provider."""
+
+    def order(self, order_id: bytes) -> OrderResponse:
+        """Return the order with what it has paid."""
+        return replace(s.order(), payments=(Payment(s.PROVIDER.address, "provider", self.paid, 0),))
+
+    def account(self, address: str) -> SimpleNamespace:
+        """Return the balance, and no free bond."""
+        return SimpleNamespace(bond=SimpleNamespace(free=0), balance=self.balance)
+
+    def send(self, message: MsgDepositBond) -> None:
+        """Take a deposit, and the fee of one transaction."""
+        if self.refuses:
+            raise TxRefused(INSUFFICIENT_FUNDS, "too few coins")
+        assert message.amount < self.balance
+        self.balance -= message.amount + 1
+        self.deposits.append(message.amount)
+
+
+@pytest.fixture
+def watching(tmp_path: Path) -> Iterator[Callable[[Bank, str], None]]:
+    """A provider with a share on chain that reads its order. The second argument is what earnings are left as."""
+    store = Store(tmp_path)
+    store.put_boundary(s.task().key, Boundary(0, 0, bytes(32), bytes(32), bytes(32), ()))
+    work = ShareWork(s.task(), Stage.SUBMITTED, update_root=bytes(32), local_out_root=bytes(32))
+
+    def watch(bank: Any, earnings: str) -> None:
+        config = replace(s.config(tmp_path), keep_earnings=earnings == "bond")
+        made = Performer(
+            config,
+            s.CHAIN,
+            bank,
+            bank,
+            store=store,
+            behaviour=Honest(),
+            shares=lambda: Shares((work,)),
+            stop=Event(),
+        )
+        made.perform(do.Watch())
+        made.close()
+        made.blobs.close()
+
+    yield watch
+    store.close()
+
+
+def test_earnings_stay_in_the_account_or_become_bond(watching: Callable[[Bank, str], None]) -> None:
+    bank = Bank(paid=500, balance=10**9)
+    watching(bank, "account")
+    assert bank.deposits == []
+    bank.paid = 1_200
+    watching(bank, "bond")
+    watching(bank, "bond")
+    assert bank.deposits == [700]  # once, and only what came since
+
+
+def test_earnings_that_the_account_lacks_become_bond_later(watching: Callable[[Bank, str], None]) -> None:
+    """The coins may have left for the bond of a share. Those for fees stay, so that every duty can be sent."""
+    bank = Bank(paid=500, balance=ASSAY + 200)
+    watching(bank, "bond")
+    assert bank.deposits == [200]
+    watching(bank, "bond")
+    assert bank.deposits == [200]
+    bank.balance = 10**9
+    watching(bank, "bond")
+    watching(bank, "bond")
+    assert bank.deposits == [200, 300]
+
+
+def test_a_refused_deposit_stops_no_duty(watching: Callable[[Bank, str], None]) -> None:
+    bank = Bank(paid=500, balance=10**9)
+    bank.refuses = True
+    watching(bank, "bond")
+    bank.refuses = False
+    watching(bank, "bond")
+    assert bank.deposits == [500]
