@@ -264,6 +264,7 @@ class OrderPage:
                     "what": words.place(place.place),
                     "ruling": place.ruling.name.lower(),
                     "stage": place.stage,
+                    "first_stage": place.first_stage,
                     "stops": place.stops,
                 }
                 for number, place in enumerate(round.places)
@@ -365,11 +366,11 @@ class OrderPage:
                         "provider": "",
                         "state": "wrong",
                         "burnt": 0,
-                        "told": f"Auditors recomputed the {words.place(place.place)} in stage {place.stage}, "
-                        "and their result differs from the one on the chain.",
+                        "told": f"Auditors recomputed the {words.place(place.place)} in stage"
+                        f" {place.first_stage or place.stage}, and their result differs from the one on the chain.",
                     }
                     for place in round.places
-                    if place.ruling is Ruling.WRONG
+                    if place.is_wrong
                 ]
         return cheats
 

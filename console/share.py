@@ -203,6 +203,7 @@ def _row(share: ShareView, segment: int) -> dict[str, Any]:
         "replayed": _replayed(replayed) if replayed else None,
         "ruling": place.ruling.name.lower() if place else "",
         "stage": place.stage if place else 0,
+        "first_stage": place.first_stage if place else 0,
         "stops": place.stops if place else False,
         "answers": [
             {
@@ -225,7 +226,7 @@ def _replayed(replay: Replayed) -> dict[str, Any]:
 
 def _state(replayed: Replayed | None, place: PlaceStory | None, *, duty: bool) -> str:
     """Return the state of the checks of a segment as a word, which is also the CSS class of its cell in the strip."""
-    if (place is not None and place.ruling is Ruling.WRONG) or (replayed and replayed.reason):
+    if (place is not None and place.is_wrong) or (replayed and replayed.reason):
         return "wrong"
     if place is not None and place.ruling is Ruling.RIGHT:
         return "right"
@@ -310,7 +311,7 @@ def describe_difference(share: ShareView) -> str:
     if story is None or story.skipped:
         return ""
     for segment, (number, place) in sorted(share.places().items()):
-        if place.ruling is Ruling.WRONG:
+        if place.is_wrong:
             return _difference_by_auditors(share, segment, number, place)
     if story.state not in (ShareState.REJECTED, ShareState.WRONG):
         return ""
@@ -371,14 +372,15 @@ def _difference_by_validator(share: ShareView, failed: Replayed) -> str:
 def _difference_by_auditors(share: ShareView, segment: int, number: int, place: PlaceStory) -> str:
     where = _part(share, segment) if segment < share.segments else "its update"
     tier = tier_named(share.leg.tier)
-    same = sum(tier.agree(root, place.root) for _, _, root in share.answers(number))
-    text = f"Auditors recomputed {where} in stage {place.stage}"
+    stage, found = (place.first_stage, place.first_root) if place.first_stage else (place.stage, place.root)
+    same = sum(tier.agree(root, found) for _, _, root in share.answers(number))
+    text = f"Auditors recomputed {where} in stage {stage}"
     if place.stops:
         return f"{text}: the job does not stop there, although its validator reported that it does."
-    if not place.root:
+    if not found:
         return f"{text}: training has no next state there, or the data was not available."
     claim = f", but it claims {_hex(place.claim)}" if place.claim else ""
-    return f"{text}: {same} of them got {_hex(place.root)}{claim}."
+    return f"{text}: {same} of them got {_hex(found)}{claim}."
 
 
 def _part(share: ShareView, segment: int) -> str:

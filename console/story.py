@@ -167,6 +167,14 @@ class PlaceStory:
     step: int = 0
     # Root according to the ruling, if the place is decided.
     root: bytes = b""
+    # Stage that found the place wrong before a vote on a slash, and the root that it found; 0 without such a vote.
+    first_stage: int = 0
+    first_root: bytes = b""
+
+    @property
+    def is_wrong(self) -> bool:
+        """True if a panel found the place wrong, whatever a later vote on a slash says."""
+        return self.ruling is Ruling.WRONG or self.first_stage > 0
 
 
 @dataclass
@@ -844,6 +852,7 @@ class OrderStory:
         round.panel_over = False
         for number, place in enumerate(round.places):
             if number in change.places:
+                place.first_stage, place.first_root = place.stage, place.root
                 place.ruling, place.stage = Ruling.OPEN, 0
             elif place.ruling is Ruling.OPEN:
                 place.ruling = Ruling.UNDECIDED

@@ -49,6 +49,8 @@ def panel_rows(on_chain: OrderResponse, seats: list[PanelSeat]) -> list[tuple[ob
             asked = [seat for seat in sitting if number in seat.places]
             answers = sum(seat.answer(number) is not None for seat in asked)
             ruling = _RULINGS[place.ruling]
+            if place.first_stage:
+                ruling += f" (stage {place.first_stage}: wrong)"
             rows.append(
                 (
                     panel.leg,
@@ -128,6 +130,11 @@ def describe_panel(panel: Panel, now: int) -> list[str]:
         f"{where}: {name_place(place.place)} {_describe_ruling(place)}"
         for place in panel.places
         if place.ruling in (Ruling.WRONG, Ruling.UNDECIDED)
+    ]
+    lines += [
+        f"{where}: {name_place(place.place)} was found wrong in stage {place.first_stage}, which made the round void"
+        for place in panel.places
+        if place.first_stage
     ]
     if panel.votes_on_slash:
         lines.append(

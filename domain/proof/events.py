@@ -807,7 +807,7 @@ class SlashVoteOpened(Change):
     """The round is void, and all eligible validators that have not recomputed ``places`` yet will vote on them. They
     decide whether ``validator``, which closed the round, is slashed. Until the vote ends, ``slash`` (uassay) of the
     stake of ``validator`` is reserved. The order does not wait for this vote. All other places that had no ruling stay
-    undecided.
+    undecided. The rulings that made the round void stay in the panel's record.
     """
 
     KIND: ClassVar[str] = "panel.slash_vote"

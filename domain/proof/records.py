@@ -364,6 +364,9 @@ class PanelPlace:
     Until a seat shows the leaf of the boundary after the segment, the claim is empty. If, according to the chain, the
     job ``stops`` at the place, there is no claim. All places of one ``group`` have the same seats. During an appeal, a
     place that was found wrong has no ruling, but keeps the stage and the finding of its first ruling.
+
+    If a vote on a slash follows, the ruling that made the round void stays beside the vote's: ``first_stage`` is the
+    stage that found the place wrong, and ``first_finding`` is what it found.
     """
 
     place: AuditPlace
@@ -373,6 +376,8 @@ class PanelPlace:
     finding: Finding | None
     stops: bool = False
     group: Count = 0
+    first_stage: Count = 0  # 0 without a vote on a slash about this place
+    first_finding: Finding | None = None
 
 
 class PanelState(IntEnum):

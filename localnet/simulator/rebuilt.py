@@ -1307,7 +1307,8 @@ class Rebuilt:
         key = change.panel
         for number, place in enumerate(self.panels[key].places):
             if number in change.places:
-                self._place(key, number, ruling=Ruling.OPEN, stage=0, finding=None)
+                first = {"first_stage": place.stage, "first_finding": place.finding}
+                self._place(key, number, ruling=Ruling.OPEN, stage=0, finding=None, **first)
             elif place.ruling is Ruling.OPEN:
                 self._place(key, number, ruling=Ruling.UNDECIDED)
         wanted = (0,) * len(self.panels[key].wanted)

@@ -4359,6 +4359,14 @@ MUTANTS = (
         (f"{_SLASHES}::test_after_two_stages_a_vote_of_all_slashes_and_pays_its_seats",),
     ),
     Mutant(
+        "vote-replaces-the-ruling",
+        "a vote on a slash replaces the ruling that made the round void",
+        "chain/state_machine/proof/slashes.py",
+        "        first_stage=place.stage,\n        first_finding=place.finding,\n",
+        "",
+        ("tests/unit/chain/attacks/test_slashes_and_jail.py",),
+    ),
+    Mutant(
         "lot-slashes",
         "seats of two stages take stake",
         "chain/state_machine/proof/voiding.py",

@@ -56,7 +56,7 @@ def _slash(ctx: Context, leg: Leg, panel: Panel, amount: int) -> int:
 
 def open_slash_vote(ctx: Context, order: Order, leg: Leg, panel: Panel, wrong: tuple[int, ...]) -> None:
     """Let all validators that are left vote once more on the places ``wrong`` of a void round. The vote decides only
-    about the slash.
+    about the slash. The rulings that made the round void stay beside those of the vote.
 
     Do nothing if the slash could not pay for the vote. Places on which the panel has not ruled stay undecided.
     """
@@ -128,7 +128,14 @@ def _get_others(ctx: Context, leg: Leg, panel: Panel) -> list[Panel]:
 
 
 def _asked_again(place: PanelPlace) -> PanelPlace:
-    return replace(place, ruling=Ruling.OPEN, stage=0, finding=None)
+    return replace(
+        place,
+        ruling=Ruling.OPEN,
+        stage=0,
+        finding=None,
+        first_stage=place.stage,
+        first_finding=place.finding,
+    )
 
 
 def _left(place: PanelPlace) -> PanelPlace:

@@ -9,6 +9,7 @@ from chain.state_machine.market.book import get_backing
 from chain.state_machine.registry.members import is_active
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay
+from consumer.panels import describe_panel, panel_rows
 from domain.ledger.moves import BURNT_POT, COMMUNITY_POT
 from domain.legs.reasons import LegEnd
 from domain.legs.records import LegState
@@ -167,6 +168,30 @@ def test_a_coalition_that_drags_an_honest_validator_to_the_vote_pays_for_it() ->
     assert {int(event.get("paid")) for event in told} == {AGGREGATION + FEE}
     assert {int(event.get("from_pot")) for event in told} == {AGGREGATION + FEE}
     assert pot(market, COMMUNITY_POT.name) == community
+
+
+@pytest.mark.parametrize("liars", [0, 10])
+def test_a_vote_on_a_slash_does_not_replace_the_ruling_that_made_the_round_void(liars: int) -> None:
+    """The money of the round follows the first ruling, so the record keeps it beside what the vote finds."""
+    market = make_market(validators=30)
+    order_id = run_round(market)
+    find_wrong(market, order_id)
+    market.wait_stage(order_id, 0, 3)
+    first = market.panel(order_id, 0).places[0]
+    assert (first.ruling, first.stage, first.first_stage) == (Ruling.OPEN, 0, 2)
+    seats = market.seated(order_id, 0, 3)
+    right, wrong = market.answers(order_id), find(market, order_id, AuditKind.AGGREGATION)
+    third = tuple(replace(answer, root=digest("third")) for answer in right)
+    market.say(order_id, {name: third if at < liars else right for at, name in enumerate(seats)})
+    place = market.panel(order_id, 0).places[0]
+    assert market.panel(order_id, 0).is_settled
+    assert (place.ruling, place.stage) == (Ruling.UNDECIDED if liars else Ruling.RIGHT, 3)
+    assert place.first_stage == 2
+    assert place.first_finding is not None
+    assert place.first_finding.root == wrong[0].root
+    assert validator(market).stake == STAKE
+    assert f"was found wrong in stage {place.first_stage}" in " ".join(describe_panel(market.panel(order_id, 0), 0))
+    assert "(stage 2: wrong)" in str(panel_rows(market.all_of(order_id), ())[0])
 
 
 def test_a_round_that_was_not_served_slashes_no_one() -> None:

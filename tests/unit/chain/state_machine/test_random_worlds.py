@@ -521,10 +521,12 @@ def wrong_places(order: OrderResponse) -> list[tuple[Panel, PanelPlace, Share | 
     for panel in order.panels:
         for place in panel.places:
             where = place.place
-            if place.ruling is not Ruling.WRONG:
+            # The ruling that made the round void counts, whatever a vote on a slash finds later.
+            finding = place.first_finding if place.first_stage else place.finding
+            if place.ruling is not Ruling.WRONG and not place.first_stage:
                 continue
             share = None
-            unavailable = place.finding and place.finding.kind is AnswerKind.UNAVAILABLE
+            unavailable = finding and finding.kind is AnswerKind.UNAVAILABLE
             if where.kind is AuditKind.SEGMENT and place.claim and not unavailable:
                 share = order.share(panel.round_key.share(where.slot, where.issue))
                 if share and where.segment in share.drawn:
@@ -534,8 +536,6 @@ def wrong_places(order: OrderResponse) -> list[tuple[Panel, PanelPlace, Share | 
 
 
 def wrong_by_validator(order: OrderResponse, leg: Leg) -> bool:
-    if leg.end_reason == LegEnd.WRONG_ROUND:
-        return True  # a vote on a slash may have replaced the rulings
     return any(share is None and panel.leg == leg.number for panel, _, share in wrong_places(order))
 
 
