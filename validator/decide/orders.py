@@ -29,9 +29,10 @@ from validator.decide.initial import (
     refusal,
     sources_of,
 )
+from validator.decide.late import decide_late
 from validator.decide.records import LegKey, LocalOrder, PayloadStage
 from validator.decide.retention import KEEP_SECONDS, decide_audited, fold, needed_blobs, voted_rounds
-from validator.decide.rounds import decide_round, show_wrong_pieces, verdict_rows
+from validator.decide.rounds import decide_round, verdict_rows
 from validator.decide.view import Look, View
 
 DECLINE_SECONDS = 6
@@ -88,7 +89,8 @@ def decide_order(local: LocalOrder, view: View) -> tuple[LocalOrder, tuple[Actio
     if leg.state != LegState.DONE:
         local, audit_actions = decide_audited(local, view, prefix)
         actions += audit_actions
-        actions += show_wrong_pieces(local, view, prefix)
+        local, late_actions = decide_late(local, view, leg, prefix)
+        actions += late_actions
         actions += appeals(local, view, leg, prefix)
     return local, tuple(actions)
 

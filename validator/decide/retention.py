@@ -9,6 +9,7 @@ from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse
 from link.types import BlobRef
 from pol.rules.panels import STAGE_TIMES, commit_seconds
+from pol.rules.stands import left_round
 from pol.rules.states import RESULT
 from validator.decide.actions import Action, Recompute, VerifyOpening
 from validator.decide.records import (
@@ -151,6 +152,9 @@ def _needed(local: LocalOrder, on_chain: OrderResponse, panels: Panels, clock: i
     ]
     if live or rounds:
         yield from (file.blob for file in local.payload.files)
+    left = left_round(leg)
+    if left is not None and left.by_validator:
+        yield from _left_deliveries(local, left.round)
     for known in rounds:
         yield from blobs_of(known)
     if live and begins(leg):
@@ -162,6 +166,22 @@ def _needed(local: LocalOrder, on_chain: OrderResponse, panels: Panels, clock: i
             yield local.earlier_global.blob
         if local.rounds and local.rounds[-1].next_global is not None:
             yield local.rounds[-1].next_global.blob
+
+
+def _left_deliveries(local: LocalOrder, round: int) -> Iterator[BlobRef]:
+    """Yield the deliveries of a round that its leg left open and that are not decrypted, with the files to do so.
+
+    Their providers may still show the keys, and stand for the shares until the order closes.
+    """
+    current = local.find(round)
+    blobs = [
+        work.offer.ciphertext
+        for work in (current.works if current is not None else ())
+        if work.offer is not None and work.packet is None and work.wrong is None and not work.verdict
+    ]
+    if blobs:
+        yield from (file.blob for file in local.payload.files)
+        yield from blobs
 
 
 def _left_by(known: LocalRound) -> Iterator[BlobRef]:

@@ -7,7 +7,7 @@ result is encrypted for the consumer, and the round is closed.
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from domain.keys import ShareKey, ShareRef
+from domain.keys import ShareRef
 from domain.legs.records import Leg
 from domain.limits import SHARES_PER_MESSAGE_MAX
 from domain.messages import Message
@@ -17,7 +17,6 @@ from domain.proof.messages import (
     MsgCloseRound,
     MsgCommitTraces,
     MsgReceipt,
-    MsgShowChunk,
     Rejection,
     SignedShare,
 )
@@ -49,6 +48,7 @@ from validator.decide.assign import (
     open_round,
     transfer_seconds,
 )
+from validator.decide.late import show_wrong, take_key
 from validator.decide.pace import note_handed_in
 from validator.decide.records import (
     LocalOrder,
@@ -56,7 +56,6 @@ from validator.decide.records import (
     SlotLocal,
     SlotWork,
     VerdictRow,
-    WrongPieces,
     accepted_works,
     exclude,
     share_key,
@@ -212,12 +211,11 @@ def _await_delivery(
     name = f"{key}/{work.slot}/{work.issue}"
     where = share.claim.key
     known = view.on_chain.delivery(where)
-    if known is not None and known.key and work.offer is not None and not work.secret:
-        work = replace(work, secret=known.key, roots=known.roots)
+    work = take_key(work, known)
     if work.wrong is not None:
         if not share.is_received:
             return replace(work, verdict=ShareReason.MALFORMED), []
-        return work, [_show_wrong(f"{name}/wrong", local, view, where, work.wrong)]
+        return work, [show_wrong(f"{name}/wrong", view, where, work.wrong, _ends(local, view))]
     if work.secret:
         return work, [OpenDelivery(f"{name}/open", where, view.on_chain.order.terms)]
     patience = OPEN_SECONDS + transfer_seconds(view, states=2 + len(work.anchors))
@@ -252,43 +250,6 @@ def _await_delivery(
         )
         return work, [_send(f"{name}/receipt", local, view, message)]
     return work, []
-
-
-def _show_wrong(key: str, local: LocalOrder, view: View, share: ShareKey, wrong: WrongPieces) -> SendTx:
-    """Return the action that shows a wrong piece of a delivery to the chain."""
-    message = MsgShowChunk(
-        validator=view.me,
-        order_id=share.order_id,
-        leg=share.leg,
-        round=share.round,
-        slot=share.slot,
-        issue=share.issue,
-        piece=wrong.piece,
-        parent=wrong.parent,
-    )
-    return _send(key, local, view, message)
-
-
-def show_wrong_pieces(local: LocalOrder, view: View, prefix: str) -> list[Action]:
-    """Return the actions that show wrong pieces of deliveries that were rejected as unanswered.
-
-    The key of such a delivery may come on the chain after the rejection.
-    """
-    actions: list[Action] = []
-    for current in local.rounds:
-        closed = view.on_chain.round(local.leg, current.round)
-        if closed is not None and closed.verified:
-            continue
-        for work in current.works:
-            if work.wrong is None or not work.verdict:
-                continue
-            key = share_key(local, current, work)
-            share, known = view.on_chain.share(key), view.on_chain.delivery(key)
-            if share is None or known is None or not share.is_received:
-                continue
-            name = f"{prefix}/{current.round}/{work.slot}/{work.issue}/wrong"
-            actions.append(_show_wrong(name, local, view, key, work.wrong))
-    return actions
 
 
 def _verify(
@@ -576,8 +537,13 @@ def _is_accepted(work: SlotWork, shares: Shares) -> bool:
 
 def _send(key: str, local: LocalOrder, view: View, *messages: Message) -> SendTx:
     """Return the action that sends messages in one transaction before the leg's progress deadline."""
+    return SendTx(key, messages, _ends(local, view))
+
+
+def _ends(local: LocalOrder, view: View) -> int:
+    """Return the leg's progress deadline."""
     leg = view.on_chain.leg(local.leg)
-    return SendTx(key, messages, leg.progress_deadline if leg else NEVER)
+    return leg.progress_deadline if leg else NEVER
 
 
 def aggregated(local: LocalOrder, round: int, next_global: StateRef) -> LocalOrder:
