@@ -244,6 +244,8 @@ class Market:
         self.traces: dict[tuple[bytes, int, int, ShareRef], Trace] = {}
         # The dispute whose panel is meant; 0 is the panel of the round itself.
         self.about = 0
+        # The leg whose round is meant; 0 is the current leg.
+        self.about_leg = 0
 
     # --- looking ---
 
@@ -527,8 +529,11 @@ class Market:
     # --- panels ---
 
     def panel(self, order_id: bytes, round: int) -> Panel:
-        """Return the panel of a round of the current leg: its own one, or that of the dispute ``about``."""
-        key = PanelKey(order_id, self.order(order_id).legs, round, self.about)
+        """Return the panel of a round: its own one, or that of the dispute ``about``.
+
+        The round is one of the current leg, or of the leg ``about_leg``.
+        """
+        key = PanelKey(order_id, self.about_leg or self.order(order_id).legs, round, self.about)
         found = next((panel for panel in self.all_of(order_id).panels if panel.key == key), None)
         if found is None:
             raise AssertionError("the round has no panel")

@@ -72,7 +72,7 @@ from tests.support.chain_market import (
 )
 from tests.support.handed_over import ORDER_KEY, HandoverMarket, spoilt
 
-SEEDS = (*range(30), 32, 43, 89, 116, 146, 235, 244)
+SEEDS = (*range(30), 32, 43, 89, 116, 146, 235, 244, 245)
 DECLINES = (*sorted(BLAMES_JOB), LegEnd.DECLINED_NO_CAPACITY, LegEnd.DECLINED_BY_CHOICE)
 BLOCKS = 110
 
@@ -283,6 +283,8 @@ class World:
                 if not self.chance(self.presence):
                     continue
                 place = (duty.order_id, duty.round)
+                # A vote on a slash goes on while a later leg trains.
+                self.market.about, self.market.about_leg = duty.dispute, duty.leg
                 if not duty.commitment:
                     said = self.recompute(*place)
                     if self.chance(self.lies):
@@ -292,6 +294,7 @@ class World:
                 elif self.chain.clock + 1 >= duty.commits_end:
                     said = self.said[name, duty.key]
                     found.append(self.market.reveal_answer(*place, name, said))
+        self.market.about, self.market.about_leg = 0, 0
         return found
 
     def recompute(self, order_id: bytes, round: int) -> tuple[SeatAnswer, ...]:
