@@ -71,6 +71,7 @@ class HonestProvider:
     """Trains what it is given, commits, delivers, opens."""
 
     honest = True
+    cautious = False  # it takes only tasks that bonds and cover would pay
 
     def habit(self, key: ShareKey) -> str:
         """Return what it makes of a share."""
@@ -90,6 +91,12 @@ class HonestProvider:
         """Return whether it is still there to do something; if not, it is gone for good."""
         del action
         return True
+
+
+class CautiousProvider(HonestProvider):
+    """Takes only tasks that bonds and cover would pay, as a provider's daemon does by default."""
+
+    cautious = True
 
 
 @dataclass

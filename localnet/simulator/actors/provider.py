@@ -115,6 +115,7 @@ class ProviderActor:
         self.gone = False  # for good
         self.deposited = 0
         self.worked = 0  # FLOPs that it trained
+        self.uncovered = 0  # tasks that it did not take, because bonds and cover would not pay them
         self.asked: set[tuple[bytes, int]] = set()  # legs in which it was given a share
         self.traces: dict[ShareKey, Trained] = {}
         self.habits: dict[ShareKey, str] = {}
@@ -243,7 +244,10 @@ class ProviderActor:
             case do.Poll():
                 link = self.world.validators[self.validator].service
                 began = self.world.clock.seconds
-                self.world.network.call(lambda: link.poll(self.me), self._answer(partial(self._polled, name, began)))
+                self.world.network.call(
+                    lambda: link.poll(self.me, cautious=self.behaviour.cautious),
+                    self._answer(partial(self._polled, name, began)),
+                )
             case do.Watch():
                 self._end(name, *self._watched(), pause=500)
             case do.CheckTask(task):
@@ -371,7 +375,11 @@ class ProviderActor:
     # Taking a share
 
     def _check(self, name: str, task: TrainTask) -> None:
-        problem = claims.problem(task, self.world.order(task.key.order_id), self.validator)
+        order = self.world.order(task.key.order_id)
+        problem = claims.problem(task, order, self.validator)
+        if not problem and self.behaviour.cautious:
+            problem = claims.cover_problem(task, order)
+            self.uncovered += bool(problem)
         problem = problem or claims.task_problem(task, self.me, CHAIN_ID, self.world.chain_clock, self._is_signed)
         if problem:
             failed = partial(receive.failed, key=task.key, text=problem, again=True)

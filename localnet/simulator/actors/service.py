@@ -82,6 +82,7 @@ class Service:
                 speed=known[address].speed,
                 newcomer=known[address].newcomer,
                 backing=self.daemon.behaviour.backing(address),
+                cautious=self.presence.is_cautious(address),
             )
             for address in self.presence.live()
             if address in known and known[address].speed
@@ -143,12 +144,13 @@ class Service:
                 if on_chain is not None and on_chain.order.state != OrderState.CLOSED:
                     yield local, on_chain
 
-    def poll(self, provider: str) -> tuple[list[TrainTask], list[OpenTask]] | None:
+    def poll(self, provider: str, *, cautious: bool = False) -> tuple[list[TrainTask], list[OpenTask]] | None:
         """Return the shares that a provider has to train, and the states that it has to show."""
         daemon = self.daemon
         if not daemon.up or provider not in daemon.view.providers:
             return None
         self.presence.poll(provider)
+        self.presence.note_caution(provider, cautious=cautious)
         self._probe(provider)
         train: list[TrainTask] = []
         opening: list[OpenTask] = []

@@ -81,6 +81,17 @@ def test_status_tells_what_was_earned_when_and_what_the_account_has(tmp_path: Pa
     assert by_day < told.index("0.012 ASSAY") < by_order < told.index("abababababab")
 
 
+def test_status_tells_how_many_rounds_ahead_are_covered(tmp_path: Path) -> None:
+    home = tmp_path / "provider"
+    home.mkdir()
+    for covered, lines in (({"ab" * 32: 3, "cd" * 32: 0}, 2), ({}, 0)):
+        write_status(home, {**STATUS, "covered": covered})
+        told = assay("provider", "status", "--node", "127.0.0.1:9", home=tmp_path).out
+        assert told.count("rounds ahead") == lines
+        for order, rounds in covered.items():
+            assert f"order {order[:12]}: bonds and cover pay its void shares for {rounds} rounds ahead" in told
+
+
 def test_status_tells_what_the_chain_has_now(tmp_path: Path) -> None:
     """What the daemon wrote last is old once the provider has left."""
     value = {**STATUS, "provider": solo_node.ALICE.address, "speed": 5 * 10**9}
