@@ -243,8 +243,9 @@ class Observer:
     ) -> dict[PanelKey, OwnPanel]:
         """Return the panels about this validator's rounds that are not over.
 
-        A decided panel is not read again, unless its round is void, because a vote on a slash may then follow. Orders
-        that are not ``fresh`` come from an earlier look, so the panels of these orders are read separately.
+        A decided panel is not read again, unless its ruling may be appealed, or its round is void, because a vote on a
+        slash may then follow. Orders that are not ``fresh`` come from an earlier look, so their panels are read
+        separately.
         """
         known = self._panels
         self._panels = {}
@@ -257,7 +258,7 @@ class Observer:
                 for key in sorted({closed.key.panel(), *panels}):
                     panel = panels.get(key)
                     before = known.get(key)
-                    if before is not None and before.panel.is_decided and not closed.void:
+                    if before is not None and _is_final(before.panel) and not closed.void:
                         panel = before.panel
                     elif order_id not in fresh:
                         panel = self._ask_without_shares(key)
@@ -351,6 +352,11 @@ class Observer:
             providers += page
             if len(page) < _PAGE:
                 return providers
+
+
+def _is_final(panel: Panel) -> bool:
+    """Return whether no seat of a panel can ask any longer, unless its round becomes void."""
+    return panel.is_decided and not panel.awaits_appeal
 
 
 def find_witnessed(on_chain: OrderResponse | None, key: WitnessKey, clock: int) -> WitnessedDelivery | None:

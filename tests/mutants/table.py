@@ -2620,6 +2620,14 @@ MUTANTS = (
         ("tests/unit/validator/test_late.py",),
     ),
     Mutant(
+        "appeals-are-not-served",
+        "a validator serves no seat of a panel whose ruling was appealed, so that every appeal is lost",
+        "validator/observer.py",
+        "    return panel.is_decided and not panel.awaits_appeal\n",
+        "    return panel.is_decided\n",
+        ("tests/unit/validator/test_observer.py",),
+    ),
+    Mutant(
         "closes-behind-newcomers",
         "a second round closes while an unverified one has a newcomer's share",
         "validator/decide/room.py",

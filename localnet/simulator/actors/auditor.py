@@ -97,7 +97,8 @@ class Auditor:
                     if panel.round_key != closed.key:
                         continue
                     before = known.get(panel.key)
-                    is_known = before is not None and before.panel.is_decided and not closed.void
+                    is_final = before is not None and before.panel.is_decided and not before.panel.awaits_appeal
+                    is_known = is_final and not closed.void
                     found = before.panel if before is not None and is_known else panel
                     self._panels[panel.key] = OwnPanel(found, self._seats(found, before))
         return self._panels

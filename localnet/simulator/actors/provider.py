@@ -41,7 +41,7 @@ from link.types import (
 )
 from localnet.simulator.actors.errands import Errands
 from localnet.simulator.actors.sending import LOST_MS
-from localnet.simulator.behaviours import HonestProvider, words_of
+from localnet.simulator.behaviours import BENT, HonestProvider, words_of
 from localnet.simulator.clock import Act, Alarm
 from localnet.simulator.memory_chain import CHAIN_ID, digest, pub_key, sign
 from localnet.simulator.training import METRICS, States, root_of, update_of
@@ -289,7 +289,8 @@ class ProviderActor:
             case do.ShowPlaces(key, dispute):
                 self._show_places(name, key, dispute)
             case do.Recheck(key):
-                right = partial(receive.rechecked, key=key, is_right=not self.traces[key].habits)
+                is_right = self.traces[key].habits.isdisjoint((*BENT, "swapped"))
+                right = partial(receive.rechecked, key=key, is_right=is_right)
                 self._later(RETRY_MS, partial(self._end, name, right))
             case do.Appeal(key):
                 self._appeal(name, key)

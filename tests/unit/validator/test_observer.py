@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from chain.client.errors import ChainError, ErrorKind
+from domain.disputes.messages import MsgAppeal
 from domain.legs.params import LegsParams
 from domain.legs.queries import LiveLegsRequest
 from domain.legs.records import LegState
@@ -293,6 +294,28 @@ def test_a_vote_on_a_slash_is_read_until_it_is_over(setting: Setting, market: Ma
     setting.look()
     assert setting.view.orders[order_id].rounds == ()
     assert key not in setting.view.panels
+
+
+@pytest.mark.parametrize("market", [Market(PARAMS.replace(auditors=3), validators=14)])
+def test_a_panel_whose_ruling_is_appealed_is_read_again(setting: Setting, market: Market) -> None:
+    """All validators decide again, and this validator serves them. Otherwise every appeal would be lost."""
+    order_id = market.run(submit(deposit=900_000, rematch=False))
+    market.train_round(order_id)
+    for stage in (1, 2):
+        market.wait_stage(order_id, 0, stage)
+        answers = market.answers(order_id)
+        wrong = (replace(answers[0], root=digest("another root")), *answers[1:])
+        market.say(order_id, dict.fromkeys(market.seated(order_id, 0, stage), wrong))
+    setting.look()
+    key = market.panel(order_id, 0).key
+    assert setting.view.panels[key].panel.awaits_appeal
+    market.chain.ok(MsgAppeal(ME, order_id, 1, 0, 0))
+    market.wait_stage(order_id, 0, 3)
+    setting.look()
+    about = setting.view.panels[key]
+    assert about.is_open
+    assert about.asked
+    assert {seat.stage for seat in about.seats} == {1, 2, 3}
 
 
 def test_a_panel_is_read_as_long_as_a_seat_of_this_validator_may_serve_later_ones(setting: Setting) -> None:
