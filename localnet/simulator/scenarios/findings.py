@@ -11,8 +11,17 @@ from domain.legs.events import LegFailed, OrderDeclined, OrderMatched, PartEnded
 from domain.legs.reasons import LegEnd, PartEnd
 from domain.market.events import OrderClosed
 from domain.market.reasons import CloseReason
-from domain.proof.events import SeatDiffered, SeatSilent, ShareCompared, ShareFoundWrong, ShareRejected, ShareTaken
+from domain.proof.events import (
+    SeatDiffered,
+    SeatSilent,
+    ShareCompared,
+    ShareFoundWrong,
+    ShareRejected,
+    ShareTaken,
+    StatesRuled,
+)
 from domain.proof.reasons import MISMATCHES, SILENCES, ShareReason
+from domain.proof.records import Ruling
 from domain.vocabulary import read_event
 
 NO_ONE = "no one"
@@ -29,7 +38,16 @@ _BLAMES = frozenset(
         LegEnd.DECLINED_NOT_FINITE,
     }
 )
-_NO_FAULT = frozenset({LegEnd.UNDECIDED, LegEnd.WRONG_SHARE, LegEnd.STOPPED_BY_JOB, LegEnd.ORDER_DEADLINE})
+_NO_FAULT = frozenset(
+    {
+        LegEnd.UNDECIDED,
+        LegEnd.WRONG_SHARE,
+        LegEnd.STOPPED_BY_JOB,
+        LegEnd.ORDER_DEADLINE,
+        # A validator that says so without truth has declined.
+        LegEnd.STATE_UNAVAILABLE,
+    }
+)
 """Ends of a leg that are no one's fault, or that another event blames on someone."""
 
 
@@ -56,8 +74,12 @@ def read_findings(events: Iterable[Attributed]) -> Counter[ChainFinding]:
         if isinstance(change, ShareTaken) and change.share in right:
             right.add(replace(change.share, leg=change.from_leg))
     validators = {(c.order, c.leg): c.validator for c in changes if isinstance(c, OrderMatched)}
+    # Legs whose validators declined because a panel found that the states are lost.
+    lost = {(c.panel.order_id, c.leg) for c in changes if isinstance(c, StatesRuled) and c.ruling == Ruling.WRONG}
     found: Counter[ChainFinding] = Counter()
     for change in changes:
+        if isinstance(change, OrderDeclined) and (change.order, change.leg) in lost:
+            continue
         if isinstance(change, ShareRejected) and change.share in right & mismatched:
             name = validators.get((change.share.order_id, change.share.leg), "")
             found[ChainFinding("validator", "rejected_right_share", name)] += 1

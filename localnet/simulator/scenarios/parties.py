@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from compute_provider.decide.actions import Action
-from domain.disputes.messages import MsgChallenge, MsgOpenChallenge
+from domain.disputes.messages import MsgAppeal, MsgChallenge, MsgOpenChallenge
 from domain.disputes.queries import DisputesRequest
 from domain.disputes.records import DisputeState
 from domain.keys import RoundKey, ShareKey
@@ -22,7 +22,9 @@ from localnet.simulator.memory_chain import CHAIN_ID, digest
 from localnet.simulator.training import METRICS, Job, States, root_of
 from localnet.simulator.world import World
 from pol.rules.disputes import challenge_commitment
+from pol.rules.lots import duty_segments
 from pol.rules.schedule import share_segments
+from validator.decide.admission import NEWCOMER_ROUNDS_MAX, Backing
 from validator.decide.duties import Duty
 from validator.decide.orders import refuse_with
 from validator.decide.records import LegKey, LocalOrder, PayloadStage, Recomputed
@@ -127,6 +129,22 @@ class Slanted(HonestValidator):
     """Does the duties of a validator, but what it does beside them is not honest."""
 
     honest = False
+
+
+class Hasty(HonestValidator):
+    """Lets rounds wait for their panels although they have shares of newcomers, as its operator may choose."""
+
+    newcomer_rounds = NEWCOMER_ROUNDS_MAX
+
+
+class NeverAppeals(HonestValidator):
+    """Leaves it to its providers to appeal rulings about its rounds. Their bonds are large, so that an appeal pays."""
+
+    def backing(self, provider: str) -> Backing:
+        return Backing(multiple=32)
+
+    def sends(self, daemon: ValidatorActor, messages: tuple[Message, ...]) -> bool:
+        return not any(isinstance(message, MsgAppeal) for message in messages)
 
 
 @dataclass
@@ -270,6 +288,32 @@ class SaysUnserved(HonestValidator):
 
     def says(self, daemon: ValidatorActor, asked: Asked, found: Recomputed) -> Recomputed:
         return Recomputed("not served")
+
+
+@dataclass
+class Ruins(HonestValidator):
+    """Is bribed to ruin a provider: in the first stages of a panel it says that the provider's shares are wrong."""
+
+    victim: str
+    honest: bool = True
+
+    def says(self, daemon: ValidatorActor, asked: Asked, found: Recomputed) -> Recomputed:
+        is_early = all(key.stage <= 2 for key in daemon.view.duties)
+        if not is_early or asked.claimed not in self._claims(daemon.world):
+            return found
+        self.honest = False
+        root = digest("ruined", asked.claimed)
+        return Recomputed(fault="", kind=AnswerKind.FINISHED, root=root, digest=digest("agreed", root))
+
+    def _claims(self, world: World) -> set[bytes]:
+        """Return the roots after the segments of the provider's shares that its validator need not replay."""
+        roots: set[bytes] = set()
+        for key, trace in world.providers[self.victim].traces.items():
+            share = world.order(key.order_id).share(key)
+            duty = duty_segments(share.roots.segments, share.drawn) if share and share.roots else ()
+            ends = enumerate(trace.delivery.boundaries)
+            roots |= {end.boundary_root for segment, end in ends if segment not in duty}
+        return roots
 
 
 @dataclass

@@ -17,9 +17,12 @@ from domain.proof.events import (
     PanelBegun,
     ResultRuled,
     RoundVoid,
+    RulingAppealed,
+    ShareFoundWrong,
     ShareIncluded,
     ShareStood,
     SlashVoteEnded,
+    VoidSharePaid,
 )
 from domain.proof.messages import (
     MsgCloseRound,
@@ -63,8 +66,11 @@ from localnet.simulator.scenarios.parties import (
     Flooder,
     ForeignJob,
     GoneAfter,
+    Hasty,
     Leaves,
+    NeverAppeals,
     OtherSlot,
+    Ruins,
     SaysUnserved,
     ServesAllButOne,
     SkippedJob,
@@ -115,6 +121,24 @@ def open_shares_paid(world: World) -> bool:
     """Return whether a provider was paid for a share that a leg left open, and every order was settled."""
     stood = changes_of(ShareStood, world.chain.events)
     return settled(world) and any(each.right and each.paid for each in stood)
+
+
+def void_shares_paid(world: World) -> bool:
+    """Return whether right void shares got the rest of the wrong share's bond, and others the cover."""
+    paid = list(changes_of(VoidSharePaid, world.chain.events))
+    return settled(world) and any(each.from_bonds for each in paid) and any(each.from_cover for each in paid)
+
+
+def went_back(world: World) -> bool:
+    """Return whether an order went back to a round that was handed over, and was settled."""
+    legs = (leg for order in world.orders for leg in world.order(order.order_id).legs)
+    return settled(world) and any(leg.back_root and leg.back_leg for leg in legs)
+
+
+def provider_appealed(world: World) -> bool:
+    """Return whether the provider of a right share appealed a ruling against it, and no share was found wrong."""
+    appealed = {change.appellant for change in changes_of(RulingAppealed, world.chain.events)}
+    return settled(world) and CHEAT in appealed and not happened(ShareFoundWrong)(world)
 
 
 def price_rose(world: World) -> bool:
@@ -330,6 +354,20 @@ _SCENARIOS = (
         ),
         tries=12,
     ),
+    Scenario(
+        name="void-shares-are-paid",
+        shows="An auditor finds an invented segment, and several rounds are void. Half of the wrong share's bond and"
+        " the cover pay the right shares.",
+        fault="provider: wrong_share",
+        market=Market(
+            swaps={WINNER: Hasty, CHEAT: lambda: Trains(as_job(ThirdSkipped))},
+            rounds=6,
+            segments=12,
+            params={"duty_segments": 1},
+        ),
+        shown=void_shares_paid,
+        tries=30,
+    ),
     # Silence of providers
     _habit("never-answers", "A provider trains and hands in nothing.", NO_ONE, "silent"),
     _habit("late", "A provider hands in its share after its deadline.", NO_ONE, "late"),
@@ -492,6 +530,17 @@ _SCENARIOS = (
         tries=12,
     ),
     _winner(
+        "states-are-lost",
+        "A validator is gone for good, and with it the states of its last round. The order goes back to a round that"
+        " was handed over.",
+        "validator: wrong_round",
+        partial(Vanisher, 3),
+        went_back,
+        tries=12,
+        rounds=6,
+        params={"handover_every": 2},
+    ),
+    _winner(
         "never-serves-the-consumer",
         "A validator serves its result to no one. A panel finds that it is unavailable, and the job bond pays.",
         "validator: wrong_handover",
@@ -581,6 +630,20 @@ _SCENARIOS = (
         3,
         "a-third-of-the-stake",
         "A third of the stake is in one hand: one validator aggregates wrongly, two vouch for it and hold back blocks.",
+    ),
+    Scenario(
+        name="seats-ruin-a-provider",
+        shows="All seats of two stages say that a provider's right share is wrong. It appeals, and all validators"
+        " decide.",
+        fault="auditor: refuted",
+        market=Market(
+            validators=14,
+            segments=12,
+            params={"duty_segments": 1},
+            swaps={WINNER: NeverAppeals, **{f"v{number}": partial(Ruins, CHEAT) for number in range(1, 14)}},
+        ),
+        shown=provider_appealed,
+        tries=6,
     ),
     # Proposers and blocks
     Scenario(
