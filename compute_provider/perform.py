@@ -435,12 +435,12 @@ class Performer:
         its delivery to witnesses.
         """
         has_to = work.stand in (0, MAY_STAND) and claims.has_to_stand(order, self._signed(work)[0], self._chain_id)
-        panel = claims.standing_panel(order, work.key)
+        panel = claims.standing_panel(order, work.key, self._config.key.address)
         if panel is not None:
             yield partial(receive.standing, key=work.key, stand=panel.dispute)
         elif has_to:
             yield partial(receive.standing, key=work.key, stand=MAY_STAND)
-        elif claims.is_over(work.key, order, clock) and not must_act:
+        elif claims.is_over(work.key, self._config.key.address, order, clock) and not must_act:
             yield partial(receive.released, key=work.key)
 
     def _watch_seconds(self) -> float:
@@ -493,7 +493,7 @@ class Performer:
         """
         with self._bond_lock:
             me = self._config.key.address
-            self._promised = claims.still_promised(self._promised, key, order)
+            self._promised = claims.still_promised(self._promised, key, self._config.key.address, order)
             self._promised[key] = bond
             needed = sum(self._promised.values())
             if problem := self._exposure_problem(order, needed):
@@ -648,7 +648,7 @@ class Performer:
         work = self._work(key)
         claim, roots = self._signed(work)
         receipt = work.receipt
-        now = self._chain.order(key.order_id).held(key)
+        now = self._chain.order(key.order_id).held(key, self._config.key.address)
         message = MsgShowKey(
             provider=claim.provider,
             order_id=now.order_id,
@@ -726,7 +726,7 @@ class Performer:
         One that took it is asked again, because it forgets the delivery if its daemon is restarted.
         """
         work = self._work(key)
-        ask = self._chain.order(key.order_id).ask(key)
+        ask = claims.find_ask(self._chain.order(key.order_id), self._signed(work)[0])
         for name in ask.witnesses if ask is not None else ():
             if ask is None or name in ask.signed:
                 continue
@@ -873,15 +873,17 @@ class Performer:
         """Appeal a ruling against a right share, if the bond pays. If the chain refuses this, give it up."""
         work = self._shares().get(key)
         order = self._chain.order(key.order_id)
-        panel = contests.contested_panel(order, key, work.contest) if work is not None and work.contest else None
-        if work is None or panel is None:
+        me = self._config.key.address
+        if work is None or work.contest is None:
+            return ActionResult(pause=_STAND_SECONDS)
+        panel = contests.contested_panel(order, key, me, work.contest)
+        if panel is None:
             return ActionResult(pause=_STAND_SECONDS)
         gave_up = ActionResult((partial(receive.rechecked, key=key, is_right=False),))
         bond = contests.compute_bond(order, panel, self._chain.count_validators(), self._chain.params())
         if not contests.pays(order, panel, work.task.multiple, bond):
             _log.warning("%s: an appeal needs %s, more than the share is worth", name_of(key), in_assay(bond))
             return gave_up
-        me = self._config.key.address
         account = self._chain.account(me)
         lacking = bond - account.bond.free
         can_add = self._config.auto_bond and account.balance >= lacking
@@ -906,7 +908,7 @@ class Performer:
             return ActionResult()
         _, roots = self._signed(work)
         me = self._config.key.address
-        now = self._chain.order(key.order_id).held(key)
+        now = self._chain.order(key.order_id).held(key, self._config.key.address)
         message = MsgStand(
             provider=me,
             order_id=now.order_id,
@@ -919,7 +921,7 @@ class Performer:
         try:
             self._sender.send(*self._top_up_for_stand(key), message)
         except TxRefused as error:
-            if claims.may_stand_later(self._chain.order(key.order_id), key):
+            if claims.may_stand_later(self._chain.order(key.order_id), key, me):
                 return ActionResult(pause=_STAND_AGAIN_SECONDS)
             _log.warning("%s: the provider cannot stand for the share: %s", name_of(key), error)
             return ActionResult((partial(receive.standing, key=key, stand=GAVE_UP),))
@@ -931,7 +933,7 @@ class Performer:
         me = self._config.key.address
         order = self._chain.order(key.order_id)
         account = self._chain.account(me)
-        lacking = claims.stand_bond(order, key, self._chain.params()) - account.bond.free
+        lacking = claims.stand_bond(order, key, me, self._chain.params()) - account.bond.free
         if lacking <= 0 or not self._config.auto_bond or account.balance < lacking:
             return ()
         return (MsgDepositBond(me, lacking),)
@@ -940,10 +942,10 @@ class Performer:
         """Send the places of a share to each seat of its panel that has not answered yet."""
         work = self._shares().get(key)
         order = self._chain.order(key.order_id)
-        now = order.held(key)
+        now = order.held(key, self._config.key.address)
         panel_key = RoundKey(now.order_id, now.leg, now.round).panel(dispute)
         seats = self._chain.seats(panel_key)
-        panel = claims.standing_panel(order, key)
+        panel = claims.standing_panel(order, key, self._config.key.address)
         if work is None or panel is None:
             return ActionResult(pause=_STAND_SECONDS)
         for seat in seats:

@@ -361,7 +361,7 @@ def _shares_table(on_chain: OrderResponse) -> "Table":
             s.key.leg,
             s.key.round,
             s.claim.slot,
-            s.claim.issue,
+            s.key.issue,
             short(s.claim.provider),
             s.roots.segments if s.roots else whole,
             ",".join(map(str, s.drawn)),

@@ -73,7 +73,7 @@ class OrderFollower:
         claim = share.claim
         if share.state not in _REJECTED or share.reason == ShareReason.LEG_ENDED:
             return []
-        if not self._is_new("rejected", claim.key):
+        if not self._is_new("rejected", share.key):
             return []
         where = f"{self._name(claim.provider)}'s share of round {claim.round}, slot {claim.slot}"
         return [f"{where} is rejected: {share_reason(share.reason)}; another provider trains the slot"]
@@ -86,10 +86,10 @@ class OrderFollower:
         name = self._name(claim.provider)
         where = f"its share of round {claim.round}, slot {claim.slot}"
         lines = []
-        if self._is_new("stands", claim.key):
+        if self._is_new("stands", share.key):
             lines.append(f"{name} stands for {where} with a bond, so a panel recomputes places of the share")
         verdict = stand_verdict(on_chain, share)
-        if verdict and self._is_new("stood", claim.key):
+        if verdict and self._is_new("stood", share.key):
             lines.append(f"{name} stood for {where}: {_VERDICTS[verdict]}")
         return lines
 

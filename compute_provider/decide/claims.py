@@ -179,13 +179,13 @@ def has_committed(order: OrderResponse, claim: ShareClaim) -> bool:
     return share is not None and share.claim == claim and share.state is ShareState.COMMITTED
 
 
-def is_over(key: ShareKey, order: OrderResponse, clock: int) -> bool:
-    """Return whether it is too late, at the chain's ``clock`` (seconds), for any party to ask for the states of this
-    share.
+def is_over(task: ShareKey, provider: str, order: OrderResponse, clock: int) -> bool:
+    """Return whether it is too late, at the chain's ``clock`` (seconds), for any party to ask for the states of the
+    share that a provider has for its task.
     """
     if order.order.state is OrderState.CLOSED:
         return True
-    key = order.held(key)
+    key = order.held(task, provider)
     share = order.share(key)
     closed = order.round(key.leg, key.round)
     may_go_on = share is not None and is_included(share) and closed is None
@@ -224,7 +224,7 @@ def must_show(order: OrderResponse, claim: ShareClaim, receipt: DeliveryReceipt 
     This is so if a receipt was posted, if the validator rejected the share as unanswered or left it open, or if it
     does not sign for the key. The receipt must still be valid.
     """
-    key = order.held(claim.key)
+    key = order.held(claim.key, claim.provider)
     share, leg = order.share(key), order.leg(key.leg)
     if share is None or leg is None or share.claim != claim or share.is_received:
         return False
@@ -259,7 +259,9 @@ def must_include(order: OrderResponse, task: TrainTask, claim: ShareClaim, clock
     without it. A share whose validator has not signed the task cannot be included.
     """
     leg = order.leg(claim.leg)
-    if leg is None or order.share(claim.key) is not None or not task.signature or clock >= task.deadline:
+    if leg is None or not task.signature or clock >= task.deadline:
+        return False
+    if order.share_of(claim.key, claim.provider) is not None:
         return False
     closed = order.round(claim.leg, claim.round)
     if closed is not None:
@@ -285,12 +287,12 @@ def must_ask(
     it did not answer. The share must be worth more than the witnesses cost.
     """
     key, params = claim.key, order.order.params
-    share, leg = order.share(key), order.leg(key.leg)
+    share, leg = order.share_of(key, claim.provider), order.leg(key.leg)
     if share is None or leg is None or share.claim != claim or share.is_received or receipt is not None:
         return False
     if not task.signature or clock >= task.deadline:
         return False
-    if order.ask(key) is not None or order.delivery(key) is not None:
+    if find_ask(order, claim) is not None or order.delivery(share.key) is not None:
         return False
     if any(is_overtaken(share, other) for other in order.shares_of(key.leg, key.round).values()):
         return False
@@ -309,10 +311,15 @@ def must_ask(
     return is_denied or (is_near and (is_rejected or share.state is ShareState.COMMITTED))
 
 
+def find_ask(order: OrderResponse, claim: ShareClaim) -> ReceiptAsk | None:
+    """Return the request for a receipt of witnesses for a provider's share, or None."""
+    share = order.share_of(claim.key, claim.provider)
+    return order.ask(share.first_key) if share is not None else None
+
+
 def open_ask(order: OrderResponse, claim: ShareClaim, clock: int) -> ReceiptAsk | None:
     """Return the request for a receipt whose witnesses still wait for a share's delivery, or None."""
-    ask = order.ask(claim.key)
-    share = order.share(claim.key)
+    share, ask = order.share_of(claim.key, claim.provider), find_ask(order, claim)
     if ask is None or share is None or share.claim != claim or not is_asking(ask, clock):
         return None
     return None if ask.until and len(ask.signed) == len(ask.witnesses) else ask
@@ -338,7 +345,7 @@ def has_to_stand(order: OrderResponse, claim: ShareClaim, chain_id: str) -> bool
     accepted one. Or the share's round is void, by the fault of the validator or of another provider, or was open when
     the validator's leg failed.
     """
-    key = order.held(claim.key)
+    key = order.held(claim.key, claim.provider)
     share = order.share(key)
     closed = order.round(key.leg, key.round) or _left_round(order, key)
     if share is None or closed is None or order.order.state is OrderState.CLOSED or not order.order.params.auditors:
@@ -384,11 +391,11 @@ def _may_be_covered(order: OrderResponse, share: Share, closed: Round) -> bool:
     return BondKind.SHARE in kinds or (BondKind.JOB in kinds and share.claim.cover > 0)
 
 
-def may_stand_later(order: OrderResponse, key: ShareKey) -> bool:
+def may_stand_later(order: OrderResponse, task: ShareKey, provider: str) -> bool:
     """Return whether a share became void by another provider's fault, so that the chain may refuse a stand only because
     it is not decided yet how the order goes on.
     """
-    key = order.held(key)
+    key = order.held(task, provider)
     share, closed = order.share(key), order.round(key.leg, key.round)
     return share is not None and closed is not None and closed.void and _may_be_covered(order, share, closed)
 
@@ -397,9 +404,9 @@ def _may_pay(row: BondRow, wrong: Collection[tuple[int, int, int]]) -> bool:
     return row.kind is BondKind.JOB or (row.kind is BondKind.SHARE and (row.round, row.slot, row.issue) in wrong)
 
 
-def stand_bond(order: OrderResponse, key: ShareKey, params: Params) -> int:
+def stand_bond(order: OrderResponse, task: ShareKey, provider: str, params: Params) -> int:
     """Return the free bond (uassay) that a stand for a share needs beyond the bond that the share has locked."""
-    key = order.held(key)
+    key = order.held(task, provider)
     leg = order.leg(key.leg)
     share = order.share(key)
     if leg is None or share is None:
@@ -413,9 +420,9 @@ def stand_bond(order: OrderResponse, key: ShareKey, params: Params) -> int:
     return max(0, bond - locked)
 
 
-def standing_panel(order: OrderResponse, key: ShareKey) -> Panel | None:
+def standing_panel(order: OrderResponse, task: ShareKey, provider: str) -> Panel | None:
     """Return the panel that recomputes a share for which the provider stands; None if it is over."""
-    key = order.held(key)
+    key = order.held(task, provider)
     share = order.share(key)
     if share is None or not share.stand:
         return None
@@ -470,13 +477,15 @@ def _local_root(order: OrderResponse, task: TrainTask) -> bytes:
     return accepted[max(accepted)].local_out
 
 
-def still_promised(promised: dict[ShareKey, int], key: ShareKey, order: OrderResponse) -> dict[ShareKey, int]:
-    """Return the promised bonds (uassay, by share) that the chain has not locked yet and may still lock.
+def still_promised(
+    promised: dict[ShareKey, int], key: ShareKey, provider: str, order: OrderResponse
+) -> dict[ShareKey, int]:
+    """Return a provider's promised bonds (uassay, by share) that the chain has not locked yet and may still lock.
 
     Of the order that ``key`` names, two kinds of shares do not count: committed shares, whose bonds are already locked,
     and shares of another leg or round, whose bonds will never be locked.
     """
-    committed = {share.claim.key for share in order.shares}
+    committed = {share.claim.key for share in order.shares if share.claim.provider == provider}
     return {
         other: bond
         for other, bond in promised.items()

@@ -27,7 +27,7 @@ def find_contest(order: OrderResponse, claim: ShareClaim, clock: int) -> Contest
     The provider must be liable for all places that the panel found wrong, and all of them must be in this share: it
     knows nothing of other places, and one of them would cost it the bond.
     """
-    key = order.held(claim.key)
+    key = order.held(claim.key, claim.provider)
     share = order.share(key)
     if share is None or share.claim != claim:
         return None
@@ -52,9 +52,9 @@ def _is_liable(place: PanelPlace, key: ShareKey, share: Share) -> bool:
     return place.finding.kind is not AnswerKind.UNAVAILABLE and where.segment not in duty
 
 
-def contested_panel(order: OrderResponse, key: ShareKey, contest: Contest) -> Panel | None:
+def contested_panel(order: OrderResponse, task: ShareKey, provider: str, contest: Contest) -> Panel | None:
     """Return the panel whose ruling a provider contests, as long as it can be appealed; otherwise None."""
-    key = order.held(key)
+    key = order.held(task, provider)
     found = (p for p in order.panels if (p.leg, p.round, p.dispute) == (key.leg, key.round, contest.dispute))
     return next((panel for panel in found if panel.awaits_appeal), None)
 

@@ -56,7 +56,8 @@ class ShareCommitted(Change):
 class ShareIncluded(Change):
     """A provider put its commitment to a share on chain itself, and ``bond`` (uassay) is locked from its bond account.
 
-    The share keeps no slot. It starts from the local state with the root ``local_in``.
+    The share keeps no slot. It starts from the local state with the root ``local_in``. ``task_issue`` is the issue of
+    the provider's task. The share has another one if that issue has the share of another provider.
     """
 
     KIND: ClassVar[str] = "share.included"
@@ -70,6 +71,7 @@ class ShareIncluded(Change):
     committed_height: int
     multiple: int = 1
     cover: int = 0
+    task_issue: int = 0
 
 
 @dataclass(frozen=True, slots=True)

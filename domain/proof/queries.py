@@ -83,17 +83,24 @@ class OrderResponse(Readable):
         parts = key.leg, key.round, key.slot, key.issue
         for share in self.shares:
             claim = share.claim
-            if (share.taken_by or claim.leg, claim.round, claim.slot, claim.issue) == parts:
+            if (share.taken_by or claim.leg, claim.round, claim.slot, share.held_as or claim.issue) == parts:
                 return share if claim.order_id == key.order_id else None
         return None
 
-    def held(self, key: ShareKey) -> ShareKey:
-        """Return the key that a share has now: later legs may have taken the share over."""
-        share = self.share(key)
-        while share is not None and share.state is ShareState.TAKEN:
-            key = replace(key, leg=key.leg + 1)
-            share = self.share(key)
-        return key
+    def share_of(self, task: ShareKey, provider: str) -> Share | None:
+        """Return the share that a provider has for its task, or None.
+
+        The share has another key than the task if another share had the issue, or if later legs have taken it over.
+        """
+        for share in self.shares:
+            if share.claim.provider == provider and share.claim.key == task and share.state is not ShareState.TAKEN:
+                return share
+        return None
+
+    def held(self, task: ShareKey, provider: str) -> ShareKey:
+        """Return the key that the share of a provider's task has now; that of the task if it is not on chain."""
+        share = self.share_of(task, provider)
+        return task if share is None else share.key
 
     def delivery(self, key: ShareKey) -> ShownDelivery | None:
         """Return what the chain knows of the delivery of a share, or None."""
@@ -106,7 +113,7 @@ class OrderResponse(Readable):
     def shares_of(self, leg: int, round: int) -> dict[tuple[int, int], Share]:
         """Return the shares of a round, indexed by slot and issue."""
         return {
-            (share.claim.slot, share.claim.issue): share
+            (share.claim.slot, share.held_as or share.claim.issue): share
             for share in self.shares
             if (share.taken_by or share.claim.leg, share.claim.round) == (leg, round)
         }

@@ -123,11 +123,19 @@ class Share:
     wrong_at: Segment = 0
     # Number of the leg that took the share over from the leg that its commitment names; 0 if none did.
     taken_by: Count = 0
+    # Issue number that the chain gave to the share, because another share has the issue of its task; 0 if none has.
+    held_as: Count = 0
+
+    @property
+    def first_key(self) -> ShareKey:
+        """The key with which the share came on the chain. It differs from that of the task if the share is held."""
+        key = self.claim.key
+        return replace(key, issue=self.held_as) if self.held_as else key
 
     @property
     def key(self) -> ShareKey:
-        """The key of the share on the chain. The claim names the leg in which the share was trained."""
-        key = self.claim.key
+        """The key of the share on the chain. The claim names the leg and the issue of the provider's task."""
+        key = self.first_key
         return replace(key, leg=self.taken_by) if self.taken_by else key
 
 

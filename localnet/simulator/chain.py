@@ -10,6 +10,8 @@ from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.tables import (
     DELIVERIES,
+    HELD_COUNTS,
+    HELD_ISSUES,
     PANEL_POTS,
     PANELS,
     RECEIPT_ASKS,
@@ -34,6 +36,8 @@ OF_ORDERS: tuple[Space, ...] = (
     SHARES,
     DELIVERIES,
     RECEIPT_ASKS,
+    HELD_ISSUES,
+    HELD_COUNTS,
     ROUNDS,
     PANELS,
     SEATS,

@@ -674,15 +674,16 @@ class Rebuilt:
             self._share(key, state=ShareState.COMMITTED, reason=0, committed_at=at, committed_height=height)
             return
         local_in = self._locals.get((key.order_id, key.leg, key.slot), terms.local_root)
-        self._put_share(change, local_in, ShareState.COMMITTED, 0)
+        self._put_share(change, local_in, ShareState.COMMITTED, 0, key.issue)
 
     @take.register
     def _(self, change: ShareIncluded) -> None:
-        self._put_share(change, change.local_in, ShareState.REJECTED, int(ShareReason.INCLUDED))
+        reason = int(ShareReason.INCLUDED)
+        self._put_share(change, change.local_in, ShareState.REJECTED, reason, change.task_issue)
         self._count(change.provider, rejected=1)
 
     def _put_share(
-        self, change: ShareCommitted | ShareIncluded, local_in: bytes, state: ShareState, reason: int
+        self, change: ShareCommitted | ShareIncluded, local_in: bytes, state: ShareState, reason: int, task_issue: int
     ) -> None:
         """Store a new share, and lock its bond."""
         key = change.share
@@ -691,7 +692,7 @@ class Rebuilt:
             leg=key.leg,
             round=key.round,
             slot=key.slot,
-            issue=key.issue,
+            issue=task_issue,
             provider=change.provider,
             commitment=change.commitment,
             multiple=change.multiple,
@@ -709,6 +710,7 @@ class Rebuilt:
             committed_height=change.committed_height,
             drawn=(),
             roots=None,
+            held_as=key.issue if key.issue != task_issue else 0,
         )
         row = BondRow(
             kind=BondKind.SHARE,

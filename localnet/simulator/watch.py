@@ -216,7 +216,7 @@ class Watch:
             shares = SHARES.scan(store, leg.order_id, leg.number)
             right = [share for share in shares if share.state is ShareState.RIGHT]
             paid_for = [s for s in right if s.is_received or ShareReason(s.reason) in MISMATCHES]
-            lost += sum(s.bond + get_paid(store, s.claim.key) for s in paid_for)
+            lost += sum(s.bond + get_paid(store, s.first_key) for s in paid_for)
             if lost:
                 name = leg.validator
                 excused[name] = excused.get(name, 0) + lost

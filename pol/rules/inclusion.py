@@ -40,6 +40,12 @@ def task_sign_bytes(
     )
 
 
+HELD_ISSUES_FROM = 2**31
+"""The first issue number that the chain gives by itself. Validators issue tasks with lower numbers."""
+HELD_SHARES_MAX = 2**31 - 1
+"""Most shares of an order with such a number, so that the number fits its field."""
+
+
 def is_included(share: Share) -> bool:
     """Return whether a share is on chain only because its provider put it there, so that it keeps no slot."""
     return share.state is ShareState.REJECTED and share.reason == ShareReason.INCLUDED
@@ -48,11 +54,12 @@ def is_included(share: Share) -> bool:
 def is_overtaken(share: Share, other: Share) -> bool:
     """Return whether a later issue of the slot, ``other``, was on chain when a share came there.
 
-    Its validator had given the slot to another provider by then, so it owes nothing for what it did not receive.
+    Its validator had given the slot to another provider by then, so it owes nothing for what it did not receive. It
+    does owe if it gave one issue to two providers.
     """
     is_live = other.state in (ShareState.COMMITTED, ShareState.ACCEPTED)
     is_later = (other.key.round, other.key.slot) == (share.key.round, share.key.slot)
-    is_later = is_later and other.key.issue > share.key.issue
+    is_later = is_later and other.claim.issue > share.claim.issue
     return is_live and is_later and other.committed_height <= share.committed_height
 
 

@@ -99,16 +99,15 @@ def draw_stand_places(
     The first place is the one at which the validator found the mismatch, if it rejected the share for this and the
     share has such a place. There are ``places`` places, or all of them if the share has fewer.
     """
-    claim = share.claim
-    stop = stop_of(terms, claim.slot, claim.issue, roots)
+    slot, issue = share.key.slot, share.key.issue
+    stop = stop_of(terms, slot, issue, roots)
     own = [
-        AuditPlace(kind=AuditKind.SEGMENT, slot=claim.slot, issue=claim.issue, segment=segment)
-        for segment in range(roots.segments)
+        AuditPlace(kind=AuditKind.SEGMENT, slot=slot, issue=issue, segment=segment) for segment in range(roots.segments)
     ]
     if stop is not None:
         own.append(stop)
     elif roots.segments == share_segments(terms):
-        own.append(AuditPlace(kind=AuditKind.UPDATE, slot=claim.slot, issue=claim.issue, segment=roots.segments))
+        own.append(AuditPlace(kind=AuditKind.UPDATE, slot=slot, issue=issue, segment=roots.segments))
     named = own[share.wrong_at : share.wrong_at + 1] if share.reason in MISMATCHES else []
     others = [place for place in own if place not in named]
     numbers = draw(hash_fields("assay/stand/places", seed), len(others), max(0, places - len(named)))

@@ -41,6 +41,7 @@ OPENINGS = {
     ("chain/state_machine/proof/handlers/accept_shares.py", "commitment != claim.commitment"),
     ("chain/state_machine/disputes/handlers.py", "commitment != dispute.commitment"),
     ("chain/state_machine/disputes/stands.py", "made != claim.commitment"),
+    ("chain/state_machine/proof/handlers/ask_receipt.py", "share.claim.commitment != message.commitment"),
     ("chain/state_machine/proof/handlers/deliveries.py", "commitment != claim.commitment"),
     ("validator/decide/receive.py", "commitment != claim.commitment"),
     ("validator/watch/challenge.py", "known.commitment == commitment"),

@@ -6,6 +6,7 @@ from io import BytesIO
 from typing import Any
 
 from domain.hashing import merkle_path, merkle_root
+from domain.keys import ShareKey
 from domain.market.records import JobTerms
 from domain.proof.messages import MsgReceipt, MsgShowChunk, MsgShowKey
 from domain.proof.records import DeliveryManifest, Share, ShareClaim, ShareRoots, ShownDelivery, ShownPiece, TraceLeaf
@@ -138,7 +139,7 @@ class DeliveryMarket(Market):
         return replace(message, **changes)
 
     def show_key(self, sent: Sent, *, at: int | None = None, shown: bool = False, **changes: Any) -> MsgShowKey:
-        key, moment = sent.claim.key, self.chain.clock if at is None else at
+        key, moment = self.key_of(sent.claim), self.chain.clock if at is None else at
         message = MsgShowKey(
             provider=sent.claim.provider,
             order_id=key.order_id,
@@ -156,19 +157,23 @@ class DeliveryMarket(Market):
         return replace(message, **changes)
 
     def show_chunk(self, sent: Sent, number: int, parent: int | None = None, **changes: Any) -> MsgShowChunk:
-        key = sent.claim.key
+        key = self.key_of(sent.claim)
         above = None if parent is None else sent.piece(parent)
         message = MsgShowChunk("v0", key.order_id, key.leg, key.round, key.slot, key.issue, sent.piece(number), above)
         return replace(message, **changes)
 
+    def key_of(self, claim: ShareClaim) -> ShareKey:
+        """Return the key that a share has on chain, or that of its task if it is not there."""
+        return self.all_of(claim.order_id).held(claim.key, claim.provider)
+
     def share_of(self, order_id: bytes, trace: Trace) -> Share:
-        share = self.all_of(order_id).share(trace.claim.key)
+        share = self.all_of(order_id).share_of(trace.claim.key, trace.claim.provider)
         if share is None:
             raise AssertionError("the share is not committed")
         return share
 
     def delivery_of(self, order_id: bytes, trace: Trace) -> ShownDelivery | None:
-        return self.all_of(order_id).delivery(trace.claim.key)
+        return self.all_of(order_id).delivery(self.key_of(trace.claim))
 
 
 def spoil(sent: Sent, content: Content) -> Sent:

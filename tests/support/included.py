@@ -71,7 +71,7 @@ class InclusionMarket(DeliveryMarket):
 
     def ask_of(self, sent: Sent) -> ReceiptAsk:
         """Return the request for a receipt of a share."""
-        found = self.all_of(sent.claim.order_id).ask(sent.claim.key)
+        found = self.all_of(sent.claim.order_id).ask(self.key_of(sent.claim))
         if found is None:
             raise AssertionError("no one asked for witnesses")
         return found
@@ -84,7 +84,7 @@ class InclusionMarket(DeliveryMarket):
 
     def witness(self, sent: Sent, name: str, **changes: Any) -> MsgWitness:
         """Return the message of a witness that has the delivery."""
-        key, ask = sent.claim.key, self.ask_of(sent)
+        key, ask = self.key_of(sent.claim), self.ask_of(sent)
         number = witnessed_piece(ask, name, delivery_layout(self.order(key.order_id).terms, ask.manifest))
         piece = sent.piece(number)
         message = MsgWitness(

@@ -489,7 +489,7 @@ def shares_of(shares: tuple[Share, ...], place: AuditPlace) -> tuple[Share, ...]
     """Return the share of a place; for an aggregation, return all shares of the round in slot order."""
     if place.kind == AuditKind.AGGREGATION:
         return shares
-    return tuple(share for share in shares if (share.claim.slot, share.claim.issue) == (place.slot, place.issue))
+    return tuple(share for share in shares if (share.key.slot, share.key.issue) == (place.slot, place.issue))
 
 
 def _roots(share: Share) -> ShareRoots:

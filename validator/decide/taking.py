@@ -73,8 +73,8 @@ def next_issue(on_chain: OrderResponse, leg: Leg, slot: int) -> int:
     """
     if not begins(leg):
         return 1
-    earlier = (issue for known, issue in on_chain.shares_of(leg.number - 1, leg.round) if known == slot)
-    return 1 + max(earlier, default=0)
+    earlier = (share.claim for share in on_chain.shares_of(leg.number - 1, leg.round).values())
+    return 1 + max((claim.issue for claim in earlier if claim.slot == slot), default=0)
 
 
 def found_wrong(on_chain: OrderResponse, leg: Leg) -> tuple[str, ...]:

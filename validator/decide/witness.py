@@ -4,12 +4,14 @@ The provider sends the delivery. If this daemon is restarted, the provider sends
 have the witness's message yet. A witness passes the delivery on as long as the request for it is open.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 
+from domain.keys import ShareKey
 from link.types import DeliveryOffer
 from validator.decide.actions import Action, CheckWitnessed, EndWitness, PassDelivery, SendTx
 from validator.decide.records import LocalWitness, WitnessKey
-from validator.decide.view import Look
+from validator.decide.view import Look, WitnessedDelivery
 
 
 def decide_witness(
@@ -30,6 +32,17 @@ def decide_witness(
     if not record.passed:
         actions.append(PassDelivery(f"{key}/pass", key, delivery.validator))
     return record, tuple(actions)
+
+
+def find_witness(witnessed: Mapping[WitnessKey, WitnessedDelivery], task: ShareKey, provider: str) -> WitnessKey | None:
+    """Return the duty to witness the delivery of a provider's task, or None.
+
+    The share may have another key on the chain than its task, on which another provider has a share.
+    """
+    for key, about in witnessed.items():
+        if (about.claim.key, about.claim.provider) == (task, provider):
+            return key
+    return None
 
 
 def witnessed_offered(now: LocalWitness, offer: DeliveryOffer) -> LocalWitness:

@@ -63,6 +63,7 @@ from validator.decide.seats import place_shown, serves_later
 from validator.decide.second_look import Suspect, second_looks
 from validator.decide.tasks import RETRY_MS, audit_opening, open_tasks, sign_task, train_tasks
 from validator.decide.view import ChainView, OwnPanel, WatchedPlaces
+from validator.decide.witness import find_witness
 from validator.ledger import Ledger
 from validator.serve.callers import WATCHED_MAX, Asking, Grants, Presence, Watched
 from validator.serve.prober import Prober
@@ -437,8 +438,9 @@ class Service:
         a witness, or this validator may be one for another validator's share.
         """
         key = request.key
-        if WitnessKey(key) in self.view.witnessed:
-            return self._take_as_witness(caller, request)
+        witnessed = find_witness(self.view.witnessed, key, caller.address)
+        if witnessed is not None:
+            return self._take_as_witness(witnessed, caller, request)
         on_chain = self._find(key.order_id, key.leg)
         ask = on_chain.ask(key)
         reason = ShareReason.NONE
@@ -461,11 +463,9 @@ class Service:
             accepted=reason == ShareReason.NONE, reason=int(reason), text=reason.name.lower(), receipt=receipt
         )
 
-    def _take_as_witness(self, caller: t.Caller, request: t.DeliveryOffer) -> t.ReceiptReply:
+    def _take_as_witness(self, key: WitnessKey, caller: t.Caller, request: t.DeliveryOffer) -> t.ReceiptReply:
         """Take the delivery of another validator's share, whose provider asked for witnesses."""
-        key = WitnessKey(request.key)
-        about = self.view.witnessed[key]
-        if about.claim.provider != caller.address or about.ask.manifest != request.manifest:
+        if self.view.witnessed[key].ask.manifest != request.manifest:
             reason = ShareReason.MALFORMED
             return t.ReceiptReply(accepted=False, reason=int(reason), text=reason.name.lower())
         self.ledger.offer_witness(key, request, caller.address)

@@ -34,7 +34,7 @@ def get_extents(on_chain: OrderResponse, closed: Round) -> list[ShareExtent]:
 
 
 def _extent(terms: JobTerms, share: Share) -> ShareExtent:
-    slot, issue = share.claim.slot, share.claim.issue
+    slot, issue = share.key.slot, share.key.issue
     if share.roots is None:
         return ShareExtent(slot, issue, share_segments(terms))
     stop = stop_of(terms, slot, issue, share.roots)

@@ -53,11 +53,11 @@ class Witness:
             piece = show_piece(share, file, number)
         proof = MsgWitness(
             validator=self.me,
-            order_id=share.order_id,
-            leg=share.leg,
-            round=share.round,
-            slot=share.slot,
-            issue=share.issue,
+            order_id=ask.order_id,
+            leg=ask.leg,
+            round=ask.round,
+            slot=ask.slot,
+            issue=ask.issue,
             size=len(piece.ciphertext),
             digest=sha256(piece.ciphertext).digest(),
             path=piece.path,

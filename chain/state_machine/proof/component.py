@@ -52,6 +52,8 @@ from chain.state_machine.proof.tables import (
     FETCH_DUE,
     FORFEIT_DUE,
     FUND_DUE,
+    HELD_COUNTS,
+    HELD_ISSUES,
     JAIL_DUE,
     LAST_GROUP,
     LAST_ISSUES,
@@ -120,6 +122,8 @@ COMPONENT = Component(
         RECEIPT_ASKS,
         WITNESS_DUTIES,
         ASKED_UNTIL,
+        HELD_ISSUES,
+        HELD_COUNTS,
     ),
     handlers=HANDLERS,
     effects=(

@@ -109,5 +109,5 @@ def get_show_end(order: Order, closed: Round, delivery: ShownDelivery | None = N
 
 def get_witness_pay(ctx: Context, share: Share) -> int:
     """Return the amount (uassay) that the provider of a share has paid to witnesses of its delivery."""
-    ask = RECEIPT_ASKS.get(ctx.store, *share.claim.key)
+    ask = RECEIPT_ASKS.get(ctx.store, *share.first_key)
     return ask.paid if ask is not None else 0

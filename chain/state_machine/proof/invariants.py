@@ -17,6 +17,8 @@ from chain.state_machine.proof.tables import (
     AUDIT_LOAD,
     BEHIND_PANELS,
     DELIVERIES,
+    HELD_COUNTS,
+    HELD_ISSUES,
     JAIL_DUE,
     LOT_DUE,
     LOT_GROUPS,
@@ -53,6 +55,7 @@ from domain.proof.moves import AUDITS_POT
 from domain.proof.records import AuditKind, Round, Ruling, Share, ShareState
 from escrow.deposits import locked
 from pol.rules.fees import compute_round_cost
+from pol.rules.inclusion import HELD_ISSUES_FROM
 from pol.rules.orders import handover_seconds
 from pol.rules.panels import verify_seconds
 from pol.rules.schedule import (
@@ -250,6 +253,21 @@ def check_taken_shares(store: Overlay, order: Order) -> None:
         if share.state is ShareState.TAKEN:
             follows = replace(share.key, leg=share.key.leg + 1) in held
             ensure(follows, f"order {name} lost a share that its next leg took over")
+
+
+def check_held_shares(store: Overlay, order: Order) -> None:
+    """Check that a share with an issue of its own is found by its task, keeps no slot, and has a number of its own."""
+    name = order.id.hex()
+    held = [share for share in SHARES.scan(store, order.id) if share.held_as and not share.taken_by]
+    issues = [HELD_ISSUES.get(store, *share.claim.key, share.claim.provider) for share in held]
+    is_found = issues == [share.held_as for share in held]
+    is_found = is_found and len(issues) == sum(1 for _ in HELD_ISSUES.keys(store, order.id))
+    ensure(is_found, f"order {name} does not find its held shares")
+    numbers = sorted(share.held_as - HELD_ISSUES_FROM for share in held)
+    ensure(numbers == list(range(HELD_COUNTS.get(store, order.id))), f"order {name} counts its held shares wrong")
+    for share in held:
+        ensure(share.state not in LIVE, f"order {name} has a held share that keeps a slot")
+        ensure(SHARES.has(store, *share.claim.key), f"order {name} holds a share whose issue is free")
 
 
 def check_open_rounds(store: Overlay, order: Order) -> None:
@@ -462,6 +480,7 @@ INVARIANTS = Invariants(
                 check_rounds,
                 check_shares,
                 check_taken_shares,
+                check_held_shares,
                 check_open_rounds,
                 check_panels,
                 check_appeals,

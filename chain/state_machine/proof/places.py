@@ -56,11 +56,11 @@ def draw_share_places(
     """Draw the places of a share whose provider stands for it."""
     closed = must_find_round(ctx.store, panel.round_key)
     share = get_standing(ctx, panel)
-    claim = share.claim
-    roots = get_roots(ctx, share.key)
+    key = share.key
+    roots = get_roots(ctx, key)
     lot = seed("panel/places", subject.id, beacon)
     count = ctx.block.params.of(ProofParams).stand_segments
-    stop = stop_of(order.terms, claim.slot, claim.issue, roots)
+    stop = stop_of(order.terms, key.slot, key.issue, roots)
     places = draw_stand_places(lot, order.terms, share, roots, count)
     drawn = tuple(make_place(ctx, closed, place, {stop} if stop is not None else set()) for place in places)
     for number, place in enumerate(drawn):

@@ -3,6 +3,7 @@
 A *live* share is committed or accepted: it is not rejected. A slot of a round has at most one live share.
 """
 
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -16,6 +17,8 @@ from chain.state_machine.proof.left import await_stands
 from chain.state_machine.proof.lots import drop_lot
 from chain.state_machine.proof.tables import (
     DROP_DUE,
+    HELD_COUNTS,
+    HELD_ISSUES,
     LAST_ISSUES,
     OPEN_ROUNDS,
     SHARES,
@@ -26,6 +29,7 @@ from chain.state_machine.proof.tables import (
 )
 from chain.state_machine.queue import QueueEntry, schedule
 from chain.state_machine.registry.tables import PROVIDERS
+from chain.state_machine.store import Overlay
 from chain.state_machine.tables import number_of
 from domain.hashing import hash_fields, u32
 from domain.keys import RoundKey, ShareKey, ShareRef
@@ -35,6 +39,7 @@ from domain.proof.events import ShareDrawn, ShareRejected
 from domain.proof.reasons import ShareReason
 from domain.proof.records import Share, ShareRoots, ShareState
 from pol.rules.commitment import share_commitment
+from pol.rules.inclusion import HELD_ISSUES_FROM
 from pol.rules.lots import seed
 from pol.rules.schedule import served_terms, share_work
 from pol.rules.stops import stop_of
@@ -77,7 +82,7 @@ def change_share(ctx: Context, key: ShareKey, **changes: Any) -> Share:
 
 def _mark_slot(ctx: Context, share: Share) -> None:
     *slot, _ = share.key
-    issue = share.claim.issue
+    issue = share.key.issue
     if share.state in LIVE:
         STANDING_ISSUES.set(ctx.store, issue, *slot)
     elif STANDING_ISSUES.get(ctx.store, *slot) == issue:
@@ -157,6 +162,33 @@ def weigh_segments(ctx: Context, subject: SharesSubject) -> int:
     """Return the gas of drawing segments; it depends on the live shares of the round, and on the tickets of each."""
     tickets = ORDERS.must(ctx.store, subject.round.order_id).params.duty_segments
     return (DRAW_GAS + TICKET_GAS * tickets) * count_live_shares(ctx, subject.round)
+
+
+def find_share(store: Overlay, task: ShareKey, provider: str) -> Share | None:
+    """Return the share that a provider has for its task, or None.
+
+    The issue of the task may have a share of another provider, or one that a later leg has taken over.
+    """
+    share = SHARES.get(store, *task)
+    if share is not None and share.claim.key == task and share.claim.provider == provider:
+        return share
+    issue = HELD_ISSUES.get(store, *task, provider)
+    return SHARES.must(store, *replace(task, issue=issue)) if issue else None
+
+
+def hold_issue(ctx: Context, task: ShareKey, provider: str) -> int:
+    """Return the issue under which the share of a task is held: 0 if it can have that of its task.
+
+    Otherwise it gets the next number that the order has for such shares. A number of the order is never used twice,
+    so later legs can take the share over.
+    """
+    if not SHARES.has(ctx.store, *task):
+        return 0
+    count = HELD_COUNTS.get(ctx.store, task.order_id)
+    HELD_COUNTS.set(ctx.store, count + 1, task.order_id)
+    issue = HELD_ISSUES_FROM + count
+    HELD_ISSUES.set(ctx.store, issue, *task, provider)
+    return issue
 
 
 def count_live_shares(ctx: Context, key: RoundKey) -> int:

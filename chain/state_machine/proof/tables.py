@@ -203,6 +203,11 @@ LAST_ISSUES = Table(0x3B, "last issue", LastIssue, lambda r: (r.order_id, r.leg,
 OPEN_ROUNDS = Table(0x4E, "open round", OpenRound, lambda r: r.key)
 # Deliveries of shares that a party has shown to the chain; most shares have none.
 DELIVERIES = Table(0x55, "delivery", ShownDelivery, lambda r: r.share)
+# Included shares that are held under an issue of their own. Key: order, leg, round, slot, issue of the task, provider;
+# value: the issue that the chain gave.
+HELD_ISSUES = Numbers(0x5D, "issue of a held share")
+# Key: order; value: number of its shares with such an issue.
+HELD_COUNTS = Numbers(0x5E, "number of held shares")
 # Requests for receipts of witnesses.
 RECEIPT_ASKS = Table(0x5A, "request for a receipt", ReceiptAsk, lambda r: r.share)
 # Deliveries that a validator may still witness. Key: validator, order, leg, round, slot, issue.

@@ -363,13 +363,13 @@ class ProviderActor:
             found.append(partial(receive.to_ask, key=work.key, wanted=asks))
             is_asking = claims.open_ask(order, claim, clock) is not None
             found.append(partial(receive.is_witnessed, key=work.key, waiting=is_asking))
-            panel = claims.standing_panel(order, work.key)
+            panel = claims.standing_panel(order, work.key, self.me)
             has_to = work.stand in (0, MAY_STAND) and claims.has_to_stand(order, claim, CHAIN_ID)
             if panel is not None:
                 found.append(partial(receive.standing, key=work.key, stand=panel.dispute))
             elif has_to:
                 found.append(partial(receive.standing, key=work.key, stand=MAY_STAND))
-            elif claims.is_over(work.key, order, clock) and not (wanted or includes or asks or is_asking):
+            elif claims.is_over(work.key, self.me, order, clock) and not (wanted or includes or asks or is_asking):
                 found.append(partial(receive.released, key=work.key))
         return found
 
@@ -394,7 +394,7 @@ class ProviderActor:
     def _bond(self, name: str, task: TrainTask) -> None:
         """Have enough free bond for this share and for those that are trained but not committed yet."""
         key, order = task.key, self.world.order(task.key.order_id)
-        self._promised = claims.still_promised(self._promised, key, order)
+        self._promised = claims.still_promised(self._promised, key, self.me, order)
         self._promised[key] = claims.bond_of(task, order)
         account = self.world.ask(AccountRequest(self.me))
         lacking = sum(self._promised.values()) - account.bond.free
@@ -643,14 +643,14 @@ class ProviderActor:
     def _show_on_chain(self, name: str, key: ShareKey) -> None:
         work, trace = self.shares.get(key), self.traces[key]
         receipt = work.receipt if work else None
-        now = self.world.order(key.order_id).held(key)
+        now = self.world.order(key.order_id).held(key, self.me)
         message = MsgShowKey(
             provider=self.me,
             order_id=key.order_id,
             leg=now.leg,
-            round=key.round,
-            slot=key.slot,
-            issue=key.issue,
+            round=now.round,
+            slot=now.slot,
+            issue=now.issue,
             manifest=self._offer(key).manifest,
             key=self._secret(key),
             roots=trace.delivery.roots,
@@ -702,7 +702,7 @@ class ProviderActor:
 
     def _send_to_witnesses(self, name: str, key: ShareKey) -> None:
         """Send the delivery to the witnesses that have not signed."""
-        ask, offer = self.world.order(key.order_id).ask(key), self._offer(key)
+        ask, offer = claims.find_ask(self.world.order(key.order_id), self.traces[key].claim), self._offer(key)
         for witness in ask.witnesses if ask is not None else ():
             if ask is not None and witness not in ask.signed:
                 service = self.world.validators[witness].service
@@ -724,7 +724,8 @@ class ProviderActor:
     def _appeal(self, name: str, key: ShareKey) -> None:
         """Appeal a ruling against a right share, if the bond pays."""
         work, order = self.shares.get(key), self.world.order(key.order_id)
-        panel = contests.contested_panel(order, key, work.contest) if work is not None and work.contest else None
+        contest = work.contest if work is not None else None
+        panel = contests.contested_panel(order, key, self.me, contest) if contest is not None else None
         if work is None or panel is None:
             self._end(name, pause=RETRY_MS)
             return
@@ -747,7 +748,7 @@ class ProviderActor:
 
     def _stand(self, name: str, key: ShareKey) -> None:
         """Stand for a share; after a few tries without success, give it up."""
-        bond = claims.stand_bond(self.world.order(key.order_id), key, self.world.setup.params)
+        bond = claims.stand_bond(self.world.order(key.order_id), key, self.me, self.world.setup.params)
         lacking = bond - self.world.ask(AccountRequest(self.me)).bond.free
         if lacking > 0 and self.auto_bond:
             self.deposited += lacking
@@ -758,21 +759,21 @@ class ProviderActor:
             self._end(name, partial(receive.standing, key=key, stand=GAVE_UP))
             return
         roots = self.traces[key].delivery.roots
-        now = self.world.order(key.order_id).held(key)
+        now = self.world.order(key.order_id).held(key, self.me)
         message = MsgStand(
             provider=self.me,
             order_id=key.order_id,
             leg=now.leg,
-            round=key.round,
-            slot=key.slot,
-            issue=key.issue,
+            round=now.round,
+            slot=now.slot,
+            issue=now.issue,
             roots=roots,
         )
         self._send(message, partial(self._end, name, pause=RETRY_MS))
 
     def _show_places(self, name: str, key: ShareKey, dispute: int) -> None:
         """Send the places of a share to the seats of its panel that have not answered yet."""
-        panel = claims.standing_panel(self.world.order(key.order_id), key)
+        panel = claims.standing_panel(self.world.order(key.order_id), key, self.me)
         seats = (
             self.world.ask(SeatsRequest(order_id=key.order_id, leg=panel.leg, round=panel.round, dispute=dispute)).seats
             if panel

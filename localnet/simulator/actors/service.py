@@ -39,11 +39,11 @@ from validator.decide import receive
 from validator.decide.initial import served_roots, states_of
 from validator.decide.plan import FreeProvider
 from validator.decide.probe import ProbeResult
-from validator.decide.records import LegKey, LocalOrder, LocalWitness, PayloadStage, WitnessKey
+from validator.decide.records import LegKey, LocalOrder, LocalWitness, PayloadStage
 from validator.decide.retention import served_rounds
 from validator.decide.tasks import audit_opening, open_tasks, sign_task, train_tasks
 from validator.decide.view import OwnPanel, WatchedPlaces
-from validator.decide.witness import witnessed_offered
+from validator.decide.witness import find_witness, witnessed_offered
 from validator.serve.callers import Asking, Presence, Watched
 from validator.serve.service import WATCHED
 from validator.watch.places import get_extents, shows_open_result
@@ -178,9 +178,9 @@ class Service:
 
     def take_as_witness(self, provider: str, offer: DeliveryOffer) -> ReceiptReply | None:
         """Take the delivery of another validator's share as a witness, as the service does."""
-        daemon, key = self.daemon, WitnessKey(offer.key)
-        about = daemon.view.witnessed.get(key)
-        if not daemon.up or about is None or (about.claim.provider, about.ask.manifest) != (provider, offer.manifest):
+        daemon = self.daemon
+        key = find_witness(daemon.view.witnessed, offer.key, provider)
+        if not daemon.up or key is None or daemon.view.witnessed[key].ask.manifest != offer.manifest:
             return None
         record = daemon.records.get(key)
         known = record if isinstance(record, LocalWitness) else LocalWitness()

@@ -49,11 +49,11 @@ class WitnessActor:
         number = witnessed_piece(ask, daemon.me, delivery_layout(action.delivery.terms, ask.manifest))
         proof = MsgWitness(
             validator=daemon.me,
-            order_id=share.order_id,
-            leg=share.leg,
-            round=share.round,
-            slot=share.slot,
-            issue=share.issue,
+            order_id=ask.order_id,
+            leg=ask.leg,
+            round=ask.round,
+            slot=ask.slot,
+            issue=ask.issue,
             size=len(pieces[number]),
             digest=sha256(pieces[number]).digest(),
             path=merkle_path(leaves, number),

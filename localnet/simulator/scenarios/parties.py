@@ -13,15 +13,18 @@ from domain.legs.messages import MsgStopOrder
 from domain.legs.reasons import LegEnd
 from domain.legs.records import LegState
 from domain.messages import Message
+from domain.proof.messages import MsgIncludeShare
 from domain.proof.queries import SeatsRequest
 from domain.proof.reasons import ShareReason
 from domain.proof.records import AnswerKind, AuditKind, AuditPlace, Finding, Round
 from localnet.simulator.actors.validator import ValidatorActor
 from localnet.simulator.behaviours import Accomplice, Asked, HonestProvider, HonestValidator
-from localnet.simulator.memory_chain import CHAIN_ID, digest
+from localnet.simulator.memory_chain import CHAIN_ID, digest, pub_key, sign
 from localnet.simulator.training import METRICS, Job, States, root_of
 from localnet.simulator.world import World
+from pol.rules.commitment import share_sign_bytes
 from pol.rules.disputes import challenge_commitment
+from pol.rules.inclusion import task_sign_bytes
 from pol.rules.lots import duty_segments
 from pol.rules.schedule import share_segments
 from validator.decide.admission import NEWCOMER_ROUNDS_MAX, Backing
@@ -234,14 +237,17 @@ class Taker(HonestValidator):
 
 @dataclass
 class Censor(HonestValidator):
-    """Puts no share of one provider on chain."""
+    """Puts no share of one provider on chain. A friend, if there is one, takes the issues of that provider's tasks."""
 
     victim: str
+    friend: str = ""
     honest: bool = False
 
     def attends(self, daemon: ValidatorActor, duty: Duty) -> bool:
         record = daemon.records.get(duty)
         if isinstance(record, LocalOrder):
+            if self.friend:
+                self._betray(daemon, record)
             rounds = tuple(
                 replace(
                     each,
@@ -256,6 +262,32 @@ class Censor(HonestValidator):
             )
             daemon.records[duty] = replace(record, rounds=rounds)
         return True
+
+    def _betray(self, daemon: ValidatorActor, record: LocalOrder) -> None:
+        """Sign the victim's tasks for the friend, too, and let the friend include shares that it made up."""
+        for work in (work for each in record.rounds for work in each.works):
+            if work.provider != self.victim or work.signed is None:
+                continue
+            claim = replace(work.signed.claim, provider=self.friend, commitment=digest("made up"))
+            key, deadline = claim.key, daemon.world.chain_clock + 600
+            numbers = (0, deadline, claim.multiple, claim.cover)
+            message = MsgIncludeShare(
+                provider=self.friend,
+                order_id=key.order_id,
+                leg=key.leg,
+                round=key.round,
+                slot=key.slot,
+                issue=key.issue,
+                commitment=claim.commitment,
+                signature=sign(pub_key(self.friend), share_sign_bytes(CHAIN_ID, claim)),
+                every=0,
+                deadline=deadline,
+                task_signature=sign(pub_key(daemon.me), task_sign_bytes(CHAIN_ID, key, self.friend, *numbers)),
+                multiple=claim.multiple,
+                cover=claim.cover,
+            )
+            daemon.world.providers[self.friend].habits[key] = "swapped"
+            daemon.world.submit((message,), lambda _: None, surely=True)
 
 
 @dataclass

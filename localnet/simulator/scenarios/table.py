@@ -106,6 +106,12 @@ def happened(kind: type[Change]) -> Callable[[World], bool]:
     return lambda world: any(True for _ in changes_of(kind, world.chain.events))
 
 
+def held_a_share(world: World) -> bool:
+    """Return whether a provider included a share although another one had the issue of its task."""
+    included = changes_of(ShareIncluded, world.chain.events)
+    return settled(world) and any(change.share.issue != change.task_issue for change in included)
+
+
 def said_unavailable(world: World) -> bool:
     """Return whether a seat said of a place that it is not served, and every order was settled."""
     answers = changes_of(AnswerRevealed, world.chain.events)
@@ -461,6 +467,13 @@ _SCENARIOS = (
         NO_ONE,
         partial(Censor, CHEAT),
         happened(ShareIncluded),
+    ),
+    _winner(
+        "gives-one-issue-twice",
+        "A validator keeps a provider off the chain, and a friend takes its issues. The provider loses no coin.",
+        NO_ONE,
+        partial(Censor, CHEAT, "v0p1"),
+        held_a_share,
     ),
     _winner(
         "signs-no-receipt",

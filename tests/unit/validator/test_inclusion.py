@@ -7,11 +7,12 @@ from domain.proof.messages import MsgCommitTraces, SignedShare
 from domain.proof.reasons import ShareReason
 from domain.proof.records import Share, ShareState
 from link.types import ShareSubmission
-from pol.rules.inclusion import task_sign_bytes
+from pol.rules.inclusion import HELD_ISSUES_FROM, task_sign_bytes
 from tests.unit.validator.support import CHAIN_ID, chain, loaded, share_of, signed_of, view, works
 from validator.decide.actions import Action, SendTx
 from validator.decide.orders import decide_order
 from validator.decide.records import LocalOrder, SlotWork
+from validator.decide.taking import next_issue
 from validator.decide.tasks import sign_task, train_tasks
 from wire.keys import Key, verify
 
@@ -93,3 +94,13 @@ def test_a_task_is_signed_with_its_deadline() -> None:
     )
     assert holds(signed.signature)
     assert not holds(sign_task(task, "p9", CHAIN_ID, key.sign).signature)
+
+
+def test_the_issues_of_a_slot_go_on_from_those_of_its_tasks() -> None:
+    """The chain would skip a task with an issue like that of a held share."""
+    submission = signed_of(planned(), next(works(planned())))
+    held = replace(included(submission), held_as=HELD_ISSUES_FROM)
+    on_chain = chain(shares=(share_of(submission), held))
+    (leg,) = on_chain.legs
+    later = replace(leg, number=2, first_round=0, round=0)
+    assert next_issue(on_chain, later, submission.claim.slot) == submission.claim.issue + 1

@@ -17,7 +17,7 @@ from link.blobs import BlobStore
 from link.client import ClusterClient
 from link.errors import ClusterError, ClusterErrorKind
 from pol.rules.delivery import delivery_layout, piece_leaf
-from pol.rules.inclusion import witnessed_piece
+from pol.rules.inclusion import HELD_ISSUES_FROM, witnessed_piece
 from tests.support.chain_market import digest
 from tests.support.delivered import content_of, send
 from tests.unit.validator.support import CHAIN_ID, ME, ORDER_ID, TERMS, chain, loaded, share_of, signed_of, view, works
@@ -136,6 +136,33 @@ def test_a_witness_takes_a_delivery_states_it_and_passes_it_on(wired: Wired) -> 
     assert wired.decide(wired.see(ask=done)) == ()
 
 
+def test_a_witness_takes_the_delivery_of_a_share_whose_issue_another_provider_has(wired: Wired) -> None:
+    held = replace(share_of(signed_of(PLANNED, WORK)), state=ShareState.REJECTED, held_as=HELD_ISSUES_FROM)
+    other = share_of(signed_of(PLANNED, WORK))
+    other = replace(other, claim=replace(other.claim, provider="accomplice"))
+    asks = (ASK, replace(ASK, issue=HELD_ISSUES_FROM))
+    on_chain = chain(shares=(other, held), asks=asks)
+    witnessed = {key: find_witnessed(on_chain, key, 10) for key in (WitnessKey(ask.share) for ask in asks)}
+    assert {key.share.issue: found.claim.provider for key, found in witnessed.items() if found} == {
+        KEY.issue: "accomplice",
+        HELD_ISSUES_FROM: PROVIDER.address,
+    }
+    wired.service.view = ChainView(10, {}, {}, {}, witnessed={key: found for key, found in witnessed.items() if found})
+    blob = wired.upload(SENT.file)
+    assert wired.service.deliver_share(PROVIDER, offered(blob)).accepted
+    duty = WitnessKey(held.key)
+    assert wired.ledger.get(WitnessKey(KEY)) is None
+    record = wired.ledger.get(duty)
+    assert isinstance(record, LocalWitness)
+    known = witnessed[duty]
+    assert known is not None
+    wired.worker.table()[do.CheckWitnessed](do.CheckWitnessed("check", duty, known))
+    record = wired.ledger.get(duty)
+    assert isinstance(record, LocalWitness)
+    assert record.proof is not None
+    assert record.proof.issue == HELD_ISSUES_FROM
+
+
 def test_a_witness_forgets_a_delivery_whose_time_is_over(wired: Wired) -> None:
     wired.see()
     blob = wired.upload(SENT.file)
@@ -164,7 +191,8 @@ def test_a_witness_does_not_state_that_something_else_arrived(wired: Wired) -> N
 def test_a_witness_takes_a_delivery_only_from_its_provider_and_with_its_manifest(wired: Wired) -> None:
     wired.see()
     blob = wired.upload(SENT.file)
-    assert not wired.service.deliver_share(t.Caller("p9", b""), offered(blob)).accepted
+    with pytest.raises(ClusterError):
+        wired.service.deliver_share(t.Caller("p9", b""), offered(blob))
     other = replace(SENT.manifest, root=bytes(32))
     assert not wired.service.deliver_share(PROVIDER, offered(blob, other)).accepted
     missing = t.BlobRef(bytes(32), 1)

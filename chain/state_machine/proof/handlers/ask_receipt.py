@@ -23,7 +23,7 @@ from chain.state_machine.proof.handlers.include_share import (
     include,
     key_of,
 )
-from chain.state_machine.proof.shares import get_live_issue
+from chain.state_machine.proof.shares import find_share, get_live_issue
 from chain.state_machine.proof.tables import DELIVERIES, RECEIPT_ASKS, ROUNDS, SHARES, WITNESS_DUTIES
 from chain.state_machine.proof.witnesses import HOLD_REASON, ask_witnesses, list_strangers, take_witness
 from chain.state_machine.registry.tables import VALIDATORS
@@ -50,10 +50,10 @@ from pol.rules.inclusion import count_witnesses, is_overtaken, witnessed_piece
 
 @dataclass(frozen=True, slots=True)
 class CheckedAsk:
-    """The records of a checked request: those of the task, and those of the inclusion if the share is not on chain."""
+    """The records of a checked request: those of the task, and the share, or its inclusion if it is not on chain."""
 
     task: CheckedTask
-    inclusion: CheckedInclusion | None
+    share: Share | CheckedInclusion
 
 
 def check_ask(ctx: Context, message: MsgAskReceipt) -> CheckedAsk:
@@ -63,23 +63,22 @@ def check_ask(ctx: Context, message: MsgAskReceipt) -> CheckedAsk:
     the share's bond cannot pay the witnesses.
     """
     key = key_of(message)
-    if RECEIPT_ASKS.get(ctx.store, *key) is not None:
-        raise Refusal(ALREADY_EXISTS, "issue", "has witnesses", "send the ciphertext to the witnesses")
-    if DELIVERIES.get(ctx.store, *key) is not None:
-        raise Refusal(ALREADY_EXISTS, "issue", "has a posted receipt", "show the key of the delivery")
-    share = SHARES.get(ctx.store, *key)
-    if share is not None:
-        _check_share(share, message)
-    _check_not_overtaken(ctx, key, share)
+    known = find_share(ctx.store, key, message.provider)
+    if known is not None:
+        _check_share(ctx, known, message)
+    _check_not_overtaken(ctx, key, known)
     task = check_task(ctx, message)
     order, leg = task.order, task.leg
     check_manifest(order, message.manifest)
     if message.manifest.every != message.every:
         reason = f"delivers every {message.manifest.every}-th boundary, but the task says {message.every}"
         raise Refusal(BAD_FIELD, "manifest", reason, "deliver the boundaries that the task names")
-    inclusion = check_inclusion(ctx, task) if share is None else None
-    row = get_share_bond(ctx, key)
-    bond = inclusion.bond if inclusion is not None else row.amount if row is not None else 0
+    share = check_inclusion(ctx, task) if known is None else known
+    if isinstance(share, CheckedInclusion):
+        bond = share.bond
+    else:
+        row = get_share_bond(ctx, share.key)
+        bond = row.amount if row is not None else 0
     most = count_witnesses(order.params.auditors) * order.params.answer_fee
     if bond < most:
         reason = f"the witnesses cost up to {in_assay(most)}, but the bond of the share is {in_assay(bond)}"
@@ -89,12 +88,16 @@ def check_ask(ctx: Context, message: MsgAskReceipt) -> CheckedAsk:
     round_key = RoundKey(key.order_id, key.leg, key.round)
     if ROUNDS.has(ctx.store, *round_key):
         check_hold(ctx, round_key, HOLD_REASON)
-    return CheckedAsk(task=task, inclusion=inclusion)
+    return CheckedAsk(task=task, share=share)
 
 
-def _check_share(share: Share, message: MsgAskReceipt) -> None:
-    """Refuse a request for a share on chain that is another one, or that needs no receipt."""
-    if (share.claim.provider, share.claim.commitment) != (message.provider, message.commitment):
+def _check_share(ctx: Context, share: Share, message: MsgAskReceipt) -> None:
+    """Refuse a request for a share on chain that is another one, or that has or needs no receipt."""
+    if RECEIPT_ASKS.get(ctx.store, *share.key) is not None:
+        raise Refusal(ALREADY_EXISTS, "issue", "has witnesses", "send the ciphertext to the witnesses")
+    if DELIVERIES.get(ctx.store, *share.key) is not None:
+        raise Refusal(ALREADY_EXISTS, "issue", "has a posted receipt", "show the key of the delivery")
+    if share.claim.commitment != message.commitment:
         reason = "has another commitment on chain"
         raise Refusal(NOT_YOURS, "issue", reason, "ask only for receipts of your own shares")
     if not is_showable(share):
@@ -123,20 +126,19 @@ def weigh_ask_receipt(ctx: Context, _: MsgAskReceipt, __: CheckedAsk) -> int:
 
 def apply_ask(ctx: Context, message: MsgAskReceipt, checked: CheckedAsk) -> None:
     """Include the share if it is not on chain, and open the lot that draws the witnesses."""
-    if checked.inclusion is not None:
-        include(ctx, checked.inclusion, message.signature)
-    task = checked.task
-    share = SHARES.must(ctx.store, *task.claim.key)
+    task, share = checked.task, checked.share
+    if isinstance(share, CheckedInclusion):
+        share = include(ctx, share, message.signature)
     ask_witnesses(ctx, task.order, task.leg, share, message.manifest)
 
 
 def find_ask_duty(store: Overlay, message: MsgAskReceipt) -> Duty | None:
     """Return the provider's right to ask for witnesses, or None if it has asked, or its share needs no receipt."""
-    key = key_of(message)
-    share = SHARES.get(store, *key)
-    is_mine = share is None or (share.claim.provider == message.provider and is_showable(share))
-    if not is_mine or RECEIPT_ASKS.get(store, *key) is not None or DELIVERIES.get(store, *key) is not None:
-        return None
+    share = find_share(store, key_of(message), message.provider)
+    if share is not None:
+        has_receipt = RECEIPT_ASKS.has(store, *share.key) or DELIVERIES.has(store, *share.key)
+        if has_receipt or not is_showable(share):
+            return None
     return find_member_duty(store, message)
 
 

@@ -44,7 +44,7 @@ from domain.proof.reasons import MISMATCHES, SILENCES, ShareReason
 from domain.proof.records import Share, ShareClaim, ShareState
 from escrow.settle import share_bond
 from pol.rules.commitment import share_sign_bytes
-from pol.rules.inclusion import is_included
+from pol.rules.inclusion import HELD_ISSUES_FROM, is_included
 from pol.rules.schedule import share_work
 
 VERDICTS = tuple(sorted(SILENCES | MISMATCHES))
@@ -187,9 +187,10 @@ def _find_included_problem(ctx: Context, included: Share, claim: ShareClaim) -> 
 
 
 def _is_well_formed(order: Order, leg: Leg, signed: SignedShare) -> bool:
-    """Return whether the claim is of this order, leg and round, and has an issue number."""
+    """Return whether the claim is of this order, leg and round, and has an issue number that a task can have."""
     claim = signed.claim
-    return claim.order_id == order.id and claim.leg == leg.number and claim.round == leg.round and claim.issue > 0
+    is_of_round = (claim.order_id, claim.leg, claim.round) == (order.id, leg.number, leg.round)
+    return is_of_round and 0 < claim.issue < HELD_ISSUES_FROM
 
 
 def commit_share(ctx: Context, order: Order, leg: Leg, signed: SignedShare) -> None:

@@ -3,6 +3,9 @@
 The validator signed the task, and this signature is all that the provider needs. The share keeps no slot. It is kept
 with its bond beside the rejected shares of its round, and it is compared like a share that was not answered
 (:mod:`chain.state_machine.proof.rejections`). As long as its slot is free, the validator can still commit it.
+
+If another provider's share has the issue of the task, the share is held under an issue that the chain gives. Otherwise
+a validator could keep a share out with a share of an accomplice.
 """
 
 from dataclasses import dataclass
@@ -15,9 +18,9 @@ from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.orders import is_ending
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.deliveries import get_show_end
-from chain.state_machine.proof.shares import count_share, get_live_issue, put_share
+from chain.state_machine.proof.shares import count_share, find_share, get_live_issue, hold_issue, put_share
 from chain.state_machine.proof.starts import get_local_root
-from chain.state_machine.proof.tables import ROUNDS, SHARES
+from chain.state_machine.proof.tables import HELD_COUNTS, ROUNDS, SHARES
 from chain.state_machine.registry.tables import PROVIDERS
 from chain.state_machine.store import Overlay
 from domain.amount import in_assay
@@ -27,6 +30,7 @@ from domain.errors import (
     BAD_PROOF,
     DEADLINE_PASSED,
     INSUFFICIENT_BOND,
+    LIMIT_REACHED,
     NOT_FOUND,
     WRONG_STATE,
     Refusal,
@@ -41,7 +45,7 @@ from domain.proof.reasons import ShareReason
 from domain.proof.records import Share, ShareClaim, ShareState
 from escrow.settle import share_bond
 from pol.rules.commitment import share_sign_bytes
-from pol.rules.inclusion import task_sign_bytes
+from pol.rules.inclusion import HELD_ISSUES_FROM, HELD_SHARES_MAX, task_sign_bytes
 from pol.rules.schedule import share_work
 
 
@@ -65,9 +69,10 @@ class CheckedTask:
 
 
 def check_fields(message: MsgIncludeShare | MsgAskReceipt) -> None:
-    """Check that the share has an issue number."""
-    if not message.issue:
-        raise Refusal(BAD_FIELD, "issue", "is 0", "send the issue of the task, which is 1 or more")
+    """Check that the issue number is one that a task can have."""
+    if not 0 < message.issue < HELD_ISSUES_FROM:
+        reason = f"is {message.issue}"
+        raise Refusal(BAD_FIELD, "issue", reason, f"send the issue of the task: 1 to {HELD_ISSUES_FROM - 1}")
 
 
 def check_state(ctx: Context, message: MsgIncludeShare) -> CheckedInclusion:
@@ -76,7 +81,7 @@ def check_state(ctx: Context, message: MsgIncludeShare) -> CheckedInclusion:
     Refuse a share that is on chain, and a task that its validator did not sign or whose time is over. The round must be
     open, or in the first half of its window. The signatures are checked last.
     """
-    if SHARES.get(ctx.store, *key_of(message)) is not None:
+    if find_share(ctx.store, key_of(message), message.provider) is not None:
         reason = "has a commitment on chain"
         raise Refusal(ALREADY_EXISTS, "issue", reason, "no further action is needed")
     task = check_task(ctx, message)
@@ -84,7 +89,7 @@ def check_state(ctx: Context, message: MsgIncludeShare) -> CheckedInclusion:
 
 
 def key_of(message: MsgIncludeShare | MsgAskReceipt) -> ShareKey:
-    """Return the key of the share of a message."""
+    """Return the key of the task of a message."""
     return ShareKey(
         order_id=message.order_id, leg=message.leg, round=message.round, slot=message.slot, issue=message.issue
     )
@@ -120,7 +125,10 @@ def check_task(ctx: Context, message: MsgIncludeShare | MsgAskReceipt) -> Checke
 
 
 def check_inclusion(ctx: Context, task: CheckedTask) -> CheckedInclusion:
-    """Return what a share needs to be put on chain; refuse it if its provider lacks the bond."""
+    """Return what a share needs to be put on chain; refuse it if its provider lacks the bond, or no number is left."""
+    if HELD_COUNTS.get(ctx.store, task.order.id) >= HELD_SHARES_MAX:
+        reason = f"the order has {HELD_SHARES_MAX} shares with issues that the chain gave"
+        raise Refusal(LIMIT_REACHED, "order_id", reason, "no further action is possible")
     work = share_work(task.order.terms)
     bond = share_bond(work, task.leg.price, task.claim.multiple)
     free = get_bond_account(ctx.store, task.claim.provider).free
@@ -185,10 +193,9 @@ def apply(ctx: Context, message: MsgIncludeShare, checked: CheckedInclusion) -> 
     include(ctx, checked, message.signature)
 
 
-def include(ctx: Context, checked: CheckedInclusion, signature: bytes) -> None:
-    """Store a share beside the rejected ones, and lock its bond."""
+def include(ctx: Context, checked: CheckedInclusion, signature: bytes) -> Share:
+    """Store a share beside the rejected ones, lock its bond, and return it."""
     claim = checked.claim
-    key = claim.key
     share = Share(
         claim=claim,
         signature=signature,
@@ -201,7 +208,9 @@ def include(ctx: Context, checked: CheckedInclusion, signature: bytes) -> None:
         committed_height=ctx.height,
         drawn=(),
         roots=None,
+        held_as=hold_issue(ctx, claim.key, claim.provider),
     )
+    key = share.key
     put_share(ctx, share)
     count_share(ctx, claim.provider, rejected=1)
     row = BondRow(
@@ -226,13 +235,16 @@ def include(ctx: Context, checked: CheckedInclusion, signature: bytes) -> None:
             committed_height=share.committed_height,
             multiple=claim.multiple,
             cover=claim.cover,
+            task_issue=claim.issue,
         )
     )
+    return share
 
 
 def find_duty(store: Overlay, message: MsgIncludeShare) -> Duty | None:
     """Return the provider's right to include a share, or None if the share is known."""
-    return find_member_duty(store, message) if SHARES.get(store, *key_of(message)) is None else None
+    known = find_share(store, key_of(message), message.provider)
+    return find_member_duty(store, message) if known is None else None
 
 
 def find_member_duty(store: Overlay, message: MsgIncludeShare | MsgAskReceipt) -> Duty | None:

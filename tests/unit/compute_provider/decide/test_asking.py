@@ -22,7 +22,17 @@ from domain.proof.reasons import ShareReason
 from domain.proof.records import DeliveryManifest, ReceiptAsk, ShareState, ShownDelivery
 from link.types import DeliveryReceipt
 from tests.unit.compute_provider import support as s
-from tests.unit.compute_provider.decide.test_including import CLAIM, HALF, KEY, TASK, closed, failed, share, with_shares
+from tests.unit.compute_provider.decide.test_including import (
+    CLAIM,
+    HALF,
+    KEY,
+    TASK,
+    closed,
+    failed,
+    held,
+    share,
+    with_shares,
+)
 
 SOON = TASK.deadline - INCLUDE_SECONDS // 2
 MANIFEST = DeliveryManifest(bytes(32), bytes(32), 1, 1, 0)
@@ -126,3 +136,13 @@ def test_a_task_that_leaves_too_little_time_is_not_taken() -> None:
     assert "trains for" in problem(left)
     assert training_seconds(s.order(), 0) == 0
     assert training_seconds(s.order(), 1) > 0
+
+
+def test_a_provider_asks_for_its_held_share_and_not_for_the_one_with_its_issue() -> None:
+    other, own = held()
+    order = replace(with_shares(other, own), asks=(asked(),), deliveries=(posted(10**6),))
+    assert must_ask(order, TASK, CLAIM, None, SOON)
+    assert open_ask(order, CLAIM, SOON) is None
+    mine = asked(issue=own.held_as)
+    assert not must_ask(replace(order, asks=(asked(), mine)), TASK, CLAIM, None, SOON)
+    assert open_ask(replace(order, asks=(asked(), mine)), CLAIM, SOON) == mine

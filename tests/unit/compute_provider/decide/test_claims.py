@@ -208,9 +208,9 @@ def test_the_local_state_is_the_slots_last_accepted_one() -> None:
 
 def test_a_trace_is_kept_while_anybody_can_ask() -> None:
     running = order()
-    assert not is_over(KEY, running, 0)
+    assert not is_over(KEY, "p", running, 0)
     committed = replace(running, shares=(share(ShareState.COMMITTED),))
-    assert not is_over(KEY, committed, 10_000)
+    assert not is_over(KEY, "p", committed, 10_000)
     accepted = replace(running, shares=(share(ShareState.ACCEPTED),))
     for verified, void, clock, over in (
         (False, False, 10_000, False),
@@ -219,19 +219,19 @@ def test_a_trace_is_kept_while_anybody_can_ask() -> None:
         (False, True, 500, True),
     ):
         closed = replace(accepted, rounds=(closed_round(verified=verified, void=void),))
-        assert is_over(KEY, closed, clock) is over
-    assert is_over(KEY, with_order(accepted, state=OrderState.CLOSED), 0)
+        assert is_over(KEY, "p", closed, clock) is over
+    assert is_over(KEY, "p", with_order(accepted, state=OrderState.CLOSED), 0)
 
 
 def test_a_trace_that_lost_is_let_go() -> None:
     for state in (ShareState.REJECTED, ShareState.RIGHT, ShareState.WRONG):
-        assert is_over(KEY, replace(order(), shares=(share(state),)), 0)
+        assert is_over(KEY, "p", replace(order(), shares=(share(state),)), 0)
     other_won = replace(order(), rounds=(closed_round(slot=5),))
-    assert is_over(KEY, other_won, 0)
-    assert is_over(KEY, with_leg(order(), state=LegState.FAILED), 0)
+    assert is_over(KEY, "p", other_won, 0)
+    assert is_over(KEY, "p", with_leg(order(), state=LegState.FAILED), 0)
     # A round that had closed before its leg failed still has its window.
     failed = with_leg(order(), state=LegState.FAILED)
-    assert not is_over(KEY, replace(failed, rounds=(closed_round(),)), 0)
+    assert not is_over(KEY, "p", replace(failed, rounds=(closed_round(),)), 0)
 
 
 def test_a_commitment_is_on_chain_when_this_very_one_stands() -> None:
@@ -306,7 +306,7 @@ def test_a_provider_stands_when_the_round_is_closed_with_another_result() -> Non
     mine = share(ShareState.REJECTED).claim
     running = rejected(closed=False)
     assert not has_to_stand(running, mine, "chain")
-    assert not is_over(KEY, running, 0)
+    assert not is_over(KEY, "p", running, 0)
     assert has_to_stand(rejected(closed=True), mine, "chain")
     stands = rejected(closed=True)
     stands = replace(stands, shares=(replace(stands.shares[0], stand=1), stands.shares[1]))
@@ -335,13 +335,13 @@ def test_a_provider_stands_for_a_received_share_that_its_validator_left_open() -
         assert has_to_stand(left(reason, open_share), claim, "chain") is wanted, reason
     silent = replace(open_share, is_received=False)
     assert not has_to_stand(left(LegEnd.NO_PROGRESS, silent), claim, "chain")
-    assert is_over(KEY, left(LegEnd.NO_PROGRESS, silent), 0)
+    assert is_over(KEY, "p", left(LegEnd.NO_PROGRESS, silent), 0)
 
 
 def test_a_share_is_not_over_before_the_chain_has_dropped_it() -> None:
     committed = share(ShareState.COMMITTED)
-    assert not is_over(KEY, left(LegEnd.NO_PROGRESS, committed), 0)
-    assert is_over(KEY, left(LegEnd.WRONG_SHARE, committed), 0)
+    assert not is_over(KEY, "p", left(LegEnd.NO_PROGRESS, committed), 0)
+    assert is_over(KEY, "p", left(LegEnd.WRONG_SHARE, committed), 0)
 
 
 def test_a_share_that_stands_does_not_replace_the_accepted_state_of_its_slot() -> None:

@@ -31,7 +31,7 @@ def test_a_ruling_against_a_segment_of_the_share_is_contested(dispute: int) -> N
     order = ruled(place(4), place(2), place(3, ruling=Ruling.RIGHT), dispute=dispute)
     contest = find_contest(order, CLAIM, IN_TIME)
     assert contest == Contest(dispute, (2, 4))
-    assert contested_panel(order, KEY, contest) == order.panels[0]
+    assert contested_panel(order, KEY, CLAIM.provider, contest) == order.panels[0]
 
 
 def test_what_the_provider_cannot_know_or_need_not_defend_is_not_contested() -> None:

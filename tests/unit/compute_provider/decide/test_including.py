@@ -6,7 +6,14 @@ import pytest
 
 from compute_provider.decide import actions as do
 from compute_provider.decide import receive
-from compute_provider.decide.claims import INCLUDE_SECONDS, INCLUDE_SECONDS_MIN, is_over, must_include, task_problem
+from compute_provider.decide.claims import (
+    INCLUDE_SECONDS,
+    INCLUDE_SECONDS_MIN,
+    is_over,
+    must_include,
+    still_promised,
+    task_problem,
+)
 from compute_provider.decide.duties import decide
 from compute_provider.decide.records import Shares, ShareWork, Stage
 from compute_provider.decide.view import Look, ValidatorView
@@ -14,6 +21,7 @@ from domain.legs.records import LegState
 from domain.proof.queries import OrderResponse
 from domain.proof.reasons import ShareReason
 from domain.proof.records import Round, Share, ShareClaim, ShareState
+from pol.rules.inclusion import HELD_ISSUES_FROM
 from tests.unit.compute_provider import support as s
 from wire.keys import verify
 
@@ -92,6 +100,41 @@ def test_a_share_is_included_before_its_deadline_if_it_is_not_on_chain(
     assert must_include(order, TASK, CLAIM, clock) is wanted
 
 
+def held() -> tuple[Share, Share]:
+    """Return the share of an accomplice with the issue of the task, and the own share, which is held."""
+    other = share(ShareState.COMMITTED)
+    other = replace(other, claim=replace(other.claim, provider="accomplice"))
+    return other, replace(share(ShareState.REJECTED, ShareReason.INCLUDED), held_as=HELD_ISSUES_FROM)
+
+
+def test_a_share_is_included_although_an_accomplice_has_its_issue() -> None:
+    other, own = held()
+    assert must_include(with_shares(other), TASK, CLAIM, 1_000)
+    assert not must_include(with_shares(other, own), TASK, CLAIM, 1_000)
+    assert not must_include(with_shares(other, replace(own, state=ShareState.RIGHT)), TASK, CLAIM, 1_000)
+
+
+def test_a_provider_finds_its_held_share_and_keeps_its_trace() -> None:
+    other, own = held()
+    order = with_shares(other, own)
+    assert order.held(KEY, CLAIM.provider) == own.key == replace(KEY, issue=HELD_ISSUES_FROM)
+    assert order.held(KEY, "accomplice") == KEY
+    assert order.held(KEY, "stranger") == KEY
+    assert order.share(KEY) == other
+    assert order.share(own.key) == own
+    assert set(order.shares_of(KEY.leg, KEY.round)) == {(KEY.slot, KEY.issue), (KEY.slot, HELD_ISSUES_FROM)}
+    assert not is_over(KEY, CLAIM.provider, order, 1_000)
+    old, taken = replace(own, state=ShareState.TAKEN), replace(own, taken_by=2)
+    assert with_shares(other, old, taken).held(KEY, CLAIM.provider) == replace(own.key, leg=2)
+
+
+def test_a_promised_bond_is_free_when_the_own_share_has_locked_it() -> None:
+    other, own = held()
+    promised = {KEY: 5}
+    assert still_promised(promised, KEY, CLAIM.provider, with_shares(other)) == promised
+    assert still_promised(promised, KEY, CLAIM.provider, with_shares(other, own)) == {}
+
+
 def test_a_short_task_leaves_time_to_include_and_one_without_a_signature_cannot_be_included() -> None:
     short = s.task(seconds_left=20)
     assert must_include(s.order(), short, CLAIM, short.deadline - INCLUDE_SECONDS_MIN)
@@ -130,6 +173,6 @@ def test_the_share_is_included_on_chain_beside_all_else() -> None:
 
 def test_an_included_share_is_not_over_while_its_validator_can_commit_it() -> None:
     known = share(ShareState.REJECTED, ShareReason.INCLUDED)
-    assert not is_over(KEY, with_shares(known), 1_000)
-    assert is_over(KEY, replace(closed(), shares=(known,)), 1_000)
-    assert is_over(KEY, replace(failed(), shares=(known,)), 1_000)
+    assert not is_over(KEY, s.PROVIDER.address, with_shares(known), 1_000)
+    assert is_over(KEY, s.PROVIDER.address, replace(closed(), shares=(known,)), 1_000)
+    assert is_over(KEY, s.PROVIDER.address, replace(failed(), shares=(known,)), 1_000)
