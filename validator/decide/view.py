@@ -143,8 +143,8 @@ class View:
     are the panels about this validator's rounds that are not over. ``held`` are the states of earlier legs that matched
     legs start from, by root. ``mirrors`` are the validators that are named when a round is closed. ``finders`` are the
     validators with a seat in a panel about the states that a leg left. ``verified_providers`` are the members of the
-    cluster with a share in a verified round, and ``newcomer_rounds`` is the number of rounds that may wait for their
-    panels while one of them has a share of another provider.
+    cluster with a share in a verified round. ``newcomer_rounds`` is the number of rounds that may wait for their panels
+    while one of them has a share of a provider that is not one of these.
     """
 
     on_chain: OrderResponse

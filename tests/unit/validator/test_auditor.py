@@ -235,16 +235,19 @@ class Setting:
         return Look(seen, AUDITOR.address, CHAIN_ID, b"")
 
     def answer(self, seconds: float = 20.0, **changes: Any) -> tuple[Found, ...]:
-        """Decide and act, as a daemon does, until the commitment goes out; its time is over after so many seconds."""
+        """Decide and act, as a daemon does, until the commitment goes out.
+
+        Its time is over after so many seconds in which it waits for others: a busy machine has all the time it needs.
+        """
         subject = self.see()
         subject = replace(subject, terms=replace(subject.terms, **changes))
         table, key = self.auditor.table(), seat_key(self.duty)
         store = self.auditor.ledger.store
-        began = time.monotonic()
+        waited = 0.0
         while True:
-            share = (time.monotonic() - began) / seconds
-            self.clock = BEGAN + min(COMMIT_SECONDS - 1, int(share * COMMIT_SECONDS))
-            after, actions = decide(key, store.seat(key), self.look(subject, self.duty))
+            self.clock = BEGAN + min(COMMIT_SECONDS - 1, int(waited / seconds * COMMIT_SECONDS))
+            before, began = store.seat(key), time.monotonic()
+            after, actions = decide(key, before, self.look(subject, self.duty))
             assert isinstance(after, LocalSeat)
             store.save_seat(after)
             if after.sealed is not None:
@@ -252,6 +255,8 @@ class Setting:
                 return self.found(after, subject)
             for action in actions:
                 self.stop.wait(min(0.1, work_of(table, action)() or 0.0))
+            if after == before and not any(place.served and place.is_open for place in after.places):
+                waited += time.monotonic() - began
 
     def found(self, after: LocalSeat, subject: PanelResponse) -> tuple[Found, ...]:
         assert after.sealed is not None

@@ -32,7 +32,7 @@ from tests.unit.validator.loop import PARAMS, Node
 from validator.decide.records import new_order
 from validator.decide.seats import new_seat
 from validator.decide.upkeep import CERTIFY_SECONDS
-from validator.decide.view import ChainView, Member
+from validator.decide.view import ChainView, Member, OwnPanel
 from validator.ledger import Ledger
 from validator.observer import SLOW_SECONDS, Observer
 from validator.store import ValidatorStore
@@ -308,7 +308,9 @@ def test_a_panel_whose_ruling_is_appealed_is_read_again(setting: Setting, market
         market.say(order_id, dict.fromkeys(market.seated(order_id, 0, stage), wrong))
     setting.look()
     key = market.panel(order_id, 0).key
-    assert setting.view.panels[key].panel.awaits_appeal
+    own = setting.view.panels[key]
+    assert isinstance(own, OwnPanel)
+    assert own.panel.awaits_appeal
     market.chain.ok(MsgAppeal(ME, order_id, 1, 0, 0))
     market.wait_stage(order_id, 0, 3)
     setting.look()

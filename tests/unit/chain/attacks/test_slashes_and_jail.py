@@ -191,7 +191,7 @@ def test_a_vote_on_a_slash_does_not_replace_the_ruling_that_made_the_round_void(
     assert place.first_finding.root == wrong[0].root
     assert validator(market).stake == STAKE
     assert f"was found wrong in stage {place.first_stage}" in " ".join(describe_panel(market.panel(order_id, 0), 0))
-    assert "(stage 2: wrong)" in str(panel_rows(market.all_of(order_id), ())[0])
+    assert "(stage 2: wrong)" in str(panel_rows(market.all_of(order_id), [])[0])
 
 
 def test_a_round_that_was_not_served_slashes_no_one() -> None:
