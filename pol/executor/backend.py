@@ -2,6 +2,7 @@
 
 import logging
 from functools import cache
+from typing import TYPE_CHECKING
 
 from domain.errors import Expected
 from host.devices.device import CPU
@@ -12,6 +13,9 @@ from pol.executor.names import NATIVE, NUMPY, Engine
 from pol.executor.native_backend import NativeBackend
 from pol.executor.numpy_backend import NumpyBackend
 from pol.native.library import Library, LibraryChoice, choose_library
+
+if TYPE_CHECKING:
+    from pol.executor.integer_products import Choose
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +32,7 @@ def backend(engine: Engine) -> Backend:
     if engine.name == NATIVE:
         library = _choose().library
         return NumpyBackend() if library is None else NativeBackend(library, engine.threads)
-    return NumpyBackend() if engine.name == NUMPY else _on(engine.device, engine.threads)
+    return NumpyBackend() if engine.name == NUMPY else torch_on(engine.device, engine.threads)
 
 
 def computing(engine: Engine) -> str:
@@ -44,30 +48,25 @@ def computing(engine: Engine) -> str:
     return f"{NATIVE} {choice.library.name}" if choice.library else f"{NUMPY}: {choice.reason}"
 
 
-def _on(device: str, threads: int) -> Backend:
+def torch_on(device: str, threads: int = 0) -> Backend:
     """Return torch on a device.
 
-    On a GPU, kernels compute chains, if these kernels give the right answer of the known program.
+    On a GPU, matrices are multiplied in the ways that give the right answer of the known program, and kernels compute
+    chains if they give it.
     """
     from pol.executor.torch_backend import TorchBackend, chains_on, use_threads
 
     if threads:
         use_threads(threads)
 
-    plain = TorchBackend(device)
     if device == CPU:
-        return plain
-    try:
-        is_right = _computes_answer(plain)
-    except RuntimeError as error:
-        detail = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ExecutionError("backend", f"torch fails on {device}: {detail}") from error
-    if not is_right:
-        raise ExecutionError("backend", f"torch computes wrong results on {device} and is not used")
+        return TorchBackend(device)
+    products = _products_on(device)
+    plain = TorchBackend(device, products=products)
     chains = chains_on(device)
     if chains is None:
         return plain
-    chained = TorchBackend(device, chains=chains)
+    chained = TorchBackend(device, products=products, chains=chains)
     try:
         is_right = _computes_answer(chained)
     except RuntimeError:
@@ -76,6 +75,28 @@ def _on(device: str, threads: int) -> Backend:
         log.error("chains compute wrong results on %s; nodes run one by one", device)
     # If no kernel could be compiled, an earlier warning reported that.
     return chained if is_right and chained.in_chains else plain
+
+
+def _products_on(device: str) -> "Choose":
+    """Return how to multiply matrices on a device: the faster way for each product, if both ways are right there.
+
+    Raises ExecutionError if neither way gives the right answer of the known program.
+    """
+    from pol.executor.integer_products import always, in_digits, in_floats, measured
+    from pol.executor.torch_backend import TorchBackend
+
+    right = []
+    reason = f"torch computes wrong results on {device} and is not used"
+    for multiply in (in_floats, in_digits):
+        try:
+            if _computes_answer(TorchBackend(device, products=always(multiply))):
+                right.append(multiply)
+        except RuntimeError as error:
+            detail = (str(error).splitlines() or [type(error).__name__])[0]
+            reason = f"torch fails on {device}: {detail}"
+    if not right:
+        raise ExecutionError("backend", reason)
+    return measured(device).choose if len(right) > 1 else always(right[0])
 
 
 def _computes_answer(executor: Backend) -> bool:

@@ -1,14 +1,16 @@
 """The interface of back ends, which compile and run programs.
 
-:func:`run` checks the inputs and returns the outputs in canonical form, for any back end.
+:func:`run` checks the inputs and returns the outputs in canonical form, for any back end. :func:`run_held` does the
+same, and leaves the outputs where the back end computed them.
 """
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Protocol
+from typing import Protocol, cast
 
 from pol.errors import ExecutionError
 from pol.job.program import Program
 from pol.state.arrays import NUMPY_DTYPES, Array
+from pol.state.held import Held, OnDevice, is_on_host, on_host
 
 
 def nothing_reads() -> None:
@@ -25,14 +27,14 @@ class Compiled(Protocol):
 
     def canonical(
         self,
-        inputs: Mapping[str, Array],
+        inputs: Mapping[str, Held],
         donated: Collection[str] = (),
         release: Callable[[], None] = nothing_reads,
-    ) -> dict[str, Array]:
-        """Return the outputs in canonical form.
+    ) -> Mapping[str, Held]:
+        """Return the outputs in canonical form, on the host or on the device that computed them.
 
-        If outputs hold NaN or infinity, raise NotFinite for the first such output by name. See :func:`run` for
-        ``donated`` and ``release``.
+        An input on a device was made by the back end of this program. If outputs hold NaN or infinity, raise NotFinite
+        for the first such output by name. See :func:`run` for ``donated`` and ``release``.
         """
 
 
@@ -49,13 +51,13 @@ class Backend(Protocol):
 
 def run(
     program: Program,
-    inputs: Mapping[str, Array],
+    inputs: Mapping[str, Held],
     seed: int,
     backend: Backend,
     donated: Collection[str] = (),
     release: Callable[[], None] = nothing_reads,
 ) -> dict[str, Array]:
-    """Run a program and return its outputs in name order. FP32 outputs are finite, and their zeros are +0.0.
+    """Run a program and return its outputs in name order, on the host. FP32 outputs are finite, their zeros are +0.0.
 
     ``inputs`` maps names to arrays. It has at least the program's inputs, with their exact dtypes and shapes; further
     entries are ignored. ``seed`` is the seed of the job, which is the key of every ``uniform`` node. The result is the
@@ -70,17 +72,34 @@ def run(
     Raises NotFinite if an FP32 output holds NaN or infinity, and OutOfRange if a ``take`` or ``add_rows`` uses a row
     number that does not exist. Raises ExecutionError if an input is missing or has another type.
     """
-    return backend.compile(program, seed).canonical(_checked(program, inputs), donated, release)
+    outputs = run_held(program, inputs, seed, backend, donated, release)
+    return {name: on_host(output) for name, output in outputs.items()}
 
 
-def _checked(program: Program, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    arrays = {}
+def run_held(
+    program: Program,
+    inputs: Mapping[str, Held],
+    seed: int,
+    backend: Backend,
+    donated: Collection[str] = (),
+    release: Callable[[], None] = nothing_reads,
+) -> Mapping[str, Held]:
+    """Run a program as :func:`run` does, but leave the outputs on the device of the back end.
+
+    Inputs that this back end holds on its device are used there.
+    """
+    return backend.compile(program, seed).canonical(_checked(program, inputs, backend), donated, release)
+
+
+def _checked(program: Program, inputs: Mapping[str, Held], backend: Backend) -> dict[str, Held]:
+    tensors: dict[str, Held] = {}
     for spec in program.inputs:
-        array = inputs.get(spec.name)
-        if array is None:
+        held = inputs.get(spec.name)
+        if held is None:
             raise ExecutionError(spec.name, "this input is missing")
-        if array.shape != spec.shape or array.dtype != NUMPY_DTYPES[spec.dtype]:
-            reason = f"is {array.dtype}{list(array.shape)}, not {spec.type}"
+        if held.shape != spec.shape or held.dtype != NUMPY_DTYPES[spec.dtype]:
+            reason = f"is {held.dtype}{list(held.shape)}, not {spec.type}"
             raise ExecutionError(spec.name, reason)
-        arrays[spec.name] = array
-    return arrays
+        is_here = not is_on_host(held) and cast(OnDevice, held).holder is backend
+        tensors[spec.name] = held if is_here else on_host(held)
+    return tensors

@@ -32,16 +32,17 @@ nearest integer, ties to even.
 
 @dataclass(frozen=True, slots=True)
 class KernelText:
-    """The text of a kernel, and its parameters in order, with their Triton types.
+    """The text of a kernel, and its parameters in order, with their Triton types. ``name`` is its function's name.
 
-    The parameters are the operands, the results, and integers whose values are ``sizes``. These integers are the number
-    of elements and, if an operand is broadcast, the sizes of dimensions. The addresses of a broadcast operand are
-    computed from these sizes.
+    In the kernel of a chain, the parameters are the operands, the results, and integers whose values are ``sizes``.
+    These integers are the number of elements and, if an operand is broadcast, the sizes of dimensions. The addresses of
+    a broadcast operand are computed from these sizes.
     """
 
     text: str
     parameters: Mapping[str, str]
-    sizes: tuple[int, ...]
+    sizes: tuple[int, ...] = ()
+    name: str = NAME
 
     @property
     def counts(self) -> list[str]:

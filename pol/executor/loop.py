@@ -16,6 +16,7 @@ from pol.job.program import Node, Program
 from pol.ops.primitive import Function, Site
 from pol.ops.repeat import form
 from pol.state.arrays import Array, array_from_bytes, canonical_array
+from pol.state.held import Held
 
 Value = Any
 """An array of the back end's library."""
@@ -43,12 +44,20 @@ class LoopBackend(Remembering["Loop"]):
         """
 
     @abstractmethod
-    def upload(self, array: Array) -> Value:
-        """Convert a NumPy array to an array of the library."""
+    def upload(self, held: Held) -> Value:
+        """Convert a NumPy array, or a handle that this back end made, to an array of the library."""
 
     @abstractmethod
     def download(self, value: Value) -> Array:
         """Convert a value to a NumPy array."""
+
+    def canonical(self, outputs: dict[str, Value]) -> Mapping[str, Held]:
+        """Return the outputs of a program in canonical form; ``outputs`` is emptied.
+
+        Raises NotFinite for the first output by name that holds NaN or infinity.
+        """
+        # They are converted one by one, so that only one output at a time has a second copy.
+        return {name: canonical_array(self.download(outputs.pop(name)), name) for name in tuple(outputs)}
 
     @abstractmethod
     def in_order(self, value: Value) -> Value:
@@ -191,16 +200,18 @@ class Loop:
         """
         return lambda *operands: self._backend.in_order(function(*operands))
 
-    def run(self, inputs: Mapping[str, Array], watch: Watch | None = None) -> dict[str, Array]:
-        """Return the outputs by name.
+    def run(self, inputs: Mapping[str, Held], watch: Watch | None = None) -> dict[str, Array]:
+        """Return the outputs by name, on the host.
 
         ``watch`` receives the place and the result of every operation, which a bisection needs.
         """
         backend = self._backend
-        arrays = [backend.upload(inputs[name]) for name in self._inputs]
         with backend.session():
-            outputs = self.values(arrays, watch)
+            outputs = self.values(self._uploaded(inputs), watch)
             return {name: backend.download(outputs[name]) for name in self._outputs}
+
+    def _uploaded(self, inputs: Mapping[str, Held]) -> list[Value]:
+        return [self._backend.upload(inputs[name]) for name in self._inputs]
 
     def values(self, inputs: Sequence[Value], watch: Watch | None = None, place: Place = ()) -> dict[str, Value]:
         """Return the outputs by name.
@@ -242,14 +253,14 @@ class Loop:
 
     def canonical(
         self,
-        inputs: Mapping[str, Array],
+        inputs: Mapping[str, Held],
         donated: Collection[str] = (),
         release: Callable[[], None] = nothing_reads,
-    ) -> dict[str, Array]:
+    ) -> Mapping[str, Held]:
         """Return the outputs in canonical form, in memory of their own.
 
         Raises NotFinite if an output holds NaN or infinity. No input is overwritten, so ``release`` is not called.
         """
-        outputs = self.run(inputs)
-        # They are converted one by one, so that only one output at a time has a second copy.
-        return {name: canonical_array(outputs.pop(name), name) for name in tuple(outputs)}
+        backend = self._backend
+        with backend.session():
+            return backend.canonical(self.values(self._uploaded(inputs)))

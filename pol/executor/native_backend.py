@@ -20,6 +20,7 @@ from pol.native.library import Addresses, Library, address
 from pol.ops.order import nowhere
 from pol.ops.shape import outside
 from pol.state.arrays import NUMPY_DTYPES, Array
+from pol.state.held import Held, on_host
 
 log = logging.getLogger(__name__)
 
@@ -131,14 +132,14 @@ class Taped:
         """Number of bytes that a run needs for values between its inputs and outputs."""
         return self._tape.arena
 
-    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    def run(self, inputs: Mapping[str, Held]) -> dict[str, Array]:
         """Return the outputs by name. They are not brought into canonical form."""
         outputs, _ = self._run(inputs, frozenset(), nothing_reads, canonical=False)
         return outputs
 
     def canonical(
         self,
-        inputs: Mapping[str, Array],
+        inputs: Mapping[str, Held],
         donated: Collection[str] = (),
         release: Callable[[], None] = nothing_reads,
     ) -> dict[str, Array]:
@@ -155,7 +156,7 @@ class Taped:
 
     def _run(
         self,
-        inputs: Mapping[str, Array],
+        inputs: Mapping[str, Held],
         replaced: Collection[str],
         release: Callable[[], None],
         *,
@@ -163,13 +164,15 @@ class Taped:
     ) -> tuple[dict[str, Array], NDArray[np.uint8]]:
         tape, library = self._tape, self._backend.library
         library.check_thread()
-        arrays = [_readable(inputs[name]) for name in self._inputs]
+        given = {name: on_host(inputs[name]) for name in self._inputs}
+        # The copies of arrays that are not readable as they are live until the end of the run.
+        arrays = [_readable(array) for array in given.values()]
         places = self._addresses.of(arrays)
         input_places = dict(zip(self._inputs, places, strict=True))
         outputs: dict[str, Array] = {}
         for name, value in tape.outputs.items():
-            if name in replaced and _is_free(inputs[name]):
-                outputs[name] = inputs[name]
+            if name in replaced and _is_free(given[name]):
+                outputs[name] = given[name]
                 places.append(input_places[name])
             else:
                 outputs[name] = np.empty(value.shape, NUMPY_DTYPES[value.dtype])

@@ -9,6 +9,7 @@ from pol.executor.loop import LoopBackend
 from pol.ops.primitive import Function, Site
 from pol.ops.table import PRIMITIVES
 from pol.state.arrays import NUMPY_DTYPES, Array
+from pol.state.held import Held, on_host
 
 
 def check_subnormals() -> None:
@@ -34,9 +35,9 @@ class NumpyBackend(LoopBackend):
         assert maker is not None, "a Loop runs the body of a repeat itself"
         return maker(site)
 
-    def upload(self, array: Array) -> Array:
+    def upload(self, held: Held) -> Array:
         """Return the array itself, but in C order."""
-        return np.asarray(array, order="C")
+        return np.asarray(on_host(held), order="C")
 
     def download(self, value: Array) -> Array:
         """Convert a value to an array. NumPy turns arrays without dimensions into scalars."""

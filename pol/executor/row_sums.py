@@ -1,20 +1,28 @@
-"""Sums of rows on a GPU in a fixed order, with few kernel calls.
+"""Sums of rows on a GPU in a fixed order, with few kernel calls. :mod:`pol.executor.triton_rows` does the same in one.
 
 ``index_add_`` is not suitable: a GPU adds in any order, and its atomic additions flush subnormal numbers to zero.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
+SumRows = Callable[[Tensor, Tensor, int], Tensor]
+"""A function of row numbers, summands and a number of rows. It returns that many rows: row r is the sum of all rows i
+of the summands whose row number is r, in ascending order of i, beginning with 0.0.
+"""
 
-def add_in_order(total: Tensor, rows: Tensor, summands: Tensor) -> None:
-    """Add row i of ``summands`` to row ``rows[i]`` of ``total``, for each i in ascending order.
+
+def in_passes(rows: Tensor, summands: Tensor, count: int) -> Tensor:
+    """Return sums as ``SumRows`` does.
 
     The summands are added in passes. Pass n adds the n-th summand of every row, so each row occurs at most once in a
     pass. There are as many passes as the row with the most summands has summands.
     """
+    total = torch.zeros(count, summands.shape[1], device=summands.device)
     if not summands.numel():
-        return
+        return total
     by_row = torch.sort(rows, stable=True)
     place = torch.arange(len(rows), device=rows.device)
     begins = torch.ones_like(rows, dtype=torch.bool)
@@ -25,3 +33,4 @@ def add_in_order(total: Tensor, rows: Tensor, summands: Tensor) -> None:
     for indices in torch.split(by_row.indices[by_pass.indices], sizes.tolist()):
         targets = rows[indices]
         total[targets] = total[targets] + summands[indices]
+    return total

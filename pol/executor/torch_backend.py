@@ -14,17 +14,17 @@ from functools import cache, partial
 from math import prod
 from operator import mul
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from pol.errors import ExecutionError
+from pol.errors import ExecutionError, NotFinite
 from pol.executor.chained_loop import ChainedLoop, ChainFunction, ElementwiseChain
-from pol.executor.integer_products import Multiply, in_digits, in_floats
+from pol.executor.integer_products import Choose, Multiply, always, in_digits, in_floats
 from pol.executor.loop import Loop, LoopBackend
-from pol.executor.row_sums import add_in_order
+from pol.executor.row_sums import SumRows, in_passes
 from pol.executor.torch_functions import DTYPES, Functions, number
 from pol.job.program import Program
 from pol.ops import philox
@@ -32,7 +32,8 @@ from pol.ops.order import nowhere
 from pol.ops.primitive import Function, Site
 from pol.ops.shape import outside
 from pol.state.arrays import NUMPY_DTYPES, Array
-from pol.values import TensorType
+from pol.state.held import Held, on_host
+from pol.values import Shape, TensorType
 
 if TYPE_CHECKING:
     from pol.executor.triton_chains import Chains
@@ -42,10 +43,14 @@ if TYPE_CHECKING:
 class _Site(Site):
     device: torch.device
     on_gpu: bool
+    products: Choose
+    sum_rows: SumRows
 
-    def multiply(self, in_blocks: bool = False) -> Multiply:
-        plain = in_digits if self.on_gpu else in_floats
-        return partial(_sum_in_blocks, plain) if in_blocks else plain
+    def multiply(self, rows: int, summed: int, columns: int) -> Multiply:
+        """Return how to multiply matrices of these sizes. Sums of 22-bit integers that are too long are split."""
+        bits = self.attrs["bits"]
+        plain = self.products(2 * rows * summed * columns, bits)
+        return partial(_sum_in_blocks, plain) if bits == 22 and summed > _SUMMED_EXACTLY else plain
 
 
 Maker = Callable[[_Site], Function]
@@ -155,10 +160,9 @@ def _sum_in_blocks(multiply: Multiply, left: Tensor, right: Tensor, bits: int) -
 
 
 def _matmul(site: _Site) -> Function:
-    bits = site.attrs["bits"]
-    in_blocks = bits == 22 and site.operands[0].shape[-1] > _SUMMED_EXACTLY
-    multiply = site.multiply(in_blocks)
-    rows = rows_at_once(*site.operands)
+    bits, (left, right) = site.attrs["bits"], site.operands
+    rows = rows_at_once(left, right)
+    multiply = site.multiply(left.shape[-2], left.shape[-1], right.shape[-1])
 
     def at_once(a: Tensor, b: Tensor) -> Tensor:
         right, right_scale = scale_rows(b, -2, bits)
@@ -179,7 +183,7 @@ def _matmul(site: _Site) -> Function:
 def _windows_product(site: _Site) -> Function:
     """Return the function of a product with windows. It lays out a limited number of windows at once."""
     attrs, (left, x) = site.attrs, site.operands
-    bits, groups, multiply = attrs["bits"], left.shape[0], site.multiply()
+    bits, groups = attrs["bits"], left.shape[0]
     sizes = zip(attrs["kernel"], attrs["steps"], x.shape[1:], strict=True)
     away = _away(list(sizes), site.device)
     starts = zip(attrs["starts"], attrs["strides"], attrs["counts"], x.shape[1:], strict=True)
@@ -197,17 +201,18 @@ def _windows_product(site: _Site) -> Function:
         return taken.reshape(groups, height, len(windows))
 
     def plain(a: Tensor, flat: Tensor) -> Tensor:
+        multiply = site.multiply(left.shape[1], height, step)
         lines, left_scale = scale_rows(a, -1, bits)
         result = a.new_empty(site.result.shape)
         parts = torch.split(first, step)
         for windows, target in zip(parts, torch.split(result, step, -1), strict=True):
             right, scale = scale_rows(columns(flat, windows), -2, bits)
-            in_blocks = bits == 22 and height > _SUMMED_EXACTLY
-            total = site.multiply(in_blocks)(lines, right, bits)
+            total = multiply(lines, right, bits)
             target.copy_(_unscaled(total, left_scale, scale))
         return result
 
     def transposed(a: Tensor, flat: Tensor) -> Tensor:
+        multiply = site.multiply(left.shape[1], step, height)
         largest = torch.cat(
             [columns(flat, some).abs().amax(-1, keepdim=True) for some in torch.split(first, step)],
             -1,
@@ -433,7 +438,7 @@ def _take(site: _Site) -> Function:
 
 
 def _add_rows(site: _Site) -> Function:
-    rows, shape, device = site.attrs["rows"], site.result.shape, site.device
+    rows, shape = site.attrs["rows"], site.result.shape
     width = site.result.elements // rows
 
     def run(index: Tensor, values: Tensor) -> Tensor:
@@ -442,14 +447,14 @@ def _add_rows(site: _Site) -> Function:
         wrong = _first_outside(flat, rows)
         if wrong is not None:
             raise nowhere(wrong, rows)
-        total = torch.zeros(rows, width, device=device)
-        if site.on_gpu:
-            add_in_order(total, flat, summands)
-        else:
-            total.index_add_(0, flat, summands)
-        return total.reshape(shape)
+        return site.sum_rows(flat, summands, rows).reshape(shape)
 
     return run
+
+
+def _in_turn(rows: Tensor, summands: Tensor, count: int) -> Tensor:
+    """Return sums of rows as ``SumRows`` does; on processors, torch adds in order."""
+    return torch.zeros(count, summands.shape[1]).index_add_(0, rows, summands)
 
 
 def _argsort(site: _Site) -> Function:
@@ -582,6 +587,28 @@ MAKERS: Mapping[str, Maker] = MappingProxyType(
 )
 
 
+_DTYPES = {kind: NUMPY_DTYPES[name] for name, kind in DTYPES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A tensor that stays on the device of a back end (:class:`pol.state.held.OnDevice`)."""
+
+    holder: "TorchBackend"
+    tensor: Tensor
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return _DTYPES[self.tensor.dtype]
+
+    @property
+    def shape(self) -> Shape:
+        return tuple(self.tensor.shape)
+
+    def read(self) -> Array:
+        return self.holder.download(self.tensor)
+
+
 def use_threads(threads: int) -> None:
     """Let torch compute with this number of threads in this process."""
     torch.set_num_threads(threads)
@@ -592,9 +619,17 @@ class TorchBackend(LoopBackend):
 
     name = "torch"
 
-    def __init__(self, device: str = "cpu", *, on_gpu: bool | None = None, chains: "Chains | None" = None) -> None:
+    def __init__(
+        self,
+        device: str = "cpu",
+        *,
+        on_gpu: bool | None = None,
+        products: Choose | None = None,
+        chains: "Chains | None" = None,
+    ) -> None:
         """Use a device. ``on_gpu`` selects the code for GPUs, even if the device is a processor.
 
+        ``products`` chooses how matrices are multiplied; by default with digits on GPUs, and in FP64 on processors.
         ``chains`` makes kernels for chains of elementwise nodes; without it, nodes run one by one.
         """
         super().__init__()
@@ -609,7 +644,11 @@ class TorchBackend(LoopBackend):
         if not bool((smallest * torch.full_like(smallest, 0.5)).all()):
             reason = f"this process flushes subnormal numbers to zero on {device}"
             raise ExecutionError("backend", reason)
+        self._products = products or always(in_digits if self._on_gpu else in_floats)
+        self._sum_rows: SumRows = in_passes if self._on_gpu else _in_turn
         self._chains = chains
+        if chains is not None and self._on_gpu:
+            self._sum_rows = chains.sum_rows(self._sum_rows)
 
     @property
     def in_chains(self) -> bool:
@@ -664,17 +703,44 @@ class TorchBackend(LoopBackend):
                 seed=site.seed,
                 device=self._device,
                 on_gpu=self._on_gpu,
+                products=self._products,
+                sum_rows=self._sum_rows,
             )
         )
 
-    def upload(self, array: Array) -> Tensor:
-        """Return a copy of the array on the device. A copy is made because torch warns about read-only arrays."""
-        return torch.from_numpy(np.array(array)).to(self._device)
+    def upload(self, held: Held) -> Tensor:
+        """Return a tensor that is on the device, or a copy of an array there.
+
+        A copy is made because torch warns about read-only arrays.
+        """
+        if isinstance(held, _Kept):
+            return held.tensor
+        return torch.from_numpy(np.array(on_host(held))).to(self._device)
 
     def download(self, value: Tensor) -> Array:
         """Return the value as a NumPy array."""
         array: Array = value.cpu().contiguous().numpy()
         return array
+
+    def canonical(self, outputs: dict[str, Tensor]) -> Mapping[str, Held]:
+        """Return the outputs in canonical form, as handles of tensors that stay on the device.
+
+        Raises NotFinite as ``LoopBackend.canonical`` does.
+        """
+        zero = number(0.0, torch.float32, self._device)
+        kept: dict[str, Held] = {}
+        finite: dict[str, Tensor] = {}
+        for name in tuple(outputs):
+            value = outputs.pop(name).contiguous()
+            if value.dtype == torch.float32:
+                finite[name] = torch.isfinite(value).all()
+                # -0.0 + 0.0 is +0.0; every other number stays the same.
+                value = value + zero
+            kept[name] = _Kept(self, value)
+        # The device is asked once for all tensors, since it computes behind the calls.
+        if finite and not bool(torch.stack(tuple(finite.values())).all()):
+            raise NotFinite(next(name for name, is_finite in finite.items() if not is_finite))
+        return kept
 
     def in_order(self, value: Tensor) -> Tensor:
         """Return the value in C order, as ``LoopBackend.in_order`` requires."""

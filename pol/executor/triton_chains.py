@@ -6,26 +6,27 @@ by node, with the same bits. Possible causes are a read-only folder, a sandbox t
 compiler.
 """
 
-import linecache
 import logging
-from collections.abc import Mapping, Sequence
-from hashlib import sha256
+from collections.abc import Callable, Sequence
 from math import prod
 from subprocess import SubprocessError
-from types import MappingProxyType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 import triton
 from torch import Tensor
-from triton import language
 from triton.errors import TritonError
 
 from pol.executor.chained_loop import OPERATIONS, ChainFunction, ElementwiseChain
-from pol.executor.kernel_text import BLOCK, NAME, KernelText, write_kernel
+from pol.executor.kernel_text import BLOCK, KernelText, write_kernel
+from pol.executor.row_sums import SumRows
 from pol.executor.torch_functions import DTYPES
+from pol.executor.triton_kernels import OPTIONS, jitted
+from pol.executor.triton_rows import in_kernel
 
 log = logging.getLogger(__name__)
+P = ParamSpec("P")
+R = TypeVar("R")
 
 STEPS_MIN = 2
 """Least number of nodes for which a kernel is worthwhile, unless one of them is a function such as exp."""
@@ -33,8 +34,6 @@ KERNELS_MAX = 256
 """Largest number of kernels of a process; compiling one takes longer than a thousand runs."""
 ELEMENTS_MAX = 2**31 - BLOCK
 """Largest number of elements of a chain, since a kernel's indices have 32 bits."""
-OPTIONS: Mapping[str, Any] = MappingProxyType({"enable_fp_fusion": False, "num_warps": 4})
-"""Compiler options of kernels."""
 _ALIGNED = 16
 """Alignment (bytes) for which Triton tests each address."""
 _FAILURES = (TritonError, OSError, RuntimeError, SubprocessError)
@@ -51,7 +50,7 @@ def are_for(device: torch.device) -> bool:
 class Chains:
     """A maker of functions for chains on one device.
 
-    ``are_there`` becomes False if a kernel cannot be compiled or started; all chains then run node by node.
+    ``are_there`` becomes False if a kernel cannot be compiled or started; from then on, no kernel is used.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -75,18 +74,29 @@ class Chains:
         grid = (-(-prod(chain.shape) // BLOCK),)
 
         def run(*operands: Tensor) -> Sequence[Tensor]:
-            if not self.are_there:
-                return node_by_node(*operands)
             results = [torch.empty(chain.shape, dtype=kind, device=self._device) for kind in kinds]
             tensors = [*map(_laid_out, operands, are_one), *results]
-            try:
-                kernel[grid](*map(_as_numbers, tensors), *written.sizes, **OPTIONS)
-            except _FAILURES as error:
-                self.are_there = False
-                detail = (str(error).splitlines() or [type(error).__name__])[0]
-                log.warning("chains run node by node on %s: %s", self._device, detail)
-                return node_by_node(*operands)
+            kernel[grid](*map(_as_numbers, tensors), *written.sizes, **OPTIONS)
             return results
+
+        return self.or_else(run, node_by_node)
+
+    def sum_rows(self, plain: SumRows) -> SumRows:
+        """Return the function that sums rows in a kernel, or in ``plain`` if there is no kernel."""
+        return self.or_else(in_kernel, plain)
+
+    def or_else(self, kernel: Callable[P, R], plain: Callable[P, R]) -> Callable[P, R]:
+        """Return a function that runs ``kernel``, or ``plain`` as soon as a kernel could not be used."""
+
+        def run(*operands: P.args, **names: P.kwargs) -> R:
+            if self.are_there:
+                try:
+                    return kernel(*operands, **names)
+                except _FAILURES as error:
+                    self.are_there = False
+                    detail = (str(error).splitlines() or [type(error).__name__])[0]
+                    log.warning("nodes run one by one on %s, without kernels of Triton: %s", self._device, detail)
+            return plain(*operands, **names)
 
         return run
 
@@ -115,15 +125,3 @@ def _kernel(written: KernelText) -> Any:
     if kernel is None and len(_kernels) < KERNELS_MAX:
         kernel = _kernels[written.text] = jitted(written)
     return kernel
-
-
-def jitted(written: KernelText) -> Any:
-    """Return the Triton kernel with this text. Triton requires a source file, so the text is registered in
-    ``linecache``.
-    """
-    text = written.text
-    file = f"<chain {sha256(text.encode()).hexdigest()}>"
-    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-    names: dict[str, Any] = {"tl": language, "__name__": __name__}
-    exec(compile(text, file, "exec"), names)  # noqa: S102 - generated from a checked chain
-    return triton.jit(names[NAME], do_not_specialize=written.counts)

@@ -1,6 +1,8 @@
 """The code that runs the steps of one segment. Training and replay both use it."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
@@ -13,7 +15,7 @@ from pol.errors import (
     StateError,
     StepFailed,
 )
-from pol.executor.interface import Backend, nothing_reads, run
+from pol.executor.interface import Backend, nothing_reads, run_held
 from pol.job.dataset import batch_at
 from pol.job.document import BATCH_NUMBER, STEP, JobDocument
 from pol.job.load import LoadedJob
@@ -21,29 +23,45 @@ from pol.rules.commitment import boundary_root
 from pol.rules.schedule import batch_number
 from pol.state.arrays import Array, State
 from pol.state.canonical import NOTHING_KNOWN, StateTree, freeze, state_specs, state_tree
+from pol.state.held import Held, HeldState, on_host, state_on_host
 from pol.values import TensorSpec, f32_bits
 from pol.work.records import Boundary, RoundSlot
 
+T = TypeVar("T", bound=Held)
 Leaves = Mapping[str, Sequence[bytes]]
 """Hashes of the chunks of each tensor, by the tensor's name."""
 
 
 class SlotState:
-    """The global and the local state of a slot at a step. Their hashes are computed when they are first needed."""
+    """The global and the local state of a slot at a step.
+
+    Steps leave the states where they compute them (:mod:`pol.state.held`). The states come to the host, and are hashed,
+    when this is first needed.
+    """
 
     def __init__(
         self,
-        global_state: State,
-        local_state: State,
+        global_state: HeldState,
+        local_state: HeldState,
         known: tuple[Leaves, Leaves] = (NOTHING_KNOWN, NOTHING_KNOWN),
     ) -> None:
         """Take over two states in canonical form.
 
         ``known`` holds the chunk hashes of tensors that were hashed before.
         """
-        self.global_state, self.local_state = global_state, local_state
+        self.held = global_state, local_state
         self._known = known
         self._trees: tuple[StateTree, StateTree] | None = None
+
+    @cached_property
+    def global_state(self) -> State:
+        """The global state, on the host."""
+        return state_on_host(self.held[0])
+
+    @cached_property
+    def local_state(self) -> State:
+        """The local state, on the host."""
+        return state_on_host(self.held[1])
 
     @property
     def trees(self) -> tuple[StateTree, StateTree]:
@@ -87,9 +105,9 @@ class SlotState:
         ``local`` is in canonical form, and the caller may not change it afterwards.
         """
         known = self._known[0] if self._trees is None else self._trees[0].tensors
-        return SlotState(self.global_state, local, (known, NOTHING_KNOWN))
+        return SlotState(self.held[0], local, (known, NOTHING_KNOWN))
 
-    def after(self, outputs: Mapping[str, Array]) -> "SlotState":
+    def after(self, outputs: Mapping[str, Held]) -> "SlotState":
         """Return the states after a step.
 
         The outputs of the step replace tensors of the same names; all other tensors keep their hashes.
@@ -98,13 +116,13 @@ class SlotState:
         if self._trees is not None:
             known = self._trees[0].tensors, self._trees[1].tensors
         return SlotState(
-            merged(self.global_state, outputs, "global."),
-            merged(self.local_state, outputs, "local."),
+            merged(self.held[0], outputs, "global."),
+            merged(self.held[1], outputs, "local."),
             (_without(known[0], outputs, "global."), _without(known[1], outputs, "local.")),
         )
 
 
-def _without(known: Leaves, outputs: Mapping[str, Array], prefix: str) -> Leaves:
+def _without(known: Leaves, outputs: Mapping[str, Held], prefix: str) -> Leaves:
     return {name: leaves for name, leaves in known.items() if prefix + name not in outputs}
 
 
@@ -157,11 +175,17 @@ def step_inputs(loaded: LoadedJob, before: SlotState, step: int, slot: int) -> d
 
     ``step`` counts from 0 in every job; the program gets ``Start.step`` plus this number.
     """
+    return {name: on_host(held) for name, held in _held_inputs(loaded, before, step, slot).items()}
+
+
+def _held_inputs(loaded: LoadedJob, before: SlotState, step: int, slot: int) -> dict[str, Held]:
+    """Return the inputs of a step as :func:`step_inputs` does, but leave the states where they are."""
     document = loaded.job.document
     at = document.start.step + step
     number = batch_number(document.slots, at, slot)
-    inputs = {f"global.{name}": array for name, array in before.global_state.items()}
-    inputs.update({f"local.{name}": array for name, array in before.local_state.items()})
+    first, second = before.held
+    inputs = {f"global.{name}": held for name, held in first.items()}
+    inputs.update({f"local.{name}": held for name, held in second.items()})
     inputs.update(batch_at(loaded.data, loaded.job, number))
     inputs[STEP], inputs[BATCH_NUMBER] = np.array(at, np.int64), np.array(number, np.int64)
     return inputs
@@ -191,20 +215,20 @@ def advance(
     Raises NotFiniteStep if a result is not finite, and StepFailed if the step uses a row number that does not exist.
     """
     document = loaded.job.document
-    inputs = step_inputs(loaded, before, step, slot)
+    inputs = _held_inputs(loaded, before, step, slot)
     donated = tuple(name for name in inputs if name.startswith(("global.", "local."))) if donate else ()
     try:
-        outputs = run(document.step, inputs, document.seed, backend, donated, release)
+        outputs = run_held(document.step, inputs, document.seed, backend, donated, release)
     except NotFinite as error:
         raise NotFiniteStep(step, error.field, error.reason) from None
     except OutOfRange as error:
         raise StepFailed(step, error.field, error.reason) from None
     # From here on, the hashes that the other thread computed are available.
     release()
-    return before.after(outputs), {name: outputs[f"metric.{name}"] for name in document.metrics}
+    return before.after(outputs), {name: on_host(outputs[f"metric.{name}"]) for name in document.metrics}
 
 
-def merged(before: State, outputs: Mapping[str, Array], prefix: str) -> dict[str, Array]:
+def merged(before: Mapping[str, T], outputs: Mapping[str, T], prefix: str) -> dict[str, T]:
     """Return a state with some tensors replaced by the outputs of a program.
 
     Tensors without an output stay the same objects.
@@ -212,10 +236,11 @@ def merged(before: State, outputs: Mapping[str, Array], prefix: str) -> dict[str
     The name of an output is ``prefix`` and the name of its tensor.
     """
     state = dict(before)
-    for name, array in outputs.items():
+    for name, held in outputs.items():
         if name.startswith(prefix):
-            array.setflags(write=False)
-            state[name[len(prefix) :]] = array
+            if isinstance(held, np.ndarray):
+                held.setflags(write=False)
+            state[name[len(prefix) :]] = held
     return state
 
 

@@ -16,12 +16,12 @@ from torch import Tensor
 
 from pol.errors import ExecutionError
 from pol.executor import backend as backends
-from pol.executor.backend import backend
-from pol.executor.integer_products import in_digits, in_floats
+from pol.executor.backend import backend, torch_on
+from pol.executor.integer_products import Speeds, always, in_digits, in_floats, measured
 from pol.executor.interface import Backend
 from pol.executor.known_program import KNOWN, answer
 from pol.executor.names import NUMPY, TORCH, Engine
-from pol.executor.row_sums import add_in_order
+from pol.executor.row_sums import SumRows, in_passes
 from pol.executor.torch_backend import TorchBackend, chains_on
 from pol.limits import MAX_SUMMED
 from pol.ops.product import BITS, BLOCK, largest_digit
@@ -187,6 +187,11 @@ def in_turn(rows: Array, added: Array, count: int) -> Array:
     return total
 
 
+def sums_of_rows(device: str) -> list[SumRows]:
+    chains = chains_on(device) if device != PROCESSOR else None
+    return [in_passes] if chains is None else [in_passes, chains.sum_rows(in_passes)]
+
+
 @pytest.mark.parametrize("count", [1, 3, 50])
 def test_rows_are_added_in_their_order(count: int, device: str) -> None:
     generator = np.random.default_rng(count)
@@ -197,10 +202,30 @@ def test_rows_are_added_in_their_order(count: int, device: str) -> None:
         # their sums are below what is normal, and are no zeros
         np.full((90, 4), 1e-45, np.float32),
         generator.standard_normal((90, 4)).astype(np.float32),
+        generator.standard_normal((90, 300)).astype(np.float32),
+        generator.standard_normal((90, 0)).astype(np.float32),
     ):
-        total = torch.zeros(count, 4, device=device)
-        add_in_order(total, torch.from_numpy(rows).to(device), torch.from_numpy(added).to(device))
-        assert np.array_equal(total.cpu().numpy(), in_turn(rows, added, count), equal_nan=True)
+        for sum_rows in sums_of_rows(device):
+            total = sum_rows(torch.from_numpy(rows).to(device), torch.from_numpy(added).to(device), count)
+            assert np.array_equal(total.cpu().numpy(), in_turn(rows, added, count), equal_nan=True)
+
+
+@pytest.mark.parametrize("device", [GPU], indirect=True)
+def test_both_ways_to_multiply_are_measured_and_used(executor: Backend, device: str) -> None:
+    """A GPU that multiplies in FP64, and one that multiplies digits, have the same bits."""
+    speeds = measured(device)
+    assert min(speeds.small, speeds.digits, speeds.floats) > 0
+    for multiply in (in_digits, in_floats):
+        assert exact(TorchBackend(device, products=always(multiply))) == PINNED
+
+
+def test_small_matrices_are_multiplied_in_fp64_and_large_ones_where_it_is_faster() -> None:
+    slow_fp64 = Speeds(small=1e-4, digits=1e14, floats=1e12)
+    assert slow_fp64.choose(2 * 32**3, 15) is in_floats
+    assert slow_fp64.choose(2 * 4096**3, 15) is in_digits
+    fast_fp64 = Speeds(small=1e-4, digits=1e14, floats=6e13)
+    assert fast_fp64.choose(2 * 4096**3, 22) is in_floats
+    assert fast_fp64.choose(2 * 4096**3, 8) is in_digits
 
 
 def test_a_gpu_that_is_not_there_is_named() -> None:
@@ -212,7 +237,7 @@ def test_a_device_that_computes_wrongly_is_refused(monkeypatch: pytest.MonkeyPat
     """No device is at hand that does: another answer is what it has to give."""
     monkeypatch.setattr(backends, "KNOWN", "0" * 64)
     with pytest.raises(ExecutionError, match="computes wrong results on cpu:0"):
-        backend(Engine(TORCH, "cpu:0"))
+        torch_on("cpu:0")
 
 
 def test_a_device_that_cannot_multiply_digits_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,4 +246,4 @@ def test_a_device_that_cannot_multiply_digits_is_refused(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(backends, "answer", fails)
     with pytest.raises(ExecutionError, match=r"on cpu:0: CUBLAS_STATUS_NOT_SUPPORTED$"):
-        backend(Engine(TORCH, "cpu:0"))
+        torch_on("cpu:0")

@@ -1981,7 +1981,7 @@ MUTANTS = (
     Mutant(
         "fused-chains",
         "a kernel of a chain multiplies and adds with one rounding",
-        "pol/executor/triton_chains.py",
+        "pol/executor/triton_kernels.py",
         '{"enable_fp_fusion": False, ',
         '{"enable_fp_fusion": True, ',
         ("tests/unit/pol/executor/test_triton_chains.py",),

@@ -9,6 +9,7 @@ from pol.executor.interface import Backend, nothing_reads
 from pol.job.program import Program
 from pol.replay.operations import OperationRunner, value_hash
 from pol.state.arrays import Array, canonical_array
+from pol.state.held import Held, on_host
 
 
 class OperationLiar:
@@ -50,9 +51,10 @@ class LyingProgram:
 
     def canonical(
         self,
-        inputs: Mapping[str, Array],
+        inputs: Mapping[str, Held],
         donated: Collection[str] = (),
         release: Callable[[], None] = nothing_reads,
     ) -> dict[str, Array]:
         del donated, release
-        return {name: np.array(canonical_array(value, name)) for name, value in sorted(self.run(inputs).items())}
+        given = {name: on_host(held) for name, held in inputs.items()}
+        return {name: np.array(canonical_array(value, name)) for name, value in sorted(self.run(given).items())}

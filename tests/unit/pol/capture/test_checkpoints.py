@@ -16,6 +16,7 @@ from pol.capture.functions import JobFunctions, named
 from pol.capture.graph.capture import capture_program
 from pol.executor.backend import backend
 from pol.executor.fusion import grouped
+from pol.executor.interface import run
 from pol.executor.names import NATIVE, TORCH, Engine
 from pol.executor.numpy_backend import NumpyBackend
 from pol.executor.tape import write_tape
@@ -111,7 +112,7 @@ def test_a_checkpointed_part_computes_what_the_part_itself_does(kind: str) -> No
     assert _sites(plain) == sites
     # the last block's mask is drawn again first
     assert _sites(program) == [*sites, *reversed(sites[1:-1])]
-    expected, found = (NumpyBackend().compile(p, 7).canonical(inputs) for p in (plain, program))
+    expected, found = (run(p, inputs, 7, NumpyBackend()) for p in (plain, program))
     assert {name: value.tobytes() for name, value in found.items()} == {
         name: value.tobytes() for name, value in expected.items()
     }
@@ -122,8 +123,8 @@ def test_batch_norm_in_a_checkpointed_part_moves_its_statistics_again_as_in_torc
     kind: str,
 ) -> None:
     (plain, inputs), (program, _) = _step("plain", Normed), _step(kind, Normed)
-    expected = NumpyBackend().compile(plain, 7).canonical(inputs)
-    found = NumpyBackend().compile(program, 7).canonical(inputs)
+    expected = run(plain, inputs, 7, NumpyBackend())
+    found = run(program, inputs, 7, NumpyBackend())
     moved = {f"global.block.1.running_{name}" for name in ("mean", "var")}
     assert {name for name in found if found[name].tobytes() != expected[name].tobytes()} == moved
     model = Normed(KINDS[kind])
@@ -137,7 +138,7 @@ def test_batch_norm_in_a_checkpointed_part_moves_its_statistics_again_as_in_torc
         # once would be further away
         assert np.abs(expected[name] - eager).max() > 2e-2
     for other in (NATIVE, TORCH):
-        same = backend(Engine(other)).compile(program, 7).canonical(inputs)
+        same = run(program, inputs, 7, backend(Engine(other)))
         assert {name: value.tobytes() for name, value in same.items()} == {
             name: value.tobytes() for name, value in found.items()
         }

@@ -17,6 +17,7 @@ from pol.job.document import BATCH_NUMBER
 from pol.job.program import Program, ProgramBuilder
 from pol.state.arrays import Array, State, canonical_array
 from pol.state.canonical import state_tree
+from pol.state.held import Held, on_host
 from tests.unit.pol import mlp
 from tests.unit.pol.executor.ops import get
 
@@ -87,13 +88,14 @@ class Whole:
         assert len(program.nodes) == 1
         return self
 
-    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    def run(self, inputs: Mapping[str, Held]) -> dict[str, Array]:
         assert list(inputs) == ["global.x"]
-        return {"global.x": inputs["global.x"], "global.y": inputs["global.x"] * np.float32(0.5)}
+        x = on_host(inputs["global.x"])
+        return {"global.x": x, "global.y": x * np.float32(0.5)}
 
     def canonical(
         self,
-        inputs: Mapping[str, Array],
+        inputs: Mapping[str, Held],
         donated: Collection[str] = (),
         release: Callable[[], None] = nothing_reads,
     ) -> dict[str, Array]:

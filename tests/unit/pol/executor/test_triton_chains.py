@@ -21,13 +21,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pol.executor import backend as backends
-from pol.executor.backend import backend
+from pol.executor.backend import torch_on
 from pol.executor.chained_loop import OPERATIONS_MAX, ChainedLoop, ChainPlan, ChainStep, ElementwiseChain
 from pol.executor.fusion import CHAINED, grouped
 from pol.executor.interface import Backend
 from pol.executor.kernel_text import KernelText, write_kernel
 from pol.executor.known_program import KNOWN, answer, known_program
-from pol.executor.names import Engine
 from pol.executor.torch_backend import TorchBackend
 from pol.job.program import Program, ProgramBuilder
 from pol.values import TensorType
@@ -37,7 +36,9 @@ from tests.unit.pol.executor.ops import floats, get
 triton = pytest.importorskip("triton", reason="Triton is not installed here")
 
 from pol.executor import triton_chains  # noqa: E402
-from pol.executor.triton_chains import OPTIONS, Chains, jitted  # noqa: E402
+from pol.executor.triton_chains import Chains  # noqa: E402
+from pol.executor.triton_kernels import OPTIONS, jitted  # noqa: E402
+from pol.executor.triton_rows import KERNEL  # noqa: E402
 
 ROUNDED = re.compile(r"(add|sub|mul|div|sqrt)\.rn\.f(32|32x2|64)|cvt\.rn\.(f32\.f64|f32\.s64|f64\.s64)")
 """Instructions that round, once and to nearest, and keep subnormal numbers; ``x2`` does so for two numbers."""
@@ -77,7 +78,7 @@ def test_interpreted_kernels_have_the_bits_of_the_reference(tmp_path: Path) -> N
         [sys.executable, "-m", "tests.unit.pol.executor.interpreted"],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=540,
         check=False,
         env={**os.environ, "TRITON_INTERPRET": "1", "TRITON_CACHE_DIR": str(tmp_path)},
     )
@@ -101,6 +102,12 @@ def test_no_instruction_is_fused_or_only_nearly_right(
     assert names >= set(rounded.split())
 
 
+@pytest.mark.parametrize("capability", [80, 120])
+def test_sums_of_rows_only_add(capability: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    assert floating(KERNEL, capability) == {"add.rn.f32"}
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_what_runs_in_chains_has_the_bits_of_its_nodes(seed: int) -> None:
@@ -116,7 +123,7 @@ def test_where_no_kernel_can_be_made_nodes_run_one_by_one(caplog: pytest.LogCapt
     with caplog.at_level(logging.WARNING):
         assert answer(executor) == KNOWN
     assert not executor.in_chains
-    assert caplog.text.count("chains run node by node on cpu: ") == 1
+    assert caplog.text.count("nodes run one by one on cpu, without kernels of Triton: ") == 1
 
 
 def test_a_process_makes_so_many_kernels_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +144,7 @@ def test_chains_that_compute_wrongly_are_not_used(
 
     monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
     monkeypatch.setattr(backends, "answer", answer_of)
-    made = backend(Engine("torch", "cpu:0"))
+    made = torch_on("cpu:0")
     assert isinstance(made, TorchBackend)
     assert not made.in_chains
     assert "chains compute wrong results on cpu:0; nodes run one by one" in caplog.text
