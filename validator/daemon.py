@@ -33,9 +33,9 @@ from link.server import ClusterServer
 from link.tls import make_certificate
 from pol.executor.names import DEFAULT_ENGINE, Engine
 from pol.work.cluster.dispatch import NodeReport
-from pol.work.executor import PoolError
-from pol.work.replayer import LOCAL, start_replayer
+from pol.work.executor import LOCAL, PoolError
 from pol.work.replayer import Lane as ReplayLane
+from pol.work.replayer import start_replayer
 from validator import metrics
 from validator.decide.actions import Action, Lane, SendAnswer, SendNotice, SendTx
 from validator.decide.admission import NEWCOMER_ROUNDS, UNCOVERED, Admission, Backing, Policy

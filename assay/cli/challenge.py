@@ -51,7 +51,7 @@ BLOBS_QUOTA = 1 << 40
     show_default=True,
     help="Longest wait for the data and for each block.",
 )
-@executor_option
+@executor_option()
 @engine_options()
 @common_options
 def command(

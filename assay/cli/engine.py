@@ -5,41 +5,27 @@ from typing import Any, TypeVar
 
 import click
 
-from assay.cli.arguments import SIZE
+from assay.cli.arguments import SIZE, click_type
 from assay.cli.errors import WrongUsage
 from assay.cli.output import size
+from assay.settings.kinds import ExecutorName
 from host.devices.device import CPU
 from pol.errors import ExecutionError
 from pol.executor.names import BACKENDS, DEFAULT, THREADS_MAX, Engine
+from pol.work.executor import LOCAL
 
 F = TypeVar("F", bound=Callable[..., Any])
 _ALL = "one per processor, or OMP_NUM_THREADS"
 
 
-class ExecutorParam(click.ParamType[str]):
-    """A value of --executor."""
-
-    name = "executor"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the value unchanged; raise a usage error if it does not name an executor."""
-        from pol.work.replayer import address_of
-
-        try:
-            address_of(str(value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-        return str(value)
-
-
-executor_option = click.option(
-    "--executor",
-    type=ExecutorParam(),
-    default="local",
-    show_default=True,
-    metavar="local|ray://HOST:PORT",
-    help="Where recomputation runs: processes on this machine, or your Ray cluster (docs/operate/ray.md).",
-)
+def executor_option(default: str | None = LOCAL) -> Callable[[F], F]:
+    """Add --executor to a command; a ``default`` of None means that the command reads a setting."""
+    return click.option(
+        "--executor",
+        type=click_type(ExecutorName()),
+        default=default,
+        help="Where recomputation runs: processes on this machine (local), or your Ray cluster.  [local]",
+    )
 
 
 def engine_options(*, sandboxed: bool = False, threads: str = _ALL) -> Callable[[F], F]:

@@ -58,7 +58,7 @@ def command() -> None:
     type=ENDPOINT,
     help="Address at which others reach the daemon; published on the chain.  [the address in --listen]",
 )
-@executor_option
+@executor_option(None)
 @engine_options(sandboxed=True, threads="1")
 @click.option(
     "--processes",
@@ -85,7 +85,7 @@ def run(
     context: CommandContext,
     listen: str | None,
     endpoint: str | None,
-    executor: str,
+    executor: str | None,
     engine: Engine,
     processes: int,
     newcomer_rounds: int | None,
@@ -107,7 +107,7 @@ def run(
         listen=listen,
         endpoint=endpoint,
         engine=engine,
-        executor=executor,
+        executor=str(context.setting("validator.executor", executor).value),
         processes=processes,
         admit=policy,
         backing=Backing(

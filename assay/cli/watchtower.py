@@ -38,7 +38,7 @@ from pol.executor.names import Engine
 @click.option("--for", "duration", type=DURATION, default=None, help="End after this time.  [at Ctrl-C]")
 @click.option("--dry-run", is_flag=True, help="Send nothing; report what challenges would have earned.")
 @click.option("--unserved", is_flag=True, help="Also challenge places that are not served; this brings no reward.")
-@executor_option
+@executor_option()
 @engine_options(sandboxed=True, threads="1")
 @common_options
 @running_options("watchtower")

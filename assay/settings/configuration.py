@@ -22,6 +22,7 @@ from assay.settings.kinds import (
     PORT_OR_NONE,
     AddressList,
     Endpoint,
+    ExecutorName,
     Host,
     Kind,
     Text,
@@ -191,6 +192,15 @@ SETTINGS = (
         "invitation (invited), any (open), or none (closed).",
         option="--admit",
         commands="validator run",
+    ),
+    Setting(
+        name="validator.executor",
+        kind=ExecutorName(),
+        default="local",
+        meaning="Where a validator recomputes: processes on this machine (local), or a Ray cluster.",
+        option="--executor",
+        commands="validator run",
+        variable="ASSAY_EXECUTOR",
     ),
     Setting(
         name="validator.share_bond",

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from domain.errors import Refusal
 from host.addresses import HostPort, ip_of
+from pol.work.executor import address_of
 from wire.address import check_address
 
 
@@ -81,6 +82,17 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class ExecutorName:
+    """The kind of a setting whose value says where recomputation runs."""
+
+    name: ClassVar[str] = "local|ray://HOST:PORT"
+
+    def check(self, value: str | int) -> None:
+        """Check that the value names this machine or a cluster."""
+        address_of(str(value))
+
+
+@dataclass(frozen=True, slots=True)
 class PeerList:
     """The kind of a setting whose value lists other nodes as ID@host:port, separated by commas."""
 
@@ -125,7 +137,7 @@ class AddressList:
 
 
 _NODE_ID = re.compile("[0-9a-f]{40}")
-Kind = Text | WordChoice | Whole | Host | Endpoint | PeerList | AddressList
+Kind = Text | WordChoice | Whole | Host | Endpoint | ExecutorName | PeerList | AddressList
 
 PORT = Whole(1, 65_535)
 PORT_OR_NONE = Whole(0, 65_535)

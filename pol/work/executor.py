@@ -6,11 +6,14 @@ carries the files of these paths there by their hashes.
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from domain.errors import Expected
 
 T = TypeVar("T")
+LOCAL: Final = "local"
+"""The value of ``--executor`` for processes on this machine."""
+_SCHEME: Final = "ray://"
 
 
 class PoolError(Expected):
@@ -70,3 +73,16 @@ class Executor(Protocol):
     def close(self) -> None:
         """End all workers. Every task that has not ended fails with :class:`PoolClosed`."""
         ...
+
+
+def address_of(executor: str) -> str:
+    """Return the address (host:port) of the cluster that a value of ``--executor`` names; empty for this machine.
+
+    Raises ValueError if the value has another form.
+    """
+    if executor == LOCAL:
+        return ""
+    host, colon, port = executor.removeprefix(_SCHEME).rpartition(":")
+    if not executor.startswith(_SCHEME) or not colon or not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise ValueError(f"{executor!r} is not an executor; write local, or ray://HOST:PORT with the port of the head")
+    return f"{host}:{port}"

@@ -9,14 +9,11 @@ from pol.executor.names import Engine
 from pol.work.cluster.client import Cluster, check_usable
 from pol.work.cluster.dispatch import NodeReport
 from pol.work.cluster.node import LaneSpec
-from pol.work.executor import Ended, Executor
+from pol.work.executor import Ended, Executor, address_of
 from pol.work.pool import ReplayPool
 
 R = TypeVar("R")
 T = TypeVar("T")
-LOCAL = "local"
-"""The value of ``--executor`` for processes on this machine."""
-_SCHEME = "ray://"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,19 +71,6 @@ class ExecutorReplayer:
             executor.close()
         if self.cluster is not None:
             self.cluster.close()
-
-
-def address_of(executor: str) -> str:
-    """Return the address (host:port) of the cluster that a value of ``--executor`` names; empty for this machine.
-
-    Raises ValueError if the value has another form.
-    """
-    if executor == LOCAL:
-        return ""
-    host, colon, port = executor.removeprefix(_SCHEME).rpartition(":")
-    if not executor.startswith(_SCHEME) or not colon or not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
-        raise ValueError(f"{executor!r} is not an executor; write local, or ray://HOST:PORT with the port of the head")
-    return f"{host}:{port}"
 
 
 def start_replayer(

@@ -117,7 +117,7 @@ LIBRARY = (
     "pol",
     "wire",
 )
-OF_DAEMONS = {"link/server.py", "pol/work/replayer.py"}
+OF_DAEMONS = {"link/server.py", "pol/work/executor.py", "pol/work/replayer.py"}
 # Its table names the option of each setting in a column of its own.
 OF_COMMANDS = {"assay/settings/configuration.py"}
 # Its sentences ask who reads them, and name what can be typed there.

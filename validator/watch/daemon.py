@@ -22,7 +22,8 @@ from link.blobs import BlobStore
 from link.client import Connections
 from link.errors import ClusterError, ClusterErrorKind
 from pol.executor.names import DEFAULT_ENGINE, Engine
-from pol.work.replayer import LOCAL, Lane, Replayer, start_replayer
+from pol.work.executor import LOCAL
+from pol.work.replayer import Lane, Replayer, start_replayer
 from validator.decide.records import Recomputed
 from validator.watch import metrics
 from validator.watch.recompute import RECOMPUTE_SECONDS, PlaceCheck, Watcher

@@ -16,7 +16,8 @@ from link.client import ClusterClient
 from link.errors import ClusterError, ClusterErrorKind
 from link.types import GET_PLACE, AuditOpening, BlobRef, PlaceRequest
 from pol.executor.names import Engine
-from pol.work.replayer import LOCAL, Lane, start_replayer
+from pol.work.executor import LOCAL
+from pol.work.replayer import Lane, start_replayer
 from validator.decide.records import Recomputed, Sizes
 from validator.decide.seats import find_fault, fits_sizes, shares_of
 from validator.watch.places import accepted_shares, agrees, find_stop, get_claim, to_finding

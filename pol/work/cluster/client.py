@@ -51,6 +51,8 @@ LATE_SECONDS = 10.0
 _POLL_SECONDS = 0.2
 _KEPT = ("PATH", "LANG", "TMPDIR", "LD_LIBRARY_PATH")
 _LINES_KEPT = 20
+_STARTING = "its driver starts"
+_REFUSED = "InvalidAuthToken"
 _ERRORS: Mapping[str, type[PoolError]] = {
     kind.__name__: kind for kind in (PoolFull, TaskTimeout, WorkerDied, OutOfMemory, PoolClosed)
 }
@@ -132,16 +134,25 @@ class _Driver:
         )
         driver_end.close()
         self.lines: list[str] = []
+        self.is_refused = False
+        """True if the cluster refused the token."""
         assert self.process.stdout
         threading.Thread(target=self._listen, args=(self.process.stdout,), daemon=True).start()
         self.connection.send_bytes(pickle.dumps(settings))
 
     def _listen(self, output: IO[bytes]) -> None:
-        """Keep the last lines that Ray prints, which belong into no log of ours but that of debugging."""
+        """Keep the last lines that Ray prints, which belong into no log of ours but that of debugging.
+
+        If Ray prints that the token is refused, end the process. Ray itself would try again for 20 s, and then report
+        only that it failed.
+        """
         with output:
             for line in output:
                 self.lines = [*self.lines[-_LINES_KEPT:], line.decode(errors="replace").rstrip()]
                 _log.debug("ray: %s", self.lines[-1])
+                if _REFUSED in self.lines[-1]:
+                    self.is_refused = True
+                    self.stop()
 
     def stop(self) -> None:
         """Kill the process; this ends any wait for its messages. Its actors end with it. Any thread may call this."""
@@ -175,7 +186,7 @@ class Cluster:
         self._settings = DriverSettings(address, tuple(lanes), engine)
         self._folder, self._on_nodes, self._command = folder, on_nodes, command
         self.nodes: tuple[NodeReport, ...] = ()
-        self.problem = "the driver starts"
+        self.problem = _STARTING
         """Why no task can run now; empty if the cluster can be used."""
         self._lock = threading.RLock()
         self._tasks: dict[int, _Task] = {}
@@ -284,7 +295,9 @@ class Cluster:
                     driver.end()
                 if self._closed.is_set():
                     return
-                if not self.problem or self.problem == "the driver starts":
+                if driver is not None and driver.is_refused:
+                    self.problem = f"it refuses the token in {os.environ.get(TOKEN_PATH)}"
+                elif not self.problem or self.problem == _STARTING:
                     last = driver.lines[-1:] if driver is not None else []
                     self.problem = " ".join(["the driver ended", *last])
                 self._see(())

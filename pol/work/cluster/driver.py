@@ -204,7 +204,7 @@ def _first_line(error: BaseException) -> str:
 def _connect(address: str) -> str:
     """Join the cluster; return why it is not possible, or an empty text.
 
-    Ray says the same of a wrong token, of a cluster that is not there, and of a machine that is none of its nodes.
+    Ray says the same of a cluster that is not there, and of a machine that is none of its nodes.
     """
     try:
         ray.init(
@@ -215,7 +215,7 @@ def _connect(address: str) -> str:
             configure_logging=False,
         )
     except Exception as error:  # noqa: BLE001  (Ray raises many kinds, and the daemon reports each)
-        hint = "start the head, run ray start on this machine, and use the cluster's token"
+        hint = "start the head, and run ray start on this machine"
         return f"{_first_line(error)} ({hint})"
     return ""
 

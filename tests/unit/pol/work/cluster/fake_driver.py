@@ -19,8 +19,11 @@ def main(what: str, descriptor: int) -> None:
     connection: Connection[Any, Any] = Connection(descriptor)
     connection.recv_bytes()
     print(f"ray says {what}", flush=True)
+    if what == "wrong token":
+        print("gcs_client.cc: Unauthenticated: RPC error: InvalidAuthToken", flush=True)
+        connection.recv_bytes()
     if what == "refused":
-        connection.send_bytes(pickle.dumps(DriverReady("wrong token")))
+        connection.send_bytes(pickle.dumps(DriverReady("no such cluster")))
         return
     for message in (DriverReady(""), NodesSeen((NODE,))):
         connection.send_bytes(pickle.dumps(message))

@@ -13,8 +13,8 @@ from pol.executor.names import Engine
 from pol.work.cluster import client
 from pol.work.cluster.client import Cluster, ClusterUnusable, check_usable
 from pol.work.cluster.node import LaneSpec
-from pol.work.executor import OutOfMemory, PoolClosed, PoolFull, TaskTimeout, WorkerDied
-from pol.work.replayer import address_of, start_replayer
+from pol.work.executor import OutOfMemory, PoolClosed, PoolFull, TaskTimeout, WorkerDied, address_of
+from pol.work.replayer import start_replayer
 from tests.unit.pol.work.cluster import tasks
 from tests.unit.pol.work.cluster.fake_driver import NODE
 
@@ -84,9 +84,15 @@ def test_a_driver_that_always_dies_ends_its_tasks(tmp_path: Path) -> None:
 def test_a_cluster_that_refuses_says_why_and_keeps_no_task_for_longer_than_its_deadline(tmp_path: Path) -> None:
     with cluster(tmp_path, "refused") as made:
         future = made.executor("own").submit(tasks.parent, timeout=2.0)
-        with pytest.raises(TaskTimeout, match="wrong token"):
+        with pytest.raises(TaskTimeout, match="no such cluster"):
             future.result(WAIT)
-        until(lambda: made.problem == "wrong token")
+        until(lambda: made.problem == "no such cluster")
+
+
+def test_a_wrong_token_is_noticed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", "/my/token")
+    with cluster(tmp_path, "wrong token") as made:
+        until(lambda: made.problem == "it refuses the token in /my/token")
 
 
 def test_a_silent_driver_holds_no_task_for_longer_than_its_deadline(tmp_path: Path) -> None:

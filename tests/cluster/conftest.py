@@ -1,0 +1,147 @@
+"""One cluster of real nodes on this machine: a head, and further nodes that a test starts."""
+
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import mkdtemp
+
+import pytest
+
+from pol.executor.names import Engine
+from pol.work.cluster.client import Cluster, check_usable
+from pol.work.cluster.dispatch import NodeReport
+from pol.work.cluster.node import LaneSpec
+
+JOB = Path(__file__).parents[1] / "fixtures" / "job_tiny"
+ENGINE = Engine("numpy", memory=1 << 30)
+WAIT = 120.0
+# Under load, Ray's own values would take a minute to notice a node that is gone.
+HEALTH = {"period_ms": "1000", "timeout_ms": "3000", "failure_threshold": "5", "initial_delay_ms": "1000"}
+
+
+def until(holds: Callable[[], bool], seconds: float = WAIT) -> None:
+    ends = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < ends
+        time.sleep(0.1)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+@dataclass
+class Nodes:
+    """The nodes that were started, and the client of their cluster."""
+
+    folder: Path
+    port: int
+    environment: dict[str, str]
+    processes: list["subprocess.Popen[bytes]"]
+
+    def start(self) -> None:
+        """Start the head, or one more node."""
+        number = len(self.processes)
+        where = (
+            ["--head", f"--port={self.port}", "--include-dashboard=false", f"--temp-dir={self.folder / 'ray'}"]
+            if not number
+            else [f"--address=127.0.0.1:{self.port}"]
+        )
+        command = [str(Path(sys.executable).with_name("ray")), "start", "--block", *where, "--num-cpus=1"]
+        with (self.folder / f"node{number}.log").open("wb") as log:
+            self.processes.append(
+                subprocess.Popen(
+                    [*command, "--object-store-memory=100000000", "--disable-usage-stats"],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=self.environment,
+                    cwd=self.folder,
+                )
+            )
+
+    def close(self) -> None:
+        for process in reversed(self.processes):
+            process.send_signal(signal.SIGTERM)
+        for process in self.processes:
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Nodes]:
+    # Ray's sockets are in this folder, and the path of a socket is short.
+    folder = Path(mkdtemp(prefix="ry", dir="/tmp"))
+    token = folder / "token"
+    token.touch(0o600)
+    token.write_text(secrets.token_hex(16))
+    settings = {f"RAY_health_check_{name}": value for name, value in HEALTH.items()}
+    environment = {
+        **os.environ,
+        **settings,
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": str(token),
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+    }
+    made = Nodes(folder, free_port(), environment, [])
+    made.start()
+    before = os.environ.get("RAY_AUTH_TOKEN_PATH")
+    os.environ["RAY_AUTH_TOKEN_PATH"] = str(token)
+    try:
+        yield made
+    finally:
+        made.close()
+        if before is None:
+            del os.environ["RAY_AUTH_TOKEN_PATH"]
+        else:
+            os.environ["RAY_AUTH_TOKEN_PATH"] = before
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def cluster(nodes: Nodes) -> Iterator[Cluster]:
+    address = f"127.0.0.1:{nodes.port}"
+    check_usable(address)
+    made = Cluster(address, [LaneSpec("own"), LaneSpec("trials", 1, fresh=True)], ENGINE, nodes.folder / "driver")
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def working(cluster: Cluster) -> list[NodeReport]:
+    return [node for node in cluster.nodes if not node.problem]
+
+
+@pytest.fixture(scope="module")
+def two(nodes: Nodes, cluster: Cluster) -> Cluster:
+    if len(nodes.processes) == 1:
+        nodes.start()
+    until(lambda: len(working(cluster)) == 2)
+    return cluster
+
+
+@contextmanager
+def own_token(path: Path) -> Iterator[None]:
+    before = os.environ["RAY_AUTH_TOKEN_PATH"]
+    os.environ["RAY_AUTH_TOKEN_PATH"] = str(path)
+    try:
+        yield
+    finally:
+        os.environ["RAY_AUTH_TOKEN_PATH"] = before

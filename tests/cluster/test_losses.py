@@ -1,0 +1,68 @@
+"""The losses that a cluster survives: a driver, a frozen node, and a node that is killed while it computes."""
+
+import os
+import signal
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pol.work.cluster.client import Cluster
+from tests.cluster.conftest import WAIT, Nodes, until, working
+
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.nightly,
+    pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: pip install 'assay[ray]'"),
+]
+
+
+def busy(cluster: Cluster) -> int:
+    return sum(bool(node.tasks) for node in cluster.nodes)
+
+
+def tree(process: int) -> list[psutil.Process]:
+    """Return the processes of a node."""
+    parent = psutil.Process(process)
+    return [parent, *parent.children(recursive=True)]
+
+
+def test_a_driver_that_is_killed_is_replaced_and_its_tasks_end(two: Cluster) -> None:
+    sleeps = [two.executor("own").submit(time.sleep, 5.0, timeout=WAIT) for _ in range(2)]
+    until(lambda: busy(two) == 2)
+    assert two._driver is not None
+    two._driver.process.kill()
+    for sleep in sleeps:
+        sleep.result(WAIT)
+    until(lambda: len(working(two)) == 2)
+
+
+def test_a_frozen_node_is_lost_and_its_answer_is_dropped_when_it_thaws(nodes: Nodes, two: Cluster) -> None:
+    own = two.executor("own")
+    sleeps = [own.submit(time.sleep, 5.0, timeout=WAIT) for _ in range(2)]
+    until(lambda: busy(two) == 2)
+    frozen = tree(nodes.processes[1].pid)
+    for process in frozen:
+        process.suspend()
+    try:
+        for sleep in sleeps:
+            sleep.result(WAIT)
+        assert len(working(two)) == 1
+    finally:
+        for process in frozen:
+            process.resume()
+    until(lambda: len(working(two)) == 2)
+    assert isinstance(own.submit(os.getpid, timeout=WAIT).result(WAIT), int)
+
+
+def test_the_tasks_of_a_killed_node_end_on_the_other_one(nodes: Nodes, two: Cluster, tmp_path: Path) -> None:
+    sleeps = [two.executor("own").submit(time.sleep, 5.0, timeout=WAIT) for _ in range(2)]
+    until(lambda: busy(two) == 2)
+    for process in tree(nodes.processes[1].pid):
+        process.send_signal(signal.SIGKILL)
+    for sleep in sleeps:
+        sleep.result(WAIT)
+    until(lambda: len(working(two)) == 1)
+    assert any(node.problem for node in two.nodes)
