@@ -9,10 +9,13 @@ import os
 import shutil
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha256
+from itertools import count
 from pathlib import Path
 from tempfile import gettempdir
 from typing import BinaryIO
@@ -34,6 +37,8 @@ from pol.work.pool import ReplayPool
 
 _READ_BYTES = 1 << 20
 _PREFIX = "assay-node-"
+_LOCK = "lock"
+_STALE_SECONDS = 3_600.0
 _SECRETS = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
 
 
@@ -78,10 +83,9 @@ class NodeWorker:
         # The cluster's software adds folders that the sandbox should not have to permit.
         own = str(Path.cwd())
         sys.path[:] = [path for path in sys.path if path not in ("", own) and f"{os.sep}ray{os.sep}" not in path]
-        self._folder = Path(gettempdir()) / f"{_PREFIX}{os.getuid()}" / node_id
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._lock_file = _locked(self._folder)
-        _sweep(self._folder.parent, self._folder)
+        top = Path(gettempdir()) / f"{_PREFIX}{os.getuid()}"
+        self._folder, self._lock_file = _own_folder(top, node_id)
+        _sweep(top)
         self._blobs, self._jobs, self._scratch, self._parts = (
             self._folder / name for name in ("blobs", "jobs", "scratch", "parts")
         )
@@ -250,6 +254,7 @@ def _opened(path: Path) -> BinaryIO:
     return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb")
 
 
+@cache
 def release() -> str:
     """Return a hash of the code that decides results. All nodes of a cluster must have the same."""
     digest = sha256()
@@ -260,23 +265,39 @@ def release() -> str:
     return digest.hexdigest()[:16]
 
 
-def _locked(folder: Path) -> int:
-    """Lock a folder for as long as this process lives."""
-    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
+def _own_folder(top: Path, node_id: str) -> tuple[Path, int]:
+    """Return a folder of this node that no other worker uses, and the lock that this process holds on it.
+
+    A worker that replaces one gets its folder, with the files in it. Workers of several daemons have one each.
+    """
+    for number in count():
+        folder = top / f"{node_id}-{number}"
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = _lock(folder)
+        if descriptor is not None:
+            return folder, descriptor
+    raise AssertionError("numbers do not end")
+
+
+def _lock(folder: Path) -> int | None:
+    """Lock a folder for as long as this process lives; None if another process has locked it."""
+    descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    os.utime(folder / _LOCK)
     return descriptor
 
 
-def _sweep(parent: Path, own: Path) -> None:
-    """Delete the folders of nodes that no longer run."""
-    for folder in parent.iterdir():
-        if folder == own:
+def _sweep(top: Path) -> None:
+    """Delete the folders of nodes that have not run for an hour."""
+    for folder in top.iterdir():
+        lock = folder / _LOCK
+        if lock.exists() and time.time() - lock.stat().st_mtime < _STALE_SECONDS:
             continue
-        descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        descriptor = _lock(folder)
+        if descriptor is not None:
             shutil.rmtree(folder, ignore_errors=True)
-        except OSError:
-            continue
-        finally:
             os.close(descriptor)

@@ -106,7 +106,7 @@ def test_a_link_is_no_result(node: NodeWorker, tmp_path: Path) -> None:
     done = run(node, 1, task)
     # The sandbox permits no link, and if it did, the node would not follow it.
     assert read_answer(done.answer)[0] is False
-    (tmp_path / f"assay-node-{os.getuid()}" / "n1" / "scratch" / "1-1-0").symlink_to(secret)
+    (tmp_path / f"assay-node-{os.getuid()}" / "n1-0" / "scratch" / "1-1-0").symlink_to(secret)
     assert run(node, 1, pack(tasks.exists, [tmp_path / "out"])).outputs == (None,)
     with pytest.raises(OSError, match="symbolic link"):
         node.take(1, 1, 0, 0)
@@ -128,6 +128,31 @@ def test_lanes_have_pools_of_their_own(node: NodeWorker) -> None:
     assert first == second
     first, second = (read_answer(run(node, n, task, "trials").answer) for n in (3, 4))
     assert first != second
+
+
+def test_workers_of_one_node_have_folders_of_their_own_and_the_next_one_goes_on(
+    node: NodeWorker, tmp_path: Path
+) -> None:
+    top = tmp_path / f"assay-node-{os.getuid()}"
+    lanes = [LaneSpec("own", 1)]
+    other = NodeWorker("n1", lanes, 1, ENGINE)
+    assert {path.name for path in top.iterdir()} == {"n1-0", "n1-1"}
+    file = FileRef(sha256(b"x").digest(), 1)
+    other.missing(1, 1, [file])
+    assert other.put(1, 1, file, 0, b"x")
+    assert node.missing(1, 1, [file]) == (file,)
+    other.close()
+    again = NodeWorker("n1", lanes, 1, ENGINE)
+    assert again.missing(1, 1, [file]) == ()
+    again.close()
+    old = top / "n0-0"
+    old.mkdir()
+    (old / "lock").touch()
+    os.utime(old / "lock", (0, 0))
+    os.utime(top / "n1-0" / "lock", (0, 0))
+    last = NodeWorker("n2", lanes, 1, ENGINE)
+    assert {path.name for path in top.iterdir()} == {"n1-0", "n1-1", "n2-0"}
+    last.close()
 
 
 def test_all_nodes_of_a_release_say_the_same() -> None:
