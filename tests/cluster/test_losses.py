@@ -43,7 +43,7 @@ def test_a_frozen_node_is_lost_and_its_answer_is_dropped_when_it_thaws(nodes: No
     own = two.executor("own")
     sleeps = [own.submit(time.sleep, 5.0, timeout=WAIT) for _ in range(2)]
     until(lambda: busy(two) == 2)
-    frozen = tree(nodes.processes[1].pid)
+    frozen = tree(nodes.processes[-1].pid)
     for process in frozen:
         process.suspend()
     try:
@@ -53,6 +53,8 @@ def test_a_frozen_node_is_lost_and_its_answer_is_dropped_when_it_thaws(nodes: No
     finally:
         for process in frozen:
             process.resume()
+    # A node that its cluster has given up ends when it thaws.
+    nodes.start()
     until(lambda: len(working(two)) == 2)
     assert isinstance(own.submit(os.getpid, timeout=WAIT).result(WAIT), int)
 
@@ -60,7 +62,7 @@ def test_a_frozen_node_is_lost_and_its_answer_is_dropped_when_it_thaws(nodes: No
 def test_the_tasks_of_a_killed_node_end_on_the_other_one(nodes: Nodes, two: Cluster, tmp_path: Path) -> None:
     sleeps = [two.executor("own").submit(time.sleep, 5.0, timeout=WAIT) for _ in range(2)]
     until(lambda: busy(two) == 2)
-    for process in tree(nodes.processes[1].pid):
+    for process in tree(nodes.processes[-1].pid):
         process.send_signal(signal.SIGKILL)
     for sleep in sleeps:
         sleep.result(WAIT)
