@@ -167,6 +167,8 @@ class ValidatorDaemon:
             ended=self._counts.replays(TRIALS),
         )
         lanes = own, seats, trials
+        # A daemon that was killed could not delete the file.
+        (config.home / NODES).unlink(missing_ok=True)
         self._replayer = start_replayer(config.executor, config.engine, lanes, config.home / "driver", self._see_nodes)
         self._lanes = Lanes(THREADS, stop, self._wake, EXPECTED, ended=self._counts.ended)
         self._observer = Observer(

@@ -24,6 +24,7 @@ from pol.work.cluster.node import LaneSpec
 JOB = Path(__file__).parents[1] / "fixtures" / "job_tiny"
 ENGINE = Engine("numpy", memory=1 << 30)
 WAIT = 120.0
+STORE_BYTES = 100_000_000
 # Under load, Ray's own values would take a minute to notice a node that is gone.
 HEALTH = {"period_ms": "1000", "timeout_ms": "3000", "failure_threshold": "5", "initial_delay_ms": "1000"}
 
@@ -63,7 +64,7 @@ class Nodes:
         with (self.folder / f"node{number}.log").open("wb") as log:
             self.processes.append(
                 subprocess.Popen(
-                    [*command, "--object-store-memory=100000000", "--disable-usage-stats"],
+                    [*command, f"--object-store-memory={STORE_BYTES}", "--disable-usage-stats"],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,

@@ -1,4 +1,4 @@
-"""The losses that a cluster survives: a driver, a frozen node, and a node that is killed while it computes."""
+"""A cluster with a file larger than its object store, without its driver, and without a node that froze or died."""
 
 import os
 import signal
@@ -10,7 +10,8 @@ import psutil
 import pytest
 
 from pol.work.cluster.client import Cluster
-from tests.cluster.conftest import WAIT, Nodes, until, working
+from pol.work.cluster.files import file_digest
+from tests.cluster.conftest import STORE_BYTES, WAIT, Nodes, until, working
 
 pytestmark = [
     pytest.mark.ray,
@@ -27,6 +28,15 @@ def tree(process: int) -> list[psutil.Process]:
     """Return the processes of a node."""
     parent = psutil.Process(process)
     return [parent, *parent.children(recursive=True)]
+
+
+def test_a_file_may_be_larger_than_the_store_of_objects(cluster: Cluster, tmp_path: Path) -> None:
+    large = tmp_path / "large"
+    with large.open("wb") as file:
+        for number in range(3):
+            file.write(bytes([number]) * STORE_BYTES)
+    here = file_digest(large)
+    assert cluster.executor("own").submit(file_digest, large, timeout=WAIT).result(WAIT) == here
 
 
 def test_a_driver_that_is_killed_is_replaced_and_its_tasks_end(two: Cluster) -> None:

@@ -69,7 +69,7 @@ class RayNode:
         try:
             running = ray.get(ping, timeout=1)
         except RayError as error:
-            return _first_line(error)
+            return f"its worker ended ({type(error).__name__})"
         if running != release():
             return "another release of assay runs there"
         self.is_ready = True
