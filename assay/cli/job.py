@@ -2,7 +2,7 @@
 
 import shutil
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -19,6 +19,7 @@ from assay.cli.fine_tuning import (
     refuse_without_model,
     spec_of,
 )
+from assay.cli.machines import machine_options, plan_step
 from assay.cli.outlook import look_at, network_options
 from assay.cli.output import (
     counted,
@@ -34,6 +35,8 @@ from domain.errors import Expected
 from domain.limits import ROUNDS_MAX
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from pol.executor.names import Engine
     from pol.job.document import Job
     from pol.local.run import LocalRun
@@ -148,18 +151,25 @@ def _folder(to: Path) -> Iterator[None]:
     The command does not ask a chain. For the times on a given chain, write the output of `assay query params
     --output json` to a file and name the file with --params. Give the speed that bids offer with --slot-speed.
 
-    Example: assay job inspect ./digits --slot-speed 5000000000 --slots-at-once 2
+    With --machines, the command also plans a step on several machines of one owner: stages, bytes and memory.
+
+    Examples: assay job inspect ./digits --slot-speed 5000000000 --slots-at-once 2
+
+      assay job inspect ./digits --machines 4 --machine-memory 8GiB
     """
 )
 @click.argument("directory", type=click.Path(path_type=Path))
 @network_options
+@machine_options
 @common_options
-def inspect(context: CommandContext, directory: Path, **network: Any) -> None:
+def inspect(context: CommandContext, directory: Path, **options: Any) -> None:
     """Load a job with all its files, as a validator does, and describe it."""
     from pol.job.load import load_job
 
     job = load_job(directory).job
-    _show(context, job, directory, network)
+    machines = {name: options.pop(name) for name in tuple(options) if name.startswith("machine")}
+    plans, tables = plan_step(job, **machines)
+    _show(context, job, directory, options, plans, tables)
 
 
 @command.command(
@@ -265,6 +275,7 @@ def _show(
     directory: Path,
     network: dict[str, Any],
     others: Mapping[str, object] = MappingProxyType({}),
+    tables: Sequence["Table"] = (),
 ) -> None:
     from pol.job.document import order_terms
     from pol.local.inspect import inspect_job
@@ -308,6 +319,7 @@ def _show(
             table(f"Job {about.name} in {directory}", ("what", "value"), rows),
             table("Work per step", ("operation", "work", "share"), shares),
             table(title, ("what", "value"), lines),
+            *tables,
         ],
     )
 

@@ -82,6 +82,7 @@ _HABITS = "tests/unit/pol/capture/test_habits.py"
 _DATA = "tests/unit/pol/capture/test_data.py"
 _BUILD = "tests/unit/pol/capture/test_build.py"
 _SPLITS = "tests/property/test_splits.py::test_"
+_PLANS = "tests/property/test_plans.py::test_"
 _GOING_ON = "tests/unit/pol/local/test_going_on.py"
 _RESUMING = "tests/unit/pol/capture/test_resuming.py"
 _COMPLAIN = "tests/unit/chain/state_machine/proof/handlers/test_complain.py"
@@ -5819,5 +5820,37 @@ MUTANTS = (
         "    in_block = BLOCK if bits == 22 else summed\n",
         "    in_block = summed\n",
         (f"{_SPLITS}a_long_product_of_22_bits_is_added_block_by_block",),
+    ),
+    Mutant(
+        "plan-any-block",
+        "a plan divides a sum in blocks whose size is no power of two",
+        "pol/split/rows.py",
+        "return split.pieces is Pieces.ANY or inner & (inner - 1) == 0",
+        "return True",
+        (f"{_PLANS}a_step_of_the_gpt",),
+    ),
+    Mutant(
+        "plan-home",
+        "a plan leaves a new state where it was computed",
+        "pol/split/plan.py",
+        "                self._bring_whole(number, self._homes[name])\n",
+        "                pass\n",
+        (f"{_PLANS}random_programs",),
+    ),
+    Mutant(
+        "plan-claims",
+        "the cost model forgets that agreed magnitudes come back",
+        "pol/split/costs.py",
+        "                self._count(kind, run.owner, machine, collective.claim_size(task))\n",
+        "",
+        (f"{_PLANS}a_step_of_the_gpt",),
+    ),
+    Mutant(
+        "plan-units",
+        "the mean of a weight's gradients lives apart from the weight",
+        "pol/split/stages.py",
+        "if 2 * own.bit_count() <= most and others:",
+        "if not most and others:",
+        (f"{_PLANS}a_stage_keeps_a_layer_with_its_optimizer",),
     ),
 )

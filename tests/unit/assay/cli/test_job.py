@@ -51,6 +51,27 @@ def test_parameters_that_are_none(made: Path, tmp_path: Path, text: str) -> None
     assert str(file) in assay("job", "inspect", made, "--params", file).refusal
 
 
+def test_inspect_plans_a_step_on_several_machines(made: Path) -> None:
+    assert "machines" not in assay("job", "inspect", made, "--output", "json").json
+    options = ("--machines", "2", "--machine-memory", "1GiB", "--machine-link", "1MiB")
+    found = assay("job", "inspect", made, *options, "--output", "json").json["machines"]
+    assert found["machine"]["memory"] == 2**30
+    assert [plan["rows"] for plan in found["plans"]] == [1, 2]
+    for plan in found["plans"]:
+        sent = sum(kind["bytes"] for kind in plan["traffic"].values())
+        assert plan["bytes"] == sent == sum(own["sent"] for own in plan["machines"]) > 0
+        assert all(own["memory"] > 0 and own["work"] > 0 for own in plan["machines"])
+    assert [plan["is_best"] for plan in found["plans"]].count(True) == 1
+    text = assay("job", "inspect", made, *options).out
+    assert "A step on 2 machines" in text
+    assert "Machines of the best plan" in text
+
+
+def test_inspect_says_that_machines_are_too_small(made: Path) -> None:
+    found = assay("job", "inspect", made, "--machines", "3", "--machine-memory", "1MiB")
+    assert "does not fit" in found.out
+
+
 @pytest.mark.parametrize("name", ["job.json", "global.state", "local.state"])
 def test_inspect_names_the_file_that_is_wrong(job: Path, name: str) -> None:
     data = bytearray((job / name).read_bytes())

@@ -1,0 +1,141 @@
+"""A job on several machines of one owner: the options that describe the machines, and the tables to print."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from assay.cli.arguments import FLOPS, SIZE
+from assay.cli.output import amount, counted, flops, size, table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from pol.job.document import Job
+    from pol.local.machines import PlanSummary
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+MACHINES_MAX = 64
+_OPTIONS = (
+    click.option(
+        "--machines",
+        type=click.IntRange(1, MACHINES_MAX),
+        help="Plan a step on this number of machines of one owner.",
+    ),
+    click.option("--machine-speed", type=FLOPS, help="FLOP/s of each of these machines.  [that of a slot]"),
+    click.option("--machine-memory", type=SIZE, help="Memory of each of these machines.  [16GiB]"),
+    click.option("--machine-link", type=SIZE, help="Bytes per second of each machine's link.  [125MB: 1 Gbit/s]"),
+)
+TRAFFIC = {
+    "weights": "state tensors that machines need besides their home",
+    "stages": "values that cross between stages",
+    "rows": "pieces and whole values within a stage",
+    "maxima_then_partials": "products: largest magnitudes, then sums of integers",
+    "tree_partials": "FP32 sums",
+    "integer_partials": "sums of integers",
+    "maxima": "largest elements",
+    "first_of_largest": "positions of largest elements",
+    "rows_from_owners": "rows of a divided table",
+    "rows_to_owner": "rows to add to a table",
+}
+"""A description of each kind of traffic between machines."""
+
+
+def machine_options(command: F) -> F:
+    """Add to a command the options that describe an owner's machines."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def plan_step(
+    job: "Job", machines: int | None, machine_speed: int | None, machine_memory: int | None, machine_link: int | None
+) -> tuple[dict[str, Any], list["Table"]]:
+    """Return the plans for a job's step as JSON values, and as tables; both are empty without ``machines``."""
+    from pol.local.inspect import SLOT_SPEED
+    from pol.local.machines import LINK_SPEED, MACHINE_MEMORY, plans_of
+    from pol.split.plan import Machine
+
+    if machines is None:
+        return {}, []
+    machine = Machine(
+        speed=machine_speed or SLOT_SPEED,
+        memory=machine_memory or MACHINE_MEMORY,
+        bandwidth=machine_link or LINK_SPEED,
+    )
+    plans = plans_of(job, [machine] * machines)
+    best = next(plan for plan in plans if plan.is_best)
+    title = (
+        f"A step on {counted(machines, 'machine')} of {flops(machine.speed)}/s, {size(machine.memory)} and "
+        f"{size(machine.bandwidth)} per second"
+    )
+    value = {
+        "machine": machine,
+        "plans": [{**_values(plan), "microseconds": plan.cost.microseconds} for plan in plans],
+    }
+    return {"machines": value}, [_all(plans, title), _machines(best), _traffic(best)]
+
+
+def _values(plan: "PlanSummary") -> dict[str, Any]:
+    return {
+        "stages": plan.stages,
+        "rows": len(plan.stages[0]),
+        "is_best": plan.is_best,
+        "fits": plan.fits,
+        "bytes": plan.cost.bytes,
+        "messages": plan.cost.messages,
+        "traffic": plan.cost.traffic,
+        "machines": [
+            {
+                "stage": stage,
+                "tensors": plan.tensors[machine],
+                "work": plan.cost.machines[machine].work,
+                "sent": plan.cost.machines[machine].sent,
+                "received": plan.cost.machines[machine].received,
+                "memory": plan.cost.machines[machine].memory,
+            }
+            for stage, group in enumerate(plan.stages)
+            for machine in group
+        ],
+    }
+
+
+def _all(plans: Sequence["PlanSummary"], title: str) -> "Table":
+    columns = ("stages", "machines per stage", "sent per step", "messages", "memory, at most", "time", "")
+    rows = [
+        (
+            len(plan.stages),
+            len(plan.stages[0]),
+            size(plan.cost.bytes),
+            plan.cost.messages,
+            size(max(own.memory for own in plan.cost.machines)),
+            f"{plan.cost.microseconds / 10**6:,.3f} s",
+            "best" if plan.is_best else "" if plan.fits else "does not fit",
+        )
+        for plan in plans
+    ]
+    return table(title, columns, rows)
+
+
+def _machines(plan: "PlanSummary") -> "Table":
+    columns = ("machine", "stage", "changed tensors", "work", "sent", "received", "memory")
+    rows = [
+        (
+            machine,
+            stage,
+            plan.tensors[machine],
+            flops(plan.cost.machines[machine].work),
+            size(plan.cost.machines[machine].sent),
+            size(plan.cost.machines[machine].received),
+            size(plan.cost.machines[machine].memory),
+        )
+        for stage, group in enumerate(plan.stages)
+        for machine in group
+    ]
+    return table("Machines of the best plan", columns, rows)
+
+
+def _traffic(plan: "PlanSummary") -> "Table":
+    rows = [(TRAFFIC[kind], amount(found.messages), size(found.bytes)) for kind, found in plan.cost.traffic.items()]
+    return table("What they send per step", ("kind", "messages", "bytes"), rows)

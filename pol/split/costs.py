@@ -1,0 +1,250 @@
+"""The cost of a plan, from its program alone: bytes and messages per step, and memory and work per machine.
+
+Virtual machines count the same bytes (``pol/split/virtual.py``), and tests compare both. The time of a step is an
+estimate: stages compute one after another, the machines of a stage compute side by side, and the bytes of the machine
+with the most traffic are added.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from domain.amount import ceil_div
+from domain.readable import Readable
+from pol.job.cost import BLOCKS_SIZE
+from pol.job.program import Program
+from pol.ops.table import PRIMITIVES
+from pol.split.exchanges import COLLECTIVES
+from pol.split.plan import WHOLE, Machine, Part, Plan, Run, Send, make_plan, shapes
+from pol.split.rows import Cut, task_of
+from pol.values import TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class MachineCost(Readable):
+    """The cost of one machine in a step.
+
+    - ``work``: FLOPs.
+    - ``sent``, ``received``: bytes.
+    - ``memory``: bytes that a process needs, without its libraries.
+    """
+
+    work: int
+    sent: int
+    received: int
+    memory: int
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic(Readable):
+    """Messages of one kind in a step, and their bytes."""
+
+    messages: int = 0
+    bytes: int = 0
+
+    def plus(self, size: int) -> "Traffic":
+        """Return the traffic with one more message."""
+        return Traffic(self.messages + 1, self.bytes + size)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanCost(Readable):
+    """The cost of a plan in a step.
+
+    - ``machines``: the cost of each machine.
+    - ``traffic``: messages and bytes by kind. A kind is an exchange; or ``weights``, state tensors that machines need
+      besides their home; or ``stages``, values that cross from a stage to another; or ``rows``, other values.
+    - ``microseconds``: the estimated time of a step.
+    """
+
+    machines: tuple[MachineCost, ...]
+    traffic: dict[str, Traffic]
+    microseconds: int
+
+    @property
+    def bytes(self) -> int:
+        """All bytes that cross between machines in a step."""
+        return sum(kind.bytes for kind in self.traffic.values())
+
+    @property
+    def messages(self) -> int:
+        """All messages between machines in a step."""
+        return sum(kind.messages for kind in self.traffic.values())
+
+
+def cost_of(plan: Plan) -> PlanCost:
+    """Return the cost of a plan."""
+    return _Counter(plan).cost()
+
+
+def best_plan(program: Program, machines: Sequence[Machine]) -> Plan:
+    """Return the plan that fits the machines' memories and is the fastest by estimate (see :func:`rank`)."""
+    plans = [make_plan(program, machines, *shape) for shape in shapes(len(machines))]
+    return min(plans, key=lambda plan: rank(cost_of(plan), machines))
+
+
+def rank(cost: PlanCost, machines: Sequence[Machine]) -> tuple[int, int, int]:
+    """Return the rank of a plan with this cost, the lowest for the best plan.
+
+    The least excess over a machine's memory comes first, then the estimated time, then the bytes.
+    """
+    over = [own.memory - machine.memory for own, machine in zip(cost.machines, machines, strict=True)]
+    return max(0, *over), cost.microseconds, cost.bytes
+
+
+class _Counter:
+    def __init__(self, plan: Plan) -> None:
+        self._plan, self._program = plan, plan.program
+        count = len(plan.machines)
+        self._stage_of = {machine: stage for stage, group in enumerate(plan.stages) for machine in group}
+        self._work, self._sent, self._received = ([0] * count for _ in range(3))
+        self._traffic: dict[str, Traffic] = {}
+        self._memory = [_Memory(plan, machine) for machine in range(count)]
+
+    def cost(self) -> PlanCost:
+        """Return the cost of the plan."""
+        plan = self._plan
+        for action, dead in zip(plan.actions, plan.last_actions, strict=True):
+            if isinstance(action, Send):
+                self._send(action)
+            else:
+                self._run(action)
+            for memory in self._memory:
+                memory.free(dead)
+        machines = tuple(map(MachineCost, self._work, self._sent, self._received, self._sizes()))
+        return PlanCost(machines, dict(sorted(self._traffic.items())), self._microseconds())
+
+    def _sizes(self) -> list[int]:
+        used = self._plan.used
+        return [memory.size() if machine in used else 0 for machine, memory in enumerate(self._memory)]
+
+    def _microseconds(self) -> int:
+        machines = self._plan.machines
+        computing = sum(
+            max(ceil_div(10**6 * self._work[machine], machines[machine].speed) for machine in group)
+            for group in self._plan.stages
+        )
+        sending = max(
+            ceil_div(10**6 * (sent + received), machine.bandwidth)
+            for sent, received, machine in zip(self._sent, self._received, machines, strict=True)
+        )
+        return computing + sending
+
+    def _count(self, kind: str, source: int, target: int, size: int) -> None:
+        self._traffic[kind] = self._traffic.get(kind, Traffic()).plus(size)
+        self._sent[source] += size
+        self._received[target] += size
+
+    def _send(self, send: Send) -> None:
+        size = self._type(send.value, send.part).size
+        if send.value < len(self._program.inputs):
+            kind = "weights"
+        elif self._stage_of[send.source] != self._stage_of[send.target]:
+            kind = "stages"
+        else:
+            kind = "rows"
+        self._count(kind, send.source, send.target, size)
+        self._memory[send.source].read(send.value, WHOLE)
+        self._memory[send.target].add(send.value, send.part, size)
+
+    def _type(self, number: int, part: Part) -> TensorType:
+        value = self._program.types[number]
+        return value if part.division is None else part.division.piece(value, part.machine, self._plan.rows.machines)
+
+    def _run(self, run: Run) -> None:
+        program = self._program
+        number = program.first_node + run.offset
+        node, row = program.nodes[run.offset], PRIMITIVES[program.nodes[run.offset].op]
+        result = program.types[number]
+        for place, machine in enumerate(run.machines):
+            parts = self._operands(run.cut, len(node.args), place)
+            operands = [self._type(arg, part) for arg, part in zip(node.args, parts, strict=True)]
+            made, attrs = result, node.attrs
+            if run.cut is not None:
+                division = run.cut.result
+                made = result if division is None else self._type(number, Part(division, place))
+                attrs = run.cut.split.fit(attrs, run.cut.way, operands, made)
+            self._work[machine] += row.work(operands, attrs, made).flops
+            for arg, part in zip(node.args, parts, strict=True):
+                self._memory[machine].read(arg, part)
+            self._memory[machine].need(made.size + row.scratch_size(operands, attrs, made))
+            if run.cut is None:
+                self._memory[machine].add(number, WHOLE, result.size)
+            elif not run.cut.has_exchange:
+                self._memory[machine].add(number, Part(run.cut.result, place), made.size)
+        if run.cut is not None and run.cut.has_exchange:
+            self._exchange(run, run.cut)
+            self._memory[run.owner].add(number, WHOLE, result.size)
+
+    def _operands(self, cut: Cut | None, count: int, place: int) -> list[Part]:
+        divisions = [cut.operand(index) if cut is not None else None for index in range(count)]
+        return [WHOLE if division is None else Part(division, place) for division in divisions]
+
+    def _exchange(self, run: Run, cut: Cut) -> None:
+        task = task_of(self._program, run.offset, cut, len(run.machines))
+        collective = COLLECTIVES[cut.split.exchange]
+        kind = cut.split.exchange.name.lower()
+        args = self._program.nodes[run.offset].args
+        for place, machine in enumerate(run.machines):
+            if machine == run.owner:
+                continue
+            parts = self._operands(cut, len(args), place)
+            pieces = [self._type(arg, part) for arg, part in zip(args, parts, strict=True)]
+            if collective.claim is not None:
+                self._count(kind, machine, run.owner, collective.claim_size(task))
+                self._count(kind, run.owner, machine, collective.claim_size(task))
+            size = collective.partial_size(task, pieces)
+            self._count(kind, machine, run.owner, size)
+            self._memory[machine].need(size)
+            self._memory[run.owner].need(len(run.machines) * size)
+
+
+class _Memory:
+    """The values of one machine in the course of a step. Values that share memory count once."""
+
+    def __init__(self, plan: Plan, machine: int) -> None:
+        program = plan.program
+        self._program, self._machine = program, machine
+        self._roots = program.memory_of()
+        self._at_start = {n for n in range(program.first_node) if machine in plan.starts_at(n)}
+        self._read: set[int] = set()
+        self._live: dict[tuple[int, bool], set[tuple[int, Part]]] = {}
+        self._sizes: dict[tuple[int, bool], int] = {}
+        self._now = self._peak = 0
+
+    def add(self, number: int, part: Part, size: int) -> None:
+        """Add a part of a value."""
+        key = (self._roots[number], part.division is None)
+        users = self._live.setdefault(key, set())
+        if not users and self._roots[number] not in self._at_start:
+            self._sizes[key] = size
+            self._now += size
+        users.add((number, part))
+        self._peak = max(self._peak, self._now)
+
+    def read(self, number: int, part: Part) -> None:
+        """Note that a value is read. A machine that has only pieces of a whole value joins them."""
+        self._read.add(number)
+        if part == WHOLE and number not in self._at_start:
+            self.add(number, part, self._program.types[number].size)
+
+    def need(self, size: int) -> None:
+        """Note that a node needs so many bytes besides the values."""
+        self._peak = max(self._peak, self._now + size)
+
+    def free(self, numbers: Sequence[int]) -> None:
+        """Free all parts of some values."""
+        for number in numbers:
+            for is_whole in (False, True):
+                key = (self._roots[number], is_whole)
+                users = self._live.get(key, set())
+                gone = {user for user in users if user[0] == number}
+                if gone and gone == users:
+                    self._now -= self._sizes.pop(key, 0)
+                users -= gone
+
+    def size(self) -> int:
+        """Return the memory of a process: its inputs twice, as an executor may copy them, and the largest sum of its
+        values.
+        """
+        inputs = sum(self._program.types[number].size for number in self._read & self._at_start)
+        return 2 * inputs + self._peak + BLOCKS_SIZE

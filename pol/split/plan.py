@@ -1,0 +1,367 @@
+"""Plans: which machine computes which node of a program, and what the machines send each other.
+
+A plan is the owner's own matter. It never reaches the chain, and its result has the bits of one machine. Machines form
+*stages*, each with some layers of the model, and each stage has one or more machines, which divide the *rows* of a
+batch. So a plan has S stages of W machines, with W a power of two. Further machines stay idle.
+
+A node is in one of four places:
+
+- It is divided into rows among the machines of its stage, with or without an exchange.
+- It is whole, on one machine: the machine at which the state tensor lives that it leads to, or one of its stage.
+- It does not depend on the batch, like a mask or a learning rate: each machine that needs it computes it.
+- It has no split for how its operands are divided: its operands are gathered first.
+
+Every changed state tensor has a home, where its update is computed; its stage's machines share these tensors. Data,
+unchanged tensors and the number of the step are at every machine. Planning uses integers only and is deterministic.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from domain.readable import Readable
+from pol.job.program import Program
+from pol.split.pieces import Division
+from pol.split.rows import Cut, Rows, divide_rows
+from pol.split.stages import cut_layers, find_layers
+
+BATCH = "batch."
+STATES = ("global.", "local.")
+
+
+@dataclass(frozen=True, slots=True)
+class Machine(Readable):
+    """One machine of an owner: its measured speed (FLOP/s), memory (bytes) and bandwidth (bytes per second)."""
+
+    speed: int
+    memory: int
+    bandwidth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a value: the piece of one machine of a stage, or the whole if ``division`` is None."""
+
+    division: Division | None = None
+    machine: int = 0
+
+
+WHOLE = Part()
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A machine sends a part of a value to another one."""
+
+    value: int
+    part: Part
+    source: int
+    target: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Machines compute a node: the whole on each of them, or, if ``cut`` is set, a piece each.
+
+    If the cut has an exchange, ``owner`` is the one of ``machines`` that gets the whole result.
+    """
+
+    offset: int
+    machines: tuple[int, ...]
+    cut: Cut | None = None
+    owner: int = 0
+
+
+Action = Send | Run
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A plan: the stages, the homes of the changed state tensors, and all actions of a step in order.
+
+    ``stages`` has the machines of each stage. ``batch`` has the names of the inputs that hold the rows of a batch.
+    """
+
+    program: Program
+    machines: tuple[Machine, ...]
+    stages: tuple[tuple[int, ...], ...]
+    batch: frozenset[str]
+    homes: Mapping[str, int]
+    rows: Rows
+    actions: tuple[Action, ...]
+
+    @cached_property
+    def last_actions(self) -> tuple[tuple[int, ...], ...]:
+        """For each action, the numbers of the results that no later action reads and that are not outputs."""
+        last: dict[int, int] = {}
+        for at, action in enumerate(self.actions):
+            if isinstance(action, Send):
+                last[action.value] = at
+                continue
+            last[self.program.first_node + action.offset] = at
+            last.update(dict.fromkeys(self.program.nodes[action.offset].args, at))
+        outputs = set(self.program.outputs.values())
+        dead: list[list[int]] = [[] for _ in self.actions]
+        for number, at in last.items():
+            if number >= self.program.first_node and number not in outputs:
+                dead[at].append(number)
+        return tuple(map(tuple, dead))
+
+    @property
+    def used(self) -> tuple[int, ...]:
+        """The machines that take part."""
+        return tuple(machine for stage in self.stages for machine in stage)
+
+    def starts_at(self, number: int) -> tuple[int, ...]:
+        """Return the machines that have an input or a constant before the step."""
+        if number < len(self.program.inputs):
+            home = self.homes.get(self.program.inputs[number].name)
+            if home is not None:
+                return (home,)
+        return self.used
+
+
+def batch_inputs(program: Program) -> frozenset[str]:
+    """Return the names of the inputs that hold the rows of a batch."""
+    return frozenset(spec.name for spec in program.inputs if spec.name.startswith(BATCH))
+
+
+def make_plan(
+    program: Program,
+    machines: Sequence[Machine],
+    stages: int = 1,
+    rows: int = 1,
+    batch: Collection[str] | None = None,
+) -> Plan:
+    """Return the plan with ``stages`` stages of ``rows`` machines each.
+
+    ``rows`` is a power of two, and there are at least ``stages`` x ``rows`` machines.
+    """
+    if rows < 1 or rows & (rows - 1) or stages < 1 or stages * rows > len(machines):
+        raise ValueError(f"{len(machines)} machines cannot form {stages} stages of {rows}")
+    return _Planner(program, machines, stages, rows, batch_inputs(program) if batch is None else batch).plan()
+
+
+def shapes(machines: int) -> Iterator[tuple[int, int]]:
+    """Yield the numbers of stages and of machines per stage that ``machines`` machines may form, stages first."""
+    rows = 1
+    while rows <= machines:
+        yield machines // rows, rows
+        rows *= 2
+
+
+class _Planner:
+    def __init__(
+        self, program: Program, machines: Sequence[Machine], stages: int, rows: int, batch: Collection[str]
+    ) -> None:
+        self._program, self._machines, self._batch = program, tuple(machines), frozenset(batch)
+        self._layers = find_layers(program, sorted(self._batch))
+        self._is_given = self._find_given()
+        self._rows = divide_rows(program, rows, self._batch, self._is_given)
+        stages = min(stages, self._layers.count)
+        self._stages = tuple(tuple(range(rows * stage, rows * (stage + 1))) for stage in range(stages))
+        self._stage_of_layer = self._cut()
+        self._homes = self._find_homes()
+        self._owners = self._find_owners()
+        self._needed = self._find_needed()
+        self._actions: list[Action] = []
+        self._parts: list[dict[int, set[Part]]] = [{} for _ in program.types]
+
+    # Values that do not depend on the batch.
+
+    def _find_given(self) -> list[bool]:
+        program = self._program
+        given = [spec.name not in self._batch for spec in program.inputs] + [True] * len(program.constants)
+        for node in program.nodes:
+            given.append(all(given[arg] for arg in node.args))
+        return given
+
+    # Stages.
+
+    def _cut(self) -> tuple[int, ...]:
+        program, layers = self._program, self._layers
+        works, states, crossing = ([0] * layers.count for _ in range(3))
+        for offset, work in enumerate(program.works()):
+            number = program.first_node + offset
+            if not self._is_given[number]:
+                works[layers.of_value[number]] += work.flops
+        for number, spec in enumerate(program.inputs):
+            if self._is_state(spec.name):
+                states[layers.of_value[number]] += 2 * spec.type.size
+        readers: list[set[int]] = [set() for _ in program.types]
+        for offset, node in enumerate(program.nodes):
+            for arg in node.args:
+                readers[arg].add(layers.of_value[program.first_node + offset])
+        for number, reading in enumerate(readers):
+            if reading and not self._is_given[number]:
+                ends = (*reading, layers.of_value[number])
+                for layer in range(min(ends) + 1, max(ends) + 1):
+                    crossing[layer] += program.types[number].size
+        groups = [[self._machines[machine] for machine in stage] for stage in self._stages]
+        return cut_layers(
+            works,
+            states,
+            crossing,
+            [sum(machine.speed for machine in group) for group in groups],
+            [sum(machine.memory for machine in group) for group in groups],
+            min(machine.bandwidth for group in groups for machine in group),
+        )
+
+    def _is_state(self, name: str) -> bool:
+        return name.startswith(STATES) and name not in self._batch
+
+    def _stage(self, number: int) -> tuple[int, ...]:
+        return self._stages[self._stage_of_layer[self._layers.of_value[number]]]
+
+    # Homes of the changed state tensors, and owners of whole values.
+
+    def _find_homes(self) -> dict[str, int]:
+        program, layers = self._program, self._layers
+        changed = program.changed_outputs()
+        sizes: dict[str, int] = {}
+        for spec in program.inputs:
+            if spec.name in changed:
+                unit = layers.units.get(spec.name, spec.name)
+                sizes[unit] = sizes.get(unit, 0) + spec.type.size
+        loads = [0] * len(self._machines)
+        places: dict[str, int] = {}
+        for unit in sorted(sizes, key=lambda unit: (-sizes[unit], unit)):
+            stage = self._stages[self._stage_of_layer[layers.of_unit.get(unit, 0)]]
+            places[unit] = min(stage, key=lambda machine: (loads[machine], machine))
+            loads[places[unit]] += sizes[unit]
+        inputs = [spec.name for spec in program.inputs if spec.name in changed]
+        return {name: places[layers.units.get(name, name)] for name in inputs}
+
+    def _find_owners(self) -> list[int]:
+        """Return for each value the machine that has it if it is whole and depends on the batch."""
+        program, reach = self._program, self._layers.reach
+        at_home = [0] * len(self._machines)
+        for bit, name in enumerate(program.outputs):
+            if name in self._homes:
+                at_home[self._homes[name]] |= 1 << bit
+        owners = [0] * len(program.types)
+        for offset, node in enumerate(program.nodes):
+            number = program.first_node + offset
+            stage = self._stage(number)
+            cut = self._rows.cuts[offset]
+            candidates = stage if cut is not None else range(len(self._machines))
+            led = [m for m in candidates if reach[number] and reach[number] & ~at_home[m] == 0]
+            held = dict.fromkeys(stage, 0)
+            for arg in node.args:
+                if owners[arg] in held and self._is_whole(arg):
+                    held[owners[arg]] += program.types[arg].size
+            owners[number] = led[0] if led else min(stage, key=lambda machine: (-held[machine], machine))
+        return owners
+
+    def _is_whole(self, number: int) -> bool:
+        return self._rows.division(self._program, number) is None and not self._is_given[number]
+
+    # The machines at which values that do not depend on the batch are needed.
+
+    def _find_needed(self) -> list[set[int]]:
+        program = self._program
+        needed: list[set[int]] = [set() for _ in program.types]
+        for name, number in program.outputs.items():
+            needed[number].add(self._homes.get(name, self._stages[-1][0]))
+        for offset in reversed(range(len(program.nodes))):
+            for group in self._groups(offset, needed[program.first_node + offset]):
+                for arg in program.nodes[offset].args:
+                    needed[arg].update(group)
+        return needed
+
+    def _groups(self, offset: int, needed: AbstractSet[int]) -> list[tuple[int, ...]]:
+        """Return the groups of machines that compute a node. Each group makes one whole or one set of pieces.
+
+        ``needed`` has the machines that need the result.
+        """
+        number = self._program.first_node + offset
+        is_divided = self._rows.cuts[offset] is not None
+        if not self._is_given[number]:
+            return [self._stage(number) if is_divided else (self._owners[number],)]
+        if is_divided:
+            return [stage for stage in self._stages if not needed.isdisjoint(stage)]
+        return [(machine,) for machine in sorted(needed)]
+
+    # Actions.
+
+    def plan(self) -> Plan:
+        """Return the plan."""
+        program = self._program
+        made = Plan(
+            program=program,
+            machines=self._machines,
+            stages=self._stages,
+            batch=self._batch,
+            homes=self._homes,
+            rows=self._rows,
+            actions=(),
+        )
+        for number in range(program.first_node):
+            for machine in made.starts_at(number):
+                self._parts[number][machine] = {WHOLE}
+        for offset in range(len(program.nodes)):
+            self._run(offset)
+        for name, number in program.outputs.items():
+            if name in self._homes:
+                self._bring_whole(number, self._homes[name])
+            elif not any(WHOLE in parts for parts in self._parts[number].values()):
+                self._bring_whole(number, self._stages[-1][0])
+        return replace(made, actions=tuple(self._actions))
+
+    def _run(self, offset: int) -> None:
+        number = self._program.first_node + offset
+        cut = self._rows.cuts[offset]
+        for machines in self._groups(offset, self._needed[number]):
+            for place, machine in enumerate(machines):
+                for index, arg in enumerate(self._program.nodes[offset].args):
+                    division = cut.operand(index) if cut is not None else None
+                    if division is None:
+                        self._bring_whole(arg, machine)
+                    else:
+                        self._bring_piece(arg, machine, Part(division, place))
+            owner = self._owners[number]
+            self._actions.append(Run(offset=offset, machines=machines, cut=cut, owner=owner))
+            if cut is not None and cut.has_exchange:
+                self._parts[number][owner] = {WHOLE}
+                continue
+            for place, machine in enumerate(machines):
+                part = WHOLE if cut is None else Part(cut.result, place)
+                self._parts[number].setdefault(machine, set()).add(part)
+
+    def _bring_whole(self, number: int, machine: int) -> None:
+        own = self._parts[number].setdefault(machine, set())
+        if WHOLE in own:
+            return
+        source = self._source(number, WHOLE)
+        if source is not None:
+            self._actions.append(Send(value=number, part=WHOLE, source=source, target=machine))
+        else:
+            for part in self._some_division(number):
+                if part not in own:
+                    holder = self._source(number, part)
+                    assert holder is not None, "all pieces of a value are somewhere"
+                    self._actions.append(Send(value=number, part=part, source=holder, target=machine))
+        own.add(WHOLE)
+
+    def _bring_piece(self, number: int, machine: int, part: Part) -> None:
+        own = self._parts[number].setdefault(machine, set())
+        if WHOLE in own or part in own:
+            return
+        source = self._source(number, part)
+        if source is None:
+            source = self._source(number, WHOLE)
+        if source is None:
+            self._bring_whole(number, machine)
+            return
+        self._actions.append(Send(value=number, part=part, source=source, target=machine))
+        own.add(part)
+
+    def _source(self, number: int, part: Part) -> int | None:
+        """Return the first machine that has a part."""
+        return next((machine for machine, parts in self._parts[number].items() if part in parts), None)
+
+    def _some_division(self, number: int) -> list[Part]:
+        """Return the pieces of a value that is whole nowhere."""
+        division = self._rows.division(self._program, number)
+        return [Part(division, machine) for machine in range(self._rows.machines)]

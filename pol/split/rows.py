@@ -1,0 +1,199 @@
+"""The division of a program into rows: a batch is divided, and its division is carried from node to node.
+
+The rows of a batch are divided by residues among machines. A node whose operands are divided is divided as well if the
+table of primitives allows it; else its operands are gathered. Of several possibilities, the one with the fewest bytes
+is taken. Values that all readers need in pieces are then computed in pieces, back to where they come from.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from pol.job.program import Node, Program
+from pol.ops.primitive import Site
+from pol.ops.splits import Axis, Exchange, Pieces, Split, Way
+from pol.ops.table import PRIMITIVES
+from pol.split.exchanges import COLLECTIVES, Task
+from pol.split.pieces import Division
+from pol.values import TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The division of a node: a way of its column, and the number of neighbouring rows that stay together."""
+
+    split: Split
+    way: Way
+    inner: int
+
+    def operand(self, index: int) -> Division | None:
+        """Return the division of an operand, or None if every machine needs the whole."""
+        return self._division(self.way.operands[index])
+
+    @property
+    def result(self) -> Division | None:
+        """The division of the result, or None if an exchange gives the whole to one machine."""
+        return self._division(self.way.result)
+
+    @property
+    def has_exchange(self) -> bool:
+        """True if machines exchange partial results."""
+        return self.split.exchange is not Exchange.NONE
+
+    def _division(self, axis: Axis | None) -> Division | None:
+        return None if axis is None else Division(axis.dim, self.inner // axis.unit)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The division of a program among ``machines``: the cut of each node, or None for a whole node."""
+
+    machines: int
+    divided_inputs: frozenset[int]
+    cuts: tuple[Cut | None, ...]
+
+    def division(self, program: Program, number: int) -> Division | None:
+        """Return the division of a value as it is computed, or None if it is whole."""
+        if number < program.first_node:
+            return Division(0) if number in self.divided_inputs else None
+        cut = self.cuts[number - program.first_node]
+        return cut.result if cut is not None else None
+
+
+def exchange_bytes(task: Task, pieces: Sequence[TensorType]) -> int:
+    """Return the bytes that one machine and the owner of a result send each other, for a machine with these pieces."""
+    row = COLLECTIVES[task.split.exchange]
+    return 2 * row.claim_size(task) + row.partial_size(task, pieces)
+
+
+def task_of(program: Program, offset: int, cut: Cut, machines: int, seed: int = 0) -> Task:
+    """Return a node of a program as a task."""
+    node = program.nodes[offset]
+    operands = tuple(program.types[arg] for arg in node.args)
+    site = Site(attrs=node.attrs, operands=operands, result=program.types[program.first_node + offset], seed=seed)
+    return Task(op=node.op, site=site, split=cut.split, way=cut.way, inner=cut.inner, machines=machines)
+
+
+def divide_rows(program: Program, machines: int, batch: Collection[str], is_given: Sequence[bool]) -> Rows:
+    """Return how a program is divided among machines, a power of two.
+
+    ``batch`` has the names of the inputs whose first dimension holds the rows of a batch. ``is_given`` says for each
+    value whether it does not depend on a batch.
+    """
+    inputs = frozenset(
+        number
+        for number, spec in enumerate(program.inputs)
+        if machines > 1 and spec.name in batch and spec.shape and spec.shape[0] >= machines
+    )
+    known: list[Division | None] = [Division(0) if number in inputs else None for number in range(program.first_node)]
+    cuts: list[Cut | None] = []
+    for offset in range(len(program.nodes)):
+        cut = _cheapest(program, offset, [known[arg] for arg in program.nodes[offset].args], machines)
+        cuts.append(cut)
+        known.append(cut.result if cut is not None else None)
+    _narrow(program, machines, cuts, known, is_given)
+    return Rows(machines, inputs, tuple(cuts))
+
+
+def _cheapest(program: Program, offset: int, known: Sequence[Division | None], machines: int) -> Cut | None:
+    """Return the cut of a node that needs the fewest bytes, or None if that is the whole node."""
+    node = program.nodes[offset]
+    types = [program.types[arg] for arg in node.args]
+    numbers = {arg for arg, division in zip(node.args, known, strict=True) if division is not None}
+    divided = sorted(numbers, key=lambda number: (program.types[number].size, number))
+    if not divided:
+        return None
+    # To gather an operand costs its pieces on other machines: once for the owner, or once for each machine.
+    best: tuple[int, Cut | None] = (sum(program.types[arg].size for arg in divided), None)
+    for dropped in range(len(divided)):
+        gathered = divided[:dropped]
+        wanted = [None if arg in gathered else division for arg, division in zip(node.args, known, strict=True)]
+        for cut in _fitting(program, offset, wanted, machines):
+            cost = machines * sum(program.types[arg].size for arg in gathered)
+            if cut.has_exchange:
+                pieces = [_piece(value, cut.operand(index), 0, machines) for index, value in enumerate(types)]
+                cost += machines * exchange_bytes(task_of(program, offset, cut, machines), pieces)
+            if cost < best[0] or (cost == best[0] and best[1] is None):
+                best = cost, cut
+    return best[1]
+
+
+def _piece(value: TensorType, division: Division | None, machine: int, machines: int) -> TensorType:
+    return value if division is None else division.piece(value, machine, machines)
+
+
+def _fitting(program: Program, offset: int, wanted: Sequence[Division | None], machines: int) -> Iterator[Cut]:
+    """Yield the cuts in which all operands that are divided as ``wanted`` stay so. Other operands are whole, and a
+    machine can take its piece of them.
+    """
+    for split, way in _ways(program, offset):
+        inners = {
+            division.inner * axis.unit if axis is not None and axis.dim == division.dim else 0
+            for axis, division in zip(way.operands, wanted, strict=True)
+            if division is not None
+        }
+        if len(inners) == 1 and _is_possible(split, way, inner := inners.pop(), machines):
+            yield Cut(split, way, inner)
+
+
+def _ways(program: Program, offset: int) -> Iterator[tuple[Split, Way]]:
+    node: Node = program.nodes[offset]
+    operands = [program.types[arg] for arg in node.args]
+    for split in PRIMITIVES[node.op].splits:
+        for way in split.ways(operands, node.attrs, program.types[program.first_node + offset]):
+            yield split, way
+
+
+def _is_possible(split: Split, way: Way, inner: int, machines: int) -> bool:
+    """Return whether blocks of ``inner`` rows can be divided by residues, at least one block per machine."""
+    axes = [axis for axis in (*way.operands, way.result) if axis is not None]
+    if inner < 1 or way.rows % inner or any(inner % axis.unit for axis in axes) or way.rows // inner < machines:
+        return False
+    return split.pieces is Pieces.ANY or inner & (inner - 1) == 0
+
+
+def _narrow(
+    program: Program,
+    machines: int,
+    cuts: list[Cut | None],
+    known: list[Division | None],
+    is_given: Sequence[bool],
+) -> None:
+    """Divide whole nodes whose readers all need the same pieces, from the last node to the first."""
+    outputs = set(program.outputs.values())
+    readers: list[set[Division | None]] = [set() for _ in program.types]
+    for offset in reversed(range(len(program.nodes))):
+        number = program.first_node + offset
+        node, cut = program.nodes[offset], cuts[offset]
+        if known[number] is None and number not in outputs and len(readers[number]) == 1:
+            (wanted,) = readers[number]
+            narrowed = None if wanted is None else _narrowed(program, offset, wanted, machines, known, is_given[number])
+            if narrowed is not None:
+                cuts[offset] = cut = narrowed
+                known[number] = narrowed.result
+        for index, arg in enumerate(node.args):
+            readers[arg].add(cut.operand(index) if cut is not None else None)
+
+
+def _narrowed(
+    program: Program, offset: int, wanted: Division, machines: int, known: Sequence[Division | None], is_given: bool
+) -> Cut | None:
+    """Return the cut that gives the result in the pieces that readers need, or None if more bytes would be sent."""
+    args = program.nodes[offset].args
+    for split, way in _ways(program, offset):
+        axis = way.result
+        if axis is None or axis.dim != wanted.dim:
+            continue
+        inner = wanted.inner * axis.unit
+        if not _is_possible(split, way, inner, machines):
+            continue
+        cut = Cut(split, way, inner)
+        sent = 0
+        for index, arg in enumerate(args):
+            needed = cut.operand(index)
+            if needed is None or known[arg] not in (None, needed):
+                sent += machines * program.types[arg].size
+            elif known[arg] is None:
+                sent += program.types[arg].size
+        if is_given or sent <= program.types[program.first_node + offset].size:
+            return cut
+    return None

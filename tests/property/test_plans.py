@@ -1,0 +1,161 @@
+"""Plans on virtual machines: the bits of the whole program, and the bytes that the cost model says."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from examples import char_gpt
+from pol.capture.build import build
+from pol.errors import OutOfRange
+from pol.executor.numpy_backend import NumpyBackend
+from pol.job.program import Program, make_program
+from pol.ops.splits import Exchange
+from pol.split.costs import best_plan, cost_of
+from pol.split.plan import Machine, Plan, Run, make_plan, shapes
+from pol.split.virtual import VirtualMachines
+from pol.state.arrays import Array
+from tests.support.programs import shown
+from tests.unit.pol.executor.ops import bits
+
+SHAPES = [(1, 1), (1, 2), (1, 4), (2, 1), (3, 1), (2, 2)]
+SEED = 7
+
+
+def machines(count: int) -> list[Machine]:
+    return [Machine(speed=10**9 + machine, memory=2**33, bandwidth=10**8) for machine in range(count)]
+
+
+def with_states(program: Program, rng: np.random.Generator) -> Program:
+    """The program with outputs that replace some of its inputs, as a step replaces states."""
+    outputs = dict(program.outputs)
+    for number, spec in enumerate(program.inputs):
+        same = [n for n in range(program.first_node, len(program.types)) if program.types[n] == spec.type]
+        if same and number:
+            outputs[spec.name] = int(rng.choice(same))
+    return make_program(program.inputs, program.constants, program.nodes, outputs)
+
+
+def outcome(program: Program, inputs: Mapping[str, Array], plan: Plan | None) -> object:
+    """The bits of all outputs, or that a row is out of range; of a plan only if its costs are those counted."""
+    try:
+        if plan is None:
+            found = NumpyBackend().compile(program, SEED).run(inputs)
+        else:
+            virtual = VirtualMachines(plan, SEED)
+            found = virtual.run(inputs)
+            cost = cost_of(plan)
+            assert [own.sent for own in cost.machines] == virtual.sent
+            assert [own.received for own in cost.machines] == virtual.received
+            assert cost.messages == virtual.messages
+    except OutOfRange:
+        return "out of range"
+    return {name: (bits(value), value.shape, value.dtype) for name, value in found.items()}
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_random_programs(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    program, inputs = shown(rng)
+    program = with_states(program, rng)
+    named = [spec.name for spec in program.inputs if spec.shape and spec.shape[0] > 1]
+    batch = [name for name in named if rng.random() < 0.6]
+    expected = outcome(program, inputs, None)
+    for stages, rows in SHAPES:
+        plan = make_plan(program, machines(stages * rows), stages, rows, batch)
+        assert outcome(program, inputs, plan) == expected, (stages, rows, batch)
+
+
+# A step of the character GPT, with a batch that does not divide and with time steps that are no power of two.
+
+
+@cache
+def gpt_step() -> Program:
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(char_gpt, "CONTEXT", 12)
+        spec = replace(char_gpt.job(), batch=6, slots=1)
+        return build(spec, Path(folder) / "job", check=False).document.step
+
+
+def inputs_of(program: Program) -> dict[str, Array]:
+    rng = np.random.default_rng(3)
+    made: dict[str, Array] = {}
+    for spec in program.inputs:
+        if spec.dtype == "f32":
+            made[spec.name] = np.abs(0.1 * rng.standard_normal(spec.shape)).astype(np.float32)
+        else:
+            made[spec.name] = np.asarray(rng.integers(0, 9, spec.shape))
+    return made
+
+
+@pytest.mark.parametrize("shape", [(1, 2), (1, 4), (2, 1), (3, 1), (4, 1), (2, 2)])
+def test_a_step_of_the_gpt(shape: tuple[int, int]) -> None:
+    program = gpt_step()
+    stages, rows = shape
+    plan = make_plan(program, machines(stages * rows), stages, rows)
+    inputs = inputs_of(program)
+    assert outcome(program, inputs, plan) == outcome(program, inputs, None)
+    assert len(plan.stages) == stages
+
+
+def test_nodes_that_combine_rows_exchange_partials() -> None:
+    """Gradients and the loss; all other nodes are row by row, or after them.
+
+    Sums over a batch flattened with 12 time steps are gathered: they have no split.
+    """
+    plan = make_plan(gpt_step(), machines(2), rows=2)
+    found = Counter(
+        run.cut.split.exchange for run in plan.actions if isinstance(run, Run) and run.cut and run.cut.has_exchange
+    )
+    assert found[Exchange.MAXIMA_THEN_PARTIALS] == 9
+    assert found[Exchange.INTEGER_PARTIALS] == 1
+    assert found[Exchange.TREE_PARTIALS] == 11
+    assert found[Exchange.ROWS_TO_OWNER] == 1
+
+
+def test_a_stage_keeps_a_layer_with_its_optimizer() -> None:
+    """Between stages go activations and their gradients, and no update."""
+    plan = make_plan(gpt_step(), machines(2), stages=2)
+    for name, home in plan.homes.items():
+        if name.startswith("local.") and name.removeprefix("local.").partition(".")[2] in plan.homes:
+            assert plan.homes["global." + name.removeprefix("local.").partition(".")[2]] == home
+    activation = 6 * 12 * 3 * char_gpt.WIDTH * 4
+    cost = cost_of(plan)
+    assert cost.bytes < 6 * activation
+    assert cost.messages < 16
+    assert max(own.work for own in cost.machines) < 0.6 * sum(own.work for own in cost.machines)
+
+
+def test_the_best_plan_fits_the_memory() -> None:
+    program = gpt_step()
+    alone = cost_of(make_plan(program, machines(1))).machines[0].memory
+    tight = [Machine(speed=10**9, memory=alone - 400_000, bandwidth=10**5)] * 2
+    plan = best_plan(program, tight)
+    assert all(own.memory <= tight[0].memory for own in cost_of(plan).machines)
+    assert len(plan.used) == 2
+
+
+def test_shapes() -> None:
+    assert list(shapes(1)) == [(1, 1)]
+    assert list(shapes(3)) == [(3, 1), (1, 2)]
+    assert list(shapes(4)) == [(4, 1), (2, 2), (1, 4)]
+    assert list(shapes(6)) == [(6, 1), (3, 2), (1, 4)]
+
+
+@pytest.mark.parametrize(("stages", "rows"), [(1, 3), (2, 2), (0, 1)])
+def test_shapes_that_there_are_not(stages: int, rows: int) -> None:
+    with pytest.raises(ValueError, match="3 machines cannot form"):
+        make_plan(gpt_step(), machines(3), stages, rows)
+
+
+def test_a_plan_is_the_same_every_time() -> None:
+    first, second = (make_plan(gpt_step(), machines(4), 2, 2) for _ in range(2))
+    assert (first.actions, first.homes) == (second.actions, second.homes)
