@@ -12,6 +12,7 @@ import pytest
 from pol.job.load import load_job
 from pol.work.cluster.client import Cluster
 from pol.work.cluster.node import LaneSpec
+from pol.work.cluster.stranger import CLOSED, ask_as_stranger
 from pol.work.executor import Executor, TaskTimeout
 from pol.work.pool import ReplayPool
 from pol.work.records import RoundSlot
@@ -78,6 +79,10 @@ def test_a_killed_worker_is_replaced_and_its_task_ends_elsewhere(two: Cluster) -
     for sleep in sleeps:
         sleep.result(WAIT)
     until(lambda: len(working(two)) == 2)
+
+
+def test_the_cluster_answers_no_stranger(cluster: Cluster) -> None:
+    assert ask_as_stranger(cluster.address) == CLOSED
 
 
 def test_a_wrong_token_is_refused(nodes: Nodes, cluster: Cluster, tmp_path: Path) -> None:

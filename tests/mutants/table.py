@@ -5766,6 +5766,14 @@ MUTANTS = (
         (f"{_CLIENT}the_driver_gets_no_secret_of_the_daemon",),
     ),
     Mutant(
+        "cluster-open",
+        "a cluster that asks for no token looks as if it did",
+        "pol/work/cluster/stranger.py",
+        "    return OPEN",
+        "    return CLOSED",
+        ("tests/unit/pol/work/cluster/test_stranger.py::test_the_status_says_whether_a_token_is_asked_for",),
+    ),
+    Mutant(
         "engine-threads",
         "the threads of an engine do not reach the native kernels",
         "pol/executor/backend.py",

@@ -23,6 +23,7 @@ from pol.work.cluster.dispatch import Dispatcher, NodeFault, NodeLost, NodeRepor
 from pol.work.cluster.files import FileRef, PackedTask
 from pol.work.cluster.messages import DriverReady, DriverSettings, FromDriver, NodesSeen, TaskBegan, TaskGiven
 from pol.work.cluster.node import NodeAnswer, NodeWorker, release
+from pol.work.cluster.stranger import OPEN, ask_as_stranger
 
 _CALLS = 64
 """Calls to an actor that may run at a time: tasks of all lanes, transfers, and a ping."""
@@ -206,6 +207,8 @@ def _connect(address: str) -> str:
 
     Ray says the same of a cluster that is not there, and of a machine that is none of its nodes.
     """
+    if ask_as_stranger(address) == OPEN:
+        return "it lets everyone in: start its nodes with RAY_AUTH_MODE=token"
     try:
         ray.init(
             address=address,
