@@ -5861,4 +5861,12 @@ MUTANTS = (
         "if not most and others:",
         (f"{_PLANS}a_stage_keeps_a_layer_with_its_optimizer",),
     ),
+    Mutant(
+        "plan-wrong-piece",
+        "machines of a later stage swap their pieces",
+        "pol/split/plan.py",
+        "part = WHOLE if cut is None else Part(cut.result, place)",
+        "part = WHOLE if cut is None else Part(cut.result, len(machines) - 1 - place)",
+        (f"{_PLANS}a_step_of_the_gpt",),
+    ),
 )

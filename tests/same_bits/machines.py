@@ -1,0 +1,214 @@
+"""``--machines 1,2,3,4``: a job whose steps several machines compute together, and the same job on one machine.
+
+The machines are virtual and in one process (``pol/split/virtual.py``). Each job is divided in every way that a number
+of machines allows: by stages, by rows, by both. In some rows a machine is lost in mid-step. Then the others make a new
+plan, and compute the step again from the state before it.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from unittest.mock import patch
+
+from peft import LoraConfig, get_peft_model
+
+from assay import JobSpec
+from domain.errors import Expected
+from examples import char_gpt, lstm, vision
+from pol.capture.build import build
+from pol.executor.interface import Compiled, nothing_reads
+from pol.executor.numpy_backend import NumpyBackend
+from pol.job.program import Program
+from pol.split.plan import Machine, Part, Plan, Run, batch_inputs, make_plan, shapes
+from pol.split.virtual import VirtualMachines
+from pol.state.arrays import Array, canonical_array
+from pol.state.held import Held, on_host
+from tests.same_bits.run import train_here
+
+MACHINE = Machine(speed=10**9, memory=2**33, bandwidth=125_000_000)
+_LOST_AT = 40
+"""The node that a machine does not finish, counted among those of the first step in which it takes part."""
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class MachineRow:
+    """A job on ``stages`` stages of ``rows`` machines each. ``lost`` is true if one of them is lost."""
+
+    job: str
+    machines: int
+    stages: int
+    rows: int
+    lost: bool = False
+
+    @property
+    def name(self) -> str:
+        """The job, the shape, and what is lost."""
+        shape = f"{self.job}-{self.machines}-{self.stages}x{self.rows}"
+        return f"{shape}-lost" if self.lost else shape
+
+
+@dataclass(frozen=True)
+class MachineOutcome:
+    """The hashes of a row's two models, and the bytes and exchanges that crossed between machines."""
+
+    row: MachineRow
+    local_sha256: str
+    machines_sha256: str
+    bytes: int = 0
+    messages: int = 0
+    error: str = ""
+
+    @property
+    def same(self) -> bool:
+        """Tell whether the row shows what it is there for."""
+        return not self.error and self.local_sha256 == self.machines_sha256 != ""
+
+    def as_json(self) -> dict[str, object]:
+        """Return the outcome as a JSON object."""
+        return {
+            "name": self.row.name,
+            "job": self.row.job,
+            "machines": self.row.machines,
+            "stages": self.row.stages,
+            "rows": self.row.rows,
+            "lost": self.row.lost,
+            "bytes": self.bytes,
+            "messages": self.messages,
+            "local_sha256": self.local_sha256,
+            "machines_sha256": self.machines_sha256,
+            "same": self.same,
+            "error": self.error,
+        }
+
+
+def _lora() -> JobSpec:
+    whole = char_gpt.job()
+    config = LoraConfig(r=4, lora_alpha=8, target_modules=["project", "think.0"])
+    return replace(whole, name="lora", model=get_peft_model(whole.model, config))
+
+
+JOBS: Mapping[str, Callable[[], JobSpec]] = {
+    "char-gpt": char_gpt.job,
+    "resnet": vision.job,
+    "lstm": lstm.job,
+    "lora": _lora,
+}
+"""The jobs by name."""
+
+
+def machine_rows(counts: Collection[int]) -> list[MachineRow]:
+    """Return the rows for these numbers of machines."""
+    rows = [
+        MachineRow(job, machines, stages, rows)
+        for job in JOBS
+        for machines in counts
+        for stages, rows in shapes(machines)
+    ]
+    lost = [replace(row, lost=True) for row in rows if row.stages * row.rows == max(counts) > 1 and row.rows > 1]
+    return rows + lost
+
+
+def short_spec(job: str) -> JobSpec:
+    """Return a job that trains within seconds. Its batch does not divide by four."""
+    return replace(JOBS[job](), steps=4, round_steps=2, segment_steps=1, batch=6, slots=1)
+
+
+def run_machine_rows(rows: Sequence[MachineRow], tell: Tell) -> Iterator[MachineOutcome]:
+    """Run rows one after another; ``tell`` hears how it goes."""
+    with TemporaryDirectory(prefix="assay-same-bits-") as folder:
+        local: dict[str, str] = {}
+        for number, row in enumerate(rows, 1):
+            job = Path(folder) / row.job
+            if row.job not in local:
+                tell(f"building {row.job}")
+                build(short_spec(row.job), job, check=False)
+                local[row.job] = train_here(job, Path(folder) / f"{row.job}-local")
+            tell(f"{number} of {len(rows)}, {row.name}")
+            yield _run_row(row, job, local[row.job], Path(folder) / row.name)
+
+
+def _run_row(row: MachineRow, job: Path, local: str, out: Path) -> MachineOutcome:
+    backend = MachinesBackend(row)
+    try:
+        with patch("pol.local.run.backend", lambda engine: backend):
+            found = train_here(job, out)
+    except (AssertionError, Expected, LookupError) as error:
+        return MachineOutcome(row, local, "", error=str(error))
+    missing = "no machine was lost" if row.lost and not backend.is_lost else ""
+    return MachineOutcome(row, local, found, backend.bytes, backend.messages, missing)
+
+
+class _MachineLost(Exception):
+    """A machine is gone in the middle of a step."""
+
+
+class _Losing(VirtualMachines):
+    """Machines of which the last is lost in the middle of a step."""
+
+    def __init__(self, plan: Plan, seed: int) -> None:
+        super().__init__(plan, seed)
+        self._left = _LOST_AT
+
+    def _compute(self, held: list[dict[tuple[int, Part], Array]], run: Run) -> None:
+        if self._plan.used[-1] in run.machines:
+            self._left -= 1
+            if not self._left:
+                raise _MachineLost
+        super()._compute(held, run)
+
+
+class MachinesBackend:
+    """A back end whose machines compute the programs that read a batch together."""
+
+    name = "numpy"
+
+    def __init__(self, row: MachineRow) -> None:
+        self.row = row
+        self.is_lost = False
+        self.bytes = self.messages = 0
+        self._alone = NumpyBackend()
+        self._compiled: dict[int, _OnMachines] = {}
+
+    def compile(self, program: Program, seed: int) -> Compiled:
+        """Return the program for the machines, or for one if it reads no batch."""
+        if not batch_inputs(program):
+            return self._alone.compile(program, seed)
+        return self._compiled.setdefault(id(program), _OnMachines(self, program, seed))
+
+
+class _OnMachines:
+    def __init__(self, backend: MachinesBackend, program: Program, seed: int) -> None:
+        self._backend, self._program, self._seed = backend, program, seed
+        is_step = any(name.startswith("global.") for name in program.outputs)
+        kind = _Losing if backend.row.lost and is_step else VirtualMachines
+        self._machines = kind(self._plan(backend.row.stages, backend.row.rows), seed)
+
+    def _plan(self, stages: int, rows: int) -> Plan:
+        return make_plan(self._program, [MACHINE] * self._backend.row.machines, stages, rows)
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Return the outputs; after a loss, those of a new plan for the machines that are left."""
+        before = sum(self._machines.sent), self._machines.messages
+        try:
+            outputs = self._machines.run(inputs)
+        except _MachineLost:
+            self._backend.is_lost = True
+            *_, (stages, rows) = shapes(self._backend.row.machines - 1)
+            self._machines = VirtualMachines(self._plan(stages, rows), self._seed)
+            return self.run(inputs)
+        self._backend.bytes += sum(self._machines.sent) - before[0]
+        self._backend.messages += self._machines.messages - before[1]
+        return outputs
+
+    def canonical(
+        self,
+        inputs: Mapping[str, Held],
+        donated: Collection[str] = (),
+        release: Callable[[], None] = nothing_reads,
+    ) -> dict[str, Array]:
+        """Return the outputs in canonical form. No input is overwritten."""
+        arrays = {name: on_host(value) for name, value in inputs.items()}
+        return {name: canonical_array(value, name) for name, value in self.run(arrays).items()}
