@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assay.cli.context import CommandContext, common_options
-from assay.cli.engine import engine_options
+from assay.cli.engine import engine_options, executor_option
 from assay.cli.errors import CliError
 from assay.cli.fine_tuning import (
     TUNING_NAMES,
@@ -180,6 +180,7 @@ def inspect(context: CommandContext, directory: Path, **options: Any) -> None:
 )
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--rounds", type=click.IntRange(1, ROUNDS_MAX), help="Train only this number of rounds.")
+@executor_option()
 @engine_options()
 @click.option(
     "--keep-states",
@@ -192,6 +193,7 @@ def run(
     context: CommandContext,
     directory: Path,
     rounds: int | None,
+    executor: str,
     engine: "Engine",
     keep_states: bool,
     to: Path | None,
@@ -213,7 +215,7 @@ def run(
             text = f"round {round}, slot {slot} loss {loss:.4f}"
             bar.update(task, advance=1, description=text)
 
-        local_run = run_locally(directory, wanted, engine, stepped, to, keep_states)
+        local_run = run_locally(directory, wanted, engine, stepped, to, keep_states, executor)
     _print_run(context, loaded.job, local_run, to)
 
 

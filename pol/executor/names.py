@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from domain.readable import Readable
 from host.confines import read_confines
 from host.devices.device import CPU, CUDA
 from pol.errors import ExecutionError
@@ -23,7 +24,7 @@ _DEVICE: Final = re.compile(rf"{CPU}|{CUDA}(:[0-9]{{1,3}})?")
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class Engine(Readable):
     """The code and the part of a machine that compute. All engines give the same bits.
 
     ``name`` is one of :data:`BACKENDS`. ``device`` is ``cpu``, or a GPU (``cuda``, ``cuda:1``). ``threads`` is the

@@ -2,8 +2,8 @@
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,16 @@ from pol.job.cost import memory_size
 from pol.job.load import LoadedJob, load_job
 from pol.local.evaluate import evaluate, load_holdout
 from pol.local.history import History, make_history, make_losses
+from pol.local.shares import TrainRound, train_here, training_elsewhere
 from pol.names import ModelNames
 from pol.replay.replay import STATES_FOLDER, StateFolder
 from pol.replay.trace_file import VERSION, share_record
 from pol.state.arrays import State
 from pol.state.tensors import dump_safetensors
 from pol.values import metric_values
+from pol.work.executor import LOCAL
 from pol.work.records import Boundary, RoundSlot
-from pol.work.train import aggregate, train_share
+from pol.work.train import aggregate
 
 TRACE_FILE = "trace.json"
 
@@ -89,6 +91,7 @@ def run_locally(
     on_progress: Callable[[int, int, int, float], None] | None = None,
     out: Path | str | None = None,
     keep_states: bool = False,
+    executor: str = LOCAL,
 ) -> LocalRun:
     """Train a job on this machine, one slot after another. The result is the same as on a network.
 
@@ -96,7 +99,8 @@ def run_locally(
     computes. ``on_progress`` receives round, slot, step and loss after each step. If ``out`` is given, two files and a
     folder are written there: ``model.safetensors``, ``trace.json``, and the folder ``model.training``, from which
     another job can continue. If ``keep_states`` is true, the states at all boundaries are written as well, so that a
-    check can replay single segments.
+    check can replay single segments. With ``executor="ray://HOST:PORT"``, a cluster of yours trains all slots of a
+    round at once, in the sandbox.
 
     Raises Stopped if a step, an update or a round has no result; on a network, the job stops at the same place.
     Raises ExecutionError if the job needs more memory than ``engine`` may use.
@@ -109,15 +113,18 @@ def run_locally(
     directory, out = Path(directory), Path(out) if out is not None else None
     if keep_states and out is None:
         raise JobError("keep_states", "the states need a folder", 'give it by out=, such as out="my-job/run"')
+    if keep_states and executor != LOCAL:
+        remedy = "leave out --keep-states (keep_states=), or --executor (executor=)"
+        raise JobError("keep_states", "the states stay on the machines of the cluster", remedy)
     loaded = load_job(directory)
-    job, executor = loaded.job, backend(engine)
+    job, runner = loaded.job, backend(engine)
     needed = memory_size(job.document)
     if engine.memory and needed > engine.memory:
         raise ExecutionError("memory", f"the job needs {needed} bytes of memory, but may use only {engine.memory}")
     keep = StateFolder(out / STATES_FOLDER, loaded).keep if out and keep_states else None
     holdout = load_holdout(directory, job)
     state, locals_ = loaded.global_state, [loaded.local_state] * job.document.slots
-    before = evaluate(job, state, holdout, executor)
+    before = evaluate(job, state, holdout, runner)
     root, local_roots = job.document.global_root, list(job.document.opening_locals)
     reports: list[RoundReport] = []
     losses: list[dict[int, float]] = []
@@ -125,15 +132,9 @@ def run_locally(
     trace: list[dict[str, Any]] = []
     values: list[tuple[int, int, tuple[float, ...]]] = []
 
-    def updates(round: int, opening: State) -> Iterator[State]:
-        for slot in range(job.document.slots):
+    def updates(train: TrainRound, round: int, opening: State) -> Iterator[State]:
+        for slot, share in enumerate(train(round, opening, tuple(locals_))):
             part = RoundSlot(round, slot)
-            observe = _observer(on_progress, round, slot)
-            train = partial(train_share, loaded, part, opening, locals_[slot], backend=executor)
-            try:
-                share = train(on_boundary=keep, on_step=observe)
-            except Stopped as stop:
-                raise stop.within(f"slot {slot}") from None
             locals_[slot], local_roots[slot] = share.local_out, share.local_out_root
             values.extend(_losses(slot, share.boundaries))
             roots = share.update_root, share.local_out_root
@@ -141,27 +142,33 @@ def run_locally(
             trace.append(codec.to_plain(record))
             yield share.update
 
-    for round in range(job.document.rounds if rounds is None else min(rounds, job.document.rounds)):
-        values.clear()
-        try:
-            result = aggregate(loaded, state, updates(round, state), executor)
-        except Stopped as stop:
-            raise stop.within(f"the job stops in round {round}") from None
-        state, root = result.state, result.root
-        metrics = evaluate(job, state, holdout, executor)
-        history += [(step, slot, each[0]) for step, slot, each in values]
-        # The values are in the order of steps, so the last loss of each slot remains.
-        losses.append({slot: each[0] for _, slot, each in values})
-        means = [float(np.mean(each)) for each in zip(*(each for *_, each in values), strict=True)]
-        reports.append(
-            RoundReport(
-                round=round,
-                loss=means[0] if means else float("nan"),
-                losses=dict(zip(job.document.metrics, means, strict=True)),
-                metrics=metrics,
-                state_root=result.root.hex(),
+    training = (
+        nullcontext(train_here(loaded, runner, keep, on_progress))
+        if executor == LOCAL
+        else training_elsewhere(executor, directory, loaded, engine, on_progress)
+    )
+    with training as train:
+        for round in range(job.document.rounds if rounds is None else min(rounds, job.document.rounds)):
+            values.clear()
+            try:
+                result = aggregate(loaded, state, updates(train, round, state), runner)
+            except Stopped as stop:
+                raise stop.within(f"the job stops in round {round}") from None
+            state, root = result.state, result.root
+            metrics = evaluate(job, state, holdout, runner)
+            history += [(step, slot, each[0]) for step, slot, each in values]
+            # The values are in the order of steps, so the last loss of each slot remains.
+            losses.append({slot: each[0] for _, slot, each in values})
+            means = [float(np.mean(each)) for each in zip(*(each for *_, each in values), strict=True)]
+            reports.append(
+                RoundReport(
+                    round=round,
+                    loss=means[0] if means else float("nan"),
+                    losses=dict(zip(job.document.metrics, means, strict=True)),
+                    metrics=metrics,
+                    state_root=result.root.hex(),
+                )
             )
-        )
     after = reports[-1].metrics if reports else before
     finished = LocalRun(
         state=state,
@@ -184,14 +191,6 @@ def _opening(loaded: LoadedJob) -> Iterator[State]:
     for slot in range(loaded.job.document.slots):
         own = loaded.slot_local(slot)
         yield loaded.local_state if own is None else own
-
-
-def _observer(
-    on_progress: Callable[[int, int, int, float], None] | None, round: int, slot: int
-) -> Callable[[int, float], None] | None:
-    if on_progress is None:
-        return None
-    return lambda step, loss: on_progress(round, slot, step, loss)
 
 
 def _losses(slot: int, boundaries: Sequence[Boundary]) -> list[tuple[int, int, tuple[float, ...]]]:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from pol.job.load import load_job
+from pol.local.run import run_locally
+from pol.state.canonical import encode_state
 from pol.work.cluster.client import Cluster
 from pol.work.cluster.node import LaneSpec
 from pol.work.cluster.stranger import CLOSED, ask_as_stranger
@@ -63,6 +65,19 @@ def test_a_node_that_joins_takes_tasks_and_gives_the_same_roots(
     for sleep in sleeps:
         sleep.result(WAIT)
     assert roots(own, tmp_path) == expected
+
+
+def test_a_job_is_trained_by_both_nodes_with_the_same_result(two: Cluster, tmp_path: Path) -> None:
+    here = run_locally(JOB, engine=ENGINE)
+    steps: list[tuple[int, int]] = []
+
+    def observe(round: int, slot: int, _step: int, _loss: float) -> None:
+        steps.append((round, slot))
+
+    there = run_locally(JOB, engine=ENGINE, on_progress=observe, executor=f"ray://{two.address}", out=tmp_path)
+    assert there.rounds == here.rounds
+    assert encode_state(there.state) == encode_state(here.state)
+    assert steps == [(round, slot) for round in range(2) for slot in range(2) for _ in range(10)]
 
 
 def test_a_deadline_holds_on_every_node(two: Cluster) -> None:
