@@ -49,6 +49,7 @@ from domain.node.queries import (
 from domain.proof.events import RoundVerified
 from domain.proof.params import ProofParams
 from domain.proof.queries import OrderRequest
+from pol.executor.names import Engine
 from tests.unit.assay.cli.test_conditions import run
 from tests.unit.assay.support import assay as command
 from tests.unit.compute_provider import support as s
@@ -135,17 +136,21 @@ def test_all_that_the_command_line_takes_may_be_asked_for() -> None:
     assert asked == run(condition_options, read_request, *given.split())
 
 
+# Another call plans for machines.
+OF_MACHINES = {"machines": "", "machine_speed": "", "machine_memory": "", "machine_link": ""}
+# A program gives an engine, whose fields are these options.
+OF_ENGINE = {"backend": "", "device": "", "threads": "", "memory": ""}
 SAME: dict[str, tuple[click.Command, object, dict[str, str]]] = {
     "job inspect": (
         job.inspect,
         pol.local.inspect.job_outlook,
-        {"params_file": "params", "directory": ""},
+        {"params_file": "params", "directory": "", **OF_MACHINES},
     ),
-    "job run": (job.run, pol.local.run.run_locally, {"to": "out"}),
+    "job run": (job.run, pol.local.run.run_locally, {"to": "out", **OF_ENGINE}),
     "trace verify": (
         trace.verify,
         pol.replay.replay.verify_trace,
-        {"file": "trace", "directory": "", "against": "", "inputs": ""},
+        {"file": "trace", "directory": "", "against": "", "inputs": "", **OF_ENGINE},
     ),
     "order list": (order.list_, Session.orders, {}),
     "order result": (order.result, PlacedOrder.result, {"to": "", "directory": "", "order": "", "yes": ""}),
@@ -178,6 +183,18 @@ def test_each_option_is_a_keyword_with_the_same_default(name: str) -> None:
                 given = option.to_info_dict()["default"]
                 assert given == OTHER_DEFAULTS.get(keyword, default), keyword
     assert compared
+
+
+@pytest.mark.parametrize("command", [job.run, trace.verify])
+def test_the_options_of_an_engine_are_its_fields_with_the_same_defaults(command: click.Command) -> None:
+    given = {option.name: option.to_info_dict()["default"] for option in command.params if option.name in OF_ENGINE}
+    assert given.keys() == OF_ENGINE.keys()
+    engine = Engine()
+    assert (given["backend"], given["device"]) == (engine.name, engine.device)
+    assert not given["threads"]
+    assert not given["memory"]
+    assert not engine.threads
+    assert not engine.memory
 
 
 @pytest.mark.parametrize(
