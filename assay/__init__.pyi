@@ -21,7 +21,9 @@ from domain.errors import Code as Code
 from domain.market.records import ChallengeTerms as ChallengeTerms
 from domain.market.records import Conditions as Conditions
 from consumer.errors import ConsumerError as ConsumerError
+from pol.capture.author.codecs import DGC as DGC
 from pol.job.dataset import Dataset as Dataset
+from pol.capture.author.codecs import Dense as Dense
 from consumer.watch import Delivery as Delivery
 from domain.proof.events import DeliveryFoundWrong as DeliveryFoundWrong
 from domain.proof.events import DeliveryKeyShown as DeliveryKeyShown
@@ -88,6 +90,7 @@ from assay.session import PlacedOrder as PlacedOrder
 from pol.job.checkpoint import Position as Position
 from pol.capture.author.spec import Precision as Precision
 from domain.proof.params import ProofParams as ProofParams
+from pol.capture.author.codecs import Quantised as Quantised
 from consumer.submit import Quote as Quote
 from domain.proof.events import ReceiptAsked as ReceiptAsked
 from domain.errors import Refusal as Refusal
@@ -116,6 +119,7 @@ from pol.replay.trace_file import ShareRecord as ShareRecord
 from domain.proof.events import ShareRejected as ShareRejected
 from domain.market.queries import SimulateMatchResponse as SimulateMatchResponse
 from pol.job.document import Start as Start
+from pol.capture.author.codecs import Sparse as Sparse
 from domain.legs.events import StatesLacked as StatesLacked
 from domain.proof.events import StatesRuled as StatesRuled
 from domain.node.queries import StatusResponse as StatusResponse
@@ -127,6 +131,7 @@ from pol.values import TensorSpec as TensorSpec
 from pol.capture.author.text import TextRows as TextRows
 from pol.replay.trace_file import Trace as Trace
 from pol.errors import TraceError as TraceError
+from pol.rules.traffic import Traffic as Traffic
 from chain.client.client import TxReceipt as TxReceipt
 from chain.client.errors import TxRefused as TxRefused
 from chain.client.sender import TxSender as TxSender
@@ -155,4 +160,4 @@ from pol.capture.author.text import text_rows as text_rows
 from pol.capture.optim.update_rules import update_rule as update_rule
 from pol.replay.replay import verify_trace as verify_trace
 from consumer.watch import wait_for as wait_for
-__all__ = ["AccountResponse", "AdamW", "Asker", "Average", "Bid", "BlockHead", "BroadcastResult", "ChainError", "ChainTimeout", "ChallengeCommitted", "ChallengeOpened", "ChallengerRewarded", "Change", "Check", "CheckedOrder", "Client", "CloseReason", "ClusterError", "Code", "ChallengeTerms", "Conditions", "ConsumerError", "Dataset", "Delivery", "DeliveryFoundWrong", "DeliveryKeyShown", "DeliveryReceived", "DeliveryWitnessed", "DisputeEnded", "DisputeState", "DisputesParams", "Engine", "Error", "ErrorKind", "FineTuning", "GradientAt", "HandoverError", "HandoverFoundWrong", "HandoverTaken", "HasState", "HasTraining", "Job", "JobDocument", "JobError", "JobFile", "JobSpec", "JobSummary", "JobTerms", "Key", "KeyInfo", "Keyring", "KeyringBackend", "KeyringError", "LedgerParams", "LegEnd", "LegFailed", "LegsParams", "Limits", "Lion", "LoadedJob", "LocalRun", "MarketParams", "Nesterov", "NodeParams", "Order", "OrderAccepted", "OrderClosed", "OrderDeclined", "OrderMatched", "OrderOpened", "OrderOptions", "OrderProven", "OrderResponse", "OrderSettled", "OrderState", "OrderSubmitted", "OrderUnmatched", "OrderVerified", "Outlook", "PanelKey", "Params", "PartEnd", "PaymentMade", "Phase", "PlaceRuled", "PlacedOrder", "Position", "Precision", "ProofParams", "Quote", "ReceiptAsked", "Refusal", "RegistryParams", "Request", "Result", "RoundClosed", "RoundEnd", "RoundKey", "RoundReport", "RoundStopped", "RoundVerified", "RoundVoid", "RowsInOrder", "RuleStep", "SAM", "SGD", "Sampling", "Session", "ShareAccepted", "ShareCommitted", "ShareDrawn", "ShareKey", "ShareReason", "ShareRecord", "ShareRejected", "SimulateMatchResponse", "Start", "StatesLacked", "StatesRuled", "StatusResponse", "StillWaiting", "Stopped", "SubmittedOrder", "Summary", "TensorSpec", "TextRows", "Trace", "TraceError", "TxReceipt", "TxRefused", "TxSender", "UpdateRule", "Waiting", "WeightedRows", "Why", "WitnessesDrawn", "accuracy", "build_job", "connect", "cross_entropy", "fetch_result", "fine_tuning", "inspect_job", "job_outlook", "load_job", "load_result", "load_trace", "quote", "read_job", "repeat", "run_locally", "submit", "text_rows", "update_rule", "verify_trace", "wait_for"]
+__all__ = ["AccountResponse", "AdamW", "Asker", "Average", "Bid", "BlockHead", "BroadcastResult", "ChainError", "ChainTimeout", "ChallengeCommitted", "ChallengeOpened", "ChallengerRewarded", "Change", "Check", "CheckedOrder", "Client", "CloseReason", "ClusterError", "Code", "ChallengeTerms", "Conditions", "ConsumerError", "DGC", "Dataset", "Dense", "Delivery", "DeliveryFoundWrong", "DeliveryKeyShown", "DeliveryReceived", "DeliveryWitnessed", "DisputeEnded", "DisputeState", "DisputesParams", "Engine", "Error", "ErrorKind", "FineTuning", "GradientAt", "HandoverError", "HandoverFoundWrong", "HandoverTaken", "HasState", "HasTraining", "Job", "JobDocument", "JobError", "JobFile", "JobSpec", "JobSummary", "JobTerms", "Key", "KeyInfo", "Keyring", "KeyringBackend", "KeyringError", "LedgerParams", "LegEnd", "LegFailed", "LegsParams", "Limits", "Lion", "LoadedJob", "LocalRun", "MarketParams", "Nesterov", "NodeParams", "Order", "OrderAccepted", "OrderClosed", "OrderDeclined", "OrderMatched", "OrderOpened", "OrderOptions", "OrderProven", "OrderResponse", "OrderSettled", "OrderState", "OrderSubmitted", "OrderUnmatched", "OrderVerified", "Outlook", "PanelKey", "Params", "PartEnd", "PaymentMade", "Phase", "PlaceRuled", "PlacedOrder", "Position", "Precision", "ProofParams", "Quantised", "Quote", "ReceiptAsked", "Refusal", "RegistryParams", "Request", "Result", "RoundClosed", "RoundEnd", "RoundKey", "RoundReport", "RoundStopped", "RoundVerified", "RoundVoid", "RowsInOrder", "RuleStep", "SAM", "SGD", "Sampling", "Session", "ShareAccepted", "ShareCommitted", "ShareDrawn", "ShareKey", "ShareReason", "ShareRecord", "ShareRejected", "SimulateMatchResponse", "Start", "Sparse", "StatesLacked", "StatesRuled", "StatusResponse", "StillWaiting", "Stopped", "SubmittedOrder", "Summary", "TensorSpec", "TextRows", "Trace", "TraceError", "Traffic", "TxReceipt", "TxRefused", "TxSender", "UpdateRule", "Waiting", "WeightedRows", "Why", "WitnessesDrawn", "accuracy", "build_job", "connect", "cross_entropy", "fetch_result", "fine_tuning", "inspect_job", "job_outlook", "load_job", "load_result", "load_trace", "quote", "read_job", "repeat", "run_locally", "submit", "text_rows", "update_rule", "verify_trace", "wait_for"]

@@ -28,9 +28,9 @@ from pol.executor.interface import Backend
 from pol.executor.names import Engine
 from pol.job import cost
 from pol.job.dataset import batch_at
-from pol.job.document import DIFFERENCE
 from pol.job.load import LoadedJob, load_job
 from pol.job.program import Program, ProgramBuilder
+from pol.job.updates import DIFFERENCE
 from pol.job.write import JobSource, write_job
 from pol.ops.philox import PART_POSITIONS, drawn_places, permutation
 from pol.ops.primitive import Traffic

@@ -92,6 +92,9 @@ class OrderPage:
                 "payload_bytes": terms.payload_bytes,
                 "data_bytes": terms.data_bytes,
                 "result_bytes": terms.result_bytes,
+                "update_bytes": terms.update_bytes,
+                "global_bytes": terms.global_bytes,
+                "moved_bytes": (current.open_round if current else 0) * terms.slots * terms.update_bytes,
             },
             "conditions": {
                 "device_class": order.conditions.device_class,

@@ -22,11 +22,12 @@ PROGRAMS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "eval": "the model in evaluation",
         "step": "one training step: forward, backward and optimizer",
+        "close": "the coding of a slot's update",
         "outer": "the aggregation of a round",
     }
 )
 INPUT: Final = "input"
-_PREFIXES: Final = ("global.", "local.", "mean.")
+_PREFIXES: Final = ("global.", "local.", "opening.", "closing.", "aggregate.", "mean.")
 
 
 @dataclass
@@ -182,15 +183,16 @@ def _add(layer: Layer, program: Program, works: Sequence[OpWork], number: int) -
 def show_job(job: Job, wanted: str) -> dict[str, Any]:
     """Return the layers of the job's program ``wanted`` (by default ``eval``), and the main numbers of the job."""
     document = job.document
-    which = wanted if wanted in PROGRAMS else "eval"
-    program: Program = getattr(document, which)
+    programs = document.programs
+    which = wanted if wanted in programs else "eval"
+    program = programs[which]
     rows = layers(program)
     total = sum(row.flops for row in rows)
     return {
         "id": job.id.hex(),
         "name": document.name,
         "program": which,
-        "programs": dict(PROGRAMS),
+        "programs": {name: words for name, words in PROGRAMS.items() if name in programs},
         "nodes": len(program.nodes),
         "flops": total,
         "step_flops": step_work(document),

@@ -44,6 +44,7 @@ from pol.rules.outlook import Outlook, outlook
 from pol.rules.panels import Promised, is_eligible
 from pol.rules.schedule import round_work, total_work
 from pol.rules.tiers.table import highest_floor
+from pol.rules.traffic import Traffic, compute_traffic
 from wire.keys import Key
 
 LIMIT_FACTOR = 2
@@ -112,6 +113,11 @@ class Quote(Shown):
     def cost(self) -> int:
         """Cost of the job with the cheapest bid that fits (uassay): the work's price, rounded up, plus ``audits``."""
         return price_ceil(self.work, self.price) + self.audits
+
+    @property
+    def traffic(self) -> Traffic:
+        """Bytes of the updates of all rounds."""
+        return compute_traffic(self.terms, self.terms.rounds * self.terms.slots)
 
     @property
     def rounds_covered(self) -> int:

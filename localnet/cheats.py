@@ -118,7 +118,7 @@ def _wrong_update(task: "Task", index: int, start: "SlotState") -> "Produced":
     from pol.state.canonical import decode_state, state_pieces, state_tree
 
     product = honest(task, index, start)
-    wrong = _scaled(decode_state(b"".join(product.update), task.loaded.job.updated), 1.5)
+    wrong = _scaled(decode_state(b"".join(product.update), task.loaded.job.update_tensors), 1.5)
     return replace(product, update=state_pieces(wrong), update_root=state_tree(wrong).root)
 
 

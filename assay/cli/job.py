@@ -31,6 +31,7 @@ from assay.cli.output import (
     step_progress,
     table,
 )
+from assay.cli.traffic import update_words
 from domain.errors import Expected
 from domain.limits import ROUNDS_MAX
 
@@ -296,19 +297,21 @@ def _show(
         ("segments", f"{about.segments:,} of {counted(about.segment_steps, 'step')}"),
         ("rows of data, times read", f"{about.rows:,}, {about.epochs:.1f}"),
         ("order of rows", about.sampling),
-        ("operations (step, outer, eval)", ", ".join(map(str, about.nodes.values()))),
+        (f"operations ({', '.join(about.nodes)})", ", ".join(map(str, about.nodes.values()))),
         (
             f"products per step of {', '.join(about.products)} bits",
             ", ".join(map(str, about.products.values())),
         ),
         ("work per step", flops(about.step_flops)),
         ("work per segment", flops(about.segment_flops)),
+        *([("work per coded update", flops(about.close_flops))] if about.close_flops else []),
         ("work per aggregation", flops(about.outer_flops)),
         ("total work", flops(about.total_flops)),
         ("memory to train or check it", size(about.memory_bytes)),
         ("payload", size(about.payload_bytes)),
         ("global state", size(about.state_bytes)),
         ("local state per slot", size(about.local_state_bytes)),
+        ("update of a slot", update_words(about.update, about.update_bytes, about.full_update_bytes)),
         ("data root", about.data_root),
         ("initial global root", about.global_root),
         ("initial local root", about.local_root),

@@ -25,6 +25,7 @@ from assay.cli.output import (
     short,
     table,
 )
+from assay.cli.traffic import traffic_of, traffic_words
 from domain.errors import Exit, Expected
 from domain.market.reasons import CloseReason
 from domain.market.records import Histogram, Order, OrderState
@@ -274,6 +275,7 @@ def show(context: CommandContext, order: str) -> None:
         seats, clock = read_seats(client, on_chain), client.status().clock
         disputes = read_disputes(client, on_chain.order.id)
     summary, terms = summarise(on_chain), on_chain.order.terms
+    traffic = traffic_of(context.home, on_chain.order, summary.round * terms.slots)
     head = [
         ("state", summary.state.name.lower() + (f" ({summary.reason})" if summary.reason else "")),
         ("validator", summary.validator or "-"),
@@ -283,6 +285,7 @@ def show(context: CommandContext, order: str) -> None:
             "rounds closed / verified / all",
             f"{summary.round} / {summary.verified} / {terms.rounds}",
         ),
+        ("updates of closed rounds", traffic_words(traffic)),
         ("deposit", money(summary.paid + summary.locked + summary.refunded)),
         ("paid so far (work and audits)", money(summary.paid)),
         ("still locked", money(summary.locked)),
@@ -305,7 +308,7 @@ def show(context: CommandContext, order: str) -> None:
     panel_columns = ("leg", "round", "place", "what", "ruling", "stage", "seats", "answers")
     challenges = ("leg", "round", "number", "place", "challenger", "state", "bond", "reward", "burnt")
     context.output.result(
-        {**plain(on_chain), "disputes": disputes},
+        {**plain(on_chain), "disputes": disputes, "traffic": traffic},
         [
             table(f"Order {order}", ("what", "value"), head),
             _legs_table(on_chain),

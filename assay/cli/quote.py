@@ -9,7 +9,8 @@ from assay.cli.conditions import condition_options, read_request
 from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError
 from assay.cli.outlook import outlook_rows
-from assay.cli.output import counted, flops, money, price, short, table
+from assay.cli.output import counted, flops, money, price, short, size, table
+from assay.cli.traffic import traffic_words
 from domain.measures import duration
 from pol.rules.tiers.table import DEFAULT_TIERS, tier_named
 
@@ -29,6 +30,8 @@ def command(context: CommandContext, directory: Path, **values: Any) -> None:
     from consumer.jobs import read_job
     from consumer.submit import quote
     from consumer.words import Asker, bids_fail
+    from pol.job.cost import plain_update_size
+    from pol.rules.traffic import compute_traffic
 
     job, request = read_job(directory), read_request(values)
     with context.client() as client:
@@ -47,7 +50,12 @@ def command(context: CommandContext, directory: Path, **values: Any) -> None:
     ]
     columns = ("bid", "validator", "price", "speed per slot", "slots", "tier")
     title = "With the best bid"
-    expected = [table(title, ("what", "value"), outlook_rows(found.outlook))] if found.outlook else []
+    traffic = compute_traffic(found.terms, found.terms.rounds * found.terms.slots, plain_update_size(job.document))
+    sizes = [
+        ("updates of all rounds", traffic_words(traffic)),
+        ("delivery of a share, at most", size(traffic.delivery)),
+    ]
+    expected = [table(title, ("what", "value"), [*outlook_rows(found.outlook), *sizes])] if found.outlook else []
     unmatched = dict(found.match.unmatched)
     why = ", ".join(bids_fail(count, name) for name, count in unmatched.items())
     context.output.result(
@@ -59,6 +67,7 @@ def command(context: CommandContext, directory: Path, **values: Any) -> None:
             "price_limit": found.price_limit,
             "seconds": found.seconds,
             "outlook": found.outlook,
+            "traffic": traffic,
             "audits": found.checked,
             "rounds_covered": found.rounds_covered,
             "bids": found.match.bids,

@@ -259,16 +259,17 @@ def honest(task: Task, index: int, start: "SlotState") -> Produced:
 
 def result_of(task: Task, end: "SlotState") -> Produced:
     """Return the result of a share whose training ended with the states ``end``."""
+    from pol.job.updates import kind_of
     from pol.state.canonical import state_pieces
-    from pol.work.train import is_difference, share_update
+    from pol.work.train import share_update
 
     # The initial state is read again here, so that it need not stay in memory during the training.
-    initial = (task.opening() if is_difference(task.loaded) else end).global_state
-    result = share_update(task.loaded, initial, end)
+    initial = (task.opening() if kind_of(task.loaded.job.document).reads_opening else end).global_state
+    result = share_update(task.loaded, initial, end, task.backend)
     return Produced(
         update=state_pieces(result.update),
         update_root=result.update_root,
-        local_out=state_pieces(end.local_state),
+        local_out=state_pieces(result.local_out),
         local_out_root=result.local_out_root,
     )
 

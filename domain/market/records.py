@@ -164,10 +164,10 @@ class JobTerms(Readable):
     """The chain's data about a job: hashes, sizes and numbers (protocol section 2).
 
     ``payload_bytes`` is the size of the job's document and its two initial states, and ``data_bytes`` is the size of
-    its rows. ``step_work`` and ``outer_work`` are FLOPs. A boundary state consists of a global and a local state in
-    canonical form. ``global_bytes`` and ``local_bytes`` are their sizes, and ``global_chunks`` and ``local_chunks`` the
-    numbers of leaves of their trees. ``update_bytes`` is the size of the update that a slot makes in a round. All sizes
-    are in bytes.
+    its rows. ``step_work``, ``close_work`` and ``outer_work`` are FLOPs. A boundary state consists of a global and a
+    local state in canonical form. ``global_bytes`` and ``local_bytes`` are their sizes, and ``global_chunks`` and
+    ``local_chunks`` the numbers of leaves of their trees. ``update_bytes`` is the size of the update that a slot makes
+    in a round. All sizes are in bytes.
 
     Example::
 
@@ -193,6 +193,7 @@ class JobTerms(Readable):
     global_chunks: ChunkCount
     local_chunks: ChunkCount
     executor_version: Annotated[int, Range(1, 2**32 - 1)]
+    close_work: Work = 0  # work of coding the update of one slot at the end of a round; 0 if updates are not coded
 
     @property
     def delivered_bytes(self) -> int:

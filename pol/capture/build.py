@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from pol.capture.author.spec import Average, JobSpec
 from pol.capture.check import check_step
+from pol.capture.closing import captured_end, carried_between_rounds
 from pol.capture.constants.known import MOST_ELEMENTS
 from pol.capture.data.columns import Columns, Scratch
 from pol.capture.data.sources import JobData, read_data
@@ -49,8 +50,9 @@ from pol.capture.reports.reasons import NotInAJob, in_words, listed
 from pol.capture.resuming import check_data, check_tensors, read_resume
 from pol.errors import JobError
 from pol.job.checkpoint import Checkpoint, HasTraining
-from pol.job.document import BATCH_NUMBER, STEP, Job, updated_tensors
+from pol.job.document import BATCH_NUMBER, STEP, Job
 from pol.job.program import Program
+from pol.job.updates import changed_tensors
 from pol.job.write import JobSource, write_job
 from pol.names import column_name, job_name, model_name
 from pol.state.arrays import Array
@@ -175,9 +177,10 @@ def _build_of(
     state = _initial_state(spec, functions)
     _check_precisions(spec)
     local = functions.initial_local(state)
-    _check_names(state, local)
+    carried = carried_between_rounds(spec, functions, state, local)
+    _check_names(state, {**local, **carried})
     if before is not None:
-        check_tensors(before, _arrays(state), _arrays(local))
+        check_tensors(before, _arrays(state), _arrays({**local, **carried}))
     is_wide = _try_loss(spec, state, data, holdout, tell)
     tell(f"capturing a step of {spec.batch} rows")
     own = {name: tensor for name, tensor in own_tensors(spec.model).items() if name in state}
@@ -211,8 +214,7 @@ def _build_of(
         updated = _updated(step, state)
         _check_averages(spec, functions.trained, updated)
         tell(f"{len(step.nodes):,} operations in a step")
-        averaged = {name: state[name] for name in updated}
-        outer = capture_program(functions.outer, {**named("global", state), **named("aggregate", averaged)})
+        close, outer = captured_end(spec, functions, state, carried, updated, tell)
         evaluate = capture_program(
             functions.evaluate,
             {**named("global", state), **named("batch", _batch_of(shown, eval_batch))},
@@ -232,6 +234,7 @@ def _build_of(
             tell(str(initialised))
     if spec.check:
         start = (state, local) if before is None else _resumed_states(before)
+        start = start[0], {name: start[1][name] for name in local}
         check_step(
             *(spec, functions, step, *start, data),
             first=first,
@@ -240,6 +243,7 @@ def _build_of(
             again=rounds.steps if remembered.is_changed else 1,
             tell=tell,
         )
+    local = {**local, **carried}
     boundary = sum(tensor.nbytes for tensor in (*state.values(), *local.values()))
     own_work = segment_own_work(boundary, rows, sampling.order)
     segment_steps = divide_segments(spec, rounds, step.work.flops, own_work)
@@ -254,8 +258,9 @@ def _build_of(
             round_steps=rounds.steps_each,
             batch=spec.batch,
             segment_steps=segment_steps,
-            aggregation=aggregation(spec.outer),
+            aggregation=aggregation(spec.outer, close is not None),
             step=step,
+            close=close,
             outer=outer,
             eval=evaluate,
             metrics=functions.metrics,
@@ -480,7 +485,7 @@ def _updated(step: Program, state: Mapping[str, torch.Tensor]) -> list[str]:
         TensorSpec(job_name(name), "f32" if tensor.is_floating_point() else "i64", tuple(tensor.shape))
         for name, tensor in state.items()
     ]
-    updated = updated_tensors(step, specs)
+    updated = changed_tensors(step, specs)
     for spec in updated:
         if spec.dtype != "f32":
             reason = "each step changes this integer buffer, and integers cannot be averaged over slots"

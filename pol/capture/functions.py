@@ -1,4 +1,4 @@
-"""The three functions of a job (``step``, ``outer``, ``eval``) as Python functions of named tensors, which can be
+"""The functions of a job (``step``, ``close``, ``outer``, ``eval``) as Python functions of named tensors, which can be
 captured.
 """
 
@@ -13,6 +13,7 @@ import torch._dynamo
 from torch import nn
 
 from pol.capture.author.spec import Batch, JobSpec, Measure
+from pol.capture.codecs.codec import Codec
 from pol.capture.draws.checkpoints import repeatable_checkpoints
 from pol.capture.draws.dropout import EVALUATION, SeededDropout
 from pol.capture.graph.capture import capture_program
@@ -23,10 +24,11 @@ from pol.capture.model.exchange import exchanged
 from pol.capture.model.plain_model import own_tensors
 from pol.capture.optim.gradient_at import GradientAt
 from pol.capture.optim.groups import Group, trained_groups
-from pol.capture.optim.optimizers import InnerOptimizer, averages, clip, clip_values, outer_update
+from pol.capture.optim.optimizers import InnerOptimizer, aggregation, averages, clip, clip_values, outer_update
 from pol.capture.reports.origin import Measuring
 from pol.errors import JobError
 from pol.job.document import BATCH_NUMBER, STEP
+from pol.job.updates import AGGREGATE, END, LOCAL, OPENING, UPDATE, UPDATES
 
 Tensors = Mapping[str, torch.Tensor]
 _NO_GRAPH = "does not require grad and does not have a grad_fn"
@@ -231,7 +233,7 @@ def _updating(spec: JobSpec, steps: int, rows: int, first: int) -> list[PhaseUpd
 
 
 class JobFunctions:
-    """The three functions of one job."""
+    """The functions of one job."""
 
     def __init__(self, spec: JobSpec, steps: int, rows: int = 1, first: int = 0) -> None:
         """Prepare the functions of a job with ``rows`` rows of data and the steps ``first`` to ``steps`` - 1."""
@@ -239,6 +241,8 @@ class JobFunctions:
         self._phases = _updating(spec, steps, rows, first)
         chosen = {name for phase in self._phases for name in phase.trained}
         self._trained = [name for name, _ in spec.model.named_parameters() if name in chosen]
+        self.codec: Codec | None = None
+        """The codec of updates; None if they are not coded."""
         self.values: Tensors = {}
         """Initial values of inputs of a step that no optimizer moves: see :func:`capture_program`."""
 
@@ -431,12 +435,23 @@ class JobFunctions:
         return [*buffers, *dict(model.named_parameters())]
 
     def outer(self, inputs: Tensors) -> dict[str, torch.Tensor]:
-        """Compute the next global state at the end of a round, from the current global state and the mean of the slots'
-        updates.
+        """Compute the next global state at the end of a round.
+
+        It is computed from the current global state and the mean of the slots' updates. With a codec, the updates of
+        all slots take the place of the mean.
         """
-        state, aggregate = under("global", inputs), under("aggregate", inputs)
-        changed = outer_update(self._spec.outer, state, aggregate, self._trained)
-        return named("global", changed)
+        state, codec = under("global", inputs), self.codec
+        mean = under(AGGREGATE, inputs) if codec is None else codec.decode(under(UPDATES, inputs))
+        kind = aggregation(self._spec.outer, codec is not None)
+        return named("global", outer_update(self._spec.outer, kind, state, mean, self._trained))
+
+    def close(self, inputs: Tensors) -> dict[str, torch.Tensor]:
+        """Code the update of a slot at the end of a round; only a job with a codec has this function."""
+        opening, closing, local = (under(part, inputs) for part in (OPENING, END, LOCAL))
+        assert self.codec is not None
+        moved = {name: value - closing[name] for name, value in opening.items()}
+        update, after = self.codec.encode(moved, local)
+        return {**named(UPDATE, update), **named(LOCAL, after)}
 
     def evaluate(self, inputs: Tensors) -> dict[str, torch.Tensor]:
         """Compute the losses and metrics of a batch without dropout. All other random draws are the same in each

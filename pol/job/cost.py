@@ -3,10 +3,10 @@
 An order pays per unit of work, and the time limits for training, replay and audits follow from the work. Work must
 therefore match the time that a job takes, which is more than the time of its programs. In addition to the nodes of its
 program (``pol/ops``), a step gathers the rows of its batch and computes the sample order of its epoch. It also brings
-the tensors that it changed into canonical form and hashes them. A round has boundaries and an aggregation. The total
-work of a job is
+the tensors that it changed into canonical form and hashes them. A round has boundaries, updates and an aggregation. The
+total work of a job is
 
-    rounds x (slots x (round steps x step work + segments x boundary work) + outer work)
+    rounds x (slots x (round steps x step work + segments x boundary work + close work) + outer work)
 
 All numbers are integers and functions of the document. Loading a job recomputes the numbers in its document.
 """
@@ -18,6 +18,7 @@ from typing import Protocol
 from domain.amount import ceil_div
 from pol.job.program import Program
 from pol.job.sampling import IN_ORDER, SHUFFLED, WEIGHTED, Sampling
+from pol.job.updates import changed_tensors, kind_of
 from pol.ops.philox import PART_POSITIONS
 from pol.ops.primitive import FLOPS_PER_CALL
 from pol.ops.table import PRIMITIVES
@@ -44,10 +45,6 @@ TENSOR_CALLS = 70
 """Calls per tensor of a state that a program writes. Each such tensor is checked, copied, and hashed in chunks of its
 own.
 """
-MEAN_WORK = 60
-"""FLOPs per element of an update that is averaged. Each element is converted to FP64, weighted and added."""
-MEAN_CALLS = 64
-"""Calls per tensor of an update that is averaged. Each tensor is checked, copied, converted, weighted and added."""
 ORDER_SIZES = MappingProxyType({SHUFFLED: 36, WEIGHTED: 8, IN_ORDER: 0})
 """Bytes per row of the data that the sample order needs.
 
@@ -102,6 +99,14 @@ class Costed(Protocol):
         """The program of one training step."""
 
     @property
+    def close(self) -> Program | None:
+        """The program that codes an update at the end of a round; None if updates are not coded."""
+
+    @property
+    def aggregation(self) -> str:
+        """Name of the kind of update."""
+
+    @property
     def outer(self) -> Program:
         """The program that computes the next global state at the end of a round."""
 
@@ -121,13 +126,21 @@ def step_work(job: Costed) -> int:
 def outer_work(job: Costed) -> int:
     """Return the FLOPs of one aggregation.
 
-    The work covers the mean of the slots' updates, the program ``outer``, and the hashing of the next global state.
+    The work covers the reading and combining of the slots' updates, the program ``outer``, and the hashing of the next
+    global state.
     """
-    updated = _updated(job)
-    calls = job.slots * MEAN_CALLS * len(updated)
-    mean = job.slots * sum(MEAN_WORK * value.elements + value.size for value in updated)
     hashed = HASH_WORK * encoded_size(job.global_tensors)
-    return mean + FLOPS_PER_CALL * calls + job.outer.work.flops + _tensors_work(job.outer, job.global_tensors) + hashed
+    return kind_of(job).work(job) + job.outer.work.flops + _tensors_work(job.outer, job.global_tensors) + hashed
+
+
+def close_work(job: Costed) -> int:
+    """Return the FLOPs of ``close`` at the end of a share: its program, its inputs, and the hashing of its outputs.
+
+    Without ``close``, the boundaries' work covers the update.
+    """
+    if job.close is None:
+        return 0
+    return job.close.work.flops + _tensors_work(job.close, (*job.global_tensors, *job.local_tensors))
 
 
 def boundary_work(job: Costed) -> int:
@@ -146,12 +159,13 @@ def local_size(job: Costed) -> int:
 
 
 def update_size(job: Costed) -> int:
-    """Return the size of a slot's update in canonical form, in bytes.
+    """Return the size of a slot's update in canonical form, in bytes."""
+    return encoded_size(kind_of(job).tensors(job))
 
-    An update holds the global tensors that a step changes.
-    """
-    changed = job.step.changed_outputs()
-    return encoded_size([spec for spec in job.global_tensors if f"global.{spec.name}" in changed])
+
+def plain_update_size(job: Costed) -> int:
+    """Return the size that an update would have in FP32, in bytes: that of the global tensors that a step changes."""
+    return encoded_size(changed_tensors(job.step, job.global_tensors))
 
 
 def running_size(job: Costed) -> int:
@@ -165,40 +179,35 @@ def running_size(job: Costed) -> int:
 
 
 def aggregation_size(job: Costed) -> int:
-    """Return the number of bytes that the end of a round holds at once; it does not depend on the number of slots.
+    """Return the number of bytes that the end of a round holds at once.
 
-    These bytes hold the sum of the updates in FP64, one update in its stored form, the mean, and the memory of
-    ``outer``.
+    These bytes hold what combining the updates needs, and the memory of ``outer``. If updates are averaged, the number
+    does not depend on the number of slots; if they are coded, ``outer`` reads the codes of all slots.
     """
-    updated = _updated(job)
-    total = sum(8 * value.elements + 2 * value.size for value in updated)
-    largest = max((value.elements for value in updated), default=0)
-    # The largest tensor, in canonical form.
-    return total + 8 * largest + job.outer.peak_size
+    return kind_of(job).size(job) + job.outer.peak_size
+
+
+def closing_size(job: Costed) -> int:
+    """Return the number of bytes that ``close`` holds at once: the memory of its program."""
+    return 0 if job.close is None else job.close.peak_size
 
 
 def memory_size(job: Costed) -> int:
     """Return the number of bytes that a process needs to train, replay or aggregate a job, on any executor.
 
-    These bytes hold both states twice (as loaded, and as a step's input), the largest additional memory of a step or an
-    aggregation, and ``BLOCKS_SIZE``. The data stay on disk. The interpreter and its libraries are not counted. If each
-    slot begins with its own state, the state of one slot is counted as well.
+    These bytes hold both states twice (as loaded, and as a step's input), the largest additional memory of a step, an
+    update or an aggregation, and ``BLOCKS_SIZE``. The data stay on disk. The interpreter and its libraries are not
+    counted. If each slot begins with its own state, the state of one slot is counted as well.
     """
     states = 2 * (global_size(job) + local_size(job))
     if job.slot_states_size:
         states += local_size(job)
-    return states + max(running_size(job), aggregation_size(job)) + BLOCKS_SIZE
+    return states + max(running_size(job), closing_size(job), aggregation_size(job)) + BLOCKS_SIZE
 
 
 def batch_types(columns: Sequence[TensorSpec], batch: int) -> dict[str, TensorType]:
     """Return the type of each column of a batch. The keys are the names of a program's inputs (``batch.<column>``)."""
     return {f"batch.{spec.name}": TensorType(spec.dtype, (batch, *spec.shape)) for spec in columns}
-
-
-def _updated(job: Costed) -> list[TensorType]:
-    """Return the types of the global tensors that a step changes, which are the tensors of an update."""
-    changed = job.step.changed_outputs()
-    return [value for name, value in changed.items() if name.startswith("global.")]
 
 
 def gather_work(job: Costed) -> int:

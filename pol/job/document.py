@@ -1,7 +1,7 @@
 """The job document: the values of ``job.json``, all checked before anything is allocated.
 
 Only ``parse_job`` reads a document. It requires canonical JSON, checks the bounds of every field, checks the types of
-the three programs against the tensors and columns that they name, and recomputes the work. ``load.py`` checks the
+the programs against the tensors and columns that they name, and recomputes the work. ``load.py`` checks the
 files against the roots, hashes and sizes in the document. Consumer and validator both derive the terms of an order
 from a job with :func:`order_terms`.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from typing import Annotated
+from typing import Annotated, Any
 
 from domain import codec
 from domain.bounds import Count, Hash, Length, Name, Pattern, Range, Size, Sorted
@@ -25,6 +25,7 @@ from pol.job import cost
 from pol.job.program import Program, parse_program, program_json
 from pol.job.sampling import SHUFFLING, WEIGHTED, Sampling
 from pol.job.strict_json import JsonLimits, dump_json, parse_json, read_part
+from pol.job.updates import END, KINDS, LOCAL, OPENING, UPDATE, changed_tensors, kind_of
 from pol.limits import LIMITS, MAX_INTEGER, Limits
 from pol.ops.table import PRIMITIVES
 from pol.rules.schedule import check_terms, total_work
@@ -40,19 +41,14 @@ DATA_FOLDER = "data"
 VERSION = 2
 ARITHMETIC = "exact"
 
-CLOSING, DIFFERENCE = "closing", "difference"
-"""Kinds of a slot's update: the slot's tensors at the end of a round, or RN32(tensors at the round's beginning -
-tensors at its end).
-"""
-
 STEP, BATCH_NUMBER = "step", "batch_number"
 """Inputs of ``step``: the inner step i, which schedules use, and the batch number g, which every random draw uses. Both
 numbers count from ``Start.step``. So a job that continues another job also continues the other job's schedule and its
 order of the data.
 """
 
-_PROGRAMS = ("step", "outer", "eval")
-_FLOPS_FIELDS = ("step_flops", "outer_flops")
+_PROGRAMS = ("step", "close", "outer", "eval")
+_FLOPS_FIELDS = ("step_flops", "close_flops", "outer_flops")
 _FLOPS = re.compile(r"0|[1-9][0-9]{0,38}")
 _SCALAR = TensorType("i64", ())
 _METRIC = TensorType("f32", ())
@@ -76,7 +72,7 @@ _JobName = Annotated[
 ]
 _Aggregation = Annotated[
     str,
-    Pattern("a kind of update", f"{CLOSING}|{DIFFERENCE}", f"use {CLOSING} or {DIFFERENCE}"),
+    Pattern("a kind of update", "|".join(KINDS), f"use one of {', '.join(KINDS)}"),
 ]
 _Natural = Annotated[int, Range(0, MAX_INTEGER)]
 _Positive = Annotated[int, Range(1, MAX_INTEGER)]
@@ -118,9 +114,10 @@ class JobDocument(Readable):
     """The fields of ``job.json``, under the same names.
 
     In each of ``rounds`` rounds, each of ``slots`` slots runs ``round_steps`` inner steps, in segments of
-    ``segment_steps`` steps. A slot takes ``batch`` rows in a step. ``outer`` receives the mean of the slots' updates;
-    ``aggregation`` is the kind of update. The file omits ``sampling`` if rows are shuffled, and ``start`` if the job
-    begins at step 0.
+    ``segment_steps`` steps. A slot takes ``batch`` rows in a step. ``aggregation`` is the kind of update. ``outer``
+    receives the mean of the slots' updates or, if the program ``close`` codes them, the codes of all slots. The file
+    omits ``sampling`` if rows are shuffled, ``start`` if the job begins at step 0, and ``close`` with its
+    ``close_flops`` if updates are not coded.
 
     Example::
 
@@ -156,6 +153,14 @@ class JobDocument(Readable):
     outer_flops: _Flops
     sampling: Sampling = SHUFFLING
     start: Start = Start()
+    close: Program | None = None
+    close_flops: _Flops = 0
+
+    @property
+    def programs(self) -> dict[str, Program]:
+        """The programs of the job by their names, in the order in which a round runs them; ``eval`` is the last."""
+        every = {name: getattr(self, name) for name in _PROGRAMS}
+        return {name: program for name, program in every.items() if program is not None}
 
     @property
     def share_segments(self) -> int:
@@ -179,7 +184,7 @@ class JobDocument(Readable):
 
 
 FIELDS = tuple(JobDocument.__dataclass_fields__)
-OPTIONAL = {"sampling": JobDocument.sampling, "start": JobDocument.start}
+OPTIONAL = {name: getattr(JobDocument, name) for name in ("sampling", "start", "close", "close_flops")}
 """Default values of the fields that a file omits if they have these values."""
 
 
@@ -233,8 +238,13 @@ class Job(Shown):
 
     @cached_property
     def updated(self) -> tuple[TensorSpec, ...]:
-        """The global tensors that ``step`` changes, in name order; they are the tensors of an update."""
-        return updated_tensors(self.document.step, self.document.global_tensors)
+        """The global tensors that ``step`` changes, in name order."""
+        return changed_tensors(self.document.step, self.document.global_tensors)
+
+    @cached_property
+    def update_tensors(self) -> tuple[TensorSpec, ...]:
+        """The tensors of an update, in name order: those of ``updated``, or the outputs of ``close``."""
+        return kind_of(self.document).tensors(self.document)
 
     @property
     def total_flops(self) -> int:
@@ -278,23 +288,16 @@ def payload_files(job: Job) -> tuple[JobFile, ...]:
     )
 
 
-def updated_tensors(step: Program, tensors: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
-    """Return the members of ``tensors`` that the program ``step`` changes, in name order.
-
-    ``tensors`` are the tensors of the global state.
-    """
-    changed = step.changed_outputs()
-    return tuple(sorted((s for s in tensors if f"global.{s.name}" in changed), key=lambda spec: spec.name))
-
-
 def document_json(document: JobDocument) -> dict[str, object]:
     """Return the document as JSON values. Hashes become hex, and FLOPs become decimal strings."""
-    programs = {name: program_json(getattr(document, name)) for name in _PROGRAMS}
-    flops = {name: str(getattr(document, name)) for name in _FLOPS_FIELDS}
-    omitted = [name for name, value in OPTIONAL.items() if getattr(document, name) == value]
-    rest = [name for name in FIELDS if name not in (*programs, *flops, *omitted)]
-    plain = {name: codec.to_plain(getattr(document, name)) for name in rest}
-    return {**plain, **programs, **flops}
+    written = [name for name in FIELDS if name not in OPTIONAL or getattr(document, name) != OPTIONAL[name]]
+    return {name: _field_json(name, getattr(document, name)) for name in written}
+
+
+def _field_json(name: str, value: Any) -> object:
+    if name in _PROGRAMS:
+        return program_json(value)
+    return str(value) if name in _FLOPS_FIELDS else codec.to_plain(value)
 
 
 def dump_job(document: JobDocument) -> bytes:
@@ -372,6 +375,7 @@ def _check_work(document: JobDocument) -> None:
     """Raise JobError if the FLOPs in the document differ from the FLOPs that ``cost.py`` computes."""
     for field, expected in (
         ("step_flops", cost.step_work(document)),
+        ("close_flops", cost.close_work(document)),
         ("outer_flops", cost.outer_work(document)),
     ):
         work_field = getattr(document, field)
@@ -503,29 +507,57 @@ def _check_step(document: JobDocument) -> None:
     for name in metrics:
         if name not in step.outputs:
             raise _refuse(f"step.outputs.{name}", "the metric is missing")
-    updated = updated_tensors(step, document.global_tensors)
+    updated = changed_tensors(step, document.global_tensors)
     if not updated:
         raise _refuse("step.outputs", "the step changes no global tensor")
     for spec in updated:
         if spec.dtype != "f32":
-            reason = f"only f32 tensors are averaged over slots, and this one is {spec.dtype}"
+            reason = f"only f32 tensors are combined over slots, and this one is {spec.dtype}"
             raise _refuse(f"step.outputs.global.{spec.name}", reason, "keep counters in the local state")
+
+
+def _check_close(document: JobDocument) -> None:
+    """Raise JobError if ``close`` is missing, is not wanted or is not valid.
+
+    Its update may not be larger than the one that it replaces: the limits on deliveries count on that.
+    """
+    is_coded = kind_of(document).is_coded
+    if (document.close is not None) != is_coded:
+        reason = "a job with coded updates needs it" if is_coded else f"{document.aggregation} updates are not coded"
+        raise _refuse("close", reason)
+    if document.close is None:
+        return
+    opening, closing = _named(OPENING, document.global_tensors), _named(END, document.global_tensors)
+    local = _named(LOCAL, document.local_tensors)
+    _check_inputs(document.close, {**opening, **closing, **local}, "close")
+    outputs = document.close.output_types()
+    update = {name: value for name, value in outputs.items() if name.startswith(f"{UPDATE}.")}
+    _check_outputs(document.close, {**local, **update}, "close")
+    tensors = kind_of(document).tensors(document)
+    if not tensors:
+        raise _refuse("close.outputs", "the update has no tensors")
+    small = "leave update= out: the model is too small for it"
+    if (size := encoded_size(tensors)) > (most := encoded_size(document.global_tensors)):
+        raise _refuse("close.outputs", f"an update has {size} bytes, more than the {most} of the global state", small)
+    if (count := chunk_count(tensors)) > document.global_chunks:
+        reason = f"an update has {count} chunks, more than the {document.global_chunks} of the global state"
+        raise _refuse("close.outputs", reason, small)
 
 
 def _check_outer(document: JobDocument) -> None:
     """Raise JobError if ``outer`` is not valid.
 
-    Its program may fail only because a number is not finite. If it could fail for another reason, a round might never
-    close.
+    A program that gets means may fail only because a number is not finite. One that gets codes may also look rows up,
+    because codes name places.
     """
+    kind = kind_of(document)
     for index, node in enumerate(document.outer.nodes):
         body = node.attrs.get("body")
-        if PRIMITIVES[node.op].may_fail or (body is not None and body.may_fail):
+        if not kind.is_coded and (PRIMITIVES[node.op].may_fail or (body is not None and body.may_fail)):
             reason = f"{node.op} may fail, so the program outer cannot use it"
             raise _refuse(f"outer.nodes[{index}].op", reason)
     state = _named("global", document.global_tensors)
-    updates = _named("aggregate", updated_tensors(document.step, document.global_tensors))
-    _check_inputs(document.outer, {**state, **updates}, "outer")
+    _check_inputs(document.outer, {**state, **kind.inputs(document)}, "outer")
     _check_outputs(document.outer, state, "outer")
 
 
@@ -578,6 +610,7 @@ def check_document(document: JobDocument, limits: Limits = LIMITS) -> None:
     if document.global_chunks != chunks:
         raise _refuse("global_chunks", f"the global state has {chunks} chunks")
     _check_step(document)
+    _check_close(document)
     _check_outer(document)
     _check_eval(document, limits)
 
@@ -619,6 +652,7 @@ def order_terms(job: Job) -> JobTerms:
         batch=document.batch,
         segment_steps=document.segment_steps,
         step_work=document.step_flops,
+        close_work=document.close_flops,
         outer_work=document.outer_flops,
         global_bytes=cost.global_size(document),
         local_bytes=cost.local_size(document),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from domain.limits import EXECUTOR_VERSION
 from pol.errors import JobError, StateError
-from pol.job.cost import outer_work, step_work
+from pol.job.cost import close_work, outer_work, step_work
 from pol.job.document import (
     ARITHMETIC,
     DATA_FOLDER,
@@ -46,7 +46,8 @@ class JobSource:
     arrays, at least one, whose first dimension is the row. A shard has at most ``shard_rows`` rows, or fewer if the
     limits on its size require it. ``holdout`` is the consumer's own test set with the same columns; it is never
     uploaded. A job that continues another job begins at ``first_step``. Its ``slot_states`` are the local states in
-    which the slots of that other job ended, in slot order; the first of these states is ``local_state``.
+    which the slots of that other job ended, in slot order; the first of these states is ``local_state``. ``close`` is
+    the program that codes updates, if they are coded.
     """
 
     name: str
@@ -69,6 +70,7 @@ class JobSource:
     sampling: Sampling = SHUFFLING
     first_step: int = 0
     slot_states: Sequence[State] = ()
+    close: Program | None = None
 
 
 def _checked_columns(source: JobSource) -> tuple[dict[str, Array], int]:
@@ -166,6 +168,7 @@ def write_job(directory: Path, source: JobSource, limits: Limits = LIMITS) -> Jo
             outer_flops=0,
             sampling=source.sampling,
             start=start,
+            close=source.close,
         )
         initial = {f"global/{name}": array for name, array in source.global_state.items()}
         initial.update({f"local/{name}": array for name, array in source.local_state.items()})
@@ -186,7 +189,12 @@ def write_job(directory: Path, source: JobSource, limits: Limits = LIMITS) -> Jo
     except StateError as error:
         remedy = "use finite f32, i64 or bool values in the model and the data"
         raise JobError(error.field, error.reason, remedy) from None
-    document = replace(document, step_flops=step_work(document), outer_flops=outer_work(document))
+    document = replace(
+        document,
+        step_flops=step_work(document),
+        close_flops=close_work(document),
+        outer_flops=outer_work(document),
+    )
     data = dump_job(document)
     job = parse_job(data, limits)
     (directory / DOCUMENT).write_bytes(data)

@@ -25,9 +25,12 @@ class JobSummary(Readable):
     - ``sampling``: a description of the order of the rows in training.
     - ``segments``: the segments of all slots in all rounds.
     - ``segment_flops``: the work of a segment, with the boundary at its end.
+    - ``close_flops``: the work of coding the update of one slot in a round; 0 if updates are not coded.
     - ``flops_by_operation``: the work (FLOPs) of one step by the name of the primitive, the largest first.
     - ``products``: the number of products in one step, by the number of bits of their integers.
-    - ``nodes``: the number of operations of each of the three programs.
+    - ``nodes``: the number of operations of each program.
+    - ``update``: the kind of update, ``closing``, ``difference`` or ``coded``.
+    - ``update_bytes`` and ``full_update_bytes``: the size of an update, and the size that it would have in FP32.
     - ``memory_bytes``: the memory of a process that trains, replays or aggregates, without its libraries.
 
     Example::
@@ -52,6 +55,7 @@ class JobSummary(Readable):
     rows: int
     step_flops: int
     segment_flops: int
+    close_flops: int
     outer_flops: int
     total_flops: int
     flops_by_operation: dict[str, int]
@@ -61,6 +65,9 @@ class JobSummary(Readable):
     state_bytes: int
     local_state_bytes: int
     memory_bytes: int
+    update: str
+    update_bytes: int
+    full_update_bytes: int
     global_root: str
     local_root: str
     data_root: str
@@ -91,6 +98,7 @@ def inspect_job(job: Job) -> JobSummary:
         rows=document.rows,
         step_flops=document.step_flops,
         segment_flops=segment_work(order_terms(job)),
+        close_flops=document.close_flops,
         outer_flops=document.outer_flops,
         total_flops=job.total_flops,
         flops_by_operation=_largest_first(
@@ -102,11 +110,14 @@ def inspect_job(job: Job) -> JobSummary:
             }
         ),
         products=products_by_bits(document.step),
-        nodes={kind: len(getattr(document, kind).nodes) for kind in ("step", "outer", "eval")},
+        nodes={kind: len(program.nodes) for kind, program in document.programs.items()},
         payload_bytes=job.payload_size,
         state_bytes=sum(spec.type.size for spec in document.global_tensors),
         local_state_bytes=sum(spec.type.size for spec in document.local_tensors),
         memory_bytes=cost.memory_size(document),
+        update=document.aggregation,
+        update_bytes=cost.update_size(document),
+        full_update_bytes=cost.plain_update_size(document),
         global_root=document.global_root.hex(),
         local_root=document.local_root.hex(),
         data_root=document.data_root.hex(),

@@ -151,7 +151,7 @@ def training_elsewhere(
 def _trainer(
     executor: Executor, directory: Path, loaded: LoadedJob, engine: Engine, folder: Path, observe: Observe | None
 ) -> TrainRound:
-    document, updated = loaded.job.document, loaded.job.updated
+    document, updated = loaded.job.document, loaded.job.update_tensors
 
     def train(round: int, opening: State, locals_: Sequence[State]) -> Iterator[SlotResult]:
         _write(folder / f"{round}.opening", opening)

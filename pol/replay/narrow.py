@@ -268,10 +268,11 @@ class HonestRun:
             case PlaceKind.UPDATE:
                 share = shares[found.slot]
                 opening, end = self.at(share, 0).global_state, self.at(share, share.segments)
-                return lambda _, see: walk_update(loaded, opening, end, see)
+                return lambda backend, see: walk_update(loaded, opening, end, backend, see)
             case PlaceKind.AGGREGATION:
                 opening = self.at(shares[0], 0).global_state
-                updates = [share_update(loaded, opening, self.at(share, share.segments)).update for share in shares]
+                ends = [self.at(share, share.segments) for share in shares]
+                updates = [share_update(loaded, opening, end, self._executor).update for end in ends]
                 return lambda backend, see: walk_aggregation(loaded, opening, updates, backend, see)
             case None:
                 raise ValueError("the start of a share is not computed")

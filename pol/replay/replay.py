@@ -22,7 +22,7 @@ from pol.state.arrays import State
 from pol.state.canonical import decode_state, encode_state, state_tree
 from pol.state.layout import encoded_size
 from pol.values import TensorSpec
-from pol.work.records import Boundary, ReplayedSegment, RoundSlot
+from pol.work.records import Boundary, ReplayedSegment, RoundSlot, UpdateResult
 from pol.work.segments import SlotState, boundary_step, check_part, run_segment, slot_state
 from pol.work.train import aggregate, share_update
 
@@ -302,10 +302,11 @@ class _Checker:
             updates: list[State] = []
             for share, drawn in self._round(round):
                 states = _Chained(state, locals_[share.slot])
-                check, update = self._share(share, drawn, states)
+                check, result = self._share(share, drawn, states)
                 checks.append(check)
-                updates.append(update)
-                locals_[share.slot] = states.at(share.boundaries[-1])[1]
+                if result is not None:
+                    updates.append(result.update)
+                    locals_[share.slot] = result.local_out
             if not all(check.holds for check in checks):
                 return tuple(checks)
             check, state = self._aggregation(round, claimed, state, updates)
@@ -325,15 +326,15 @@ class _Checker:
         for round, claimed in enumerate(self._trace.round_roots):
             updates: list[State] = []
             for share, drawn in self._round(round):
-                check, update = self._share(share, drawn, states)
+                check, result = self._share(share, drawn, states)
                 if check.holds and share.boundaries[0].global_root != opening:
                     check = replace(check, fault=_OTHER_START)
                 if check.holds and share.boundaries[0].local_root != locals_[share.slot]:
                     check = replace(check, fault=_OTHER_LOCAL_START)
                 locals_[share.slot] = share.local_out_root
                 checks.append(check)
-                updates.append(update)
-            if all(updates):
+                updates += [] if result is None else [result.update]
+            if len(updates) == self._slots:
                 first, _ = states.at(self._round(round)[0][0].boundaries[0])
                 checks.append(self._aggregation(round, claimed, first, updates)[0])
             opening = claimed
@@ -343,14 +344,14 @@ class _Checker:
         part = slice(round * self._slots, (round + 1) * self._slots)
         return list(zip(self._trace.shares[part], self._drawn[part], strict=True))
 
-    def _share(self, share: ShareRecord, drawn: tuple[int, ...], states: _States) -> tuple[Check, State]:
+    def _share(self, share: ShareRecord, drawn: tuple[int, ...], states: _States) -> tuple[Check, UpdateResult | None]:
         """Check a share: its hashes, its ``drawn`` segments and its update.
 
-        Return the result and the update, which is empty after a fault.
+        Return the result, and the share's update if there is no fault.
         """
         checked = 0
 
-        def failed(fault: str, *, is_narrowable: bool = True) -> tuple[Check, State]:
+        def failed(fault: str, *, is_narrowable: bool = True) -> tuple[Check, None]:
             return Check(
                 is_narrowable=is_narrowable,
                 round=share.round,
@@ -358,7 +359,7 @@ class _Checker:
                 segments=share.segments,
                 checked=checked,
                 fault=fault,
-            ), {}
+            ), None
 
         fault = share.fault or wrong_shape(share, self._loaded)
         if fault:
@@ -375,17 +376,17 @@ class _Checker:
             if fault:
                 return failed(fault)
             checked += 1
-        closing, local_out = states.at(share.boundaries[-1])
+        closing, local = states.at(share.boundaries[-1])
         try:
-            result = share_update(self._loaded, opening[0], SlotState(closing, local_out))
-        except StateError as error:
+            result = share_update(self._loaded, opening[0], SlotState(closing, local), self._executor)
+        except (ReplayError, StateError) as error:
             return failed(f"the update: {error}")
         if result.update_root != share.update_root:
             return failed("the update does not follow from the first and the last state of the share")
         if result.local_out_root != share.local_out_root:
             return failed("the local state at the end of the share differs from the replayed one")
         check = Check(round=share.round, slot=share.slot, segments=share.segments, checked=checked, fault="")
-        return check, result.update
+        return check, result
 
     def _segment(self, share: ShareRecord, index: int, states: _States) -> str:
         state, local = states.at(share.boundaries[index])

@@ -1,4 +1,5 @@
-"""A timed trial of a new job. It runs one segment of a slot, the first step of the other slots, and one aggregation.
+"""A timed trial of a new job. It runs one segment of a slot, the first step of the other slots, an update, and one
+aggregation.
 
 A job that loads can still end in NaN, use a row number that does not exist, or take longer than its work indicates.
 """
@@ -7,6 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from itertools import repeat
 from pathlib import Path
 from typing import TypeVar
@@ -84,10 +86,11 @@ def try_payload(request: TrialRequest) -> Trial:
 
 
 def try_job(loaded: LoadedJob, slot: int, slots: range, backend: Backend) -> TrialTimes:
-    """Return the times of a trial: the first segment of ``slot`` in round 0, and an aggregation.
+    """Return the times of a trial: the first segment of ``slot`` in round 0, its update, and an aggregation.
 
     The aggregation uses the update of that segment in place of every slot's update. The first step of every other slot
-    in ``slots`` is also run, but not timed. Raises Stopped if the segment, a step or the aggregation has no result.
+    in ``slots`` is also run, but not timed. Raises Stopped if the segment, a step, the update or the aggregation has no
+    result.
     """
     document = loaded.job.document
     speed = core_speed(backend)
@@ -104,13 +107,16 @@ def try_job(loaded: LoadedJob, slot: int, slots: range, backend: Backend) -> Tri
     for other in slots:
         if other != slot:
             _try_step(loaded, other, start, backend)
-    update = share_update(loaded, start.global_state, end).update
-    del end
+    result, close_time = _timed(partial(share_update, loaded, start.global_state, end, backend))
+    update = result.update
+    del end, result
 
     def outer() -> None:
         aggregate(loaded, loaded.global_state, repeat(update, document.slots), backend)
 
-    return TrialTimes(segment_time, _timed(outer)[1], speed)
+    return TrialTimes(
+        segment=segment_time, outer=_timed(outer)[1], speed=speed, close=close_time if document.close else 0
+    )
 
 
 def _try_step(loaded: LoadedJob, slot: int, start: SlotState, backend: Backend) -> None:

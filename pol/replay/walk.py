@@ -10,16 +10,19 @@ from enum import StrEnum
 
 import numpy as np
 
-from pol.errors import AggregationFailed, NotFinite, NotFiniteStep, OutOfRange, StepFailed
+from pol.errors import AggregationFailed, NotFinite, NotFiniteStep, OutOfRange, StepFailed, UpdateFailed
 from pol.executor.interface import Backend
 from pol.job.load import LoadedJob
 from pol.job.program import Node, Program
+from pol.job.updates import kind_of
 from pol.replay.operations import OperationPath, OperationRun, OperationRunner, value_hash
 from pol.state.arrays import Array, State, canonical_array
 from pol.state.canonical import state_tree
 from pol.work.records import Boundary, RoundSlot
 from pol.work.segments import SlotState, boundary_step, first_state, mean_metrics, merged, step_inputs
 from pol.work.train import aggregate_inputs, share_update
+from pol.work.updates.coded import close_inputs, closed
+from pol.work.updates.table import codec_of
 
 
 class PlaceKind(StrEnum):
@@ -93,9 +96,21 @@ def walk_segment(
     return state.boundary(index + 1, end, means)
 
 
-def walk_update(loaded: LoadedJob, opening: State, end: SlotState, see: See) -> bytes:
-    """Recompute the update of a share, whose values are its tensors, and return its root."""
-    result = share_update(loaded, opening, end)
+def walk_update(loaded: LoadedJob, opening: State, end: SlotState, backend: Backend, see: See) -> bytes:
+    """Recompute the update of a share, and return its root.
+
+    Its values are its tensors or, if the job has a program ``close``, the results of that program's operations and its
+    outputs. Raises UpdateFailed if the update has no result.
+    """
+    document = loaded.job.document
+    if document.close is not None:
+        runner = OperationRunner(backend, document.seed)
+        try:
+            outputs = _watched(runner, document.close, close_inputs(opening, end), None, see)
+        except (NotFinite, OutOfRange) as error:
+            raise UpdateFailed(error.field, error.reason) from None
+        return closed(end, outputs).update_root
+    result = share_update(loaded, opening, end, backend)
     for name in sorted(result.update):
         operands = (np.asarray(opening[name]), np.asarray(end.global_state[name]))
         value = result.update[name]
@@ -106,15 +121,16 @@ def walk_update(loaded: LoadedJob, opening: State, end: SlotState, see: See) -> 
 def walk_aggregation(loaded: LoadedJob, opening: State, updates: Sequence[State], backend: Backend, see: See) -> bytes:
     """Recompute the aggregation of a round, and return the root of the next global state.
 
-    The values are the means of the updates by tensor, the results of the operations, and the outputs. Raises
-    AggregationFailed if there is no next state.
+    The values are what the updates are combined to by tensor, such as their means, the results of the operations, and
+    the outputs. Raises AggregationFailed if there is no next state.
     """
     document = loaded.job.document
     start, inputs = aggregate_inputs(loaded, opening, updates)
-    for spec in sorted(loaded.job.updated, key=lambda spec: spec.name):
-        value = inputs[f"aggregate.{spec.name}"]
-        operands = tuple(np.asarray(update[spec.name]) for update in updates)
-        see(_seen(Spot(name=f"mean of {spec.name}"), value, operands))
+    combined = codec_of(loaded).combined
+    for name in sorted(kind_of(document).inputs(document)):
+        tensor = name.partition(".")[2]
+        operands = tuple(np.asarray(update[tensor]) for update in updates)
+        see(_seen(Spot(name=f"{combined} of {tensor}"), inputs[name], operands))
     try:
         outputs = _watched(OperationRunner(backend, document.seed), document.outer, inputs, None, see)
     except (NotFinite, OutOfRange) as error:

@@ -52,8 +52,11 @@ def replay_work(terms: JobTerms) -> int:
 
 
 def update_work(terms: JobTerms) -> int:
-    """Return the FLOPs of recomputing an update. The auditor reads and hashes both boundary states for it."""
-    return 2 * boundary_work(terms)
+    """Return the FLOPs of recomputing an update.
+
+    The auditor reads and hashes both boundary states for it, and runs the program ``close`` if the job has one.
+    """
+    return 2 * boundary_work(terms) + terms.close_work
 
 
 def place_work(terms: JobTerms, kind: AuditKind) -> int:

@@ -65,8 +65,8 @@ def share_segments(terms: JobTerms) -> int:
 
 
 def share_work(terms: JobTerms) -> int:
-    """Return the FLOPs of a share: the steps of one slot in one round, and its boundaries."""
-    return share_segments(terms) * segment_work(terms)
+    """Return the FLOPs of a share: the steps of one slot in one round, its boundaries, and the coding of its update."""
+    return share_segments(terms) * segment_work(terms) + terms.close_work
 
 
 def round_work(terms: JobTerms) -> int:
@@ -99,9 +99,9 @@ def progress_seconds(terms: JobTerms, base: int, slot_speed: int, slots: int) ->
 def trial_work(terms: JobTerms) -> int:
     """Return the FLOPs of the trial that runs before an order is accepted.
 
-    The trial runs two segments, two aggregations, and one step of every slot.
+    The trial runs two segments, two updates, two aggregations, and one step of every slot.
     """
-    return 2 * (segment_work(terms) + terms.outer_work) + terms.slots * terms.step_work
+    return 2 * (segment_work(terms) + terms.close_work + terms.outer_work) + terms.slots * terms.step_work
 
 
 def is_handover(terms: JobTerms, every: int, round: int) -> bool:
@@ -161,8 +161,8 @@ def check_terms(terms: JobTerms) -> None:
     _check(
         terms.update_bytes <= terms.global_bytes,
         "update_bytes",
-        f"is more than the {terms.global_bytes} bytes of the global state, whose tensors an update holds",
-        "use the number of bytes of the global tensors that a step changes",
+        f"is more than the {terms.global_bytes} bytes of the global state",
+        "use an update of at most the bytes of the global state",
     )
     _check(total_work(terms) <= WORK_MAX, "step_work", f"gives more than {WORK_MAX} FLOPs")
 

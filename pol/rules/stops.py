@@ -71,5 +71,6 @@ def stop_step(terms: JobTerms, round: int, place: AuditPlace, roots: ShareRoots 
 
 
 def done_work(terms: JobTerms, roots: ShareRoots) -> int:
-    """Return the FLOPs that a share completed: its segments, and its steps before the stop."""
-    return roots.segments * segment_work(terms) + roots.steps * terms.step_work
+    """Return the FLOPs that a share completed: its segments, its update, and its steps before the stop."""
+    coded = terms.close_work if roots.is_whole else 0
+    return roots.segments * segment_work(terms) + coded + roots.steps * terms.step_work

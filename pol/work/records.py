@@ -52,16 +52,22 @@ class Boundary:
 
 @dataclass(frozen=True)
 class UpdateResult:
-    """The update of a share with its root, and the root of the slot's local state at the end of the share."""
+    """The update of a share and the slot's local state after the round, with their roots.
+
+    The local state is that of the share's last boundary, unless the job's program ``close`` changes it.
+    """
 
     update: "State"
     update_root: bytes
+    local_out: "State"
     local_out_root: bytes
 
 
 @dataclass(frozen=True)
 class TrainedShare:
-    """The result of training a share: all its boundaries, its update, and both states at its end."""
+    """The result of training a share: all its boundaries, its update, the global state at its last boundary, and the
+    local state after the round.
+    """
 
     boundaries: tuple[Boundary, ...]
     update: "State"

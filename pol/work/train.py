@@ -4,10 +4,8 @@ at the end.
 At the end of a round, the next global state is computed from the accepted updates, in slot order.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
-
-import numpy as np
 
 from domain.hashing import merkle_root
 from pol.errors import (
@@ -15,15 +13,11 @@ from pol.errors import (
     NotFinite,
     OutOfRange,
     RangeError,
-    ReplayError,
-    UpdateFailed,
 )
 from pol.executor.interface import Backend, run
-from pol.job.document import DIFFERENCE
 from pol.job.load import LoadedJob
-from pol.state.arrays import Array, State, canonical_array
+from pol.state.arrays import Array, State
 from pol.state.canonical import StateTree, state_tree
-from pol.values import TensorSpec
 from pol.work.aside import Aside, AtOnce
 from pol.work.records import AggregateResult, Boundary, RoundSlot, TrainedShare, UpdateResult
 from pol.work.segments import (
@@ -36,6 +30,7 @@ from pol.work.segments import (
     run_steps,
     slot_state,
 )
+from pol.work.updates.table import codec_of
 
 
 def train_share(
@@ -72,13 +67,13 @@ def train_share(
     reached(zero, start.global_state, start.local_state)
     segments = range(loaded.job.document.share_segments)
     end = _go_on(loaded, part, segments, start, backend, reached, on_step, cancelled, AtOnce())
-    result = share_update(loaded, opening, end)
+    result = share_update(loaded, opening, end, backend)
     return TrainedShare(
         boundaries=tuple(boundaries),
         update=result.update,
         update_root=result.update_root,
         global_out=end.global_state,
-        local_out=end.local_state,
+        local_out=result.local_out,
         local_out_root=result.local_out_root,
     )
 
@@ -150,70 +145,22 @@ def _go_on(
     return state
 
 
-def share_update(loaded: LoadedJob, opening: State, end: SlotState) -> UpdateResult:
-    """Return the update of a share and its root, and the root of the local state at the share's end.
+def share_update(loaded: LoadedJob, opening: State, end: SlotState, backend: Backend) -> UpdateResult:
+    """Return the update of a share and the slot's local state after the round, with their roots.
 
-    The update holds the tensors that a step changes. Depending on the job's ``aggregation``, the update holds the
-    tensors of ``end``, which are not copied, or the differences ``opening`` - ``end`` (:func:`is_difference`). Hashes
-    of ``end`` that are already known are reused. Raises StateError if a state does not have the job's tensors, and
-    UpdateFailed if a difference overflows.
+    ``opening`` is the global state at the round's beginning, and ``end`` are the states at the share's last boundary.
+    Depending on the job's kind of update, ``backend`` runs its program ``close``. Hashes of ``end`` that are already
+    known are reused. Raises StateError if a state does not have the job's tensors, and UpdateFailed if the update has
+    no result.
     """
     document = loaded.job.document
     check_specs(opening, document.global_tensors, "opening state")
     check_specs(end.global_state, document.global_tensors, "closing state")
     check_specs(end.local_state, document.local_tensors, "local state")
-    names = sorted(spec.name for spec in loaded.job.updated)
-    closing, (tree, local) = end.global_state, end.trees
-    if is_difference(loaded):
-        update = {name: _difference(opening[name], closing[name], name) for name in names}
-        return UpdateResult(update, state_tree(update).root, local.root)
-    update = {name: closing[name] for name in names}
-    return UpdateResult(update, state_tree(update, tree.tensors).root, local.root)
-
-
-def is_difference(loaded: LoadedJob) -> bool:
-    """Return whether the job's updates hold differences. Otherwise they hold the tensors at the end of the share."""
-    return loaded.job.document.aggregation == DIFFERENCE
-
-
-def _difference(opening: Array, closing: Array, name: str) -> Array:
-    with np.errstate(over="ignore"):
-        values = opening - closing
-    try:
-        difference = canonical_array(values, name)
-    except NotFinite as error:
-        raise UpdateFailed(error.field, error.reason) from None
-    difference.flags.writeable = False
-    return difference
+    return codec_of(loaded).encode(loaded, opening, end, backend)
 
 
 # --- the end of a round --------------------------------------------------------------------------
-
-
-def mean(updates: Iterable[State], specs: Sequence[TensorSpec], slots: int) -> dict[str, Array]:
-    """Return the mean of the updates.
-
-    Each tensor is summed in FP64 in the order of the updates, divided, and rounded to FP32. The updates are read one by
-    one and none is kept, since the updates of many slots might not fit into memory together. Raises ReplayError if
-    there are not exactly ``slots`` updates, and StateError if an update has other tensors than ``specs``.
-    """
-    sums = {spec.name: np.zeros(spec.shape, np.float64) for spec in specs}
-    count = 0
-    for update in updates:
-        check_specs(update, specs, "update")
-        for name, total in sums.items():
-            np.add(total, canonical_array(update[name], name), out=total)
-        count += 1
-        # Without this, the update would stay in memory while the next one is read.
-        del update
-    if count != slots:
-        raise ReplayError(f"a round needs one update for each of {slots} slots, not {count}")
-    result = {}
-    for spec in specs:
-        total = sums.pop(spec.name)
-        np.divide(total, np.float64(count), out=total)
-        result[spec.name] = total.astype(np.float32)
-    return result
 
 
 def tensor_roots(tree: StateTree) -> tuple[tuple[str, bytes], ...]:
@@ -224,7 +171,8 @@ def tensor_roots(tree: StateTree) -> tuple[tuple[str, bytes], ...]:
 def aggregate_inputs(
     loaded: LoadedJob, opening: State, updates: Iterable[State]
 ) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Return a copy of the state before an aggregation, and the inputs of ``outer``: that state and the mean update.
+    """Return a copy of the state before an aggregation, and the inputs of ``outer``: that state, and what the updates
+    of all slots are combined to.
 
     The program may overwrite both. Raises ReplayError if there is not one update per slot, and StateError if a state
     does not have the job's tensors.
@@ -232,10 +180,7 @@ def aggregate_inputs(
     document = loaded.job.document
     start = check_state(opening, document.global_tensors, "opening state")
     inputs: dict[str, Array] = {f"global.{name}": array for name, array in start.items()}
-    # A mean may overflow to infinity, which is refused with the outputs.
-    with np.errstate(over="ignore"):
-        averaged = mean(updates, loaded.job.updated, document.slots)
-    inputs.update({f"aggregate.{name}": array for name, array in averaged.items()})
+    inputs.update(codec_of(loaded).combine(loaded, updates))
     return start, inputs
 
 
@@ -244,7 +189,7 @@ def aggregate(loaded: LoadedJob, opening: State, updates: Iterable[State], backe
 
     It is computed from the state at the round's beginning and the updates. ``updates`` are the updates of the accepted
     shares, one per slot of the job, in slot order; the order affects the result. The iterable may compute or read each
-    update on demand (see :func:`mean`). The job's ``outer`` runs on ``backend``.
+    update on demand. The job's ``outer`` runs on ``backend``.
 
     Raises ReplayError if there is not one update per slot, StateError if a state does not have the job's tensors, and
     AggregationFailed if there is no next state: a number is not finite, or a row number does not exist.

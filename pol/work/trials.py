@@ -9,12 +9,14 @@ from domain.market.records import JobTerms
 class TrialTimes:
     """The times that a trial of a job took, in microseconds of one core: one segment, and one aggregation.
 
-    ``speed`` is the measured speed of one core of the machine, in FLOP/s.
+    ``speed`` is the measured speed of one core of the machine, in FLOP/s. ``close`` is the time of the program
+    ``close`` at a share's end; it is 0 if the job has none.
     """
 
     segment: int
     outer: int
     speed: int
+    close: int = 0
 
 
 @dataclass(frozen=True, slots=True)

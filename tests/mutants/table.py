@@ -78,6 +78,8 @@ _HELD = "tests/unit/chain/attacks/test_a_share_whose_issue_another_provider_has.
 _WITNESS_DAEMON = "tests/unit/validator/test_witnesses.py"
 _ASKING = "tests/unit/compute_provider/decide/test_asking.py"
 _DELIVERED = "tests/unit/chain/attacks/test_a_delivered_share_is_not_called_unanswered.py"
+_CODED = "tests/unit/pol/replay/test_coded_updates.py"
+_CODECS = "tests/unit/pol/capture/test_update_codecs.py"
 _HABITS = "tests/unit/pol/capture/test_habits.py"
 _DATA = "tests/unit/pol/capture/test_data.py"
 _BUILD = "tests/unit/pol/capture/test_build.py"
@@ -1053,7 +1055,7 @@ MUTANTS = (
         "half-a-share-paid-whole",
         "a share that ends early is paid like a whole one",
         "pol/rules/stops.py",
-        "    return roots.segments * segment_work(terms) + roots.steps * terms.step_work\n",
+        "    return roots.segments * segment_work(terms) + coded + roots.steps * terms.step_work\n",
         "    return share_segments(terms) * segment_work(terms)\n",
         (f"{_STOPS}::test_a_stop_that_strangers_find_ends_the_order_with_the_consumers_reason",),
     ),
@@ -1061,7 +1063,7 @@ MUTANTS = (
         "steps-for-nothing",
         "a consumer has all but one step of a segment trained in every slot, and pays for none",
         "pol/rules/stops.py",
-        "    return roots.segments * segment_work(terms) + roots.steps * terms.step_work\n",
+        "    return roots.segments * segment_work(terms) + coded + roots.steps * terms.step_work\n",
         "    return roots.segments * segment_work(terms)\n",
         (f"{_ATTACKS}/test_stopped_steps_are_paid.py::test_whole_steps_before_a_stop_are_paid",),
     ),
@@ -2158,7 +2160,7 @@ MUTANTS = (
     Mutant(
         "update-turned-round",
         "an update is closing less opening",
-        "pol/work/train.py",
+        "pol/work/updates/averaged.py",
         "        values = opening - closing\n",
         "        values = closing - opening\n",
         (f"{_VECTORS}[training]",),
@@ -3284,8 +3286,8 @@ MUTANTS = (
         "job-flops",
         "a job's document has its work as numbers, not as text",
         "pol/job/document.py",
-        "name: str(getattr(document, name))",
-        "name: getattr(document, name)",
+        "    return str(value) if name in _FLOPS_FIELDS else codec.to_plain(value)\n",
+        "    return codec.to_plain(value)\n",
         (JOB,),
     ),
     # --- between owners ---
@@ -3581,10 +3583,83 @@ MUTANTS = (
     Mutant(
         "updates-kept",
         "all updates of a round are in memory at once",
-        "pol/work/train.py",
+        "pol/work/updates/averaged.py",
         "    for update in updates:\n",
         "    for update in list(updates):\n",
         ("tests/unit/pol/replay/test_aggregate.py::test_updates_are_taken_one_by_one_and_none_is_kept",),
+    ),
+    # --- coded updates ---
+    Mutant(
+        "coding-for-nothing",
+        "a provider codes updates, and is not paid for it",
+        "pol/rules/stops.py",
+        "    coded = terms.close_work if roots.is_whole else 0\n",
+        "    coded = 0\n",
+        (f"{_CODED}::test_close_is_work_that_providers_and_seats_are_paid_for",),
+    ),
+    Mutant(
+        "coding-that-was-not-done",
+        "a share that ends early is paid for an update that it does not have",
+        "pol/rules/stops.py",
+        "    coded = terms.close_work if roots.is_whole else 0\n",
+        "    coded = terms.close_work\n",
+        (f"{_CODED}::test_close_is_work_that_providers_and_seats_are_paid_for",),
+    ),
+    Mutant(
+        "coding-takes-no-time",
+        "auditors get no time to recompute a coded update",
+        "pol/rules/panels.py",
+        "    return 2 * boundary_work(terms) + terms.close_work\n",
+        "    return 2 * boundary_work(terms)\n",
+        (f"{_CODED}::test_close_is_work_that_providers_and_seats_are_paid_for",),
+    ),
+    Mutant(
+        "update-beyond-the-state",
+        "an update is larger than deliveries may be",
+        "pol/job/document.py",
+        "(size := encoded_size(tensors)) > (most := encoded_size(document.global_tensors))",
+        "(size := encoded_size(tensors)) > (most := 2**62)",
+        (f"{_CODED}::test_a_close_that_no_job_may_have[is larger]",),
+    ),
+    Mutant(
+        "close-without-codes",
+        "a job whose updates are not coded has a program that no one runs",
+        "pol/job/document.py",
+        "    if (document.close is not None) != is_coded:\n",
+        "    if document.close is None and is_coded:\n",
+        (f"{_CODED}::test_close_goes_with_coded_updates_only",),
+    ),
+    Mutant(
+        "residue-lost",
+        "a slot continues without what it has not sent",
+        "pol/work/updates/coded.py",
+        "        local_out=after.local_state,\n",
+        "        local_out=end.local_state,\n",
+        (f"{_CODED}::test_the_last_boundary_has_the_local_state_before_close",),
+    ),
+    Mutant(
+        "slots-in-reverse",
+        "the codes of the last slot are those of slot 0",
+        "pol/work/updates/coded.py",
+        "            array[count] = canonical_array(update[name], name)\n",
+        "            array[slots - 1 - count] = canonical_array(update[name], name)\n",
+        (f"{_VECTORS}[training]",),
+    ),
+    Mutant(
+        "sent-twice",
+        "what a slot sent stays in its residue",
+        "pol/capture/codecs/sparse.py",
+        "            left = rows - spread(place, values, settings.chunk)\n",
+        "            left = rows\n",
+        (f"{_CODECS}::test_a_codec_agrees_with_its_prototype",),
+    ),
+    Mutant(
+        "momentum-not-masked",
+        "a value that was sent moves on by its old momentum",
+        "pol/capture/codecs/momentum.py",
+        "torch.where(from_rows(marks, change.shape) > 0, 0.0, momentum)",
+        "momentum",
+        (f"{_CODECS}::test_a_codec_agrees_with_its_prototype",),
     ),
     # --- clusters ---
     Mutant(
@@ -3720,8 +3795,8 @@ MUTANTS = (
         "trial-own-speed",
         "a job is called slow because this machine is",
         "validator/decide/trial.py",
-        "turns * segments * times.segment * times.speed // leg.slot_speed",
-        "turns * segments * times.segment * 10**9 // leg.slot_speed",
+        "turns * share * times.speed // leg.slot_speed",
+        "turns * share * 10**9 // leg.slot_speed",
         (f"{_TRIAL}::test_the_speed_of_this_machine_says_nothing_about_the_job",),
     ),
     Mutant(

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, replace
 
-from assay import Average, JobSpec, Nesterov
+from assay import Average, Dense, JobSpec, Nesterov, Quantised, Sparse
 from examples import char_gpt, digits, lstm
 
-AVERAGE, NESTEROV = Average(), Nesterov(lr=0.7, momentum=0.6)
+AVERAGE, NESTEROV, DENSE = Average(), Nesterov(lr=0.7, momentum=0.6), Dense()
 NUMPY, TORCH, SLOW = "", "torch", "slow"
 """Honest providers of unlike speed, as ``tests.support.market_network`` and ``localnet.cheats`` call them."""
 CHEAT, SILENT = "skip_training@0", "never_answer@0"
@@ -17,8 +17,8 @@ _STEPS = {"digits": (40, 20, 5), "char-gpt": (12, 6, 2), "lstm": (20, 10, 2)}
 class Row:
     """A job, the providers of the cluster that trains it, and what is killed while somebody trains.
 
-    ``one_round`` makes one round of all steps, where several are usual. ``resumed`` lets the job go on from what
-    another one of half its steps left, which was trained here.
+    ``update`` is the form in which slots send their results. ``one_round`` makes one round of all steps, where several
+    are usual. ``resumed`` lets the job go on from what another one of half its steps left, which was trained here.
     """
 
     name: str
@@ -26,6 +26,7 @@ class Row:
     providers: tuple[str, ...]
     slots: int
     outer: Average | Nesterov
+    update: Dense | Sparse | Quantised = DENSE
     kill_validator: bool = False
     kill_provider: bool = False
     one_round: bool = False
@@ -54,18 +55,19 @@ ROWS = (
         (SILENT, CHEAT, SLOW, TORCH, NUMPY),
         4,
         AVERAGE,
+        Quantised(bits=4, block=64),
         kill_validator=True,
         kill_provider=True,
     ),
     Row("gpt-alone", "char-gpt", (SLOW,), 1, NESTEROV, kill_provider=True),
-    Row("gpt-reissued", "char-gpt", (SILENT, NUMPY), 4, AVERAGE),
+    Row("gpt-reissued", "char-gpt", (SILENT, NUMPY), 4, AVERAGE, Sparse(keep=16, chunk=1024)),
     Row("gpt-cheat", "char-gpt", (CHEAT, NUMPY, NUMPY, SLOW, TORCH), 4, NESTEROV),
     Row("lstm-alone", "lstm", (NUMPY,), 4, NESTEROV),
     Row("lstm-validator", "lstm", (SLOW, TORCH), 1, AVERAGE, kill_validator=True),
     Row("lstm-provider", "lstm", (SLOW, SLOW, NUMPY, TORCH, NUMPY), 4, NESTEROV, kill_provider=True),
 )
 IN_MAKE_TEST = ("digits-unlike", "gpt-reissued", "lstm-validator")
-"""What ``make test`` runs: each job, slots of both numbers, and no fault twice."""
+"""What ``make test`` runs: each job, slots of both numbers, updates in full and coded, no fault twice."""
 
 
 def spec_of(row: Row) -> JobSpec:
@@ -80,4 +82,5 @@ def spec_of(row: Row) -> JobSpec:
         batch=min(whole.batch, 16),
         slots=row.slots,
         outer=row.outer,
+        update=row.update,
     )

@@ -70,7 +70,8 @@ def judged(trial: Trial, order: Order, leg: Leg, clock: int, processes: int) -> 
     segments = share_segments(terms)
     turns = ceil_div(leg.slots, leg.slots_at_once)
     # The time (microseconds) of the job on machines with the slot speed of the bid.
-    training = turns * segments * times.segment * times.speed // leg.slot_speed
+    share = segments * times.segment + times.close
+    training = turns * share * times.speed // leg.slot_speed
     outer = times.outer * times.speed // leg.slot_speed
     most = _MICRO * progress_seconds(
         served_terms(terms, leg), order.params.progress_base, leg.slot_speed, leg.slots_at_once
@@ -83,7 +84,7 @@ def judged(trial: Trial, order: Order, leg: Leg, clock: int, processes: int) -> 
         return Trial(terms=terms, times=times, decline=LegEnd.DECLINED_TOO_SLOW, text=text)
     # The time of this machine's own replays.
     places = min(leg.slots * segments, order.params.duty_segments + leg.slots * (_DRAWN + OWN_PICKS))
-    replays = ceil_div(places * times.segment, processes)
+    replays = ceil_div(places * times.segment + leg.slots * times.close, processes)
     if training + replays + times.outer > most:
         text = f"this machine would need {_seconds(replays)} s per round for its replays, which is too long"
         return Trial(terms=terms, times=times, decline=LegEnd.DECLINED_BY_CHOICE, text=text)

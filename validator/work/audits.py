@@ -67,6 +67,7 @@ def make_audit(
             round_opening=RootedFile(files.states[0].global_state, global_in),
             closing=OpenedStates(files.states[1], opening.states[1].metrics, opening.leaves[-1].boundary_root),
             seed=seed,
+            engine=engine,
         )
         return Audit(checks.recompute_update, update)
     # Segment 0 starts from the share's initial states. Their root is on the chain, so it is not taken from a leaf.

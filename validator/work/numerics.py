@@ -82,7 +82,7 @@ def aggregate_round(asked: RoundAggregation) -> Written | None:
     """Aggregate the updates of a round and write the next global state; None if the updates do not aggregate."""
     job = job_in(asked.directory)
     start = read_state(asked.opening, job.job.document.global_tensors)
-    read = (read_state(path, job.job.updated) for path in asked.updates)
+    read = (read_state(path, job.job.update_tensors) for path in asked.updates)
     try:
         result = aggregate(job, start, read, backend_of(asked.engine))
     except AggregationFailed:
@@ -164,7 +164,7 @@ def sizes(directory: Path) -> Sizes:
     return Sizes(
         encoded_size(document.global_tensors),
         encoded_size(document.local_tensors),
-        encoded_size(job_in(directory).job.updated),
+        encoded_size(job_in(directory).job.update_tensors),
     )
 
 
@@ -185,8 +185,8 @@ def headers(directory: Path) -> JobHeaders:
     return JobHeaders(
         global_state=header_chunk(document.global_tensors),
         local_state=header_chunk(document.local_tensors),
-        update=header_chunk(job.updated),
-        update_chunks=chunk_count(job.updated),
+        update=header_chunk(job.update_tensors),
+        update_chunks=chunk_count(job.update_tensors),
     )
 
 

@@ -240,6 +240,7 @@ class Performer:
                 local_out=local_out,
                 update_root=roots.update_root,
                 local_root=roots.local_out,
+                engine=self.engine,
             ),
         )
 

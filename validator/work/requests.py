@@ -83,6 +83,7 @@ class UpdateCheck:
     local_out: Path
     update_root: bytes
     local_root: bytes
+    engine: Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +155,7 @@ class UpdateAudit:
     round_opening: RootedFile
     closing: OpenedStates
     seed: bytes
+    engine: Engine
 
 
 @dataclass(frozen=True, slots=True)

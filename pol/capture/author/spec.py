@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import ceil, isfinite
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from domain.limits import SAMPLES_MAX, SLOTS_MAX
 from domain.readable import Readable
+from pol.capture.author.codecs import DGC, Dense, Quantised, Sparse, Update
+from pol.capture.author.ranges import check_range, number
 from pol.errors import JobError
 from pol.job.checkpoint import HasTraining
 from pol.job.document import NAME_FORM, NAME_MAX
@@ -27,30 +29,15 @@ Measure = Callable[["torch.nn.Module", Batch], "torch.Tensor"]
 """A function of the model and a batch (column name to tensor) that returns one number: a loss or a metric."""
 
 
-def _number(value: object) -> float:
-    """Return ``value`` as a float; NaN if it is not a number."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    return float("nan")
-
-
 def _are_bits(value: object) -> bool:
     return type(value) is int and value in BITS
-
-
-def _check_range(field: str, value: object, low: float = 0.0, high: float = float("inf")) -> None:
-    """Refuse a value that is not a finite number from ``low`` (inclusive) to ``high`` (exclusive)."""
-    if not low <= _number(value) < high:
-        below = f" and below {high:g}" if isfinite(high) else ""
-        remedy = f"give a number of at least {low:g}{below}"
-        raise JobError(field, f"{value!r} is outside the accepted range", remedy)
 
 
 def _check_betas(betas: object) -> None:
     if not isinstance(betas, tuple | list) or len(betas) != 2:
         raise JobError("optimizer.betas", f"{betas!r} is not a pair", "give two numbers, such as (0.9, 0.999)")
     for beta in betas:
-        _check_range("optimizer.betas", beta, high=1.0)
+        check_range("optimizer.betas", beta, high=1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +54,10 @@ class SGD(Readable):
     nesterov: bool = False
 
     def __post_init__(self) -> None:
-        _check_range("optimizer.momentum", self.momentum)
+        check_range("optimizer.momentum", self.momentum)
         if self.nesterov and not self.momentum:
             raise JobError("optimizer", "nesterov=True needs a momentum", "give momentum=0.9, or leave out nesterov")
-        _check_range("optimizer.weight_decay", self.weight_decay)
+        check_range("optimizer.weight_decay", self.weight_decay)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +75,8 @@ class AdamW(Readable):
 
     def __post_init__(self) -> None:
         _check_betas(self.betas)
-        _check_range("optimizer.eps", self.eps)
-        _check_range("optimizer.weight_decay", self.weight_decay)
+        check_range("optimizer.eps", self.eps)
+        check_range("optimizer.weight_decay", self.weight_decay)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +93,7 @@ class Lion(Readable):
 
     def __post_init__(self) -> None:
         _check_betas(self.betas)
-        _check_range("optimizer.weight_decay", self.weight_decay)
+        check_range("optimizer.weight_decay", self.weight_decay)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +119,8 @@ class Nesterov(Readable):
     momentum: float = 0.9
 
     def __post_init__(self) -> None:
-        _check_range("outer.lr", self.lr)
-        _check_range("outer.momentum", self.momentum)
+        check_range("outer.lr", self.lr)
+        check_range("outer.momentum", self.momentum)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -255,8 +242,10 @@ class JobSpec(Readable):
     The length of the job is the number of ``steps``, or the number of ``epochs`` (passes through the data). Each slot
     takes ``batch`` rows per step. With ``slots=1``, a job is ordinary training. With several slots, each slot trains on
     its own batches. After every ``round_steps`` steps, the results of the slots are averaged, and ``outer`` applies the
-    average to the weights. A trace has a boundary state after every ``segment_steps`` steps. ``round_steps`` and
-    ``segment_steps`` have suitable defaults (``division.py``). The number of steps is rounded up to whole rounds.
+    average to the weights. ``update`` is the form in which a slot sends its result: :class:`Dense`, or in fewer bytes
+    :class:`Sparse`, :class:`Quantised` or :class:`DGC`. A trace has a boundary state after every ``segment_steps``
+    steps. ``round_steps`` and ``segment_steps`` have suitable defaults (``division.py``). The number of steps is
+    rounded up to whole rounds.
 
     ``optimizer`` is :class:`SGD`, :class:`AdamW` or :class:`Lion`, or an optimizer that is created from the model's
     parameters. That is an optimizer of ``torch.optim``, an ``assay.update_rule``, ``assay.SAM``, or a list of
@@ -323,6 +312,7 @@ class JobSpec(Readable):
     ema: float | None = None
     metrics: Mapping[str, Measure] = field(default_factory=dict)
     outer: Average | Nesterov = field(default_factory=Average)
+    update: Update = field(default_factory=Dense)
     weights: Literal["seed", "keep"] | None = None
     precision: int | Precision | Mapping[str, int | Precision] = DEFAULT_BITS
     sampling: WeightedRows | RowsInOrder | None = None
@@ -343,11 +333,11 @@ class JobSpec(Readable):
             )
         for name in ("clip_norm", "clip_value"):
             value = getattr(self, name)
-            if value is not None and not 0.0 < _number(value) < float("inf"):
+            if value is not None and not 0.0 < number(value) < float("inf"):
                 raise JobError(
                     name, f"{value!r} is not a positive number", "give a number above 0, such as 1.0, or None"
                 )
-        if self.ema is not None and not 0.0 < _number(self.ema) < 1.0:
+        if self.ema is not None and not 0.0 < number(self.ema) < 1.0:
             remedy = "give the share of the average that remains after a step, such as 0.999"
             raise JobError("ema", f"{self.ema!r} is not a number between 0 and 1", remedy)
 
@@ -388,7 +378,7 @@ class JobSpec(Readable):
             raise JobError(
                 "steps", f"a job needs steps or epochs, but {count}", "give only one, such as steps=100 or epochs=2"
             )
-        if self.epochs is not None and not 0.0 < _number(self.epochs) < float("inf"):
+        if self.epochs is not None and not 0.0 < number(self.epochs) < float("inf"):
             raise JobError(
                 "epochs", f"{self.epochs!r} is not a positive number", "give a number above 0, such as 2 or 0.5"
             )
@@ -451,6 +441,7 @@ class JobSpec(Readable):
         if not isinstance(outer, Average | Nesterov):
             reason = f"a {type(outer).__name__} is not an outer optimizer"
             raise JobError("outer", reason, "give assay.Average() or assay.Nesterov(…)")
+        self._check_update()
         sampling: object = self.sampling
         if not isinstance(sampling, WeightedRows | RowsInOrder | None):
             kind = sampling.__name__ if isinstance(sampling, type) else type(sampling).__name__
@@ -471,6 +462,19 @@ class JobSpec(Readable):
                 reason = f"{value!r} is not a precision"
                 field = f"precision of {name}" if name else "precision"
                 raise JobError(field, reason, "give 8, 15, 22 or assay.Precision(…)")
+
+    def _check_update(self) -> None:
+        update: object = self.update
+        if not isinstance(update, Dense | Sparse | Quantised | DGC):
+            kind = update.__name__ if isinstance(update, type) else type(update).__name__
+            remedy = "give assay.Sparse(), assay.Quantised(), assay.DGC() or assay.Dense()"
+            raise JobError("update", f"{kind} is not a kind of update", remedy)
+        if self.ema is not None and not isinstance(update, Dense):
+            reason = "moving averages of weights are not coded, so an update would be as large as the weights"
+            raise JobError("ema", reason, "leave out ema or update")
+        if isinstance(update, DGC) and isinstance(self.outer, Nesterov) and self.outer.momentum:
+            reason = "the update has a momentum already, so the outer optimizer would apply it twice"
+            raise JobError("outer", reason, "give assay.Average(), or assay.Nesterov(lr=…, momentum=0)")
 
     @property
     def _precision_by_module(self) -> Mapping[str, int | Precision]:

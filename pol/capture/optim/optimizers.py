@@ -9,7 +9,7 @@ from pol.capture.optim.gradient_at import GradientAt, elsewhere
 from pol.capture.optim.groups import Group
 from pol.capture.optim.update_rules import OwnRule, RuleStep
 from pol.capture.optim.updates import Now, ParameterState
-from pol.job.document import CLOSING, DIFFERENCE
+from pol.job.updates import CLOSING, CODED, DIFFERENCE
 
 Tensors = Mapping[str, torch.Tensor]
 VELOCITY = "outer_velocity."
@@ -146,25 +146,27 @@ def outer_initial(settings: Average | Nesterov, parameters: Tensors) -> dict[str
     return {VELOCITY + name: torch.zeros_like(p) for name, p in parameters.items()}
 
 
-def aggregation(settings: Average | Nesterov) -> str:
+def aggregation(settings: Average | Nesterov, is_coded: bool = False) -> str:
     """Return the kind of update that a slot delivers for an outer optimizer, as the job document names it."""
+    if is_coded:
+        return CODED
     return CLOSING if isinstance(settings, Average) else DIFFERENCE
 
 
 def outer_update(
-    settings: Average | Nesterov, state: Tensors, aggregate: Tensors, parameters: Sequence[str]
+    settings: Average | Nesterov, kind: str, state: Tensors, aggregate: Tensors, parameters: Sequence[str]
 ) -> dict[str, torch.Tensor]:
     """Return the changed global tensors of a round.
 
-    ``aggregate`` is the mean of the slots' updates, of the kind that :func:`aggregation` returns. For a plain average,
-    an update is the closing state of the slot, and the mean is the next state. Otherwise, an update is the initial
-    state of the slot minus its closing state. Buffers that the step changes are averaged.
+    ``aggregate`` is the mean of the slots' updates, of the ``kind`` that :func:`aggregation` returns. If an update is
+    the closing state of the slot, the mean is the next state. Otherwise, an update is the initial state of the slot
+    minus its closing state. Buffers that the step changes are averaged.
     """
-    if isinstance(settings, Average):
+    if kind == CLOSING:
         return dict(aggregate)
     changed = {}
     for name, update in aggregate.items():
-        if name not in parameters:
+        if isinstance(settings, Average) or name not in parameters:
             changed[name] = state[name] - update
             continue
         velocity = settings.momentum * state[VELOCITY + name] + update

@@ -73,7 +73,7 @@ def faults(loaded: LoadedJob, folder: Path, trace: tuple[Boundary, ...]) -> tupl
         if replayed.boundary.root != trace[index + 1].root:
             wrong.add(index)
     closing, local_out = states(len(trace) - 1)
-    result = share_update(loaded, loaded.global_state, SlotState(closing, local_out))
+    result = share_update(loaded, loaded.global_state, SlotState(closing, local_out), backend(Engine("numpy")))
     try:
         update = decode_state((folder / UPDATE).read_bytes(), loaded.job.updated)
     except StateError:

@@ -10,9 +10,10 @@ from types import MappingProxyType
 
 import numpy as np
 
-from pol.job.document import BATCH_NUMBER, DIFFERENCE, STEP, Job
+from pol.job.document import BATCH_NUMBER, STEP, Job
 from pol.job.program import Program, ProgramBuilder
 from pol.job.sampling import SHUFFLING, Sampling
+from pol.job.updates import DIFFERENCE
 from pol.job.write import JobSource, write_job
 from pol.limits import LIMITS, Limits
 from pol.ops.philox import SITE_WEIGHTS, uniform

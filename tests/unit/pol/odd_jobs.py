@@ -5,8 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pol.job.document import BATCH_NUMBER, DIFFERENCE, Job
+from pol.job.document import BATCH_NUMBER, Job
 from pol.job.program import Program, ProgramBuilder
+from pol.job.updates import DIFFERENCE
 from pol.job.write import JobSource, write_job
 from pol.state.arrays import Array
 

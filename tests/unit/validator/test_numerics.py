@@ -204,7 +204,7 @@ def test_an_update_that_is_not_finite_ends_in_a_reason_and_no_error(
     outcome = check_update(closing, trained.sent, roots, job=outer, opening=opening)
     assert outcome.reason == ShareReason.NOT_FINITE
     known = requests.RootedFile(opening, state_tree(start).root)
-    found = exact.recompute_update(requests.UpdateAudit(outer, known, closing, SEED))
+    found = exact.recompute_update(requests.UpdateAudit(outer, known, closing, SEED, Engine("numpy")))
     local = load_job(outer).local_state
     assert found == stopped(0, [], end, local)
 
@@ -370,7 +370,7 @@ def test_updates_that_lead_to_no_finite_state(outer: Path, tmp_path: Path) -> No
 def test_a_seat_finds_the_update_that_the_validator_finds(trained: Trained) -> None:
     opening = requests.RootedFile(JOB / "global.state", load_job(JOB).job.document.global_root)
     closing = opened_at(trained.paths(N), trained.boundaries[N].metrics, trained.boundaries[N].root)
-    found = exact.recompute_update(requests.UpdateAudit(JOB, opening, closing, SEED))
+    found = exact.recompute_update(requests.UpdateAudit(JOB, opening, closing, SEED, Engine("numpy")))
     sent = [path.read_bytes() for path in trained.sent]
     made = answer_digest(SEED, [], sent)
     assert found == Recomputed("", AnswerKind.FINISHED, trained.update().root, made)
@@ -379,7 +379,7 @@ def test_a_seat_finds_the_update_that_the_validator_finds(trained: Trained) -> N
         (opening, replace(closing, root=bytes(32))),
     )
     for start, end in wrong:
-        refused = exact.recompute_update(requests.UpdateAudit(JOB, start, end, SEED))
+        refused = exact.recompute_update(requests.UpdateAudit(JOB, start, end, SEED, Engine("numpy")))
         assert refused == Recomputed(NOT_THERE)
 
 

@@ -56,6 +56,7 @@ def check_update(
         local_out=sent[1],
         update_root=roots[0],
         local_root=roots[1],
+        engine=Engine("numpy"),
     )
     return exact.check_update(asked)
 

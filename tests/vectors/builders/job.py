@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from domain.codec import to_plain
-from pol.job.document import CLOSING, DOCUMENT, order_terms
+from pol.job.document import DOCUMENT, order_terms
 from pol.job.program import ProgramBuilder
+from pol.job.updates import CLOSING
 from pol.job.write import JobSource, write_job
 from pol.state.arrays import Array
 from pol.state.canonical import chunks_of, encode_state, state_tree

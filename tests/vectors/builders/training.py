@@ -12,10 +12,11 @@ import numpy as np
 from pol.executor.backend import backend
 from pol.executor.interface import Backend
 from pol.executor.names import NUMPY, Engine
-from pol.job.document import BATCH_NUMBER, CLOSING, DIFFERENCE, DOCUMENT, STEP
+from pol.job.document import BATCH_NUMBER, DOCUMENT, STEP
 from pol.job.load import LoadedJob, load_job
 from pol.job.program import Program, ProgramBuilder
 from pol.job.sampling import IN_ORDER, WEIGHTED, Sampling
+from pol.job.updates import CLOSING, CODED, DIFFERENCE
 from pol.job.write import JobSource, write_job
 from pol.state.arrays import State
 from pol.work.records import Boundary, RoundSlot
@@ -33,6 +34,7 @@ def build(chosen: Backend | None = None) -> Any:
     """Return what becomes of jobs, on a back end or the reference: each kind of update and order, one that goes on."""
     executor = chosen or backend(Engine(NUMPY))
     sources = {kind: _source(kind) for kind in (CLOSING, DIFFERENCE)}
+    sources[CODED] = _coded(_source(DIFFERENCE))
     sources[GOES_ON] = _going_on(_source(CLOSING))
     for order, weights in ((IN_ORDER, ""), (WEIGHTED, "number")):
         sources[order] = replace(_source(CLOSING), sampling=Sampling(order, weights))
@@ -124,6 +126,36 @@ def _going_on(source: JobSource) -> JobSource:
     """Return a job of one round that begins in the midst of an epoch, at the fifth step."""
     locals_: list[State] = [{**source.local_state, "m": np.array([0.5, -slot], np.float32)} for slot in range(SLOTS)]
     return replace(source, rounds=1, first_step=5, local_state=locals_[0], slot_states=locals_)
+
+
+def _coded(source: JobSource) -> JobSource:
+    """Return a job whose slots send whole numbers of 1024ths, and keep the rest of each number for the next round."""
+    close, outer = ProgramBuilder(), ProgramBuilder()
+    moved = {}
+    for name, shape in (("w", (2,)), ("tiny", ())):
+        opening, closing = (close.input(f"{part}.{name}", "f32", shape) for part in ("opening", "closing"))
+        moved[name] = close.node("sub", opening, closing)
+    whole = close.node("add", close.input("local.rest", "f32", (2,)), moved["w"])
+    code = close.node("cast", close.node("mul", whole, _number(close, 1024.0)), dtype="i64")
+    sent = close.node("mul", close.node("cast", code, dtype="f32"), _number(close, 2.0**-10))
+    # both numbers in one word: the first one times 2^20, plus the second one
+    weights = close.constant("i64", (2,), np.array([2**20, 1], "<i8").tobytes())
+    close.output("update.c", close.node("sum", close.node("mul", code, weights), dims=[0], keepdim=False))
+    close.output("update.t", moved["tiny"])
+    close.output("local.rest", close.node("sub", whole, sent))
+    words = outer.input("updates.c", "i64", (SLOTS,))
+    first = outer.node("floor_divide", outer.node("add", words, _count(outer, 2**19)), _count(outer, 2**20))
+    second = outer.node("sub", words, outer.node("mul", first, _count(outer, 2**20)))
+    sums = [outer.node("sum", part, dims=[0], keepdim=True) for part in (first, second)]
+    total = outer.node("cast", outer.node("concat", *sums, dim=0), dtype="f32")
+    step = outer.node("mul", total, _number(outer, 2.0**-10 / SLOTS))
+    outer.output("global.w", outer.node("sub", outer.input("global.w", "f32", (2,)), step))
+    # that of the first slot, so that the order matters
+    of_slot_0 = outer.node("slice", outer.input("updates.t", "f32", (SLOTS,)), starts=[0], stops=[1], steps=[1])
+    tiny = outer.node("reshape", of_slot_0, shape=[])
+    outer.output("global.tiny", outer.node("sub", outer.input("global.tiny", "f32", ()), tiny))
+    local: State = {**source.local_state, "rest": np.zeros(2, np.float32)}
+    return replace(source, aggregation=CODED, close=close.build(), outer=outer.build(), local_state=local)
 
 
 def _number(b: ProgramBuilder, value: float) -> int:

@@ -67,14 +67,14 @@ def check_update(asked: UpdateCheck) -> ReplayOutcome:
         return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"")
     start = read_state(asked.round_opening, job.job.document.global_tensors)
     try:
-        result = share_update(job, start, end)
+        result = share_update(job, start, end, backend_of(asked.engine))
     except UpdateFailed:
         return ReplayOutcome(ShareReason.NOT_FINITE, b"")
     root = update_claim(result.update_root, result.local_out_root, asked.closing.metrics)
     if root != update_claim(asked.update_root, asked.local_root, asked.closing.metrics):
         return ReplayOutcome(ShareReason.UPDATE_MISMATCH, root)
     try:
-        update = state_tree(read_state(asked.update, job.job.updated)).root
+        update = state_tree(read_state(asked.update, job.job.update_tensors)).root
         local = state_tree(read_state(asked.local_out, job.job.document.local_tensors)).root
     except StateError:
         return ReplayOutcome(ShareReason.MALFORMED, root)
@@ -98,7 +98,7 @@ def check_stop(asked: StopCheck) -> ReplayOutcome:
             opened = last.global_state, last.local_state
             replay_segment(job, asked.part, asked.index, *opened, backend_of(asked.engine))
         else:
-            share_update(job, start, last)
+            share_update(job, start, last, backend_of(asked.engine))
     except StepFailed as error:
         stop = boundary_step(job.job.document, asked.part.round, asked.index) + asked.steps
         return ReplayOutcome(ShareReason.NONE if error.step == stop else ShareReason.NOT_STOPPED, b"")
@@ -159,12 +159,12 @@ def recompute_update(asked: UpdateAudit) -> Recomputed:
     except StateError:
         return Recomputed(_WRONG_STATES)
     try:
-        result = share_update(job, start, end)
+        result = share_update(job, start, end, backend_of(asked.engine))
     except UpdateFailed:
         digest = EXACT.digest(asked.seed, (), pieces_of(end.global_state, end.local_state))
         return Recomputed(fault="", kind=AnswerKind.STOPPED, root=b"", digest=digest)
     root = update_claim(result.update_root, result.local_out_root, asked.closing.metrics)
-    return _finished(root, asked.seed, (), result.update, end.local_state)
+    return _finished(root, asked.seed, (), result.update, result.local_out)
 
 
 def recompute_aggregation(asked: AggregationAudit) -> Recomputed:
@@ -173,7 +173,7 @@ def recompute_aggregation(asked: AggregationAudit) -> Recomputed:
     try:
         start = read_rooted(asked.opening, job.job.document.global_tensors)
         # Read one at a time, because all updates together may not fit in memory.
-        read = (read_rooted(update, job.job.updated) for update in asked.updates)
+        read = (read_rooted(update, job.job.update_tensors) for update in asked.updates)
         try:
             result = aggregate(job, start, read, backend_of(asked.engine))
         except AggregationFailed:

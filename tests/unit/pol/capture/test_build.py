@@ -24,8 +24,9 @@ from pol.executor.backend import backend
 from pol.executor.interface import run
 from pol.executor.names import Engine
 from pol.job.dataset import batch_at
-from pol.job.document import DIFFERENCE, Job, order_terms
+from pol.job.document import Job, order_terms
 from pol.job.load import load_job
+from pol.job.updates import DIFFERENCE
 from pol.local.evaluate import evaluate, load_holdout
 from pol.local.inspect import inspect_job
 from pol.local.run import run_locally

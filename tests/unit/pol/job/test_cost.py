@@ -15,7 +15,6 @@ from pol.executor.interface import run
 from pol.job import cost
 from pol.job.document import (
     ARITHMETIC,
-    DIFFERENCE,
     VERSION,
     JobDocument,
     Shard,
@@ -23,6 +22,7 @@ from pol.job.document import (
     parse_job,
 )
 from pol.job.program import Node, Program, ProgramBuilder, make_program
+from pol.job.updates import DIFFERENCE
 from pol.limits import LIMITS, Limits
 from pol.state.arrays import Array
 from pol.state.layout import chunk_count

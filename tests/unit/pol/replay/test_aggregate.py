@@ -16,7 +16,8 @@ from pol.job.load import LoadedJob
 from pol.state.arrays import Array, State
 from pol.state.canonical import state_specs, state_tree
 from pol.values import TensorSpec
-from pol.work.train import aggregate, mean
+from pol.work.train import aggregate
+from pol.work.updates.averaged import mean
 
 NUMPY = backend(Engine("numpy"))
 

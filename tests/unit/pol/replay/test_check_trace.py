@@ -12,9 +12,9 @@ from domain import codec, plain
 from pol.errors import TraceError
 from pol.executor.backend import backend
 from pol.executor.names import Engine
-from pol.job.document import DIFFERENCE
 from pol.job.load import load_job
 from pol.job.program import ProgramBuilder
+from pol.job.updates import DIFFERENCE
 from pol.job.write import JobSource, write_job
 from pol.local.run import run_locally
 from pol.replay.replay import STATES_FOLDER, StateFolder, verify_trace

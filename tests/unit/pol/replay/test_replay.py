@@ -12,8 +12,8 @@ from pol.executor.backend import backend
 from pol.executor.names import BACKENDS, Engine
 from pol.executor.native_backend import NativeBackend
 from pol.job.dataset import batch_at
-from pol.job.document import DIFFERENCE
 from pol.job.load import LoadedJob
+from pol.job.updates import DIFFERENCE
 from pol.replay.replay import replay_segment
 from pol.rules.commitment import boundary_root
 from pol.state.canonical import encode_state, state_tree
@@ -171,7 +171,7 @@ def test_another_slot_or_round_gives_another_root(loaded: LoadedJob, trained: tu
 
 def test_the_update_is_the_closing_state(loaded: LoadedJob, trained: tuple[TrainedShare, States]) -> None:
     share, states = trained
-    result = share_update(loaded, states[0][1], SlotState(*states[-1][1:]))
+    result = share_update(loaded, states[0][1], SlotState(*states[-1][1:]), NUMPY)
     assert result.update_root == share.update_root == state_tree(result.update).root
     assert result.local_out_root == share.local_out_root == share.boundaries[-1].local_root
     assert encode_state(result.update) == encode_state(states[-1][1])  # a step changes all of it
@@ -179,7 +179,7 @@ def test_the_update_is_the_closing_state(loaded: LoadedJob, trained: tuple[Train
 
 def test_an_outer_optimizer_gets_opening_less_closing(loaded: LoadedJob, trained: tuple[TrainedShare, States]) -> None:
     share, states = trained
-    result = share_update(with_outer(loaded), states[0][1], SlotState(*states[-1][1:]))
+    result = share_update(with_outer(loaded), states[0][1], SlotState(*states[-1][1:]), NUMPY)
     assert result.update_root == state_tree(result.update).root != share.update_root
     assert result.local_out_root == share.local_out_root
     for name, array in result.update.items():
@@ -193,10 +193,10 @@ def test_any_changed_bit_changes_the_update(loaded: LoadedJob, trained: tuple[Tr
     _, states = trained
     loaded = with_outer(loaded)
     given = [states[0][1], states[-1][1], states[-1][2]]
-    honest = share_update(loaded, given[0], SlotState(given[1], given[2]))
+    honest = share_update(loaded, given[0], SlotState(given[1], given[2]), NUMPY)
     name = "0.bias" if part < 2 else "momentum.0.bias"
     given[part] = _changed(given[part], name, lambda array: array + np.float32(0.25))
-    result = share_update(loaded, given[0], SlotState(given[1], given[2]))
+    result = share_update(loaded, given[0], SlotState(given[1], given[2]), NUMPY)
     changed = (
         result.update_root != honest.update_root,
         result.local_out_root != honest.local_out_root,
@@ -266,7 +266,7 @@ def test_a_state_that_is_not_the_jobs_is_refused(loaded: LoadedJob) -> None:
         with pytest.raises(StateError):
             train_share(loaded, SHARE, wrong, local, backend=NUMPY)
         with pytest.raises(StateError):
-            share_update(loaded, state, SlotState(wrong, local))
+            share_update(loaded, state, SlotState(wrong, local), NUMPY)
 
 
 def test_a_step_that_is_not_finite_says_which(loaded: LoadedJob) -> None:
