@@ -2648,6 +2648,14 @@ MUTANTS = (
         ("tests/unit/validator/test_room.py::test_the_wait_costs_no_leg",),
     ),
     Mutant(
+        "pays-twice-for-a-late-bond",
+        "a validator gives a slot on while the provider that lacks the bond can still include its share",
+        "validator/decide/receive.py",
+        "    if skipped.reason == ShareReason.NO_BOND:\n",
+        "    if skipped.reason == ShareReason.NONE:\n",
+        ("tests/unit/validator/test_loop.py::test_a_slot_waits_for_a_bond_until_the_deadline_of_its_task",),
+    ),
+    Mutant(
         "payload-deletes-states",
         "a payload that is offered after the states of an earlier leg deletes them",
         "validator/ledger.py",

@@ -271,11 +271,14 @@ def share_skipped(local: LocalOrder, on_chain: OrderResponse, skipped: ShareSkip
     """Record that the chain skipped a share when it was committed.
 
     Do nothing if the share is on the chain (``on_chain``), because the chain also skips a share whose commitment is
-    sent for the second time.
+    sent for the second time. If the provider lacks the bond, the slot stays its own until the deadline of the task:
+    until then, the provider can deposit the bond, put the share on chain itself and be paid for it.
     """
     at = local.share(skipped.share)
     if at is None or at.work.verdict or on_chain.share(skipped.share) is not None:
         return local
+    if skipped.reason == ShareReason.NO_BOND:
+        return at.put(replace(at.work, lacks_bond=True))
     return at.put(replace(at.work, verdict=skipped.reason, settled=True))
 
 

@@ -111,6 +111,8 @@ class SlotWork:
     alone: tuple[int, ...] = ()
     # The numbers in the task about the bonds behind the share.
     backing: Backing = UNCOVERED
+    # True if the chain skipped the commitment, because its provider's free bond did not cover the share.
+    lacks_bond: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,7 +124,7 @@ def take_included(work: SlotWork, share: Share) -> SlotWork:
     is_same = share.claim.provider == work.provider if work.signed is None else share.claim == work.signed.claim
     if not is_same:
         return replace(work, verdict=ShareReason.OTHER_COMMITMENT, settled=True)
-    return replace(work, signed=work.signed or ShareSubmission(share.claim, share.signature))
+    return replace(work, signed=work.signed or ShareSubmission(share.claim, share.signature), lacks_bond=False)
 
 
 def _advance(
@@ -161,7 +161,8 @@ def _advance(
         # The share was ended by a message that this record does not have.
         return replace(work, verdict=share.reason or ShareReason.NO_ANSWER, settled=True), []
     if share is None:
-        return work, actions
+        ended = work.lacks_bond and view.clock >= work.answer_by
+        return (replace(work, verdict=ShareReason.NO_BOND, settled=True) if ended else work), actions
     if work.packet is None:
         work, more = _await_delivery(local, work, share, view, key)
         return work, [*actions, *more]
@@ -381,7 +382,7 @@ def _commit(local: LocalOrder, view: View, current: LocalRound, shares: Shares, 
         SignedShare(work.signed.claim, work.signed.signature)
         for work in current.works
         if work.signed is not None
-        and not work.verdict
+        and not (work.verdict or work.lacks_bond)
         and (work.slot, work.issue) not in shares
         and work.slot not in blocked
     ]

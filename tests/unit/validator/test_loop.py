@@ -16,7 +16,7 @@ from domain.legs.records import LegState
 from domain.market.reasons import CloseReason
 from domain.market.records import OrderState
 from domain.messages import Message
-from domain.proof.messages import MsgTakeEarly
+from domain.proof.messages import MsgCommitTraces, MsgTakeEarly
 from domain.proof.reasons import ShareReason
 from domain.proof.records import Share, ShareState
 from domain.registry.messages import MsgCertifyProvider, MsgRegisterProvider
@@ -42,7 +42,7 @@ from tests.unit.validator.loop import (
 )
 from validator.decide import orders, outgoing
 from validator.decide.admission import Backing, Policy, make_invitation
-from validator.decide.records import LocalOrder, accepted_works
+from validator.decide.records import LocalOrder, SlotWork, accepted_works
 
 ROUND = ["CommitTraces", "AcceptShares", "CloseRound"]
 DUTIES = ["AcceptOrder", *ROUND, *ROUND]
@@ -264,11 +264,46 @@ def test_a_share_that_the_chain_skips_is_given_to_somebody_else(loop: Loop) -> N
     """Its provider has no bond any more, so it can never be committed."""
     loop.market.chain.ok(MsgWithdrawBond(PROVIDERS[0], BOND))
     order_id = started(loop)
-    work_on(loop, order_id)
+
+    def without_the_bond() -> bool:
+        loop.join()
+        loop.serve()
+        loop.pass_time(5)
+        return proven(loop, order_id)
+
+    loop.until(without_the_bond)
     shares = loop.chain(order_id).shares
     assert {share.claim.provider for share in shares} == {PROVIDERS[1]}
     fell = [row for row in loop.daemon._store.verdicts(order_id) if row.reason]
     assert {(row.provider, row.reason) for row in fell} == {(PROVIDERS[0], ShareReason.NO_BOND)}
+
+
+def test_a_slot_waits_for_a_bond_until_the_deadline_of_its_task(loop: Loop) -> None:
+    """Until then its provider may deposit the bond and put the share on chain, and this validator would pay twice."""
+    loop.market.chain.ok(MsgWithdrawBond(PROVIDERS[0], BOND))
+    order_id = started(loop)
+
+    def skipped() -> list[SlotWork]:
+        return [work for work in loop.record(order_id).rounds[0].works if work.lacks_bond]
+
+    def known() -> bool:
+        loop.join()
+        loop.serve()
+        return bool(loop.record(order_id).rounds and skipped())
+
+    loop.until(known)
+    (work,) = skipped()
+    sent = len(loop.node.sent)
+    for _ in range(3):
+        loop.serve()
+        loop.turn()
+    assert [work] == skipped()
+    assert not any(isinstance(message, MsgCommitTraces) for message in loop.node.sent[sent:])
+    assert loop.market.chain.clock < work.answer_by
+    loop.pass_time(work.answer_by - loop.market.chain.clock)
+    loop.turn()
+    (work,) = skipped()
+    assert work.verdict == ShareReason.NO_BOND
 
 
 def test_a_provider_that_opens_nothing_is_rejected_and_its_range_goes_on(loop: Loop) -> None:
@@ -492,11 +527,18 @@ def test_an_order_that_goes_to_another_after_a_failed_leg_is_let_go(loop: Loop) 
     sent = len(loop.node.sent)
     loop.turn()
     assert len(loop.node.sent) == sent
-    assert loop.daemon._blobs.total() == 0
     assert loop.poll(PROVIDERS[0]).train == ()
     with pytest.raises(ClusterError, check=lambda error: error.kind is ClusterErrorKind.NOT_FOUND):
         loop.deliver(order_id)
     assert {row.reason for row in loop.daemon._store.verdicts(order_id)} <= {ShareReason.NO_ANSWER}
+    # Deliveries are kept as long as their providers may show the keys.
+    offers = [work.offer for known in loop.record(order_id).rounds for work in known.works if work.offer]
+    assert offers
+    assert all(loop.daemon._blobs.has(offer.ciphertext.sha256) for offer in offers)
+    for _ in range(40):
+        loop.pass_time(10)
+        loop.turn()
+    assert loop.daemon._blobs.total() == 0
 
 
 # Keeping
