@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from pol.executor.backend import computing
-from pol.executor.names import BACKENDS, NUMPY
+from pol.executor.names import BACKENDS, NUMPY, Engine
 from pol.job.program import Program
 from pol.job.unroll import unroll
 from tests.support.programs import observed, outcome, shown
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     others = [name for name in BACKENDS if name != NUMPY]
     parser.add_argument("--executors", nargs="+", choices=others, default=others)
     options = parser.parse_args(arguments)
-    print(f"{NUMPY} beside {', '.join(map(computing, options.executors))}", flush=True)
+    print(f"{NUMPY} beside {', '.join(computing(Engine(name)) for name in options.executors)}", flush=True)
     nodes = wrong = 0
     seeds = range(options.seed, options.seed + options.programs)
     for done, (count, found) in enumerate(differences(seeds, options.executors), 1):

@@ -589,8 +589,8 @@ _SCENARIOS = (
     ),
     Scenario(
         name="declines-state-unavailable",
-        shows="A validator that should continue an order says without truth that it cannot have the states.",
-        fault="validator: state_unavailable",
+        shows="A validator that should continue an order says falsely that it lacks the states. Seats find them.",
+        fault="validator: not_accepted",
         market=Market(swaps={WINNER: Vanisher, "v1": lambda: Decliner(LegEnd.STATE_UNAVAILABLE)}),
         shown=settled,
         tries=12,
