@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -25,7 +26,8 @@ def quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *bids: Bid, limit: i
     """Return a quote with these bids, and what the command says about it."""
     found = Quote(TERMS, SimulateMatchResponse(bids, ()), PARAMS, price_limit=limit)
     monkeypatch.setattr("consumer.submit.quote", lambda *_: found)
-    monkeypatch.setattr("consumer.jobs.read_job", lambda _: None)
+    monkeypatch.setattr("consumer.jobs.read_job", lambda _: SimpleNamespace(document=None))
+    monkeypatch.setattr("pol.job.cost.plain_update_size", lambda _: TERMS.update_bytes)
     ran = assay("quote", "job", "--node", "127.0.0.1:9", home=tmp_path)
     return found, ran.out
 
