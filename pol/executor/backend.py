@@ -96,6 +96,8 @@ def _products_on(device: str) -> "Choose":
             reason = f"torch fails on {device}: {detail}"
     if not right:
         raise ExecutionError("backend", reason)
+    if len(right) == 1:
+        log.warning("one of two ways to multiply does not work on %s and is not used: %s", device, reason)
     return measured(device).choose if len(right) > 1 else always(right[0])
 
 

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -14,6 +13,7 @@ from pol.rules.cover import count_paid
 from pol.rules.schedule import total_work
 from tests.support.chain_market import make_terms
 from tests.unit.assay.support import assay
+from tests.unit.pol.mlp import write_mlp_job
 
 TERMS = make_terms(rounds=30)
 PARAMS = local_params()
@@ -26,9 +26,9 @@ def quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *bids: Bid, limit: i
     """Return a quote with these bids, and what the command says about it."""
     found = Quote(TERMS, SimulateMatchResponse(bids, ()), PARAMS, price_limit=limit)
     monkeypatch.setattr("consumer.submit.quote", lambda *_: found)
-    monkeypatch.setattr("consumer.jobs.read_job", lambda _: SimpleNamespace(document=None))
-    monkeypatch.setattr("pol.job.cost.plain_update_size", lambda _: TERMS.update_bytes)
-    ran = assay("quote", "job", "--node", "127.0.0.1:9", home=tmp_path)
+    job = tmp_path / "job"
+    write_mlp_job(job)
+    ran = assay("quote", job, "--node", "127.0.0.1:9", home=tmp_path)
     return found, ran.out
 
 
