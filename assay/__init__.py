@@ -163,6 +163,7 @@ ORIGINS = {
     "Why": "consumer.why:Why",
     "WitnessesDrawn": "domain.proof.events:WitnessesDrawn",
     "accuracy": "pol.capture.author.measures:accuracy",
+    "border": "pol.capture.codecs.border:border",
     "build_job": "pol.capture.build:build_job",
     "connect": "assay.session:connect",
     "cross_entropy": "pol.capture.author.measures:cross_entropy",

@@ -22,6 +22,7 @@ from functools import cached_property
 
 from domain.readable import Readable
 from pol.job.program import Program
+from pol.split.borders import settle
 from pol.split.pieces import Division
 from pol.split.rows import Cut, Rows, divide_rows
 from pol.split.stages import cut_layers, find_layers
@@ -156,7 +157,8 @@ class _Planner:
         self, program: Program, machines: Sequence[Machine], stages: int, rows: int, batch: Collection[str]
     ) -> None:
         self._program, self._machines, self._batch = program, tuple(machines), frozenset(batch)
-        self._layers = find_layers(program, sorted(self._batch))
+        layers = find_layers(program, sorted(self._batch))
+        self._layers = replace(layers, of_value=tuple(settle(program, layers, self._find_free())))
         self._is_given = self._find_given()
         self._rows = divide_rows(program, rows, self._batch, self._is_given)
         stages = min(stages, self._layers.count)
@@ -176,6 +178,16 @@ class _Planner:
         for node in program.nodes:
             given.append(all(given[arg] for arg in node.args))
         return given
+
+    def _find_free(self) -> list[bool]:
+        """Return for each value whether each machine has it without what another one computes or keeps."""
+        program = self._program
+        alike = [spec.name not in program.outputs and spec.name not in self._batch for spec in program.inputs]
+        alike += [True] * len(program.constants)
+        for node in program.nodes:
+            alike.append(all(alike[arg] for arg in node.args))
+        of_batch = [spec.name in self._batch for spec in program.inputs]
+        return [*map(any, zip(alike, of_batch, strict=False)), *alike[len(of_batch) :]]
 
     # Stages.
 
@@ -244,9 +256,7 @@ class _Planner:
         for offset, node in enumerate(program.nodes):
             number = program.first_node + offset
             stage = self._stage(number)
-            cut = self._rows.cuts[offset]
-            candidates = stage if cut is not None else range(len(self._machines))
-            led = [m for m in candidates if reach[number] and reach[number] & ~at_home[m] == 0]
+            led = [m for m in stage if reach[number] and reach[number] & ~at_home[m] == 0]
             held = dict.fromkeys(stage, 0)
             for arg in node.args:
                 if owners[arg] in held and self._is_whole(arg):

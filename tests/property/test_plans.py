@@ -1,7 +1,7 @@
 """Plans on virtual machines: the bits of the whole program, and the bytes that the cost model says."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -9,17 +9,21 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import assay
 from examples import char_gpt
 from pol.capture.build import build
 from pol.errors import OutOfRange
 from pol.executor.numpy_backend import NumpyBackend
 from pol.job.program import Program, make_program
 from pol.ops.splits import Exchange
+from pol.split.borders import settle
 from pol.split.costs import best_plan, cost_of
 from pol.split.plan import Machine, Plan, Run, make_plan, shapes
+from pol.split.stages import find_layers
 from pol.split.virtual import VirtualMachines
 from pol.state.arrays import Array
 from tests.support.programs import shown
@@ -132,6 +136,78 @@ def test_a_stage_keeps_a_layer_with_its_optimizer() -> None:
     assert cost.bytes < 6 * activation
     assert cost.messages < 16
     assert max(own.work for own in cost.machines) < 0.6 * sum(own.work for own in cost.machines)
+
+
+class Bordered(torch.nn.Module):
+    """Two layers with a border between them."""
+
+    def __init__(self, bits: int) -> None:
+        super().__init__()
+        torch.manual_seed(5)
+        self.first, self.second, self.bits = torch.nn.Linear(40, 48), torch.nn.Linear(48, 60), bits
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.nn.functional.gelu(self.first(x))
+        if self.bits:
+            x = assay.border(x, self.bits)
+        found: torch.Tensor = self.second(x)
+        return found
+
+
+@cache
+def bordered_step(bits: int) -> Program:
+    rows = {"x": np.zeros((64, 40), dtype=np.float32), "y": np.arange(64) % 5}
+    spec = assay.JobSpec(
+        name="bordered",
+        model=Bordered(bits),
+        loss=assay.cross_entropy(),
+        train=rows,
+        holdout=rows,
+        batch=8,
+        steps=4,
+        optimizer=assay.SGD(),
+        schedule=0.1,
+    )
+    with TemporaryDirectory() as folder:
+        return build(spec, Path(folder) / "job", check=False).document.step
+
+
+@pytest.mark.parametrize(("bits", "row"), [(8, 48 + 4), (4, 24 + 4)])
+def test_only_codes_and_scales_cross_a_border(bits: int, row: int) -> None:
+    program = bordered_step(bits)
+    # With this much work per byte, the stages are cut where the fewest bytes cross.
+    plan = make_plan(program, [Machine(speed=10**15, memory=2**33, bandwidth=10**3)] * 2, stages=2)
+    inputs = inputs_of(program)
+    assert outcome(program, inputs, plan) == outcome(program, inputs, None)
+    assert cost_of(plan).bytes == 2 * 8 * row
+    assert plan.homes["global.first.weight"] != plan.homes["global.second.weight"]
+
+
+def crossing(program: Program, layers: Sequence[int], is_free: Sequence[bool]) -> list[int]:
+    """The bytes that cross to each layer."""
+    readers: list[set[int]] = [{layer} for layer in layers]
+    for number, node in enumerate(program.nodes, program.first_node):
+        for arg in node.args:
+            readers[arg].add(layers[number])
+    found = [0] * len(program.types)
+    for number, reading in enumerate(readers):
+        for layer in range(min(reading) + 1, max(reading) + 1) if not is_free[number] else ():
+            found[layer] += program.types[number].size
+    return found
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_no_more_bytes_cross_after_nodes_are_moved(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    program, _ = shown(rng)
+    program = with_states(program, rng)
+    is_free = [spec.name not in program.outputs for spec in program.inputs] + [True] * len(program.constants)
+    is_free += [False] * len(program.nodes)
+    layers = find_layers(program, ())
+    before = crossing(program, layers.of_value, is_free)
+    after = crossing(program, settle(program, layers, is_free), is_free)
+    assert all(new <= old for new, old in zip(after, before, strict=True)), (before, after)
 
 
 def test_the_best_plan_fits_the_memory() -> None:
