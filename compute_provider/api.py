@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Event
 from typing import Any
 
@@ -16,6 +17,7 @@ from compute_provider.interfaces import Behaviour, Honest, ProviderConfig, Provi
 from compute_provider.links import find_validator
 from compute_provider.store import read_status, runs_as
 from compute_provider.work.bench import Speed, measure_bandwidth, measure_speed
+from compute_provider.work.elsewhere import ClusterMachines
 from domain.amount import PFLOP
 from domain.keys import PanelKey
 from domain.ledger.queries import AccountResponse
@@ -30,6 +32,8 @@ from domain.registry.records import Provider, Validator
 from link.client import ClusterClient, connect
 from link.errors import ClusterError, ClusterErrorKind
 from pol.executor.names import DEFAULT_ENGINE, Engine
+from pol.work.cluster.dispatch import NodeReport
+from pol.work.executor import LOCAL
 
 __all__ = [
     "Forecast",
@@ -37,6 +41,7 @@ __all__ = [
     "ProviderConfig",
     "ProviderError",
     "bench",
+    "bench_cluster",
     "dry_run",
     "leave",
     "node_of",
@@ -165,12 +170,30 @@ def bench(engine: Engine = DEFAULT_ENGINE, seconds: float = 2.0) -> Speed:
     return measure_speed(engine, seconds)
 
 
+def bench_cluster(executor: str, engine: Engine, seconds: float) -> tuple[Speed, int, tuple[NodeReport, ...]]:
+    """Measure a cluster: the speed of each process while all measure, how many shares it trains at once, its nodes.
+
+    Raises ClusterUnusable if this machine cannot use the cluster, and ProviderError if no node of it computes.
+    """
+    with TemporaryDirectory(prefix="assay-bench-") as folder:
+        machines = ClusterMachines(executor, engine, lambda *_: None, Path(folder))
+        try:
+            speed = machines.measure(seconds)
+            return speed, machines.slots, machines.nodes
+        finally:
+            machines.close()
+
+
 def dry_run(config: ProviderConfig) -> Forecast:
     """Measure this machine and its connection to the validator, and return an estimate of the income.
 
     The provider does not join.
     """
-    speed = measure_speed(config.engine)
+    if config.executor == LOCAL:
+        speed = measure_speed(config.engine)
+    else:
+        each, slots, _ = bench_cluster(config.executor, config.engine, 2.0)
+        speed = replace(each, flops=each.flops * slots, slowest=each.slowest * slots, quickest=each.quickest * slots)
     with ChainClient(config.node) as client:
         chain = NodeChain(client)
         operator = chain.operator(config.validator)

@@ -46,8 +46,10 @@ from compute_provider.store import (
     title_of,
     write_status,
 )
-from compute_provider.work.bench import limits_here, limits_of, measure_speed, what_computes
-from compute_provider.work.trainer import SandboxedTrainer, Trainer
+from compute_provider.work.bench import limits_of
+from compute_provider.work.elsewhere import ClusterMachines
+from compute_provider.work.machines import Machines, ThisMachine
+from compute_provider.work.trainer import Listen
 from domain import codec
 from domain.keys import ShareKey
 from host.lanes import Lanes
@@ -55,6 +57,8 @@ from host.lock import secret_held
 from host.metrics import Meters, MetricsServer
 from link.errors import ClusterError, ClusterErrorKind
 from link.types import NAN_BITS, TrainTask
+from pol.work.cluster.seen import forget_nodes, write_nodes
+from pol.work.executor import LOCAL
 from pol.work.records import Boundary
 
 _log = logging.getLogger("assay.provider")
@@ -121,6 +125,14 @@ class Idle:
         return {"why": self.why, "since": int(self.since)} if self.why else None
 
 
+def machines_of(config: ProviderConfig, listen: Listen) -> Machines:
+    """Return what computes for a provider. Raises ClusterUnusable if this machine cannot use the cluster."""
+    forget_nodes(config.home)
+    if config.executor == LOCAL:
+        return ThisMachine(listen, config.home, config.engine)
+    return ClusterMachines(config.executor, config.engine, listen, config.home, partial(write_nodes, config.home))
+
+
 class Daemon:
     """The daemon of a provider that works for one validator. Create it, then call :meth:`run` on the main thread."""
 
@@ -149,6 +161,7 @@ class Daemon:
         self._clock = ClockCheck()
         self._meters = Meters(metrics.METRICS)
         self._counts = metrics.ProviderCounts(self._meters)
+        self._machines = machines_of(config, self._on_worker)
         self._performer = Performer(
             config,
             chain_id,
@@ -161,8 +174,8 @@ class Daemon:
             moved=self._counts.moved,
             clock=self._clock,
             warn=self._warn_operator,
+            machines=self._machines,
         )
-        self._trainer: Trainer = SandboxedTrainer(self._on_worker, config.home)
         self._lanes = Lanes(_THREADS, self._stop, self._wake, _EXPECTED, ended=self._counts.ended)
         self._outcomes: queue.SimpleQueue[ActionResult] = queue.SimpleQueue()
         self._note = "starting"
@@ -183,7 +196,7 @@ class Daemon:
             account=lambda: self._performer.account,
             is_admitted=self._is_admitted,
             note=lambda: self._note,
-            workers=self._trainer.pids,
+            workers=self._machines.pids,
             store=self._store,
             blobs=self._performer.blobs,
             lanes=self._lanes,
@@ -215,7 +228,8 @@ class Daemon:
             if self._server is not None:
                 self._server.close()
             self._performer.close()
-            self._trainer.close()
+            self._machines.close()
+            forget_nodes(self._config.home)
             self._lanes.close()
             self._performer.blobs.close()
             self._store.close()
@@ -234,7 +248,7 @@ class Daemon:
                 # If an action ends after this moment, the next turn finds its outcome in the queue.
                 began = health.turned = time.monotonic()
                 self._apply_outcomes()
-                self._trainer.tend({work.key.order_id for work in self._shares.works})
+                self._machines.tend({work.key.order_id for work in self._shares.works})
                 if self._look.joined and on_joined is not None:
                     on_joined()
                     on_joined = None
@@ -270,16 +284,16 @@ class Daemon:
         engine = self._config.engine
         now = int(time.time())
         known = self._store.measured(engine)
-        if known and limits_of(known.computing) != limits_here():
-            # The limits of the process (cores, memory) have changed since the known measurement, so that measurement
-            # does not count.
+        if known and limits_of(known.computing) != self._machines.limits:
+            # The limits of the process (cores, memory) or the cluster have changed since the known measurement, so that
+            # measurement does not count.
             known = None
         if known and known.computing and now - known.at < _COMPUTING_VALID_SECONDS:
             self._computing = known.computing
         elif known and now - known.at < _MEASURED_VALID_SECONDS:
-            self._computing = what_computes(engine, self._stop)
+            self._computing = self._machines.computing(self._stop)
         else:
-            speed = measure_speed(engine, seconds=1.0, stop=self._stop)
+            speed = self._machines.measure(seconds=1.0, stop=self._stop)
             measured = MachineSpeed(flops=speed.flops, memory=speed.memory, at=now, computing=speed.computing)
             self._store.put_measured(engine, measured)
             self._computing = speed.computing
@@ -315,14 +329,14 @@ class Daemon:
         return blocked[0] if len(blocked) == len(works) else ""
 
     def _update_look(self, look: Look) -> None:
-        """Replace the last look by ``look``, but keep the value that its field ``training`` had in the last look.
+        """Replace the last look by ``look``, but keep what the last look had about this machine.
 
         Write the status file if ``joined`` has changed.
         """
         if look.joined and look.picture is not None:
             self._warn_rival(look.warning)
         before = self._look
-        self._look = replace(look, training=before.training)
+        self._look = replace(look, training=before.training, slots=before.slots)
         if look.joined != before.joined:
             self._write_status()
 
@@ -341,18 +355,21 @@ class Daemon:
     def _put(self, after: Shares) -> None:
         """Replace the record by ``after``.
 
-        If the share that the look's field ``training`` names has left the stage TRAINING, clear this field.
+        Shares that have left the stage TRAINING leave the look's field ``training``.
         """
         before = self._shares
         self._store.save(before, after)
         self._shares = after
         self._counts.took(before, after)
-        current = after.get(self._look.training) if self._look.training else None
-        if current is None or current.stage is not Stage.TRAINING:
-            self._look = replace(self._look, training=None)
+        training = frozenset(work.key for work in after.works if work.stage is Stage.TRAINING) & self._look.training
+        if training != self._look.training:
+            self._look = replace(self._look, training=training)
 
     def _decide(self, began: float) -> None:
         """Decide, carry out the actions of the lane HERE, and start all other actions in their lanes."""
+        slots = self._machines.slots
+        if slots != self._look.slots:
+            self._look = replace(self._look, slots=slots)
         after, actions = decide(self._shares, self._look)
         self._put(after)
         picture = self._look.picture
@@ -375,7 +392,7 @@ class Daemon:
                     # At level debug: most of these shares were delivered long ago, and the chain has settled them.
                     _log.debug("deleting the files of %s", title_of(key))
                     self._steps.pop(key, None)
-                    self._trainer.stop(key)
+                    self._machines.stop(key)
                     self._performer.forget(key)
         # The disk failed, or no process could be started.
         except OSError as error:
@@ -384,8 +401,8 @@ class Daemon:
     def _train(self, task: TrainTask) -> None:
         order = self._performer.work_order(task)
         # Set before the worker can send its first message.
-        self._look = replace(self._look, training=task.key)
-        self._trainer.start(task.key, order, self._behaviour.worker(task.key))
+        self._look = replace(self._look, training=self._look.training | {task.key})
+        self._machines.start(task.key, order, self._behaviour.worker(task.key))
 
     # Actions
 
@@ -504,7 +521,8 @@ class Daemon:
             "earned_by_day": self._store.earned_by_day(),
             "earned_by_order": self._store.earned_by_order(),
             "covered": {order_id.hex(): rounds for order_id, rounds in self._performer.covered.items()},
-            "workers": self._trainer.pids(),
+            "workers": self._machines.pids(),
+            "slots": self._machines.slots,
         }
         try:
             write_status(self._config.home, status)

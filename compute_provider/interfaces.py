@@ -16,6 +16,7 @@ from domain.proof.records import PanelSeat, ShareClaim
 from domain.registry.records import Provider, Validator
 from link.types import TrainTask
 from pol.executor.names import DEFAULT_ENGINE, Engine
+from pol.work.executor import LOCAL
 from wire.keys import Key
 
 
@@ -131,6 +132,8 @@ class ProviderConfig:
     chain_seconds: float = 2.0
     # Port on 127.0.0.1 that serves metrics and health; 0 means no port.
     metrics_port: int = 0
+    # A value of --executor: where shares are trained.
+    executor: str = LOCAL
 
 
 class ProviderError(Expected):

@@ -33,8 +33,7 @@ from compute_provider.interfaces import (
 )
 from compute_provider.links import Link
 from compute_provider.store import Store
-from compute_provider.work.prober import probing
-from compute_provider.work.trainer import recompute_segment
+from compute_provider.work.machines import Machines, ThisMachine
 from compute_provider.work.worker import LOCAL_OUT, UPDATE, WorkOrder
 from domain import codec
 from domain.amount import ASSAY, in_assay
@@ -55,6 +54,7 @@ from link.client import ClusterClient
 from link.delivery import DeliveredFiles, derive_delivery_key, seal_delivery
 from link.errors import ClusterError
 from link.types import (
+    AT_ONCE_MAX,
     DELIVER_SHARE,
     JOIN,
     POLL,
@@ -140,6 +140,7 @@ class Performer:
         moved: Callable[[str, int], None] = lambda direction, size: None,
         clock: ClockCheck | None = None,
         warn: Callable[[str], None] = _log.warning,
+        machines: Machines | None = None,
     ) -> None:
         """Use the store and the connections that the daemon opened; ``shares`` returns the present record.
 
@@ -148,6 +149,7 @@ class Performer:
         ``out``: to the validator) and its number of bytes.
         """
         self._moved = moved
+        self._machines: Machines = machines or ThisMachine(lambda *_: None, config.home, config.engine)
         self._clock = clock or ClockCheck()
         self._warn = warn
         self._is_bond_settled = not config.bond
@@ -321,7 +323,7 @@ class Performer:
 
     def _probe(self, client: ClusterClient) -> None:
         """Answer the tasks of the validator's probe; ProviderError if the validator does not accept the measurement."""
-        with probing(self._config.engine, self._stop) as work:
+        with self._machines.probing(self._stop) as work:
             task = client.call(PROBE, ProbeRequest(()))
             for _ in range(PROBE_TASKS_MAX):
                 if task.over:
@@ -340,12 +342,14 @@ class Performer:
         doing = tuple(work.doing() for work in self._shares().works)
         client = self._client()
         measured = self._store.measured(self._config.engine)
+        slots = min(max(1, self._machines.slots), AT_ONCE_MAX)
         request = PollRequest(
             version=VERSION,
             doing=doing[-DOINGS_MAX:],
             session=self._session,
-            speed=measured.flops if measured else 0,
+            speed=measured.flops * slots if measured else 0,
             cautious=not self._config.uncovered,
+            slots=slots,
         )
         reply = client.call(POLL, request)
         if reply.probe and not any(work.stage < Stage.TRAINED for work in self._shares().works):
@@ -864,7 +868,7 @@ class Performer:
         order, home = self.work_order(work.task), self._config.home / "recheck" / name_of(key)
         known = {boundary.index: boundary for boundary in order.boundaries}
         segments = work.contest.segments
-        right = all(recompute_segment(order, segment, home) == known.get(segment + 1) for segment in segments)
+        right = all(self._machines.recompute(order, segment, home) == known.get(segment + 1) for segment in segments)
         text = "has the same result here again" if right else "has another result here, or cannot be recomputed"
         _log.warning("%s: a panel found it wrong; what it found %s", name_of(key), text)
         return ActionResult((partial(receive.rechecked, key=key, is_right=right),))

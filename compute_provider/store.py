@@ -307,6 +307,8 @@ _STATUS: dict[str, type | tuple[type, ...]] = {
     "earned_by_order": (dict, type(None)),
     "covered": (dict, type(None)),
     "workers": list,
+    # None if an earlier version wrote the file.
+    "slots": (int, type(None)),
 }
 _STATUS_OF_SHARE: dict[str, type | tuple[type, ...]] = {
     "order": str,

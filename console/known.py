@@ -19,7 +19,7 @@ BLOCKS_SHOWN: Final = 120
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A node of the cluster of a validator on this machine, with the tasks that run there.
+    """A node of a cluster that daemons on this machine use, with the tasks that run there and those that ended.
 
     ``problem`` says why it computes nothing; it is empty for a node that works.
     """
@@ -30,6 +30,7 @@ class Machine:
     memory: int
     problem: str
     tasks: tuple[str, ...]
+    ended: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

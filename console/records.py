@@ -20,9 +20,9 @@ from domain.errors import Expected
 from domain.keys import ShareKey
 from link.types import BOUNDARIES_MAX
 from pol.values import metric_values
+from pol.work.cluster.seen import read_nodes
 from validator.decide.records import SlotWork
 from validator.store import TraceReader as ValidatorReader
-from validator.store import read_nodes
 
 log = logging.getLogger(__name__)
 
@@ -101,19 +101,26 @@ class RecordWatcher:
             self._known.show()
 
     def _machines(self) -> tuple[Machine, ...]:
-        clusters = [cluster for home in self._homes if (cluster := read_nodes((home / VALIDATOR).parent)) is not None]
-        return tuple(
-            Machine(
-                name=node.name,
-                address=node.address,
-                processors=node.processors,
-                memory=node.memory,
-                problem=node.problem,
-                tasks=node.tasks,
-            )
-            for cluster in clusters
-            for node in cluster.nodes
-        )
+        """Return the nodes of all daemons' clusters. Daemons that share a cluster are named before their tasks."""
+        homes = [home for home in self._homes for path in (VALIDATOR, PROVIDER) if read_nodes((home / path).parent)]
+        made: dict[str, Machine] = {}
+        for home in self._homes:
+            for path in (VALIDATOR, PROVIDER):
+                cluster = read_nodes((home / path).parent)
+                for node in cluster.nodes if cluster else ():
+                    who = f"{home.name}: " if len(homes) > 1 else ""
+                    ended = ", ".join(f"{count} {kind}" for kind, count in node.ended)
+                    known = made.get(node.name)
+                    made[node.name] = Machine(
+                        name=node.name,
+                        address=node.address,
+                        processors=node.processors,
+                        memory=node.memory,
+                        problem=node.problem if known is None else known.problem and node.problem,
+                        tasks=(*(known.tasks if known else ()), *(f"{who}{task}" for task in node.tasks)),
+                        ended=(*(known.ended if known else ()), *([f"{who}{ended}"] if ended else [])),
+                    )
+        return tuple(made.values())
 
     def _reader(
         self, path: Path, kind: type[ValidatorReader | ProviderReader]

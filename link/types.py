@@ -50,6 +50,8 @@ TASKS_MAX = 64
 INDICES_MAX = 4_096
 RESULT_LEAVES_MAX = 16_384  # in one answer; the client asks for further pages
 UPDATES_MAX = SLOTS_MAX
+AT_ONCE_MAX = 64
+"""Largest number of shares that a provider trains at once."""
 NAN_BITS = 0x7FC00000  # means a loss that is not known yet
 
 Amount = Annotated[int, Range(0, 2**63 - 1)]
@@ -277,7 +279,8 @@ class Doing:
 class PollRequest:
     """A provider's report of its work, and its request for tasks.
 
-    ``speed`` is the provider's own measurement in FLOP/s, 0 if it has none.
+    ``speed`` is the provider's own measurement in FLOP/s, of all its machines together; 0 if it has none. ``slots`` is
+    the number of shares that it trains at once, each with an equal part of its speed; 0 means one.
     """
 
     version: Name
@@ -286,6 +289,7 @@ class PollRequest:
     speed: Amount = 0
     # The provider takes only tasks that bonds and cover would pay if another provider's fault made them void.
     cautious: bool = False
+    slots: Annotated[int, Range(0, AT_ONCE_MAX)] = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ from chain.client.client import ChainClient, TxReceipt
 from chain.client.clock import REMEDY, ClockCheck
 from chain.client.errors import ChainError, ErrorKind
 from chain.client.sender import TxSender
-from domain import codec
 from host.files import write_whole
 from host.lanes import Lanes
 from host.lock import secret_held
@@ -33,6 +32,7 @@ from link.server import ClusterServer
 from link.tls import make_certificate
 from pol.executor.names import DEFAULT_ENGINE, Engine
 from pol.work.cluster.dispatch import NodeReport
+from pol.work.cluster.seen import forget_nodes, write_nodes
 from pol.work.executor import LOCAL, PoolError
 from pol.work.replayer import Lane as ReplayLane
 from pol.work.replayer import start_replayer
@@ -46,7 +46,7 @@ from validator.decide.view import ChainView, Look
 from validator.ledger import Ledger
 from validator.observer import Observer
 from validator.serve.service import Service
-from validator.store import COMPUTING, NODES, ClusterNodes, StoreError, ValidatorStore, locked
+from validator.store import COMPUTING, StoreError, ValidatorStore, locked
 from validator.work import numerics
 from validator.work.files import clear
 from validator.work.mirrors import MirrorKeeper
@@ -168,7 +168,7 @@ class ValidatorDaemon:
         )
         lanes = own, seats, trials
         # A daemon that was killed could not delete the file.
-        (config.home / NODES).unlink(missing_ok=True)
+        forget_nodes(config.home)
         self._replayer = start_replayer(config.executor, config.engine, lanes, config.home / "driver", self._see_nodes)
         self._lanes = Lanes(THREADS, stop, self._wake, EXPECTED, ended=self._counts.ended)
         self._observer = Observer(
@@ -341,7 +341,7 @@ class ValidatorDaemon:
         self._client.close()
         self._links.close()
         self._replayer.close()
-        (self._config.home / NODES).unlink(missing_ok=True)
+        forget_nodes(self._config.home)
         self._lanes.close()
         self._outbox.close()
         self._store.close()
@@ -495,7 +495,7 @@ class ValidatorDaemon:
 
     def _see_nodes(self, nodes: tuple[NodeReport, ...]) -> None:
         """Write the nodes of a cluster to a file, for `assay validator status` and the console."""
-        write_whole(self._config.home / NODES, codec.encode(ClusterNodes(int(time.time()), nodes)).decode())
+        write_nodes(self._config.home, nodes)
 
     def _link(self, operator: str) -> ClusterClient:
         """Return a client of another validator; ClusterError if there is no such validator."""

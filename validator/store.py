@@ -8,7 +8,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from threading import RLock
 
@@ -18,7 +18,6 @@ from domain.keys import ShareKey
 from host import lock
 from host.records import Key, Records, RecordTable, Unusable
 from link.types import ShareDelivery
-from pol.work.cluster.dispatch import NodeReport
 from validator.decide.admission import Backing
 from validator.decide.duties import Duty, Record
 from validator.decide.records import (
@@ -40,7 +39,6 @@ FORM = 9
 """Version of the records' format. It is increased with each change after which older records can no longer be read."""
 COMPUTING = "computing"
 """The name of the file, beside the database, with the name of the back end that the daemon loaded at its last start."""
-NODES = "nodes.json"
 """The name of the file, beside the database, with the nodes of the cluster that the daemon uses."""
 CACHED = 64
 """Largest number of records of legs that are kept in memory. Such records are frozen, and are read far more often than
@@ -67,22 +65,6 @@ _NAMED = RecordTable("named", bool, (str,))
 _BACKINGS = RecordTable("backings", Backing, (str,))
 _CHAIN = RecordTable("chain", str, (str,))
 _CLOCK = RecordTable("clock", int, (str,))
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterNodes:
-    """The nodes of a cluster when they last changed; ``at`` is the time in Unix seconds."""
-
-    at: int
-    nodes: tuple[NodeReport, ...]
-
-
-def read_nodes(home: Path) -> ClusterNodes | None:
-    """Return the nodes of the cluster that a daemon uses; None if it uses none, or does not run."""
-    try:
-        return codec.decode(ClusterNodes, (home / NODES).read_bytes())
-    except (OSError, ValueError):
-        return None
 
 
 class StoreError(Expected):

@@ -18,13 +18,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 _ALL = "one per processor, or OMP_NUM_THREADS"
 
 
-def executor_option(default: str | None = LOCAL) -> Callable[[F], F]:
-    """Add --executor to a command; a ``default`` of None means that the command reads a setting."""
+def executor_option(default: str | None = LOCAL, what: str = "recomputation") -> Callable[[F], F]:
+    """Add --executor to a command; a ``default`` of None means that the command reads a setting.
+
+    ``what`` is what runs there, in words.
+    """
     return click.option(
         "--executor",
         type=click_type(ExecutorName()),
         default=default,
-        help="Where recomputation runs: processes on this machine (local), or your Ray cluster.  [local]",
+        help=f"Where {what} runs: processes on this machine (local), or your Ray cluster.  [local]",
     )
 
 

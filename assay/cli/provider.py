@@ -1,6 +1,7 @@
 """``assay provider``."""
 
 import time
+from collections.abc import Sequence
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -8,8 +9,9 @@ import click
 
 from assay.cli.arguments import AMOUNT, INVITATION
 from assay.cli.context import CommandContext, common_options
-from assay.cli.engine import engine_options
+from assay.cli.engine import engine_options, executor_option
 from assay.cli.errors import CliError
+from assay.cli.nodes import nodes_tables
 from assay.cli.output import ID_SHOWN, flops, money, size, table
 from assay.cli.output import price as per_pflop
 from assay.cli.running import running_options
@@ -19,12 +21,14 @@ from host.daemon import on_stop_signal
 from host.devices.device import CPU, Device
 from host.devices.find import find_devices
 from pol.executor.names import Engine
+from pol.work.executor import LOCAL
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from compute_provider.api import Forecast, ProviderConfig
     from compute_provider.work.bench import Speed
+    from pol.work.cluster.dispatch import NodeReport
 
 
 @click.group(help="Join a cluster as a compute provider.")
@@ -32,8 +36,17 @@ def command() -> None:
     """Group of provider commands."""
 
 
-@command.command(help="Measure this machine's speed at exact arithmetic, in FLOP/s.\n\nExample: assay provider bench")
+@command.command(
+    help="""Measure the speed of exact arithmetic, in FLOP/s, on this machine or on a cluster.
+
+    \b
+    Examples:
+      assay provider bench
+      assay provider bench --executor ray://10.0.0.1:6379
+    """
+)
 @engine_options(sandboxed=True)
+@executor_option(None, "the measurement")
 @click.option(
     "--seconds",
     type=click.IntRange(1, 60),
@@ -42,14 +55,19 @@ def command() -> None:
     help="Duration of the measurement in seconds.",
 )
 @common_options
-def bench(context: CommandContext, engine: Engine, seconds: int) -> None:
-    """Measure this machine's speed; the measurement needs neither a node nor a key."""
+def bench(context: CommandContext, engine: Engine, seconds: int, executor: str | None) -> None:
+    """Measure this machine's or a cluster's speed; the measurement needs neither a node nor a key."""
     from compute_provider import api
 
+    chosen = str(context.setting("provider.executor", executor).value)
+    if chosen != LOCAL:
+        _show_cluster(context, chosen, *api.bench_cluster(chosen, engine, seconds))
+        return
     speed = api.bench(engine, seconds)
     context.output.result(
         {
             "backend": speed.backend,
+            "slots": 1,
             "flops_per_second": speed.flops,
             "slowest": speed.slowest,
             "quickest": speed.quickest,
@@ -94,6 +112,7 @@ def bench(context: CommandContext, engine: Engine, seconds: int) -> None:
     type=click.Choice(["account", "bond"]),
     help="Where earnings stay: in your account, or as bond for further shares.  [account]",
 )
+@executor_option(None, "training")
 @click.option("--invitation", type=INVITATION, help="The invitation that the validator's operator gave you.")
 @engine_options(sandboxed=True)
 @common_options
@@ -107,6 +126,7 @@ def join(
     max_exposure: int | None,
     take: str | None,
     earnings: str | None,
+    executor: str | None,
     invitation: bytes | None,
     engine: Engine,
     metrics_port: int,
@@ -131,6 +151,7 @@ def join(
         keep_earnings=context.setting("provider.earnings", earnings).value == "bond",
         invitation=invitation or b"",
         metrics_port=metrics_port,
+        executor=str(context.setting("provider.executor", executor).value),
     )
     if dry_run:
         _show(context, config, api.dry_run(config))
@@ -151,6 +172,7 @@ def join(
 def status(context: CommandContext) -> None:
     """Show the provider's state from its daemon's status file, with the chain's newer values if the node answers."""
     from compute_provider import api
+    from pol.work.cluster.seen import read_nodes
 
     found = api.status(context.home / "provider")
     if found is None:
@@ -172,6 +194,8 @@ def status(context: CommandContext) -> None:
         for share in found["shares"]
     ]
     columns = ("order", "round", "slot", "issue", "stage", "step", "loss", "note")
+    cluster = read_nodes(context.home / "provider")
+    found["machines"] = cluster.nodes if cluster else ()
     context.output.result(
         found,
         [
@@ -188,6 +212,7 @@ def status(context: CommandContext) -> None:
                 for order, rounds in sorted((found.get("covered") or {}).items())
             ),
             table("Shares", columns, rows),
+            *nodes_tables(cluster.nodes if cluster else ()),
             *_earnings_tables(found),
         ],
     )
@@ -257,6 +282,31 @@ def _show(context: CommandContext, config: "ProviderConfig", found: "Forecast") 
         ("calculation", _income_calculation(found)),
     ]
     context.output.result(found, [table("Dry run: nothing was changed", ("what", "value"), rows), found.note])
+
+
+def _show_cluster(
+    context: CommandContext, executor: str, speed: "Speed", slots: int, nodes: Sequence["NodeReport"]
+) -> None:
+    """Print the speed of a cluster, and its nodes."""
+    context.output.result(
+        {
+            "backend": speed.backend,
+            "slots": slots,
+            "flops_per_second": speed.flops * slots,
+            "slowest": speed.slowest,
+            "quickest": speed.quickest,
+            "memory": speed.memory,
+            "limits": speed.limits,
+            "executor": executor,
+            "machines": nodes,
+        },
+        [
+            f"{flops(speed.flops * slots)}/s of exact work on {executor}: {slots} shares at once, each with"
+            f" {flops(speed.flops)}/s ({_spread(speed)})",
+            f"memory of the smallest node: {size(speed.memory)}",
+            *nodes_tables(nodes),
+        ],
+    )
 
 
 def _device_line(device: Device) -> str:

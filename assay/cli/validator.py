@@ -12,7 +12,8 @@ from assay.cli.arguments import ADDRESS, DURATION, ENDPOINT, FLOPS, SIZE
 from assay.cli.context import CommandContext, common_options
 from assay.cli.engine import engine_options, executor_option
 from assay.cli.errors import CliError, WrongUsage
-from assay.cli.output import counted, flops, short, size, table
+from assay.cli.nodes import nodes_tables
+from assay.cli.output import counted, flops, short, table
 from assay.cli.running import running_options
 from assay.settings.kinds import AddressList
 from domain.amount import BPS
@@ -24,11 +25,8 @@ from pol.executor.names import Engine
 from validator.decide.admission import NEWCOMER_ROUNDS_MAX, Backing, Policy
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from chain.client.client import ChainClient
     from validator.decide.records import LocalSeat
-    from validator.store import ClusterNodes
     from wire.keys import Key
 
 SPEED_MARGIN = 4
@@ -326,7 +324,8 @@ def _measure_rate(client: "ChainClient", key: "Key") -> int:
 def status(context: CommandContext) -> None:
     """Show the orders, seats and verdicts in the daemon's database."""
     from domain.proof.reasons import ShareReason
-    from validator.store import COMPUTING, ValidatorStore, read_nodes
+    from pol.work.cluster.seen import read_nodes
+    from validator.store import COMPUTING, ValidatorStore
 
     path: Path = context.home / "validator" / "validator.db"
     if not path.exists():
@@ -341,6 +340,7 @@ def status(context: CommandContext) -> None:
     computing = said.read_text() if said.exists() else ""
     cluster = read_nodes(path.parent)
     machines = () if cluster is None else cluster.nodes
+    since = duration(max(0, int(time.time()) - cluster.at)) if cluster else ""
     rows = [
         (
             short(v.order_id),
@@ -395,21 +395,10 @@ def status(context: CommandContext) -> None:
             f"{sum(not agreed for *_, agreed in audits)} of them different from the chain's result",
             *([f"computing with {computing}"] if computing else []),
             *(_seat_line(seat) for seat in seats),
-            *([] if cluster is None else [_machines(cluster)]),
+            *nodes_tables(machines, f", unchanged for {since}"),
             table("Verdicts on shares", columns, rows),
         ],
     )
-
-
-def _machines(cluster: "ClusterNodes") -> "Table":
-    """Return a table of the nodes of this validator's cluster, with the tasks that run on each."""
-    rows = [
-        (node.name, node.address, node.processors, size(node.memory), node.problem or "computes", "\n".join(node.tasks))
-        for node in cluster.nodes
-    ]
-    since = duration(max(0, int(time.time()) - cluster.at))
-    columns = ("node", "address", "processors", "memory", "state", "tasks")
-    return table(f"Machines, unchanged for {since}", columns, rows)
 
 
 def _seat_line(seat: "LocalSeat") -> str:

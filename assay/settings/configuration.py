@@ -248,6 +248,15 @@ SETTINGS = (
         commands="validator run",
     ),
     Setting(
+        name="provider.executor",
+        kind=ExecutorName(),
+        default="local",
+        meaning="Where a provider trains: a process on this machine (local), or a Ray cluster.",
+        option="--executor",
+        commands="provider join",
+        variable="ASSAY_TRAINER",
+    ),
+    Setting(
         name="provider.least_income",
         kind=Whole(0, MONEY_MAX),
         default=0,

@@ -31,7 +31,7 @@ def decide(shares: Shares, look: Look) -> tuple[Shares, tuple[Action, ...]]:
         for task in look.picture.train:
             if shares.get(task.key) is None:
                 shares = shares.put(ShareWork(task, Stage.CHECKING))
-    shares = _schedule(shares, look.picture)
+    shares = _schedule(shares, look)
     forgotten = tuple(do.ForgetShare(work.key) for work in dropped)
     return shares, (*forgotten, *_standing(shares, look), *_of_shares(shares, look))
 
@@ -47,18 +47,21 @@ def _is_dropped(work: ShareWork, picture: ValidatorView | None) -> bool:
     return task is None or not _same(task, work.task)
 
 
-def _schedule(shares: Shares, picture: ValidatorView | None) -> Shares:
-    """Move the ready share with the earliest deadline to stage TRAINING, if no share is training.
+def _schedule(shares: Shares, look: Look) -> Shares:
+    """Move the ready shares with the earliest deadlines to stage TRAINING, as long as there are slots.
 
-    Shares are trained one at a time, because that uses the machine best. A segment that a panel found wrong is
-    recomputed first.
+    A machine trains one share at a time, because that uses it best; a cluster has a slot for each process. Segments
+    that a panel found wrong are recomputed first.
     """
-    if any(work.stage is Stage.TRAINING or _must_recheck(work) for work in shares.works):
-        return shares
-    for work in by_deadline(shares, picture):
-        if work.stage is Stage.READY:
-            return shares.put(replace(work, stage=Stage.TRAINING))
+    free = _free_slots(shares, look) - sum(map(_must_recheck, shares.works))
+    ready = [work for work in by_deadline(shares, look.picture) if work.stage is Stage.READY]
+    for work in ready[: max(0, free)]:
+        shares = shares.put(replace(work, stage=Stage.TRAINING))
     return shares
+
+
+def _free_slots(shares: Shares, look: Look) -> int:
+    return look.slots - sum(work.stage is Stage.TRAINING for work in shares.works)
 
 
 def by_deadline(shares: Shares, picture: ValidatorView | None) -> list[ShareWork]:
@@ -92,7 +95,7 @@ def _of_shares(shares: Shares, look: Look) -> Iterator[Action]:
                 yield do.Bond(work.task)
             case Stage.FETCHING:
                 yield do.Fetch(work.task)
-            case Stage.TRAINING if look.training != work.key:
+            case Stage.TRAINING if work.key not in look.training:
                 yield do.Train(work.task)
             # If the validator still lists a share after it was sent, the share has not arrived or was lost.
             case Stage.TRAINED | Stage.SUBMITTED if listed:
@@ -101,27 +104,27 @@ def _of_shares(shares: Shares, look: Look) -> Iterator[Action]:
                 yield do.ShowKey(work.key)
             case Stage.COMMITTED | Stage.DELIVERED if listed:
                 yield do.Deliver(work.key)
-    is_training = any(work.stage is Stage.TRAINING for work in shares.works)
+    may_recompute = _free_slots(shares, look) > 0
     for work in shares.works:
         if work.is_witnessed:
             yield do.SendToWitnesses(work.key)
-        yield from _to_panels(work, is_training=is_training)
+        yield from _to_panels(work, may_recompute=may_recompute)
     for opening in picture.open if picture else ():
         asked = shares.asked(opening.key)
         if asked is not None and asked.signed:
             yield do.Open(opening.key, opening.indices)
 
 
-def _to_panels(work: ShareWork, *, is_training: bool) -> Iterator[Action]:
+def _to_panels(work: ShareWork, *, may_recompute: bool) -> Iterator[Action]:
     """Yield what a share needs because of a panel: its own, in which its provider stands, or one that found it wrong.
 
-    A segment is recomputed only while no share is trained, because the owner's memory is for one of them.
+    A segment is recomputed only while there is a slot without a share, because the owner's memory is for one of them.
     """
     if work.stand == MAY_STAND:
         yield do.Stand(work.key)
     elif work.stand > 0:
         yield do.ShowPlaces(work.key, work.stand)
-    if _must_recheck(work) and not is_training:
+    if _must_recheck(work) and may_recompute:
         yield do.Recheck(work.key)
     elif work.contest is not None and work.contest.is_right:
         yield do.Appeal(work.key)

@@ -27,13 +27,14 @@ class Look:
     """One look at the validator and this machine.
 
     ``joined`` is True if the validator admitted this process. ``picture`` is the validator's answer to the last poll
-    since the admission. ``training`` is the share that the worker trains. It stays set until the record shows that this
-    training has ended. ``idle`` is the reason why the validator has no share for this provider. ``warning`` is the
-    validator's warning for the provider's operator.
+    since the admission. ``training`` are the shares that workers train. A share stays there until the record shows that
+    its training has ended. ``slots`` is the number of shares that may be trained at once. ``idle`` is the reason why
+    the validator has no share for this provider. ``warning`` is the validator's warning for the provider's operator.
     """
 
     joined: bool = False
     picture: ValidatorView | None = None
-    training: ShareKey | None = None
+    training: frozenset[ShareKey] = frozenset()
+    slots: int = 1
     idle: str = ""
     warning: str = ""

@@ -30,7 +30,7 @@ _log = logging.getLogger("assay.provider")
 _LINE_BYTES_MAX = 1 << 20
 # A boundary has about twenty tokens; a worker that a job has taken over may send anything.
 _LINE_TOKENS_MAX = 1 << 10
-_HONEST = ("compute_provider.work.worker",)
+HONEST = ("compute_provider.work.worker",)
 """The module that recomputes a segment."""
 IDLE_SECONDS = 120.0
 """Longest time that a worker waits for the next share of its order, with the job loaded."""
@@ -305,7 +305,7 @@ def recompute_segment(order: WorkOrder, segment: int, home: Path) -> Boundary | 
     folder, inputs = home / "worker", home / "inputs"
     for made in (folder, inputs):
         made.mkdir(mode=0o700, parents=True)
-    serves = _Serves(order_id=b"", program=_HONEST, job=order.job, engine=order.engine)
+    serves = _Serves(order_id=b"", program=HONEST, job=order.job, engine=order.engine)
     before = tuple(known for known in order.boundaries if known.index <= segment)
     worker = _Worker(serves, folder, inputs, home / "worker.log")
     try:

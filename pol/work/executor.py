@@ -39,6 +39,10 @@ class OutOfMemory(PoolError):
     """The error of a task that needed more memory than a worker may use. Its worker will be replaced."""
 
 
+class NoSpace(PoolError):
+    """The error of a task that could not write a file, because its machine has no space for it."""
+
+
 class PoolClosed(PoolError):
     """The error of a task that had not ended when the executor was closed, or that was submitted later."""
 

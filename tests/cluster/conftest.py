@@ -10,16 +10,24 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import mkdtemp
 
 import pytest
 
+from compute_provider.work.elsewhere import ClusterMachines
+from compute_provider.work.trainer import HONEST
+from domain.keys import ShareKey
+from pol.executor.backend import backend
 from pol.executor.names import Engine
+from pol.job.load import load_job
 from pol.work.cluster.client import Cluster, check_usable
 from pol.work.cluster.dispatch import NodeReport
 from pol.work.cluster.node import LaneSpec
+from pol.work.records import RoundSlot
+from pol.work.train import train_share
+from tests.unit.compute_provider.work.training import KEY, Listener, order
 
 JOB = Path(__file__).parents[1] / "fixtures" / "job_tiny"
 ENGINE = Engine("numpy", memory=1 << 30)
@@ -146,3 +154,41 @@ def own_token(path: Path) -> Iterator[None]:
         yield
     finally:
         os.environ["RAY_AUTH_TOKEN_PATH"] = before
+
+
+KEYS = tuple(replace(KEY, slot=slot) for slot in range(2))
+
+
+class Provider(Listener):
+    """What a provider's daemon hears from the cluster."""
+
+    def __init__(self, address: str, folder: Path) -> None:
+        super().__init__(folder)
+        self.machines = ClusterMachines(f"ray://{address}", ENGINE, self.hear, folder / "home")
+
+    def start(self, key: ShareKey, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
+        self.machines.start(key, order(folder, slot=key.slot, engine=ENGINE), HONEST)
+
+
+@pytest.fixture
+def provider(two: Cluster, tmp_path: Path) -> Iterator[Provider]:
+    made = Provider(two.address, tmp_path)
+    try:
+        until(lambda: made.machines.slots == 2)
+        yield made
+    finally:
+        made.machines.close()
+
+
+@pytest.fixture(scope="module")
+def trained() -> set[str]:
+    """The roots of the updates of both slots, as they are here."""
+    loaded = load_job(JOB)
+    states = loaded.global_state, loaded.local_state
+    shares = [train_share(loaded, RoundSlot(0, slot), *states, backend=backend(ENGINE)) for slot in range(2)]
+    return {share.update_root.hex() for share in shares}
+
+
+def updates(provider: Provider) -> set[str]:
+    return {provider.last.get(timeout=WAIT)["done"]["update_root"] for _ in KEYS}

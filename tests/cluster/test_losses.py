@@ -11,7 +11,7 @@ import pytest
 
 from pol.work.cluster.client import Cluster
 from pol.work.cluster.files import file_digest
-from tests.cluster.conftest import STORE_BYTES, WAIT, Nodes, until, working
+from tests.cluster.conftest import KEYS, STORE_BYTES, WAIT, Nodes, Provider, until, updates, working
 
 pytestmark = [
     pytest.mark.ray,
@@ -67,6 +67,26 @@ def test_a_frozen_node_is_lost_and_its_answer_is_dropped_when_it_thaws(nodes: No
     nodes.start()
     until(lambda: len(working(two)) == 2)
     assert isinstance(own.submit(os.getpid, timeout=WAIT).result(WAIT), int)
+
+
+def test_a_node_killed_in_mid_segment_and_a_driver_killed_change_no_bit(
+    nodes: Nodes, two: Cluster, provider: Provider, trained: set[str], tmp_path: Path
+) -> None:
+    executor = provider.machines._executor
+    blocked = [executor.submit(time.sleep, 3.0, timeout=WAIT) for _ in range(2)]
+    for key in KEYS:
+        provider.start(key, tmp_path / str(key.slot))
+    until(lambda: sum(bool(node.tasks) for node in provider.machines.nodes) == 2)
+    for process in tree(nodes.processes[-1].pid):
+        process.send_signal(signal.SIGKILL)
+    for sleep in blocked:
+        sleep.result(WAIT)
+    until(lambda: bool(provider.boundaries()))
+    cluster = provider.machines._replayer.cluster  # type: ignore[attr-defined]
+    cluster._driver.process.kill()
+    assert updates(provider) == trained
+    nodes.start()
+    until(lambda: len(working(two)) == 2)
 
 
 def test_the_tasks_of_a_killed_node_end_on_the_other_one(nodes: Nodes, two: Cluster, tmp_path: Path) -> None:

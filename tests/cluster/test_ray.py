@@ -1,4 +1,4 @@
-"""One cluster of real nodes on this machine: the same roots as here, nodes that join and die, and a wrong token."""
+"""One cluster of real nodes on this machine: the same roots as here, nodes that join and die, a token, training."""
 
 import os
 import signal
@@ -6,9 +6,12 @@ import time
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Event
 
 import pytest
 
+from compute_provider.api import bench_cluster
+from pol.executor.backend import backend
 from pol.job.load import load_job
 from pol.local.run import run_locally
 from pol.state.canonical import encode_state
@@ -17,8 +20,10 @@ from pol.work.cluster.node import LaneSpec
 from pol.work.cluster.stranger import CLOSED, ask_as_stranger
 from pol.work.executor import Executor, TaskTimeout
 from pol.work.pool import ReplayPool
+from pol.work.probe import work_pieces
 from pol.work.records import RoundSlot
-from tests.cluster.conftest import ENGINE, JOB, WAIT, Nodes, own_token, until, working
+from tests.cluster.conftest import ENGINE, JOB, KEYS, WAIT, Nodes, Provider, own_token, until, updates, working
+from tests.unit.compute_provider.work.training import SEGMENTS
 from validator.work import numerics
 from validator.work.requests import StateFiles, StatesReplay
 
@@ -109,3 +114,34 @@ def test_a_wrong_token_is_refused(nodes: Nodes, cluster: Cluster, tmp_path: Path
         stack.callback(other.close)
         until(lambda: "refuses the token" in other.problem)
     assert cluster.problem == ""
+
+
+def kinds(provider: Provider) -> list[dict[str, int]]:
+    return [dict(node.ended) for node in provider.machines.nodes if node.ended]
+
+
+def test_two_shares_are_trained_at_once_with_the_roots_of_one_machine(
+    provider: Provider, trained: set[str], tmp_path: Path
+) -> None:
+    for key in KEYS:
+        provider.start(key, tmp_path / str(key.slot))
+    assert updates(provider) == trained
+    until(lambda: sum(each.get("train_segment", 0) for each in kinds(provider)) == 2 * SEGMENTS)
+    assert len(kinds(provider)) == 2
+    with provider.machines.probing(Event()) as probe:
+        assert probe(b"seed", 5) == work_pieces(b"seed", range(5), backend(ENGINE))
+
+
+def test_a_killed_worker_costs_one_segment(provider: Provider, trained: set[str], tmp_path: Path) -> None:
+    pids = [provider.machines._executor.submit(os.getppid, timeout=WAIT).result(WAIT)]
+    provider.react = lambda message: os.kill(pids.pop(), signal.SIGKILL) if "boundary" in message and pids else None
+    for key in KEYS:
+        provider.start(key, tmp_path / str(key.slot))
+    assert updates(provider) == trained
+    assert not pids
+
+
+def test_a_cluster_is_measured(two: Cluster) -> None:
+    speed, slots, nodes = bench_cluster(f"ray://{two.address}", ENGINE, 0.2)
+    assert slots == len(nodes) == 2
+    assert speed.flops > 0

@@ -57,6 +57,7 @@ _STATES = "tests/unit/validator/test_states.py"
 _EXTENTS = "tests/unit/chain/state_machine/legs/test_extents.py"
 _AUCTION = "tests/unit/chain/state_machine/market/test_auction.py"
 _COST = "tests/unit/pol/job/test_cost.py"
+_ELSEWHERE = "tests/unit/compute_provider/work/test_elsewhere.py::test_"
 _DISPATCH = "tests/unit/pol/work/cluster/test_dispatch.py::test_"
 _NODE_WORKER = "tests/unit/pol/work/cluster/test_node.py::test_"
 _CLIENT = "tests/unit/pol/work/cluster/test_client.py::test_"
@@ -1832,8 +1833,8 @@ MUTANTS = (
         "slowest-first",
         "slots go around all providers, however slow they are",
         "validator/decide/plan.py",
-        "return Fraction(queues[address], speeds[address])",
-        "return Fraction(queues[address], 1)",
+        "return free[address].seconds(queues[address])",
+        "return Fraction(queues[address])",
         ("tests/unit/validator/test_plan.py",),
     ),
     Mutant(
@@ -2459,8 +2460,8 @@ MUTANTS = (
         "trained-by-id",
         "a provider trains an order with a low id while the time of another one runs out",
         "compute_provider/decide/duties.py",
-        "    for work in by_deadline(shares, picture):\n        if work.stage is Stage.READY:\n",
-        "    for work in shares.works:\n        if work.stage is Stage.READY:\n",
+        "for work in by_deadline(shares, look.picture) if work.stage is Stage.READY]",
+        "for work in shares.works if work.stage is Stage.READY]",
         (f"{_SHARES}::test_what_has_to_be_there_first_is_trained_first",),
     ),
     Mutant(
@@ -5772,8 +5773,8 @@ MUTANTS = (
         "cluster-thawed",
         "the answer of a node that was frozen counts",
         "pol/work/cluster/dispatch.py",
-        "                    if task.attempt == attempt:\n                        self._end(task, end)",
-        "                    self._end(task, end)",
+        "                    if task.attempt == attempt:\n                        self._counts.",
+        "                    if True:\n                        self._counts.",
         (f"{_DISPATCH}the_answer_of_a_node_that_thaws_is_dropped",),
     ),
     Mutant(
@@ -5815,6 +5816,70 @@ MUTANTS = (
         "os.environ.pop(name, None)",
         "os.environ.get(name, None)",
         (f"{_NODE_WORKER}a_task_sees_no_token",),
+    ),
+    Mutant(
+        "cluster-full-disk",
+        "a task whose node has a full disk fails, although another node has room",
+        "pol/work/cluster/dispatch.py",
+        "if done.error == NoSpace.__name__:",
+        "if not done:",
+        (f"{_DISPATCH}a_full_disk_is_no_end_if_another_node_has_room",),
+    ),
+    Mutant(
+        "cluster-cancelled",
+        "a task that no one waits for is still run",
+        "pol/work/cluster/dispatch.py",
+        "            if task is not None:\n                self._forget(task)",
+        "            if task is None:\n                self._forget(task)",
+        (f"{_DISPATCH}a_cancelled_task_never_ends",),
+    ),
+    Mutant(
+        "elsewhere-any-states",
+        "a node trains from states that the chain does not name",
+        "pol/work/shares.py",
+        "_check(roots is None or state.roots == roots)",
+        "_check(roots is None or bool(state.roots))",
+        (f"{_ELSEWHERE}states_that_the_chain_does_not_name_are_refused", f"{_ELSEWHERE}a_damaged_boundary_is_not_used"),
+    ),
+    Mutant(
+        "elsewhere-from-the-beginning",
+        "a share that was interrupted begins again",
+        "compute_provider/work/elsewhere.py",
+        "if boundary.index and all(",
+        "if not boundary.index and all(",
+        (f"{_ELSEWHERE}training_goes_on_from_the_last_boundary",),
+    ),
+    Mutant(
+        "elsewhere-cheats",
+        "a cluster trains honestly for a provider that asked for another program",
+        "compute_provider/work/elsewhere.py",
+        "if tuple(program) != HONEST:",
+        "if not program:",
+        (f"{_ELSEWHERE}a_program_that_is_not_honest_runs_nowhere_else",),
+    ),
+    Mutant(
+        "slots-without-end",
+        "a provider trains more shares at once than its machines can",
+        "compute_provider/decide/duties.py",
+        "for work in ready[: max(0, free)]:",
+        "for work in ready:",
+        (f"{_SHARES}::test_as_many_shares_are_trained_at_once_as_there_are_slots",),
+    ),
+    Mutant(
+        "slots-by-claim",
+        "a provider that says that it has many slots is planned to end its shares earlier",
+        "validator/decide/plan.py",
+        "ceil_div(shares, self.slots) * self.slots * work",
+        "ceil_div(shares, self.slots) * work",
+        ("tests/unit/validator/test_plan.py::test_who_says_that_it_has_slots_is_planned_no_earlier",),
+    ),
+    Mutant(
+        "slots-not-shown",
+        "slots that no result shows count",
+        "validator/decide/pace.py",
+        "slots=min(worker.slots, known[worker.address].shares)",
+        "slots=worker.slots",
+        ("tests/unit/validator/test_pace.py::test_a_provider_trains_no_more_shares_at_once_than_it_shows",),
     ),
     Mutant(
         "cluster-links-followed",

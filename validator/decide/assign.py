@@ -151,6 +151,7 @@ def new_work(
         settled=False,
         given_at=view.clock,
         backing=next((w.backing for w in view.workers if w.address == provider), UNCOVERED),
+        at_once=next((w.slots for w in view.workers if w.address == provider), 1),
     )
 
 
@@ -162,9 +163,9 @@ def _patience(local: LocalOrder, view: View, leg: Leg, provider: str, before: in
     thirds of the time until the progress deadline, so that other providers can still take over.
     """
     terms = view.on_chain.order.terms
-    speed = next((w.speed for w in view.workers if w.address == provider), 0)
+    worker = next((w for w in view.workers if w.address == provider), FreeProvider(provider, 0))
     place = before + 1
-    expected = place * share_work(terms) // max(1, speed)
+    expected = int(worker.seconds(place, share_work(terms)))
     base = _least_patience(view)
     transfer = transfer_seconds(view, states=2 * place, more=terms.delivered_bytes)
     limit = max(PATIENCE, 2 * (leg.progress_deadline - view.clock) // 3)

@@ -12,7 +12,7 @@ for certificates on the chain, without end.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from domain.market.records import JobTerms
 from pol.rules.schedule import share_work
@@ -38,34 +38,61 @@ def note_handed_in(work: SlotWork, view: View) -> SlotWork:
     return replace(work, handed_at=view.clock)
 
 
-def spans(local: LocalOrder) -> dict[str, int]:
-    """Return the chain seconds that the last correct share of each provider took, keyed by the provider's address.
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The pace that the last correct shares of a provider show: it trained ``shares`` of them at once, in ``seconds``.
 
-    A provider trains one share after another, so a share begins when the provider has submitted the share before it.
+    It said that it trains up to ``slots`` at once.
     """
-    seconds: dict[str, int] = {}
-    ended: dict[str, int] = {}
-    works = [work for known in local.rounds if known.next_global for work in known.works]
-    for work in sorted(works, key=lambda work: work.handed_at):
-        if not work.handed_at or work.verdict:
-            continue
-        began = max(work.given_at, ended.get(work.provider, 0))
-        ended[work.provider] = work.handed_at
-        seconds[work.provider] = max(0, work.handed_at - began)
-    return seconds
+
+    seconds: int
+    shares: int
+    slots: int
+
+    @property
+    def each(self) -> int:
+        """The seconds per share."""
+        return self.seconds // self.shares
+
+
+def paces(local: LocalOrder) -> dict[str, Pace]:
+    """Return what the last correct shares of each provider show, keyed by the provider's address.
+
+    A provider trains as many of its shares of a round at once as it says, or all if there are fewer. It begins them
+    when it has submitted the share before them.
+    """
+    done: dict[str, list[tuple[int, SlotWork]]] = {}
+    shares = [(known.round, work) for known in local.rounds if known.next_global for work in known.works]
+    for round, work in sorted(shares, key=lambda share: share[1].handed_at):
+        if work.handed_at and not work.verdict:
+            done.setdefault(work.provider, []).append((round, work))
+    found = {}
+    for provider, known in done.items():
+        last_round, last = known[-1]
+        of_round = sum(round == last_round for round, _ in known)
+        shares_at_once = min(last.at_once, of_round)
+        before = known[-shares_at_once - 1][1].handed_at if len(known) > shares_at_once else 0
+        began = max(before, min(work.given_at for _, work in known[-shares_at_once:]))
+        found[provider] = Pace(max(0, last.handed_at - began), shares_at_once, last.at_once)
+    return found
 
 
 def paced(workers: Iterable[FreeProvider], local: LocalOrder, terms: JobTerms) -> list[FreeProvider]:
     """Return the workers with the speeds (FLOP/s) to plan with.
 
-    A provider with results in this order has the speed that they show. Any other provider has its certified speed, but
+    A provider with results in this order has the speed that they show, and trains as many shares at once as they show.
+    Any other provider has its certified speed, but
     at most the highest speed that the results of other providers show.
     """
     work = share_work(terms)
-    shown = {name: max(1, work // (span + OVERHEAD_SECONDS)) for name, span in spans(local).items()}
+    known = paces(local)
+    shown = {name: max(1, work * pace.shares // (pace.seconds + OVERHEAD_SECONDS)) for name, pace in known.items()}
     best = max(shown.values(), default=0)
     return [
-        replace(worker, speed=shown.get(worker.address, min(worker.speed, best or worker.speed))) for worker in workers
+        replace(worker, speed=shown[worker.address], slots=min(worker.slots, known[worker.address].shares))
+        if worker.address in shown
+        else replace(worker, speed=min(worker.speed, best or worker.speed))
+        for worker in workers
     ]
 
 
@@ -83,12 +110,12 @@ def doubted(local: LocalOrder, terms: JobTerms, members: Mapping[str, Member], c
     }
     return {
         name
-        for name, span in spans(local).items()
+        for name, pace in paces(local).items()
         if (member := members.get(name)) is not None
         and member.speed
         and given_at[name] >= member.measured_at
         and clock >= member.measured_at + DOUBT_SECONDS
-        and not _fits(share_work(terms) // member.speed, span)
+        and not _fits(share_work(terms) * pace.slots // (member.speed * pace.shares), pace.each)
     }
 
 
@@ -98,5 +125,5 @@ def _fits(expected: int, span: int) -> bool:
 
 def unshown(workers: Iterable[FreeProvider], local: LocalOrder) -> Collection[str]:
     """Return the addresses of the workers that have no result in this order yet."""
-    known = spans(local)
+    known = paces(local)
     return {worker.address for worker in workers if worker.address not in known}

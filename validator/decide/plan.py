@@ -7,6 +7,7 @@ from fractions import Fraction
 from heapq import heapify, heappop, heappush
 from types import MappingProxyType
 
+from domain.amount import ceil_div
 from validator.decide.admission import UNCOVERED, Backing
 
 SPREAD = 3
@@ -18,7 +19,7 @@ class FreeProvider:
     """A provider that may take work now, with its speed in FLOP/s; a newcomer has no accepted share yet.
 
     ``backing`` says what its tasks state about its bond and about the job bond. If it is ``cautious``, it takes only
-    tasks that these bonds cover.
+    tasks that these bonds cover. It trains ``slots`` shares at once, each with an equal part of its speed.
     """
 
     address: str
@@ -26,6 +27,11 @@ class FreeProvider:
     newcomer: bool = False
     backing: Backing = UNCOVERED
     cautious: bool = False
+    slots: int = 1
+
+    def seconds(self, shares: int, work: int = 1) -> Fraction:
+        """Return the time until the provider would finish ``shares`` shares of ``work`` FLOPs each."""
+        return Fraction(ceil_div(shares, self.slots) * self.slots * work, max(1, self.speed))
 
 
 def plan_slots(
@@ -47,25 +53,25 @@ def plan_slots(
     by slot. If that provider is not one of these, the slot goes to the one of these whose address sorts first.
     """
     free_slots = dict(room)
-    speeds = {w.address: max(1, w.speed) for w in workers if free_slots.get(w.address, 1) > 0}
-    queues = {address: waiting.get(address, 0) + 1 for address in speeds}
+    free = {worker.address: worker for worker in workers if free_slots.get(worker.address, 1) > 0}
+    queues = {address: waiting.get(address, 0) + 1 for address in free}
 
     def end(address: str) -> Fraction:
         """Return the time until a provider would finish one more share (seconds), divided by the work of a share."""
-        return Fraction(queues[address], speeds[address])
+        return free[address].seconds(queues[address])
 
-    ends = [(end(address), address) for address in speeds]
+    ends = [(end(address), address) for address in free]
     heapify(ends)
     plan: dict[int, str] = {}
     for slot in slots:
         # An entry is outdated if its provider got a slot out of turn (because of ``last``), or has no room left.
-        while ends and (ends[0][1] not in speeds or ends[0][0] != end(ends[0][1])):
+        while ends and (ends[0][1] not in free or ends[0][0] != end(ends[0][1])):
             heappop(ends)
         if not ends:
             break
         soonest, chosen = ends[0]
         known = last.get(slot, "")
-        if known in speeds and end(known) == soonest:
+        if known in free and end(known) == soonest:
             chosen = known
         plan[slot] = chosen
         queues[chosen] += 1
@@ -73,7 +79,7 @@ def plan_slots(
         if chosen in free_slots:
             free_slots[chosen] -= 1
             if not free_slots[chosen]:
-                del speeds[chosen]
+                del free[chosen]
     return plan
 
 
@@ -91,14 +97,14 @@ def spread_slots(
     provider must finish within ``SPREAD`` times the time of the whole plan.
     """
     spread = dict(plan)
-    speeds = {worker.address: max(1, worker.speed) for worker in workers}
+    known = {worker.address: worker for worker in workers}
     planned = Counter(spread.values())
-    total = Counter({name: waiting.get(name, 0) + planned[name] for name in speeds})
-    longest = max((Fraction(total[name], speeds[name]) for name in planned), default=Fraction(0))
-    idle = [name for name in speeds if not total[name] and room.get(name, 1) > 0]
-    for name in sorted(idle, key=lambda name: (-speeds[name], name)):
+    total = Counter({name: waiting.get(name, 0) + planned[name] for name in known})
+    longest = max((known[name].seconds(total[name]) for name in planned), default=Fraction(0))
+    idle = [name for name in known if not total[name] and room.get(name, 1) > 0]
+    for name in sorted(idle, key=lambda name: (-known[name].speed, name)):
         givers = [slot for slot, giver in spread.items() if giver in unshown and total[giver] > 1]
-        if not givers or Fraction(1, speeds[name]) > SPREAD * longest:
+        if not givers or known[name].seconds(1) > SPREAD * longest:
             break
         slot = max(givers, key=lambda slot: (total[spread[slot]], slot))
         total[spread[slot]] -= 1

@@ -113,6 +113,8 @@ class SlotWork:
     backing: Backing = UNCOVERED
     # True if the chain skipped the commitment, because its provider's free bond did not cover the share.
     lacks_bond: bool = False
+    # Number of shares that its provider trains at once.
+    at_once: int = 1
 
 
 @dataclass(frozen=True, slots=True)

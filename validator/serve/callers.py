@@ -35,6 +35,7 @@ class Presence:
         self._rivals: dict[str, float] = {}
         self._speeds: dict[str, int] = {}
         self._cautious: set[str] = set()
+        self._slots: dict[str, int] = {}
 
     def claim(self, address: str, session: bytes) -> bool:
         """Make ``session`` the process of a provider that is served. Return False while another process with the
@@ -71,6 +72,16 @@ class Presence:
         """Return whether a provider takes only tasks that bonds and cover would pay."""
         with self._lock:
             return address in self._cautious
+
+    def note_slots(self, address: str, slots: int) -> None:
+        """Record how many shares a provider trains at once."""
+        with self._lock:
+            self._slots[address] = slots
+
+    def slots(self, address: str) -> int:
+        """Return how many shares a provider trains at once."""
+        with self._lock:
+            return self._slots.get(address, 1)
 
     def speeds(self) -> dict[str, int]:
         """Return the speed (FLOP/s) that each provider measured for itself, keyed by the provider's address."""
@@ -111,6 +122,7 @@ class Presence:
                 self._sessions,
                 self._rivals,
                 self._speeds,
+                self._slots,
             ):
                 for address in [a for a in known if a not in addresses]:
                     del known[address]

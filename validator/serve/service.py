@@ -195,6 +195,7 @@ class Service:
                 newcomer=known[address].newcomer,
                 backing=self.admission.backing_of(address),
                 cautious=self.presence.is_cautious(address),
+                slots=self.presence.slots(address),
             )
             for address in self.presence.live()
             if address in known and known[address].speed
@@ -352,6 +353,7 @@ class Service:
         self.presence.poll(caller.address)
         self.presence.speak(caller.address, request.speed)
         self.presence.note_caution(caller.address, cautious=request.cautious)
+        self.presence.note_slots(caller.address, max(1, request.slots))
         clock = self.view.clock
         train: list[t.TrainTask] = []
         opening: list[t.OpenTask] = []

@@ -181,17 +181,16 @@ class ProviderActor:
             self._put(change(self.shares))
         if seen is not None:
             training = self.look.training
-            self.look = seen if seen.training is training else replace(seen, training=training)
+            self.look = seen if seen.training == training else replace(seen, training=training)
         if before != (self.shares, self.look):
             self.wake()
 
     def _put(self, shares: Shares) -> None:
         self.shares = shares
-        if self.look.training is None:
-            return
-        given = shares.get(self.look.training)
-        if given is None or given.stage is not Stage.TRAINING:
-            self.look = replace(self.look, training=None)
+        for key in self.look.training:
+            given = shares.get(key)
+            if given is None or given.stage is not Stage.TRAINING:
+                self.look = replace(self.look, training=self.look.training - {key})
 
     def think(self) -> None:
         """Decide, and start what is asked for."""
@@ -211,7 +210,7 @@ class ProviderActor:
                 return
             match action:
                 case do.Train(task):
-                    self.look = replace(self.look, training=task.key)
+                    self.look = replace(self.look, training=self.look.training | {task.key})
                     self._train(task)
                 case do.ForgetShare(key):
                     self.traces.pop(key, None)

@@ -34,10 +34,11 @@ from pol.work.cluster.messages import (
     DriverSettings,
     NodesSeen,
     TaskBegan,
+    TaskCancelled,
     TaskGiven,
 )
 from pol.work.cluster.node import LaneSpec
-from pol.work.executor import Ended, OutOfMemory, PoolClosed, PoolError, PoolFull, TaskTimeout, WorkerDied
+from pol.work.executor import Ended, NoSpace, OutOfMemory, PoolClosed, PoolError, PoolFull, TaskTimeout, WorkerDied
 
 T = TypeVar("T")
 _log = logging.getLogger("assay.cluster")
@@ -54,7 +55,7 @@ _LINES_KEPT = 20
 _STARTING = "its driver starts"
 _REFUSED = "InvalidAuthToken"
 _ERRORS: Mapping[str, type[PoolError]] = {
-    kind.__name__: kind for kind in (PoolFull, TaskTimeout, WorkerDied, OutOfMemory, PoolClosed)
+    kind.__name__: kind for kind in (PoolFull, TaskTimeout, WorkerDied, OutOfMemory, NoSpace, PoolClosed)
 }
 
 
@@ -227,7 +228,16 @@ class Cluster:
             self._tasks[task.number] = task
             if self._driver is not None and not self.problem:
                 self._give(task)
+        future.add_done_callback(lambda done: self._cancel(task) if done.cancelled() else None)
         return future
+
+    def _cancel(self, task: _Task) -> None:
+        """Forget a task that no one waits for, here and in the driver."""
+        with self._lock:
+            if self._tasks.pop(task.number, None) is None or self._driver is None or not task.drivers:
+                return
+            with suppress(OSError):
+                self._driver.connection.send_bytes(pickle.dumps(TaskCancelled(task.number)))
 
     def counts(self, lane: "ClusterExecutor") -> tuple[int, int]:
         """Return how many tasks of a lane run, and how many wait."""

@@ -4,9 +4,9 @@ This module knows nothing about how nodes are reached (:class:`NodeLink`), and r
 """
 
 import logging
-import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,6 +16,7 @@ from typing import Protocol
 
 from pol.work.cluster.files import PIECE_BYTES, FileRef, OutputPlace, PackedTask, file_digest
 from pol.work.cluster.node import LaneSpec, NodeAnswer
+from pol.work.executor import NoSpace
 
 _log = logging.getLogger("assay.cluster")
 ATTEMPTS_MAX = 3
@@ -89,6 +90,8 @@ class NodeReport:
     memory: int
     problem: str
     tasks: tuple[str, ...]
+    # Number of tasks of each kind that ended there. Sorted by kind.
+    ended: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(eq=False)
@@ -108,6 +111,10 @@ class _Task:
     @property
     def key(self) -> tuple[float, int]:
         return self.ends, self.number
+
+    @property
+    def kind(self) -> str:
+        return self.label.partition(" ")[0]
 
 
 class Dispatcher:
@@ -130,6 +137,7 @@ class Dispatcher:
         self._waiting: list[_Task] = []
         self._tasks: dict[int, _Task] = {}
         self._nodes: set[NodeLink] = set()
+        self._counts: dict[str, Counter[str]] = {}
 
     def submit(self, number: int, lane: str, label: str, packed: PackedTask, seconds: float | None) -> None:
         """Queue a task."""
@@ -165,6 +173,18 @@ class Dispatcher:
         with self._changed:
             return tuple(sorted(f"{task.lane}: {task.label}" for task in self._tasks.values() if task.node is node))
 
+    def ended_at(self, name: str) -> tuple[tuple[str, int], ...]:
+        """Return how many tasks of each kind ended at the node with this name, sorted by kind."""
+        with self._changed:
+            return tuple(sorted(self._counts.get(name, {}).items()))
+
+    def cancel(self, number: int) -> None:
+        """Forget a task that no one waits for. A node that runs it goes on, but its answer is dropped."""
+        with self._changed:
+            task = self._tasks.get(number)
+            if task is not None:
+                self._forget(task)
+
     def expire(self) -> None:
         """End the tasks whose deadline has passed, wherever they are."""
         now = time.monotonic()
@@ -196,6 +216,7 @@ class Dispatcher:
                 with self._changed:
                     # Only the answer of the current attempt counts. A node that was frozen may answer an old one.
                     if task.attempt == attempt:
+                        self._counts.setdefault(node.name, Counter())[task.kind] += 1
                         self._end(task, end)
             with suppress(NodeLost, NodeFault):
                 node.drop(task.number, attempt)
@@ -237,7 +258,9 @@ class Dispatcher:
         done = node.run(number, attempt, task.lane, packed, seconds, patience)
         if (done.number, done.attempt) != (number, attempt):
             raise NodeFault("the node answered another task")
-        if not done.error:
+        if done.error == NoSpace.__name__:
+            raise NodeFault(done.text)
+        if not done.error and task.attempt == attempt:
             self._fetch(node, task, attempt, done.outputs)
         return TaskEnd(number=number, answer=done.answer, error=done.error, text=done.text)
 
@@ -266,7 +289,7 @@ class Dispatcher:
             with self._changed:
                 if task.attempt == attempt:
                     for part, to in parts:
-                        os.link(part, to)
+                        part.replace(to)
         finally:
             for part, _ in parts:
                 part.unlink(missing_ok=True)
@@ -301,8 +324,11 @@ class Dispatcher:
         self._end(task, TaskEnd(number=task.number, answer=b"", error=error, text=text))
 
     def _end(self, task: _Task, end: TaskEnd) -> None:
-        if task.is_over:
-            return
+        if not task.is_over:
+            self._forget(task)
+            self._ended(end)
+
+    def _forget(self, task: _Task) -> None:
         task.is_over = True
         task.node = None
         # An attempt that still runs no longer counts.
@@ -310,4 +336,3 @@ class Dispatcher:
         del self._tasks[task.number]
         if task in self._waiting:
             self._waiting.remove(task)
-        self._ended(end)

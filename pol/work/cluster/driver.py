@@ -21,7 +21,15 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from pol.work.answers import read_answer
 from pol.work.cluster.dispatch import Dispatcher, NodeFault, NodeLost, NodeReport
 from pol.work.cluster.files import FileRef, PackedTask
-from pol.work.cluster.messages import DriverReady, DriverSettings, FromDriver, NodesSeen, TaskBegan, TaskGiven
+from pol.work.cluster.messages import (
+    DriverReady,
+    DriverSettings,
+    FromDriver,
+    NodesSeen,
+    TaskBegan,
+    TaskCancelled,
+    TaskGiven,
+)
 from pol.work.cluster.node import NodeAnswer, NodeWorker, release
 from pol.work.cluster.stranger import OPEN, ask_as_stranger
 
@@ -191,6 +199,7 @@ class Driver:
                     memory=int(resources.get("memory", 0)),
                     problem=problem,
                     tasks=self.dispatcher.tasks_at(known) if known is not None else (),
+                    ended=self.dispatcher.ended_at(node_id[:8]),
                 )
             )
         if tuple(reports) != self._shown:
@@ -235,9 +244,12 @@ def main(descriptor: int) -> None:
     _in_thread(driver.watch)
     while True:
         try:
-            task: TaskGiven = pickle.loads(connection.recv_bytes())  # noqa: S301  (from the trusted daemon)
+            task: TaskGiven | TaskCancelled = pickle.loads(connection.recv_bytes())  # noqa: S301  (from the daemon)
         except (EOFError, OSError):
             break
+        if isinstance(task, TaskCancelled):
+            driver.dispatcher.cancel(task.number)
+            continue
         driver.dispatcher.submit(task.number, task.lane, task.label, task.packed, task.seconds)
     # Actors end with their driver. Nothing else is worth waiting for.
     os._exit(0)

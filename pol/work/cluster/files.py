@@ -4,6 +4,7 @@ A path that exists is read by the task: a file, or a folder with all its files. 
 that the task writes.
 """
 
+import errno
 import os
 import pickle
 from collections.abc import Callable, Sequence
@@ -15,10 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from pol.work.answers import pack_answer
+from pol.work.executor import NoSpace
 
 PIECE_BYTES = 64 << 20
 """Most bytes of a file that are sent at a time."""
 _READ_BYTES = 1 << 20
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _HASH_DIGITS = 64
 
 
@@ -135,12 +138,19 @@ def pack(function: Callable[..., Any], args: Sequence[Any]) -> PackedTask:
 
 
 def run_packed(data: bytes, paths: Sequence[str]) -> bytes:
-    """Run a packed task whose places are at ``paths`` on this machine. Return the bytes of the answer."""
+    """Run a packed task whose places are at ``paths`` on this machine. Return the bytes of the answer.
+
+    Raises NoSpace if the disk is full: another machine may have more space.
+    """
     try:
         function, args = _Unpacker(data, paths).load()
         return pack_answer(True, function(*args))
     except MemoryError:
         raise
+    except OSError as error:
+        if error.errno in _NO_SPACE:
+            raise NoSpace(os.strerror(error.errno)) from None
+        return pack_answer(False, error)
     except Exception as error:  # noqa: BLE001  (every error is the result of the task)
         return pack_answer(False, error)
 

@@ -37,6 +37,13 @@ class TaskGiven:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskCancelled:
+    """A message for the driver: no one waits for this task any longer."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class DriverReady:
     """The driver's first message: it is connected, or ``problem`` says why it is not."""
 

@@ -96,6 +96,7 @@ class NodeWorker:
         self._quota = quota or shutil.disk_usage(self._folder).free // 2
         self._pins: Counter[bytes] = Counter()
         self._pinned: dict[tuple[int, int], tuple[FileRef, ...]] = {}
+        self._written: dict[tuple[int, int], dict[int, FileRef]] = {}
         self._lock = threading.Lock()
         threads = engine.threads or 1
         self._pools = {
@@ -212,33 +213,50 @@ class NodeWorker:
             answer = self._pools[lane].submit(run_packed, data, paths, timeout=seconds).result()
         except PoolError as failure:
             error, text = type(failure).__name__, failure.reason
-        outputs = tuple(
-            self._written(self._output(number, attempt, index))
-            for index, place in enumerate(places)
-            if isinstance(place, OutputPlace)
-        )
+        indexes = [index for index, place in enumerate(places) if isinstance(place, OutputPlace)]
+        outputs = tuple(None if error else self._copied(number, attempt, index) for index in indexes)
         return NodeAnswer(number=number, attempt=attempt, answer=answer, error=error, text=text, outputs=outputs)
 
-    def _written(self, path: Path) -> FileRef | None:
-        """Return the content of a file that a task wrote; None if there is no file."""
+    def _copied(self, number: int, attempt: int, index: int) -> FileRef | None:
+        """Copy a file that a task wrote to where no task can change it, and return its content; None if there is none.
+
+        Raises OSError if it cannot be copied, for example on a full disk.
+        """
         digest, size = sha256(), 0
         try:
-            with _opened(path) as file:
-                while piece := file.read(_READ_BYTES):
-                    digest.update(piece)
-                    size += len(piece)
+            source = _opened(self._output(number, attempt, index))
         except OSError:
             return None
-        return FileRef(digest.digest(), size)
+        with source, self._copy(number, attempt, index).open("wb") as copy:
+            while piece := source.read(_READ_BYTES):
+                digest.update(piece)
+                copy.write(piece)
+                size += len(piece)
+        file = FileRef(digest.digest(), size)
+        with self._lock:
+            self._written.setdefault((number, attempt), {})[index] = file
+        self._output(number, attempt, index).unlink()
+        return file
+
+    def _copy(self, number: int, attempt: int, index: int) -> Path:
+        return self._parts / f"{number}-{attempt}-{index}.made"
 
     def take(self, number: int, attempt: int, index: int, offset: int) -> bytes:
         """Return a piece of a file that a task wrote at one of its places."""
-        with _opened(self._output(number, attempt, index)) as file:
+        with self._copy(number, attempt, index).open("rb") as file:
             file.seek(offset)
             return file.read(PIECE_BYTES)
 
     def drop(self, number: int, attempt: int) -> None:
-        """Forget an attempt: delete what it wrote, and stop keeping its files."""
+        """Forget an attempt, and stop keeping its files. What it wrote stays here by its hash: the next task of a share
+        begins with it.
+        """
+        with self._lock:
+            written = self._written.pop((number, attempt), {})
+        for index, file in written.items():
+            self._make_room(file.size)
+            if file.size <= self._quota:
+                self._copy(number, attempt, index).replace(self._path(file))
         with self._lock:
             for file in self._pinned.pop((number, attempt), ()):
                 self._pins[file.sha256] -= 1

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from compute_provider import perform
 from compute_provider.decide import actions as do
 from compute_provider.decide.contests import compute_bond
 from compute_provider.decide.records import Contest, Shares, ShareWork, Stage
 from compute_provider.interfaces import Honest
 from compute_provider.perform import Performer
 from compute_provider.store import Store
+from compute_provider.work import machines
 from domain.disputes.messages import MsgAppeal
 from domain.ledger.messages import MsgDepositBond
 from domain.messages import Message
@@ -75,6 +75,6 @@ def test_a_segment_is_right_if_it_has_its_result_again(
     known = Boundary(index=3, step=6, global_root=bytes(32), local_root=bytes(32), metrics=(), root=bytes(32))
     monkeypatch.setattr(Store, "boundaries", lambda self, key: (known,))
     found: Callable[..., Boundary | None] = lambda order, segment, home: known if again else None  # noqa: E731
-    monkeypatch.setattr(perform, "recompute_segment", found)
+    monkeypatch.setattr(machines, "recompute_segment", found)
     _, shares = play(tmp_path, do.Recheck(KEY))
     assert shares.works[0].contest == Contest(1, (2,), is_checked=True, is_right=again)

@@ -9,9 +9,10 @@ from console.records import RecordWatcher
 from console.server import Console
 from domain import codec
 from pol.work.cluster.dispatch import NodeReport
+from pol.work.cluster.seen import NODES, ClusterNodes, read_nodes
 from tests.unit.assay.support import assay
 from tests.unit.console.conftest import ask
-from validator.store import NODES, ClusterNodes, ValidatorStore, read_nodes
+from validator.store import ValidatorStore
 
 WORKS = NodeReport("aaaa1111", "10.0.0.1", 2, 8 << 30, "", ("own: check_segment (7)", "seats: recompute_update (9)"))
 LOST = NodeReport("bbbb2222", "10.0.0.2", 4, 16 << 30, "the cluster has lost it", ())

@@ -16,10 +16,11 @@ from validator.decide.pace import (
     FIT,
     FIT_SECONDS,
     OVERHEAD_SECONDS,
+    Pace,
     doubted,
     note_handed_in,
     paced,
-    spans,
+    paces,
     unshown,
 )
 from validator.decide.plan import SPREAD, FreeProvider, plan_slots, spread_slots
@@ -56,14 +57,38 @@ def test_a_provider_trains_one_share_after_the_other() -> None:
     local = trained(30, 50)
     (current,) = local.rounds
     both = tuple(replace(work, provider="fast") for work in current.works)
-    assert spans(trained(30, 50)) == {"fast": 30, "slow": 50}
-    assert spans(local.put(replace(current, works=both))) == {"fast": 20}
+    assert {name: pace.each for name, pace in paces(trained(30, 50)).items()} == {"fast": 30, "slow": 50}
+    assert paces(local.put(replace(current, works=both))) == {"fast": Pace(20, 1, 1)}
+
+
+@pytest.mark.parametrize(("said", "shown"), [(1, Pace(20, 1, 1)), (2, Pace(50, 2, 2)), (64, Pace(50, 2, 64))])
+def test_a_provider_trains_no_more_shares_at_once_than_it_shows(said: int, shown: Pace) -> None:
+    """Who says that it trains many at once is as fast as its shares show, and no faster."""
+    local = trained(30, 50)
+    (current,) = local.rounds
+    both = tuple(replace(work, provider="fast", at_once=said) for work in current.works)
+    local = local.put(replace(current, works=both))
+    assert paces(local) == {"fast": shown}
+    (worker,) = paced([FreeProvider("fast", 10**12, slots=said)], local, TERMS)
+    assert worker.slots == shown.shares
+    assert worker.speed == WORK * shown.shares // (shown.seconds + OVERHEAD_SECONDS)
+
+
+def test_a_certificate_is_that_of_all_slots() -> None:
+    """One share on one of two nodes takes twice as long as the certified speed of both says."""
+    local = trained(400, 1)
+    (current,) = local.rounds
+    one = tuple(replace(work, at_once=2) for work in current.works)
+    member = Member(WORK // 200, due=False, newcomer=False, measured_at=0)
+    assert "fast" not in doubted(local.put(replace(current, works=one)), TERMS, {"fast": member}, 10_000)
+    late = tuple(replace(work, handed_at=100 + FIT * 400 + FIT_SECONDS + 1) for work in one)
+    assert "fast" in doubted(local.put(replace(current, works=late)), TERMS, {"fast": member}, 10_000)
 
 
 @pytest.mark.parametrize("local", [trained(1, 1, verdict=ShareReason.UPDATE_MISMATCH), trained(1, 1, held=False)])
 def test_what_did_not_hold_shows_nothing(local: LocalOrder) -> None:
     """A share that is made up quickly makes nobody fast."""
-    assert spans(local) == {}
+    assert paces(local) == {}
     assert unshown([FreeProvider("fast", 1)], local) == {"fast"}
 
 

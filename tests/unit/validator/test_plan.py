@@ -64,6 +64,19 @@ def test_a_slot_stays_with_who_holds_its_local_state() -> None:
     assert plan_slots(range(2), three, {"c": 1}, {0: "c"}) == {0: "a", 1: "b"}
 
 
+def test_a_cluster_trains_as_many_shares_at_once_as_it_has_slots() -> None:
+    """Two nodes of speed 50 finish two shares when a machine of speed 50 has finished one."""
+    two = [FreeProvider("a", 100, slots=2), FreeProvider("b", 50)]
+    assert Counter(plan_slots(range(3), two, {}, {}).values()) == {"a": 2, "b": 1}
+    assert [two[0].seconds(shares) for shares in (1, 2, 3)] == [two[1].seconds(shares) for shares in (1, 1, 2)]
+
+
+@given(st.integers(1, 64), st.integers(1, 10**12), st.integers(0, 9))
+def test_who_says_that_it_has_slots_is_planned_no_earlier(slots: int, speed: int, before: int) -> None:
+    """Slots only make a share later, so nobody gets a share by a claim."""
+    assert FreeProvider("a", speed, slots=slots).seconds(before + 1) >= FreeProvider("a", speed).seconds(before + 1)
+
+
 def test_as_many_slots_as_there_may_be_are_planned_among_a_crowd_at_once() -> None:
     crowd = [FreeProvider(f"p{number:04}", 1 + number % 7) for number in range(2 * SLOTS_MAX)]
     assert len(plan_slots(range(SLOTS_MAX), crowd, {}, {})) == SLOTS_MAX

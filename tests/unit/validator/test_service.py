@@ -606,6 +606,8 @@ def test_who_is_there_gets_work_at_its_certified_speed(setting: Setting) -> None
     members = {"p0": Member(77, due=False, newcomer=True)}
     setting.service.view = replace(setting.service.view, providers=members)
     assert setting.service.workers() == (FreeProvider("p0", 77, newcomer=True),)
+    setting.service.poll(P0, t.PollRequest("1", (), slots=3))
+    assert setting.service.workers() == (FreeProvider("p0", 77, newcomer=True, slots=3),)
     members = {"p0": Member(0, due=True, newcomer=True)}
     setting.service.view = replace(setting.service.view, providers=members)
     assert setting.service.workers() == ()  # not before it is measured

@@ -12,7 +12,7 @@ from compute_provider.decide import receive
 from compute_provider.decide.actions import Action
 from compute_provider.decide.duties import decide
 from compute_provider.decide.receive import Change
-from compute_provider.decide.records import GAVE_UP, MAY_STAND, Shares, ShareWork, Stage
+from compute_provider.decide.records import GAVE_UP, MAY_STAND, Contest, Shares, ShareWork, Stage
 from compute_provider.decide.view import Look, ValidatorView
 from domain import codec
 from domain.keys import ShareKey
@@ -92,7 +92,7 @@ def test_a_share_goes_its_way() -> None:
     shares, actions = look_at(receive.fetched(shares, KEY), listed)
     assert actions == (do.Train(ONE),)
     # The worker has it; after a restart it has none.
-    assert look_at(shares, replace(listed, training=KEY))[1] == ()
+    assert look_at(shares, replace(listed, training=frozenset({KEY})))[1] == ()
     shares = receive.progressed(shares, KEY, 3, 20, 77)
     assert shares.works[0].doing().phase is Phase.TRAINING
     assert (shares.works[0].step, shares.works[0].steps, shares.works[0].loss) == (3, 20, 77)
@@ -189,7 +189,7 @@ def test_what_was_delivered_is_not_submitted_again() -> None:
 
 
 def test_one_share_is_trained_at_a_time() -> None:
-    listed = replace(seen(ONE, TWO), training=KEY)
+    listed = replace(seen(ONE, TWO), training=frozenset({KEY}))
     shares = Shares((ShareWork(ONE, Stage.TRAINING), ShareWork(TWO, Stage.FETCHING)))
     shares, actions = look_at(receive.fetched(shares, TWO.key), listed)
     assert actions == ()
@@ -210,7 +210,7 @@ def test_what_has_to_be_there_first_is_trained_first() -> None:
             ShareWork(THREE, Stage.READY),
         )
     )
-    look = replace(seen(later, TWO, urgent), training=TWO.key)
+    look = replace(seen(later, TWO, urgent), training=frozenset({TWO.key}))
     assert look_at(shares, look) == (shares, ())
     assert look_at(trained(shares, TWO.key), look)[1][0] == do.Train(THREE)
     # What is listed later may be more urgent.
@@ -264,7 +264,7 @@ def test_a_bond_that_is_lacking_is_asked_for_as_long_as_the_task_is_listed() -> 
 def test_openings_of_unknown_or_unfinished_shares_are_not_answered() -> None:
     opening = (OpenTask(KEY, (0,)),)
     assert look_at(Shares(), seen(opening=opening)) == (Shares(), ())
-    look = replace(seen(ONE, opening=opening), training=KEY)
+    look = replace(seen(ONE, opening=opening), training=frozenset({KEY}))
     assert look_at(at(Stage.TRAINING), look)[1] == ()
 
 
@@ -298,6 +298,26 @@ _MOVES = st.one_of(
 )
 
 
+def test_as_many_shares_are_trained_at_once_as_there_are_slots() -> None:
+    """Those with the earliest deadlines first; and a segment that a panel found wrong needs a slot, too."""
+    tasks = [task(slot=slot, seconds_left=100 - slot) for slot in range(4)]
+    shares = Shares()
+    for each in tasks:
+        shares = shares.put(ShareWork(each, Stage.READY))
+    picture = ValidatorView(tuple(tasks), (), 1)
+    after, actions = decide(shares, Look(joined=True, picture=picture, slots=3))
+    training = {work.key.slot for work in after.works if work.stage is Stage.TRAINING}
+    assert training == {1, 2, 3}
+    assert {action.task.key.slot for action in actions if isinstance(action, do.Train)} == {1, 2, 3}
+    # A cluster that has lost nodes goes on with what it trains, and begins nothing.
+    fewer = Look(joined=True, picture=picture, slots=1, training=frozenset({tasks[3].key}))
+    assert decide(after, fewer)[0] == after
+    contested = replace(after.works[0], stage=Stage.DELIVERED, contest=Contest(1, (0,)))
+    for slots, recomputes in ((3, False), (4, True)):
+        _, actions = decide(after.put(contested), Look(joined=True, picture=picture, slots=slots))
+        assert any(isinstance(action, do.Recheck) for action in actions) is recomputes
+
+
 class World:
     """Carries actions out in any order, as lanes do, loses them in crashes, and watches what must hold."""
 
@@ -317,9 +337,8 @@ class World:
     def take(self, change: Change) -> None:
         self.now += 1
         self.shares = change(self.shares)
-        work = self.shares.get(self.look.training) if self.look.training else None
-        if work is None or work.stage is not Stage.TRAINING:
-            self.look = replace(self.look, training=None)
+        training = {work.key for work in self.shares.works if work.stage is Stage.TRAINING}
+        self.look = replace(self.look, training=self.look.training & training)
         self.decide()
 
     def decide(self) -> None:
@@ -342,7 +361,7 @@ class World:
             case do.Train(task):
                 assert action not in self.running
                 self.running.append(action)
-                self.look = replace(self.look, training=task.key)
+                self.look = replace(self.look, training=self.look.training | {task.key})
             case _:
                 drawn = self.look.picture if action.drawn else None
                 began = drawn.began if drawn else self.now

@@ -33,6 +33,11 @@ def link(at: Path, to: str) -> None:
     at.symlink_to(to)
 
 
+def fill(number: int) -> None:
+    """Fail as the operating system does on a full disk."""
+    raise OSError(number, os.strerror(number))
+
+
 def exists(at: Path) -> bool:
     return at.exists()
 

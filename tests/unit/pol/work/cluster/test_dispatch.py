@@ -27,6 +27,7 @@ class FakeNode:
         self.go = Event()
         self.go.set()
         self.error: Exception | None = None
+        self.failure = ""
         self.files: set[FileRef] = set()
         self.sent: list[tuple[FileRef, int, int]] = []
         self.corrupts = False
@@ -51,7 +52,7 @@ class FakeNode:
         if self.error is not None:
             raise self.error
         outputs = tuple(FileRef(sha256(data).digest(), len(data)) for data in self.written.values())
-        return NodeAnswer(number, attempt, f"{self.name} {number}".encode(), "", "", outputs)
+        return NodeAnswer(number, attempt, f"{self.name} {number}".encode(), self.failure, "", outputs)
 
     def take(self, _number: int, _attempt: int, index: int, offset: int, _seconds: float) -> bytes:
         return self.written[index][offset : offset + 3]
@@ -162,9 +163,11 @@ def test_a_node_that_does_not_answer_in_time_is_lost(setting: Setting) -> None:
     assert setting.end().answer == b"b 1"
 
 
-def test_a_full_disk_is_no_end_if_another_node_has_room(setting: Setting) -> None:
+@pytest.mark.parametrize("where", ["cache", "task"])
+def test_a_full_disk_is_no_end_if_another_node_has_room(setting: Setting, where: str) -> None:
     full, other = FakeNode("a"), FakeNode("b")
-    full.error = NodeFault("no space left on device")
+    full.error = NodeFault("no space left on device") if where == "cache" else None
+    full.failure = "NoSpace" if where == "task" else ""
     other.go.clear()
     setting.submit(1)
     setting.dispatcher.join(other)
@@ -174,6 +177,25 @@ def test_a_full_disk_is_no_end_if_another_node_has_room(setting: Setting) -> Non
     full.begun.get(timeout=WAIT)
     other.go.set()
     assert sorted(setting.end().answer for _ in range(2)) == [b"b 1", b"b 2"]
+
+
+@pytest.mark.parametrize("is_running", [False, True])
+def test_a_cancelled_task_never_ends(setting: Setting, is_running: bool) -> None:
+    node = FakeNode("a")
+    node.go.clear()
+    setting.submit(1)
+    if is_running:
+        setting.dispatcher.join(node)
+        node.begun.get(timeout=WAIT)
+    setting.dispatcher.cancel(1)
+    setting.dispatcher.cancel(1)
+    node.go.set()
+    if not is_running:
+        setting.dispatcher.join(node)
+    setting.submit(2)
+    assert setting.end().answer == b"a 2"
+    assert setting.ends.empty()
+    assert setting.dispatcher.ended_at("a") == (("task", 1),)
 
 
 def test_a_task_is_not_tried_for_ever(setting: Setting) -> None:

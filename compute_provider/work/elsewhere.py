@@ -1,0 +1,415 @@
+"""Training on an owner's cluster: each share is a thread here, and a sequence of tasks there, one per segment.
+
+The daemon keeps the shares, their boundaries and all keys. A task carries the job and the states at its segment's
+beginning, and brings back those at its end. So if a node is lost in mid-segment, another node goes on from the last
+boundary, and so does a daemon that starts again.
+"""
+
+import logging
+import shutil
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import CancelledError, Future
+from concurrent.futures import TimeoutError as NotYet
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from threading import Event
+from typing import Any, Final, TypeVar
+
+from compute_provider.decide.records import name_of
+from compute_provider.interfaces import ProviderError
+from compute_provider.work.bench import Speed
+from compute_provider.work.prober import TASK_SECONDS, ProbeTask
+from compute_provider.work.trainer import HONEST, Listen
+from compute_provider.work.worker import LOCAL_OUT, UPDATE, WorkOrder, boundary_files
+from domain import codec
+from domain.keys import ShareKey
+from host.files import link_whole, move_durably
+from host.sandbox import usable_memory
+from pol.executor.names import Engine
+from pol.work.cluster.dispatch import NodeReport
+from pol.work.executor import PoolClosed, PoolError
+from pol.work.records import Boundary, RoundSlot
+from pol.work.replayer import Lane, Replayer, start_replayer
+from pol.work.shares import (
+    ProcessSpeed,
+    SegmentEnd,
+    SegmentTask,
+    ShareShape,
+    UpdateEnd,
+    UpdateTask,
+    compute_update,
+    measure_process,
+    probe_pieces,
+    share_shape,
+    train_segment,
+)
+
+T = TypeVar("T")
+_log = logging.getLogger("assay.provider")
+_LANE: Final = "shares"
+START_SECONDS = 180.0
+"""Longest time (s) until a node of the cluster can compute."""
+_MEASURE_SECONDS = 60.0
+_RECOMPUTE_SECONDS = 3_600.0
+_LOOK_SECONDS = 0.2
+
+
+@dataclass(eq=False)
+class _Training:
+    """A share in training."""
+
+    key: ShareKey
+    order: WorkOrder
+    stopped: Event = field(default_factory=Event)
+
+
+class ClusterMachines:
+    """The machines of an owner's cluster: they train as many shares at once as they have processes for them.
+
+    A share that is stopped leaves its node at the end of its segment; what the segment gives is dropped.
+    """
+
+    def __init__(
+        self,
+        executor: str,
+        engine: Engine,
+        listen: Listen,
+        home: Path,
+        on_nodes: Callable[[tuple[NodeReport, ...]], None] = lambda nodes: None,
+        start: Callable[..., Replayer] = start_replayer,
+    ) -> None:
+        """Connect to the cluster that ``executor`` (a value of ``--executor``) names.
+
+        ``listen`` gets the messages of training that a worker on this machine would send, on the thread of the share.
+        ``on_nodes`` gets the nodes when they, or their tasks, have changed. Raises ClusterUnusable if this machine
+        cannot use the cluster.
+        """
+        self._listen, self._engine, self._executor_name, self._on_nodes = listen, engine, executor, on_nodes
+        self._folder = home / "elsewhere"
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.mkdir(parents=True, mode=0o700)
+        self.nodes: tuple[NodeReport, ...] = ()
+        self._lock = threading.RLock()
+        self._trainings: dict[ShareKey, _Training] = {}
+        self._numbers = 0
+        self._closed = Event()
+        lane = Lane(name=_LANE, processes=1, folder=self._folder, reads=())
+        self._replayer = start(executor, engine, (lane,), home / "driver", self._see)
+        self._executor = self._replayer.lanes[_LANE]
+
+    def _see(self, nodes: tuple[NodeReport, ...]) -> None:
+        self.nodes = nodes
+        self._on_nodes(nodes)
+
+    # --- shares --------------------------------------------------------------------------------------
+
+    @property
+    def slots(self) -> int:
+        """Number of shares that the nodes can train at once now."""
+        threads = self._engine.threads or 1
+        return sum(max(1, node.processors // threads) for node in self.nodes if not node.problem)
+
+    def start(self, key: ShareKey, order: WorkOrder, program: Sequence[str]) -> None:
+        """Train a share, unless it is already being trained. Nodes train only honestly."""
+        if tuple(program) != HONEST:
+            raise OSError(f"a cluster does not run the program {program[0]}")
+        with self._lock:
+            if key in self._trainings:
+                return
+            training = self._trainings[key] = _Training(key, order)
+        threading.Thread(target=self._train, args=(training,), name=f"share-{name_of(key)}", daemon=True).start()
+
+    def stop(self, key: ShareKey) -> None:
+        """End the training of this share; ``listen`` gets no message of the share after this call returns."""
+        with self._lock:
+            training = self._trainings.pop(key, None)
+            if training is not None:
+                training.stopped.set()
+
+    def tend(self, orders: Collection[bytes]) -> None:
+        """Do nothing: nothing waits here."""
+
+    def pids(self) -> list[int]:
+        """Return nothing: no process on this machine trains."""
+        return []
+
+    def close(self) -> None:
+        """End all training and the connection to the cluster."""
+        self._closed.set()
+        with self._lock:
+            for training in self._trainings.values():
+                training.stopped.set()
+            self._trainings.clear()
+        self._replayer.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _train(self, training: _Training) -> None:
+        last: dict[str, Any]
+        try:
+            last = self._train_share(training)
+        except CancelledError:
+            return
+        except (PoolError, OSError) as error:
+            last = {"failed": str(error), "again": True}
+        self._tell(training, last, is_last=True)
+
+    def _tell(self, training: _Training, message: dict[str, Any], *, is_last: bool = False) -> None:
+        """Pass a message to ``listen``, unless the training was stopped."""
+        with self._lock:
+            if training.stopped.is_set():
+                raise CancelledError
+            if is_last:
+                del self._trainings[training.key]
+            self._listen(training.key, message)
+
+    def _train_share(self, training: _Training) -> dict[str, Any]:
+        """Train the rest of a share; return the last message."""
+        order, folder = training.order, Path(training.order.folder)
+        shape: ShareShape = self._ask(training, share_shape, Path(order.job))
+        if shape.refused:
+            return {"failed": shape.refused, "again": False}
+        self._tell(training, {"ready": {"steps": shape.segments * shape.segment_steps, "open": []}})
+        at, roots = _resumed(order)
+        states = _states_at(order, at)
+        for segment in range(at, shape.segments):
+            with self._scratch() as scratch:
+                # A task that wrote states has reported their roots: they are checked only at the beginning.
+                asked = _segment_task(order, segment, states, roots if segment == at else None, scratch)
+                end: SegmentEnd = self._ask(training, train_segment, asked)
+                for number, loss in enumerate(end.losses, segment * shape.segment_steps + 1):
+                    self._tell(training, {"step": number, "loss": loss})
+                for boundary in end.boundaries:
+                    self._keep(training, boundary, (asked.global_out, asked.local_out), states, folder)
+                if end.refused:
+                    return self._refused(training, end.refused, at if segment == at else 0)
+                if end.stopped:
+                    return {"stopped": end.stopped, "step": end.stop_step}
+            last = end.boundaries[-1]
+            states, roots = _states_at(order, segment + 1), (last.global_root, last.local_root)
+        with self._scratch() as scratch:
+            update = UpdateTask(
+                job=Path(order.job),
+                opening=Path(order.global_in),
+                opening_root=order.global_root,
+                global_end=states[0],
+                local_end=states[1],
+                roots=roots,
+                engine=order.engine,
+                update=scratch / UPDATE,
+                local_out=scratch / LOCAL_OUT,
+            )
+            done: UpdateEnd = self._ask(training, compute_update, update)
+            if done.refused:
+                return self._refused(training, done.refused, at if at == shape.segments else 0)
+            if done.stopped:
+                return {"stopped": done.stopped, "step": -1}
+            for path in (update.update, update.local_out):
+                move_durably(path, folder / path.name)
+        return {"done": {"update_root": done.update_root.hex(), "local_out_root": done.local_out_root.hex()}}
+
+    def _refused(self, training: _Training, why: str, boundary: int) -> dict[str, Any]:
+        """Go on from an earlier boundary if the files of this one may be damaged; else return the last message."""
+        if not boundary:
+            return {"failed": why, "again": False}
+        _log.warning("boundary %d cannot be used: %s", boundary, why)
+        for path in _states_at(training.order, boundary):
+            path.unlink(missing_ok=True)
+        return self._train_share(training)
+
+    def _keep(
+        self,
+        training: _Training,
+        boundary: Boundary,
+        written: tuple[Path, Path],
+        before: tuple[Path, Path],
+        folder: Path,
+    ) -> None:
+        """Put the states of a boundary into the share's folder, and report the boundary."""
+        names = boundary_files(boundary.index)
+        if boundary.index == 0:
+            for path, name in zip(before, names, strict=True):
+                (folder / name).unlink(missing_ok=True)
+                link_whole(path, folder / name)
+        else:
+            for path, name in zip(written, names, strict=True):
+                move_durably(path, folder / name)
+        self._tell(training, {"boundary": codec.to_plain(boundary)})
+
+    def _ask(self, training: _Training, function: Callable[[Any], T], request: Any) -> T:
+        """Run a task on a node; CancelledError if the training is stopped meanwhile."""
+        future = self._executor.submit(function, request)
+        while True:
+            if training.stopped.is_set():
+                future.cancel()
+                raise CancelledError
+            try:
+                return future.result(_LOOK_SECONDS)
+            except NotYet:
+                if future.done():
+                    raise
+
+    @contextmanager
+    def _scratch(self) -> Iterator[Path]:
+        """Yield a folder for what a task writes, and delete it afterwards."""
+        with self._lock:
+            self._numbers += 1
+            folder = self._folder / str(self._numbers)
+        folder.mkdir(mode=0o700)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def recompute(self, order: WorkOrder, segment: int, home: Path) -> Boundary | None:
+        """Recompute a segment of a trained share on a node; return the boundary after it, None if that fails."""
+        before = tuple(known for known in order.boundaries if known.index <= segment)
+        at, roots = _resumed(replace(order, boundaries=before))
+        with self._scratch() as scratch:
+            try:
+                end = self._recompute(order, range(at, segment + 1), roots, scratch)
+            except (PoolError, OSError) as error:
+                _log.warning("a segment could not be recomputed: %s", error)
+                return None
+        if end is None and at:
+            # The files of this boundary may be damaged.
+            earlier = tuple(known for known in before if known.index < at)
+            return self.recompute(replace(order, boundaries=earlier), segment, home)
+        return end
+
+    def _recompute(
+        self, order: WorkOrder, segments: range, roots: tuple[bytes, bytes], scratch: Path
+    ) -> Boundary | None:
+        """Recompute some segments, and return the boundary after them; None if the job or its states are refused."""
+        states, first = _states_at(order, segments.start), segments.start
+        end = SegmentEnd()
+        for segment in segments:
+            asked = _segment_task(order, segment, states, roots if segment == first else None, scratch)
+            end = self._replayer.recompute(_LANE, train_segment, asked, _RECOMPUTE_SECONDS)
+            if end.refused or end.stopped:
+                return None
+            states = asked.global_out, asked.local_out
+        return end.boundaries[-1]
+
+    # --- measurements --------------------------------------------------------------------------------
+
+    @property
+    def limits(self) -> str:
+        """The place of measurements in words."""
+        return f"a process of the cluster at {self._executor_name}"
+
+    def measure(self, seconds: float, stop: Event | None = None) -> Speed:
+        """Measure all processes of all nodes at once; ProviderError if no node computes, or ``stop`` is set."""
+        stop = stop or Event()
+        self._wait_for_nodes(stop)
+        speeds = self._measure(seconds, stop)
+        ordered = sorted(each.flops for each in speeds)
+        memory = min(self._engine.memory or node.memory or usable_memory() for node in self.nodes if not node.problem)
+        return Speed(
+            backend=speeds[0].backend,
+            flops=ordered[len(ordered) // 2],
+            memory=memory,
+            slowest=ordered[0],
+            quickest=ordered[-1],
+            limits=self.limits,
+        )
+
+    def computing(self, stop: Event | None = None) -> str:
+        """Return the back end of the nodes in words."""
+        return self.measure(0.0, stop).computing
+
+    def _measure(self, seconds: float, stop: Event) -> list[ProcessSpeed]:
+        futures = [
+            self._executor.submit(measure_process, self._engine, seconds, timeout=_MEASURE_SECONDS + seconds)
+            for _ in range(max(1, self.slots))
+        ]
+        return self._gathered(futures, stop, "the cluster did not measure its speed")
+
+    def _wait_for_nodes(self, stop: Event) -> None:
+        """Wait until a node computes, and no worker of a node is starting."""
+        ends = time.monotonic() + START_SECONDS
+        while not self.slots or any(node.problem == "its worker starts" for node in self.nodes):
+            if stop.wait(_LOOK_SECONDS) or self._closed.is_set() or time.monotonic() > ends:
+                if self.slots and not stop.is_set():
+                    return
+                raise ProviderError(
+                    f"no node of the cluster at {self._executor_name} computes",
+                    "start the head and the nodes, see docs/operate/ray.md; the log says what is wrong",
+                )
+
+    @contextmanager
+    def probing(self, stop: Event) -> Iterator[ProbeTask]:
+        """Yield the function that computes tasks of a probe, with all processes of all nodes at once."""
+
+        def work(seed: bytes, pieces: int) -> tuple[bytes, ...]:
+            parts = min(max(1, self.slots), pieces)
+            bounds = [pieces * number // parts for number in range(parts + 1)]
+            futures = [
+                self._executor.submit(probe_pieces, self._engine, seed, first, end, timeout=TASK_SECONDS)
+                for first, end in pairwise(bounds)
+            ]
+            return tuple(
+                digest
+                for part in self._gathered(futures, stop, "the probe took too long in the cluster")
+                for digest in part
+            )
+
+        self._wait_for_nodes(stop)
+        # The first pieces compile code and start threads.
+        work(b"", 4 * max(1, self.slots))
+        yield work
+
+    def _gathered(self, futures: "Sequence[Future[T]]", stop: Event, what: str) -> list[T]:
+        found: list[T] = []
+        try:
+            for future in futures:
+                while not future.done():
+                    if stop.wait(_LOOK_SECONDS / 20) or self._closed.is_set():
+                        raise PoolClosed("the provider stops")
+                found.append(future.result())
+        except PoolError as error:
+            for future in futures:
+                with suppress(PoolError):
+                    future.cancel()
+            raise ProviderError(f"{what}: {error}", "trying again") from None
+        return found
+
+
+def _resumed(order: WorkOrder) -> tuple[int, tuple[bytes, bytes]]:
+    """Return the last boundary whose states are on disk, and their roots; 0 and those of the share if there is none."""
+    for boundary in reversed(order.boundaries):
+        if boundary.index and all(path.is_file() for path in _states_at(order, boundary.index)):
+            return boundary.index, (boundary.global_root, boundary.local_root)
+    return 0, (order.global_root, order.local_root)
+
+
+def _states_at(order: WorkOrder, boundary: int) -> tuple[Path, Path]:
+    """Return the files of the states at a boundary; for the first one, those that the share was given."""
+    if boundary == 0:
+        return Path(order.global_in), Path(order.local_in)
+    first, second = boundary_files(boundary)
+    return Path(order.folder) / first, Path(order.folder) / second
+
+
+def _segment_task(
+    order: WorkOrder,
+    segment: int,
+    states: tuple[Path, Path],
+    roots: tuple[bytes, bytes] | None,
+    folder: Path,
+) -> SegmentTask:
+    first, second = boundary_files(segment + 1)
+    return SegmentTask(
+        job=Path(order.job),
+        global_in=states[0],
+        local_in=states[1],
+        roots=roots,
+        part=RoundSlot(order.round, order.slot),
+        segment=segment,
+        engine=order.engine,
+        global_out=folder / first,
+        local_out=folder / second,
+    )
