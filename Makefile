@@ -46,8 +46,8 @@ nightly: packages ## what is too long for that: demos of other jobs and without 
 	@.venv/bin/python -m tests.simulator --seeds 100 --coalitions 20 --jobs 2
 	@.venv/bin/python -m tests.mutants
 
-demo: setup ## a market on this machine, from an order to settled training
-	@.venv/bin/assay demo
+demo: setup ## a market on this machine, from an order to settled training; ARGS adds options
+	@.venv/bin/assay demo $(ARGS)
 
 # What an earlier one left in build/lib would go into the next.
 wheel: setup ## a wheel with the native kernels, for machines of this kind, in dist/

@@ -23,6 +23,7 @@ from localnet.layout import (
     save_layout,
 )
 from pol.executor.names import DEFAULT
+from pol.work.executor import LOCAL
 
 STAKE = 10_000_000_000
 OPERATOR_COINS = 1_000_000_000_000
@@ -49,22 +50,24 @@ def create(
     kind: NetworkKind = NetworkKind.COMETBFT,
     backends: dict[str, str] | None = None,
     ports: range = PORTS,
+    executor: str = LOCAL,
 ) -> Layout:
     """Create the files of a local network in ``directory``, and return the network's layout.
 
     ``validators`` is the number of validators. ``providers`` is the number of providers of each validator: one number
     for all of them, or one per validator. ``misbehave`` maps names of providers (``prov0`` …) to a method of
     ``localnet.cheats``. ``backends`` maps names of providers to backends other than NumPy; a provider that misbehaves
-    always uses NumPy.
+    always uses NumPy. ``executor`` is the value of ``--executor`` for all daemons that do not misbehave.
     """
     directory = directory.resolve()
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     base = _free_block(validators * _PORTS_EACH, ports)
-    specs = tuple(_validator(directory, index, base, kind) for index in range(validators))
+    specs = tuple(_validator(directory, index, base, kind, executor) for index in range(validators))
     sizes = [providers] * validators if isinstance(providers, int) else list(providers)
     clusters = [spec for spec, size in zip(specs, sizes, strict=True) for _ in range(size)]
     members = tuple(
-        _provider(directory, spec, index, misbehave or {}, backends or {}) for index, spec in enumerate(clusters)
+        _provider(directory, spec, index, misbehave or {}, backends or {}, executor)
+        for index, spec in enumerate(clusters)
     )
     consumer_home = directory / "consumer"
     consumer = _make_key(consumer_home)
@@ -113,7 +116,7 @@ def test_keyring(home: Path) -> Keyring:
     return Keyring(home / "keys", KeyringBackend.TEST, lambda name: "")
 
 
-def _validator(directory: Path, index: int, base: int, kind: NetworkKind) -> ValidatorSpec:
+def _validator(directory: Path, index: int, base: int, kind: NetworkKind, executor: str) -> ValidatorSpec:
     home = directory / f"val{index}"
     operator = _make_key(home)
     first = base + index * _PORTS_EACH
@@ -121,7 +124,7 @@ def _validator(directory: Path, index: int, base: int, kind: NetworkKind) -> Val
     if kind is NetworkKind.SOLO:
         grpc = base + 2  # The port of the first validator's node, which is the only node.
     address = f"127.0.0.1:{cluster}"
-    daemon = {"listen": address, "endpoint": address, "metrics_port": of_daemon, "admit": "open"}
+    daemon = {"listen": address, "endpoint": address, "metrics_port": of_daemon, "admit": "open", "executor": executor}
     _write_config(home, grpc, {"node": {"metrics_port": of_node}, "validator": daemon})
     return ValidatorSpec(
         moniker=f"val{index}",
@@ -140,12 +143,13 @@ def _provider(
     index: int,
     misbehave: dict[str, str],
     backends: dict[str, str],
+    executor: str,
 ) -> ProviderSpec:
     name = f"prov{index}"
     home = directory / name
     address = _make_key(home)
     # All validators and providers of a local network belong to one owner.
-    _write_config(home, validator.grpc, {"provider": {"take": "any"}})
+    _write_config(home, validator.grpc, {"provider": {"take": "any", "executor": executor}})
     return ProviderSpec(
         name=name,
         home=str(home),

@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from subprocess import PIPE, Popen, TimeoutExpired
 from sys import executable
@@ -32,6 +32,7 @@ from domain.proof.records import PanelSeat, ShareState
 from domain.vocabulary import changes_of
 from localnet.create import KEY, create, test_keyring
 from localnet.layout import NetworkError
+from localnet.machines import Machines, MachineUse, uses_of
 from localnet.market import open_market
 from localnet.network import Network
 from pol.job.document import Job, order_terms
@@ -39,6 +40,7 @@ from pol.rules.schedule import total_work
 from pol.rules.tiers.table import DEFAULT_TIERS
 from pol.state.arrays import State
 from pol.values import metric_values
+from pol.work.executor import LOCAL
 from validator.decide.records import VerdictRow
 from validator.store import ValidatorStore
 from wire.keys import Key
@@ -110,6 +112,7 @@ class Finished:
     path: Path
     sha256: bytes
     seconds: dict[str, float]
+    machines: tuple[MachineUse, ...] = ()
 
 
 class Demo:
@@ -123,17 +126,20 @@ class Demo:
         job: str = "digits",
         begun: Callable[[Network], None] = lambda network: None,
         done: Callable[["Finished"], None] = lambda finished: None,
+        machines: int = 0,
     ) -> None:
         """Use ``directory`` for all files, and train the job ``job`` of ``JOBS``.
 
         Validators in ``down`` and their clusters are not started. ``begun`` is called with the network before it
-        starts, and ``done`` with the results before it stops.
+        starts, and ``done`` with the results before it stops. If ``machines`` is not 0, all daemons that do not cheat
+        compute on a Ray cluster with so many nodes, which the demo starts on this machine.
         """
         self._directory = directory
         self._show = show
         self._down = down
         self._begun = begun
         self._done = done
+        self._machines = Machines(directory, machines) if machines else None
         self._twice = job == TWICE and RIVAL not in down
         self._file = FOUR_SLOTS if self._twice else JOBS[job]
         self._seconds: dict[str, float] = {}
@@ -150,6 +156,20 @@ class Demo:
         self._show_phase("building the job")
         job_directory = self._directory / "job"
         build = _start_build(self._file, job_directory)
+        try:
+            return self._run(job_directory, build)
+        finally:
+            build.kill()
+            build.wait()
+            if self._machines is not None:
+                self._machines.stop()
+
+    def _run(self, job_directory: Path, build: "Popen[bytes]") -> Finished:
+        executor, environment = LOCAL, dict[str, str]()
+        if self._machines is not None:
+            self._show_phase("starting the machines")
+            self._machines.start()
+            executor, environment = self._machines.executor, dict(self._machines.environment)
         # Each new provider gets at most one slot, even if it is fast. This ensures that the cheating provider gets a
         # slot.
         params = local_params().replace(
@@ -159,8 +179,10 @@ class Demo:
             progress_base=PROGRESS_BASE,
         )
         clusters = CLUSTERS if self._twice else 2
-        layout = create(self._directory, providers=clusters, misbehave={CHEAT: CHEAT_METHOD}, params=params)
-        network = Network(layout)
+        layout = create(
+            self._directory, providers=clusters, misbehave={CHEAT: CHEAT_METHOD}, params=params, executor=executor
+        )
+        network = Network(layout, environment)
         try:
             self._begun(network)
             up = names_without(network, self._down)
@@ -180,8 +202,6 @@ class Demo:
             self._done(finished)
             return finished
         finally:
-            build.kill()
-            build.wait()
             network.stop()
 
     def _order(self, network: Network, job_directory: Path) -> Finished:
@@ -219,6 +239,7 @@ class Demo:
             path=path,
             sha256=digest,
             seconds={name: round(value, 1) for name, value in self._seconds.items()},
+            machines=uses_of(network.layout),
         )
 
     def _train(
@@ -499,5 +520,6 @@ def summary(finished: Finished, quality: dict[str, object]) -> dict[str, object]
         "refund": refund,
         "deposit_accounted": sum(payouts.values()) + refund + fees == finished.deposit,
         "result": {"path": str(finished.path), "sha256": finished.sha256},
+        "machines": [asdict(machine) for machine in finished.machines],
         "seconds": finished.seconds,
     }

@@ -5,11 +5,12 @@ when that process ends, even if it is killed. Therefore use a network from the m
 """
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -46,9 +47,10 @@ class ProcessState:
 class Network:
     """The processes of a network. Their names are ``val0.node``, ``val0.validator``, ``prov0`` and so on."""
 
-    def __init__(self, layout: Layout) -> None:
-        """Store the layout; :meth:`start` starts the processes."""
+    def __init__(self, layout: Layout, environment: Mapping[str, str] | None = None) -> None:
+        """Store the layout; :meth:`start` starts the processes, with ``environment`` added to that of this process."""
         self.layout = layout
+        self._environment = environment or {}
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
     # Starting and stopping
@@ -101,7 +103,9 @@ class Network:
         child = self._children.get(name)
         if child is not None and child.poll() is None:
             return
-        self._children[name] = start_child(self._command(name), log_path=self.log_path(name))
+        self._children[name] = start_child(
+            self._command(name), log_path=self.log_path(name), environment={**os.environ, **self._environment}
+        )
         self.write_status()
 
     def restart(self, name: str) -> None:

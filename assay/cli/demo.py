@@ -13,8 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from assay.cli.context import CommandContext, common_options
-from assay.cli.errors import CliError
+from assay.cli.errors import CliError, WrongUsage
 from assay.cli.output import flops, load_line, money, price, short, stderr, table
+from pol.work.executor import LOCAL
 
 if TYPE_CHECKING:
     from assay.cli.story import OrderFollower
@@ -56,6 +57,19 @@ _QUIET_BLOCKS = 25
     help="Keep the network and its console running until Ctrl-C after the demo.",
 )
 @click.option(
+    "--executor",
+    type=click.Choice(["local", "ray"]),
+    default="local",
+    show_default=True,
+    help="Where the daemons compute: in processes of their own (local), or on a Ray cluster that the demo starts here"
+    " (ray, needs assay[ray]).",
+)
+@click.option(
+    "--machines",
+    type=click.IntRange(1, 8),
+    help="Number of nodes of that cluster.  [2]",
+)
+@click.option(
     "--down",
     multiple=True,
     type=click.Choice(["val1", "val2", "val3"]),
@@ -63,13 +77,23 @@ _QUIET_BLOCKS = 25
     help="Do not start this validator and its cluster; one of four may be missing.",
 )
 @common_options
-def command(context: CommandContext, directory: Path, job: str, keep: bool, down: tuple[str, ...]) -> None:
+def command(
+    context: CommandContext,
+    directory: Path,
+    job: str,
+    keep: bool,
+    executor: str,
+    machines: int | None,
+    down: tuple[str, ...],
+) -> None:
     """Run the demo and print its summary."""
     from assay.cli.console import console_beside
     from localnet.demo import Demo
     from localnet.layout import FILE
     from localnet.supervisor import held, supervisor_of
 
+    if machines is not None and executor == LOCAL:
+        raise WrongUsage("--machines: needs --executor ray")
     directory = directory.expanduser().resolve()
     if directory.exists():
         if any(directory.iterdir()) and not (directory / FILE).exists() and not (directory / "job").exists():
@@ -110,6 +134,7 @@ def command(context: CommandContext, directory: Path, job: str, keep: bool, down
             job,
             begun=begun,
             done=stay if keep else lambda finished: None,
+            machines=0 if executor == LOCAL else machines or 2,
         ).run()
     if not keep:
         _print(context, finished, directory)
@@ -286,6 +311,7 @@ def _print_summary(context: CommandContext, finished: "Finished", value: dict[st
         _plot_terminal(finished),
         f"{model['metric']} on data that no provider saw: {model['before']:.3f} before, "
         f"{model['after']:.3f} after ({_trivial(model)})",
+        *_machines(finished),
         f"loss curve: {directory / 'loss.png'}",
         f"model: {finished.path}",
         load_line(finished.path),
@@ -293,6 +319,23 @@ def _print_summary(context: CommandContext, finished: "Finished", value: dict[st
         "(examples/digits.py shows how a job is written)",
     ]
     output.result(value, shown)
+
+
+def _machines(finished: "Finished") -> list[Table]:
+    """Return a table of the machines of the demo's cluster, and what ran on each; none without a cluster."""
+    rows = [
+        (
+            machine.name,
+            machine.address,
+            daemon,
+            ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in sorted(kinds.items())),
+        )
+        for machine in finished.machines
+        for daemon, kinds in machine.ended.items()
+    ]
+    return (
+        [table("What ran on which machine", ("machine", "address", "for", "tasks"), rows)] if finished.machines else []
+    )
 
 
 def _rival(finished: "Finished", second: dict[str, Any] | None, names: dict[str, str]) -> list[str]:

@@ -11,6 +11,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -381,3 +382,19 @@ def test_another_job_is_settled_and_better_than_what_learns_nothing(job: str, tm
         assert model["metric"] == "loss"
         assert model["after"] < min(model["before"], model["frequency_baseline"])
     assert (run.directory / "loss.png").stat().st_size > 1000
+
+
+@pytest.mark.nightly
+@pytest.mark.ray
+@pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: pip install 'assay[ray]'")
+def test_two_machines_settle_with_the_same_hash(demo: Run, tmp_path: Path) -> None:
+    run = run_demo(tmp_path / "network", "--executor", "ray", "--machines", "2")
+    check_ended(run)
+    check_settled(run)
+    assert run.summary["result"]["sha256"] == demo.summary["result"]["sha256"]
+    machines = run.summary["machines"]
+    assert len(machines) == 2
+    for machine in machines:
+        kinds = {kind for counts in machine["ended"].values() for kind in counts}
+        assert {"train_segment", "check_segment", "recompute_segment"} <= kinds
+    assert demo.summary["machines"] == []
