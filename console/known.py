@@ -21,7 +21,8 @@ BLOCKS_SHOWN: Final = 120
 class Machine:
     """A node of a cluster that daemons on this machine use, with the tasks that run there and those that ended.
 
-    ``problem`` says why it computes nothing; it is empty for a node that works.
+    ``problem`` says why it computes nothing; it is empty for a node that works. ``fault`` says why its last task had to
+    go to another node, for example a full disk.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Machine:
     problem: str
     tasks: tuple[str, ...]
     ended: tuple[str, ...] = ()
+    fault: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,6 +117,7 @@ class RecordWatcher:
                         processors=node.processors,
                         memory=node.memory,
                         problem=node.problem if known is None else known.problem and node.problem,
+                        fault=node.fault or (known.fault if known else ""),
                         tasks=(*(known.tasks if known else ()), *(f"{who}{task}" for task in node.tasks)),
                         ended=(*(known.ended if known else ()), *([f"{who}{ended}"] if ended else [])),
                     )

@@ -24,7 +24,7 @@ def nodes_tables(nodes: Sequence["NodeReport"], note: str = "") -> "list[Table]"
             node.address,
             node.processors,
             size(node.memory),
-            node.problem or "computes",
+            node.problem or (f"its last task went elsewhere: {node.fault}" if node.fault else "computes"),
             "\n".join(node.tasks),
             "\n".join(f"{count} {kind}" for kind, count in node.ended),
         )

@@ -60,8 +60,8 @@ class Nodes:
     environment: dict[str, str]
     processes: list["subprocess.Popen[bytes]"]
 
-    def start(self) -> None:
-        """Start the head, or one more node."""
+    def start(self, temporary: Path | None = None) -> None:
+        """Start the head, or one more node, whose worker keeps its files in the folder ``temporary``."""
         number = len(self.processes)
         where = (
             ["--head", f"--port={self.port}", "--include-dashboard=false", f"--temp-dir={self.folder / 'ray'}"]
@@ -76,7 +76,7 @@ class Nodes:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    env=self.environment,
+                    env={**self.environment, **({"TMPDIR": str(temporary)} if temporary else {})},
                     cwd=self.folder,
                 )
             )

@@ -1,8 +1,11 @@
 """A cluster with a file larger than its object store, without its driver, and without a node that froze or died."""
 
+import logging
 import os
 import signal
+import subprocess
 import time
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,7 +15,9 @@ import pytest
 from pol.work.cluster.client import Cluster
 from pol.work.cluster.files import file_digest
 from tests.cluster.conftest import KEYS, STORE_BYTES, WAIT, Nodes, Provider, until, updates, working
+from tests.unit.pol.work.cluster.tasks import Copy, copy
 
+DISK_BYTES = 8 << 20
 pytestmark = [
     pytest.mark.ray,
     pytest.mark.nightly,
@@ -37,6 +42,62 @@ def test_a_file_may_be_larger_than_the_store_of_objects(cluster: Cluster, tmp_pa
             file.write(bytes([number]) * STORE_BYTES)
     here = file_digest(large)
     assert cluster.executor("own").submit(file_digest, large, timeout=WAIT).result(WAIT) == here
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real disk of a few megabytes."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", folder], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"this user may mount no disk: {mounted.stderr.decode()}")
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+def test_a_node_with_a_full_disk_leaves_its_tasks_to_the_other_one(
+    nodes: Nodes, two: Cluster, tmp_path: Path, small_disk: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Before a task, whose file does not fit; and in a task, which writes too much."""
+    caplog.set_level(logging.DEBUG, "assay.cluster")
+    own = two.executor("own")
+    large, small, job = tmp_path / "large", tmp_path / "small", tmp_path / "job"
+    large.write_bytes(b"l" * 3 * DISK_BYTES)
+    small.write_bytes(b"s" * (DISK_BYTES // 8))
+    job.mkdir()
+    nodes.start(small_disk)
+    try:
+        until(lambda: len(working(two)) == 3)
+        for source, count in ((large, 0), (small, 4)):
+            caplog.clear()
+            blocked = [own.submit(time.sleep, 3.0, timeout=WAIT) for _ in range(3)]
+            until(lambda: busy(two) == 3)
+            # When the nodes are free again, each takes one of these tasks.
+            asked = [
+                Copy(source, job, tuple(tmp_path / f"{source.name}{task}{number}" for number in range(count)))
+                for task in range(3)
+            ]
+            done = [own.submit(copy, each, timeout=WAIT) for each in asked]
+            for sleep in blocked:
+                sleep.result(WAIT)
+            assert {each.result(WAIT)[1] for each in done} == {file_digest(source)}
+            sizes = [small.stat().st_size * (number + 1) for number in range(count)]
+            assert [[path.stat().st_size for path in each.to] for each in asked] == [sizes] * 3
+            until(lambda: "No space left on device" in caplog.text)
+        assert any("No space" in node.fault for node in two.nodes)
+        # It goes on with tasks that fit.
+        found = [own.submit(file_digest, small, timeout=WAIT) for _ in range(6)]
+        assert {each.result(WAIT) for each in found} == {file_digest(small)}
+        assert len(working(two)) == 3
+    finally:
+        last = nodes.processes.pop()
+        for process in tree(last.pid):
+            process.send_signal(signal.SIGKILL)
+        last.wait()
+        until(lambda: len(working(two)) == 2)
 
 
 def test_a_driver_that_is_killed_is_replaced_and_its_tasks_end(two: Cluster) -> None:

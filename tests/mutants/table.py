@@ -5773,8 +5773,8 @@ MUTANTS = (
         "cluster-thawed",
         "the answer of a node that was frozen counts",
         "pol/work/cluster/dispatch.py",
-        "                    if task.attempt == attempt:\n                        self._counts.",
-        "                    if True:\n                        self._counts.",
+        "                    if task.attempt == attempt:\n                        self._faults.",
+        "                    if True:\n                        self._faults.",
         (f"{_DISPATCH}the_answer_of_a_node_that_thaws_is_dropped",),
     ),
     Mutant(

@@ -351,6 +351,8 @@ class Cluster:
             was = before.get(node.name)
             if was is not None and node.problem and not was.problem:
                 _log.warning("node %s (%s) is lost: %s", node.name, node.address, node.problem)
+            elif node.fault and (was is None or node.fault != was.fault):
+                _log.warning("node %s (%s) cannot run some tasks: %s", node.name, node.address, node.fault)
             elif not node.problem and (was is None or was.problem):
                 _log.info("node %s (%s) computes, with %d processors", node.name, node.address, node.processors)
         self.nodes = nodes

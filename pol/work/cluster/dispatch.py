@@ -92,6 +92,8 @@ class NodeReport:
     tasks: tuple[str, ...]
     # Number of tasks of each kind that ended there. Sorted by kind.
     ended: tuple[tuple[str, int], ...] = ()
+    # Why the last task there had to go to another node, for example a full disk; empty if the last task ended there.
+    fault: str = ""
 
 
 @dataclass(eq=False)
@@ -138,6 +140,7 @@ class Dispatcher:
         self._tasks: dict[int, _Task] = {}
         self._nodes: set[NodeLink] = set()
         self._counts: dict[str, Counter[str]] = {}
+        self._faults: dict[str, str] = {}
 
     def submit(self, number: int, lane: str, label: str, packed: PackedTask, seconds: float | None) -> None:
         """Queue a task."""
@@ -178,6 +181,11 @@ class Dispatcher:
         with self._changed:
             return tuple(sorted(self._counts.get(name, {}).items()))
 
+    def fault_at(self, name: str) -> str:
+        """Return why the last task had to leave the node with this name; empty if the last one ended there."""
+        with self._changed:
+            return self._faults.get(name, "")
+
     def cancel(self, number: int) -> None:
         """Forget a task that no one waits for. A node that runs it goes on, but its answer is dropped."""
         with self._changed:
@@ -208,6 +216,7 @@ class Dispatcher:
             except (NodeFault, OSError) as fault:
                 _log.warning("node %s cannot run a task: %s", node.name, fault)
                 with self._changed:
+                    self._faults[node.name] = str(fault)
                     if task.attempt == attempt:
                         task.avoided.add(node.name)
                         self._again(task, node, str(fault))
@@ -216,6 +225,7 @@ class Dispatcher:
                 with self._changed:
                     # Only the answer of the current attempt counts. A node that was frozen may answer an old one.
                     if task.attempt == attempt:
+                        self._faults.pop(node.name, None)
                         self._counts.setdefault(node.name, Counter())[task.kind] += 1
                         self._end(task, end)
             with suppress(NodeLost, NodeFault):

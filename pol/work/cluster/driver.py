@@ -200,6 +200,7 @@ class Driver:
                     problem=problem,
                     tasks=self.dispatcher.tasks_at(known) if known is not None else (),
                     ended=self.dispatcher.ended_at(node_id[:8]),
+                    fault=self.dispatcher.fault_at(node_id[:8]),
                 )
             )
         if tuple(reports) != self._shown:

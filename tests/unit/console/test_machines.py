@@ -78,6 +78,16 @@ def test_the_command_shows_the_same(home: Path) -> None:
     assert [machine["name"] for machine in machines] == ["aaaa1111", "bbbb2222"]
 
 
+def test_a_node_whose_disk_is_full_is_shown(home: Path) -> None:
+    write(home, replace(WORKS, fault="No space left on device"))
+    assert "No space" in assay("validator", "status", home=home).out
+    with Console(0, probe=False) as console:
+        watcher = RecordWatcher(console.known, [home])
+        watcher.look()
+        assert "its last task went elsewhere: No space left on device" in ask(console, "/").text
+        watcher.close()
+
+
 def test_a_file_that_is_half_written_is_no_cluster(home: Path) -> None:
     (home / "validator" / NODES).write_text('{"at": 1, "nodes": [')
     assert read_nodes(home / "validator") is None

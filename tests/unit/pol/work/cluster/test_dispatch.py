@@ -177,6 +177,8 @@ def test_a_full_disk_is_no_end_if_another_node_has_room(setting: Setting, where:
     full.begun.get(timeout=WAIT)
     other.go.set()
     assert sorted(setting.end().answer for _ in range(2)) == [b"b 1", b"b 2"]
+    assert setting.dispatcher.fault_at("b") == ""
+    assert bool(setting.dispatcher.fault_at("a")) is (where == "cache")
 
 
 @pytest.mark.parametrize("is_running", [False, True])
