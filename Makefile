@@ -26,7 +26,7 @@ setup-node: ## the same without torch and the tests: enough to run a node (2 GB)
 # thread for a product, and one for the Go code of a CometBFT: with two processes and their networks on two cores, more of
 # them wait for each other.
 test: setup ## all tests; PYTEST_ARGS adds options
-	@PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 GOMAXPROCS=1 .venv/bin/python -m pytest -n 4 --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGS)
+	@PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 GOMAXPROCS=1 .venv/bin/python -m pytest -n 5 --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-browser: setup ## the console in a Chromium, which root gets from Debian where there is none; SHOTS=docs/images keeps pictures
 	@ASSAY_SCREENSHOTS="$(SHOTS)" .venv/bin/python -m pytest -m browser tests/browser $(PYTEST_ARGS)

@@ -23,7 +23,7 @@ host_lock.NAMESPACE = f"assay-test-{os.getpid()}"
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _HERE = Path(__file__).parent
-NETWORKS = ("e2e", "integration", "market")
+NETWORKS = ("disputes", "e2e", "integration", "market")
 """Folders of tests that start networks. They come first in the order of collection, and so each process begins one."""
 NICENESS = 5
 
@@ -32,7 +32,7 @@ def group_of(path: Path) -> str:
     """Return the group of a test file: whoever runs one test of a group runs all of them (``--dist loadgroup``).
 
     A file keeps together, so that its fixtures are made once; and so does each folder that starts networks: no more
-    than one network of each runs at a time. They wait for windows most of their time, so that a third process finds
+    than one network of each runs at a time. They wait for windows most of their time, so that a fifth process finds
     time for the rest.
     """
     part = path.relative_to(_HERE)

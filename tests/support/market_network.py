@@ -12,11 +12,14 @@ wait for what the chain says of it.
 
 import os
 import shutil
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
+
+import tomli_w
 
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError
@@ -53,12 +56,14 @@ JOB = Path(__file__).resolve().parents[1] / "fixtures" / "job_tiny"
 PRICE = 2 * 10**12
 """Two ``uassay`` for each 1,000 FLOPs: every sum of a job this small is worth looking at, and no bond too small."""
 TORCH = "torch"
-PORTS_EACH = 1_000
-FIRST_PORT = 28_000 + PORTS_EACH * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 4)
+PORTS_EACH = 800
+FIRST_PORT = 28_000 + PORTS_EACH * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 5)
 PORTS = range(FIRST_PORT, FIRST_PORT + PORTS_EACH)
 """Not those of networks that other tests make at the same time, with ``assay`` or in another process of this run."""
 MARKET_BOND = 10**9
 START_SECONDS = 300.0
+NEWCOMER_ROUNDS = 8
+"""Rounds that may wait for their panels: all providers here are newcomers, and each wait would cost a window."""
 SPEED = 10**9
 
 
@@ -244,6 +249,7 @@ def market_network(
     params: Params | None = None,
     speed_of: Callable[[str], int] = lambda misbehave: SPEED,
     slots: int = 2,
+    rounds: int = 2,
     job: Path | None = None,
     kind: NetworkKind = NetworkKind.SOLO,
 ) -> Iterator[MarketNetwork]:
@@ -254,7 +260,7 @@ def market_network(
     ``speed_of`` gives the FLOP/s that a provider is certified for, by how it misbehaves: its slots of the ``slots``
     that the job has, and the time that it is given for them, follow from that. After what was measured its validator
     says this of it, so that who serves what is the same on every machine. ``job`` is the directory of another job than
-    the tiny one, with the slots that it has.
+    the tiny one, with the slots and rounds that it has. Validators close rounds behind newcomers' shares.
     """
     flat = [way for cluster in clusters for way in cluster]
     layout = create(
@@ -267,11 +273,13 @@ def market_network(
         {f"prov{index}": way for index, way in enumerate(flat) if way == TORCH},
         PORTS,
     )
+    for spec in layout.validators:
+        _set(Path(spec.home) / "config.toml", "validator", newcomer_rounds=NEWCOMER_ROUNDS)
     network = Network(layout)
     market = None
     try:
         network.start()
-        market = MarketNetwork(network, job or _job_with(slots, layout.path / "job"))
+        market = MarketNetwork(network, job or _job_with(slots, rounds, layout.path / "job"))
         _deposit_bonds(market)
         wait_for_clusters(network, START_SECONDS)
         ways = zip(layout.providers, flat, strict=True)
@@ -283,10 +291,17 @@ def market_network(
         network.stop()
 
 
-def _job_with(slots: int, directory: Path) -> Path:
-    """Write the tiny job with so many slots: beside them only the work of an aggregation changes."""
+def _set(file: Path, table: str, **values: int) -> None:
+    """Change settings in a table of a home's configuration."""
+    config = tomllib.loads(file.read_text())
+    config.setdefault(table, {}).update(values)
+    file.write_text(tomli_w.dumps(config))
+
+
+def _job_with(slots: int, rounds: int, directory: Path) -> Path:
+    """Write the tiny job with so many slots and rounds; of what it has of both, the work of an aggregation changes."""
     shutil.copytree(JOB, directory)
-    document = replace(read_job(JOB).document, slots=slots)
+    document = replace(read_job(JOB).document, slots=slots, rounds=rounds)
     document = replace(document, outer_flops=outer_work(document))
     (directory / "job.json").write_bytes(dump_job(document))
     return directory

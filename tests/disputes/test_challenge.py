@@ -33,7 +33,8 @@ def is_audited(on_chain: OrderResponse) -> bool:
 
 def test_recomputing_places_and_a_false_challenge(tmp_path: Path) -> None:
     params = quick_params(round_window=WINDOW)
-    with market_network(tmp_path / "network", (("",), (), (), ()), params, lambda _: 200_000) as market:
+    # One round: the order waits for a window after each of them, and for another one before it settles.
+    with market_network(tmp_path / "network", (("",), (), (), ()), params, lambda _: 200_000, rounds=1) as market:
         market.bid("val0", "here")
         order = market.submit("here", deadline=1_800)
         order.wait(is_audited, "the first panel to decide", SECONDS)

@@ -30,8 +30,7 @@ def test_a_consumer_proves_noise_with_one_command(tmp_path: Path, monkeypatch: p
             honest = real(name)
             if name != "val0.validator":
                 return honest
-            # Its providers are newcomers, and it may not wait for the panels of strangers that are paused.
-            return [sys.executable, "-m", "tests.support.noisy_validator", *honest[3:], "--newcomer-rounds", "8"]
+            return [sys.executable, "-m", "tests.support.noisy_validator", *honest[3:]]
 
         monkeypatch.setattr(network, "_command", command)
         network.kill("val0.validator")
