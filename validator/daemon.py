@@ -71,6 +71,8 @@ START_SECONDS = 300.0
 """Longest time (s) for the start of a process of the pool."""
 THREADS = {Lane.WORK: 8, Lane.TRIAL: 1, Lane.AUDIT: 256, Lane.MIRROR: 4}
 """Number of actions that may run at a time, by lane."""
+CLUSTER_WORKS = 48
+"""The same for places of own rounds on a cluster, which replays all drawn segments of a share at once."""
 EXPECTED = (ChainError, ClusterError, PoolError, OSError)
 """Errors that an action may raise without a bug in this program."""
 
@@ -170,7 +172,8 @@ class ValidatorDaemon:
         # A daemon that was killed could not delete the file.
         forget_nodes(config.home)
         self._replayer = start_replayer(config.executor, config.engine, lanes, config.home / "driver", self._see_nodes)
-        self._lanes = Lanes(THREADS, stop, self._wake, EXPECTED, ended=self._counts.ended)
+        threads = THREADS if config.executor == LOCAL else {**THREADS, Lane.WORK: CLUSTER_WORKS}
+        self._lanes = Lanes(threads, stop, self._wake, EXPECTED, ended=self._counts.ended)
         self._observer = Observer(
             self._me,
             self._client,

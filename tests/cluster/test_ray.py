@@ -5,15 +5,18 @@ import signal
 import time
 from contextlib import ExitStack
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from threading import Event
 
 import pytest
 
 from compute_provider.api import bench_cluster
+from domain.proof.reasons import ShareReason
 from pol.executor.backend import backend
 from pol.job.load import load_job
 from pol.local.run import run_locally
+from pol.state.arrays import State
 from pol.state.canonical import encode_state
 from pol.work.cluster.client import Cluster
 from pol.work.cluster.node import LaneSpec
@@ -21,11 +24,13 @@ from pol.work.cluster.stranger import CLOSED, ask_as_stranger
 from pol.work.executor import Executor, TaskTimeout
 from pol.work.pool import ReplayPool
 from pol.work.probe import work_pieces
-from pol.work.records import RoundSlot
+from pol.work.records import Boundary, RoundSlot
+from pol.work.train import train_share
 from tests.cluster.conftest import ENGINE, JOB, KEYS, WAIT, Nodes, Provider, own_token, until, updates, working
 from tests.unit.compute_provider.work.training import SEGMENTS
 from validator.work import numerics
-from validator.work.requests import StateFiles, StatesReplay
+from validator.work.checks import exact
+from validator.work.requests import OpenedStates, SegmentCheck, StateFiles, StatesReplay
 
 pytestmark = [
     pytest.mark.ray,
@@ -70,6 +75,47 @@ def test_a_node_that_joins_takes_tasks_and_gives_the_same_roots(
     for sleep in sleeps:
         sleep.result(WAIT)
     assert roots(own, tmp_path) == expected
+
+
+def test_segments_of_one_share_are_replayed_by_both_nodes_at_once(two: Cluster, tmp_path: Path) -> None:
+    """So a validator or a seat with two nodes needs about half of the time."""
+    loaded = load_job(JOB)
+    known: list[Boundary] = []
+
+    def keep(boundary: Boundary, *states: State) -> None:
+        known.append(boundary)
+        for state, kind in zip(states, ("g", "l"), strict=True):
+            (tmp_path / f"{boundary.index}{kind}").write_bytes(encode_state(state))
+
+    states = loaded.global_state, loaded.local_state
+    train_share(loaded, RoundSlot(0, 0), *states, backend=backend(ENGINE), on_boundary=keep)
+    own = two.executor("own")
+    before = [dict(node.ended).get("check_segment", 0) for node in two.nodes]
+    checks = [
+        SegmentCheck(
+            directory=JOB,
+            part=RoundSlot(0, 0),
+            index=at.index,
+            start=OpenedStates(StateFiles(tmp_path / f"{at.index}g", tmp_path / f"{at.index}l"), at.metrics, at.root),
+            end_root=after.root,
+            engine=ENGINE,
+        )
+        for at, after in pairwise(known)
+    ]
+    # Both nodes are busy, so each takes segments when it is free.
+    blocked = [own.submit(time.sleep, 1.5, timeout=WAIT) for _ in range(2)]
+    until(lambda: sum(bool(node.tasks) for node in two.nodes) == 2)
+    done = [own.submit(exact.check_segment, each, timeout=WAIT) for each in checks]
+    for sleep in blocked:
+        sleep.result(WAIT)
+    assert [each.result(WAIT).reason for each in done] == [ShareReason.NONE] * len(checks)
+
+    def replayed() -> list[int]:
+        now = [dict(node.ended).get("check_segment", 0) for node in two.nodes]
+        return [each - was for each, was in zip(now, before, strict=True)]
+
+    until(lambda: sum(replayed()) == len(checks))
+    assert all(replayed())
 
 
 def test_a_job_is_trained_by_both_nodes_with_the_same_result(two: Cluster, tmp_path: Path) -> None:
