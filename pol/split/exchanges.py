@@ -4,12 +4,16 @@ A node without an exchange is computed piece by piece (:func:`compute_piece`). O
 and the owner of the result combines all partials. If the partials need scales of the whole, the machines agree first:
 each sends a *claim* to the owner, which sends the agreed values back. :data:`COLLECTIVES` has these functions for each
 kind of exchange, with the sizes of their messages.
+
+Each machine runs its own part (:func:`take_part`), a generator that yields what it sends and what it waits for. So the
+same code runs on virtual machines in one process and on processes with sockets (``pol/machines``).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from types import MappingProxyType
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,12 +26,57 @@ from pol.ops.splits import Axis, Exchange, Split, Way
 from pol.ops.table import PRIMITIVES
 from pol.ops.windows import WindowColumns
 from pol.split.pieces import join, positions_of, with_size
-from pol.state.arrays import Array, dtype_name
+from pol.state.arrays import NUMPY_DTYPES, Array, dtype_name
 from pol.values import ITEM_SIZE, TensorType
 
 Message = tuple[Array, ...]
-Send = Callable[[int, int, Message], None]
-"""A function that is called for every message, with the number of the sender, that of the receiver, and the message."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The dtype and the shape of an array in a message."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of bytes."""
+        return self.dtype.itemsize * prod(self.shape)
+
+
+Forms = tuple[Form, ...]
+
+
+@dataclass(frozen=True)
+class Out:
+    """A message for the machine with the number ``to``."""
+
+    to: int
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    """A wait for a message of the machine with the number ``source``. The plan determines the form of each array."""
+
+    source: int
+    forms: Forms
+
+
+Moves = Generator[Out | In, Message, T]
+"""The part of one machine: it yields messages and waits, and is sent the message that it waits for."""
+
+
+def forms_of(message: Message) -> Forms:
+    """Return the forms of a message."""
+    return tuple(Form(array.dtype, array.shape) for array in message)
+
+
+def forms_of_types(types: Sequence[TensorType]) -> Forms:
+    """Return the forms of a message with values of these types."""
+    return tuple(Form(NUMPY_DTYPES[value.dtype], value.shape) for value in types)
 
 
 @dataclass(frozen=True)
@@ -73,29 +122,48 @@ def compute_piece(task: Task, share: Share) -> Array:
     return _reference(task, share)
 
 
-def exchange(task: Task, shares: Sequence[Share], owner: int, send: Send) -> Array:
-    """Return the whole result of a task with an exchange, as its owner computes it.
+def take_part(task: Task, place: int, owner: int, own: Share, rows: Sequence[Array]) -> Moves[Array | None]:
+    """Run one machine's part of a task with an exchange. Return the whole result at the owner, and None elsewhere.
 
-    ``owner`` is the number of the share that the owner has. ``send`` is called for each message.
+    ``place`` is the number of this machine in the task, and ``owner`` that of the owner. ``rows`` are the rows of each
+    machine.
     """
     row = COLLECTIVES[task.split.exchange]
     agreed: Message = ()
     if row.claim is not None:
-        claims = [row.claim(task, share) for share in shares]
-        _collect(claims, owner, send)
-        agreed = tuple(np.maximum.reduce(values) for values in zip(*claims, strict=True))
-        for machine in range(len(shares)):
-            if machine != owner:
-                send(owner, machine, agreed)
-    partials = [row.partial(task, share, agreed) for share in shares]
-    _collect(partials, owner, send)
-    return np.asarray(row.finish(task, shares, owner, agreed, partials), order="C")
+        claim = row.claim(task, own)
+        if place == owner:
+            claims = yield from _gather(place, claim, [forms_of(claim)] * len(rows))
+            agreed = tuple(np.maximum.reduce(values) for values in zip(*claims, strict=True))
+            for other in range(len(rows)):
+                if other != owner:
+                    yield Out(other, agreed)
+        else:
+            yield Out(owner, claim)
+            agreed = yield In(owner, forms_of(claim))
+    partial = row.partial(task, own, agreed)
+    if place != owner:
+        yield Out(owner, partial)
+        return None
+    forms = [forms_of_types(piece_types(task, theirs)) if row.sends_operands else forms_of(partial) for theirs in rows]
+    partials = yield from _gather(place, partial, forms)
+    return np.asarray(row.finish(task, rows, own, agreed, partials), order="C")
 
 
-def _collect(messages: Sequence[Message], owner: int, send: Send) -> None:
-    for machine, message in enumerate(messages):
-        if machine != owner:
-            send(machine, owner, message)
+def _gather(place: int, own: Message, forms: Sequence[Forms]) -> Moves[list[Message]]:
+    """Return the messages of all machines in order; ``own`` is that of this machine."""
+    messages = []
+    for other, expected in enumerate(forms):
+        messages.append(own if other == place else (yield In(other, expected)))
+    return messages
+
+
+def piece_types(task: Task, rows: Array) -> list[TensorType]:
+    """Return the types of the pieces of the operands at a machine with these rows."""
+    return [
+        value if axis is None else with_size(value, axis.dim, len(positions_of(axis, rows)))
+        for value, axis in zip(task.site.operands, task.way.operands, strict=True)
+    ]
 
 
 def _reference(task: Task, share: Share) -> Array:
@@ -157,9 +225,7 @@ def _unpacked(packed: Array) -> Array:
     return np.ascontiguousarray(wide).view("<i8")[..., 0]
 
 
-def _rounded_once(
-    task: Task, shares: Sequence[Share], owner: int, agreed: Message, partials: Sequence[Message]
-) -> Array:
+def _rounded_once(task: Task, rows: Sequence[Array], own: Share, agreed: Message, partials: Sequence[Message]) -> Array:
     left, right = (scales(largest, task.site.attrs["bits"])[1] for largest in agreed)
     sums = np.add.reduce([_unpacked(packed) for (packed,) in partials])
     total = np.zeros(task.site.result.shape)
@@ -214,10 +280,10 @@ def _power_of_two(number: int) -> int:
     return 1 << max(0, number - 1).bit_length()
 
 
-def _trunk(task: Task, shares: Sequence[Share], owner: int, agreed: Message, partials: Sequence[Message]) -> Array:
+def _trunk(task: Task, rows: Sequence[Array], own: Share, agreed: Message, partials: Sequence[Message]) -> Array:
     _, _, after = _dims(task)
-    rows = halve(np.stack([branch for (branch,) in partials]))[0]
-    x = halve(rows)[0]
+    block = halve(np.stack([branch for (branch,) in partials]))[0]
+    x = halve(block)[0]
     return np.asarray(sum_tree(after, x.shape)(x)).reshape(task.site.result.shape)
 
 
@@ -232,11 +298,11 @@ def _branch_size(task: Task, operands: Sequence[TensorType]) -> int:
 # Exact sums and largest elements, which have no order.
 
 
-def _added(task: Task, shares: Sequence[Share], owner: int, agreed: Message, partials: Sequence[Message]) -> Array:
+def _added(task: Task, rows: Sequence[Array], own: Share, agreed: Message, partials: Sequence[Message]) -> Array:
     return np.asarray(np.add.reduce([part for (part,) in partials]))
 
 
-def _largest(task: Task, shares: Sequence[Share], owner: int, agreed: Message, partials: Sequence[Message]) -> Array:
+def _largest(task: Task, rows: Sequence[Array], own: Share, agreed: Message, partials: Sequence[Message]) -> Array:
     return np.asarray(np.maximum.reduce([part for (part,) in partials]))
 
 
@@ -250,7 +316,7 @@ def _largest_and_index(task: Task, share: Share, agreed: Message) -> Message:
     return np.asarray(x.max(dim, keepdims=keepdim)), share.rows[_reference(task, share)]
 
 
-def _first(task: Task, shares: Sequence[Share], owner: int, agreed: Message, partials: Sequence[Message]) -> Array:
+def _first(task: Task, rows: Sequence[Array], own: Share, agreed: Message, partials: Sequence[Message]) -> Array:
     values, indices = (np.stack(part) for part in zip(*partials, strict=True))
     is_largest = values == np.maximum.reduce(values)
     first = np.where(is_largest, indices, task.way.rows).min(0)
@@ -266,10 +332,10 @@ def _largest_and_index_size(task: Task, operands: Sequence[TensorType]) -> int:
 # Rows of a table.
 
 
-def _local_numbers(task: Task, share: Share) -> Array:
+def _local_numbers(task: Task, rows: Array) -> Array:
     """Return the place of each row of the table in a machine's piece, or -1."""
     numbers = np.full(task.way.rows, -1)
-    numbers[share.rows] = np.arange(len(share.rows))
+    numbers[rows] = np.arange(len(rows))
     return numbers
 
 
@@ -278,17 +344,17 @@ def _own_rows(task: Task, share: Share, agreed: Message) -> Message:
     rows = task.way.rows
     if index.size and (index.min() < 0 or index.max() >= rows):
         raise outside(int(index[(index < 0) | (index >= rows)].flat[0]), rows)
-    numbers = _local_numbers(task, share)[index]
+    numbers = _local_numbers(task, share.rows)[index]
     taken = np.zeros(task.site.result.shape, table.dtype)
     taken[numbers >= 0] = table[numbers[numbers >= 0]]
     return (taken,)
 
 
-def _picked(task: Task, shares: Sequence[Share], owner: int, agreed: Message, partials: Sequence[Message]) -> Array:
-    index = shares[owner].operands[1]
-    result = np.empty_like(partials[owner][0])
-    for share, (taken,) in zip(shares, partials, strict=True):
-        is_own = _local_numbers(task, share)[index] >= 0
+def _picked(task: Task, rows: Sequence[Array], own: Share, agreed: Message, partials: Sequence[Message]) -> Array:
+    index = own.operands[1]
+    result = np.empty_like(partials[0][0])
+    for theirs, (taken,) in zip(rows, partials, strict=True):
+        is_own = _local_numbers(task, theirs)[index] >= 0
         result[is_own] = taken[is_own]
     return result
 
@@ -301,11 +367,11 @@ def _index_and_values(task: Task, share: Share, agreed: Message) -> Message:
     return share.operands
 
 
-def _in_order(task: Task, shares: Sequence[Share], owner: int, agreed: Message, partials: Sequence[Message]) -> Array:
+def _in_order(task: Task, rows: Sequence[Array], own: Share, agreed: Message, partials: Sequence[Message]) -> Array:
     maker = PRIMITIVES[task.op].reference
     assert maker is not None, "add_rows has a reference"
     index, values = (
-        join([part[number] for part in partials], axis.dim, [positions_of(axis, share.rows) for share in shares])
+        join([part[number] for part in partials], axis.dim, [positions_of(axis, theirs) for theirs in rows])
         for number, axis in enumerate(task.way.operands)
         if isinstance(axis, Axis)
     )
@@ -321,14 +387,16 @@ class Collective:
     """The functions of an exchange: each machine makes a partial, and the owner finishes the result.
 
     ``partial_size`` returns the bytes of a partial from the types of a machine's pieces, and ``claim_size`` the bytes
-    of a claim, which is also the size of the agreed values.
+    of a claim, which is also the size of the agreed values. If ``sends_operands`` is true, a partial has the form of
+    the sender's pieces; otherwise the partials of all machines have one form.
     """
 
     partial: Callable[[Task, Share, Message], Message]
-    finish: Callable[[Task, Sequence[Share], int, Message, Sequence[Message]], Array]
+    finish: Callable[[Task, Sequence[Array], Share, Message, Sequence[Message]], Array]
     partial_size: Callable[[Task, Sequence[TensorType]], int]
     claim: Callable[[Task, Share], Message] | None = None
     claim_size: Callable[[Task], int] = lambda task: 0
+    sends_operands: bool = False
 
 
 COLLECTIVES: Mapping[Exchange, Collective] = MappingProxyType(
@@ -345,7 +413,7 @@ COLLECTIVES: Mapping[Exchange, Collective] = MappingProxyType(
         Exchange.MAXIMA: Collective(_only_reference, _largest, _result_size),
         Exchange.FIRST_OF_LARGEST: Collective(_largest_and_index, _first, _largest_and_index_size),
         Exchange.ROWS_FROM_OWNERS: Collective(_own_rows, _picked, _result_size),
-        Exchange.ROWS_TO_OWNER: Collective(_index_and_values, _in_order, _operands_size),
+        Exchange.ROWS_TO_OWNER: Collective(_index_and_values, _in_order, _operands_size, sends_operands=True),
     }
 )
 """The exchanges."""

@@ -82,6 +82,7 @@ class Plan:
     """A plan: the stages, the homes of the changed state tensors, and all actions of a step in order.
 
     ``stages`` has the machines of each stage. ``batch`` has the names of the inputs that hold the rows of a batch.
+    ``ends_at`` has the machine that returns each output.
     """
 
     program: Program
@@ -91,6 +92,7 @@ class Plan:
     homes: Mapping[str, int]
     rows: Rows
     actions: tuple[Action, ...]
+    ends_at: Mapping[str, int]
 
     @cached_property
     def last_actions(self) -> tuple[tuple[int, ...], ...]:
@@ -306,18 +308,25 @@ class _Planner:
             homes=self._homes,
             rows=self._rows,
             actions=(),
+            ends_at={},
         )
         for number in range(program.first_node):
             for machine in made.starts_at(number):
                 self._parts[number][machine] = {WHOLE}
         for offset in range(len(program.nodes)):
             self._run(offset)
-        for name, number in program.outputs.items():
-            if name in self._homes:
-                self._bring_whole(number, self._homes[name])
-            elif not any(WHOLE in parts for parts in self._parts[number].values()):
-                self._bring_whole(number, self._stages[-1][0])
-        return replace(made, actions=tuple(self._actions))
+        ends_at = {name: self._end(name, number) for name, number in program.outputs.items()}
+        return replace(made, actions=tuple(self._actions), ends_at=ends_at)
+
+    def _end(self, name: str, number: int) -> int:
+        """Bring an output to the machine that returns it: its home, or else a machine that has it."""
+        machine = self._homes.get(name)
+        if machine is None:
+            machine = self._source(number, WHOLE)
+        if machine is None:
+            machine = self._stages[-1][0]
+        self._bring_whole(number, machine)
+        return machine
 
     def _run(self, offset: int) -> None:
         number = self._program.first_node + offset

@@ -4,131 +4,98 @@ Each machine has values of its own, and computes and sends only these. So a run 
 everything that is needed.
 """
 
+from collections import defaultdict, deque
 from collections.abc import Mapping
-
-import numpy as np
+from typing import TypeVar
 
 from pol.executor.numpy_backend import NumpyBackend
-from pol.split.exchanges import Message, Share, Task, compute_piece, exchange
-from pol.split.pieces import Division, cut, join, residue_rows
-from pol.split.plan import WHOLE, Part, Plan, Run, Send
-from pol.split.rows import Cut, task_of
-from pol.state.arrays import Array, array_from_bytes
+from pol.split.exchanges import In, Message, Moves, Out, forms_of
+from pol.split.member import Member
+from pol.split.plan import Plan
+from pol.state.arrays import Array
+
+T = TypeVar("T")
 
 
-class VirtualMachines:
-    """The machines of a plan. ``sent`` and ``received`` have the bytes of each machine in all runs, and ``messages``
-    the number of messages.
+class VirtualLinks:
+    """The links between virtual machines: queues of messages, and counts of what was sent.
+
+    ``sent`` and ``received`` have the bytes of each machine, and ``messages`` the number of messages.
     """
 
-    def __init__(self, plan: Plan, seed: int) -> None:
-        self._plan, self._seed = plan, seed
-        self._loop = NumpyBackend().compile(plan.program, seed)
-        self._tasks: dict[int, Task] = {}
-        self.sent = [0] * len(plan.machines)
-        self.received = [0] * len(plan.machines)
+    def __init__(self, machines: int) -> None:
+        self.sent = [0] * machines
+        self.received = [0] * machines
         self.messages = 0
 
-    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Return the outputs of the program by name, each from a machine that has it."""
-        plan, program = self._plan, self._plan.program
-        held: list[dict[tuple[int, Part], Array]] = [{} for _ in plan.machines]
-        start = [np.asarray(inputs[spec.name], order="C") for spec in program.inputs]
-        start += [array_from_bytes(c.data, c.dtype, c.shape, "constant") for c in program.constants]
-        for number, value in enumerate(start):
-            for machine in plan.starts_at(number):
-                held[machine][number, WHOLE] = value
-        with np.errstate(all="ignore"):
-            for action, dead in zip(plan.actions, plan.last_actions, strict=True):
-                if isinstance(action, Send):
-                    value = self._part(held[action.source], action.value, action.part)
-                    held[action.target][action.value, action.part] = value
-                    self._count(action.source, action.target, value.nbytes)
-                else:
-                    self._compute(held, action)
-                for own in held:
-                    for key in [key for key in own if key[0] in dead]:
-                        del own[key]
-        return {name: self._output(held, name, number) for name, number in program.outputs.items()}
+    def run(self, moves: Mapping[int, Moves[T]]) -> dict[int, T]:
+        """Run the parts of machines, by number, until all have ended. Return what each of them returns."""
+        queues: dict[tuple[int, int], deque[Message]] = defaultdict(deque)
+        results: dict[int, T] = {}
+        awaited: dict[int, In | None] = dict.fromkeys(moves)
+        while len(results) < len(moves):
+            before = self.messages, len(results), tuple(map(len, queues.values()))
+            for machine, own in moves.items():
+                if machine not in results:
+                    self._go_on(machine, own, queues, awaited, results)
+            if before == (self.messages, len(results), tuple(map(len, queues.values()))):
+                raise LookupError(f"machines wait for messages that were not sent: {awaited}")
+        if any(queues.values()):
+            raise LookupError("a message was not awaited")
+        return results
 
-    def _count(self, source: int, target: int, size: int) -> None:
+    def _go_on(
+        self,
+        machine: int,
+        own: Moves[T],
+        queues: dict[tuple[int, int], deque[Message]],
+        awaited: dict[int, In | None],
+        results: dict[int, T],
+    ) -> None:
+        """Let a machine go on until it waits for a message that was not sent yet, or ends."""
+        given: Message | None = None
+        while True:
+            move = awaited[machine]
+            if move is not None:
+                queue = queues[move.source, machine]
+                if not queue:
+                    return
+                given, awaited[machine] = queue.popleft(), None
+                if forms_of(given) != move.forms:
+                    raise LookupError(f"machine {machine} waits for {move.forms}, not for {forms_of(given)}")
+            try:
+                step = next(own) if given is None else own.send(given)
+            except StopIteration as end:
+                results[machine] = end.value
+                return
+            if isinstance(step, Out):
+                self.deliver(machine, step.to, step.message)
+                queues[machine, step.to].append(step.message)
+                given = ()
+            else:
+                awaited[machine] = step
+
+    def deliver(self, source: int, target: int, message: Message) -> None:
+        """Count a message."""
+        if source == target:
+            raise LookupError(f"machine {source} sends itself a message")
+        size = sum(part.nbytes for part in message)
         self.sent[source] += size
         self.received[target] += size
         self.messages += 1
 
-    def _output(self, held: list[dict[tuple[int, Part], Array]], name: str, number: int) -> Array:
-        home = self._plan.homes.get(name)
-        machines = self._plan.used if home is None else (home,)
-        for machine in machines:
-            if (number, WHOLE) in held[machine] or self._pieces(held[machine], number) is not None:
-                return self._part(held[machine], number, WHOLE)
-        raise LookupError(f"no machine has the output {name}")
 
-    def _compute(self, held: list[dict[tuple[int, Part], Array]], run: Run) -> None:
-        program = self._plan.program
-        number = program.first_node + run.offset
-        args = program.nodes[run.offset].args
-        if run.cut is None:
-            for machine in run.machines:
-                operands = [self._part(held[machine], arg, WHOLE) for arg in args]
-                held[machine][number, WHOLE] = np.asarray(self._loop.function_of(number)(*operands))
-            return
-        task = self._task(run.offset, run.cut)
-        shares = []
-        for place, machine in enumerate(run.machines):
-            divisions = [run.cut.operand(index) for index in range(len(args))]
-            parts = [WHOLE if division is None else Part(division, place) for division in divisions]
-            operands = [self._part(held[machine], arg, part) for arg, part in zip(args, parts, strict=True)]
-            rows = residue_rows(task.way.rows, place, task.machines, task.inner)
-            shares.append(Share(rows, tuple(operands)))
-        if run.cut.has_exchange:
+class VirtualMachines:
+    """The machines of a plan, with the links between them."""
 
-            def send(source: int, target: int, message: Message) -> None:
-                size = sum(part.nbytes for part in message)
-                self._count(run.machines[source], run.machines[target], size)
+    def __init__(self, plan: Plan, seed: int, links: VirtualLinks | None = None) -> None:
+        backend = NumpyBackend()
+        self.links = links or VirtualLinks(len(plan.machines))
+        self._members = [Member(plan, machine, seed, backend) for machine in plan.used]
 
-            owner = run.machines.index(run.owner)
-            held[run.owner][number, WHOLE] = exchange(task, shares, owner, send)
-            return
-        for place, (machine, share) in enumerate(zip(run.machines, shares, strict=True)):
-            held[machine][number, Part(run.cut.result, place)] = compute_piece(task, share)
-
-    def _task(self, offset: int, cut: Cut) -> Task:
-        if offset not in self._tasks:
-            machines = self._plan.rows.machines
-            self._tasks[offset] = task_of(self._plan.program, offset, cut, machines, self._seed)
-        return self._tasks[offset]
-
-    def _part(self, own: dict[tuple[int, Part], Array], number: int, part: Part) -> Array:
-        """Return a part of a value from what a machine has: the part, a piece of the whole, or the joined pieces."""
-        found = own.get((number, part))
-        if found is not None:
-            return found
-        whole = own.get((number, WHOLE))
-        if whole is None:
-            whole = self._joined(own, number)
-            own[number, WHOLE] = whole
-        if part.division is None:
-            return whole
-        return cut(whole, part.division.dim, self._positions(number, part.division, part.machine))
-
-    def _joined(self, own: dict[tuple[int, Part], Array], number: int) -> Array:
-        division = self._pieces(own, number)
-        if division is None:
-            raise LookupError(
-                f"a machine needs value {number} and has only {[key[1] for key in own if key[0] == number]}"
-            )
-        machines = range(self._plan.rows.machines)
-        pieces = [own[number, Part(division, machine)] for machine in machines]
-        return join(pieces, division.dim, [self._positions(number, division, machine) for machine in machines])
-
-    def _pieces(self, own: dict[tuple[int, Part], Array], number: int) -> Division | None:
-        """Return the division of which a machine has all pieces, if there is one."""
-        division = self._plan.rows.division(self._plan.program, number)
-        machines = range(self._plan.rows.machines)
-        if division is None or any((number, Part(division, machine)) not in own for machine in machines):
-            return None
-        return division
-
-    def _positions(self, number: int, division: Division, machine: int) -> Array:
-        return division.positions(self._plan.program.types[number], machine, self._plan.rows.machines)
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Return the outputs of the program by name, each from the machine that returns it."""
+        given = {member.machine: member.run({name: inputs[name] for name in member.inputs}) for member in self._members}
+        found = self.links.run(given)
+        outputs = {name: value for own in found.values() for name, value in own.items()}
+        return dict(sorted(outputs.items()))

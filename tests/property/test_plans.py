@@ -56,9 +56,9 @@ def outcome(program: Program, inputs: Mapping[str, Array], plan: Plan | None) ->
             virtual = VirtualMachines(plan, SEED)
             found = virtual.run(inputs)
             cost = cost_of(plan)
-            assert [own.sent for own in cost.machines] == virtual.sent
-            assert [own.received for own in cost.machines] == virtual.received
-            assert cost.messages == virtual.messages
+            assert [own.sent for own in cost.machines] == virtual.links.sent
+            assert [own.received for own in cost.machines] == virtual.links.received
+            assert cost.messages == virtual.links.messages
     except OutOfRange:
         return "out of range"
     return {name: (bits(value), value.shape, value.dtype) for name, value in found.items()}

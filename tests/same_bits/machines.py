@@ -20,15 +20,16 @@ from pol.capture.build import build
 from pol.executor.interface import Compiled, nothing_reads
 from pol.executor.numpy_backend import NumpyBackend
 from pol.job.program import Program
-from pol.split.plan import Machine, Part, Plan, Run, batch_inputs, make_plan, shapes
-from pol.split.virtual import VirtualMachines
+from pol.split.exchanges import Message
+from pol.split.plan import Machine, Plan, batch_inputs, make_plan, shapes
+from pol.split.virtual import VirtualLinks, VirtualMachines
 from pol.state.arrays import Array, canonical_array
 from pol.state.held import Held, on_host
 from tests.same_bits.run import train_here
 
 MACHINE = Machine(speed=10**9, memory=2**33, bandwidth=125_000_000)
-_LOST_AT = 40
-"""The node that a machine does not finish, counted among those of the first step in which it takes part."""
+_LOST_AT = 12
+"""The message of the first step at which a machine is lost, counted among those that it sends and gets."""
 
 Tell = Callable[[str], None]
 
@@ -145,19 +146,19 @@ class _MachineLost(Exception):
     """A machine is gone in the middle of a step."""
 
 
-class _Losing(VirtualMachines):
-    """Machines of which the last is lost in the middle of a step."""
+class _Losing(VirtualLinks):
+    """Links of machines of which the last is lost in the middle of a step."""
 
-    def __init__(self, plan: Plan, seed: int) -> None:
-        super().__init__(plan, seed)
-        self._left = _LOST_AT
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(len(plan.machines))
+        self._last, self._left = plan.used[-1], _LOST_AT
 
-    def _compute(self, held: list[dict[tuple[int, Part], Array]], run: Run) -> None:
-        if self._plan.used[-1] in run.machines:
-            self._left -= 1
-            if not self._left:
-                raise _MachineLost
-        super()._compute(held, run)
+    def deliver(self, source: int, target: int, message: Message) -> None:
+        """Lose the last machine when it sends or is sent its message number ``_LOST_AT``."""
+        self._left -= self._last in (source, target)
+        if not self._left:
+            raise _MachineLost
+        super().deliver(source, target, message)
 
 
 class MachinesBackend:
@@ -183,15 +184,16 @@ class _OnMachines:
     def __init__(self, backend: MachinesBackend, program: Program, seed: int) -> None:
         self._backend, self._program, self._seed = backend, program, seed
         is_step = any(name.startswith("global.") for name in program.outputs)
-        kind = _Losing if backend.row.lost and is_step else VirtualMachines
-        self._machines = kind(self._plan(backend.row.stages, backend.row.rows), seed)
+        plan = self._plan(backend.row.stages, backend.row.rows)
+        self._machines = VirtualMachines(plan, seed, _Losing(plan) if backend.row.lost and is_step else None)
 
     def _plan(self, stages: int, rows: int) -> Plan:
         return make_plan(self._program, [MACHINE] * self._backend.row.machines, stages, rows)
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Return the outputs; after a loss, those of a new plan for the machines that are left."""
-        before = sum(self._machines.sent), self._machines.messages
+        links = self._machines.links
+        before = sum(links.sent), links.messages
         try:
             outputs = self._machines.run(inputs)
         except _MachineLost:
@@ -199,8 +201,8 @@ class _OnMachines:
             *_, (stages, rows) = shapes(self._backend.row.machines - 1)
             self._machines = VirtualMachines(self._plan(stages, rows), self._seed)
             return self.run(inputs)
-        self._backend.bytes += sum(self._machines.sent) - before[0]
-        self._backend.messages += self._machines.messages - before[1]
+        self._backend.bytes += sum(links.sent) - before[0]
+        self._backend.messages += links.messages - before[1]
         return outputs
 
     def canonical(

@@ -9,8 +9,9 @@ from pol.job.program import Program
 from pol.ops.primitive import Site
 from pol.ops.splits import Exchange, Pieces, Split, Way
 from pol.ops.table import PRIMITIVES
-from pol.split.exchanges import Message, Share, Task, compute_piece, exchange
+from pol.split.exchanges import Share, Task, compute_piece, take_part
 from pol.split.pieces import cut, join, positions_of, residue_rows
+from pol.split.virtual import VirtualLinks
 from pol.state.arrays import Array, dtype_name
 from pol.values import TensorType
 from tests.unit.pol.executor.ops import bits
@@ -57,29 +58,27 @@ def divisions(way: Way, split: Split, machines: int, rng: np.random.Generator) -
 
 def in_pieces(task: Task, operands: Sequence[Array], rows: Sequence[Array]) -> tuple[bytes | None, int]:
     """The bits of a node that machines with these rows compute, and how many bytes they sent."""
-    sent = [0]
-
-    def send(source: int, target: int, message: Message) -> None:
-        assert source != target
-        sent[0] += sum(part.nbytes for part in message)
-
+    links, owner = VirtualLinks(len(rows)), len(rows) - 1
     shares = []
     for own in rows:
-        pieces = [
+        operands_there = [
             value if axis is None else cut(value, axis.dim, positions_of(axis, own))
             for value, axis in zip(operands, task.way.operands, strict=True)
         ]
-        shares.append(Share(own, tuple(pieces)))
+        shares.append(Share(own, tuple(operands_there)))
     try:
         with np.errstate(all="ignore"):
             if task.split.exchange is not Exchange.NONE:
-                return bits(exchange(task, shares, len(rows) - 1, send)), sent[0]
+                moves = {place: take_part(task, place, owner, own, rows) for place, own in enumerate(shares)}
+                found = links.run(moves)[owner]
+                assert found is not None
+                return bits(found), sum(links.sent)
             axis = task.way.result
             assert axis is not None
-            found = [compute_piece(task, share) for share in shares]
+            pieces = [compute_piece(task, share) for share in shares]
     except OutOfRange:
-        return None, sent[0]
-    return bits(join(found, axis.dim, [positions_of(axis, own) for own in rows])), 0
+        return None, sum(links.sent)
+    return bits(join(pieces, axis.dim, [positions_of(axis, own) for own in rows])), 0
 
 
 def differences(op: str, operands: Sequence[Array], attrs: dict[str, object], rng: np.random.Generator) -> list[str]:

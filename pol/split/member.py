@@ -1,0 +1,254 @@
+"""One machine's part of a plan: the values that it has, the nodes that it computes, and what it sends and awaits.
+
+A member is a generator of moves (:mod:`pol.split.exchanges`). It does not know how messages travel: virtual machines
+(:mod:`pol.split.virtual`) and processes with sockets (:mod:`pol.machines`) both run members.
+
+Whole nodes that follow each other without a message form a *block*. A block is a program of its own, and the back end
+runs it. Pieces of nodes are computed by the reference of their primitive.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pol.executor.interface import Backend, Compiled
+from pol.job.program import Node, Program, make_program
+from pol.limits import LIMITS
+from pol.split.exchanges import In, Message, Moves, Out, Share, Task, compute_piece, forms_of_types, take_part
+from pol.split.pieces import Division, cut, join, residue_rows
+from pol.split.plan import WHOLE, Part, Plan, Run, Send
+from pol.split.rows import task_of
+from pol.state.arrays import Array, array_from_bytes
+from pol.values import TensorSpec, TensorType
+
+_LIMITS = replace(LIMITS, live_size=2**62, constants_size=2**40)
+"""Limits of a block. The program of which it is a part was checked, and the planner looks after the memory."""
+Held = dict[tuple[int, Part], Array]
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Whole nodes that a back end runs together. ``inputs`` and ``outputs`` are numbers of values in the program."""
+
+    inputs: Sequence[int]
+    outputs: Sequence[int]
+    program: Program
+    compiled: Compiled
+
+
+@dataclass(frozen=True)
+class _Pieces:
+    """A divided node: the task, and the part of each operand at this machine."""
+
+    run: Run
+    task: Task
+    place: int
+    rows: Sequence[Array]
+    args: Sequence[int]
+    parts: Sequence[Part]
+
+
+class Member:
+    """A machine of a plan.
+
+    ``inputs`` has the names of the inputs that it needs, and ``outputs`` those of the outputs that it returns.
+    """
+
+    def __init__(self, plan: Plan, machine: int, seed: int, backend: Backend) -> None:
+        self.machine = machine
+        self._plan, self._program, self._seed, self._backend = plan, plan.program, seed, backend
+        self.outputs = tuple(name for name, at in plan.ends_at.items() if at == machine)
+        self._ends = {plan.program.outputs[name] for name in self.outputs}
+        self._moves = self._schedule()
+        self._dead = self._last_uses()
+        program = plan.program
+        read = self._ends.union(*map(self._uses, self._moves))
+        self.inputs = tuple(spec.name for number, spec in enumerate(program.inputs) if self._starts(number, read))
+        self._constants = {
+            number: array_from_bytes(constant.data, constant.dtype, constant.shape, "constant")
+            for number, constant in enumerate(program.constants, len(program.inputs))
+            if self._starts(number, read)
+        }
+
+    def _starts(self, number: int, read: set[int]) -> bool:
+        return number in read and self.machine in self._plan.starts_at(number)
+
+    # The schedule.
+
+    def _schedule(self) -> list[Send | _Block | _Pieces]:
+        """Return what this machine does, in order. Nodes between two messages form a block."""
+        own: list[Send | _Pieces | list[int]] = []
+        for action in self._plan.actions:
+            if isinstance(action, Send):
+                if self.machine in (action.source, action.target):
+                    own.append(action)
+            elif self.machine not in action.machines:
+                continue
+            elif action.cut is not None:
+                own.append(self._pieces(action))
+            elif own and isinstance(own[-1], list):
+                own[-1].append(action.offset)
+            else:
+                own.append([action.offset])
+        needed = set(self._ends)
+        done: list[Send | _Block | _Pieces] = []
+        for entry in reversed(own):
+            move = self._block(entry, needed) if isinstance(entry, list) else entry
+            if move is not None:
+                needed.update(self._uses(move))
+                done.append(move)
+        return done[::-1]
+
+    def _pieces(self, run: Run) -> _Pieces:
+        assert run.cut is not None, "a whole node is part of a block"
+        place, count = run.machines.index(self.machine), self._plan.rows.machines
+        task = task_of(self._program, run.offset, run.cut, count, self._seed)
+        args = self._program.nodes[run.offset].args
+        divisions = [run.cut.operand(index) for index in range(len(args))]
+        return _Pieces(
+            run=run,
+            task=task,
+            place=place,
+            rows=[residue_rows(task.way.rows, other, count, task.inner) for other in range(count)],
+            args=args,
+            parts=[WHOLE if division is None else Part(division, place) for division in divisions],
+        )
+
+    def _block(self, offsets: Sequence[int], needed: set[int]) -> _Block | None:
+        """Return the block of some nodes whose results are ``needed`` later, or None if none of them is."""
+        program, first = self._program, self._program.first_node
+        wanted, kept = set(needed), []
+        for offset in reversed(offsets):
+            if first + offset in wanted:
+                kept.append(offset)
+                wanted.update(program.nodes[offset].args)
+        kept.reverse()
+        if not kept:
+            return None
+        own = {first + offset for offset in kept}
+        used = sorted({arg for offset in kept for arg in program.nodes[offset].args} - own)
+        constants = [number for number in used if len(program.inputs) <= number < first]
+        inputs = [number for number in used if number not in constants]
+        outputs = sorted(own & needed)
+        numbers = {old: new for new, old in enumerate([*inputs, *constants, *sorted(own)])}
+        made = make_program(
+            [TensorSpec(_name(number), program.types[number].dtype, program.types[number].shape) for number in inputs],
+            [program.constants[number - len(program.inputs)] for number in constants],
+            [_renumbered(program.nodes[offset], numbers) for offset in kept],
+            {_name(number): numbers[number] for number in outputs},
+            _LIMITS,
+        )
+        return _Block(inputs, outputs, made, self._backend.compile(made, self._seed))
+
+    def _uses(self, entry: Send | _Block | _Pieces) -> set[int]:
+        if isinstance(entry, Send):
+            return {entry.value} if entry.source == self.machine else set()
+        return set(entry.inputs if isinstance(entry, _Block) else entry.args)
+
+    def _results(self, entry: Send | _Block | _Pieces) -> set[int]:
+        if isinstance(entry, Send):
+            return {entry.value}
+        return set(entry.outputs) if isinstance(entry, _Block) else {self._program.first_node + entry.run.offset}
+
+    def _last_uses(self) -> list[set[int]]:
+        """Return for each entry of the schedule the values that this machine does not need afterwards."""
+        last: dict[int, int] = {}
+        for at, entry in enumerate(self._moves):
+            last.update(dict.fromkeys(self._uses(entry) | self._results(entry), at))
+        dead: list[set[int]] = [set() for _ in self._moves]
+        for number, at in last.items():
+            if number not in self._ends:
+                dead[at].add(number)
+        return dead
+
+    # A run.
+
+    def run(self, inputs: Mapping[str, Array]) -> Moves[dict[str, Array]]:
+        """Run the program once, and return this machine's outputs by name. ``inputs`` has the inputs that it needs."""
+        program = self._program
+        numbers = {spec.name: number for number, spec in enumerate(program.inputs)}
+        held: Held = {(number, WHOLE): value for number, value in self._constants.items()}
+        held |= {(numbers[name], WHOLE): np.asarray(inputs[name], order="C") for name in self.inputs}
+        for entry, dead in zip(self._moves, self._dead, strict=True):
+            if isinstance(entry, _Block):
+                self._compute(held, entry)
+            elif isinstance(entry, _Pieces):
+                yield from self._take_part(held, entry)
+            elif entry.source == self.machine:
+                yield Out(entry.target, (self._part(held, entry.value, entry.part),))
+            else:
+                (value,) = yield In(entry.source, forms_of_types([self._type(entry.value, entry.part)]))
+                held[entry.value, entry.part] = value
+            for key in [key for key in held if key[0] in dead]:
+                del held[key]
+        return {name: self._part(held, program.outputs[name], WHOLE) for name in self.outputs}
+
+    def _compute(self, held: Held, block: _Block) -> None:
+        given = {_name(number): self._part(held, number, WHOLE) for number in block.inputs}
+        found = block.compiled.run(given)
+        for number in block.outputs:
+            held[number, WHOLE] = np.asarray(found[_name(number)])
+
+    def _take_part(self, held: Held, entry: _Pieces) -> Moves[None]:
+        run, task = entry.run, entry.task
+        assert run.cut is not None, "a whole node is part of a block"
+        number = self._program.first_node + run.offset
+        operands = [self._part(held, arg, part) for arg, part in zip(entry.args, entry.parts, strict=True)]
+        own = Share(entry.rows[entry.place], tuple(operands))
+        if not run.cut.has_exchange:
+            with np.errstate(all="ignore"):
+                held[number, Part(run.cut.result, entry.place)] = compute_piece(task, own)
+            return
+        # The moves of a task name the places of its machines.
+        moves = take_part(task, entry.place, run.machines.index(run.owner), own, entry.rows)
+        given: Message | None = None
+        while True:
+            try:
+                with np.errstate(all="ignore"):
+                    move = next(moves) if given is None else moves.send(given)
+            except StopIteration as end:
+                if end.value is not None:
+                    held[number, WHOLE] = end.value
+                return
+            if isinstance(move, Out):
+                given = yield Out(run.machines[move.to], move.message)
+            else:
+                given = yield In(run.machines[move.source], move.forms)
+
+    def _type(self, number: int, part: Part) -> TensorType:
+        value = self._program.types[number]
+        return value if part.division is None else part.division.piece(value, part.machine, self._plan.rows.machines)
+
+    def _part(self, own: Held, number: int, part: Part) -> Array:
+        """Return a part of a value from what this machine has: the part, a piece of the whole, or the joined pieces."""
+        found = own.get((number, part))
+        if found is not None:
+            return found
+        whole = own.get((number, WHOLE))
+        if whole is None:
+            whole = self._joined(own, number)
+            own[number, WHOLE] = whole
+        if part.division is None:
+            return whole
+        return cut(whole, part.division.dim, self._positions(number, part.division, part.machine))
+
+    def _joined(self, own: Held, number: int) -> Array:
+        division = self._plan.rows.division(self._program, number)
+        machines = range(self._plan.rows.machines)
+        if division is None or any((number, Part(division, machine)) not in own for machine in machines):
+            raise LookupError(f"machine {self.machine} needs value {number}, which the plan does not send")
+        pieces = [own[number, Part(division, machine)] for machine in machines]
+        return join(pieces, division.dim, [self._positions(number, division, machine) for machine in machines])
+
+    def _positions(self, number: int, division: Division, machine: int) -> Array:
+        return division.positions(self._program.types[number], machine, self._plan.rows.machines)
+
+
+def _name(number: int) -> str:
+    """Return the name of a value in a block."""
+    return f"v{number}"
+
+
+def _renumbered(node: Node, numbers: Mapping[int, int]) -> Node:
+    return Node(node.op, tuple(numbers[arg] for arg in node.args), node.attrs)
