@@ -19,7 +19,7 @@ from assay.cli.fine_tuning import (
     refuse_without_model,
     spec_of,
 )
-from assay.cli.machines import machine_options, plan_step
+from assay.cli.machines import MachinesShape, machine_options, plan_step
 from assay.cli.outlook import look_at, network_options
 from assay.cli.output import (
     counted,
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from pol.executor.names import Engine
     from pol.job.document import Job
+    from pol.local.groups import Machines
     from pol.local.run import LocalRun
 
 
@@ -176,13 +177,21 @@ def inspect(context: CommandContext, directory: Path, **options: Any) -> None:
 @command.command(
     help="""Train a job on this machine and write the model and a trace. On a network, the job has the same result.
 
-    Example: assay job run ./digits --rounds 1 -o ./digits/run
+    Examples: assay job run ./digits --rounds 1 -o ./digits/run
+
+      assay job run ./gpt --machines 2 --memory 4GiB
     """
 )
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--rounds", type=click.IntRange(1, ROUNDS_MAX), help="Train only this number of rounds.")
 @executor_option()
 @engine_options()
+@click.option(
+    "--machines",
+    type=MachinesShape(),
+    default=1,
+    help="Let this number of processes train each slot together, like machines of one owner; or STAGESxROWS.  [1]",
+)
 @click.option(
     "--keep-states",
     is_flag=True,
@@ -196,6 +205,7 @@ def run(
     rounds: int | None,
     executor: str,
     engine: "Engine",
+    machines: "Machines",
     keep_states: bool,
     to: Path | None,
 ) -> None:
@@ -216,7 +226,7 @@ def run(
             text = f"round {round}, slot {slot} loss {loss:.4f}"
             bar.update(task, advance=1, description=text)
 
-        local_run = run_locally(directory, wanted, engine, stepped, to, keep_states, executor)
+        local_run = run_locally(directory, wanted, engine, stepped, to, keep_states, executor, machines)
     _print_run(context, loaded.job, local_run, to)
 
 

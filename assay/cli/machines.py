@@ -1,5 +1,6 @@
 """A job on several machines of one owner: the options that describe the machines, and the tables to print."""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 MACHINES_MAX = 64
+_SHAPE = re.compile("([0-9]{1,2})(?:x([0-9]{1,2}))?")
 _OPTIONS = (
     click.option(
         "--machines",
@@ -40,6 +42,20 @@ TRAFFIC = {
     "rows_to_owner": "rows to add to a table",
 }
 """A description of each kind of traffic between machines."""
+
+
+class MachinesShape(click.ParamType[Any]):
+    """A click type for machines that train together: their number, or stages x machines per stage, like 2x4."""
+
+    name = "machines"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | tuple[int, int]:
+        """Return a number of machines, or the numbers of stages and of machines per stage."""
+        found = _SHAPE.fullmatch(str(value))
+        stages, rows = (int(found[1]), int(found[2] or 0)) if found else (0, 0)
+        if not 1 <= stages * (rows or 1) <= MACHINES_MAX or rows & (rows - 1) or (found and found[2] and not rows):
+            self.fail(f"{value!r} is not a number of machines up to {MACHINES_MAX}, such as 3, or 2x4", param, ctx)
+        return (stages, rows) if rows else stages
 
 
 def machine_options(command: F) -> F:

@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def backend(engine: Engine) -> Backend:
+def backend(engine: Engine, *, bounded: bool = True) -> Backend:
     """Return the back end of an engine: ``native``, ``numpy`` (the reference), or ``torch`` on a device.
 
-    If there are no native kernels, NumPy replaces ``native``. Raises ExecutionError if there is no such engine, if the
-    environment variable that selects native kernels has an unknown value, or if this process flushes subnormal numbers
-    to zero. For torch, ExecutionError is also raised if there is no such device, or if the device computes wrong
-    results.
+    If it is not ``bounded``, a program may need more memory than it declares. If there are no native kernels, NumPy
+    replaces ``native``. Raises ExecutionError if there is no such engine, if the environment variable that selects
+    native kernels has an unknown value, or if this process flushes subnormal numbers to zero. For torch, ExecutionError
+    is also raised if there is no such device, or if the device computes wrong results.
     """
     engine.check()
     if engine.name == NATIVE:
         library = _choose().library
-        return NumpyBackend() if library is None else NativeBackend(library, engine.threads)
+        return NumpyBackend() if library is None else NativeBackend(library, engine.threads, bounded=bounded)
     return NumpyBackend() if engine.name == NUMPY else torch_on(engine.device, engine.threads)
 
 

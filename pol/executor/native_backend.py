@@ -33,14 +33,16 @@ an instruction among threads.
 class NativeBackend(Remembering[Compiled]):
     """A back end that runs programs as tapes.
 
-    NumPy runs a program that has no kernel for a node, or whose tape needs more memory than the program declares.
+    NumPy runs a program that has no kernel for a node, or whose tape needs more memory than the program declares. If
+    the back end is not ``bounded``, it takes the smallest tape instead, and keeps no memory between runs.
     """
 
     name = "native"
 
-    def __init__(self, library: Library, threads: int = 0, grain: int = GRAIN) -> None:
+    def __init__(self, library: Library, threads: int = 0, grain: int = GRAIN, *, bounded: bool = True) -> None:
         """Use the given library with ``threads`` threads. If ``threads`` is 0, :func:`cores` gives the number."""
         super().__init__()
+        self._bounded = bounded
         self.library = library
         self.grain = grain
         self.crew = library.start_crew(self, threads or cores())
@@ -54,10 +56,14 @@ class NativeBackend(Remembering[Compiled]):
         """
         has_kernels = can_be_written(program)
         ways = ((grouped, True), (grouped, False), (singly, False))
+        tapes = []
         for grouping, is_packing in ways if has_kernels else ():
             tape = write_tape(program, seed, grouping, is_packing=is_packing)
             if _size(program, tape) <= program.peak_size + ROUNDING:
                 return Taped(self, program, tape)
+            tapes.append(tape)
+        if tapes and not self._bounded:
+            return Taped(self, program, min(tapes, key=lambda tape: tape.arena))
         log.warning(
             "a program of %s nodes does not run natively; NumPy runs it, which is several times slower: %s",
             f"{len(program.nodes):,}",
@@ -78,7 +84,8 @@ class NativeBackend(Remembering[Compiled]):
 
     def give_back(self, arena: NDArray[np.uint8]) -> None:
         """Keep the memory of a run that has ended, for a later run."""
-        self._arenas.append(arena)
+        if self._bounded:
+            self._arenas.append(arena)
 
 
 THREADS = "OMP_NUM_THREADS"

@@ -79,10 +79,11 @@ def _load_state(directory: Path, name: str, specs: Sequence[TensorSpec], root: b
     return state
 
 
-def load_job(directory: Path | str, limits: Limits = LIMITS) -> LoadedJob:
+def load_job(directory: Path | str, limits: Limits = LIMITS, *, with_states: bool = True) -> LoadedJob:
     """Load a job directory and verify every file against the document.
 
-    Raises JobError, which names the field or file, if anything is missing or differs.
+    Without ``with_states``, the initial states are neither verified nor loaded. A machine that has only some of their
+    tensors needs this. Raises JobError, which names the field or file, if anything is missing or differs.
 
     Example::
 
@@ -93,10 +94,12 @@ def load_job(directory: Path | str, limits: Limits = LIMITS) -> LoadedJob:
     check_folder(directory)
     job = parse_job(read_file(directory / DOCUMENT, DOCUMENT, limits.document_size), limits)
     document = job.document
-    initial = (
-        _load_state(directory, GLOBAL_STATE, document.global_tensors, document.global_root, "global_root"),
-        _load_state(directory, LOCAL_STATE, document.local_tensors, document.local_root, "local_root"),
-    )
+    initial = None
+    if with_states:
+        initial = (
+            _load_state(directory, GLOBAL_STATE, document.global_tensors, document.global_root, "global_root"),
+            _load_state(directory, LOCAL_STATE, document.local_tensors, document.local_root, "local_root"),
+        )
     return LoadedJob(
         job=job,
         initial=initial,

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from pol.job.checkpoint import MODEL_FILE, Position, position_after, write_train
 from pol.job.cost import memory_size
 from pol.job.load import LoadedJob, load_job
 from pol.local.evaluate import evaluate, load_holdout
+from pol.local.groups import Machines, training_together
 from pol.local.history import History, make_history, make_losses
 from pol.local.shares import TrainRound, train_here, training_elsewhere
 from pol.names import ModelNames
@@ -92,6 +93,7 @@ def run_locally(
     out: Path | str | None = None,
     keep_states: bool = False,
     executor: str = LOCAL,
+    machines: Machines = 1,
 ) -> LocalRun:
     """Train a job on this machine, one slot after another. The result is the same as on a network.
 
@@ -100,7 +102,9 @@ def run_locally(
     folder are written there: ``model.safetensors``, ``trace.json``, and the folder ``model.training``, from which
     another job can continue. If ``keep_states`` is true, the states at all boundaries are written as well, so that a
     check can replay single segments. With ``executor="ray://HOST:PORT"``, a cluster of yours trains all slots of a
-    round at once, in the sandbox.
+    round at once, in the sandbox. With ``machines=2``, two processes of this machine train each slot together, as two
+    machines would, and so a step needs less memory in each of them. ``machines=(2, 4)`` are two stages of the model, in
+    each of which four machines divide the rows of a batch.
 
     Raises Stopped if a step, an update or a round has no result; on a network, the job stops at the same place.
     Raises ExecutionError if the job needs more memory than ``engine`` may use.
@@ -116,10 +120,14 @@ def run_locally(
     if keep_states and executor != LOCAL:
         remedy = "leave out --keep-states (keep_states=), or --executor (executor=)"
         raise JobError("keep_states", "the states stay on the machines of the cluster", remedy)
+    is_together = machines not in (1, (1, 1))
+    if is_together and executor != LOCAL:
+        remedy = "leave out --machines (machines=), or --executor (executor=)"
+        raise JobError("machines", "the slots of a round run side by side on a cluster, each on one node", remedy)
     loaded = load_job(directory)
     job, runner = loaded.job, backend(engine)
     needed = memory_size(job.document)
-    if engine.memory and needed > engine.memory:
+    if engine.memory and needed > engine.memory and not is_together:
         raise ExecutionError("memory", f"the job needs {needed} bytes of memory, but may use only {engine.memory}")
     keep = StateFolder(out / STATES_FOLDER, loaded).keep if out and keep_states else None
     holdout = load_holdout(directory, job)
@@ -142,11 +150,13 @@ def run_locally(
             trace.append(codec.to_plain(record))
             yield share.update
 
-    training = (
-        nullcontext(train_here(loaded, runner, keep, on_progress))
-        if executor == LOCAL
-        else training_elsewhere(executor, directory, loaded, engine, on_progress)
-    )
+    training: AbstractContextManager[TrainRound]
+    if is_together:
+        training = training_together(machines, directory, loaded, engine, keep, on_progress)
+    elif executor == LOCAL:
+        training = nullcontext(train_here(loaded, runner, keep, on_progress))
+    else:
+        training = training_elsewhere(executor, directory, loaded, engine, on_progress)
     with training as train:
         for round in range(job.document.rounds if rounds is None else min(rounds, job.document.rounds)):
             values.clear()

@@ -117,8 +117,8 @@ def train_task(task: ShareTask) -> ShareEnd:
         backend=_backend(task.engine),
         on_step=lambda step, loss: losses.append((step, loss)),
     )
-    _write(task.update, share.update)
-    _write(task.local_out, share.local_out)
+    write_state(task.update, share.update)
+    write_state(task.local_out, share.local_out)
     return ShareEnd(
         boundaries=share.boundaries,
         update_root=share.update_root,
@@ -139,7 +139,7 @@ def training_elsewhere(
     with TemporaryDirectory(prefix="assay-run-") as name:
         folder = Path(name)
         job = folder / "job"
-        _link(directory, loaded, job)
+        link_job(directory, loaded, job)
         lane = Lane(name=_LANE, processes=1, folder=folder / "files", reads=(job,))
         replayer = start_replayer(executor, engine, (lane,), folder / "driver")
         try:
@@ -154,10 +154,10 @@ def _trainer(
     document, updated = loaded.job.document, loaded.job.update_tensors
 
     def train(round: int, opening: State, locals_: Sequence[State]) -> Iterator[SlotResult]:
-        _write(folder / f"{round}.opening", opening)
+        write_state(folder / f"{round}.opening", opening)
         tasks = []
         for slot, local in enumerate(locals_):
-            _write(folder / f"{round}.{slot}.local", local)
+            write_state(folder / f"{round}.{slot}.local", local)
             tasks.append(
                 ShareTask(
                     directory=directory,
@@ -192,7 +192,7 @@ def _trainer(
     return train
 
 
-def _link(directory: Path, loaded: LoadedJob, to: Path) -> None:
+def link_job(directory: Path, loaded: LoadedJob, to: Path) -> None:
     """Link the files of a job into a folder of their own: the job's folder may hold earlier runs, too."""
     names = {file.path for file in loaded.job.payload}
     if (directory / INITIAL).exists():
@@ -203,7 +203,8 @@ def _link(directory: Path, loaded: LoadedJob, to: Path) -> None:
         link_whole(directory / name, target)
 
 
-def _write(to: Path, state: State) -> None:
+def write_state(to: Path, state: State) -> None:
+    """Write the canonical bytes of a state to a new file."""
     with to.open("xb") as file:
         for piece in state_pieces(state):
             file.write(piece)

@@ -7,7 +7,7 @@ Whole nodes that follow each other without a message form a *block*. A block is 
 runs it. Pieces of nodes are computed by the reference of their primitive.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,10 +29,14 @@ Held = dict[tuple[int, Part], Array]
 
 @dataclass(frozen=True)
 class _Block:
-    """Whole nodes that a back end runs together. ``inputs`` and ``outputs`` are numbers of values in the program."""
+    """Whole nodes that a back end runs together. ``inputs`` and ``outputs`` are numbers of values in the program.
+
+    ``reshapes`` maps each result that is a reshape to the value in whose memory it lies. So no result is kept twice.
+    """
 
     inputs: Sequence[int]
     outputs: Sequence[int]
+    reshapes: Mapping[int, int]
     program: Program
     compiled: Compiled
 
@@ -59,6 +63,7 @@ class Member:
         self.machine = machine
         self._plan, self._program, self._seed, self._backend = plan, plan.program, seed, backend
         self.outputs = tuple(name for name, at in plan.ends_at.items() if at == machine)
+        self._roots = plan.program.memory_of()
         self._ends = {plan.program.outputs[name] for name in self.outputs}
         self._moves = self._schedule()
         self._dead = self._last_uses()
@@ -118,19 +123,22 @@ class Member:
     def _block(self, offsets: Sequence[int], needed: set[int]) -> _Block | None:
         """Return the block of some nodes whose results are ``needed`` later, or None if none of them is."""
         program, first = self._program, self._program.first_node
-        wanted, kept = set(needed), []
+        results = {first + offset for offset in offsets}
+        shared = {number: self._shared(number, results) for number in needed & results}
+        reshapes = {number: root for number, root in shared.items() if root != number}
+        outputs = sorted(set(shared.values()) & results)
+        wanted, kept = {*outputs, *reshapes.values()}, []
         for offset in reversed(offsets):
             if first + offset in wanted:
                 kept.append(offset)
                 wanted.update(program.nodes[offset].args)
         kept.reverse()
-        if not kept:
+        if not kept and not reshapes:
             return None
         own = {first + offset for offset in kept}
         used = sorted({arg for offset in kept for arg in program.nodes[offset].args} - own)
         constants = [number for number in used if len(program.inputs) <= number < first]
         inputs = [number for number in used if number not in constants]
-        outputs = sorted(own & needed)
         numbers = {old: new for new, old in enumerate([*inputs, *constants, *sorted(own)])}
         made = make_program(
             [TensorSpec(_name(number), program.types[number].dtype, program.types[number].shape) for number in inputs],
@@ -139,7 +147,20 @@ class Member:
             {_name(number): numbers[number] for number in outputs},
             _LIMITS,
         )
-        return _Block(inputs, outputs, made, self._backend.compile(made, self._seed))
+        inputs += sorted({*reshapes.values()} - own - {*inputs})
+        return _Block(
+            inputs=inputs,
+            outputs=outputs,
+            reshapes=reshapes,
+            program=made,
+            compiled=self._backend.compile(made, self._seed),
+        )
+
+    def _shared(self, number: int, results: Collection[int]) -> int:
+        """Return the value in whose memory a result of a block lies: another result, or an operand of the block."""
+        while number in results and self._roots[number] != number:
+            number = self._program.nodes[number - self._program.first_node].args[0]
+        return number
 
     def _uses(self, entry: Send | _Block | _Pieces) -> set[int]:
         if isinstance(entry, Send):
@@ -149,7 +170,9 @@ class Member:
     def _results(self, entry: Send | _Block | _Pieces) -> set[int]:
         if isinstance(entry, Send):
             return {entry.value}
-        return set(entry.outputs) if isinstance(entry, _Block) else {self._program.first_node + entry.run.offset}
+        if isinstance(entry, _Block):
+            return {*entry.outputs, *entry.reshapes}
+        return {self._program.first_node + entry.run.offset}
 
     def _last_uses(self) -> list[set[int]]:
         """Return for each entry of the schedule the values that this machine does not need afterwards."""
@@ -185,10 +208,12 @@ class Member:
         return {name: self._part(held, program.outputs[name], WHOLE) for name in self.outputs}
 
     def _compute(self, held: Held, block: _Block) -> None:
-        given = {_name(number): self._part(held, number, WHOLE) for number in block.inputs}
-        found = block.compiled.run(given)
+        given = {spec.name: self._part(held, int(spec.name[1:]), WHOLE) for spec in block.program.inputs}
+        found = block.compiled.run(given) if block.program.nodes else {}
         for number in block.outputs:
             held[number, WHOLE] = np.asarray(found[_name(number)])
+        for number, root in block.reshapes.items():
+            held[number, WHOLE] = self._part(held, root, WHOLE).reshape(self._program.types[number].shape)
 
     def _take_part(self, held: Held, entry: _Pieces) -> Moves[None]:
         run, task = entry.run, entry.task

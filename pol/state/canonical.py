@@ -174,7 +174,8 @@ class StateTree:
         return merkle_path(self.leaves, index)
 
 
-def _tensor_leaves(array: Array, name: str) -> tuple[bytes, ...]:
+def tensor_leaves(array: Array, name: str) -> tuple[bytes, ...]:
+    """Return the hashes of a tensor's chunks. Raises NotFinite if it holds NaN or infinity."""
     if 0 < array.nbytes <= CHUNK_SIZE:
         return (chunk_leaf(raw_bytes(canonical_array(array, name))),)
     return tuple(chain.from_iterable(_leaves_of_part(part, name) for part in parts_of(array, name)))
@@ -201,7 +202,7 @@ def state_tree(state: State, known: Mapping[str, Sequence[bytes]] = NOTHING_KNOW
     another tensor holds NaN or infinity.
     """
     specs = state_specs(state)
-    tensors = {spec.name: known.get(spec.name) or _tensor_leaves(state[spec.name], spec.name) for spec in specs}
+    tensors = {spec.name: known.get(spec.name) or tensor_leaves(state[spec.name], spec.name) for spec in specs}
     return StateTree(chunk_leaf(header_chunk(specs)), tensors)
 
 

@@ -58,6 +58,9 @@ _EXTENTS = "tests/unit/chain/state_machine/legs/test_extents.py"
 _AUCTION = "tests/unit/chain/state_machine/market/test_auction.py"
 _COST = "tests/unit/pol/job/test_cost.py"
 _ELSEWHERE = "tests/unit/compute_provider/work/test_elsewhere.py::test_"
+_CHANNEL = "tests/unit/pol/machines/test_channel.py::test_"
+_ANSWERS = "tests/unit/pol/machines/test_messages.py::test_other_bytes_are_refused"
+_GROUP = "tests/unit/pol/machines/test_group.py::test_"
 _DISPATCH = "tests/unit/pol/work/cluster/test_dispatch.py::test_"
 _NODE_WORKER = "tests/unit/pol/work/cluster/test_node.py::test_"
 _CLIENT = "tests/unit/pol/work/cluster/test_client.py::test_"
@@ -5925,8 +5928,8 @@ MUTANTS = (
         "engine-threads",
         "the threads of an engine do not reach the native kernels",
         "pol/executor/backend.py",
-        "NativeBackend(library, engine.threads)",
-        "NativeBackend(library)",
+        "NativeBackend(library, engine.threads, bounded=bounded)",
+        "NativeBackend(library, bounded=bounded)",
         ("tests/unit/pol/executor/test_engine.py::test_threads_reach_the_code_that_computes",),
     ),
     Mutant(
@@ -5989,8 +5992,8 @@ MUTANTS = (
         "plan-home",
         "a plan leaves a new state where it was computed",
         "pol/split/plan.py",
-        "                self._bring_whole(number, self._homes[name])\n",
-        "                pass\n",
+        "        machine = self._homes.get(name)\n        if machine is None:\n",
+        "        machine = None\n        if machine is None:\n",
         (f"{_PLANS}random_programs",),
     ),
     Mutant(
@@ -6056,5 +6059,93 @@ MUTANTS = (
         "part = WHOLE if cut is None else Part(cut.result, place)",
         "part = WHOLE if cut is None else Part(cut.result, len(machines) - 1 - place)",
         (f"{_PLANS}a_step_of_the_gpt",),
+    ),
+    Mutant(
+        "machines-number",
+        "a machine accepts a frame twice",
+        "pol/machines/channel.py",
+        "if number != self._received:",
+        "if number < 0:",
+        (f"{_CHANNEL}a_replayed_frame_is_refused",),
+    ),
+    Mutant(
+        "machines-length",
+        "a machine reads a frame of any length",
+        "pol/machines/channel.py",
+        "if length != size + _TAG_SIZE:",
+        "if length < 0:",
+        (f"{_CHANNEL}a_frame_of_another_length_is_refused_before_it_is_read",),
+    ),
+    Mutant(
+        "machines-direction",
+        "both directions of a channel have one key",
+        "pol/machines/channel.py",
+        'b"%d>%d " % way + context',
+        "context",
+        (f"{_CHANNEL}a_frame_that_is_sent_back_is_refused",),
+    ),
+    Mutant(
+        "machines-context",
+        "groups of another job or plan with the same key talk to each other",
+        "pol/machines/channel.py",
+        'b"%d>%d " % way + context',
+        'b"%d>%d " % way',
+        (f"{_CHANNEL}a_stranger_with_another_secret_is_refused",),
+    ),
+    Mutant(
+        "machines-salt",
+        "each connection of a group has the same keys",
+        "pol/machines/channel.py",
+        'b"".join(sorted((hello, theirs)))',
+        'b""',
+        (f"{_CHANNEL}a_frame_of_another_connection_is_refused",),
+    ),
+    Mutant(
+        "machines-other-number",
+        "a machine does not look at the number of the other one",
+        "pol/machines/channel.py",
+        "if (magic, source, target) != (_MAGIC, other, own):",
+        "if magic != _MAGIC:",
+        (f"{_CHANNEL}a_stranger_is_refused",),
+    ),
+    Mutant(
+        "machines-deadline",
+        "each byte of a message moves its deadline",
+        "pol/machines/stream.py",
+        "                self._wait(select.POLLIN, deadline)\n",
+        "                self._wait(select.POLLIN, time.monotonic() + 5)\n",
+        (f"{_CHANNEL}a_peer_that_sends_byte_by_byte_does_not_move_the_deadline",),
+    ),
+    Mutant(
+        "machines-limit",
+        "a leader reads an answer of any length",
+        "pol/machines/messages.py",
+        "    if size > limit:\n",
+        "    if size < 0:\n",
+        (_ANSWERS,),
+    ),
+    Mutant(
+        "machines-root",
+        "a group begins at any state",
+        "pol/machines/group.py",
+        "if self.members.open(*self._at) != self._roots:",
+        "if self.members.open(*self._at) == (b'', b''):",
+        (f"{_GROUP}another_state_is_refused",),
+    ),
+    Mutant(
+        "machines-boundary",
+        "after a loss, a group begins at the first state again",
+        "pol/machines/group.py",
+        "        if self._at is None:\n",
+        "        if self._at is False:\n",
+        (f"{_GROUP}after_a_loss_the_rest_goes_on_from_the_last_boundary",),
+    ),
+    Mutant(
+        "machines-frozen",
+        "members that are left are not ended after a loss",
+        "pol/machines/group.py",
+        "        except BaseException:\n            self.close()\n            raise\n        return answers\n",
+        "        except BaseException:\n            raise\n        return answers\n",
+        (f"{_GROUP}a_frozen_machine_is_lost_at_the_deadline",),
     ),
 )

@@ -53,6 +53,7 @@ def outcome(program: Program, inputs: Mapping[str, Array], plan: Plan | None) ->
         if plan is None:
             found = NumpyBackend().compile(program, SEED).run(inputs)
         else:
+            assert {name: plan.ends_at[name] for name in plan.homes} == plan.homes
             virtual = VirtualMachines(plan, SEED)
             found = virtual.run(inputs)
             cost = cost_of(plan)

@@ -3,8 +3,8 @@
 Each row trains a job twice: here, as ``assay job run`` does, and on a network of real processes; the SHA-256 of both
 model files is one. Without names the rows of ``make test`` are run, with ``--all`` every one. A table on standard
 output, or JSON rows; how it goes on standard error. With ``--machines 1,2,3,4`` other jobs are trained on so many
-virtual machines of one owner instead of a network. Ends with 1 where a row differs or its fault did not happen, and
-with 2 where a name is none.
+machines of one owner instead of a network: virtual ones, and processes. Ends with 1 where a row differs or its fault
+did not happen, and with 2 where a name is none.
 """
 
 import argparse
@@ -71,7 +71,7 @@ def _tell(what: str) -> None:
 
 
 def run_machines(counts: Sequence[int], names: Sequence[str], output: str) -> int:
-    """Run the rows for these numbers of virtual machines, or those of them that are named."""
+    """Run the rows for these numbers of machines, or those of them that are named."""
     from tests.same_bits.machines import machine_rows, run_machine_rows
 
     known = {row.name: row for row in machine_rows(counts)}
@@ -102,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the rows that are named, and return the exit code."""
     parser = argparse.ArgumentParser("python -m tests.same_bits", description=__doc__)
     parser.add_argument("--all", action="store_true", help="run every row")
-    parser.add_argument("--machines", type=_numbers, metavar="N,N", help="virtual machines that compute together")
+    parser.add_argument("--machines", type=_numbers, metavar="N,N", help="machines that compute together")
     parser.add_argument("--output", choices=["table", "json"], default="table")
     parser.add_argument("names", nargs="*", metavar="NAME", help="rows to run")
     options = parser.parse_args(arguments)

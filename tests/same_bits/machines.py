@@ -1,12 +1,18 @@
 """``--machines 1,2,3,4``: a job whose steps several machines compute together, and the same job on one machine.
 
-The machines are virtual and in one process (``pol/split/virtual.py``). Each job is divided in every way that a number
+Most machines are virtual and in one process (``pol/split/virtual.py``). Each job is divided in every way that a number
 of machines allows: by stages, by rows, by both. In some rows a machine is lost in mid-step. Then the others make a new
 plan, and compute the step again from the state before it.
+
+In the last rows the machines are processes with sockets, as ``assay job run --machines`` starts them. In some of these
+rows, one of them is killed while it runs a segment.
 """
 
+import os
+import signal
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
@@ -20,6 +26,10 @@ from pol.capture.build import build
 from pol.executor.interface import Compiled, nothing_reads
 from pol.executor.numpy_backend import NumpyBackend
 from pol.job.program import Program
+from pol.local.groups import training_together
+from pol.machines.group import Group
+from pol.machines.messages import Train, send
+from pol.machines.stream import Stream
 from pol.split.exchanges import Message
 from pol.split.plan import Machine, Plan, batch_inputs, make_plan, shapes
 from pol.split.virtual import VirtualLinks, VirtualMachines
@@ -36,19 +46,23 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class MachineRow:
-    """A job on ``stages`` stages of ``rows`` machines each. ``lost`` is true if one of them is lost."""
+    """A job on ``stages`` stages of ``rows`` machines each. ``lost`` is true if one of them is lost.
+
+    ``real`` is true if the machines are processes.
+    """
 
     job: str
     machines: int
     stages: int
     rows: int
     lost: bool = False
+    real: bool = False
 
     @property
     def name(self) -> str:
-        """The job, the shape, and what is lost."""
+        """The job, the shape, whether the machines are processes, and what is lost."""
         shape = f"{self.job}-{self.machines}-{self.stages}x{self.rows}"
-        return f"{shape}-lost" if self.lost else shape
+        return f"{shape}{'-real' if self.real else ''}{'-lost' if self.lost else ''}"
 
 
 @dataclass(frozen=True)
@@ -76,6 +90,7 @@ class MachineOutcome:
             "stages": self.row.stages,
             "rows": self.row.rows,
             "lost": self.row.lost,
+            "real": self.row.real,
             "bytes": self.bytes,
             "messages": self.messages,
             "local_sha256": self.local_sha256,
@@ -100,6 +115,16 @@ JOBS: Mapping[str, Callable[[], JobSpec]] = {
 """The jobs by name."""
 
 
+_REAL = (
+    MachineRow("char-gpt", 2, 2, 1, real=True),
+    MachineRow("lstm", 2, 1, 2, real=True),
+    MachineRow("lora", 3, 3, 1, lost=True, real=True),
+    MachineRow("resnet", 4, 2, 2, real=True),
+    MachineRow("char-gpt", 4, 1, 4, lost=True, real=True),
+)
+"""Rows whose machines are processes."""
+
+
 def machine_rows(counts: Collection[int]) -> list[MachineRow]:
     """Return the rows for these numbers of machines."""
     rows = [
@@ -109,7 +134,7 @@ def machine_rows(counts: Collection[int]) -> list[MachineRow]:
         for stages, rows in shapes(machines)
     ]
     lost = [replace(row, lost=True) for row in rows if row.stages * row.rows == max(counts) > 1 and row.rows > 1]
-    return rows + lost
+    return rows + lost + [row for row in _REAL if row.machines in counts]
 
 
 def short_spec(job: str) -> JobSpec:
@@ -128,7 +153,8 @@ def run_machine_rows(rows: Sequence[MachineRow], tell: Tell) -> Iterator[Machine
                 build(short_spec(row.job), job, check=False)
                 local[row.job] = train_here(job, Path(folder) / f"{row.job}-local")
             tell(f"{number} of {len(rows)}, {row.name}")
-            yield _run_row(row, job, local[row.job], Path(folder) / row.name)
+            run = _run_real if row.real else _run_row
+            yield run(row, job, local[row.job], Path(folder) / row.name)
 
 
 def _run_row(row: MachineRow, job: Path, local: str, out: Path) -> MachineOutcome:
@@ -140,6 +166,45 @@ def _run_row(row: MachineRow, job: Path, local: str, out: Path) -> MachineOutcom
         return MachineOutcome(row, local, "", error=str(error))
     missing = "no machine was lost" if row.lost and not backend.is_lost else ""
     return MachineOutcome(row, local, found, backend.bytes, backend.messages, missing)
+
+
+def _run_real(row: MachineRow, job: Path, local: str, out: Path) -> MachineOutcome:
+    """Train on processes. The last of them is killed while it runs the second segment."""
+    groups: list[Group] = []
+    begun = 0
+
+    def watch(group: Group) -> None:
+        nonlocal begun
+        groups[:] = [group]
+        begun += 1
+        if row.lost and begun == 2:
+            _kill_in_mid_step(group)
+
+    try:
+        with patch("pol.local.run.training_together", partial(training_together, watch=watch)):
+            found = train_here(job, out, (row.stages, row.rows))
+    except (AssertionError, Expected, LookupError) as error:
+        return MachineOutcome(row, local, "", error=str(error))
+    (group,) = groups
+    missing = "no machine was lost" if row.lost and len(group.losses) != 1 else ""
+    return MachineOutcome(row, local, found, group.sent, group.messages, missing)
+
+
+def _kill_in_mid_step(group: Group) -> None:
+    """Kill the last member as soon as the command to run the segment was sent to it.
+
+    It needs many more milliseconds for a step, so it cannot have ended the segment.
+    """
+    machine, process = max(group.members.pids.items())
+
+    def send_and_kill(stream: Stream, record: object, deadline: float) -> None:
+        send(stream, record, deadline)
+        if isinstance(record, Train) and stream.name == f"machine {machine}":
+            os.kill(process, signal.SIGKILL)
+            stop.stop()
+
+    stop = patch("pol.machines.group.send", send_and_kill)
+    stop.start()
 
 
 class _MachineLost(Exception):

@@ -16,6 +16,7 @@ from pol.capture.build import build
 from pol.job.checkpoint import MODEL_FILE, POSITION_FILE, training_folder
 from pol.job.document import order_terms
 from pol.job.load import load_job
+from pol.local.groups import Machines
 from pol.local.run import run_locally
 from pol.rules.schedule import share_work
 from tests.same_bits.table import CHEAT, SILENT, SLOW, TORCH, Row, spec_of
@@ -102,9 +103,9 @@ def _position(folder: Path) -> bytes:
     return (training_folder(folder / MODEL_FILE) / POSITION_FILE).read_bytes()
 
 
-def train_here(job: Path, out: Path) -> str:
-    """Return the hash of the model that ``assay job run`` writes."""
-    model = run_locally(job, out=out).model
+def train_here(job: Path, out: Path, machines: Machines = 1) -> str:
+    """Return the hash of the model that ``assay job run --machines`` writes."""
+    model = run_locally(job, out=out, machines=machines).model
     assert model is not None
     return sha256(model.read_bytes()).hexdigest()
 

@@ -4,6 +4,7 @@ import click
 import pytest
 
 from assay.cli.arguments import AMOUNT, DURATION, SIZE, TAGS, Bounded
+from assay.cli.machines import MachinesShape
 
 
 @pytest.mark.parametrize(
@@ -50,6 +51,17 @@ def test_numbers_with_units(kind: Bounded, text: str, value: int) -> None:
 def test_what_is_no_number_with_a_unit(kind: Bounded, text: str, says: str) -> None:
     with pytest.raises(click.BadParameter, match=says):
         kind.convert(text, None, None)
+
+
+@pytest.mark.parametrize(("text", "shape"), [("1", 1), ("3", 3), ("64", 64), ("2x4", (2, 4)), ("3x1", (3, 1))])
+def test_machines_that_train_together(text: str, shape: int | tuple[int, int]) -> None:
+    assert MachinesShape().convert(text, None, None) == shape
+
+
+@pytest.mark.parametrize("text", ["0", "65", "2x3", "0x2", "2x0", "2x", "x2", "9x8", "-1", "two"])
+def test_machines_that_there_are_not(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="such as 3, or 2x4"):
+        MachinesShape().convert(text, None, None)
 
 
 def test_tags_are_sorted_and_single() -> None:

@@ -49,7 +49,7 @@ def test_the_result_is_the_same(pool_as_cluster: list[Path], tmp_path: Path) -> 
 
 def test_only_the_files_of_the_job_travel(tmp_path: Path) -> None:
     job = load_job(FIXTURE)
-    shares._link(FIXTURE, job, tmp_path / "job")
+    shares.link_job(FIXTURE, job, tmp_path / "job")
     linked = {str(path.relative_to(tmp_path / "job")) for path in (tmp_path / "job").rglob("*") if path.is_file()}
     assert {file.path for file in job.job.payload} <= linked
     assert load_job(tmp_path / "job").job.id == job.job.id

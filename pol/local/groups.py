@@ -1,0 +1,128 @@
+"""The shares of a local run that several processes of this machine train together, each as a machine of its own."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from host.sandbox import usable_memory
+from pol.errors import ExecutionError, Stopped
+from pol.executor.backend import backend
+from pol.executor.names import Engine
+from pol.executor.native_backend import cores
+from pol.job.load import LoadedJob
+from pol.local.inspect import SLOT_SPEED
+from pol.local.machines import LINK_SPEED
+from pol.local.shares import Keep, Observe, SlotResult, TrainRound, link_job, write_state
+from pol.machines.group import Group, GroupSpec
+from pol.split.plan import Machine
+from pol.state.arrays import State
+from pol.state.canonical import read_state
+from pol.work.records import RoundSlot
+from pol.work.segments import SlotState, first_state, slot_state
+from pol.work.train import opening_boundary, share_update
+
+Machines = int | tuple[int, int]
+"""A number of machines, or the numbers of stages and of machines per stage."""
+WatchGroup = Callable[[Group], None]
+
+
+def group_spec(machines: Machines, engine: Engine) -> GroupSpec:
+    """Return how processes of this machine form a group. They share its memory and its processors.
+
+    Raises ExecutionError if ``engine`` names a GPU, which the sandbox does not permit.
+    """
+    if engine.device != "cpu":
+        raise ExecutionError("device", f"several machines compute in the sandbox, on cpu and not on {engine.device}")
+    number = machines if isinstance(machines, int) else machines[0] * machines[1]
+    memory = engine.memory or usable_memory() * 3 // 4 // number
+    return GroupSpec(
+        machines=number,
+        machine=Machine(speed=SLOT_SPEED, memory=memory, bandwidth=LINK_SPEED),
+        memory=memory,
+        engine=Engine(engine.name, engine.device, engine.threads or max(1, cores() // number)),
+        shape=None if isinstance(machines, int) else machines,
+    )
+
+
+@contextmanager
+def training_together(
+    machines: Machines,
+    directory: Path,
+    loaded: LoadedJob,
+    engine: Engine,
+    keep: Keep | None,
+    observe: Observe | None,
+    watch: WatchGroup = lambda group: None,
+) -> Iterator[TrainRound]:
+    """Yield the function that trains a round: one slot after another, and each slot on all machines.
+
+    ``keep`` and ``observe`` are as in :func:`pol.local.shares.train_here`. ``watch`` receives the group before each
+    segment.
+    """
+    with TemporaryDirectory(prefix="assay-run-") as name:
+        folder = Path(name)
+        link_job(directory, loaded, folder / "job")
+        with Group(folder / "job", loaded.job, folder / "files", group_spec(machines, engine)) as group:
+            yield _trainer(group, folder / "files", loaded, engine, keep, observe, watch)
+
+
+def _trainer(
+    group: Group,
+    folder: Path,
+    loaded: LoadedJob,
+    engine: Engine,
+    keep: Keep | None,
+    observe: Observe | None,
+    watch: WatchGroup,
+) -> TrainRound:
+    document = loaded.job.document
+    updating = backend(engine)
+    files = folder / "opened.global", folder / "opened.local"
+    ends = folder / "end.global", folder / "end.local"
+
+    def read(paths: tuple[Path, Path]) -> tuple[State, State]:
+        group.write(*paths)
+        states = read_state(paths[0], document.global_tensors), read_state(paths[1], document.local_tensors)
+        for path in paths:
+            path.unlink()
+        return states
+
+    def train(round: int, opening: State, locals_: Sequence[State]) -> Iterator[SlotResult]:
+        for slot, local in enumerate(locals_):
+            part = RoundSlot(round, slot)
+            start = slot_state(loaded, opening, local)
+            boundaries = [opening_boundary(loaded, part, start)]
+            if keep is not None:
+                keep(boundaries[0], start.global_state, start.local_state)
+            if round == 0:
+                start = first_state(loaded, slot, start)
+            for path, state in zip(files, (start.global_state, start.local_state), strict=True):
+                write_state(path, state)
+
+            def on_step(step: int, loss: float, slot: int = slot) -> None:
+                if observe is not None:
+                    observe(round, slot, step, loss)
+
+            try:
+                group.open(*files, start.roots)
+                for index in range(document.share_segments):
+                    watch(group)
+                    boundaries.append(group.run_segment(part, index, on_step))
+                    if keep is not None:
+                        keep(boundaries[-1], *read(ends))
+                end = SlotState(*read(ends))
+                result = share_update(loaded, opening, end, updating)
+            except Stopped as stop:
+                raise stop.within(f"slot {slot}") from None
+            for path in files:
+                path.unlink()
+            yield SlotResult(
+                boundaries=tuple(boundaries),
+                update=result.update,
+                update_root=result.update_root,
+                local_out=result.local_out,
+                local_out_root=result.local_out_root,
+            )
+
+    return train

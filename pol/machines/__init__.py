@@ -1,0 +1,1 @@
+"""Processes of one owner that train a slot together: each is a machine of a plan (:mod:`pol.split`)."""

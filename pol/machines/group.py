@@ -1,0 +1,481 @@
+"""A group of member processes that trains one slot together, and the leader's end of it.
+
+The leader knows the job's document and the files of states, and never loads a state. If a member is lost, the step ends
+for all. The leader ends the group, and a new group of the machines that are left begins at the last boundary, with a
+new plan and a new key.
+"""
+
+import logging
+import os
+import secrets
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from typing import Self, TypeVar
+
+import numpy as np
+
+from domain.hashing import hash_fields, u32
+from host import sandbox
+from pol.errors import ExecutionError, NotFinite, NotFiniteStep, ReplayError, StateError, StepFailed
+from pol.executor.names import DEFAULT_ENGINE, Engine
+from pol.job.document import Job, JobDocument
+from pol.machines.messages import (
+    LOST,
+    MEMORY,
+    NOT_FINITE,
+    OUT_OF_RANGE,
+    EngineSpec,
+    Failed,
+    Held,
+    Join,
+    Joined,
+    MachineSpec,
+    Open,
+    Train,
+    receive,
+    send,
+)
+from pol.machines.parts import keepers, state_specs_of
+from pol.machines.stream import LinkError, Stream
+from pol.rules.commitment import boundary_root, chunk_leaf
+from pol.split.costs import best_plan
+from pol.split.plan import Machine, Plan, make_plan
+from pol.state.canonical import StateTree
+from pol.state.layout import header_chunk, tensor_chunks
+from pol.state.pieces import merged_pieces
+from pol.values import f32_number
+from pol.work.executor import OutOfMemory, WorkerDied
+from pol.work.records import Boundary, RoundSlot
+from pol.work.segments import boundary_step, mean_metrics
+
+R = TypeVar("R")
+T = TypeVar("T", Joined, Held)
+Trained = tuple[Boundary, tuple[tuple[float, ...], ...]]
+"""The boundary at a segment's end, and the metrics of each step in the order of the job."""
+_log = logging.getLogger("assay.machines")
+
+PATIENCE = 600.0
+"""Default of the longest time in seconds that a machine waits for another one."""
+_GRACE = 10.0
+"""Time in seconds in which the other members report why they cannot go on, after one has failed."""
+_HASH_SIZE = 32
+_MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20), "MALLOC_ARENA_MAX": "2"}
+"""Settings of the GNU C library, so that the memory of an array returns to the system when the array is freed. The heap
+would keep gaps between arrays, which count against the limit.
+"""
+OnStep = Callable[[int, float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSpec:
+    """The settings of a group.
+
+    ``machines`` is the number of machines, and ``machine`` describes each of them. ``shape`` has the numbers of stages
+    and of machines per stage; if it is None, the best plan by estimate is taken. ``memory`` is a hard limit for each
+    process in bytes, and ``patience`` the longest wait for another machine in seconds.
+    """
+
+    machines: int
+    machine: Machine
+    memory: int
+    engine: Engine = DEFAULT_ENGINE
+    shape: tuple[int, int] | None = None
+    patience: float = PATIENCE
+
+
+class MachinesLost(Exception):
+    """Some machines of a group are gone, and the others have ended their step. ``machines`` are their numbers."""
+
+    def __init__(self, machines: Sequence[int], reason: str) -> None:
+        super().__init__(reason)
+        self.machines = tuple(machines)
+
+
+class _Process:
+    """A member process, and the leader's end of the stream to it."""
+
+    def __init__(self, number: int, folder: Path, reads: Sequence[Path], spec: GroupSpec, peers: Mapping[int, int]):
+        own, theirs = socket.socketpair()
+        for end in (own, theirs):
+            end.setblocking(False)
+        others = ",".join(f"{other}={descriptor}" for other, descriptor in sorted(peers.items()))
+        arguments = (theirs.fileno(), os.getpid(), folder, spec.memory, number, others, *reads)
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "pol.machines", *map(str, arguments)],
+            pass_fds=[theirs.fileno(), *peers.values()],
+            stdin=subprocess.DEVNULL,
+            env=sandbox.environment(folder, spec.engine.threads or None) | _MALLOC,
+        )
+        theirs.close()
+        self.stream = Stream(own.detach(), f"machine {number}")
+
+    def end(self) -> None:
+        """Kill the process, and wait for its end."""
+        self.process.kill()
+        self.process.wait()
+        self.stream.close()
+
+
+class Members:
+    """The processes of one plan. They end together, at the first failure of one of them."""
+
+    def __init__(self, directory: Path, job: Job, plan: Plan, folder: Path, spec: GroupSpec) -> None:
+        """Start the members, and connect them. ``folder`` is where they write."""
+        self.plan, self._spec = plan, spec
+        self._document = job.document
+        self.sent = self.messages = 0
+        self._kept = keepers(plan, job.document)
+        self._specs = state_specs_of(job.document)
+        chunks = sum(tensor_chunks(tensor) for tensor in self._specs.values())
+        steps, metrics = job.document.segment_steps, len(job.document.metrics)
+        self._limit = (1 << 20) + 2 * _HASH_SIZE * chunks + 2_048 * len(self._specs) + 16 * steps * max(1, metrics)
+        self._processes: dict[int, _Process] = {}
+        ends: dict[int, dict[int, socket.socket]] = {machine: {} for machine in plan.used}
+        for first in plan.used:
+            for second in plan.used:
+                if first < second:
+                    ends[first][second], ends[second][first] = socket.socketpair()
+        try:
+            for machine, sockets in ends.items():
+                for end in sockets.values():
+                    end.setblocking(False)
+                peers = {other: end.fileno() for other, end in sockets.items()}
+                self._processes[machine] = _Process(machine, folder, (directory,), spec, peers)
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            for sockets in ends.values():
+                for end in sockets.values():
+                    end.close()
+        shape = (len(plan.stages), plan.rows.machines)
+        key, group = secrets.token_bytes(32), secrets.token_bytes(32)
+        self._all(
+            Join(
+                directory=str(directory),
+                machine=MachineSpec(spec.machine.speed, spec.machine.memory, spec.machine.bandwidth),
+                machines=len(plan.machines),
+                stages=shape[0],
+                rows=shape[1],
+                engine=EngineSpec(spec.engine.name, spec.engine.device, spec.engine.threads),
+                key=key,
+                context=hash_fields("assay/machines", group, job.id, u32(shape[0]), u32(shape[1])),
+                patience_ms=int(1000 * spec.patience),
+            ),
+            Joined,
+        )
+
+    @property
+    def pids(self) -> dict[int, int]:
+        """The process of each machine."""
+        return {machine: own.process.pid for machine, own in self._processes.items()}
+
+    def open(self, global_path: Path, local_path: Path) -> tuple[bytes, bytes]:
+        """Let each member read its tensors. Return the roots of both states, computed from the members' hashes."""
+        return self._roots(self._all(Open(str(global_path), str(local_path)), Held))
+
+    def train(self, part: RoundSlot, index: int, folder: Path) -> Trained:
+        """Run a segment, and return its last boundary, and the metrics of each step.
+
+        The members write their pieces of the states into ``folder``.
+        """
+        document = self._document
+        begin = boundary_step(document, part.round, index)
+        commands = {
+            machine: Train(begin=begin, steps=document.segment_steps, slot=part.slot, to=str(folder / str(machine)))
+            for machine in self._processes
+        }
+        answers = self._each(commands, Held)
+        first, second = self._roots(answers)
+        metrics = self._metrics(answers)
+        sums = [np.float64(0.0)] * len(document.metrics)
+        for step in metrics:
+            sums = [total + np.float64(np.float32(value)) for total, value in zip(sums, step, strict=True)]
+        means = mean_metrics(sums, document.segment_steps)
+        boundary = Boundary(
+            index=index + 1,
+            step=begin + document.segment_steps,
+            global_root=first,
+            local_root=second,
+            root=boundary_root(first, second, means),
+            metrics=means,
+        )
+        return boundary, metrics
+
+    def pieces(self, folder: Path, state: str) -> list[Path]:
+        """Return the pieces of a state (``global`` or ``local``) that members wrote into ``folder``."""
+        return [folder / f"{machine}.{state}" for machine in self._processes]
+
+    def close(self) -> None:
+        """End all members."""
+        for own in self._processes.values():
+            own.end()
+        self._processes.clear()
+
+    def _all(self, command: object, kind: type[T]) -> dict[int, T]:
+        return self._each(dict.fromkeys(self._processes, command), kind)
+
+    def _each(self, commands: Mapping[int, object], kind: type[T]) -> dict[int, T]:
+        """Send each member its command, and return the answers. Raises MachinesLost if a member is lost, and the error
+        of the step if it has no result. In both cases all members have ended.
+        """
+        answers: dict[int, T] = {}
+        failures: dict[int, Failed] = {}
+        silent: dict[int, str] = {}
+        try:
+            for machine, command in commands.items():
+                with suppress(LinkError):
+                    send(self._processes[machine].stream, command, time.monotonic() + _GRACE)
+            waiting = {own.stream.fileno(): machine for machine, own in self._processes.items()}
+            deadline = time.monotonic() + self._spec.patience * (len(waiting) + 1)
+            while waiting:
+                ready = _readable(waiting, deadline)
+                for machine in ready:
+                    stream = self._processes[machine].stream
+                    del waiting[stream.fileno()]
+                    try:
+                        answer: T | Failed = receive(
+                            stream, (kind, Failed), self._limit, time.monotonic() + self._spec.patience
+                        )
+                    except LinkError as error:
+                        silent[machine] = error.reason
+                        continue
+                    if isinstance(answer, Failed):
+                        failures[machine] = answer
+                    else:
+                        answers[machine] = answer
+                if not ready:
+                    silent |= {machine: f"machine {machine} did not answer in time" for machine in waiting.values()}
+                    break
+                if failures or silent:
+                    deadline = min(deadline, time.monotonic() + _GRACE)
+            if failures or silent:
+                self._raise(failures, silent)
+        except BaseException:
+            self.close()
+            raise
+        return answers
+
+    def _raise(self, failures: Mapping[int, Failed], silent: Mapping[int, str]) -> None:
+        """Raise the error that explains the failures best: that of the job, then that of a machine."""
+        own = [failure for failure in failures.values() if failure.kind in (NOT_FINITE, OUT_OF_RANGE)]
+        if own:
+            first = min(own, key=lambda failure: (failure.step, failure.kind, failure.field))
+            if first.kind == NOT_FINITE:
+                error = NotFinite(first.field, first.reason)
+                raise NotFiniteStep(first.step, error.field, error.reason)
+            raise StepFailed(first.step, first.field, first.reason)
+        for machine, failure in failures.items():
+            if failure.kind == MEMORY:
+                raise OutOfMemory(f"machine {machine} needs more than {self._spec.memory} bytes of memory")
+            if failure.kind != LOST:
+                raise WorkerDied(f"machine {machine} failed: {failure.reason}")
+        accused = {failure.machine: failure.reason for failure in failures.values()}
+        lost = silent or {machine: reason for machine, reason in accused.items() if machine not in failures}
+        if not lost:
+            # Two members blame each other: neither can be trusted to go on with the other.
+            lost = dict([max(accused.items())])
+        raise MachinesLost(sorted(lost), "; ".join(sorted(set(lost.values()))))
+
+    def _roots(self, answers: Mapping[int, Held]) -> tuple[bytes, bytes]:
+        leaves: dict[str, tuple[bytes, ...]] = {}
+        for machine, answer in answers.items():
+            self.sent += answer.sent
+            self.messages += answer.messages
+            for tensor in answer.tensors:
+                spec = self._specs.get(tensor.name)
+                if spec is None or self._kept[tensor.name] != machine:
+                    raise WorkerDied(f"machine {machine} reports a tensor that is not its own: {tensor.name!r}")
+                if len(tensor.leaves) != _HASH_SIZE * tensor_chunks(spec):
+                    raise WorkerDied(f"machine {machine} reports hashes that do not fit {tensor.name!r}")
+                starts = range(0, len(tensor.leaves), _HASH_SIZE)
+                leaves[tensor.name] = tuple(tensor.leaves[start : start + _HASH_SIZE] for start in starts)
+        if len(leaves) != len(self._specs):
+            raise WorkerDied("the machines do not report all tensors")
+        return self._root("global.", leaves), self._root("local.", leaves)
+
+    def _root(self, prefix: str, leaves: Mapping[str, tuple[bytes, ...]]) -> bytes:
+        document = self._document
+        specs = document.global_tensors if prefix == "global." else document.local_tensors
+        ordered = {spec.name: leaves[prefix + spec.name] for spec in sorted(specs, key=lambda spec: spec.name)}
+        return StateTree(chunk_leaf(header_chunk(specs)), ordered).root
+
+    def _metrics(self, answers: Mapping[int, Held]) -> tuple[tuple[float, ...], ...]:
+        """Return the metrics of each step, in the order of the job."""
+        found = {metric.name: metric.values for answer in answers.values() for metric in answer.metrics}
+        document = self._document
+        if found.keys() != set(document.metrics) or any(len(v) != document.segment_steps for v in found.values()):
+            raise WorkerDied("the machines do not report each metric for each step")
+        values = [[f32_number(bits) for bits in found[name]] for name in document.metrics]
+        return tuple(zip(*values, strict=True)) if values else ((),) * document.segment_steps
+
+
+def _readable(waiting: Mapping[int, int], deadline: float) -> list[int]:
+    """Return the machines whose streams have something to read, and none of them if that takes too long.
+
+    ``waiting`` maps the descriptors of streams to machines.
+    """
+    poll = select.poll()
+    for descriptor in waiting:
+        poll.register(descriptor, select.POLLIN)
+    return [waiting[descriptor] for descriptor, _ in poll.poll(1000 * max(0.0, deadline - time.monotonic()))]
+
+
+class Group:
+    """The machines that train one slot together: members, and after a loss other members."""
+
+    def __init__(self, directory: Path, job: Job, folder: Path, spec: GroupSpec) -> None:
+        """Plan a step of the job in ``directory``, and start the members. They write into ``folder``."""
+        self._directory, self._job, self._folder, self.spec = directory, job, folder, spec
+        self._numbers = count(1)
+        self._at: tuple[Path, Path] | None = None
+        self._pieces: tuple[list[Path], list[Path]] | None = None
+        self._own: Path | None = None
+        self._roots: tuple[bytes, bytes] | None = None
+        self.losses: list[str] = []
+        """Why machines were lost, one text per loss."""
+        self._bytes = self._messages = 0
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.members = self._start()
+
+    def open(self, global_path: Path, local_path: Path, roots: tuple[bytes, bytes]) -> None:
+        """Begin at the states in two files below the group's folder.
+
+        Raises StateError if the states do not have these roots.
+        """
+        self._stand(None, (global_path, local_path), None)
+        self._roots = roots
+        self._again(lambda: None)
+
+    def run_segment(self, part: RoundSlot, index: int, on_step: OnStep | None = None) -> Boundary:
+        """Run segment ``index`` of a share from where the group stands, and return the boundary at its end.
+
+        After a loss, the machines that are left run the segment. Raises NotFiniteStep and StepFailed as
+        :func:`pol.work.segments.run_segment` does, and ReplayError if no machine is left.
+        """
+
+        def attempt() -> Trained:
+            folder = self._new_folder()
+            try:
+                trained = self.members.train(part, index, folder)
+            except BaseException:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
+            self._stand(folder, None, (self.members.pieces(folder, "global"), self.members.pieces(folder, "local")))
+            return trained
+
+        try:
+            boundary, metrics = attempt()
+        except MachinesLost as error:
+            boundary, metrics = self._again(attempt, error)
+        self._roots = boundary.global_root, boundary.local_root
+        if on_step is not None:
+            for step, values in enumerate(metrics, boundary.step - len(metrics)):
+                on_step(step, values[0] if values else 0.0)
+        return boundary
+
+    def write(self, global_path: Path, local_path: Path) -> None:
+        """Write the states where the group stands as whole files. The group must have run a segment."""
+        document = self._job.document
+        if self._pieces is None:
+            raise ReplayError("the group has run no segment")
+        for path, pieces, specs in zip(
+            (global_path, local_path), self._pieces, (document.global_tensors, document.local_tensors), strict=True
+        ):
+            with path.open("xb") as file:
+                file.writelines(merged_pieces(pieces, specs))
+
+    @property
+    def sent(self) -> int:
+        """Number of bytes of arrays that the members have sent each other."""
+        return self._bytes + self.members.sent
+
+    @property
+    def messages(self) -> int:
+        """Number of messages that the members have sent each other."""
+        return self._messages + self.members.messages
+
+    def close(self) -> None:
+        """End all members, and remove what they wrote."""
+        self.members.close()
+        self._stand(None, None, None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def _start(self) -> Members:
+        while True:
+            plan = plan_of(self._job.document, self.spec)
+            try:
+                return Members(self._directory, self._job, plan, self._folder, self.spec)
+            except MachinesLost as error:
+                self._lose(error)
+
+    def _lose(self, error: MachinesLost) -> None:
+        """Go on without the machines that were lost."""
+        _log.warning("a machine is lost: %s", error)
+        self.losses.append(str(error))
+        left = self.spec.machines - len(error.machines)
+        if left < 1:
+            raise ReplayError(f"no machine is left: {error}")
+        self.spec = replace(self.spec, machines=left, shape=None)
+
+    def _again(self, attempt: Callable[[], R], lost: MachinesLost | None = None) -> R:
+        """Open the last states, and make an attempt; after each loss again, with the machines that are left."""
+        while True:
+            try:
+                if lost is not None:
+                    self._bytes, self._messages = self.sent, self.messages
+                    self._lose(lost)
+                    self.members = self._start()
+                self._open()
+                return attempt()
+            except MachinesLost as error:
+                lost = error
+
+    def _open(self) -> None:
+        if self._at is None:
+            # A new plan divides the tensors in another way, so the pieces become whole files first.
+            folder = self._new_folder()
+            whole = folder / "global", folder / "local"
+            self.write(*whole)
+            self._stand(folder, whole, None)
+        assert self._at is not None, "the states are in whole files"
+        if self.members.open(*self._at) != self._roots:
+            raise StateError("state", "is not the state with the expected root")
+
+    def _stand(
+        self, folder: Path | None, at: tuple[Path, Path] | None, pieces: tuple[list[Path], list[Path]] | None
+    ) -> None:
+        """Note where the states are, and remove the group's own files of the states before."""
+        if self._own is not None:
+            shutil.rmtree(self._own, ignore_errors=True)
+        self._own, self._at, self._pieces = folder, at, pieces
+
+    def _new_folder(self) -> Path:
+        folder = self._folder / str(next(self._numbers))
+        folder.mkdir(mode=0o700)
+        return folder
+
+
+def plan_of(document: JobDocument, spec: GroupSpec) -> Plan:
+    """Return the plan of a group. Raises ExecutionError if there are no such stages and rows."""
+    machines = [spec.machine] * spec.machines
+    if spec.shape is None:
+        return best_plan(document.step, machines)
+    try:
+        return make_plan(document.step, machines, *spec.shape)
+    except ValueError as error:
+        raise ExecutionError("machines", str(error)) from None

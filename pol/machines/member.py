@@ -1,0 +1,254 @@
+"""The process of one machine of a group. It runs its part of each step, and exchanges tensors with the other members.
+
+The process enters the sandbox before it reads the job. Its sockets were connected before, and it can open no others.
+"""
+
+import logging
+import os
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, TypeVar
+
+import numpy as np
+
+from host import sandbox
+from pol.errors import NotFinite, OutOfRange
+from pol.executor.backend import backend
+from pol.executor.names import Engine
+from pol.job.dataset import batch_at
+from pol.job.document import BATCH_NUMBER, STEP
+from pol.job.load import LoadedJob, load_job
+from pol.machines.channel import Channel
+from pol.machines.messages import (
+    COMMAND_BYTES_MAX,
+    LOST,
+    MEMORY,
+    NOT_FINITE,
+    OTHER,
+    OUT_OF_RANGE,
+    Failed,
+    Held,
+    Join,
+    Joined,
+    MetricValues,
+    Open,
+    TensorLeaves,
+    Train,
+    receive,
+    send,
+)
+from pol.machines.parts import keepers, state_specs_of
+from pol.machines.stream import LinkError, Stream
+from pol.rules.schedule import batch_number
+from pol.split.exchanges import Moves, Out
+from pol.split.member import Member
+from pol.split.plan import Machine, make_plan
+from pol.state.arrays import Array, canonical_array
+from pol.state.canonical import state_pieces, tensor_leaves
+from pol.state.pieces import read_tensors
+from pol.values import f32_bits
+
+T = TypeVar("T")
+_log = logging.getLogger("assay.machines")
+_FOREVER: Final = float("inf")
+_TEXT_MAX: Final = 2_000
+METRIC: Final = "metric."
+
+
+class LostMachine(LinkError):
+    """The error of a member whose link to another machine failed."""
+
+    def __init__(self, machine: int, reason: str) -> None:
+        super().__init__(reason)
+        self.machine = machine
+
+
+class _Slot:
+    """The part of a slot that one machine has: its member of the plan, its channels and its tensors."""
+
+    def __init__(self, number: int, peers: Mapping[int, Stream], command: Join) -> None:
+        self._loaded: LoadedJob = load_job(Path(command.directory), with_states=False)
+        document = self._loaded.job.document
+        spec = command.machine
+        machine = Machine(speed=spec.speed, memory=spec.memory, bandwidth=spec.bandwidth)
+        plan = make_plan(document.step, [machine] * command.machines, command.stages, command.rows)
+        engine = Engine(command.engine.name, command.engine.device, command.engine.threads)
+        self._member = Member(plan, number, document.seed, backend(engine, bounded=False))
+        kept = keepers(plan, document)
+        self._kept = [name for name in sorted(kept) if kept[name] == number]
+        specs = state_specs_of(document)
+        self._read = {name for name in (*self._member.inputs, *self._kept) if name in specs}
+        self._tensors: dict[str, Array] = {}
+        self._leaves: dict[str, bytes] = {}
+        self._sent = self._messages = 0
+        self._channels: dict[int, Channel] = {}
+        for other, stream in peers.items():
+            try:
+                self._channels[other] = Channel.open(
+                    stream, number, other, command.key, command.context, command.patience_ms / 1000
+                )
+            except LinkError as error:
+                raise LostMachine(other, error.reason) from None
+
+    def open(self, command: Open) -> Held:
+        """Read the tensors that this machine needs."""
+        document = self._loaded.job.document
+        self._leaves.clear()
+        self._tensors.clear()
+        for prefix, path, specs in (
+            ("global.", command.global_path, document.global_tensors),
+            ("local.", command.local_path, document.local_tensors),
+        ):
+            names = {name.removeprefix(prefix) for name in self._read if name.startswith(prefix)}
+            found = read_tensors(Path(path), specs, names)
+            self._tensors |= {prefix + name: array for name, array in found.items()}
+        return self._held({})
+
+    def train(self, command: Train) -> Held:
+        """Run a segment, and write the tensors that this machine looks after."""
+        values: dict[str, list[int]] = {}
+        for step in range(command.begin, command.begin + command.steps):
+            for name, value in self._step(step, command.slot).items():
+                values.setdefault(name, []).append(f32_bits(float(value)))
+        for prefix in ("global.", "local."):
+            own = {name.removeprefix(prefix): self._tensors[name] for name in self._kept if name.startswith(prefix)}
+            with Path(command.to + "." + prefix[:-1]).open("xb") as file:
+                file.writelines(state_pieces(own))
+        return self._held(values)
+
+    def _step(self, step: int, slot: int) -> dict[str, Array]:
+        """Run a step, and return the metrics that this machine computes."""
+        document = self._loaded.job.document
+        at = document.start.step + step
+        number = batch_number(document.slots, at, slot)
+        inputs = {**self._tensors, **batch_at(self._loaded.data, self._loaded.job, number)}
+        inputs[STEP], inputs[BATCH_NUMBER] = np.array(at, np.int64), np.array(number, np.int64)
+        try:
+            outputs = self._drive(self._member.run(inputs))
+            del inputs
+            metrics = {}
+            for name in sorted(outputs):
+                array = canonical_array(outputs.pop(name), name)
+                if name.startswith(METRIC):
+                    metrics[name.removeprefix(METRIC)] = array
+                elif name in self._tensors:
+                    self._leaves.pop(name, None)
+                    self._tensors[name] = array
+        except (NotFinite, OutOfRange) as error:
+            raise StepError(step, error) from None
+        return metrics
+
+    def _drive(self, moves: Moves[T]) -> T:
+        """Run the moves of this machine over its channels."""
+        try:
+            move = next(moves)
+            while True:
+                if isinstance(move, Out):
+                    other = move.to
+                    self._channels[other].send(move.message)
+                    self._sent += sum(array.nbytes for array in move.message)
+                    self._messages += 1
+                    move = moves.send(())
+                else:
+                    other = move.source
+                    move = moves.send(self._channels[other].receive(move.forms))
+        except StopIteration as end:
+            result: T = end.value
+        except LinkError as error:
+            raise LostMachine(other, error.reason) from None
+        for other, channel in self._channels.items():
+            try:
+                channel.flush()
+            except LinkError as error:
+                raise LostMachine(other, error.reason) from None
+        return result
+
+    def _held(self, values: Mapping[str, Sequence[int]]) -> Held:
+        for name in self._kept:
+            if name not in self._leaves:
+                self._leaves[name] = b"".join(tensor_leaves(self._tensors[name], name))
+        sent, messages = self._sent, self._messages
+        self._sent = self._messages = 0
+        return Held(
+            tensors=tuple(TensorLeaves(name, self._leaves[name]) for name in self._kept),
+            metrics=tuple(MetricValues(name, tuple(own)) for name, own in values.items()),
+            sent=sent,
+            messages=messages,
+        )
+
+
+class StepError(Exception):
+    """The error of a step that has no result."""
+
+    def __init__(self, step: int, error: NotFinite | OutOfRange) -> None:
+        super().__init__(str(error))
+        self.step, self.error = step, error
+
+
+def _failed(error: Exception) -> Failed:
+    match error:
+        case LostMachine():
+            return _failure(LOST, reason=error.reason, machine=error.machine)
+        case StepError():
+            kind = NOT_FINITE if isinstance(error.error, NotFinite) else OUT_OF_RANGE
+            return _failure(kind, field=error.error.field, reason=error.error.reason, step=error.step)
+        case MemoryError():
+            return _failure(MEMORY)
+        case _:
+            return _failure(OTHER, reason=f"{type(error).__name__}: {error}")
+
+
+def _failure(kind: str, *, field: str = "", reason: str = "", step: int = -1, machine: int = -1) -> Failed:
+    return Failed(kind=kind, field=field[:_TEXT_MAX], reason=reason[:_TEXT_MAX], step=step, machine=machine)
+
+
+def main(
+    control: int,
+    parent: int,
+    folder: Path,
+    memory_bytes: int,
+    number: int,
+    peers: Mapping[int, int],
+    reads: Sequence[Path],
+) -> None:
+    """Serve the leader at the socket ``control`` as machine ``number``. ``peers`` has the socket to each other member.
+
+    The process may write only into ``folder``, and read only there and in ``reads``. It ends after its first failure.
+    """
+    for open_end in sandbox.enter(parent, folder, memory_bytes, reads):
+        _log.warning("sandbox: %s", open_end)
+    # The leader handles Ctrl-C, so a member ignores it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    leader = Stream(control, "the leader")
+    slot: _Slot | None = None
+    try:
+        while True:
+            kinds = (Join,) if slot is None else (Open, Train)
+            command: Join | Open | Train = receive(leader, kinds, COMMAND_BYTES_MAX, _FOREVER)
+            answer: Joined | Held
+            try:
+                if slot is None:
+                    assert isinstance(command, Join)
+                    streams = {other: Stream(descriptor, f"machine {other}") for other, descriptor in peers.items()}
+                    slot, answer = _Slot(number, streams, command), Joined()
+                elif isinstance(command, Open):
+                    answer = slot.open(command)
+                else:
+                    assert isinstance(command, Train)
+                    answer = slot.train(command)
+            except Exception as error:  # noqa: BLE001  (the leader hears of every error)
+                _log.debug("machine %s fails", number, exc_info=True)
+                send(leader, _failed(error), time.monotonic() + command_patience(command))
+                os._exit(1)
+            send(leader, answer, _FOREVER)
+    except LinkError as error:
+        _log.debug("machine %s ends: %s", number, error)
+        # The leader has ended or does not need this member anymore.
+        os._exit(0)
+
+
+def command_patience(command: Join | Open | Train) -> float:
+    """Return the longest time in seconds to report a failure."""
+    return command.patience_ms / 1000 if isinstance(command, Join) else 60.0
