@@ -108,7 +108,7 @@ def _executor(nodes: int, folder: Path) -> Iterator[Executor]:
     seen: dict[str, NodeReport] = {}
     own = folder / f"own{nodes}"
     own.mkdir()
-    lane = Lane(_LANE, 1, own / "files", (folder,))
+    lane = Lane(name=_LANE, processes=1, folder=own / "files", reads=(folder,))
     if not nodes:
         replayer = start_replayer("local", ENGINE, (lane,), own / "driver")
         try:

@@ -131,7 +131,7 @@ def uses_of(layout: Layout) -> tuple[MachineUse, ...]:
         for node in seen.nodes if seen else ():
             known = found.get(node.name)
             ended = {**(known.ended if known else {}), **({daemon: dict(node.ended)} if node.ended else {})}
-            found[node.name] = MachineUse(node.name, node.address, node.processors, ended)
+            found[node.name] = MachineUse(name=node.name, address=node.address, processors=node.processors, ended=ended)
     return tuple(found[name] for name in sorted(found))
 
 
