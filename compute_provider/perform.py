@@ -20,6 +20,7 @@ from chain.client.errors import TxRefused
 from compute_provider.decide import actions as do
 from compute_provider.decide import claims, contests, receive
 from compute_provider.decide.actions import Action
+from compute_provider.decide.duties import is_same
 from compute_provider.decide.receive import Change
 from compute_provider.decide.records import GAVE_UP, MAY_STAND, Shares, ShareWork, Stage, name_of
 from compute_provider.decide.view import Look, ValidatorView
@@ -208,6 +209,8 @@ class Performer:
                 return ActionResult(tuple(self._watch()), pause=self._watch_seconds())
             case do.CheckTask(task):
                 return _result_of_check(task.key, self._problem(task), receive.checked)
+            case do.Renew(task):
+                return self._renew(task)
             case do.Bond(task):
                 return _result_of_check(task.key, self._bond_task(task), receive.bonded)
             case do.Fetch(task):
@@ -470,6 +473,16 @@ class Performer:
         problem = problem or self._task_problem(task, order)
         return problem or self._lacks_room(claims.trace_bytes(task, order), task.key)
 
+    def _renew(self, task: TrainTask) -> ActionResult:
+        """Take a later deadline of a task, if its validator has signed it."""
+        signer = self._chain.account(self._config.validator).account.pub_key
+        me, clock = self._config.key.address, self._chain.status().clock
+        problem = claims.task_problem(task, me, self._chain_id, clock, partial(verify, signer))
+        if problem:
+            raise ProviderError(f"the deadline of the task is not moved: {problem}")
+        renewed = partial(receive.renewed, key=task.key, deadline=task.deadline, signature=task.signature)
+        return ActionResult((renewed,))
+
     def _task_problem(self, task: TrainTask, order: OrderResponse) -> str:
         """Return why the share of a task could not be included; empty if it could."""
         signer = self._chain.account(self._config.validator).account.pub_key
@@ -576,7 +589,7 @@ class Performer:
     def _check_wanted(self, task: TrainTask) -> None:
         """Raise ProviderError if the validator no longer wants the share. This function is called before each chunk."""
         work = self._shares().get(task.key)
-        if self._stop.is_set() or work is None or work.task is not task:
+        if self._stop.is_set() or work is None or not is_same(work.task, task):
             raise ProviderError("the validator no longer wants the share")
 
     def work_order(self, task: TrainTask) -> WorkOrder:

@@ -122,6 +122,23 @@ class CheckTask(OfTask):
 
 
 @dataclass(frozen=True, slots=True)
+class Renew(Base):
+    """The action that checks the signature of a task whose validator has moved the deadline.
+
+    If it fails, the share goes on with the deadline that it has, so the action has no subject.
+    """
+
+    lane: ClassVar = Lane.CHAIN
+    drawn: ClassVar = True
+    task: TrainTask
+
+    @property
+    def key(self) -> str:
+        """The name of the action: only one action with this name runs at a time."""
+        return f"{self.what} {name_of(self.task.key)}"
+
+
+@dataclass(frozen=True, slots=True)
 class Bond(OfTask):
     """The action that ensures that the free bond covers this share and all other uncommitted shares."""
 
@@ -269,6 +286,7 @@ Action = (
     | Glance
     | Status
     | CheckTask
+    | Renew
     | Bond
     | Fetch
     | Train

@@ -37,7 +37,7 @@ from pol.rules import stands
 from pol.rules.commitment import leaf_hashes, share_commitment
 from pol.rules.cover import count_covered, earned_by_share
 from pol.rules.delivery import largest_delivery
-from pol.rules.inclusion import count_witnesses, is_asking, is_included, is_overtaken, task_sign_bytes
+from pol.rules.inclusion import count_witnesses, is_asking, is_included, task_sign_bytes
 from pol.rules.panels import audit_price
 from pol.rules.schedule import share_segments, share_work
 
@@ -293,8 +293,6 @@ def must_ask(
     if not task.signature or clock >= task.deadline:
         return False
     if find_ask(order, claim) is not None or order.delivery(share.key) is not None:
-        return False
-    if any(is_overtaken(share, other) for other in order.shares_of(key.leg, key.round).values()):
         return False
     cost = count_witnesses(params.auditors) * params.answer_fee
     if not params.auditors or price(order.order.terms, leg) <= cost:

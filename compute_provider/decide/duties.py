@@ -44,7 +44,7 @@ def _is_dropped(work: ShareWork, picture: ValidatorView | None) -> bool:
         return task is None
     if work.signed or picture is None:
         return False
-    return task is None or not _same(task, work.task)
+    return task is None or not is_same(task, work.task)
 
 
 def _schedule(shares: Shares, look: Look) -> Shares:
@@ -87,7 +87,10 @@ def _of_shares(shares: Shares, look: Look) -> Iterator[Action]:
         yield from _to_chain(work)
         if work.stage is Stage.SUBMITTED and not work.uploaded:
             yield do.Upload(work.key)
-        listed = picture is not None and picture.task(work.key) is not None
+        task = picture.task(work.key) if picture is not None else None
+        listed = task is not None
+        if task is not None and task.deadline > work.task.deadline and is_same(task, work.task):
+            yield do.Renew(task)
         match work.stage:
             case Stage.CHECKING:
                 yield do.CheckTask(work.task)
@@ -144,10 +147,10 @@ def _to_chain(work: ShareWork) -> Iterator[Action]:
         yield do.ShowOnChain(work.key)
 
 
-def _same(one: TrainTask, other: TrainTask) -> bool:
+def is_same(one: TrainTask, other: TrainTask) -> bool:
     """Return whether two tasks ask for the same training.
 
-    The time left, the list of files and the validator's signature may differ.
+    The time left, the list of files, the deadline and the validator's signature may differ.
     """
     return _plain(one) == _plain(other)
 

@@ -21,6 +21,14 @@ def checked(shares: Shares, key: ShareKey) -> Shares:
     return _move(shares, key, Stage.BONDING, Stage.CHECKING)
 
 
+def renewed(shares: Shares, key: ShareKey, deadline: int, signature: bytes) -> Shares:
+    """Record a later deadline of a task, with the validator's signature of it."""
+    work = shares.get(key)
+    if work is None or deadline <= work.task.deadline:
+        return shares
+    return shares.put(replace(work, task=replace(work.task, deadline=deadline, signature=signature)))
+
+
 def bonded(shares: Shares, key: ShareKey) -> Shares:
     """Record that there is enough free bond for the share."""
     return _move(shares, key, Stage.FETCHING, Stage.BONDING)

@@ -32,6 +32,7 @@ HABITS = (
     "honest",
     "silent",
     "late",
+    "away",  # seems to be away, and puts the share on chain itself shortly before the deadline
     "first",
     "last",
     "middle",

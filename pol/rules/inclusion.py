@@ -51,18 +51,6 @@ def is_included(share: Share) -> bool:
     return share.state is ShareState.REJECTED and share.reason == ShareReason.INCLUDED
 
 
-def is_overtaken(share: Share, other: Share) -> bool:
-    """Return whether a later issue of the slot, ``other``, was on chain when a share came there.
-
-    Its validator had given the slot to another provider by then, so it owes nothing for what it did not receive. It
-    does owe if it gave one issue to two providers.
-    """
-    is_live = other.state in (ShareState.COMMITTED, ShareState.ACCEPTED)
-    is_later = (other.key.round, other.key.slot) == (share.key.round, share.key.slot)
-    is_later = is_later and other.claim.issue > share.claim.issue
-    return is_live and is_later and other.committed_height <= share.committed_height
-
-
 WITNESSES_PER_AUDITOR = 2
 """Number of witnesses of a delivery for each seat in the first stage of a panel."""
 

@@ -69,25 +69,29 @@ def _usable(local: LocalOrder, view: View) -> list[FreeProvider]:
     return [worker for worker in view.workers if worker.address not in local.excluded]
 
 
-def note_presence(work: SlotWork, view: View) -> SlotWork:
-    """Record the time at which the provider of this share disappeared, and clear it when the provider is back."""
-    there = any(worker.address == work.provider for worker in view.workers)
-    missed_at = 0 if there else work.missed_at or view.clock
-    return work if missed_at == work.missed_at else replace(work, missed_at=missed_at)
+def renew(local: LocalOrder, work: SlotWork, view: View) -> SlotWork:
+    """Move the deadline of a task, if less than half of a term is left and its provider is there.
 
-
-def is_gone(local: LocalOrder, work: SlotWork, view: View) -> bool:
-    """Return whether a share is taken from its provider, because the provider was away for too long and another one can
-    take the share.
-
-    When a provider disappears, its share has some time left. The provider may be away for a quarter of this time, but
-    at least for the time that any share may take. Until then, the provider may come back with the segments that it has
-    trained.
+    The deadline is also moved if no other provider could take the slot. It is never moved back, and the slot is not
+    given to another provider before it: until then, the provider can put its share on chain itself and be paid.
     """
-    if not work.missed_at or all(w.address == work.provider for w in _usable(local, view)):
-        return False
-    patience = max(_least_patience(view), (work.answer_by - work.missed_at) // 4)
-    return view.clock >= max(work.missed_at, view.since) + patience
+    usable = {worker.address for worker in _usable(local, view)}
+    if usable and work.provider not in usable:
+        return work
+    term = _first_term(view, work.wait_until - work.given_at)
+    if work.answer_by - view.clock > term // 2:
+        return work
+    moved = min(view.clock + term, work.wait_until)
+    return work if moved == work.answer_by else replace(work, answer_by=moved)
+
+
+def _first_term(view: View, longest: int) -> int:
+    """Return the seconds from the signature of a task to its deadline, if its provider may take ``longest`` seconds.
+
+    A provider that vanishes delays its slot by this time at most. It is enough for a provider that trains half as fast
+    as expected, so that a provider that cannot reach its validator can include its share.
+    """
+    return max(min(_least_patience(view), longest), longest // 2)
 
 
 def _least_failed(workers: Sequence[FreeProvider], failures: Mapping[str, int]) -> list[FreeProvider]:
@@ -132,12 +136,13 @@ def new_work(
     local_in = next((s.state for s in local.locals if s.slot == slot), initial)
     if local_in is None:
         raise AssertionError("work is assigned, although the payload is not loaded")
+    longest = _patience(local, view, leg, provider, before, issue)
     return SlotWork(
         slot=slot,
         issue=issue,
         provider=provider,
         local_in=local_in,
-        answer_by=view.clock + _patience(local, view, leg, provider, before, issue),
+        answer_by=view.clock + _first_term(view, longest),
         signed=None,
         deliver_by=0,
         packet=None,
@@ -150,13 +155,14 @@ def new_work(
         verdict=ShareReason.NONE,
         settled=False,
         given_at=view.clock,
+        wait_until=view.clock + longest,
         backing=next((w.backing for w in view.workers if w.address == provider), UNCOVERED),
         at_once=next((w.slots for w in view.workers if w.address == provider), 1),
     )
 
 
 def _patience(local: LocalOrder, view: View, leg: Leg, provider: str, before: int, issue: int) -> int:
-    """Return the chain seconds within which the commitment to a share has to arrive.
+    """Return the chain seconds within which the commitment to a share has to arrive if its provider stays present.
 
     This time depends on the share's position in its provider's queue, on the bytes to fetch, and on the provider's
     speed. It doubles with each issue, in case all machines are slower than their certified speeds. It is at most two

@@ -59,6 +59,8 @@ def _of_round(before: LocalRound | None, after: LocalRound) -> Iterator[str]:
 def _of_work(before: SlotWork | None, after: SlotWork) -> Iterator[str]:
     if before is None:
         yield f"assigned to {after.provider}, until chain second {after.answer_by}"
+    elif after.answer_by != before.answer_by:
+        yield f"the deadline moves to chain second {after.answer_by}"
     if after.signed is not None and (before is None or before.signed is None):
         yield "commitment arrived"
     if after.packet is not None and (before is None or before.packet is None):

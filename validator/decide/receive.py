@@ -38,6 +38,9 @@ from validator.decide.records import (
 )
 from validator.decide.traces import check_packet
 
+_INCLUDABLE = frozenset({ShareReason.NO_BOND, ShareReason.NOT_IN_CLUSTER, ShareReason.OTHER_COMMITMENT})
+"""Reasons for which the chain skips a commitment, although its provider may still put a share on chain itself."""
+
 
 def payload_offered(local: LocalOrder, files: tuple[PayloadFile, ...]) -> LocalOrder:
     """Record the files that the consumer will upload."""
@@ -98,7 +101,8 @@ def share_received(
 ) -> tuple[LocalOrder, ShareReason]:
     """Record the commitment to a share, or return the reason to refuse it.
 
-    A wrong signature ends the issue, and so do other numbers about its bonds than the task states.
+    A wrong signature is refused, and so are other numbers about its bonds than the task states. They end nothing: until
+    the deadline of its task, the provider can put the right share on chain itself.
     """
     claim = submission.claim
     at = local.share(claim.key)
@@ -112,9 +116,7 @@ def share_received(
     reason = ShareReason.NONE if signature_holds() else ShareReason.BAD_SIGNATURE
     if (claim.multiple, claim.cover) != (work.backing.multiple, work.backing.cover):
         reason = ShareReason.MALFORMED
-    ended = replace(work, verdict=reason, settled=True)
-    changed = ended if reason else replace(work, signed=submission)
-    return at.put(changed), reason
+    return (local if reason else at.put(replace(work, signed=submission))), reason
 
 
 def delivery_offered(
@@ -271,14 +273,14 @@ def share_skipped(local: LocalOrder, on_chain: OrderResponse, skipped: ShareSkip
     """Record that the chain skipped a share when it was committed.
 
     Do nothing if the share is on the chain (``on_chain``), because the chain also skips a share whose commitment is
-    sent for the second time. If the provider lacks the bond, the slot stays its own until the deadline of the task:
-    until then, the provider can deposit the bond, put the share on chain itself and be paid for it.
+    sent for the second time. If the provider lacks the bond, has left the cluster, or put another commitment on chain,
+    the slot stays its own until the deadline of the task: until then, it can put the share on chain itself and be paid.
     """
     at = local.share(skipped.share)
     if at is None or at.work.verdict or on_chain.share(skipped.share) is not None:
         return local
-    if skipped.reason == ShareReason.NO_BOND:
-        return at.put(replace(at.work, lacks_bond=True))
+    if skipped.reason in _INCLUDABLE:
+        return at.put(replace(at.work, skipped=skipped.reason))
     return at.put(replace(at.work, verdict=skipped.reason, settled=True))
 
 

@@ -74,7 +74,7 @@ class SlotWork:
     issue: int
     provider: str
     local_in: StateRef
-    answer_by: int  # deadline of the commitment (chain seconds)
+    answer_by: int  # deadline of the task (chain seconds)
     signed: ShareSubmission | None  # the commitment
     deliver_by: int  # deadline of the results (chain seconds); 0 until the commitment is on the chain
     packet: ShareDelivery | None  # the results that the commitment hides
@@ -88,8 +88,8 @@ class SlotWork:
     broken: tuple[int, ...]
     verdict: int  # the ShareReason that ended the issue; NONE if the issue has not ended
     settled: bool  # True if the verdict is on the chain, or if the share never got there
-    # Chain seconds when its provider disappeared; 0 while the provider is there.
-    missed_at: int = 0
+    # Chain second to which the deadline is moved at most, as long as its provider is there.
+    wait_until: int = 0
     # Chain seconds when the issue was assigned.
     given_at: int = 0
     # Chain seconds when its commitment was first seen; 0 before.
@@ -111,10 +111,10 @@ class SlotWork:
     alone: tuple[int, ...] = ()
     # The numbers in the task about the bonds behind the share.
     backing: Backing = UNCOVERED
-    # True if the chain skipped the commitment, because its provider's free bond did not cover the share.
-    lacks_bond: bool = False
     # Number of shares that its provider trains at once.
     at_once: int = 1
+    # The ShareReason for which the chain skipped the commitment, although its provider may still include it.
+    skipped: int = 0
 
 
 @dataclass(frozen=True, slots=True)

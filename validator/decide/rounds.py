@@ -43,9 +43,8 @@ from validator.decide.appeals import is_ruled_against
 from validator.decide.assign import (
     PATIENCE,
     give_out,
-    is_gone,
-    note_presence,
     open_round,
+    renew,
     transfer_seconds,
 )
 from validator.decide.late import show_wrong, take_key
@@ -117,14 +116,16 @@ def take_included(work: SlotWork, share: Share) -> SlotWork:
     """Return the work of a share that its provider put on chain itself.
 
     This validator commits it as if the provider had handed it in. If the provider handed in another commitment, the
-    issue ends, because the chain would skip that commitment.
+    included one takes its place, because the chain skips any other one.
     """
     if work.verdict:
         return work
-    is_same = share.claim.provider == work.provider if work.signed is None else share.claim == work.signed.claim
-    if not is_same:
+    if share.claim.provider != work.provider:
         return replace(work, verdict=ShareReason.OTHER_COMMITMENT, settled=True)
-    return replace(work, signed=work.signed or ShareSubmission(share.claim, share.signature), lacks_bond=False)
+    if work.signed is not None and work.signed.claim == share.claim:
+        return replace(work, skipped=0)
+    signed = ShareSubmission(share.claim, share.signature)
+    return replace(work, signed=signed, offer=None, offer_holds=False, skipped=0)
 
 
 def _advance(
@@ -150,9 +151,9 @@ def _advance(
         name = f"{key}/{work.slot}/{work.issue}/delivery"
         actions.append(CheckDelivery(name, share_key(local, current, work), view.on_chain.order.terms))
     if work.signed is None:
-        work = note_presence(work, view)
+        work = renew(local, work, view)
         # Providers could not answer while this daemon was down, so a restart gives them more time.
-        late = view.clock >= max(work.answer_by, view.since + PATIENCE) or is_gone(local, work, view)
+        late = view.clock >= max(work.answer_by, view.since + PATIENCE)
         return (replace(work, verdict=ShareReason.NO_ANSWER, settled=True) if late else work), []
     if share is not None and share.state is ShareState.ACCEPTED:
         # The round is about to close, and accepted shares stay as they are.
@@ -161,8 +162,8 @@ def _advance(
         # The share was ended by a message that this record does not have.
         return replace(work, verdict=share.reason or ShareReason.NO_ANSWER, settled=True), []
     if share is None:
-        ended = work.lacks_bond and view.clock >= work.answer_by
-        return (replace(work, verdict=ShareReason.NO_BOND, settled=True) if ended else work), actions
+        ended = work.skipped and view.clock >= work.answer_by
+        return (replace(work, verdict=work.skipped, settled=True) if ended else work), actions
     if work.packet is None:
         work, more = _await_delivery(local, work, share, view, key)
         return work, [*actions, *more]
@@ -206,18 +207,20 @@ def _await_delivery(
 
     The ciphertext has to be here, and the provider has to ask for the receipt, before a deadline. Then it has
     ``show_wait`` to show the key. If it does not show the key over the link, this validator posts the receipt after
-    half of that time. It rejects the share only when the time that the posted receipt gives is over. If the key is
-    shown, but the delivery is wrong, the validator shows a wrong piece as soon as the key is on the chain.
+    half of that time. It rejects the share only when the time that the posted receipt gives is over. If the
+    delivery is wrong, the validator posts the receipt at once. When the key is on the chain, it shows a wrong piece.
+    Without that, the provider could deliver the right share to witnesses.
     """
     name = f"{key}/{work.slot}/{work.issue}"
     where = share.claim.key
     known = view.on_chain.delivery(where)
+    if known is not None and work.offer is not None and work.offer.manifest != known.manifest:
+        # Witnesses have another delivery, and pass it on.
+        work = replace(work, offer=None, offer_holds=False, secret=b"", roots=None, wrong=None)
     work = take_key(work, known)
-    if work.wrong is not None:
-        if not share.is_received:
-            return replace(work, verdict=ShareReason.MALFORMED), []
+    if work.wrong is not None and share.is_received:
         return work, [show_wrong(f"{name}/wrong", view, where, work.wrong, _ends(local, view))]
-    if work.secret:
+    if work.secret and work.wrong is None:
         return work, [OpenDelivery(f"{name}/open", where, view.on_chain.order.terms)]
     patience = OPEN_SECONDS + transfer_seconds(view, states=2 + len(work.anchors))
     if not work.deliver_by:
@@ -238,7 +241,8 @@ def _await_delivery(
         return (replace(work, verdict=ShareReason.NO_ANSWER) if late else work), []
     wait = view.on_chain.order.params.show_wait
     # Only the posted receipt sets a time after which the chain accepts the rejection.
-    if work.offer is not None and view.clock >= work.receipt_at + wait // 2:
+    is_due = work.wrong is not None or view.clock >= work.receipt_at + wait // 2
+    if work.offer is not None and is_due:
         message = MsgReceipt(
             validator=view.me,
             order_id=where.order_id,
@@ -382,7 +386,7 @@ def _commit(local: LocalOrder, view: View, current: LocalRound, shares: Shares, 
         SignedShare(work.signed.claim, work.signed.signature)
         for work in current.works
         if work.signed is not None
-        and not (work.verdict or work.lacks_bond)
+        and not (work.verdict or work.skipped)
         and (work.slot, work.issue) not in shares
         and work.slot not in blocked
     ]

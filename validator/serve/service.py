@@ -407,7 +407,7 @@ class Service:
         return self._idle[address]
 
     def submit_share(self, caller: t.Caller, request: t.ShareSubmission) -> t.Verdict:
-        """Take a signed commitment to a share. If its signature is wrong, the issue ends at once."""
+        """Take a signed commitment to a share. One with a wrong signature is refused."""
         claim = request.claim
         if claim.provider != caller.address:
             raise ClusterError(

@@ -66,6 +66,8 @@ POLL_MS = 800
 GAP_MS = 60
 RETRY_MS = 1_000
 NEVER_MS = 60_000
+LATE = 4
+"""A late share is handed in after so many times the time that its task left, because the deadline of the task moves."""
 NOISY = frozenset({"noise", "garbage"})
 """Habits of providers whose deliveries are noise."""
 STANDS_TRIED = 3
@@ -240,6 +242,8 @@ class ProviderActor:
         match action:
             case do.Join():
                 self._join(name)
+            case do.Poll() if self._seems_away():
+                self._end(name, pause=POLL_MS)
             case do.Poll():
                 link = self.world.validators[self.validator].service
                 began = self.world.clock.seconds
@@ -251,6 +255,8 @@ class ProviderActor:
                 self._end(name, *self._watched(), pause=500)
             case do.CheckTask(task):
                 self._check(name, task)
+            case do.Renew(task):
+                self._renew(name, task)
             case do.Bond(task):
                 self._bond(name, task)
             case do.Fetch(task):
@@ -322,6 +328,11 @@ class ProviderActor:
         else:
             self._end(name, pause=RETRY_MS)
 
+    def _seems_away(self) -> bool:
+        """Return whether it keeps away from its validator, until the share that it trained is on chain."""
+        handed_in = (work.key for work in self.shares.works if work.stage in (Stage.TRAINED, Stage.SUBMITTED))
+        return any("away" in self.traces[key].habits for key in handed_in)
+
     def _polled(self, name: str, began: float, reply: tuple[list[TrainTask], list[OpenTask]] | None) -> None:
         if reply is None:
             # The validator is away, or does not know this provider: joining again shows it.
@@ -386,6 +397,14 @@ class ProviderActor:
             self._end(name, failed, pause=RETRY_MS)
         else:
             self._end(name, partial(receive.checked, key=task.key))
+
+    def _renew(self, name: str, task: TrainTask) -> None:
+        clock = self.world.chain_clock
+        if claims.task_problem(task, self.me, CHAIN_ID, clock, self._is_signed):
+            self._end(name, pause=RETRY_MS)
+            return
+        renewed = partial(receive.renewed, key=task.key, deadline=task.deadline, signature=task.signature)
+        self._end(name, renewed)
 
     def _is_signed(self, document: bytes, signature: bytes) -> bool:
         return signature == sign(pub_key(self.validator), document)
@@ -509,10 +528,10 @@ class ProviderActor:
     def _submit(self, name: str, key: ShareKey) -> None:
         trace = self.traces[key]
         claim = trace.claim
-        if "silent" in trace.habits:
+        if {"silent", "away"} & trace.habits:
             self._end(name, pause=NEVER_MS)
             return
-        held = 1000 * (trace.task.seconds_left + 2) if "late" in trace.habits else 0
+        held = LATE * 1000 * (trace.task.seconds_left + 2) if "late" in trace.habits else 0
         signed = ShareSubmission(claim, sign(pub_key(self.me), share_sign_bytes(CHAIN_ID, claim)))
         link = self.world.validators[self.validator].service
         call = partial(

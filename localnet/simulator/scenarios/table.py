@@ -377,6 +377,12 @@ _SCENARIOS = (
     # Silence of providers
     _habit("never-answers", "A provider trains and hands in nothing.", NO_ONE, "silent"),
     _habit("late", "A provider hands in its share after its deadline.", NO_ONE, "late"),
+    _habit(
+        "seems-away",
+        "A provider seems to be away, and puts its share on chain itself shortly before the deadline of its task.",
+        NO_ONE,
+        "away",
+    ),
     _habit("never-delivers", "A provider commits and delivers nothing.", f"{EITHER_PROVIDER}: no_answer", "hidden"),
     _habit("delivers-noise", "A provider commits and delivers noise.", f"{EITHER_PROVIDER}: no_answer", "noise"),
     _habit(

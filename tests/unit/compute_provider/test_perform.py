@@ -14,7 +14,7 @@ from chain.client.errors import TxRefused
 from compute_provider.decide import actions as do
 from compute_provider.decide import claims
 from compute_provider.decide.records import Shares, ShareWork, Stage
-from compute_provider.interfaces import Honest
+from compute_provider.interfaces import Honest, ProviderError
 from compute_provider.perform import Performer
 from compute_provider.store import Store
 from domain.amount import ASSAY
@@ -52,6 +52,16 @@ def problem(performer: Performer) -> str:
     (work,) = change(Shares((ShareWork(s.task(), Stage.CHECKING),))).works
     assert (work.stage is Stage.BONDING) is not bool(work.text)
     return work.text
+
+
+def test_a_later_deadline_is_taken_if_the_validator_signed_it(performer: Performer) -> None:
+    later = s.task(seconds_left=s.task().seconds_left + 60)
+    (change,) = performer.perform(do.Renew(later)).changes
+    (work,) = change(Shares((ShareWork(s.task(), Stage.TRAINING),))).works
+    assert (work.task.deadline, work.task.signature) == (later.deadline, later.signature)
+    assert later.deadline > s.task().deadline
+    with pytest.raises(ProviderError, match="signature"):
+        performer.perform(do.Renew(replace(later, deadline=later.deadline + 1)))
 
 
 def needed() -> int:

@@ -59,6 +59,7 @@ from validator.decide.records import (
     LocalOrder,
     Opening,
     SealedResult,
+    exclude,
     new_order,
 )
 from validator.decide.retention import fold, needed_blobs, served_rounds
@@ -185,29 +186,50 @@ def test_who_does_not_answer_is_replaced_by_the_other() -> None:
     assert after.excluded == ()
 
 
-def test_who_is_gone_is_not_waited_for_where_somebody_else_is_there() -> None:
-    far = chain(
-        assigned={"progress_deadline": 100_000},
-        ordered={"terms": replace(TERMS, step_work=2 * 10**9)},
-    )
+def distant(**changes: Any) -> OrderResponse:
+    """Return a chain with much time for each share, which takes some time."""
+    terms = replace(TERMS, step_work=2 * 10**9)
+    return chain(assigned={"progress_deadline": 100_000}, ordered={"terms": terms}, **changes)
+
+
+def test_who_is_gone_is_waited_for_until_the_deadline_of_its_task_and_no_longer() -> None:
+    """Until then, it can put its share on chain itself and be paid, also if another provider has the slot."""
+    far = distant()
     local, _ = decide(loaded(), view(far))
-    (left,) = {w.answer_by - 10 for w in works(local)}
-    assert left // 4 > PATIENCE
+    first = next(works(local))
+    term = first.answer_by - 10
+    assert (first.wait_until - 10) // 2 == term > PATIENCE
+    gone = {"workers": WORKERS[1:]}
+    assert not [w for w in works(decide(local, view(far, first.answer_by - 1, **gone))[0]) if w.issue == 2]
+    after, _ = decide(local, view(far, first.answer_by, **gone))
+    assert [(w.slot, w.provider) for w in works(after) if w.issue == 2] == [(first.slot, "p1")]
 
-    def reissued(clock: int, since: int = 0, **changes: Any) -> list[str]:
-        after, _ = decide(local, view(far, clock, since=since, **changes))
-        return [w.provider for w in works(after) if w.issue == 2]
 
-    local, _ = decide(local, view(far, 10, workers=WORKERS[1:]))
-    late = 10 + left // 4
-    assert reissued(late - 1, workers=WORKERS[1:]) == []
-    assert reissued(late, workers=WORKERS[1:]) == ["p1"]
-    # Nobody else is there; it is back; nobody could be heard, because this daemon has just begun.
-    assert reissued(late, workers=()) == []
-    assert reissued(late) == []
-    assert reissued(late, since=late, workers=WORKERS[1:]) == []
-    back, _ = decide(local, view(far, late - 1))
-    assert [w.missed_at for w in works(back)] == [0, 0]
+def test_the_deadline_moves_on_while_the_provider_is_there_and_never_back() -> None:
+    far = distant()
+    local, _ = decide(loaded(), view(far))
+    (term,) = {w.answer_by - 10 for w in works(local)}
+    (most,) = {w.wait_until for w in works(local)}
+    half = 10 + term - term // 2
+    for there in (WORKERS, ()):  # nobody else could take it
+        assert decide(local, view(far, half - 1, workers=there))[0] == local
+        moved, _ = decide(local, view(far, half, workers=there))
+        assert {w.answer_by for w in works(moved)} == {half + term}
+        last, _ = decide(moved, view(far, half + term - 1, workers=there))
+        assert {w.answer_by for w in works(last)} == {most}
+        assert decide(last, view(far, most - 1, workers=there))[0] == last
+    late = [w for w in works(decide(moved, view(far, most, workers=WORKERS))[0]) if w.issue == 1]
+    assert {(w.answer_by, w.verdict) for w in late} == {(most, ShareReason.NO_ANSWER)}
+    # One that was found wrong gets no more time than it has.
+    bad = exclude(local, "p0")
+    assert [w.answer_by for w in works(decide(bad, view(far, half))[0]) if w.provider == "p0"] == [10 + term]
+    # Nor has a task of an older record, which names no longest time.
+    (current,) = local.rounds
+    old = local.put(replace(current, works=tuple(replace(w, wait_until=0) for w in current.works)))
+    assert decide(old, view(far, half))[0] == old
+    # A share that is handed in needs no more time.
+    signed = with_packets(local)
+    assert {w.answer_by for w in works(decide(signed, view(far, half))[0])} == {10 + term}
 
 
 def test_who_is_away_for_a_moment_keeps_its_share_however_small_it_is() -> None:
@@ -229,7 +251,7 @@ def test_a_faster_provider_serves_more_slots_and_its_shares_have_time_by_their_p
         (2, "p1"),
         (3, "p0"),
     ]
-    first, second, third = (work.answer_by - 10 for work in queue)
+    first, second, third = (work.wait_until - 10 for work in queue)
     assert (second, third) == (2 * first, 3 * first)
 
 
@@ -288,7 +310,7 @@ def test_a_slot_that_failed_goes_to_another_provider_where_there_is_one_as_good(
     quick = (FreeProvider("p0", 10**9), FreeProvider("p1", 10**6))
     local, _ = decide(loaded(), view(far, workers=quick))
     assert {w.provider for w in works(local)} == {"p0"}
-    late = max(w.answer_by for w in works(local))
+    late = max(w.wait_until for w in works(local))
     after, _ = decide(local, view(far, late, workers=quick))
     assert {w.provider for w in works(after) if w.issue == 2} == {"p1"}
     # Both failed as often: it is the other one's turn, though he serves other slots already.
@@ -312,14 +334,14 @@ def test_each_issue_of_a_share_has_twice_the_time_of_the_one_before() -> None:
     for _ in range(3):
         local, _ = decide(local, view(far, clock))
         latest = [w for w in works(local) if not w.verdict]
-        (span,) = {w.answer_by - clock for w in latest}
+        (span,) = {w.wait_until - clock for w in latest}
         had.append(span)
-        clock = latest[0].answer_by
+        clock = latest[0].wait_until
     assert had == [had[0], 2 * had[0], 4 * had[0]]
     # Never more than two thirds of what is left, so that somebody else can still do it.
     near = chain(assigned={"progress_deadline": clock + 45})
     local, _ = decide(local, view(near, clock))
-    assert {w.answer_by for w in works(local) if not w.verdict} == {clock + 30}
+    assert {w.wait_until for w in works(local) if not w.verdict} == {clock + 30}
     # Where deadlines are hours, even the smallest share has minutes.
     public = chain(
         assigned={"progress_deadline": 100_000},

@@ -3,14 +3,18 @@
 from dataclasses import replace
 from functools import partial
 
+import pytest
+
+from domain.proof.events import ShareSkipped
 from domain.proof.messages import MsgCommitTraces, SignedShare
 from domain.proof.reasons import ShareReason
 from domain.proof.records import Share, ShareState
 from link.types import ShareSubmission
 from pol.rules.inclusion import HELD_ISSUES_FROM, task_sign_bytes
-from tests.unit.validator.support import CHAIN_ID, chain, loaded, share_of, signed_of, view, works
+from tests.unit.validator.support import CHAIN_ID, chain, loaded, share_key, share_of, signed_of, view, works
 from validator.decide.actions import Action, SendTx
 from validator.decide.orders import decide_order
+from validator.decide.receive import share_skipped
 from validator.decide.records import LocalOrder, SlotWork
 from validator.decide.taking import next_issue
 from validator.decide.tasks import sign_task, train_tasks
@@ -49,18 +53,35 @@ def test_an_included_share_is_committed_as_if_it_had_been_handed_in() -> None:
         assert not next(works(after)).verdict
 
 
-def test_a_share_with_another_commitment_than_the_included_one_ends() -> None:
-    """The chain would skip it, for a fee, as often as it is sent."""
+def test_an_included_commitment_replaces_the_one_that_was_handed_in() -> None:
+    """The chain would skip that one, for a fee, as often as it is sent; the included one can be paid all the same."""
     local = planned()
     work = next(works(local))
     submission = signed_of(local, work)
     other = replace(submission, claim=replace(submission.claim, commitment=bytes(32)))
-    known = put(local, replace(work, signed=submission))
+    known = put(local, replace(work, signed=submission, skipped=ShareReason.OTHER_COMMITMENT, offer_holds=True))
     after, actions = decide_order(known, view(chain(shares=(included(other),))))
-    ended = next(works(after))
-    assert (ended.verdict, ended.settled) == (ShareReason.OTHER_COMMITMENT, True)
+    taken = next(works(after))
+    assert (taken.signed, taken.verdict, taken.skipped) == (other, ShareReason.NONE, 0)
+    assert (taken.offer, taken.offer_holds) == (None, False)
+    assert commits(actions) == [SignedShare(other.claim, other.signature)]
+
+
+@pytest.mark.parametrize("reason", [ShareReason.NO_BOND, ShareReason.NOT_IN_CLUSTER, ShareReason.OTHER_COMMITMENT])
+def test_a_skipped_share_keeps_its_slot_until_the_deadline_of_its_task(reason: ShareReason) -> None:
+    """Until then its provider can put it on chain itself."""
+    local = planned()
+    work = next(works(local))
+    known = put(local, replace(work, signed=signed_of(local, work)))
+    skipped = share_skipped(known, chain(), ShareSkipped(share_key(), work.provider, reason, 1))
+    waiting, actions = decide_order(skipped, view(chain(), work.answer_by - 1))
+    assert not next(works(waiting)).verdict
     assert not commits(actions)
-    assert work.provider in after.excluded
+    ended = next(w for w in works(decide_order(skipped, view(chain(), work.answer_by))[0]) if w.slot == work.slot)
+    assert (ended.verdict, ended.settled) == (reason, True)
+    taken, actions = decide_order(skipped, view(chain(shares=(included(signed_of(local, work)),))))
+    assert next(works(taken)).skipped == 0
+    assert commits(actions)
 
 
 def test_an_included_share_of_another_provider_is_not_taken() -> None:

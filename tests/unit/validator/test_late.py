@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from domain.legs.records import LegState
-from domain.proof.messages import MsgShowChunk
+from domain.proof.messages import MsgReceipt, MsgShowChunk
 from domain.proof.queries import OrderResponse
 from domain.proof.reasons import ShareReason
 from domain.proof.records import DeliveryManifest, Share, ShareState, ShownDelivery, ShownPiece
@@ -89,6 +89,36 @@ def test_what_was_found_wrong_over_the_link_is_shown_when_the_key_is_on_chain() 
     local = delivered(secret=SECRET, wrong=WRONG)
     assert not shown_pieces(decide(local, view(left(local, key=b"", is_received=False)))[1])
     assert shown_pieces(decide(local, view(left(local)))[1])
+
+
+def committed(local: LocalOrder, *deliveries: ShownDelivery, is_received: bool = False) -> OrderResponse:
+    """Return the chain with the commitment of slot 0."""
+    signed = first(local).signed
+    assert signed is not None
+    return chain(shares=(share_of(signed, is_received=is_received, drawn=(), is_drawn=False),), deliveries=deliveries)
+
+
+def test_a_wrong_delivery_over_the_link_is_put_on_chain_before_its_slot_goes_on() -> None:
+    """Otherwise its provider delivers the right one to witnesses, and is paid for a slot that another one has, too."""
+    local = delivered(secret=SECRET, wrong=WRONG)
+    local, actions = decide(local, view(committed(local)))
+    assert not first(local).verdict
+    sent = [message for action in actions if isinstance(action, do.SendTx) for message in action.messages]
+    (receipt,) = (message for message in sent if isinstance(message, MsgReceipt))
+    assert (receipt.slot, receipt.manifest) == (0, OFFER.manifest)
+    posted = ShownDelivery(ORDER_ID, 1, 0, 0, 1, OFFER.manifest, 50)
+    for clock, verdict in ((49, ShareReason.NONE), (50, ShareReason.NO_ANSWER)):
+        assert first(decide(local, view(committed(local, posted), clock))[0]).verdict == verdict
+    shown = replace(posted, key=SECRET, roots=packet_of(local, first(local)).roots)
+    assert shown_pieces(decide(local, view(committed(local, shown, is_received=True)))[1])
+
+
+def test_another_delivery_that_witnesses_have_replaces_a_wrong_one() -> None:
+    local = delivered(secret=SECRET, wrong=WRONG, offer_holds=True)
+    other = replace(OFFER.manifest, root=digest("other"))
+    posted = ShownDelivery(ORDER_ID, 1, 0, 0, 1, other, 50, SECRET, packet_of(local, first(local)).roots)
+    work = first(decide(local, view(committed(local, posted, is_received=True)))[0])
+    assert (work.offer, work.offer_holds, work.secret, work.roots, work.wrong) == (None, False, b"", None, None)
 
 
 @pytest.mark.parametrize("reason", [ShareReason.NO_ANSWER, ShareReason.SEGMENT_MISMATCH])

@@ -284,7 +284,7 @@ def test_a_slot_waits_for_a_bond_until_the_deadline_of_its_task(loop: Loop) -> N
     order_id = started(loop)
 
     def skipped() -> list[SlotWork]:
-        return [work for work in loop.record(order_id).rounds[0].works if work.lacks_bond]
+        return [work for work in loop.record(order_id).rounds[0].works if work.skipped]
 
     def known() -> bool:
         loop.join()

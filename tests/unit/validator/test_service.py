@@ -508,12 +508,13 @@ def test_a_share_without_its_blobs_is_not_taken(setting: Setting) -> None:
     assert not any(work.packet for work in works(setting.record()))
 
 
-def test_a_commitment_that_is_wrong_on_its_face_ends_its_issue(setting: Setting) -> None:
+def test_a_commitment_with_a_wrong_signature_is_refused_and_ends_nothing(setting: Setting) -> None:
     signed, _ = setting.train()
     forged = replace(signed, signature=b"p1".ljust(64))
     assert setting.service.submit_share(P0, forged).reason == ShareReason.BAD_SIGNATURE
     (work,) = [work for work in works(setting.record()) if work.provider == "p0"]
-    assert (work.verdict, work.settled) == (ShareReason.BAD_SIGNATURE, True)
+    assert (work.verdict, work.signed) == (ShareReason.NONE, None)
+    assert setting.service.submit_share(P0, signed).accepted
 
 
 def test_a_delivery_that_its_provider_did_not_sign_is_not_taken(setting: Setting) -> None:

@@ -23,7 +23,7 @@ from chain.state_machine.proof.handlers.include_share import (
     include,
     key_of,
 )
-from chain.state_machine.proof.shares import find_share, get_live_issue
+from chain.state_machine.proof.shares import find_share
 from chain.state_machine.proof.tables import DELIVERIES, RECEIPT_ASKS, ROUNDS, SHARES, WITNESS_DUTIES
 from chain.state_machine.proof.witnesses import HOLD_REASON, ask_witnesses, list_strangers, take_witness
 from chain.state_machine.registry.tables import VALIDATORS
@@ -45,7 +45,7 @@ from domain.keys import RoundKey, ShareKey
 from domain.proof.messages import MsgAskReceipt, MsgWitness
 from domain.proof.records import ReceiptAsk, Share
 from pol.rules.delivery import delivery_layout, piece_leaf
-from pol.rules.inclusion import count_witnesses, is_overtaken, witnessed_piece
+from pol.rules.inclusion import count_witnesses, witnessed_piece
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,6 @@ def check_ask(ctx: Context, message: MsgAskReceipt) -> CheckedAsk:
     known = find_share(ctx.store, key, message.provider)
     if known is not None:
         _check_share(ctx, known, message)
-    _check_not_overtaken(ctx, key, known)
     task = check_task(ctx, message)
     order, leg = task.order, task.leg
     check_manifest(order, message.manifest)
@@ -103,20 +102,6 @@ def _check_share(ctx: Context, share: Share, message: MsgAskReceipt) -> None:
     if not is_showable(share):
         reason = f"is {share.state.name.lower()}" + (", and its key is shown" if share.is_received else "")
         raise Refusal(WRONG_STATE, "issue", reason, "ask for shares that are committed, included or unanswered")
-
-
-def _check_not_overtaken(ctx: Context, key: ShareKey, share: Share | None) -> None:
-    """Refuse a request for a share that came on chain after another provider's share had its slot.
-
-    Otherwise a provider could let its commitment be skipped, for example for lack of bond, and be paid when its
-    validator has given the slot to another provider.
-    """
-    issue = get_live_issue(ctx, key.round_key, key.slot)
-    if issue <= key.issue:
-        return
-    if share is None or is_overtaken(share, SHARES.must(ctx.store, *key.round_key.share(key.slot, issue))):
-        reason = f"came on chain after issue {issue}, which has the slot"
-        raise Refusal(WRONG_STATE, "issue", reason, "no further action is possible")
 
 
 def weigh_ask_receipt(ctx: Context, _: MsgAskReceipt, __: CheckedAsk) -> int:

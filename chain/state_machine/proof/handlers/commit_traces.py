@@ -159,12 +159,12 @@ def find_problem(ctx: Context, order: Order, leg: Leg, signed: SignedShare) -> S
     # message to the chain.
     if claim.issue <= get_last_issue(ctx, claim.key):
         return ShareReason.WRONG_ISSUE
-    provider = PROVIDERS.get(ctx.store, claim.provider)
-    if provider is None or not provider.is_in(leg.validator):
-        return ShareReason.NOT_IN_CLUSTER
     known = SHARES.get(ctx.store, *claim.key)
     if known is not None:
         return _find_included_problem(ctx, known, claim)
+    provider = PROVIDERS.get(ctx.store, claim.provider)
+    if provider is None or not provider.is_in(leg.validator):
+        return ShareReason.NOT_IN_CLUSTER
     document = share_sign_bytes(ctx.block.chain_id, claim)
     if not ctx.crypto.signature(provider.pub_key, document, signed.signature):
         return ShareReason.BAD_SIGNATURE
@@ -177,7 +177,8 @@ def find_problem(ctx: Context, order: Order, leg: Leg, signed: SignedShare) -> S
 def _find_included_problem(ctx: Context, included: Share, claim: ShareClaim) -> ShareReason:
     """Return the reason why a share that its provider included cannot be committed, or NONE.
 
-    Its signature was checked before, and its bond is locked.
+    Its signature was checked before, and its bond is locked. Its provider may have left the cluster: the validator pays
+    for the share in any case, so it can use it.
     """
     if included.claim != claim:
         return ShareReason.OTHER_COMMITMENT

@@ -104,6 +104,19 @@ def test_a_validator_can_still_commit_an_included_share() -> None:
     assert market.chain.worth("v0p0") > before
 
 
+def test_a_validator_can_commit_an_included_share_whose_provider_left() -> None:
+    """Otherwise a provider leaves, includes its share, and its validator pays for it and for another one."""
+    market, order_id, trace = begun()
+    market.chain.ok(MsgDismissProvider("v0", "v0p0"))
+    market.chain.ok(market.include(trace))
+    market.commit(order_id, trace)
+    assert not market.skipped()
+    close(market, order_id)
+    verify(market, order_id)
+    assert market.share_of(order_id, trace).state is ShareState.ACCEPTED
+    assert market.chain.bond("v0p0") == BOND
+
+
 def test_a_dismissed_provider_can_include_its_share() -> None:
     """Otherwise a validator would dismiss each provider whose share it keeps off the chain."""
     market, order_id, trace = begun()

@@ -329,20 +329,35 @@ def test_a_request_is_refused_if_it_is_late_wrong_or_needless() -> None:
     assert market.share_of(order_id, trace).reason == ShareReason.INCLUDED
 
 
-@pytest.mark.parametrize("included", [False, True])
-def test_a_share_that_comes_when_another_provider_has_its_slot_gets_no_witnesses(included: bool) -> None:
-    """A provider withdraws its bond, so that its commitment is skipped, and is back when the slot is given on."""
+@pytest.mark.parametrize("by", ["asked", "included", "skipped"])
+def test_a_validator_that_gives_the_slot_on_before_the_deadline_pays(by: str) -> None:
+    """It commits a later issue of an accomplice first. An honest validator waits for the deadline of the task."""
     market, order_id, trace, sent = begun()
-    market.chain.ok(MsgWithdrawBond("v0p0", BOND))
-    market.commit(order_id, trace)
-    assert ShareReason.NO_BOND in market.skipped()
+    before = worth(market, "v0p0")
+    if by == "skipped":
+        market.chain.ok(MsgWithdrawBond("v0p0", BOND))
+        market.commit(order_id, trace)
+        assert ShareReason.NO_BOND in market.skipped()
+        market.chain.ok(MsgDepositBond("v0p0", BOND))
     market.commit(order_id, market.delivered_trace(order_id, 0, issue=2, provider="v0p2"))
-    market.chain.ok(MsgDepositBond("v0p0", BOND))
-    if included:
+    if by == "included":
         market.chain.ok(market.include(trace))
-    market.chain.refused(WRONG_STATE, market.ask(sent), field="issue")
+    market.chain.ok(market.ask(sent))
     close(market, order_id)
-    market.chain.refused(WRONG_STATE, market.ask(sent), field="issue")
+    witness_all(market, sent)
+    show(market, sent)
+    verify(market, order_id)
+    assert market.share_of(order_id, trace).state is ShareState.RIGHT
+    assert worth(market, "v0p0") == before + VALUE
+
+
+def test_a_provider_whose_time_is_over_gets_no_witnesses() -> None:
+    """It comes back when its validator has given the slot on: nothing is owed for what it did not receive."""
+    market, order_id, _, sent = begun()
+    message = market.ask(sent, deadline=market.chain.clock + 20)
+    market.chain.pass_time(20)
+    market.commit(order_id, market.delivered_trace(order_id, 0, issue=2, provider="v0p2"))
+    market.chain.refused(DEADLINE_PASSED, message, field="deadline")
 
 
 def test_a_share_with_a_receipt_or_a_key_needs_no_witnesses() -> None:

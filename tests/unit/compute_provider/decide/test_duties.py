@@ -54,6 +54,23 @@ def at(stage: Stage, known: TrainTask = ONE, **more: object) -> Shares:
 # Whatever the shares are
 
 
+def test_a_later_deadline_of_a_task_is_checked_and_then_kept() -> None:
+    later = replace(ONE, deadline=ONE.deadline + 60, signature=b"\x07" * 64, seconds_left=5)
+    for stage in (Stage.FETCHING, Stage.TRAINING, Stage.TRAINED, Stage.SUBMITTED):
+        before, actions = look_at(at(stage), seen(later))
+        assert do.Renew(later) in actions
+        after = receive.renewed(before, KEY, later.deadline, later.signature)
+        (work,) = after.works
+        assert (work.task, work.stage) == (replace(later, seconds_left=ONE.seconds_left), stage)
+        assert do.Renew(later) not in look_at(after, seen(later))[1]
+        # A deadline is never moved back, and another task has none of this one.
+        assert do.Renew(ONE) not in look_at(after, seen(ONE))[1]
+        assert receive.renewed(after, KEY, ONE.deadline, ONE.signature) == after
+    assert receive.renewed(Shares(), KEY, later.deadline, later.signature) == Shares()
+    # A failure of the check, such as of a node that is away, costs the share nothing.
+    assert do.Renew(later).subject is None
+
+
 def test_it_joins_until_it_has_joined_and_polls_from_then_on() -> None:
     assert decide(Shares(), Look())[1] == (do.Join(), do.Glance(), do.Status())
     assert decide(Shares(), Look(joined=True))[1] == (do.Poll(), do.Glance(), do.Status())

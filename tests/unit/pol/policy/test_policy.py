@@ -32,6 +32,7 @@ JOBS = {"reference": ReferenceJob(), "wide": WIDE, "one slot": ReferenceJob(slot
 PLAYED = {
     "silent": "no delivery",
     "late": "no delivery",
+    "away": "no delivery",
     "first": "one made-up segment",
     "last": "one made-up segment",
     "middle": "one made-up segment",

@@ -9,10 +9,8 @@ from domain.proof.reasons import ShareReason
 from domain.proof.records import DeliveryManifest, ReceiptAsk, Share, ShareClaim, ShareState
 from pol.rules.delivery import delivery_layout
 from pol.rules.inclusion import (
-    HELD_ISSUES_FROM,
     is_asking,
     is_included,
-    is_overtaken,
     is_witnessed,
     task_sign_bytes,
     witnessed_piece,
@@ -56,15 +54,6 @@ def test_a_share_is_included_until_its_validator_commits_it_or_it_is_compared() 
     assert not is_included(replace(share, reason=int(ShareReason.NO_ANSWER)))
     assert not is_included(replace(share, state=ShareState.RIGHT))
     assert not is_included(replace(share, state=ShareState.COMMITTED, reason=0))
-
-
-def test_a_share_is_overtaken_by_a_later_issue_and_not_by_its_own_one() -> None:
-    share = Share(CLAIM, bytes(64), bytes(32), 1, 1, ShareState.REJECTED, int(ShareReason.INCLUDED), 5, 5, (), None)
-    held = replace(share, held_as=HELD_ISSUES_FROM)
-    assert held.key == replace(KEY, issue=HELD_ISSUES_FROM)
-    for issue, is_late in ((KEY.issue - 1, False), (KEY.issue, False), (KEY.issue + 1, True)):
-        other = replace(share, claim=replace(CLAIM, issue=issue), state=ShareState.COMMITTED)
-        assert is_overtaken(held, other) is is_late
 
 
 @pytest.mark.parametrize(
