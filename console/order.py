@@ -399,6 +399,7 @@ def _share(share: ShareStory, round: RoundStory) -> dict[str, Any]:
     return {
         "slot": share.slot,
         "issue": share.issue,
+        "issue_name": share.issue_name,
         "provider": share.provider,
         "state": state_of(share),
         "told": describe_share(share, round),

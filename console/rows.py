@@ -34,6 +34,7 @@ from domain.proof.events import (
 )
 from domain.registry.events import FaultCounted, ProviderCertified
 from domain.vocabulary import read_event
+from pol.rules.inclusion import issue_name
 
 _QUIET: Final = ("panel.", "share.drawn", "order.progress", "payment", "order.excluded", "bond.")
 """Kinds of events that are left out of the network's page, because they matter only within an order."""
@@ -139,7 +140,8 @@ def _where(change: Change | None) -> str:
     if isinstance(change, PaymentMade):
         return f"round {change.round}" if change.round >= 0 else ""
     if isinstance(key, ShareKey):
-        again = f", issue {key.issue}" if key.issue > 1 else ""
+        task_issue = change.task_issue if isinstance(change, ShareIncluded) else 0
+        again = f", issue {issue_name(key.issue, task_issue)}" if key.issue > 1 else ""
         return f"round {key.round}, slot {key.slot}{again}"
     if isinstance(key, PanelKey):
         return f"round {key.round}" + (f", challenge {key.dispute}" if key.dispute else "")

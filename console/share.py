@@ -12,6 +12,7 @@ from domain.keys import ShareKey
 from domain.market.records import JobTerms
 from domain.proof.reasons import ShareReason
 from domain.proof.records import AnswerKind, AuditKind, Ruling, ShareState
+from pol.rules.inclusion import issue_name
 from pol.rules.lots import duty_segments
 from pol.rules.schedule import first_step, share_segments
 from pol.rules.tiers.table import tier_named
@@ -126,6 +127,7 @@ def show_share(index: EventIndex, share: ShareView) -> dict[str, Any]:
         "rounds": share.terms.rounds,
         "slot": key.slot,
         "issue": key.issue,
+        "issue_name": story.issue_name if story else issue_name(key.issue),
         "provider": story.provider if story else "",
         "validator": share.leg.validator,
         "state": state_of(story) if story else "training",
@@ -155,7 +157,12 @@ def show_share(index: EventIndex, share: ShareView) -> dict[str, Any]:
         "left_out": count - len(listed[:ROWS_SHOWN]),
         "end": end,
         "issues": [
-            {"issue": other.issue, "state": state_of(other), "provider": other.provider}
+            {
+                "issue": other.issue,
+                "issue_name": other.issue_name,
+                "state": state_of(other),
+                "provider": other.provider,
+            }
             for other in (share.round.issues(key.slot) if share.round else ())
         ],
         "curve": curve(share.trace),

@@ -87,6 +87,7 @@ from domain.proof.events import (
 from domain.proof.reasons import ShareReason
 from domain.proof.records import AuditKind, AuditPlace, Finding, Ruling, ShareState
 from domain.vocabulary import MOVES, read_event
+from pol.rules.inclusion import issue_name
 from pol.rules.states import RESULT, STATES
 from pol.values import metric_values
 
@@ -132,6 +133,13 @@ class ShareStory:
     # Its cover (bps), and the amount (uassay) that bonds paid because another provider made its round void.
     cover: int = 0
     void_paid: int = 0
+    # The issue of its task; 0 if that is its own issue.
+    task_issue: int = 0
+
+    @property
+    def issue_name(self) -> str:
+        """The issue as people read it."""
+        return issue_name(self.issue, self.task_issue)
 
 
 @dataclass
@@ -534,7 +542,7 @@ class OrderStory:
     @_take.register
     def _(self, change: ShareIncluded) -> None:
         share = self._put_share(change, is_new=True)
-        share.state, share.reason = ShareState.REJECTED, int(ShareReason.INCLUDED)
+        share.state, share.reason, share.task_issue = ShareState.REJECTED, int(ShareReason.INCLUDED), change.task_issue
 
     @_take.register
     def _(self, change: WitnessesDrawn) -> None:

@@ -356,6 +356,7 @@ def _legs_table(on_chain: OrderResponse) -> "Table":
 def _shares_table(on_chain: OrderResponse) -> "Table":
     """Return a table of an order's shares, with the state and the drawn segments of each share."""
     from domain.proof.reasons import ShareReason
+    from pol.rules.inclusion import issue_name
     from pol.rules.schedule import share_segments
 
     whole = share_segments(on_chain.order.terms)
@@ -364,7 +365,7 @@ def _shares_table(on_chain: OrderResponse) -> "Table":
             s.key.leg,
             s.key.round,
             s.claim.slot,
-            s.key.issue,
+            issue_name(s.key.issue, s.claim.issue),
             short(s.claim.provider),
             s.roots.segments if s.roots else whole,
             ",".join(map(str, s.drawn)),

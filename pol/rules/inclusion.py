@@ -46,6 +46,13 @@ HELD_SHARES_MAX = 2**31 - 1
 """Most shares of an order with such a number, so that the number fits its field."""
 
 
+def issue_name(issue: int, task_issue: int = 0) -> str:
+    """Return an issue as people read it. A held share is named by the issue of its task, if that is given."""
+    if issue < HELD_ISSUES_FROM:
+        return str(issue)
+    return f"{task_issue} (held)" if task_issue else f"held {issue - HELD_ISSUES_FROM + 1}"
+
+
 def is_included(share: Share) -> bool:
     """Return whether a share is on chain only because its provider put it there, so that it keeps no slot."""
     return share.state is ShareState.REJECTED and share.reason == ShareReason.INCLUDED

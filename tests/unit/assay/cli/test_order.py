@@ -17,7 +17,7 @@ import consumer.complain
 import consumer.early
 import consumer.jobs
 from assay.cli.bid import backing_line, bid_table
-from assay.cli.order import WaitReporter
+from assay.cli.order import WaitReporter, _shares_table
 from assay.cli.quote import quote_headline
 from assay.settings.home import Settings
 from chain.client.client import ChainClient
@@ -37,6 +37,9 @@ from domain.node.queries import StatusRequest, StatusResponse
 from domain.params import local_params
 from domain.proof.messages import MsgTakeEarly
 from domain.proof.queries import OrderRequest
+from domain.proof.reasons import ShareReason
+from domain.proof.records import Share, ShareClaim, ShareState
+from pol.rules.inclusion import HELD_ISSUES_FROM
 from tests.unit.assay.support import assay
 from tests.unit.compute_provider import support as s
 
@@ -260,3 +263,15 @@ def test_who_takes_a_result_early_reads_what_it_gives_up(
     said = " ".join((ran.out + ran.err).split())
     assert ("5 ASSAY of your deposit is burnt" in said) == bool(flags)
     assert ("nobody serves it" in said) == (is_sent or not flags)
+
+
+def test_a_held_share_is_shown_under_the_issue_of_its_task() -> None:
+    claim = ShareClaim(
+        order_id=s.ORDER_ID, leg=1, round=0, slot=0, issue=3, provider="p", commitment=bytes(32), multiple=1, cover=0
+    )
+    included = int(ShareReason.INCLUDED)
+    plain = Share(claim, bytes(64), bytes(32), 1, 1, ShareState.REJECTED, included, 0, 0, (), None)
+    held = replace(plain, held_as=HELD_ISSUES_FROM)
+    text = shown(_shares_table(replace(s.order(), shares=(plain, held))))
+    rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in text.splitlines() if line[:1] == "│"]
+    assert [row[3] for row in rows] == ["3", "3 (held)"]

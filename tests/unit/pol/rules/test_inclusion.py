@@ -12,6 +12,7 @@ from pol.rules.inclusion import (
     is_asking,
     is_included,
     is_witnessed,
+    issue_name,
     task_sign_bytes,
     witnessed_piece,
 )
@@ -88,3 +89,11 @@ def test_each_witness_shows_another_piece() -> None:
     assert len(pieces) == len(names)
     assert all(layout.locate(piece) is not None for piece in pieces)
     assert pieces != {witnessed_piece(replace(ask, seed=bytes(32)), name, layout) for name in names}
+
+
+@pytest.mark.parametrize(
+    ("issue", "task_issue", "name"),
+    [(1, 0, "1"), (3, 3, "3"), (2**31 - 1, 0, "2147483647"), (2**31, 3, "3 (held)"), (2**31 + 4, 0, "held 5")],
+)
+def test_an_issue_that_the_chain_gave_is_shown_as_held(issue: int, task_issue: int, name: str) -> None:
+    assert issue_name(issue, task_issue) == name
