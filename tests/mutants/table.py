@@ -1849,6 +1849,14 @@ MUTANTS = (
         ("tests/unit/validator/test_plan.py",),
     ),
     Mutant(
+        "late-data-seem-in-time",
+        "data that arrive just before the commitment make their seat silent",
+        "validator/decide/seats.py",
+        "        seat = _note_served(_note_look(seat, look), look.chain.clock)\n",
+        "        seat = _note_look(seat, look)\n",
+        (_SEATS,),
+    ),
+    Mutant(
         "given-on-before-its-deadline",
         "a slot goes on before the deadline of its task, and the validator pays for both shares",
         "validator/decide/rounds.py",
@@ -2722,8 +2730,8 @@ MUTANTS = (
         "pays-twice-for-a-late-bond",
         "a validator gives a slot on while the provider that lacks the bond can still include its share",
         "validator/decide/receive.py",
-        "    if skipped.reason == ShareReason.NO_BOND:\n",
-        "    if skipped.reason == ShareReason.NONE:\n",
+        "    if skipped.reason in _INCLUDABLE:\n",
+        "    if False:\n",
         ("tests/unit/validator/test_loop.py::test_a_slot_waits_for_a_bond_until_the_deadline_of_its_task",),
     ),
     Mutant(
@@ -5631,7 +5639,7 @@ MUTANTS = (
         "validator/decide/receive.py",
         "    if (claim.multiple, claim.cover) != (work.backing.multiple, work.backing.cover):\n",
         "    if False:\n",
-        ("tests/unit/validator/test_receive.py::test_a_share_with_other_bonds_than_its_task_states_ends_the_issue",),
+        ("tests/unit/validator/test_receive.py::test_a_share_that_is_refused_ends_nothing",),
     ),
     Mutant(
         "uncovered-task-given",

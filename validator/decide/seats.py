@@ -119,10 +119,11 @@ def decide_seat(key: SeatKey, seat: LocalSeat | None, look: Look) -> tuple[Local
     if seat.sealed is None:
         # If the record was lost after the commitment, the seat works again until it has the same answers.
         ends = duty.reveals_end - 1 if duty.commitment else commit_by(duty, subject)
-        seat = _note_look(seat, look)
+        # Data that arrive just before the commitment came too late to be recomputed, and are not noted as in time.
+        seat = _note_served(_note_look(seat, look), look.chain.clock)
         # The time is checked before the winner's data are handled, so that they cannot keep an answer from being sent.
         if look.chain.clock < ends:
-            seat = _judge(_note_served(seat, look.chain.clock), subject)
+            seat = _judge(seat, subject)
             if any(place.is_open for place in seat.places):
                 return seat, tuple(_steps(key, seat, duty, subject, ends, look))
         seat = replace(seat, sealed=_seal(key, seat, duty, subject, look))

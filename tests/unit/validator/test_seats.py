@@ -401,6 +401,9 @@ def test_who_serves_in_the_last_moment_makes_no_seat_look_silent() -> None:
         seat, _ = turn(blob_awaited(seat, SEGMENT, b""), served)
         assert seat.places[SEGMENT].served_at == served
         assert answers(seat) == [(0, AnswerKind.FINISHED), *wanted]
+    # So late that the seat sees it only when it commits.
+    seat = place_recomputed(found(turn(None, BEGAN)[0]), AGGREGATION, DONE[0])
+    assert answers(blob_awaited(seat, SEGMENT, b""))[1:] == [(2, AnswerKind.UNAVAILABLE)]
 
 
 def test_more_than_the_rate_that_is_owed_is_not_asked_for() -> None:
