@@ -28,6 +28,7 @@ NOT_BENCHMARKS = {
     "networks",
     "steps",
     "threads",
+    "together",
 }
 
 
@@ -57,6 +58,7 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--curves", type=Path, metavar="FOLDER", help="draw curves as SVG into this folder (parity)")
     parser.add_argument("--blocks", type=int, metavar="N", help="number of blocks (disk)  [10000]")
+    parser.add_argument("--machines", type=int, metavar="N", help="machines that train together (size)")
     options = parser.parse_args(arguments)
     if options.instructions:
         if options.name != "training":
@@ -74,6 +76,7 @@ def main(arguments: list[str]) -> int:
         "threads": options.threads,
         "curves": options.curves,
         "blocks": options.blocks,
+        "machines": options.machines,
     }
     chosen = {name: value for name, value in chosen.items() if value is not None}
     if unknown := set(chosen) - set(signature(module.run).parameters):

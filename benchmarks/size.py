@@ -21,6 +21,7 @@ import numpy as np
 from benchmarks import corpora
 from benchmarks.figures import Figures, Row
 from benchmarks.memory import memory
+from benchmarks.together import figures_of
 from domain.proof.reasons import ShareReason
 from host.files import write_durably
 from pol.executor.backend import backend
@@ -41,10 +42,13 @@ _ROOT = Path(__file__).parents[1]
 _PART = RoundSlot(0, 0)
 
 
-def run() -> Figures:
-    """Run and measure every stage."""
+def run(machines: int = 1) -> Figures:
+    """Run and measure every stage. With several machines, measure a segment on them instead."""
     rows = []
     with tempfile.TemporaryDirectory() as folder:
+        if machines > 1:
+            _measured("build", folder)
+            return figures_of(NAME, Path(folder) / "job", machines)
         plain = _measured("plain", folder)
         rows.append(Row(f"plain FP32, {PLAIN_STEPS} steps", plain.seconds, "s", columns=plain.columns))
         for stage in list(STAGES)[1:]:
