@@ -76,7 +76,9 @@ def _together(job: Path, machines: int, case: str, alone: float) -> tuple[str, R
         seconds = perf_counter() - start
         peak = max(memory("VmHWM", process) for process in group.members.pids.values())
         columns = {"peak GB": peak / 1e9, "sent MB": group.sent / 1e6, "messages": float(group.messages)}
-        return boundary.root.hex(), Row(f"{case} on {machines}", seconds, "s", alone, columns=columns)
+        return boundary.root.hex(), Row(
+            case=f"{case} on {machines}", value=seconds, unit="s", baseline=alone, columns=columns
+        )
 
 
 def main(job: Path) -> None:
