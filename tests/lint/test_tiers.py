@@ -75,7 +75,7 @@ OPENINGS = {
     ("validator/decide/initial.py", "s.root == leg.initial_root"),
     ("validator/decide/keeping.py", "state.root in roots"),
     # A share on chain is that of a record if its provider signed the same claim.
-    ("validator/decide/rounds.py", "share.claim == work.signed.claim"),
+    ("validator/decide/rounds.py", "work.signed.claim == share.claim"),
     ("validator/decide/taking.py", "work.signed.claim == share.claim"),
     ("chain/state_machine/proof/handlers/commit_traces.py", "included.claim != claim"),
 }
