@@ -70,11 +70,12 @@ class Cheat:
     def delay(self, task: TrainTask) -> float | None:
         """Return the seconds to wait before the provider answers a task; None means that it never answers.
 
-        For ``late`` the wait ends after the task's deadline; an honest provider does not wait.
+        For ``late`` the wait ends after the last deadline of the task, which may move to the double of the first time;
+        an honest provider does not wait.
         """
         if self._in(task.key.round):
             if self.method == "late":
-                return task.seconds_left + 1.0
+                return 2.0 * task.seconds_left + 2.0
             if self.method == "never_answer":
                 return None
         return 0.0

@@ -122,10 +122,11 @@ def test_the_bonds_of_cheats_pay_the_seats_of_their_stands_and_the_rest_is_burnt
 
 
 def test_garbage_counts_as_no_answer_and_its_bond_returns(world: World) -> None:
-    """What it is committed to is right; what it sent is not, and nobody but its validator has seen that."""
+    """What it is committed to is right; what it sent is not. Its validator posts a receipt, and shows a wrong piece if
+    the key comes on chain."""
     cheat = world.market.cheat("garbage")
     verdicts = world.verdicts(cheat)
-    assert reasons(verdicts) == {ShareReason.MALFORMED}
+    assert reasons(verdicts) == {ShareReason.NO_ANSWER}
     shares = world.shares(cheat)
     assert {(share.state, share.reason) for share in shares} == {(ShareState.RIGHT, ShareReason.NO_ANSWER)}
     # If its key came on chain, the validator showed a wrong piece there, and it paid the answer fee.

@@ -47,7 +47,7 @@ def test_a_cheat_keeps_to_its_round() -> None:
     assert once.worker(in_round[1]) == ("localnet.cheats", "worker", "skip_training")
     late = cheats.parse("late@3", "assay-local-x")
     tasks = [replace(task(), key=key) for key in in_round]
-    assert [late.delay(each) for each in tasks] == [0, tasks[1].seconds_left + 1]
+    assert [late.delay(each) for each in tasks] == [0, 2 * tasks[1].seconds_left + 2]
     always = cheats.parse("late", "assay-local-x")
     assert 0 not in [always.delay(each) for each in tasks]
     never = cheats.parse("never_answer", "assay-local-x")
