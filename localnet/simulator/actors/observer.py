@@ -1,4 +1,4 @@
-"""A validator's view of the chain: whole now and then, and sometimes behind."""
+"""A validator's view of the chain: whole now and then, and sometimes a block behind."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -27,10 +27,7 @@ class Observer:
         self._whole_at = -(10**9)
 
     def see(self, before: ChainView) -> ChainView:
-        """Look at the chain; now and then the node is behind with an order.
-
-        A daemon reads the clock before the orders. So the clock is not later than an order that is behind.
-        """
+        """Look at the chain; now and then the node is a block behind with an order."""
         daemon, world = self.daemon, self.daemon.world
         found = world.ask(LiveLegsRequest(daemon.me))
         wanted = {leg.order_id for leg in found.legs}
@@ -43,23 +40,21 @@ class Observer:
             members = world.ask(ProvidersRequest(daemon.me, 100, "")).providers
             providers = {p.address: member_of(p, found.clock) for p in members if p.admitted}
             validators = {v.operator: v for v in world.ask(ValidatorsRequest()).validators}
-        clock = found.clock
         orders = {} if whole else dict(before.orders)
         for order_id in sorted(wanted):
             old = before.orders.get(order_id)
             lags = old is not None and world.lags()
             orders[order_id] = old if old is not None and lags else world.order(order_id)
-            clock = before.clock if lags else clock
         for on_chain in orders.values():
             self._take_note(on_chain)
         seats = {seat_key(duty): duty for duty in world.ask(PanelDutiesRequest(daemon.me)).duties}
         asked = self._asked(orders.values())
         return ChainView(
-            clock=clock,
+            clock=found.clock,
             orders=orders,
             validators=validators,
             providers=providers,
-            panels={**daemon.auditor.own_panels(orders, clock), **daemon.service.watched()},
+            panels={**daemon.auditor.own_panels(orders, found.clock), **daemon.service.watched()},
             duties=seats,
             subjects=daemon.auditor.read_subjects(seats),
             whole=whole,
@@ -72,7 +67,7 @@ class Observer:
             ),
             finders={LegKey(key.order_id, key.leg): names for key, names in name_finders(asked, STATES).items()},
             result_finders=name_finders(asked, RESULT),
-            witnessed=self._witnessed(clock),
+            witnessed=self._witnessed(found.clock),
         )
 
     def _witnessed(self, clock: int) -> dict[WitnessKey, WitnessedDelivery]:
