@@ -160,7 +160,7 @@ KEYS = tuple(replace(KEY, slot=slot) for slot in range(2))
 
 
 class Provider(Listener):
-    """What a provider's daemon hears from the cluster."""
+    """A provider's daemon on the cluster: it keeps the messages that it gets."""
 
     def __init__(self, address: str, folder: Path) -> None:
         super().__init__(folder)

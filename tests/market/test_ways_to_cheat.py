@@ -122,8 +122,10 @@ def test_the_bonds_of_cheats_pay_the_seats_of_their_stands_and_the_rest_is_burnt
 
 
 def test_garbage_counts_as_no_answer_and_its_bond_returns(world: World) -> None:
-    """What it is committed to is right; what it sent is not. Its validator posts a receipt, and shows a wrong piece if
-    the key comes on chain."""
+    """The commitment is right, and the delivery is not.
+
+    The validator posts a receipt, and shows a wrong piece if the key comes on chain.
+    """
     cheat = world.market.cheat("garbage")
     verdicts = world.verdicts(cheat)
     assert reasons(verdicts) == {ShareReason.NO_ANSWER}

@@ -211,7 +211,8 @@ def test_the_deadline_moves_on_while_the_provider_is_there_and_never_back() -> N
     (term,) = {w.answer_by - 10 for w in works(local)}
     (most,) = {w.wait_until for w in works(local)}
     half = 10 + term - term // 2
-    for there in (WORKERS, ()):  # nobody else could take it
+    # All providers are there; or none is, so that no other provider could take the slot.
+    for there in (WORKERS, ()):
         assert decide(local, view(far, half - 1, workers=there))[0] == local
         moved, _ = decide(local, view(far, half, workers=there))
         assert {w.answer_by for w in works(moved)} == {half + term}

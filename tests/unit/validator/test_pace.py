@@ -63,7 +63,7 @@ def test_a_provider_trains_one_share_after_the_other() -> None:
 
 @pytest.mark.parametrize(("said", "shown"), [(1, Pace(20, 1, 1)), (2, Pace(50, 2, 2)), (64, Pace(50, 2, 64))])
 def test_a_provider_trains_no_more_shares_at_once_than_it_shows(said: int, shown: Pace) -> None:
-    """Who says that it trains many at once is as fast as its shares show, and no faster."""
+    """A provider that claims many slots counts as fast as its shares show, and no faster."""
     local = trained(30, 50)
     (current,) = local.rounds
     both = tuple(replace(work, provider="fast", at_once=said) for work in current.works)

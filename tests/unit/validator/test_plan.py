@@ -73,7 +73,7 @@ def test_a_cluster_trains_as_many_shares_at_once_as_it_has_slots() -> None:
 
 @given(st.integers(1, 64), st.integers(1, 10**12), st.integers(0, 9))
 def test_who_says_that_it_has_slots_is_planned_no_earlier(slots: int, speed: int, before: int) -> None:
-    """Slots only make a share later, so nobody gets a share by a claim."""
+    """A claim of more slots never makes a share earlier. So no provider gets a share by a claim."""
     assert FreeProvider("a", speed, slots=slots).seconds(before + 1) >= FreeProvider("a", speed).seconds(before + 1)
 
 

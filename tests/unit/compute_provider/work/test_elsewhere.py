@@ -1,7 +1,6 @@
 """A provider's training on other machines, here with pools of processes in place of a cluster."""
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -168,7 +167,10 @@ def test_a_stopped_share_says_nothing_more(elsewhere: Elsewhere, tmp_path: Path)
     assert said.wait(60)
     elsewhere.machines.stop(KEY)
     count = len(elsewhere.said)
-    time.sleep(0.5)
+    for thread in threading.enumerate():
+        if thread.name.startswith("share-"):
+            thread.join(60)
+            assert not thread.is_alive()
     assert len(elsewhere.said) == count
     assert elsewhere.last.empty()
 

@@ -1,4 +1,4 @@
-"""What crosses a border of a model: values and gradients beside a prototype in FP64, and what is no activation."""
+"""Borders of a model: values and gradients are compared with a prototype in FP64; other inputs are refused."""
 
 from typing import Any
 
