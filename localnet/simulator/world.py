@@ -117,7 +117,7 @@ class Setup:
     coins: int = 10**12
     block_ms: tuple[int, int] = (700, 1_300)
     loss: int = 5  # of a thousand messages
-    lag: int = 10  # a node is a block behind so many times of a hundred
+    lag: int = 10  # a validator does not see the newest block so many times of a hundred
     failing: int = 2  # of a hundred proposals
     checked: bool = True
     rules: Rulebook = RULEBOOK

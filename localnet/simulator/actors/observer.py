@@ -1,4 +1,4 @@
-"""A validator's view of the chain: whole now and then, and sometimes a block behind."""
+"""A validator's view of the chain: whole now and then, and sometimes a look behind."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -25,11 +25,20 @@ class Observer:
     def __init__(self, daemon: "ValidatorActor") -> None:
         self.daemon = daemon
         self._whole_at = -(10**9)
+        self._behind = False
 
     def see(self, before: ChainView) -> ChainView:
-        """Look at the chain; now and then the node is a block behind with an order."""
+        """Look at the chain. Now and then the node does not answer, or a block comes after the clock was read.
+
+        A daemon reads the clock first, and believes no node that is behind it. So no order is older than the clock.
+        Each of the two lasts one look.
+        """
         daemon, world = self.daemon, self.daemon.world
+        self._behind = bool(before.clock) and not self._behind and world.lags()
+        if self._behind and world.dice(2):
+            return before
         found = world.ask(LiveLegsRequest(daemon.me))
+        clock = before.clock if self._behind else found.clock
         wanted = {leg.order_id for leg in found.legs}
         now = world.clock.now
         whole = now >= self._whole_at
@@ -38,23 +47,21 @@ class Observer:
             self._whole_at = now + WHOLE_MS
             wanted |= {key.order_id for key in daemon.records if isinstance(key, LegKey)}
             members = world.ask(ProvidersRequest(daemon.me, 100, "")).providers
-            providers = {p.address: member_of(p, found.clock) for p in members if p.admitted}
+            providers = {p.address: member_of(p, clock) for p in members if p.admitted}
             validators = {v.operator: v for v in world.ask(ValidatorsRequest()).validators}
         orders = {} if whole else dict(before.orders)
         for order_id in sorted(wanted):
-            old = before.orders.get(order_id)
-            lags = old is not None and world.lags()
-            orders[order_id] = old if old is not None and lags else world.order(order_id)
+            orders[order_id] = world.order(order_id)
         for on_chain in orders.values():
             self._take_note(on_chain)
         seats = {seat_key(duty): duty for duty in world.ask(PanelDutiesRequest(daemon.me)).duties}
         asked = self._asked(orders.values())
         return ChainView(
-            clock=found.clock,
+            clock=clock,
             orders=orders,
             validators=validators,
             providers=providers,
-            panels={**daemon.auditor.own_panels(orders, found.clock), **daemon.service.watched()},
+            panels={**daemon.auditor.own_panels(orders, clock), **daemon.service.watched()},
             duties=seats,
             subjects=daemon.auditor.read_subjects(seats),
             whole=whole,
@@ -67,7 +74,7 @@ class Observer:
             ),
             finders={LegKey(key.order_id, key.leg): names for key, names in name_finders(asked, STATES).items()},
             result_finders=name_finders(asked, RESULT),
-            witnessed=self._witnessed(found.clock),
+            witnessed=self._witnessed(clock),
         )
 
     def _witnessed(self, clock: int) -> dict[WitnessKey, WitnessedDelivery]:
