@@ -190,7 +190,7 @@ def is_over(task: ShareKey, provider: str, order: OrderResponse, clock: int) -> 
     closed = order.round(key.leg, key.round)
     may_go_on = share is not None and is_included(share) and closed is None
     if share is not None and share.state in _REJECTED and not may_go_on:
-        return not _may_have_to_stand(order, share, closed)
+        return not (_may_have_to_stand(order, share, closed) or _may_show(order, share, clock))
     if closed is not None:
         accepted = key.ref in closed.shares
         if accepted and _may_be_taken_over(order, key, closed):
@@ -228,28 +228,37 @@ def must_show(order: OrderResponse, claim: ShareClaim, receipt: DeliveryReceipt 
     share, leg = order.share(key), order.leg(key.leg)
     if share is None or leg is None or share.claim != claim or share.is_received:
         return False
+    if not _may_show(order, share, clock):
+        return False
+    is_valid = receipt is not None and (receipt.was_shown or clock < receipt.at + order.order.params.show_wait)
+    if share.state is ShareState.COMMITTED and _left_round(order, key) is None:
+        half = order.order.params.show_wait // 2
+        is_valid = is_valid and receipt is not None and not receipt.was_shown and clock >= receipt.at + half
+    return is_valid or _is_posted(order, key, clock)
+
+
+def _may_show(order: OrderResponse, share: Share, clock: int) -> bool:
+    """Return whether the chain takes the key of a share's delivery, if its provider has a receipt."""
+    key, window = share.key, order.order.window
     known = order.delivery(key)
-    if known is not None and known.is_wrong:
+    if share.is_received or (known is not None and known.is_wrong):
         return False
-    closed = order.round(key.leg, key.round)
-    half = order.order.window // 2
-    wait = order.order.params.show_wait
-    is_posted = known is not None and clock < known.show_by
-    if closed is not None and (closed.verified or closed.void):
-        return False
-    if closed is not None and clock >= closed.window_ends - half and not is_posted:
-        return False
-    is_valid = receipt is not None and (receipt.was_shown or clock < receipt.at + wait)
     is_silent = share.state is ShareState.REJECTED and share.reason in UNANSWERED
+    is_showable = share.state is ShareState.COMMITTED or is_silent
     left = _left_round(order, key)
     if left is not None:
-        is_showable = share.state is ShareState.COMMITTED or is_silent or stands.is_left_open(share)
-        in_time = left.by_validator and clock < left.void_at + order.order.window
-        return in_time and is_showable and (is_posted or is_valid)
-    if share.state is ShareState.COMMITTED:
-        is_urgent = receipt is not None and not receipt.was_shown and clock >= receipt.at + wait // 2
-        return is_posted or (is_valid and is_urgent)
-    return is_silent and (is_valid or is_posted)
+        return left.by_validator and clock < left.void_at + window and (is_showable or stands.is_left_open(share))
+    closed, leg = order.round(key.leg, key.round), order.leg(key.leg)
+    if closed is not None:
+        in_time = clock < closed.window_ends - window // 2 or _is_posted(order, key, clock)
+        return is_showable and in_time and not (closed.verified or closed.void)
+    return is_showable and leg is not None and leg.state is LegState.RUNNING
+
+
+def _is_posted(order: OrderResponse, key: ShareKey, clock: int) -> bool:
+    """Return whether a receipt for a share was posted, and its key may still be shown."""
+    known = order.delivery(key)
+    return known is not None and clock < known.show_by
 
 
 def must_include(order: OrderResponse, task: TrainTask, claim: ShareClaim, clock: int) -> bool:

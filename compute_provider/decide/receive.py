@@ -199,8 +199,13 @@ def _move(shares: Shares, key: ShareKey, to: Stage, *stages: Stage, text: str | 
 
 
 def standing(shares: Shares, key: ShareKey, stand: int) -> Shares:
-    """Record that the provider has to stand for a share, that it stands in a dispute, or that the chain refused it."""
+    """Record that the provider has to stand for a share, that it stands in a dispute, or that the chain refused it.
+
+    It begins no stand for a share that is over: the states that the seats need may be deleted at any time.
+    """
     work = shares.get(key)
-    if work is None or work.stand == stand or (work.stand != 0 and stand == MAY_STAND):
+    if work is None or work.stand == stand:
+        return shares
+    if stand == MAY_STAND and (work.stand != 0 or work.stage is Stage.OVER):
         return shares
     return shares.put(replace(work, stand=stand))

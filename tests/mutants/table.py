@@ -3027,6 +3027,22 @@ MUTANTS = (
         (_LEFT_OPEN,),
     ),
     Mutant(
+        "receipt-on-its-way",
+        "a provider's daemon forgets a share whose receipt is on its way when the leg fails",
+        "compute_provider/decide/claims.py",
+        "(_may_have_to_stand(order, share, closed) or _may_show(order, share, clock))",
+        "_may_have_to_stand(order, share, closed)",
+        ("tests/unit/compute_provider/decide/test_claims.py",),
+    ),
+    Mutant(
+        "stands-for-what-is-deleted",
+        "a provider's daemon stands for a share whose states it may delete",
+        "compute_provider/decide/receive.py",
+        " or work.stage is Stage.OVER):",
+        "):",
+        ("tests/unit/compute_provider/decide/test_duties.py",),
+    ),
+    Mutant(
         "open-shares-do-not-stand",
         "a provider's daemon forgets the shares of a leg that stops",
         "compute_provider/decide/claims.py",

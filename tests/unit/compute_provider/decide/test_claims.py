@@ -13,6 +13,7 @@ from compute_provider.decide.claims import (
     has_committed,
     has_to_stand,
     is_over,
+    must_show,
     place_opening,
     problem,
 )
@@ -36,7 +37,7 @@ from domain.proof.records import (
     ShareState,
     TraceLeaf,
 )
-from link.types import BlobRef, OpenedState, StateRef, TrainTask
+from link.types import BlobRef, DeliveryReceipt, OpenedState, StateRef, TrainTask
 from pol.rules.commitment import check_leaf, compute_trace_root
 from tests.unit.compute_provider.support import (
     ORDER_ID,
@@ -335,7 +336,22 @@ def test_a_provider_stands_for_a_received_share_that_its_validator_left_open() -
         assert has_to_stand(left(reason, open_share), claim, "chain") is wanted, reason
     silent = replace(open_share, is_received=False)
     assert not has_to_stand(left(LegEnd.NO_PROGRESS, silent), claim, "chain")
-    assert is_over(KEY, "p", left(LegEnd.NO_PROGRESS, silent), 0)
+
+
+def test_a_share_is_not_over_while_a_receipt_for_it_may_be_on_its_way() -> None:
+    """The leg may fail between the delivery and the answer. Then the provider shows the key, and stands."""
+    open_share = replace(share(ShareState.REJECTED), reason=int(ShareReason.LEG_ENDED))
+    ended = left(LegEnd.NO_PROGRESS, open_share)
+    until = 100 + ended.order.window
+    assert not is_over(KEY, "p", ended, until - 1)
+    receipt = DeliveryReceipt(at=until - 2, was_shown=False, signature=bytes(64))
+    assert must_show(ended, open_share.claim, receipt, until - 1)
+    assert is_over(KEY, "p", ended, until)
+    assert not must_show(ended, open_share.claim, receipt, until)
+    assert is_over(KEY, "p", left(LegEnd.WRONG_SHARE, open_share), 100)
+    silent = replace(open_share, reason=int(ShareReason.NO_ANSWER))
+    assert not is_over(KEY, "p", replace(order(), shares=(silent,)), 10_000)
+    assert must_show(replace(order(), shares=(silent,)), silent.claim, replace(receipt, at=10_000), 10_000)
 
 
 def test_a_share_is_not_over_before_the_chain_has_dropped_it() -> None:

@@ -176,6 +176,13 @@ def test_a_share_that_is_over_is_not_brought_back_by_an_older_picture() -> None:
         assert look_at(over, look) == (Shares(), (do.ForgetShare(KEY),))
 
 
+def test_a_provider_does_not_begin_to_stand_for_a_share_that_is_over() -> None:
+    """Its states will be deleted, and its seats would see nothing."""
+    over = receive.released(at(Stage.SUBMITTED), KEY)
+    assert receive.standing(over, KEY, MAY_STAND) == over
+    assert receive.standing(at(Stage.SUBMITTED), KEY, MAY_STAND).works[0].stand == MAY_STAND
+
+
 def test_a_task_that_changes_is_begun_anew() -> None:
     other = replace(ONE, local_in=ONE.global_in)
     shares, actions = look_at(at(Stage.TRAINING), seen(other))
