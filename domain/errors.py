@@ -30,7 +30,7 @@
     ├── PoolError                a task of an executor has no result                 (pol.work.executor)
     │   └── PoolFull, TaskTimeout, WorkerDied, OutOfMemory, NoSpace, PoolClosed
     ├── LinkError                a link between machines of an owner failed           (pol.machines.stream)
-    │   └── LinkClosed, LostMachine
+    │   └── LinkClosed, LostMachine, NoPort
     ├── ClusterUnusable          an owner's cluster that this machine cannot use      (pol.work.cluster.client)
     ├── Unsupported              a model that cannot be written in primitives         (pol.capture.rules.registry)
     ├── NotInAJob                something that a training step cannot contain        (pol.capture.reports.reasons)

@@ -1,7 +1,7 @@
 """The shares of a local run that several processes of this machine train together, each as a machine of its own."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,6 +15,7 @@ from pol.local.inspect import SLOT_SPEED
 from pol.local.machines import LINK_SPEED
 from pol.local.shares import Keep, Observe, SlotResult, TrainRound, link_job, write_state
 from pol.machines.group import Group, GroupSpec
+from pol.machines.starters import Processes, Starter
 from pol.split.plan import Machine
 from pol.state.arrays import State
 from pol.state.canonical import read_state
@@ -25,6 +26,8 @@ from pol.work.train import opening_boundary, share_update
 Machines = int | tuple[int, int]
 """A number of machines, or the numbers of stages and of machines per stage."""
 WatchGroup = Callable[[Group], None]
+StartGroup = Callable[[Machines, Engine, Path], AbstractContextManager[tuple[GroupSpec, Starter]]]
+"""How a group starts: its settings and its starter. Members on this machine write into the folder."""
 
 
 def group_spec(machines: Machines, engine: Engine) -> GroupSpec:
@@ -46,6 +49,14 @@ def group_spec(machines: Machines, engine: Engine) -> GroupSpec:
 
 
 @contextmanager
+def start_here(machines: Machines, engine: Engine, folder: Path) -> Iterator[tuple[GroupSpec, Starter]]:
+    """Yield how a group of processes of this machine starts; ExecutionError as in :func:`group_spec`."""
+    del folder
+    spec = group_spec(machines, engine)
+    yield spec, Processes(spec.machines)
+
+
+@contextmanager
 def training_together(
     machines: Machines,
     directory: Path,
@@ -54,17 +65,22 @@ def training_together(
     keep: Keep | None,
     observe: Observe | None,
     watch: WatchGroup = lambda group: None,
+    start: StartGroup = start_here,
 ) -> Iterator[TrainRound]:
     """Yield the function that trains a round: one slot after another, and each slot on all machines.
 
     ``keep`` and ``observe`` are as in :func:`pol.local.shares.train_here`. ``watch`` receives the group before each
-    segment.
+    segment. ``start`` says where the machines are.
     """
     with TemporaryDirectory(prefix="assay-run-") as name:
         folder = Path(name)
         link_job(directory, loaded, folder / "job")
-        with Group(folder / "job", loaded.job, folder / "files", group_spec(machines, engine)) as group:
-            yield _trainer(group, folder / "files", loaded, engine, keep, observe, watch)
+        files = folder / "files"
+        with (
+            start(machines, engine, files) as (spec, starter),
+            Group(folder / "job", loaded.job, files, spec, starter) as group,
+        ):
+            yield _trainer(group, files, loaded, engine, keep, observe, watch)
 
 
 def _trainer(

@@ -6,16 +6,11 @@ new plan and a new key.
 """
 
 import logging
-import os
 import secrets
-import select
 import shutil
-import socket
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -24,7 +19,6 @@ from typing import Self, TypeVar
 import numpy as np
 
 from domain.hashing import hash_fields, u32
-from host import sandbox
 from pol.errors import ExecutionError, NotFinite, NotFiniteStep, ReplayError, StateError, StepFailed
 from pol.executor.names import DEFAULT_ENGINE, Engine
 from pol.job.document import Job, JobDocument
@@ -41,11 +35,10 @@ from pol.machines.messages import (
     MachineSpec,
     Open,
     Train,
-    receive,
-    send,
 )
 from pol.machines.parts import keepers, state_specs_of
-from pol.machines.stream import LinkError, Stream
+from pol.machines.starters import MachinesLost, Needs, Processes, Starter
+from pol.machines.stream import LinkError
 from pol.rules.commitment import boundary_root, chunk_leaf
 from pol.split.costs import best_plan
 from pol.split.plan import Machine, Plan, make_plan
@@ -53,7 +46,7 @@ from pol.state.canonical import StateTree
 from pol.state.layout import header_chunk, tensor_chunks
 from pol.state.pieces import merged_pieces
 from pol.values import f32_number
-from pol.work.executor import OutOfMemory, WorkerDied
+from pol.work.executor import OutOfMemory, PoolError, WorkerDied
 from pol.work.records import Boundary, RoundSlot
 from pol.work.segments import boundary_step, mean_metrics
 
@@ -68,10 +61,6 @@ PATIENCE = 600.0
 _GRACE = 10.0
 """Time in seconds in which the other members report why they cannot go on, after one has failed."""
 _HASH_SIZE = 32
-_MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20), "MALLOC_ARENA_MAX": "2"}
-"""Settings of the GNU C library, so that the memory of an array returns to the system when the array is freed. The heap
-would keep gaps between arrays, which count against the limit.
-"""
 OnStep = Callable[[int, float], None]
 
 
@@ -81,7 +70,8 @@ class GroupSpec:
 
     ``machines`` is the number of machines, and ``machine`` describes each of them. ``shape`` has the numbers of stages
     and of machines per stage; if it is None, the best plan by estimate is taken. ``memory`` is a hard limit for each
-    process in bytes, and ``patience`` the longest wait for another machine in seconds.
+    process in bytes (0 on other machines: three quarters of theirs). ``patience`` is the longest wait for another
+    machine in seconds.
     """
 
     machines: int
@@ -92,43 +82,10 @@ class GroupSpec:
     patience: float = PATIENCE
 
 
-class MachinesLost(Exception):
-    """Some machines of a group are gone, and the others have ended their step. ``machines`` are their numbers."""
-
-    def __init__(self, machines: Sequence[int], reason: str) -> None:
-        super().__init__(reason)
-        self.machines = tuple(machines)
-
-
-class _Process:
-    """A member process, and the leader's end of the stream to it."""
-
-    def __init__(self, number: int, folder: Path, reads: Sequence[Path], spec: GroupSpec, peers: Mapping[int, int]):
-        own, theirs = socket.socketpair()
-        for end in (own, theirs):
-            end.setblocking(False)
-        others = ",".join(f"{other}={descriptor}" for other, descriptor in sorted(peers.items()))
-        arguments = (theirs.fileno(), os.getpid(), folder, spec.memory, number, others, *reads)
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "pol.machines", *map(str, arguments)],
-            pass_fds=[theirs.fileno(), *peers.values()],
-            stdin=subprocess.DEVNULL,
-            env=sandbox.environment(folder, spec.engine.threads or None) | _MALLOC,
-        )
-        theirs.close()
-        self.stream = Stream(own.detach(), f"machine {number}")
-
-    def end(self) -> None:
-        """Kill the process, and wait for its end."""
-        self.process.kill()
-        self.process.wait()
-        self.stream.close()
-
-
 class Members:
     """The processes of one plan. They end together, at the first failure of one of them."""
 
-    def __init__(self, directory: Path, job: Job, plan: Plan, folder: Path, spec: GroupSpec) -> None:
+    def __init__(self, directory: Path, job: Job, plan: Plan, folder: Path, spec: GroupSpec, starter: Starter) -> None:
         """Start the members, and connect them. ``folder`` is where they write."""
         self.plan, self._spec = plan, spec
         self._document = job.document
@@ -138,28 +95,11 @@ class Members:
         chunks = sum(tensor_chunks(tensor) for tensor in self._specs.values())
         steps, metrics = job.document.segment_steps, len(job.document.metrics)
         self._limit = (1 << 20) + 2 * _HASH_SIZE * chunks + 2_048 * len(self._specs) + 16 * steps * max(1, metrics)
-        self._processes: dict[int, _Process] = {}
-        ends: dict[int, dict[int, socket.socket]] = {machine: {} for machine in plan.used}
-        for first in plan.used:
-            for second in plan.used:
-                if first < second:
-                    ends[first][second], ends[second][first] = socket.socketpair()
-        try:
-            for machine, sockets in ends.items():
-                for end in sockets.values():
-                    end.setblocking(False)
-                peers = {other: end.fileno() for other, end in sockets.items()}
-                self._processes[machine] = _Process(machine, folder, (directory,), spec, peers)
-        except BaseException:
-            self.close()
-            raise
-        finally:
-            for sockets in ends.values():
-                for end in sockets.values():
-                    end.close()
+        needs = Needs(directory=directory, folder=folder, engine=spec.engine, memory=spec.memory)
+        self._links = starter.start(plan.used, needs)
         shape = (len(plan.stages), plan.rows.machines)
         key, group = secrets.token_bytes(32), secrets.token_bytes(32)
-        self._all(
+        joined = self._all(
             Join(
                 directory=str(directory),
                 machine=MachineSpec(spec.machine.speed, spec.machine.memory, spec.machine.bandwidth),
@@ -173,11 +113,8 @@ class Members:
             ),
             Joined,
         )
-
-    @property
-    def pids(self) -> dict[int, int]:
-        """The process of each machine."""
-        return {machine: own.process.pid for machine, own in self._processes.items()}
+        self.pids = {machine: answer.process for machine, answer in joined.items()}
+        """The process of each machine, by its number there."""
 
     def open(self, global_path: Path, local_path: Path) -> tuple[bytes, bytes]:
         """Let each member read its tensors. Return the roots of both states, computed from the members' hashes."""
@@ -191,8 +128,14 @@ class Members:
         document = self._document
         begin = boundary_step(document, part.round, index)
         commands = {
-            machine: Train(begin=begin, steps=document.segment_steps, slot=part.slot, to=str(folder / str(machine)))
-            for machine in self._processes
+            machine: Train(
+                begin=begin,
+                steps=document.segment_steps,
+                slot=part.slot,
+                global_path=str(folder / f"{machine}.global"),
+                local_path=str(folder / f"{machine}.local"),
+            )
+            for machine in self._links
         }
         answers = self._each(commands, Held)
         first, second = self._roots(answers)
@@ -213,18 +156,20 @@ class Members:
 
     def pieces(self, folder: Path, state: str) -> list[Path]:
         """Return the pieces of a state (``global`` or ``local``) that members wrote into ``folder``."""
-        return [folder / f"{machine}.{state}" for machine in self._processes]
+        return [folder / f"{machine}.{state}" for machine in self._links]
 
     def close(self) -> None:
         """End all members."""
-        for own in self._processes.values():
-            own.end()
-        self._processes.clear()
+        if self._links:
+            with ThreadPoolExecutor(len(self._links)) as threads:
+                for link in self._links.values():
+                    threads.submit(link.end)
+        self._links.clear()
 
-    def _all(self, command: object, kind: type[T]) -> dict[int, T]:
-        return self._each(dict.fromkeys(self._processes, command), kind)
+    def _all(self, command: Join | Open, kind: type[T]) -> dict[int, T]:
+        return self._each(dict.fromkeys(self._links, command), kind)
 
-    def _each(self, commands: Mapping[int, object], kind: type[T]) -> dict[int, T]:
+    def _each(self, commands: Mapping[int, Join | Open | Train], kind: type[T]) -> dict[int, T]:
         """Send each member its command, and return the answers. Raises MachinesLost if a member is lost, and the error
         of the step if it has no result. In both cases all members have ended.
         """
@@ -232,28 +177,26 @@ class Members:
         failures: dict[int, Failed] = {}
         silent: dict[int, str] = {}
         try:
-            for machine, command in commands.items():
-                with suppress(LinkError):
-                    send(self._processes[machine].stream, command, time.monotonic() + _GRACE)
-            waiting = {own.stream.fileno(): machine for machine, own in self._processes.items()}
+            waiting = {self._links[machine].ask(command, self._limit): machine for machine, command in commands.items()}
             deadline = time.monotonic() + self._spec.patience * (len(waiting) + 1)
             while waiting:
-                ready = _readable(waiting, deadline)
-                for machine in ready:
-                    stream = self._processes[machine].stream
-                    del waiting[stream.fileno()]
+                left = max(0.0, deadline - time.monotonic())
+                done, _ = wait(waiting, left, FIRST_COMPLETED)
+                for future in done:
+                    machine = waiting.pop(future)
                     try:
-                        answer: T | Failed = receive(
-                            stream, (kind, Failed), self._limit, time.monotonic() + self._spec.patience
-                        )
-                    except LinkError as error:
-                        silent[machine] = error.reason
+                        answer = future.result()
+                    except (LinkError, PoolError, OSError) as error:
+                        why = str(error)
+                        silent[machine] = why if why.startswith("machine ") else f"machine {machine}: {why}"
                         continue
                     if isinstance(answer, Failed):
                         failures[machine] = answer
-                    else:
+                    elif isinstance(answer, kind):
                         answers[machine] = answer
-                if not ready:
+                    else:
+                        silent[machine] = f"machine {machine} sent something else than an answer"
+                if not done:
                     silent |= {machine: f"machine {machine} did not answer in time" for machine in waiting.values()}
                     break
                 if failures or silent:
@@ -276,7 +219,8 @@ class Members:
             raise StepFailed(first.step, first.field, first.reason)
         for machine, failure in failures.items():
             if failure.kind == MEMORY:
-                raise OutOfMemory(f"machine {machine} needs more than {self._spec.memory} bytes of memory")
+                limit = f"{self._spec.memory} bytes" if self._spec.memory else "three quarters of its machine's"
+                raise OutOfMemory(f"machine {machine} needs more memory than {limit}")
             if failure.kind != LOST:
                 raise WorkerDied(f"machine {machine} failed: {failure.reason}")
         accused = {failure.machine: failure.reason for failure in failures.values()}
@@ -319,23 +263,18 @@ class Members:
         return tuple(zip(*values, strict=True)) if values else ((),) * document.segment_steps
 
 
-def _readable(waiting: Mapping[int, int], deadline: float) -> list[int]:
-    """Return the machines whose streams have something to read, and none of them if that takes too long.
-
-    ``waiting`` maps the descriptors of streams to machines.
-    """
-    poll = select.poll()
-    for descriptor in waiting:
-        poll.register(descriptor, select.POLLIN)
-    return [waiting[descriptor] for descriptor, _ in poll.poll(1000 * max(0.0, deadline - time.monotonic()))]
-
-
 class Group:
     """The machines that train one slot together: members, and after a loss other members."""
 
-    def __init__(self, directory: Path, job: Job, folder: Path, spec: GroupSpec) -> None:
-        """Plan a step of the job in ``directory``, and start the members. They write into ``folder``."""
+    def __init__(
+        self, directory: Path, job: Job, folder: Path, spec: GroupSpec, starter: Starter | None = None
+    ) -> None:
+        """Plan a step of the job in ``directory``, and start the members, as processes here if ``starter`` is None.
+
+        Those write into ``folder``.
+        """
         self._directory, self._job, self._folder, self.spec = directory, job, folder, spec
+        self._starter = starter or Processes(spec.machines)
         self._numbers = count(1)
         self._at: tuple[Path, Path] | None = None
         self._pieces: tuple[list[Path], list[Path]] | None = None
@@ -419,7 +358,7 @@ class Group:
         while True:
             plan = plan_of(self._job.document, self.spec)
             try:
-                return Members(self._directory, self._job, plan, self._folder, self.spec)
+                return Members(self._directory, self._job, plan, self._folder, self.spec, self._starter)
             except MachinesLost as error:
                 self._lose(error)
 
@@ -427,10 +366,11 @@ class Group:
         """Go on without the machines that were lost."""
         _log.warning("a machine is lost: %s", error)
         self.losses.append(str(error))
-        left = self.spec.machines - len(error.machines)
+        left = min(self.spec.machines, self._starter.lose(error.machines))
         if left < 1:
             raise ReplayError(f"no machine is left: {error}")
-        self.spec = replace(self.spec, machines=left, shape=None)
+        shape = self.spec.shape if left == self.spec.machines else None
+        self.spec = replace(self.spec, machines=left, shape=shape)
 
     def _again(self, attempt: Callable[[], R], lost: MachinesLost | None = None) -> R:
         """Open the last states, and make an attempt; after each loss again, with the machines that are left."""

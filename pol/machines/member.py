@@ -112,9 +112,9 @@ class _Slot:
         for step in range(command.begin, command.begin + command.steps):
             for name, value in self._step(step, command.slot).items():
                 values.setdefault(name, []).append(f32_bits(float(value)))
-        for prefix in ("global.", "local."):
+        for prefix, path in (("global.", command.global_path), ("local.", command.local_path)):
             own = {name.removeprefix(prefix): self._tensors[name] for name in self._kept if name.startswith(prefix)}
-            with Path(command.to + "." + prefix[:-1]).open("xb") as file:
+            with Path(path).open("xb") as file:
                 file.writelines(state_pieces(own))
         return self._held(values)
 
@@ -232,7 +232,7 @@ def main(
                 if slot is None:
                     assert isinstance(command, Join)
                     streams = {other: Stream(descriptor, f"machine {other}") for other, descriptor in peers.items()}
-                    slot, answer = _Slot(number, streams, command), Joined()
+                    slot, answer = _Slot(number, streams, command), Joined(os.getpid())
                 elif isinstance(command, Open):
                     answer = slot.open(command)
                 else:

@@ -71,20 +71,23 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Train:
-    """The command to run steps, and to write the member's tensors as two pieces.
+    """The command to run steps, and to write the member's tensors as two pieces, which are new files.
 
-    ``begin`` is the number of the first step. The pieces are ``<to>.global`` and ``<to>.local``.
+    ``begin`` is the number of the first step.
     """
 
     begin: _Number
     steps: _Number
     slot: _Number
-    to: _Text
+    global_path: _Text
+    local_path: _Text
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The answer to ``Join``: the member is connected to the others."""
+    """The answer to ``Join``: the member is connected to the others. ``process`` is its number on its machine."""
+
+    process: _Number
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,9 @@ _ELSEWHERE = "tests/unit/compute_provider/work/test_elsewhere.py::test_"
 _CHANNEL = "tests/unit/pol/machines/test_channel.py::test_"
 _ANSWERS = "tests/unit/pol/machines/test_messages.py::test_other_bytes_are_refused"
 _GROUP = "tests/unit/pol/machines/test_group.py::test_"
+_DOOR = "tests/unit/pol/machines/test_door.py::test_"
+_HOSTS = "tests/unit/pol/machines/test_hosts.py::test_"
+_SEALING = "tests/unit/pol/machines/test_sealing.py::test_"
 _DISPATCH = "tests/unit/pol/work/cluster/test_dispatch.py::test_"
 _NODE_WORKER = "tests/unit/pol/work/cluster/test_node.py::test_"
 _CLIENT = "tests/unit/pol/work/cluster/test_client.py::test_"
@@ -6233,5 +6236,117 @@ MUTANTS = (
         "        except BaseException:\n            self.close()\n            raise\n        return answers\n",
         "        except BaseException:\n            raise\n        return answers\n",
         (f"{_GROUP}a_frozen_machine_is_lost_at_the_deadline",),
+    ),
+    Mutant(
+        "door-proof",
+        "anyone who calls a machine of a group is let in",
+        "pol/machines/door.py",
+        "if not is_right or target != self._proofs.own or source not in self._expected:",
+        "if target != self._proofs.own or source not in self._expected:",
+        (f"{_DOOR}a_caller_with_another_secret_is_refused",),
+    ),
+    Mutant(
+        "door-expected",
+        "a member of the group takes a place that the plan does not give it",
+        "pol/machines/door.py",
+        "if not is_right or target != self._proofs.own or source not in self._expected:",
+        "if not is_right or target != self._proofs.own:",
+        (f"{_DOOR}a_member_that_is_not_expected_is_refused",),
+    ),
+    Mutant(
+        "door-target",
+        "a call is passed on to a machine that it does not mean",
+        "pol/machines/door.py",
+        "if not is_right or target != self._proofs.own or source not in self._expected:",
+        "if not is_right or source not in self._expected:",
+        (f"{_DOOR}a_call_for_another_machine_is_refused",),
+    ),
+    Mutant(
+        "door-called-proof",
+        "a machine believes whoever listens at the address of another one",
+        "pol/machines/door.py",
+        "    if not hmac.compare_digest(_exactly(connection, _PROOF_SIZE, deadline), expected):\n",
+        "    if len(_exactly(connection, _PROOF_SIZE, deadline)) != len(expected):\n",
+        (f"{_DOOR}what_listens_without_the_key_is_refused",),
+    ),
+    Mutant(
+        "door-side",
+        "a caller is shown its own proof as that of the called machine",
+        "pol/machines/door.py",
+        'hmac.digest(self._key, kind + struct.pack(">HH", caller, called)',
+        'hmac.digest(self._key, struct.pack(">HH", caller, called)',
+        (f"{_DOOR}a_machine_is_not_reached_by_its_own_greeting",),
+    ),
+    Mutant(
+        "door-greeting",
+        "a recorded call lets a stranger in",
+        "pol/machines/door.py",
+        'struct.pack(">HH", caller, called) + calling + greeting, "sha256")',
+        'struct.pack(">HH", caller, called) + calling, "sha256")',
+        (f"{_DOOR}a_recorded_call_is_worthless",),
+    ),
+    Mutant(
+        "door-context",
+        "groups with the same key take each other's calls",
+        "pol/machines/door.py",
+        'HKDF(SHA256(), 32, b"assay/machines/door", context)',
+        'HKDF(SHA256(), 32, b"assay/machines/door", b"")',
+        (f"{_DOOR}a_caller_with_another_secret_is_refused",),
+    ),
+    Mutant(
+        "door-strangers",
+        "silent strangers take all descriptors of a machine",
+        "pol/machines/door.py",
+        "if len(self._callers) >= STRANGERS_MAX:",
+        "if len(self._callers) < 0:",
+        (f"{_DOOR}strangers_have_a_number_of_places",),
+    ),
+    Mutant(
+        "door-deadline",
+        "a stranger that is silent keeps its place",
+        "pol/machines/door.py",
+        "if now >= caller.ends]",
+        "if now < 0]",
+        (f"{_DOOR}a_stranger_that_is_silent_or_slow_ends_at_the_deadline",),
+    ),
+    Mutant(
+        "door-open",
+        "the port of a machine stays open",
+        "pol/machines/door.py",
+        "                answering.close()\n                self._listener.close()\n",
+        "                answering.close()\n",
+        (f"{_DOOR}machines_meet_and_make_channels",),
+    ),
+    Mutant(
+        "key-in-the-clear",
+        "the key of a group travels to its machines in the clear",
+        "pol/machines/starters.py",
+        'replace(command, directory=".", key=_NO_KEY)',
+        'replace(command, directory=".")',
+        (f"{_HOSTS}the_key_is_never_in_what_a_machine_is_sent",),
+    ),
+    Mutant(
+        "key-for-any-group",
+        "a key that was sealed for one group opens another one",
+        "pol/machines/sealing.py",
+        'b"assay/machines/seal " + context',
+        'b"assay/machines/seal "',
+        (f"{_SEALING}a_key_of_another_group_is_refused",),
+    ),
+    Mutant(
+        "hosts-lost",
+        "a machine that was lost takes part again",
+        "pol/machines/starters.py",
+        "if place.name not in self._lost]",
+        "if place.name]",
+        (f"{_HOSTS}after_a_loss_another_machine_takes_part_from_the_last_boundary",),
+    ),
+    Mutant(
+        "host-members",
+        "a leader that forgets its groups fills a machine with members",
+        "pol/machines/host.py",
+        "if len(_members) >= MEMBERS_MAX else",
+        "if len(_members) < 0 else",
+        (f"{_HOSTS}a_host_has_a_number_of_members",),
     ),
 )

@@ -5,7 +5,7 @@ of machines allows: by stages, by rows, by both. In some rows a machine is lost 
 plan, and compute the step again from the state before it.
 
 In the last rows the machines are processes with sockets, as ``assay job run --machines`` starts them. In some of these
-rows, one of them is killed while it runs a segment.
+rows, one of them is killed while it runs a segment, and in some they meet over TCP as the nodes of a cluster do.
 """
 
 import os
@@ -26,7 +26,7 @@ from pol.capture.build import build
 from pol.executor.interface import Compiled, nothing_reads
 from pol.executor.numpy_backend import NumpyBackend
 from pol.job.program import Program
-from pol.local.groups import training_together
+from pol.local.groups import start_here, training_together
 from pol.machines.group import Group
 from pol.machines.messages import Train, send
 from pol.machines.stream import Stream
@@ -36,6 +36,7 @@ from pol.split.virtual import VirtualLinks, VirtualMachines
 from pol.state.arrays import Array, canonical_array
 from pol.state.held import Held, on_host
 from tests.same_bits.run import train_here
+from tests.support.places import start_over_tcp
 
 MACHINE = Machine(speed=10**9, memory=2**33, bandwidth=125_000_000)
 _LOST_AT = 12
@@ -48,7 +49,7 @@ Tell = Callable[[str], None]
 class MachineRow:
     """A job on ``stages`` stages of ``rows`` machines each. ``lost`` is true if one of them is lost.
 
-    ``real`` is true if the machines are processes.
+    ``real`` is true if the machines are processes, and ``tcp`` if these meet over TCP as on several machines.
     """
 
     job: str
@@ -57,12 +58,13 @@ class MachineRow:
     rows: int
     lost: bool = False
     real: bool = False
+    tcp: bool = False
 
     @property
     def name(self) -> str:
         """The job, the shape, whether the machines are processes, and what is lost."""
         shape = f"{self.job}-{self.machines}-{self.stages}x{self.rows}"
-        return f"{shape}{'-real' if self.real else ''}{'-lost' if self.lost else ''}"
+        return f"{shape}{'-real' if self.real else ''}{'-tcp' if self.tcp else ''}{'-lost' if self.lost else ''}"
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,7 @@ class MachineOutcome:
             "rows": self.row.rows,
             "lost": self.row.lost,
             "real": self.row.real,
+            "tcp": self.row.tcp,
             "bytes": self.bytes,
             "messages": self.messages,
             "local_sha256": self.local_sha256,
@@ -121,6 +124,8 @@ _REAL = (
     MachineRow("lora", 3, 3, 1, lost=True, real=True),
     MachineRow("resnet", 4, 2, 2, real=True),
     MachineRow("char-gpt", 4, 1, 4, lost=True, real=True),
+    MachineRow("lora", 2, 1, 2, real=True, tcp=True),
+    MachineRow("char-gpt", 3, 3, 1, lost=True, real=True, tcp=True),
 )
 """Rows whose machines are processes."""
 
@@ -180,8 +185,10 @@ def _run_real(row: MachineRow, job: Path, local: str, out: Path) -> MachineOutco
         if row.lost and begun == 2:
             _kill_in_mid_step(group)
 
+    start = start_over_tcp if row.tcp else start_here
+    together = partial(training_together, watch=watch, start=start)
     try:
-        with patch("pol.local.run.training_together", partial(training_together, watch=watch)):
+        with patch("pol.local.run.training_together", together):
             found = train_here(job, out, (row.stages, row.rows))
     except (AssertionError, Expected, LookupError) as error:
         return MachineOutcome(row, local, "", error=str(error))
@@ -203,7 +210,7 @@ def _kill_in_mid_step(group: Group) -> None:
             os.kill(process, signal.SIGKILL)
             stop.stop()
 
-    stop = patch("pol.machines.group.send", send_and_kill)
+    stop = patch("pol.machines.process.send", send_and_kill)
     stop.start()
 
 

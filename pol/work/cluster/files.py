@@ -90,6 +90,20 @@ class PackedTask:
     """The path, on that machine, of each content that the places need."""
 
 
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """The place of tasks that run in a node's worker itself (:class:`pol.work.cluster.node.LaneSpec`).
+
+    Sandboxed processes may write only into ``folder``, and read only there and in ``reads``. They cannot reach
+    ``keep``, where a task may keep links to files. ``address`` is the node's address.
+    """
+
+    folder: Path
+    reads: tuple[Path, ...]
+    keep: Path
+    address: str
+
+
 class _Packer(pickle.Pickler):
     """A pickler that writes the number of a place instead of a path."""
 
@@ -137,14 +151,15 @@ def pack(function: Callable[..., Any], args: Sequence[Any]) -> PackedTask:
     )
 
 
-def run_packed(data: bytes, paths: Sequence[str]) -> bytes:
+def run_packed(data: bytes, paths: Sequence[str], *first: Workplace) -> bytes:
     """Run a packed task whose places are at ``paths`` on this machine. Return the bytes of the answer.
 
-    Raises NoSpace if the disk is full: another machine may have more space.
+    ``first`` are the arguments before those of the task. Raises NoSpace if the disk is full: another machine may have
+    more space.
     """
     try:
         function, args = _Unpacker(data, paths).load()
-        return pack_answer(True, function(*args))
+        return pack_answer(True, function(*first, *args))
     except MemoryError:
         raise
     except OSError as error:

@@ -36,7 +36,7 @@ def named(kind: str, record: object) -> bytes:
     return framed(json.dumps({"kind": kind, "record": record}).encode())
 
 
-@pytest.mark.parametrize("record", [Joined(), ANSWER, Failed("lost", "", "it has ended", -1, 2)])
+@pytest.mark.parametrize("record", [Joined(7), ANSWER, Failed("lost", "", "it has ended", -1, 2)])
 def test_records_arrive(record: object) -> None:
     with connected() as (theirs, stream):
         send(Stream(theirs.fileno(), "the leader"), record, soon())

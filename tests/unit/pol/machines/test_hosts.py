@@ -1,0 +1,212 @@
+"""Groups whose members meet over TCP, each at a host of its own: the roots of one process, and losses."""
+
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pol.errors import ReplayError
+from pol.job.load import LoadedJob
+from pol.machines import host, starters
+from pol.machines.door import PORTS_VARIABLE
+from pol.machines.group import Group
+from pol.machines.messages import EngineSpec, Join, MachineSpec, Open
+from pol.machines.sealing import seal
+from pol.machines.starters import Hosts
+from pol.machines.stream import LinkError
+from pol.work.cluster.files import Workplace
+from pol.work.executor import WorkerDied
+from pol.work.records import Boundary
+from pol.work.segments import SlotState
+from tests.support.places import PORTS, Here
+from tests.unit.pol.machines.test_group import PART, SPEC, alone, loaded, roots_of, states
+from tests.unit.pol.tiny import FIXTURE
+
+__all__ = ["alone", "loaded", "states"]
+
+
+class Recorded(Here):
+    """A machine whose network somebody sees: what it is asked, and what it says."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        super().__init__(name, folder)
+        self.heard: list[object] = []
+        self.is_gone = False
+
+    def submit(self, function: Callable[..., Any], *args: Any, timeout: float | None = None) -> "Future[Any]":
+        if self.is_gone:
+            lost: Future[Any] = Future()
+            lost.set_exception(WorkerDied("the cluster has lost it"))
+            return lost
+        self.heard.append((function, args))
+        return super().submit(function, *args, timeout=timeout)
+
+
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Recorded]]:
+    monkeypatch.setenv(PORTS_VARIABLE, PORTS)
+    made = [Recorded(f"node{number}", tmp_path / "files") for number in range(3)]
+    try:
+        yield made
+    finally:
+        for place in made:
+            place.close()
+        left = list(host._members)
+        for key in left:
+            host.end(made[0].workplace, *key)
+        # The worker of a node that is gone ends with all its members.
+        assert len(left) == sum(place.is_gone for place in made)
+
+
+@pytest.fixture
+def group(tmp_path: Path, loaded: LoadedJob, states: tuple[Path, Path], places: list[Recorded]) -> Iterator[Group]:
+    with Group(FIXTURE, loaded.job, tmp_path / "files", SPEC, Hosts(lambda: places)) as made:
+        made.open(*states, roots_of(loaded))
+        yield made
+
+
+Alone = list[tuple[Boundary, SlotState]]
+
+
+def test_machines_that_meet_over_tcp_give_the_roots_of_one(
+    group: Group, alone: Alone, places: list[Recorded], tmp_path: Path
+) -> None:
+    assert [group.run_segment(PART, index) for index in range(2)] == [boundary for boundary, _ in alone]
+    group.write(tmp_path / "end.global", tmp_path / "end.local")
+    assert group.sent > 0
+    assert [bool(place.heard) for place in places] == [True, True, False]
+
+
+def test_after_a_loss_another_machine_takes_part_from_the_last_boundary(
+    group: Group, alone: Alone, places: list[Recorded]
+) -> None:
+    assert group.run_segment(PART, 0) == alone[0][0]
+    os.kill(group.members.pids[1], signal.SIGKILL)
+    assert group.run_segment(PART, 1) == alone[1][0]
+    assert len(group.losses) == 1
+    assert places[2].heard
+    assert len(group.members.pids) == 2
+
+
+def test_a_machine_that_is_gone_is_replaced_and_without_others_the_rest_goes_on(
+    group: Group, alone: Alone, places: list[Recorded]
+) -> None:
+    os.kill(group.members.pids[1], signal.SIGKILL)
+    places[1].is_gone = True
+    del places[2]
+    assert [group.run_segment(PART, index) for index in range(2)] == [boundary for boundary, _ in alone]
+    assert len(group.members.pids) == 1
+
+
+def test_without_machines_the_error_says_so(group: Group, places: list[Recorded]) -> None:
+    for process in group.members.pids.values():
+        os.kill(process, signal.SIGKILL)
+    places.clear()
+    with pytest.raises(ReplayError, match="no machine is left"):
+        group.run_segment(PART, 0)
+
+
+def bytes_in(value: object) -> Iterator[bytes]:
+    """All bytes in nested records."""
+    if isinstance(value, bytes):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for each in value:
+            yield from bytes_in(each)
+    elif hasattr(value, "__dataclass_fields__"):
+        for name in value.__dataclass_fields__:
+            yield from bytes_in(getattr(value, name))
+
+
+def test_the_key_is_never_in_what_a_machine_is_sent(
+    tmp_path: Path, loaded: LoadedJob, places: list[Recorded], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys: list[bytes] = []
+
+    def noted(key: bytes, public: bytes, context: bytes) -> bytes:
+        keys.append(key)
+        return seal(key, public, context)
+
+    monkeypatch.setattr(starters, "seal", noted)
+    with Group(FIXTURE, loaded.job, tmp_path / "files", SPEC, Hosts(lambda: places)):
+        pass
+    assert len(keys) == 2
+    assert len(set(keys)) == 1
+    heard = b"".join(found for place in places for found in bytes_in(place.heard))
+    assert heard
+    assert keys[0] not in heard
+
+
+def test_members_end_with_the_group(tmp_path: Path, loaded: LoadedJob, places: list[Recorded]) -> None:
+    with Group(FIXTURE, loaded.job, tmp_path / "files", SPEC, Hosts(lambda: places)) as group:
+        pids = list(group.members.pids.values())
+    for process in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(process, 0)
+    for place in places:
+        assert list(place.kept.iterdir()) == []
+
+
+def test_a_frozen_machine_is_lost_at_the_deadline(
+    tmp_path: Path, loaded: LoadedJob, states: tuple[Path, Path], alone: Alone, places: list[Recorded]
+) -> None:
+    spec = replace(SPEC, patience=8.0)
+    with Group(FIXTURE, loaded.job, tmp_path / "files", spec, Hosts(lambda: places[:2])) as group:
+        group.open(*states, roots_of(loaded))
+        frozen = group.members.pids[1]
+        os.kill(frozen, signal.SIGSTOP)
+        assert group.run_segment(PART, 0) == alone[0][0]
+        with pytest.raises(ProcessLookupError):
+            os.kill(frozen, signal.SIGCONT)
+
+
+def test_a_machine_without_a_free_port_is_named(
+    tmp_path: Path, loaded: LoadedJob, places: list[Recorded], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setenv(PORTS_VARIABLE, f"{port}-{port}")
+        with pytest.raises(ReplayError, match=rf"node\d: the node cannot listen at 127\.0\.0\.1, ports {port}"):
+            Group(FIXTURE, loaded.job, tmp_path / "files", SPEC, Hosts(lambda: places))
+
+
+def test_a_host_has_a_number_of_members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PORTS_VARIABLE, PORTS)
+    monkeypatch.setattr(host, "MEMBERS_MAX", 2)
+    place = Workplace(tmp_path, (), tmp_path / "keep", "127.0.0.1")
+    for number in range(2):
+        host.prepare(place, b"group", number)
+    with pytest.raises(LinkError, match="too many members"):
+        host.prepare(place, b"group", 2)
+    with pytest.raises(LinkError, match="no member of this group"):
+        host.ask(place, b"other", 0, Open(".", "."), (tmp_path, tmp_path), 1)
+    with pytest.raises(LinkError, match="the group ended"):
+        host.ask(place, b"group", 0, Open(".", "."), (tmp_path, tmp_path), 1)
+    # A leader that has forgotten its members does not hold their places for ever.
+    monkeypatch.setattr(host, "IDLE_SECONDS", 0.0)
+    host.prepare(place, b"group", 2)
+    host.end(place, b"group", 2)
+    host.end(place, b"group", 2)
+    assert host._members == {}
+
+
+def test_the_end_of_a_group_ends_its_meeting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PORTS_VARIABLE, PORTS)
+    place = Here("node", tmp_path)
+    prepared = place.submit(host.prepare, b"group", 0).result(20)
+    command = Join(".", MachineSpec(1, 1, 1), 2, 2, 1, EngineSpec("numpy", "cpu", 1), bytes(32), bytes(32), 60_000)
+    sealed = seal(bytes(32), prepared.public, b"group")
+    peers = (host.Peer(1, prepared.address),)
+    joining = place.submit(host.join, b"group", 0, FIXTURE, command, sealed, peers, 0)
+    threading.Event().wait(0.3)
+    place.submit(host.end, b"group", 0).result(20)
+    with pytest.raises(LinkError):
+        joining.result(20)
+    place.close()
