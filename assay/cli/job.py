@@ -180,6 +180,8 @@ def inspect(context: CommandContext, directory: Path, **options: Any) -> None:
     Examples: assay job run ./digits --rounds 1 -o ./digits/run
 
       assay job run ./gpt --machines 2 --memory 4GiB
+
+      assay job run ./gpt --machines 2 --executor ray://10.0.0.1:6379
     """
 )
 @click.argument("directory", type=click.Path(path_type=Path))
@@ -190,7 +192,7 @@ def inspect(context: CommandContext, directory: Path, **options: Any) -> None:
     "--machines",
     type=MachinesShape(),
     default=1,
-    help="Let this number of processes train each slot together, like machines of one owner; or STAGESxROWS.  [1]",
+    help="Let this number of processes, or of nodes of the executor, train each slot together; or STAGESxROWS.  [1]",
 )
 @click.option(
     "--keep-states",

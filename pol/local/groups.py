@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from host.sandbox import usable_memory
-from pol.errors import ExecutionError, Stopped
+from pol.errors import Stopped
 from pol.executor.backend import backend
 from pol.executor.names import Engine
 from pol.executor.native_backend import cores
@@ -15,6 +15,7 @@ from pol.local.inspect import SLOT_SPEED
 from pol.local.machines import LINK_SPEED
 from pol.local.shares import Keep, Observe, SlotResult, TrainRound, link_job, write_state
 from pol.machines.group import Group, GroupSpec
+from pol.machines.nodes import check_device, hosts_of, members_on, spec_on, wait_for_nodes
 from pol.machines.starters import Processes, Starter
 from pol.split.plan import Machine
 from pol.state.arrays import State
@@ -35,8 +36,7 @@ def group_spec(machines: Machines, engine: Engine) -> GroupSpec:
 
     Raises ExecutionError if ``engine`` names a GPU, which the sandbox does not permit.
     """
-    if engine.device != "cpu":
-        raise ExecutionError("device", f"several machines compute in the sandbox, on cpu and not on {engine.device}")
+    check_device(engine)
     number = machines if isinstance(machines, int) else machines[0] * machines[1]
     memory = engine.memory or usable_memory() * 3 // 4 // number
     return GroupSpec(
@@ -54,6 +54,23 @@ def start_here(machines: Machines, engine: Engine, folder: Path) -> Iterator[tup
     del folder
     spec = group_spec(machines, engine)
     yield spec, Processes(spec.machines)
+
+
+def start_on(executor: str) -> StartGroup:
+    """Return how a group starts on the cluster that ``executor`` names: each member on a node of its own.
+
+    Raises ClusterUnusable if this machine cannot use the cluster, or if too few nodes compute.
+    """
+
+    @contextmanager
+    def start(machines: Machines, engine: Engine, folder: Path) -> Iterator[tuple[GroupSpec, Starter]]:
+        check_device(engine)
+        number = machines if isinstance(machines, int) else machines[0] * machines[1]
+        with members_on(executor, engine, folder.with_name("driver")) as cluster:
+            nodes = wait_for_nodes(cluster, number)[:number]
+            yield spec_on(machines, engine, nodes, SLOT_SPEED, LINK_SPEED), hosts_of(cluster)
+
+    return start
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from pol.job.checkpoint import MODEL_FILE, Position, position_after, write_train
 from pol.job.cost import memory_size
 from pol.job.load import LoadedJob, load_job
 from pol.local.evaluate import evaluate, load_holdout
-from pol.local.groups import Machines, training_together
+from pol.local.groups import Machines, start_here, start_on, training_together
 from pol.local.history import History, make_history, make_losses
 from pol.local.shares import TrainRound, train_here, training_elsewhere
 from pol.names import ModelNames
@@ -104,7 +104,8 @@ def run_locally(
     check can replay single segments. With ``executor="ray://HOST:PORT"``, a cluster of yours trains all slots of a
     round at once, in the sandbox. With ``machines=2``, two processes of this machine train each slot together, as two
     machines would, and so a step needs less memory in each of them. ``machines=(2, 4)`` are two stages of the model, in
-    each of which four machines divide the rows of a batch.
+    each of which four machines divide the rows of a batch. With both ``executor`` and ``machines``, the machines are
+    nodes of the cluster.
 
     Raises Stopped if a step, an update or a round has no result; on a network, the job stops at the same place.
     Raises ExecutionError if the job needs more memory than ``engine`` may use.
@@ -117,13 +118,10 @@ def run_locally(
     directory, out = Path(directory), Path(out) if out is not None else None
     if keep_states and out is None:
         raise JobError("keep_states", "the states need a folder", 'give it by out=, such as out="my-job/run"')
-    if keep_states and executor != LOCAL:
+    is_together = machines not in (1, (1, 1))
+    if keep_states and executor != LOCAL and not is_together:
         remedy = "leave out --keep-states (keep_states=), or --executor (executor=)"
         raise JobError("keep_states", "the states stay on the machines of the cluster", remedy)
-    is_together = machines not in (1, (1, 1))
-    if is_together and executor != LOCAL:
-        remedy = "leave out --machines (machines=), or --executor (executor=)"
-        raise JobError("machines", "the slots of a round run side by side on a cluster, each on one node", remedy)
     loaded = load_job(directory)
     job, runner = loaded.job, backend(engine)
     needed = memory_size(job.document)
@@ -152,7 +150,8 @@ def run_locally(
 
     training: AbstractContextManager[TrainRound]
     if is_together:
-        training = training_together(machines, directory, loaded, engine, keep, on_progress)
+        start = start_here if executor == LOCAL else start_on(executor)
+        training = training_together(machines, directory, loaded, engine, keep, on_progress, start=start)
     elif executor == LOCAL:
         training = nullcontext(train_here(loaded, runner, keep, on_progress))
     else:

@@ -22,7 +22,9 @@ class Lane:
 
     ``processes`` is the number of processes on this machine; on a cluster, each node has one per processor. Tasks may
     write only into ``folder``, and read only there and in the folders ``reads``. If the lane is ``fresh``, each task
-    has a process of its own. ``ended`` is called after the end of every task that began.
+    has a process of its own. If it is ``inside``, ``processes`` tasks at a time run in each node's worker itself
+    (:class:`pol.work.cluster.node.LaneSpec`), and it needs a cluster. ``ended`` is called after the end of every task
+    that began.
     """
 
     name: str
@@ -30,6 +32,7 @@ class Lane:
     folder: Path
     reads: Sequence[Path]
     fresh: bool = False
+    inside: bool = False
     ended: Ended = lambda seconds, error: None
 
 
@@ -100,11 +103,20 @@ def start_replayer(
                     ended=lane.ended,
                 )
                 for lane in lanes
+                if not lane.inside
             }
         )
     check_usable(address)
     for lane in lanes:
         lane.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    specs = [LaneSpec(lane.name, 1 if lane.fresh else 0, lane.fresh) for lane in lanes]
+    specs = [
+        LaneSpec(
+            name=lane.name,
+            processes=lane.processes if lane.inside else int(lane.fresh),
+            fresh=lane.fresh,
+            inside=lane.inside,
+        )
+        for lane in lanes
+    ]
     cluster = Cluster(address, specs, engine, folder, on_nodes)
     return ExecutorReplayer({lane.name: cluster.executor(lane.name, ended=lane.ended) for lane in lanes}, cluster)

@@ -22,11 +22,13 @@ from domain.keys import ShareKey
 from pol.executor.backend import backend
 from pol.executor.names import Engine
 from pol.job.load import load_job
+from pol.machines.door import PORTS_VARIABLE
 from pol.work.cluster.client import Cluster, check_usable
 from pol.work.cluster.dispatch import NodeReport
 from pol.work.cluster.node import LaneSpec
 from pol.work.records import RoundSlot
 from pol.work.train import train_share
+from tests.support.places import PORTS
 from tests.unit.compute_provider.work.training import KEY, Listener, order
 
 JOB = Path(__file__).parents[1] / "fixtures" / "job_tiny"
@@ -107,6 +109,7 @@ def nodes() -> Iterator[Nodes]:
         "RAY_AUTH_TOKEN_PATH": str(token),
         "RAY_USAGE_STATS_ENABLED": "0",
         "PYTHONPATH": str(Path(__file__).parents[2]),
+        PORTS_VARIABLE: PORTS,
     }
     made = Nodes(folder, free_port(), environment, [])
     made.start()

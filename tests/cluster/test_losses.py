@@ -6,15 +6,22 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Timer
+from unittest.mock import patch
 
 import psutil
 import pytest
 
+from pol.local.groups import training_together
+from pol.local.run import run_locally
+from pol.machines.group import Group
+from pol.state.canonical import encode_state
 from pol.work.cluster.client import Cluster
 from pol.work.cluster.files import file_digest
-from tests.cluster.conftest import KEYS, STORE_BYTES, WAIT, Nodes, Provider, until, updates, working
+from tests.cluster.conftest import ENGINE, JOB, KEYS, STORE_BYTES, WAIT, Nodes, Provider, until, updates, working
 from tests.unit.pol.work.cluster.tasks import Copy, copy
 
 DISK_BYTES = 8 << 20
@@ -148,6 +155,35 @@ def test_a_node_killed_in_mid_segment_and_a_driver_killed_change_no_bit(
     assert updates(provider) == trained
     nodes.start()
     until(lambda: len(working(two)) == 2)
+
+
+def test_a_node_killed_in_mid_step_changes_no_bit_of_a_slot_on_two_nodes(nodes: Nodes, two: Cluster) -> None:
+    here = run_locally(JOB, engine=ENGINE, rounds=1)
+    groups: list[Group] = []
+
+    def watch(group: Group) -> None:
+        groups.append(group)
+        if len(groups) == 2:
+            last = nodes.processes[-1].pid
+            own = [psutil.Process(member) for member in group.members.pids.values()]
+            (member,) = (each for each in own if last in {parent.pid for parent in each.parents()})
+            # So it cannot end the segment before its node is gone.
+            member.suspend()
+            Timer(1.0, kill, [last]).start()
+
+    with patch("pol.local.run.training_together", partial(training_together, watch=watch)):
+        there = run_locally(JOB, engine=ENGINE, rounds=1, executor=f"ray://{two.address}", machines=2)
+    assert there.rounds == here.rounds
+    assert encode_state(there.state) == encode_state(here.state)
+    assert len(groups[0].losses) == 1
+    assert groups[0].spec.machines == 1
+    nodes.start()
+    until(lambda: len(working(two)) == 2)
+
+
+def kill(node: int) -> None:
+    for process in tree(node):
+        process.send_signal(signal.SIGKILL)
 
 
 def test_the_tasks_of_a_killed_node_end_on_the_other_one(nodes: Nodes, two: Cluster, tmp_path: Path) -> None:

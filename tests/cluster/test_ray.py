@@ -131,6 +131,16 @@ def test_a_job_is_trained_by_both_nodes_with_the_same_result(two: Cluster, tmp_p
     assert steps == [(round, slot) for round in range(2) for slot in range(2) for _ in range(10)]
 
 
+def test_two_nodes_train_each_slot_together_with_the_same_result(two: Cluster, tmp_path: Path) -> None:
+    """Their members meet over TCP, and what they write comes back at each boundary."""
+    here = run_locally(JOB, engine=ENGINE, rounds=1, out=tmp_path / "here", keep_states=True)
+    there = run_locally(
+        JOB, engine=ENGINE, rounds=1, executor=f"ray://{two.address}", machines=2, out=tmp_path, keep_states=True
+    )
+    assert there.rounds == here.rounds
+    assert encode_state(there.state) == encode_state(here.state)
+
+
 def test_a_deadline_holds_on_every_node(two: Cluster) -> None:
     with pytest.raises(TaskTimeout):
         two.executor("own").submit(time.sleep, 60.0, timeout=1.0).result(WAIT)

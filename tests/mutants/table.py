@@ -6349,4 +6349,20 @@ MUTANTS = (
         "if len(_members) < 0 else",
         (f"{_HOSTS}a_host_has_a_number_of_members",),
     ),
+    Mutant(
+        "pinned-elsewhere",
+        "another node goes on with the part of a slot that a lost node had",
+        "pol/work/cluster/dispatch.py",
+        'and task.pinned in ("", node.name)',
+        'and task.pinned != "-"',
+        (f"{_DISPATCH}a_task_of_a_node_runs_there_alone",),
+    ),
+    Mutant(
+        "pinned-for-ever",
+        "a command for a lost node waits for ever",
+        "pol/work/cluster/dispatch.py",
+        "if task.node is node or task.pinned == node.name:",
+        "if task.node is node:",
+        (f"{_DISPATCH}a_task_of_a_node_ends_with_it",),
+    ),
 )

@@ -112,6 +112,7 @@ class _Task:
     packed: PackedTask
     ends: float
     future: "Future[Any]"
+    node: str = ""
     began: float | None = None
     drivers: int = 0
 
@@ -217,14 +218,17 @@ class Cluster:
 
     # --- tasks -------------------------------------------------------------------------------------
 
-    def add(self, lane: "ClusterExecutor", label: str, packed: PackedTask, timeout: float | None) -> "Future[Any]":
-        """Queue a task of a lane."""
+    def add(
+        self, lane: "ClusterExecutor", label: str, packed: PackedTask, timeout: float | None, node: str = ""
+    ) -> "Future[Any]":
+        """Queue a task of a lane, for any node or for the one with this name."""
         future: Future[Any] = Future()
         ends = inf if timeout is None else time.monotonic() + timeout
         with self._lock:
             if self._closed.is_set():
                 raise PoolClosed("the pool is closed")
-            task = _Task(number=next(self._numbers), lane=lane, label=label, packed=packed, ends=ends, future=future)
+            number = next(self._numbers)
+            task = _Task(number=number, lane=lane, label=label, packed=packed, ends=ends, future=future, node=node)
             self._tasks[task.number] = task
             if self._driver is not None and not self.problem:
                 self._give(task)
@@ -261,6 +265,7 @@ class Cluster:
             label=f"{task.label} ({task.number})",
             packed=task.packed,
             seconds=left,
+            node=task.node,
         )
         # If the driver is gone, its reader notices, and the next driver gets the task.
         with suppress(OSError):
@@ -385,11 +390,20 @@ class ClusterExecutor:
 
     def submit(self, function: Callable[..., T], *args: Any, timeout: float | None = None) -> "Future[T]":
         """Queue a task; see :class:`pol.work.executor.Executor`."""
+        return self._add("", function, args, timeout)
+
+    def at(self, node: str) -> "NodeExecutor":
+        """Return the queue for the node with this name alone. Its tasks have one try, and fail with the node."""
+        return NodeExecutor(node, self._add)
+
+    def _add(
+        self, node: str, function: Callable[..., Any], args: Sequence[Any], timeout: float | None
+    ) -> "Future[Any]":
         if self._is_closed:
             raise PoolClosed("the pool is closed")
         if self.waiting >= self._queued:
             raise PoolFull(f"{self._queued} tasks are already waiting")
-        return self._cluster.add(self, function.__name__, pack(function, args), timeout)
+        return self._cluster.add(self, function.__name__, pack(function, args), timeout, node)
 
     @property
     def running(self) -> int:
@@ -405,3 +419,15 @@ class ClusterExecutor:
         """End the tasks of this lane. The cluster itself is closed by :meth:`Cluster.close`."""
         self._is_closed = True
         self._cluster.drop(self)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeExecutor:
+    """The queue of a lane for one node."""
+
+    name: str
+    add: Callable[[str, Callable[..., Any], Sequence[Any], float | None], "Future[Any]"]
+
+    def submit(self, function: Callable[..., Any], *args: Any, timeout: float | None = None) -> "Future[Any]":
+        """Queue a task as :meth:`ClusterExecutor.submit` does. A task without this node fails with WorkerDied."""
+        return self.add(self.name, function, args, timeout)

@@ -103,6 +103,8 @@ class _Task:
     label: str
     packed: PackedTask
     ends: float
+    # The name of the only node that may run it; empty if any may.
+    pinned: str = ""
     # Each try has a number of its own; it changes again when the try no longer counts.
     attempt: int = 0
     tries: int = 0
@@ -142,12 +144,17 @@ class Dispatcher:
         self._counts: dict[str, Counter[str]] = {}
         self._faults: dict[str, str] = {}
 
-    def submit(self, number: int, lane: str, label: str, packed: PackedTask, seconds: float | None) -> None:
-        """Queue a task."""
+    def submit(
+        self, number: int, lane: str, label: str, packed: PackedTask, seconds: float | None, pinned: str = ""
+    ) -> None:
+        """Queue a task. If it is ``pinned`` to the node with this name, it has one try there, and fails with it."""
         ends = inf if seconds is None else time.monotonic() + seconds
-        task = _Task(number=number, lane=lane, label=label, packed=packed, ends=ends)
+        task = _Task(number=number, lane=lane, label=label, packed=packed, ends=ends, pinned=pinned)
         with self._changed:
             self._tasks[number] = task
+            if pinned and pinned not in {node.name for node in self._nodes}:
+                self._fail(task, "WorkerDied", f"node {pinned} does not compute")
+                return
             self._waiting.append(task)
             self._changed.notify_all()
 
@@ -167,7 +174,7 @@ class Dispatcher:
                 return
             self._nodes.discard(node)
             for task in list(self._tasks.values()):
-                if task.node is node:
+                if task.node is node or task.pinned == node.name:
                     self._again(task, node)
             self._changed.notify_all()
 
@@ -242,7 +249,9 @@ class Dispatcher:
                 fitting = [
                     task
                     for task in self._waiting
-                    if task.lane == lane and (node.name not in task.avoided or names <= task.avoided)
+                    if task.lane == lane
+                    and task.pinned in ("", node.name)
+                    and (node.name not in task.avoided or names <= task.avoided)
                 ]
                 if fitting:
                     task = min(fitting, key=lambda each: each.key)
@@ -324,7 +333,9 @@ class Dispatcher:
         """Queue a task again after its node failed, if there is time, and it was not tried too often."""
         task.node = None
         task.attempt += 1
-        if task.tries >= ATTEMPTS_MAX:
+        if task.pinned:
+            self._fail(task, "WorkerDied", f"node {node.name} is lost" + (f": {why}" if why else ""))
+        elif task.tries >= ATTEMPTS_MAX:
             text = f"{ATTEMPTS_MAX} tries failed, the last on node {node.name}"
             self._fail(task, "WorkerDied", f"{text}: {why}" if why else text)
         else:

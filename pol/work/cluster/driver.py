@@ -60,7 +60,8 @@ class RayNode:
             "scheduling_strategy": NodeAffinitySchedulingStrategy(node_id, soft=False),
         }
         worker: Any = ray.remote(NodeWorker)
-        self._actor: Any = worker.options(**options).remote(node_id, settings.lanes, self.processors, settings.engine)
+        arguments = (node_id, settings.lanes, self.processors, settings.engine, self.address)
+        self._actor: Any = worker.options(**options).remote(*arguments)
         self._ping: Any = None
         self._asked = 0.0
         self.is_ready = False
@@ -251,7 +252,7 @@ def main(descriptor: int) -> None:
         if isinstance(task, TaskCancelled):
             driver.dispatcher.cancel(task.number)
             continue
-        driver.dispatcher.submit(task.number, task.lane, task.label, task.packed, task.seconds)
+        driver.dispatcher.submit(task.number, task.lane, task.label, task.packed, task.seconds, task.node)
     # Actors end with their driver. Nothing else is worth waiting for.
     os._exit(0)
 

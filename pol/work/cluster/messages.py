@@ -27,13 +27,14 @@ class DriverSettings:
 
 @dataclass(frozen=True, slots=True)
 class TaskGiven:
-    """A task for the driver."""
+    """A task for the driver. ``node`` is the name of the only node that may run it; empty if any may."""
 
     number: int
     lane: str
     label: str
     packed: PackedTask
     seconds: float | None
+    node: str = ""
 
 
 @dataclass(frozen=True, slots=True)

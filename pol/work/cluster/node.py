@@ -29,6 +29,7 @@ from pol.work.cluster.files import (
     FolderPlace,
     OutputPlace,
     Place,
+    Workplace,
     file_digest,
     run_packed,
 )
@@ -47,11 +48,14 @@ class LaneSpec:
     """The pool of a lane on each node.
 
     ``processes`` is its number of processes; 0 means one per processor. If it is ``fresh``, each task has its own one.
+    If it is ``inside``, there is no pool: at most ``processes`` tasks at a time run in the node's worker itself, with
+    its :class:`pol.work.cluster.files.Workplace` as the first argument. So they can start sandboxed processes.
     """
 
     name: str
     processes: int = 0
     fresh: bool = False
+    inside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,13 @@ class NodeWorker:
     """The worker of a node. Its methods may be called by many threads at once."""
 
     def __init__(
-        self, node_id: str, lanes: Sequence[LaneSpec], processors: int, engine: Engine, quota: int = 0
+        self,
+        node_id: str,
+        lanes: Sequence[LaneSpec],
+        processors: int,
+        engine: Engine,
+        address: str = "127.0.0.1",
+        quota: int = 0,
     ) -> None:
         """Start the pools of all lanes. ``quota`` limits the bytes of cached files; 0 means half of the free disk."""
         for name in _SECRETS:
@@ -109,7 +119,9 @@ class NodeWorker:
                 fresh=lane.fresh,
             )
             for lane in lanes
+            if not lane.inside
         }
+        self._workplace = Workplace(folder=self._scratch, reads=(self._blobs,), keep=self._parts, address=address)
 
     def ping(self) -> str:
         """Return the release that runs on this node."""
@@ -210,7 +222,10 @@ class NodeWorker:
         answer, error, text = b"", "", ""
         try:
             paths = [self._resolve(number, attempt, index, place) for index, place in enumerate(places)]
-            answer = self._pools[lane].submit(run_packed, data, paths, timeout=seconds).result()
+            if lane in self._pools:
+                answer = self._pools[lane].submit(run_packed, data, paths, timeout=seconds).result()
+            else:
+                answer = run_packed(data, paths, self._workplace)
         except PoolError as failure:
             error, text = type(failure).__name__, failure.reason
         indexes = [index for index, place in enumerate(places) if isinstance(place, OutputPlace)]

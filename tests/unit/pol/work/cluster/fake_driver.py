@@ -44,6 +44,7 @@ def main(what: str, descriptor: int) -> None:
             continue
         ends: Mapping[str, TaskEnd] = {
             "full": TaskEnd(task.number, b"", "OutOfMemory", "too large"),
+            "node": TaskEnd(task.number, pack_answer(True, task.node), "", ""),
             "environment": TaskEnd(task.number, pack_answer(True, sorted(os.environ)), "", ""),
         }
         answer = run_packed(task.packed.data, task.packed.paths)

@@ -63,6 +63,19 @@ def test_tasks_and_their_errors_come_back(tmp_path: Path) -> None:
         own.submit(tasks.parent)
 
 
+def test_a_task_says_its_node(tmp_path: Path) -> None:
+    with cluster(tmp_path, "node") as made:
+        own = made.executor("own", queued=0)
+        with pytest.raises(PoolFull):
+            own.at("aaaa").submit(tasks.parent)
+        own = made.executor("own")
+        assert own.at("aaaa").submit(tasks.parent, timeout=WAIT).result(WAIT) == "aaaa"
+        assert not own.submit(tasks.parent, timeout=WAIT).result(WAIT)
+        own.close()
+        with pytest.raises(PoolClosed):
+            own.at("aaaa").submit(tasks.parent)
+
+
 def test_errors_of_a_pool_keep_their_class(tmp_path: Path) -> None:
     with cluster(tmp_path, "full") as made, pytest.raises(OutOfMemory, match="too large"):
         made.executor("own").submit(tasks.parent, timeout=WAIT).result(WAIT)

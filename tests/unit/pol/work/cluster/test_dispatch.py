@@ -68,8 +68,10 @@ class Setting:
         lanes = [LaneSpec("own"), LaneSpec("seats")]
         self.dispatcher = Dispatcher(lanes, 1, self.began.append, self.ends.put, grace=0.2)
 
-    def submit(self, number: int, seconds: float | None = WAIT, task: PackedTask = SHARE, lane: str = "own") -> None:
-        self.dispatcher.submit(number, lane, f"task {number}", task, seconds)
+    def submit(
+        self, number: int, seconds: float | None = WAIT, task: PackedTask = SHARE, lane: str = "own", pinned: str = ""
+    ) -> None:
+        self.dispatcher.submit(number, lane, f"task {number}", task, seconds, pinned)
 
     def end(self) -> TaskEnd:
         return self.ends.get(timeout=WAIT)
@@ -274,3 +276,46 @@ def test_a_result_with_another_hash_is_refused(
     setting.submit(1, task=pack(tasks.reads, [tmp_path / "one"]))
     assert "arrived with another hash" in setting.end().text
     assert not list(tmp_path.iterdir())
+
+
+def test_a_task_of_a_node_runs_there_alone(setting: Setting) -> None:
+    for name in ("a", "b"):
+        setting.dispatcher.join(FakeNode(name))
+    for number in range(6):
+        setting.submit(number, pinned="b")
+        assert setting.end().answer == f"b {number}".encode()
+
+
+@pytest.mark.parametrize("is_running", [False, True])
+def test_a_task_of_a_node_ends_with_it(setting: Setting, is_running: bool) -> None:
+    """Its part of a slot is gone with the node, so no other one can go on with it."""
+    lost = FakeNode("a")
+    lost.go.clear()
+    setting.dispatcher.join(lost)
+    setting.dispatcher.join(FakeNode("b"))
+    setting.submit(1, pinned="a")
+    lost.begun.get(timeout=WAIT)
+    if not is_running:
+        setting.submit(2, pinned="a")
+    setting.dispatcher.lose(lost)
+    ends = [setting.end() for _ in range(1 if is_running else 2)]
+    assert {(end.error, end.text) for end in ends} == {("WorkerDied", "node a is lost")}
+    lost.go.set()
+    setting.submit(3)
+    assert setting.end().answer == b"b 3"
+    assert setting.ends.empty()
+
+
+def test_a_task_of_a_node_that_is_not_there_fails_at_once(setting: Setting) -> None:
+    setting.dispatcher.join(FakeNode("b"))
+    setting.submit(1, pinned="a")
+    assert (setting.end().error, setting.ends.empty()) == ("WorkerDied", True)
+
+
+def test_a_task_of_a_node_has_one_try(setting: Setting) -> None:
+    node = FakeNode("a")
+    node.error = NodeFault("no space left on device")
+    setting.dispatcher.join(node)
+    setting.submit(1, pinned="a")
+    assert setting.end().text == "node a is lost: no space left on device"
+    assert node.begun.qsize() == 1

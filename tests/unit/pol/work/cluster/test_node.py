@@ -25,7 +25,8 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[NodeWorker
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setenv("RAY_AUTH_TOKEN", "secret")
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", "/secret")
-    made = NodeWorker("n1", [LaneSpec("own", 1), LaneSpec("trials", 1, fresh=True)], 1, ENGINE, quota=1_000)
+    lanes = [LaneSpec("own", 1), LaneSpec("trials", 1, fresh=True), LaneSpec("members", 2, inside=True)]
+    made = NodeWorker("n1", lanes, 1, ENGINE, "10.0.0.2", quota=1_000)
     yield made
     made.close()
 
@@ -161,6 +162,20 @@ def test_lanes_have_pools_of_their_own(node: NodeWorker) -> None:
     assert first == second
     first, second = (read_answer(run(node, n, task, "trials").answer) for n in (3, 4))
     assert first != second
+
+
+def test_a_task_inside_the_worker_gets_its_folders_and_its_address(node: NodeWorker, tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(b"state")
+    task = pack(tasks.inside, [tmp_path / "in", tmp_path / "out"])
+    send(node, 1, task)
+    done = run(node, 1, task, "members")
+    assert read_answer(done.answer) == (True, (os.getpid(), "10.0.0.2"))
+    assert done.outputs == (FileRef(sha256(b"state").digest(), 5),)
+    # What a task keeps, sandboxed processes neither read nor write.
+    top = tmp_path / f"assay-node-{os.getuid()}" / "n1-0"
+    assert (top / "parts" / "kept").read_bytes() == b"state"
+    assert read_answer(run(node, 2, pack(tasks.reads, [str(top / "parts" / "kept")])).answer)[0] is False
+    assert read_answer(run(node, 3, pack(tasks.fail, ["no"]), "members").answer)[0] is False
 
 
 def test_workers_of_one_node_have_folders_of_their_own_and_the_next_one_goes_on(
