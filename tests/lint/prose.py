@@ -5,12 +5,12 @@ finding has a place, the rule, and the text.
 """
 
 import ast
-import io
 import re
-import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+
+from tests.lint.scan import comments
 
 HEADLESS = ("What", "Who", "Whose", "Whether", "How", "Where", "Which", "That", "Of", "Else")
 """First words of a clause without a noun before it."""
@@ -49,8 +49,9 @@ def in_python(file: str, source: str) -> Iterator[Finding]:
             for part in (*node.exc.args, *(keyword.value for keyword in node.exc.keywords)):
                 yield from _long(file, part.lineno, _literal(part))
     yield from _of_comments(file, source)
-    for number, line in enumerate(source.splitlines(), 1):
-        yield from _of_words(file, number, line)
+    if _BANNED.search(source):
+        for number, line in enumerate(source.splitlines(), 1):
+            yield from _of_words(file, number, line)
 
 
 def in_page(file: str, text: str) -> Iterator[Finding]:
@@ -81,14 +82,12 @@ def _of_docstring(file: str, line: int, text: str) -> Iterator[Finding]:
 
 def _of_comments(file: str, source: str) -> Iterator[Finding]:
     before = -1
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            number = token.start[0]
-            found = _COMMENT.match(token.string)
-            if found and before != number - 1:
-                yield Finding(file, number, f"a comment begins with {found[1]}", token.string)
-            # A comment in lines of its own goes on in the next line; one behind code does not.
-            before = number if token.line.lstrip().startswith("#") else -1
+    for comment in comments(source):
+        found = _COMMENT.match(comment.text)
+        if found and before != comment.line - 1:
+            yield Finding(file, comment.line, f"a comment begins with {found[1]}", comment.text)
+        # A comment in lines of its own goes on in the next line; one behind code does not.
+        before = comment.line if not comment.before else -1
 
 
 def _of_words(file: str, line: int, text: str) -> Iterator[Finding]:

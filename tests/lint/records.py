@@ -149,13 +149,13 @@ def _count(call: ast.Call, record: Record) -> int:
 def _calls(tree: ast.Module) -> Iterator[tuple[str | None, ast.Call]]:
     """Yield every call with the name of the class around it."""
 
-    def visit(node: ast.AST, owner: str | None) -> Iterator[tuple[str | None, ast.Call]]:
+    left: list[tuple[ast.AST, str | None]] = [(tree, None)]
+    while left:
+        node, owner = left.pop()
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.Call):
                 yield owner, child
-            yield from visit(child, child.name if isinstance(child, ast.ClassDef) else owner)
-
-    return visit(tree, None)
+            left.append((child, child.name if isinstance(child, ast.ClassDef) else owner))
 
 
 def _imports(module: str, tree: ast.Module) -> Mapping[str, str]:

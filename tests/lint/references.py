@@ -6,13 +6,13 @@ backticks (``FinalizeBlock``, ``check_all``) has to stand in the code somewhere,
 """
 
 import ast
-import io
 import re
-import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
+
+from tests.lint.scan import Kind, scan
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = {path.parent.name for path in ROOT.glob("*/__init__.py")} | {"benchmarks", "tests"}
@@ -29,6 +29,8 @@ _DOTTED = re.compile(r"[a-z_]\w*(?:\.\w+)+")
 _NOT_OURS = re.compile(r"[A-Z]+\.py|(?:.*/)?[A-Z]+\.py|\w+\.(?:db|json|log|png|state|toml)")
 # A file that the page tells to write.
 _MADE = re.compile(r"^cat > (\S+)", re.M)
+_NAME = re.compile(r"\b[^\W\d]\w*")
+_IN_STRING = re.compile(r"[\w.]+")
 _SHAPED = re.compile(r"(?:[A-Z][a-z0-9]+){2,}|[A-Za-z0-9]+(?:_[A-Za-z0-9]+)+")
 
 
@@ -60,10 +62,6 @@ class Module:
         return ast.parse(self.source)
 
     @cached_property
-    def tokens(self) -> list[tokenize.TokenInfo]:
-        return list(tokenize.generate_tokens(io.StringIO(self.source).readline))
-
-    @cached_property
     def names(self) -> set[str]:
         """Return what is defined, imported or assigned in it, at any depth."""
         found = {node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name)}
@@ -80,29 +78,17 @@ class Module:
     @cached_property
     def prose(self) -> list[tuple[int, str]]:
         """Return its docstrings and comments with their lines."""
-        found = [
-            (node.lineno, node.value.value)
-            for node in ast.walk(self.tree)
-            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-        ]
-        comments = (token for token in self.tokens if token.type == tokenize.COMMENT)
-        return found + [(token.start[0], token.string) for token in comments]
+        return [(part.line, part.text) for part in scan(self.source) if part.kind in (Kind.COMMENT, Kind.DOCSTRING)]
 
     @cached_property
     def words(self) -> set[str]:
         """Return the words of its code and of its texts, without docstrings and comments."""
-        kept = [token for token in self.tokens if token.type not in (tokenize.COMMENT, tokenize.NL)]
         found: set[str] = set()
-        for before, token in zip([None, *kept], kept, strict=False):
-            if token.type == tokenize.NAME:
-                found.add(token.string)
-            elif token.type == tokenize.STRING:
-                alone = before is None or before.type in (
-                    tokenize.NEWLINE,
-                    tokenize.INDENT,
-                    tokenize.DEDENT,
-                )
-                found |= set() if alone else set(re.findall(r"[\w.]+|\w+", token.string))
+        for part in scan(self.source):
+            if part.kind is Kind.CODE:
+                found.update(_NAME.findall(part.text))
+            elif part.kind is Kind.STRING:
+                found.update(_IN_STRING.findall(part.text))
         return found
 
 

@@ -1,13 +1,13 @@
 """No comment stands where the formatter has to tear a line apart to keep it: it goes above."""
 
 import ast
-import io
 import re
-import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.lint.scan import comments
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = [path.parent for path in ROOT.glob("*/__init__.py")]
@@ -42,12 +42,11 @@ def torn(source: str) -> list[int]:
     """Return the lines on which something stands in brackets of its own for the sake of a comment."""
     if not BEHIND.search(source):
         return []
-    comments = {
-        token.start[0]: token.line[: token.start[1]].strip()
-        for token in tokenize.generate_tokens(io.StringIO(source).readline)
-        if token.type == tokenize.COMMENT and not re.match("# (fmt|type|noqa):", token.string)
+    behind = {
+        comment.line: comment.before
+        for comment in comments(source)
+        if comment.before and not re.match("# (fmt|type|noqa):", comment.text)
     }
-    behind = {line: code for line, code in comments.items() if code}
     return [line for line, code in behind.items() if re.fullmatch(r"[)\]}]+[,:]?", code)] + [
         line
         for line, part in parts(ast.parse(source))
