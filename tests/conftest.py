@@ -2,6 +2,7 @@
 
 import fcntl
 import gc
+import logging
 import os
 import signal
 from collections.abc import Generator
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from host import lock as host_lock
+from host.daemon import calm_collector
 
 # A busy machine is no reason to fail: examples are bounded in number, tests by pytest-timeout.
 settings.register_profile("assay", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -60,9 +62,13 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_finish() -> None:
-    """Leave what was collected out of every later search for garbage: it stays until the end."""
-    gc.collect()
-    gc.freeze()
+    """Leave what was collected out of every later search for garbage, and let torch write no record for pytest."""
+    calm_collector()
+    # pytest adds its handlers to each log that does not propagate, and torch makes a record with a stack of each tensor
+    # that it traces as soon as this log has one: half of the time that such a tensor takes.
+    log = logging.getLogger("torch.__trace")
+    log.propagate = True
+    log.handlers.clear()
 
 
 @cache
