@@ -238,7 +238,7 @@ def _holds(seed: int) -> None:
             build(_spec(seed), folder)
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_what_forward_writes_is_handed_on_or_refused(seed: int) -> None:
     _holds(seed)

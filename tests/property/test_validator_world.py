@@ -242,7 +242,8 @@ def test_a_wrong_share_outside_what_was_drawn_is_never_paid() -> None:
     The validator continues, and the order ends as if nothing had been.
     """
     few = PARAMS.replace(duty_segments=2)
-    for seed in range(100, 220):
+    # The first seed is one that lets it through; after a change of the rules, another one may be the first.
+    for seed in range(118, 220):
         world, (on_chain,) = play(Plan(seed, (("middle",),), bidders=("v0",), rematch=False), params=few)
         if any(closed.void for closed in on_chain.rounds):
             break
