@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from host.sandbox import usable_memory
-from pol.errors import Stopped
+from pol.errors import StateError, Stopped
 from pol.executor.backend import backend
 from pol.executor.names import Engine
 from pol.executor.native_backend import cores
@@ -145,6 +145,8 @@ def _trainer(
                     if keep is not None:
                         keep(boundaries[-1], *read(ends))
                 end = SlotState(*read(ends))
+                if end.roots != (boundaries[-1].global_root, boundaries[-1].local_root):
+                    raise StateError("state", "is not the one whose hashes the machines reported")
                 result = share_update(loaded, opening, end, updating)
             except Stopped as stop:
                 raise stop.within(f"slot {slot}") from None

@@ -7,7 +7,7 @@ but a greeting, and a recorded call is worthless. A connection that was proved g
 a :class:`pol.machines.channel.Channel` of it. Nothing of the proofs is a key of the channel.
 
 A stranger can hold one of ``STRANGERS_MAX`` places for ``CALL_SECONDS`` at most. If all are taken, the oldest call
-ends, so a machine of the group always gets a place. It calls again until the deadline.
+ends, first among those from addresses of no machine of the group. A machine calls again until the deadline.
 """
 
 import hmac
@@ -17,7 +17,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Final
@@ -25,7 +25,7 @@ from typing import Final
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from pol.machines.stream import LinkError
+from pol.machines.stream import LinkError, LostMachine
 
 STRANGERS_MAX: Final = 32
 """Most callers at a time that have not proved that they have the key."""
@@ -82,8 +82,8 @@ class Door:
     ) -> dict[int, socket.socket]:
         """Return a connection to each peer that has the group's key; ``context`` names the group.
 
-        The connections do not block. The door is closed afterwards. Raises LinkError if not all peers are there within
-        ``seconds``.
+        The connections do not block. The door is closed afterwards. Raises LostMachine if a peer is not there within
+        ``seconds``, and LinkError if :meth:`close` is called.
         """
         with self._lock:
             if self._closed.is_set() or self._is_meeting:
@@ -91,38 +91,35 @@ class Door:
             self._is_meeting = True
         deadline = time.monotonic() + seconds
         proofs = _Proofs(own, key, context)
-        answering = _Answering(self._listener, proofs, [peer for peer in peers if peer > own])
-        dialled: dict[int, socket.socket] = {}
-
-        def dial() -> None:
-            for peer, address in sorted(peers.items()):
-                if peer < own:
-                    dialled[peer] = self._dial(peer, address, proofs, deadline)
-
-        with ThreadPoolExecutor(1) as thread:
-            dialling = thread.submit(dial)
+        known = {address.host for address in peers.values()}
+        answering = _Answering(self._listener, proofs, [peer for peer in peers if peer > own], known)
+        lower = [peer for peer in peers if peer < own]
+        with ThreadPoolExecutor(max(1, len(lower))) as threads:
+            # At once, so that one that cannot be reached does not keep this machine from calling the others.
+            dialled = {peer: threads.submit(self._dial, peer, peers[peer], proofs, deadline) for peer in lower}
             try:
-                while answering.missing and not (dialling.done() and dialling.exception()):
+                while answering.missing and not any(each.done() and each.exception() for each in dialled.values()):
                     self._check(answering, deadline)
                     answering.look(min(_LOOK_SECONDS, max(0.0, deadline - time.monotonic())))
-                dialling.result()
+                found = {peer: each.result() for peer, each in dialled.items()}
             except BaseException:
                 self._closed.set()
-                wait([dialling])
-                for connection in (*dialled.values(), *answering.met.values()):
+                wait(dialled.values())
+                done = [each.result() for each in dialled.values() if not each.exception()]
+                for connection in (*done, *answering.met.values()):
                     connection.close()
                 raise
             finally:
                 answering.close()
                 self._listener.close()
-        return dialled | answering.met
+        return found | answering.met
 
     def _check(self, answering: "_Answering", deadline: float) -> None:
         if self._closed.is_set():
             raise LinkError("the group ended")
         if time.monotonic() >= deadline:
-            names = ", ".join(f"machine {peer}" for peer in answering.missing)
-            raise LinkError(f"{names} did not call before the deadline")
+            machine = answering.missing[0]
+            raise LostMachine(machine, f"machine {machine} did not call before the deadline")
 
     def close(self) -> None:
         """Stop listening. Any thread may call this: :meth:`meet` then ends soon."""
@@ -140,7 +137,7 @@ class Door:
             except (OSError, LinkError) as error:
                 why = error.reason if isinstance(error, LinkError) else str(error.strerror or error)
             self._closed.wait(_AGAIN_SECONDS)
-        raise LinkError(f"machine {peer} at {address.host} port {address.port} cannot be reached: {why}")
+        raise LostMachine(peer, f"machine {peer} at {address.host} port {address.port} cannot be reached: {why}")
 
 
 class _Proofs:
@@ -197,14 +194,18 @@ class _Caller:
     connection: socket.socket
     greeting: bytes
     ends: float
+    # True if it calls from the address of a machine of the group. Most strangers have another one.
+    is_known: bool
     data: bytes = b""
 
 
 class _Answering:
     """The answers to calls at a listening socket. No call waits for another one."""
 
-    def __init__(self, listener: socket.socket, proofs: _Proofs, expected: Sequence[int]) -> None:
-        self._listener, self._proofs, self._expected = listener, proofs, expected
+    def __init__(
+        self, listener: socket.socket, proofs: _Proofs, expected: Sequence[int], known: Collection[str]
+    ) -> None:
+        self._listener, self._proofs, self._expected, self._known = listener, proofs, expected, known
         self._callers: dict[int, _Caller] = {}
         self.met: dict[int, socket.socket] = {}
 
@@ -235,15 +236,20 @@ class _Answering:
 
     def _accept(self) -> None:
         try:
-            connection, _ = self._listener.accept()
+            connection, (host, *_) = self._listener.accept()
         except OSError:
             # The caller is gone, or there is no descriptor left for it.
             return
         if len(self._callers) >= STRANGERS_MAX:
-            self._refuse(min(self._callers.values(), key=lambda caller: caller.ends))
+            self._refuse(min(self._callers.values(), key=lambda caller: (caller.is_known, caller.ends)))
         connection.setblocking(False)
         greeting = os.urandom(32)
-        caller = _Caller(connection, greeting, time.monotonic() + CALL_SECONDS)
+        caller = _Caller(
+            connection=connection,
+            greeting=greeting,
+            ends=time.monotonic() + CALL_SECONDS,
+            is_known=host in self._known,
+        )
         self._callers[connection.fileno()] = caller
         try:
             connection.send(_GREETING.pack(_MAGIC, greeting))
@@ -253,6 +259,9 @@ class _Answering:
     def _read(self, caller: _Caller) -> None:
         try:
             piece = caller.connection.recv(_CALL.size - len(caller.data))
+        except BlockingIOError:
+            # The event was of another call, whose descriptor this one has got.
+            return
         except OSError:
             piece = b""
         caller.data += piece

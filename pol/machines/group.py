@@ -9,6 +9,7 @@ import logging
 import secrets
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
@@ -226,8 +227,10 @@ class Members:
         accused = {failure.machine: failure.reason for failure in failures.values()}
         lost = silent or {machine: reason for machine, reason in accused.items() if machine not in failures}
         if not lost:
-            # Two members blame each other: neither can be trusted to go on with the other.
-            lost = dict([max(accused.items())])
+            # Members blame each other, and cannot go on together: the one that most of them miss has to go.
+            blames = Counter(failure.machine for failure in failures.values())
+            most = max(blames, key=lambda machine: (blames[machine], machine))
+            lost = {most: accused[most]}
         raise MachinesLost(sorted(lost), "; ".join(sorted(set(lost.values()))))
 
     def _roots(self, answers: Mapping[int, Held]) -> tuple[bytes, bytes]:
@@ -284,7 +287,11 @@ class Group:
         """Why machines were lost, one text per loss."""
         self._bytes = self._messages = 0
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self.members = self._start()
+        try:
+            self.members = self._members()
+        except MachinesLost as error:
+            # Machines that have never met are more often set up wrongly than lost.
+            raise ReplayError(f"the machines cannot form a group: {error}") from None
 
     def open(self, global_path: Path, local_path: Path, roots: tuple[bytes, bytes]) -> None:
         """Begin at the states in two files below the group's folder.
@@ -356,11 +363,14 @@ class Group:
 
     def _start(self) -> Members:
         while True:
-            plan = plan_of(self._job.document, self.spec)
             try:
-                return Members(self._directory, self._job, plan, self._folder, self.spec, self._starter)
+                return self._members()
             except MachinesLost as error:
                 self._lose(error)
+
+    def _members(self) -> Members:
+        plan = plan_of(self._job.document, self.spec)
+        return Members(self._directory, self._job, plan, self._folder, self.spec, self._starter)
 
     def _lose(self, error: MachinesLost) -> None:
         """Go on without the machines that were lost."""

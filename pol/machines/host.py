@@ -20,10 +20,10 @@ from typing import Final
 from host.files import link_whole
 from host.sandbox import usable_memory
 from pol.machines.door import PORTS_VARIABLE, Address, Door, port_range
-from pol.machines.messages import Failed, Held, Join, Joined, Open, Train
+from pol.machines.messages import LOST, Failed, Held, Join, Joined, Open, Train
 from pol.machines.process import MemberProcess
 from pol.machines.sealing import Opener
-from pol.machines.stream import LinkError
+from pol.machines.stream import LinkError, LostMachine
 from pol.work.cluster.files import Workplace
 
 MEMBERS_MAX: Final = 64
@@ -106,14 +106,18 @@ def join(
 ) -> Joined | Failed:
     """Meet the other machines, start the member, and let it join. ``memory`` limits it; 0 means three quarters of all.
 
-    ``command`` lacks the directory and the key, which are given apart. Raises LinkError if the machines do not meet.
+    ``command`` lacks the directory and the key, which are given apart. If a machine was not met, the answer names it.
+    Raises LinkError if the group ends meanwhile.
     """
     own = _find(group, number)
     with own.turn:
         key = own.opener.open(sealed, group)
         seconds = min(JOIN_SECONDS, command.patience_ms / 1000)
         addresses = {peer.number: peer.address for peer in peers}
-        connections = own.door.meet(number, addresses, key, command.context, seconds)
+        try:
+            connections = own.door.meet(number, addresses, key, command.context, seconds)
+        except LostMachine as lost:
+            return Failed(kind=LOST, field="", reason=lost.reason, step=-1, machine=lost.machine)
         try:
             own.job = _kept(place, group, number, directory)
             limit = memory or usable_memory() * 3 // 4

@@ -40,7 +40,7 @@ from pol.machines.messages import (
     send,
 )
 from pol.machines.parts import keepers, state_specs_of
-from pol.machines.stream import LinkError, Stream
+from pol.machines.stream import LinkError, LostMachine, Stream
 from pol.rules.schedule import batch_number
 from pol.split.exchanges import Moves, Out
 from pol.split.member import Member
@@ -55,14 +55,6 @@ _log = logging.getLogger("assay.machines")
 _FOREVER: Final = float("inf")
 _TEXT_MAX: Final = 2_000
 METRIC: Final = "metric."
-
-
-class LostMachine(LinkError):
-    """The error of a member whose link to another machine failed."""
-
-    def __init__(self, machine: int, reason: str) -> None:
-        super().__init__(reason)
-        self.machine = machine
 
 
 class _Slot:

@@ -23,6 +23,14 @@ class LinkClosed(LinkError):
     """The error of a link whose other end was closed."""
 
 
+class LostMachine(LinkError):
+    """The error of a link to the machine number ``machine`` of a group."""
+
+    def __init__(self, machine: int, reason: str) -> None:
+        super().__init__(reason)
+        self.machine = machine
+
+
 class Stream:
     """One end of a connection. ``name`` describes the other end in errors. The stream owns the descriptor."""
 

@@ -6365,4 +6365,28 @@ MUTANTS = (
         "if task.node is node:",
         (f"{_DISPATCH}a_task_of_a_node_ends_with_it",),
     ),
+    Mutant(
+        "door-known",
+        "strangers from other addresses take the place of a machine",
+        "pol/machines/door.py",
+        "key=lambda caller: (caller.is_known, caller.ends)",
+        "key=lambda caller: caller.ends",
+        (f"{_DOOR}strangers_from_elsewhere_take_no_place_of_a_machine",),
+    ),
+    Mutant(
+        "machines-blame",
+        "a machine that is cut off takes the others' places with it",
+        "pol/machines/group.py",
+        "key=lambda machine: (blames[machine], machine)",
+        "key=lambda machine: machine",
+        (f"{_HOSTS}a_machine_that_nobody_can_reach_is_the_one_that_is_lost",),
+    ),
+    Mutant(
+        "machines-end-state",
+        "a state that a node has changed goes into the update",
+        "pol/local/groups.py",
+        "if end.roots != (boundaries[-1].global_root, boundaries[-1].local_root):",
+        "if end.roots == (b'', b''):",
+        (f"{_HOSTS}states_that_do_not_fit_the_hashes_of_the_machines_are_refused",),
+    ),
 )

@@ -11,6 +11,7 @@ rows, one of them is killed while it runs a segment, and in some they meet over 
 import os
 import signal
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -26,9 +27,10 @@ from pol.capture.build import build
 from pol.executor.interface import Compiled, nothing_reads
 from pol.executor.numpy_backend import NumpyBackend
 from pol.job.program import Program
-from pol.local.groups import start_here, training_together
+from pol.local.groups import training_together
 from pol.machines.group import Group
 from pol.machines.messages import Train, send
+from pol.machines.starters import Hosts
 from pol.machines.stream import Stream
 from pol.split.exchanges import Message
 from pol.split.plan import Machine, Plan, batch_inputs, make_plan, shapes
@@ -185,15 +187,17 @@ def _run_real(row: MachineRow, job: Path, local: str, out: Path) -> MachineOutco
         if row.lost and begun == 2:
             _kill_in_mid_step(group)
 
-    start = start_over_tcp if row.tcp else start_here
-    together = partial(training_together, watch=watch, start=start)
+    start = patch("pol.local.run.start_here", start_over_tcp) if row.tcp else nullcontext()
+    together = patch("pol.local.run.training_together", partial(training_together, watch=watch))
     try:
-        with patch("pol.local.run.training_together", together):
+        with start, together:
             found = train_here(job, out, (row.stages, row.rows))
     except (AssertionError, Expected, LookupError) as error:
         return MachineOutcome(row, local, "", error=str(error))
     (group,) = groups
     missing = "no machine was lost" if row.lost and len(group.losses) != 1 else ""
+    if row.tcp != isinstance(group._starter, Hosts):
+        missing = "the machines have not met over TCP"
     return MachineOutcome(row, local, found, group.sent, group.messages, missing)
 
 

@@ -49,9 +49,9 @@ class Setting:
         self._meetings.append(self._threads.submit(door.meet, own, peers, key, context, seconds))
         return self._meetings[-1]
 
-    def call(self, address: Address) -> socket.socket:
+    def call(self, address: Address, source: str = HOST) -> socket.socket:
         """A connection of a stranger."""
-        self._sockets.append(socket.create_connection((address.host, address.port), PATIENCE))
+        self._sockets.append(socket.create_connection((address.host, address.port), PATIENCE, (source, 0)))
         return self._sockets[-1]
 
     def close(self) -> None:
@@ -110,6 +110,10 @@ def test_machines_meet_and_make_channels(setting: Setting) -> None:
             for own, other in ((1, 3), (3, 1))
         ]
         assert [end.result(PATIENCE).name for end in ends] == ["machine 3", "machine 1"]
+    # The system notices a machine that is gone, while another one waits for it.
+    kept = found[0][1]
+    assert kept.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    assert kept.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 5
     # The doors are closed now.
     for own in made.values():
         with pytest.raises(OSError, match="refused"):
@@ -190,6 +194,19 @@ def test_strangers_have_a_number_of_places(setting: Setting) -> None:
     strangers[1].settimeout(0.2)
     with pytest.raises(TimeoutError):
         strangers[1].recv(1)
+
+
+def test_strangers_from_elsewhere_take_no_place_of_a_machine(setting: Setting) -> None:
+    """A machine that needs long for its proof keeps its place, however many strangers call from other addresses."""
+    own = setting.door()
+    setting.meet(own, 0, {1: Address(HOST, 1)})
+    slow = setting.call(own.address)
+    exactly(slow, GREETING.size)
+    for _ in range(STRANGERS_MAX + 4):
+        exactly(setting.call(own.address, "127.0.0.2"), GREETING.size)
+    slow.settimeout(0.2)
+    with pytest.raises(TimeoutError):
+        slow.recv(1)
 
 
 def test_a_stranger_that_is_silent_or_slow_ends_at_the_deadline(

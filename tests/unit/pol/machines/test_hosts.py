@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 
-from pol.errors import ReplayError
+from pol.errors import ReplayError, StateError
+from pol.executor.names import Engine
 from pol.job.load import LoadedJob
+from pol.local.run import run_locally
 from pol.machines import host, starters
 from pol.machines.door import PORTS_VARIABLE
 from pol.machines.group import Group
-from pol.machines.messages import EngineSpec, Join, MachineSpec, Open
+from pol.machines.messages import EngineSpec, Join, MachineSpec, Open, Train
 from pol.machines.sealing import seal
 from pol.machines.starters import Hosts
 from pol.machines.stream import LinkError
@@ -25,7 +27,7 @@ from pol.work.cluster.files import Workplace
 from pol.work.executor import WorkerDied
 from pol.work.records import Boundary
 from pol.work.segments import SlotState
-from tests.support.places import PORTS, Here
+from tests.support.places import PORTS, Here, start_over_tcp
 from tests.unit.pol.machines.test_group import PART, SPEC, alone, loaded, roots_of, states
 from tests.unit.pol.tiny import FIXTURE
 
@@ -173,8 +175,52 @@ def test_a_machine_without_a_free_port_is_named(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         monkeypatch.setenv(PORTS_VARIABLE, f"{port}-{port}")
-        with pytest.raises(ReplayError, match=rf"node\d: the node cannot listen at 127\.0\.0\.1, ports {port}"):
+        with pytest.raises(
+            ReplayError, match=rf"cannot form a group: node\d: the node cannot listen at 127\.0\.0\.1, ports {port}"
+        ):
             Group(FIXTURE, loaded.job, tmp_path / "files", SPEC, Hosts(lambda: places))
+
+
+def test_a_machine_that_nobody_can_reach_is_the_one_that_is_lost(
+    group: Group, alone: Alone, places: list[Recorded], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A firewall cuts it off, and so it misses the others, too."""
+    group.spec = replace(group.spec, machines=3, shape=(3, 1))
+    monkeypatch.setattr(host, "JOIN_SECONDS", 6.0)
+    prepare = host.prepare
+
+    def behind_a_firewall(place: Workplace, name: bytes, number: int) -> host.Prepared:
+        found = prepare(place, name, number)
+        address = replace(found.address, port=1) if place is places[0].workplace else found.address
+        return replace(found, address=address)
+
+    monkeypatch.setattr(host, "prepare", behind_a_firewall)
+    places.append(Recorded("node3", places[0].workplace.folder))
+    os.kill(group.members.pids[1], signal.SIGKILL)
+    assert [group.run_segment(PART, index) for index in range(2)] == [boundary for boundary, _ in alone]
+    assert len(group.losses) == 2
+    assert "machine 0 at 127.0.0.1 port 1 cannot be reached" in group.losses[1]
+    assert len(group.members.pids) == 2
+
+
+def test_states_that_do_not_fit_the_hashes_of_the_machines_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node's disk changes what its member has written, before it is sent."""
+    asked = host.ask
+
+    def changed(
+        place: Workplace, group: bytes, number: int, command: Open | Train, files: tuple[Path, Path], limit: int
+    ) -> Any:
+        answer = asked(place, group, number, command, files, limit)
+        if isinstance(command, Train):
+            data = bytearray(files[0].read_bytes())
+            data[-1] ^= 1
+            files[0].write_bytes(data)
+        return answer
+
+    monkeypatch.setattr(host, "ask", changed)
+    monkeypatch.setattr("pol.local.run.start_here", start_over_tcp)
+    with pytest.raises(StateError, match="whose hashes the machines reported"):
+        run_locally(FIXTURE, engine=Engine("numpy"), rounds=1, machines=(2, 1))
 
 
 def test_a_host_has_a_number_of_members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
