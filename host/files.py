@@ -5,6 +5,7 @@ import shutil
 import stat
 from collections.abc import Iterable, Iterator
 from errno import EINVAL
+from io import BufferedReader
 from pathlib import Path
 from secrets import token_hex
 
@@ -56,19 +57,25 @@ def move_durably(source: Path, target: Path) -> None:
     _sync_names(target.parent)
 
 
-def plain_pieces(path: Path) -> Iterator[bytes]:
-    """Yield the bytes of a plain file, a mebibyte at a time; OSError if it is anything else, for example a link.
+def open_plain(path: Path) -> BufferedReader:
+    """Open a plain file; OSError if it is anything else, for example a link.
 
-    The writer of the file is not trusted: a link could lead to a file that only this process may read. The writer may
-    also still be writing, so only as many bytes are read as the file has at the start.
+    It is for files whose writer is not trusted: a link could lead to a file that only this process may read.
     """
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    status = os.fstat(handle)
-    if not stat.S_ISREG(status.st_mode):
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         raise OSError(EINVAL, "is not a plain file", str(path))
-    remaining = status.st_size
-    with os.fdopen(handle, "rb") as file:
+    return os.fdopen(handle, "rb")
+
+
+def plain_pieces(path: Path) -> Iterator[bytes]:
+    """Yield the bytes of a plain file, a mebibyte at a time; see :func:`open_plain`.
+
+    The writer may still be writing, so only as many bytes are read as the file has at the start.
+    """
+    with open_plain(path) as file:
+        remaining = os.fstat(file.fileno()).st_size
         while piece := file.read(min(remaining, _PIECE_BYTES)):
             remaining -= len(piece)
             yield piece

@@ -4,7 +4,7 @@ Values are numbered: inputs first, then constants, then one value per node. A :c
 form. Making a Program infers the type of every value, so a program can be allocated and run without further checks.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any
@@ -353,6 +353,29 @@ def make_program(
         reason = f"needs {program.peak_size} bytes at once, more than {limits.live_size}"
         raise JobError("nodes", reason, _REMEDY)
     return program
+
+
+def part_of(program: Program, names: Collection[str]) -> Program:
+    """Return the program of some outputs: their names, and the inputs, constants and nodes that they need."""
+    outputs = {name: number for name, number in program.outputs.items() if name in names}
+    needed, first = set(outputs.values()), program.first_node
+    for offset in reversed(range(len(program.nodes))):
+        if first + offset in needed:
+            needed.update(program.nodes[offset].args)
+    kept = sorted(needed)
+    numbers = {old: new for new, old in enumerate(kept)}
+    inputs = len(program.inputs)
+    return Program(
+        inputs=tuple(program.inputs[number] for number in kept if number < inputs),
+        constants=tuple(program.constants[number - inputs] for number in kept if inputs <= number < first),
+        nodes=tuple(_renumbered(program.nodes[number - first], numbers) for number in kept if number >= first),
+        outputs={name: numbers[number] for name, number in outputs.items()},
+        types=tuple(program.types[number] for number in kept),
+    )
+
+
+def _renumbered(node: Node, numbers: Mapping[int, int]) -> Node:
+    return Node(node.op, tuple(numbers[arg] for arg in node.args), node.attrs)
 
 
 class ProgramBuilder:

@@ -65,6 +65,11 @@ class Executor(Protocol):
         ...
 
     @property
+    def width(self) -> int:
+        """Number of tasks that can run at the same time; at least 1."""
+        ...
+
+    @property
     def running(self) -> int:
         """Number of tasks that are running."""
         ...

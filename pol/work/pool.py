@@ -162,6 +162,11 @@ class ReplayPool:
         return future
 
     @property
+    def width(self) -> int:
+        """Number of tasks that can run at the same time."""
+        return len(self._threads)
+
+    @property
     def running(self) -> int:
         """Number of tasks that are running."""
         return self._running

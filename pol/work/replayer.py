@@ -1,6 +1,7 @@
 """The seam between daemons and executors: a replayer recomputes places in lanes, on this machine or on a cluster."""
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -52,6 +53,17 @@ class Replayer(Protocol):
         """
         ...
 
+    def recompute_all(self, lane: str, function: Callable[[R], T], requests: Sequence[R], seconds: float) -> list[T]:
+        """Recompute several places at the same time; see :meth:`recompute`.
+
+        Returns or fails after all of them have ended.
+        """
+        ...
+
+    def width(self, lane: str) -> int:
+        """Return how many requests of a lane can be recomputed at the same time; at least 1."""
+        ...
+
     def close(self) -> None:
         """End all recomputation. Requests that have not ended fail with PoolClosed."""
         ...
@@ -67,6 +79,19 @@ class ExecutorReplayer:
     def recompute(self, lane: str, function: Callable[[R], T], request: R, seconds: float) -> T:
         """Recompute a place; see :class:`Replayer`."""
         return self.lanes[lane].submit(function, request, timeout=seconds).result()
+
+    def recompute_all(self, lane: str, function: Callable[[R], T], requests: Sequence[R], seconds: float) -> list[T]:
+        """Recompute several places at the same time; see :class:`Replayer`."""
+        futures: list[Future[T]] = []
+        try:
+            futures.extend(self.lanes[lane].submit(function, request, timeout=seconds) for request in requests)
+        finally:
+            wait(futures)
+        return [future.result() for future in futures]
+
+    def width(self, lane: str) -> int:
+        """Return how many requests can be recomputed at the same time; see :class:`Replayer`."""
+        return self.lanes[lane].width
 
     def close(self) -> None:
         """Close the executors, then the cluster."""

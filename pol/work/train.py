@@ -180,7 +180,7 @@ def aggregate_inputs(
     document = loaded.job.document
     start = check_state(opening, document.global_tensors, "opening state")
     inputs: dict[str, Array] = {f"global.{name}": array for name, array in start.items()}
-    inputs.update(codec_of(loaded).combine(loaded, updates))
+    inputs.update(codec_of(loaded).combine(loaded.job.update_tensors, document.slots, updates))
     return start, inputs
 
 

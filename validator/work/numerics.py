@@ -24,11 +24,11 @@ from pol.job.document import order_terms
 from pol.replay.replay import replay_segment
 from pol.rules.tiers.table import tier_named
 from pol.state.arrays import State
-from pol.state.canonical import read_state, state_pieces
+from pol.state.canonical import state_pieces
 from pol.state.layout import MAX_HEADER, chunk_count, chunk_lengths, encoded_size, header_chunk
 from pol.state.stored import file_root
+from pol.work.aggregation import aggregate_part
 from pol.work.probe import work_pieces
-from pol.work.train import aggregate
 from validator.decide.records import Recomputed, Sizes
 from validator.work.loaded import backend_of, job_in, open_states, opened_states
 from validator.work.requests import (
@@ -78,16 +78,23 @@ class Written:
     digests: tuple[bytes, ...]
 
 
-def aggregate_round(asked: RoundAggregation) -> Written | None:
-    """Aggregate the updates of a round and write the next global state; None if the updates do not aggregate."""
+@dataclass(frozen=True, slots=True)
+class WrittenPart:
+    """Tensors of a state that were written: their names, the hashes of their chunks, and the SHA-256 of the file."""
+
+    names: tuple[str, ...]
+    leaves: tuple[tuple[bytes, ...], ...]
+    digest: bytes
+
+
+def aggregate_round(asked: RoundAggregation) -> WrittenPart | None:
+    """Aggregate updates and write a part of the next global state; None if the updates do not aggregate."""
     job = job_in(asked.directory)
-    start = read_state(asked.opening, job.job.document.global_tensors)
-    read = (read_state(path, job.job.update_tensors) for path in asked.updates)
     try:
-        result = aggregate(job, start, read, backend_of(asked.engine))
+        made = aggregate_part(job, asked.part, asked.parts, asked.opening, asked.updates, backend_of(asked.engine))
     except AggregationFailed:
         return None
-    return Written(result.root, (write_state(asked.to, result.state),))
+    return WrittenPart(tuple(made.leaves), tuple(made.leaves.values()), write_state(asked.to, made.state))
 
 
 def write_state(to: Path, state: State) -> bytes:

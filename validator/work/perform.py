@@ -26,10 +26,14 @@ from host.lanes import Task
 from link.blobs import BlobStore
 from link.delivery import has_root
 from link.types import BlobRef, ShareDelivery, StateRef
+from pol.errors import StateError
 from pol.executor.names import Engine
 from pol.replay.trial import TrialRequest, try_payload
 from pol.rules.delivery import is_well_formed
 from pol.rules.handover import HandoverId
+from pol.state.layout import MAX_HEADER, parse_header
+from pol.state.pieces import merged_pieces
+from pol.work.aggregation import root_of_parts
 from pol.work.executor import OutOfMemory, TaskTimeout, WorkerDied
 from pol.work.records import RoundSlot
 from pol.work.replayer import Replayer
@@ -71,6 +75,8 @@ R = TypeVar("R")
 T = TypeVar("T")
 _log = logging.getLogger("assay.validator")
 REPLAY_SECONDS = float(RECOMPUTE_SECONDS)
+PART_BYTES = 1 << 24
+"""Bytes of the global state for each part of an aggregation, if several processes can compute parts of it."""
 OWN, SEATS, TRIALS = "own", "seats", "trials"
 """The lanes of a validator's replayer: its own rounds, its seats, and trials of new jobs."""
 
@@ -343,23 +349,28 @@ class Performer:
             for work in accepted_works(current)
             if work.packet is not None and work.packet.update is not None
         )
-        with places_in(self.scratch, 1) as places:
-            written = self.run(
-                numerics.aggregate_round,
+        opening = current.global_in.blob
+        parts = min(self.replayer.width(OWN), max(1, opening.size // PART_BYTES))
+        with places_in(self.scratch, parts) as places:
+            asked = [
                 RoundAggregation(
+                    part=part,
+                    parts=parts,
                     directory=self._directory(local),
-                    opening=self._path(current.global_in.blob),
+                    opening=self._path(opening),
                     updates=updates,
                     engine=self.engine,
-                    to=places[0],
-                ),
-            )
-            if written is None:
+                    to=place,
+                )
+                for part, place in enumerate(places)
+            ]
+            written = self.replayer.recompute_all(OWN, numerics.aggregate_round, asked, REPLAY_SECONDS)
+            made = [part for part in written if part is not None]
+            if len(made) < parts:
                 _log.warning("%s: the updates cannot be aggregated", action.key)
                 self._change(leg, lambda now: not_aggregated(now, round))
                 return
-            (blob,) = self._taken(places, written)
-            state = StateRef(written.root, blob)
+            state = self._joined(opening, places, made)
         self._change(leg, lambda now: aggregated(now, round, state), state.blob)
 
     def seal(self, action: do.Seal) -> None:
@@ -376,6 +387,20 @@ class Performer:
         self._change(leg, lambda now: receive.sealed(now, round, result), result.blob)
 
     # Helpers
+
+    def _joined(self, opening: BlobRef, places: Sequence[Path], parts: Sequence[numerics.WrittenPart]) -> StateRef:
+        """Return the state whose parts pool processes wrote. It has the tensors of the state ``opening``.
+
+        WorkerDied if a file has changed.
+        """
+        with self._path(opening).open("rb") as file:
+            _, specs = parse_header(file.read(MAX_HEADER + 4))
+        root = root_of_parts(specs, [dict(zip(part.names, part.leaves, strict=True)) for part in parts])
+        pieces = merged_pieces(places, specs, [part.digest for part in parts])
+        try:
+            return StateRef(root, self.blobs.gather(pieces))
+        except (StateError, OSError) as error:
+            raise WorkerDied(f"a file changed after the process had written it: {error}") from None
 
     def _taken(self, places: Sequence[Path], written: numerics.Written) -> list[BlobRef]:
         """Turn files of states that a pool process wrote into blobs, without loading them into memory.

@@ -126,8 +126,13 @@ class StatesReplay:
 
 @dataclass(frozen=True, slots=True)
 class RoundAggregation:
-    """A request to aggregate the updates of all slots (in slot order), and to write the next global state."""
+    """A request to aggregate the updates of all slots (in slot order), and to write a part of the next global state.
 
+    The state has ``parts`` parts, whose tensors follow from the job.
+    """
+
+    part: int
+    parts: int
     directory: Path
     opening: Path
     updates: tuple[Path, ...]

@@ -249,6 +249,12 @@ class Cluster:
             began = [task.began is not None for task in self._tasks.values() if task.lane is lane]
         return sum(began), len(began) - sum(began)
 
+    def width(self, lane: "ClusterExecutor") -> int:
+        """Return how many tasks of a lane can run at the same time on the nodes that work now; at least 1."""
+        (spec,) = (spec for spec in self._settings.lanes if spec.name == lane.name)
+        threads = self._settings.engine.threads or 1
+        return max(1, sum(spec.processes_at(node.processors, threads) for node in self.nodes if not node.problem))
+
     def drop(self, lane: "ClusterExecutor") -> None:
         """End the tasks of a lane that was closed."""
         with self._lock:
@@ -404,6 +410,11 @@ class ClusterExecutor:
         if self.waiting >= self._queued:
             raise PoolFull(f"{self._queued} tasks are already waiting")
         return self._cluster.add(self, function.__name__, pack(function, args), timeout, node)
+
+    @property
+    def width(self) -> int:
+        """Number of tasks that can run at the same time on the nodes that work now; at least 1."""
+        return self._cluster.width(self)
 
     @property
     def running(self) -> int:

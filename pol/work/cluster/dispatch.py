@@ -163,7 +163,7 @@ class Dispatcher:
         with self._changed:
             self._nodes.add(node)
         for lane in self._lanes:
-            for index in range(lane.processes or max(1, node.processors // self._threads)):
+            for index in range(lane.processes_at(node.processors, self._threads)):
                 name = f"{node.name}-{lane.name}-{index}"
                 threading.Thread(target=self._serve, args=(node, lane.name), name=name, daemon=True).start()
 

@@ -57,6 +57,10 @@ class LaneSpec:
     fresh: bool = False
     inside: bool = False
 
+    def processes_at(self, processors: int, threads: int) -> int:
+        """Return the number of its processes, of ``threads`` each, on a node with so many processors."""
+        return self.processes or max(1, processors // threads)
+
 
 @dataclass(frozen=True, slots=True)
 class NodeAnswer:
@@ -111,7 +115,7 @@ class NodeWorker:
         threads = engine.threads or 1
         self._pools = {
             lane.name: ReplayPool(
-                lane.processes or max(1, processors // threads),
+                lane.processes_at(processors, threads),
                 folder=self._scratch,
                 memory_bytes=engine.memory_bytes,
                 reads=(self._blobs, self._jobs),

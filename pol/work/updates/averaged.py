@@ -52,11 +52,11 @@ def _difference(opening: Array, closing: Array, name: str) -> Array:
     return difference
 
 
-def means(loaded: LoadedJob, updates: Iterable[State]) -> dict[str, Array]:
-    """Return the mean of each tensor of the updates, under the name that ``outer`` has for it."""
+def means(specs: Sequence[TensorSpec], slots: int, updates: Iterable[State]) -> dict[str, Array]:
+    """Return the mean of each of the tensors ``specs``, under the name that ``outer`` has for it."""
     # A mean may overflow to infinity, which is refused with the outputs.
     with np.errstate(over="ignore"):
-        averaged = mean(updates, loaded.job.update_tensors, loaded.job.document.slots)
+        averaged = mean(updates, specs, slots)
     return {f"{AGGREGATE}.{name}": array for name, array in averaged.items()}
 
 

@@ -3,7 +3,7 @@
 The codes are the job's arithmetic: every machine computes the same bits, and ``outer`` gets the codes of all slots.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from pol.job.load import LoadedJob
 from pol.job.updates import END, LOCAL, OPENING, UPDATE, UPDATES
 from pol.state.arrays import NUMPY_DTYPES, Array, State, canonical_array
 from pol.state.canonical import state_tree
+from pol.values import TensorSpec
 from pol.work.records import UpdateResult
 from pol.work.segments import SlotState, check_specs
 
@@ -50,9 +51,8 @@ def encode_coded(loaded: LoadedJob, opening: State, end: SlotState, backend: Bac
     return closed(end, outputs)
 
 
-def stacks(loaded: LoadedJob, updates: Iterable[State]) -> dict[str, Array]:
-    """Return each tensor of all updates as one array, whose first dimension is the slot."""
-    specs, slots = loaded.job.update_tensors, loaded.job.document.slots
+def stacks(specs: Sequence[TensorSpec], slots: int, updates: Iterable[State]) -> dict[str, Array]:
+    """Return each of the tensors ``specs`` of all updates as one array, whose first dimension is the slot."""
     stacked = {spec.name: np.empty((slots, *spec.shape), NUMPY_DTYPES[spec.dtype]) for spec in specs}
     count = 0
     for update in updates:

@@ -216,6 +216,7 @@ def write_mlp_job(
     limits: Limits = LIMITS,
     more: Mapping[str, Array] = MappingProxyType({}),
     sampling: Sampling = SHUFFLING,
+    outer: Program | None = None,
 ) -> Job:
     """Write the whole job: two rounds of two slots, four steps in segments of two, three shards.
 
@@ -232,7 +233,7 @@ def write_mlp_job(
         segment_steps=2,
         aggregation=DIFFERENCE,
         step=step_program(),
-        outer=outer_program(),
+        outer=outer or outer_program(),
         eval=eval_program(),
         metrics=("loss",),
         global_state=weights,

@@ -13,6 +13,8 @@ from pathlib import Path
 from threading import Event, Lock
 from typing import Any, TypeVar
 
+import numpy as np
+
 from chain.client.client import TxReceipt
 from chain.client.errors import ChainError, ErrorKind, TxRefused, code_of
 from chain.state_machine import queries
@@ -39,6 +41,7 @@ from pol.replay.trial import try_payload
 from pol.rules.commitment import compute_trace_root, share_commitment, share_sign_bytes
 from pol.rules.delivery import delivery_key_hash, manifest_sign_bytes
 from pol.rules.schedule import first_step, share_segments
+from pol.state.canonical import encode_state, tensor_leaves
 from pol.work.executor import PoolClosed
 from pol.work.replayer import ExecutorReplayer
 from pol.work.trials import Trial, TrialTimes
@@ -62,7 +65,7 @@ ME = "v0"
 PROVIDERS = ("v0p0", "v0p1")
 CONTENT = {
     "job.json": b"the job",
-    "global.state": b"g" * 100,
+    "global.state": encode_state({"w": np.zeros(12, np.int64)}),
     "local.state": b"l" * 50,
     "data/0": b"rows",
 }
@@ -198,6 +201,10 @@ class Numerics:
             future.set_result(self._result(function, args))
         return future
 
+    @property
+    def width(self) -> int:
+        return 1
+
     def close(self) -> None:
         self.closed = True
 
@@ -210,9 +217,9 @@ class Numerics:
         if function is exact.check_update:
             return self._outcome(-1)
         if function is numerics.aggregate_round:
-            data = digest("aggregated", asked.updates) * 4
-            asked.to.write_bytes(data)
-            return numerics.Written(digest("root", data), (sha256(data).digest(),))
+            made = {"w": np.frombuffer(digest("aggregated", asked.updates) * 3, np.int64)}
+            leaves = tensor_leaves(made["w"], "w")
+            return numerics.WrittenPart(("w",), (leaves,), numerics.write_state(asked.to, made))
         if function is numerics.headers:
             return numerics.JobHeaders(b"", b"", b"", UPDATE_CHUNKS)
         if function is numerics.probe_pieces:
@@ -230,7 +237,9 @@ class Numerics:
         for name, size in (("update", 90), ("out", 50)):
             blobs.add(made_up(work.provider, name, share, size))
         last = len(packet.boundaries)
-        states = [blobs.add(made_up(work.provider, share, last, size)) for size in (100, 50)]
+        states = [
+            blobs.add(made_up(work.provider, share, last, size)) for size in (TERMS.global_bytes, TERMS.local_bytes)
+        ]
         return OpenedDelivery(packet, (Opening(last, states[0], states[1], verified=True),), ShareReason.NONE)
 
     def _outcome(self, segment: int) -> ReplayOutcome:
@@ -413,7 +422,7 @@ class Loop:
             self.market.chain.ok(MsgShowKey(name, *where, manifest, secret, roots, 0, False, b""))
 
     def bring(self, name: str, key: ShareKey, index: int) -> None:
-        states = (self.put(name, key, index, 100), self.put(name, key, index, 50))
+        states = (self.put(name, key, index, TERMS.global_bytes), self.put(name, key, index, TERMS.local_bytes))
         self.service.submit_opening(caller(name), t.OpeningSubmission(key, index, *states))
 
     def put(self, name: str, *what: object) -> t.BlobRef:

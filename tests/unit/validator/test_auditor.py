@@ -40,6 +40,7 @@ from pol.rules.handover import HandoverId, chunk_layout
 from pol.rules.panels import draw_chunk
 from pol.rules.tiers.answers import answer_digest
 from pol.state.canonical import chunks_of
+from pol.work.aggregation import root_of_parts
 from pol.work.executor import TaskTimeout
 from tests.support.chain_market import digest
 from tests.unit.validator.support import CHAIN_ID, ME, ORDER_ID, chain, panel, seat
@@ -305,10 +306,13 @@ def setting(trained: Trained, tmp_path: Path) -> Iterator[Setting]:
     )
     opening, update = JOB / "global.state", trained.sent[0]
     updates = (update,) * TERMS.slots
-    following = numerics.aggregate_round(RoundAggregation(JOB, opening, updates, Engine("numpy"), tmp_path / "next"))
+    loaded, place = load_job(JOB), tmp_path / "next"
+    following = numerics.aggregate_round(RoundAggregation(0, 1, JOB, opening, updates, Engine("numpy"), place))
     assert following is not None
+    leaves = dict(zip(following.names, following.leaves, strict=True))
+    root = root_of_parts(loaded.job.document.global_tensors, [leaves])
     packet = packet_of(trained, ledger)
-    made.append(Setting(trained, ledger, service, client, auditor, stopped, packet, following.root))
+    made.append(Setting(trained, ledger, service, client, auditor, stopped, packet, root))
     made[0].following = tmp_path / "next"
     made[0].port, made[0].certificate = server.port, certificate.der
     yield made[0]

@@ -19,6 +19,7 @@ from pol.rules.commitment import boundary_root, update_claim
 from pol.rules.tiers.answers import answer_digest
 from pol.state.arrays import State
 from pol.state.canonical import chunks_of, encode_state, state_tree
+from pol.work.aggregation import root_of_parts
 from pol.work.segments import boundary_step
 from pol.work.train import aggregate
 from tests.support.chain_market import digest
@@ -334,9 +335,13 @@ def test_validator_and_seat_aggregate_alike(trained: Trained, tmp_path: Path) ->
     updates = [trained.share.update, bent(trained.share.update)]
     wanted = aggregate(loaded, loaded.global_state, updates, backend(Engine("numpy")))
     place = tmp_path / "made"
-    made = numerics.aggregate_round(requests.RoundAggregation(JOB, opening, (update, other), Engine("numpy"), place))
-    assert made == written(wanted.root, place)
+    asked = requests.RoundAggregation(0, 1, JOB, opening, (update, other), Engine("numpy"), place)
+    made = numerics.aggregate_round(asked)
+    assert made is not None
+    leaves = dict(zip(made.names, made.leaves, strict=True))
+    assert root_of_parts(loaded.job.document.global_tensors, [leaves]) == wanted.root
     assert place.read_bytes() == encode_state(wanted.state)
+    assert made.digest == sha256(place.read_bytes()).digest()
     root = trained.share.update_root
     known = loaded.job.document.global_root
     sent = (
@@ -359,7 +364,7 @@ def test_updates_that_lead_to_no_finite_state(outer: Path, tmp_path: Path) -> No
     (tmp_path / "u").write_bytes(encode_state(update))
     (tmp_path / "s").write_bytes(encode_state(start))
     updates, place = (tmp_path / "u",) * 2, tmp_path / "made"
-    asked = requests.RoundAggregation(outer, tmp_path / "s", updates, Engine("numpy"), place)
+    asked = requests.RoundAggregation(0, 1, outer, tmp_path / "s", updates, Engine("numpy"), place)
     assert numerics.aggregate_round(asked) is None
     opening = requests.RootedFile(tmp_path / "s", state_tree(start).root)
     sent = (requests.RootedFile(tmp_path / "u", state_tree(update).root),) * 2

@@ -39,10 +39,11 @@ from validator.decide.records import (
 )
 from validator.ledger import Ledger
 from validator.store import ValidatorStore
-from validator.work import numerics
+from validator.work import numerics, perform
 from validator.work.files import clear, places_in
 from validator.work.perform import OWN, Performer
 from validator.work.perform import work_of as work_of_action
+from validator.work.requests import RoundAggregation
 
 TERMS = replace(order_terms(load_job(JOB).job), rounds=1)
 KEY = LegKey(ORDER_ID, 1)
@@ -53,6 +54,7 @@ class InThisProcess:
     """A pool that runs a task where it is asked for."""
 
     error: Exception | None = None
+    width = 1
 
     def submit(self, function: Any, *arguments: Any, timeout: float) -> "Future[Any]":
         future: Future[Any] = Future()
@@ -247,6 +249,31 @@ def test_a_round_is_aggregated_and_its_result_sealed_for_its_consumer_only(
     assert sealed_by(setting, local) == result
 
 
+def test_several_processes_aggregate_parts_of_a_round(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The state is the same, and a part that cannot be computed fails the round."""
+    local = setting.share()
+    whole = setting.perform(local, do.Aggregate("aggregate", KEY.round(0))).find(0)
+    setting.ledger.store.save(local)
+    setting.pool.width = 3
+    monkeypatch.setattr(perform, "PART_BYTES", 1)
+    asked = list[int]()
+    aggregate = numerics.aggregate_round
+
+    def counted(request: RoundAggregation) -> numerics.WrittenPart | None:
+        asked.append(request.parts)
+        return aggregate(request)
+
+    monkeypatch.setattr(numerics, "aggregate_round", counted)
+    assert setting.perform(local, do.Aggregate("aggregate", KEY.round(0))).find(0) == whole
+    assert asked == [3, 3, 3]
+    setting.ledger.store.save(local)
+    monkeypatch.setattr(numerics, "aggregate_round", lambda asked: aggregate(asked) if asked.part else None)
+    failed = setting.perform(local, do.Aggregate("aggregate", KEY.round(0))).find(0)
+    assert failed is not None
+    assert failed.next_global is None
+    assert not list(setting.performer.scratch.glob("made-*"))
+
+
 def sealed_by(setting: Setting, local: LocalOrder) -> SealedResult:
     """Seal the first round of a record, and return what was sealed."""
     after = setting.perform(local, do.Seal("seal", KEY.round(0), public_point(SECRET)))
@@ -255,7 +282,7 @@ def sealed_by(setting: Setting, local: LocalOrder) -> SealedResult:
     return current.sealed
 
 
-@pytest.mark.parametrize("target", ["other", "secret"])
+@pytest.mark.parametrize("target", ["other", "bent", "secret"])
 def test_what_another_task_puts_where_a_state_was_written_is_no_state(
     setting: Setting, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
@@ -265,8 +292,11 @@ def test_what_another_task_puts_where_a_state_was_written_is_no_state(
 
     def spoilt(to: Path, state: State) -> bytes:
         digest = write(to, state)
+        data = to.read_bytes()
         to.unlink()
-        if target == "other":
+        if target == "bent":
+            to.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+        elif target == "other":
             to.write_bytes(b"another state")
         else:
             to.symlink_to(setting.performer.scratch / target)

@@ -1,5 +1,6 @@
 """States in pieces: some tensors of a file, and a whole file from pieces."""
 
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +59,25 @@ def test_only_tensors_that_are_read_are_checked(tmp_path: Path) -> None:
 def test_pieces_make_the_whole(tmp_path: Path) -> None:
     pieces = [written(tmp_path / "1", "bd"), written(tmp_path / "2", ""), written(tmp_path / "3", "ac")]
     assert b"".join(merged_pieces(pieces, SPECS)) == encode_state(STATE)
+    digests = [sha256(piece.read_bytes()).digest() for piece in pieces]
+    assert b"".join(merged_pieces(pieces, SPECS, digests)) == encode_state(STATE)
+
+
+def test_a_piece_that_has_changed_makes_no_state(tmp_path: Path) -> None:
+    pieces = [written(tmp_path / "1", "bd"), written(tmp_path / "2", "ac")]
+    digests = [sha256(piece.read_bytes()).digest() for piece in pieces]
+    data = bytearray(pieces[1].read_bytes())
+    data[-1] ^= 1
+    pieces[1].write_bytes(data)
+    with pytest.raises(StateError, match="changed after it was written"):
+        b"".join(merged_pieces(pieces, SPECS, digests))
+
+
+def test_a_link_is_no_piece(tmp_path: Path) -> None:
+    """Who writes pieces is not trusted: a link could lead to a file of their reader."""
+    (tmp_path / "link").symlink_to(written(tmp_path / "whole", "abcd"))
+    with pytest.raises(OSError, match=r"link|plain"):
+        b"".join(merged_pieces([tmp_path / "link"], SPECS))
 
 
 @pytest.mark.parametrize("names", [("ab", "c"), ("abc", "cd"), ("abcd", "d")])

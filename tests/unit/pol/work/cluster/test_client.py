@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,13 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @contextmanager
 def cluster(tmp_path: Path, what: str) -> Iterator[Cluster]:
     command = (sys.executable, "-P", "-m", "tests.unit.pol.work.cluster.fake_driver", what)
-    made = Cluster("10.0.0.1:6379", [LaneSpec("own"), LaneSpec("seats")], Engine(), tmp_path / "d", command=command)
+    made = Cluster(
+        "10.0.0.1:6379",
+        [LaneSpec("own"), LaneSpec("seats"), LaneSpec("trials", 1)],
+        Engine(),
+        tmp_path / "d",
+        command=command,
+    )
     try:
         yield made
     finally:
@@ -55,7 +62,9 @@ def test_tasks_and_their_errors_come_back(tmp_path: Path) -> None:
         failed = own.submit(tasks.fail, "no", timeout=WAIT)
         with pytest.raises(Exception, match="no; try another one"):
             failed.result(WAIT)
+        assert own.width >= 1
         until(lambda: made.nodes == (NODE,))
+        assert own.width == NODE.processors
         assert (own.running, own.waiting, made.problem) == (0, 0, "")
         until(lambda: len(ended) == 2)
     assert [type(error).__name__ for error in ended] == ["NoneType", "Expected"]
@@ -74,6 +83,13 @@ def test_a_task_says_its_node(tmp_path: Path) -> None:
         own.close()
         with pytest.raises(PoolClosed):
             own.at("aaaa").submit(tasks.parent)
+
+
+def test_nodes_that_do_not_work_and_lanes_of_one_process_are_counted_as_they_are(tmp_path: Path) -> None:
+    with cluster(tmp_path, "silent") as made:
+        made.nodes = (NODE, replace(NODE, name="b", processors=5), replace(NODE, name="c", problem="it is lost"))
+        assert made.executor("own").width == NODE.processors + 5
+        assert made.executor("trials").width == 2
 
 
 def test_errors_of_a_pool_keep_their_class(tmp_path: Path) -> None:
