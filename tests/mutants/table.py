@@ -5419,8 +5419,8 @@ MUTANTS = (
         "silent-key-for-witnesses",
         "a provider does not show its key for a receipt of witnesses",
         "compute_provider/decide/claims.py",
-        "    return is_silent and (is_valid or is_posted)\n",
-        "    return is_silent and is_valid\n",
+        "    return is_valid or _is_posted(order, key, clock)\n",
+        "    return is_valid\n",
         (_ASKING,),
     ),
     Mutant(
