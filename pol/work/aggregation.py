@@ -102,7 +102,7 @@ def _bare(name: str) -> str:
 
 
 def _tensors_of_part(document: JobDocument, specs: Sequence[TensorSpec], program: Program, part: int) -> set[str]:
-    """Return the names of the update's tensors that a part reads. The first part also checks those that no program reads."""
+    """Return the names of the update's tensors that a part reads. The first part also checks those without a reader."""
 
     def used(by: Program) -> set[str]:
         return {_bare(spec.name) for spec in by.inputs if spec.name.partition(".")[0] in (AGGREGATE, UPDATES)}
