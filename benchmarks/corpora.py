@@ -6,7 +6,6 @@ from importlib import metadata
 from importlib.metadata import version
 
 import numpy as np
-from sklearn.datasets import load_digits
 
 from pol.state.arrays import Array
 
@@ -51,6 +50,8 @@ def text(length: int) -> Corpus:
 
 def digits() -> Corpus:
     """Return the digits of scikit-learn. Each training image occurs nine times, shifted by up to one pixel."""
+    from sklearn.datasets import load_digits
+
     dataset = load_digits()
     order = np.random.default_rng(7).permutation(len(dataset.target))
     images = dataset.images[order].astype(np.float32) / 16

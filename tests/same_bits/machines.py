@@ -18,8 +18,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
-from peft import LoraConfig, get_peft_model
-
 from assay import JobSpec
 from domain.errors import Expected
 from examples import char_gpt, lstm, vision
@@ -106,6 +104,8 @@ class MachineOutcome:
 
 
 def _lora() -> JobSpec:
+    from peft import LoraConfig, get_peft_model
+
     whole = char_gpt.job()
     config = LoraConfig(r=4, lora_alpha=8, target_modules=["project", "think.0"])
     return replace(whole, name="lora", model=get_peft_model(whole.model, config))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as runner
-from benchmarks import corpora, curves, eager, parity
+from benchmarks import corpora, eager, parity
 from benchmarks.networks import GPT
 from benchmarks.parity import BACKWARDS, FP32, PRECISIONS, Trained
 from pol.job.dataset import batch_at
@@ -116,13 +116,15 @@ def test_a_curve_ends_with_the_last_step() -> None:
 
 
 def test_the_same_curves_are_the_same_drawing(tmp_path: Path) -> None:
+    from benchmarks.curves import draw
+
     lines = {
         (name, rate): [[(1, 2.0), (2, shift)], [(1, 3.0), (2, rate)]]
         for rate in (0.1, 0.2)
         for shift, name in enumerate([FP32, *PRECISIONS])
     }
     for name in ("one", "two"):
-        curves.draw(lines, tmp_path / name / "curves.svg")
+        draw(lines, tmp_path / name / "curves.svg")
     one, two = ((tmp_path / name / "curves.svg").read_bytes() for name in ("one", "two"))
     assert one == two
 

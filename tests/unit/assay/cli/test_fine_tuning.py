@@ -11,7 +11,6 @@ import pytest
 import torch
 from safetensors.numpy import save_file
 from safetensors.torch import save_model
-from transformers import GPT2Config, GPT2LMHeadModel
 
 from pol.capture.author.hugging_face import FineTuning, fine_tuning
 from pol.capture.build import build_job
@@ -100,6 +99,8 @@ def test_weights_of_another_model_are_refused(files: Path) -> None:
 
 def _saved(folder: Path, **options: Any) -> Any:
     """Save a model whose weights are larger than drawn ones, so that it cannot be taken for another one."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
     kept = {name: value for name, value in {**CONFIG, **options}.items() if name != "model_type"}
     model = GPT2LMHeadModel(GPT2Config(**kept))
     with torch.no_grad():

@@ -5,10 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import peft
 import pytest
 import torch
-import transformers
 from safetensors.torch import load_file, load_model
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
@@ -82,6 +80,8 @@ def _frozen() -> nn.Module:
 
 
 def _gpt2() -> Any:
+    import transformers
+
     config = transformers.GPT2Config(
         vocab_size=20,
         n_embd=8,
@@ -98,6 +98,8 @@ def _gpt2() -> Any:
 
 
 def _llama() -> Any:
+    import transformers
+
     config = transformers.LlamaConfig(
         vocab_size=20,
         hidden_size=8,
@@ -111,6 +113,8 @@ def _llama() -> Any:
 
 
 def _t5() -> Any:
+    import transformers
+
     config = transformers.T5Config(
         vocab_size=20, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2, dropout_rate=0.0
     )
@@ -119,6 +123,8 @@ def _t5() -> Any:
 
 
 def _adapted() -> Any:
+    import peft
+
     config = peft.LoraConfig(r=2, target_modules=["c_attn"], fan_in_fan_out=True)
     return peft.get_peft_model(_gpt2(), config)
 
@@ -191,6 +197,8 @@ def test_torchs_own_loading_does_the_same(make: Callable[[], nn.Module], tmp_pat
 
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
 def test_a_folder_of_transformers_and_an_adapter_have_the_result(tmp_path: Path) -> None:
+    import transformers
+
     _trained(_gpt2, tmp_path / "all")
     mine = load_result(_gpt2(), tmp_path / "all").state_dict()
     _gpt2().config.save_pretrained(tmp_path / "all")

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sklearn.datasets import load_digits
 from torch import Tensor, nn, optim
 from torch.nn import functional
 from torch.optim import lr_scheduler
@@ -78,6 +77,8 @@ def _of_generator(model: Any, batch: Batch) -> Tensor:
 
 
 def _data(rows: int) -> dict[str, Any]:
+    from sklearn.datasets import load_digits
+
     images = load_digits().images[:rows, None].astype(np.float32) / 8 - 1
     z = np.random.default_rng(3).standard_normal((rows, NOISE)).astype(np.float32)
     return {"x": images, "z": z}

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from sklearn.datasets import load_digits
 from torch import nn
 
 from benchmarks.eager import as_tensors, take_step
@@ -29,6 +28,8 @@ def _rate(step: int) -> float:
 
 
 def _spec(slots: int, outer: Average | Nesterov, seed: int) -> JobSpec:
+    from sklearn.datasets import load_digits
+
     digits = load_digits()
     x, y = digits.data[:800].astype(np.float32) / 16, digits.target[:800]
     return JobSpec(

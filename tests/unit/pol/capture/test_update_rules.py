@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn, optim
 from torch.nn import functional
 from torch.optim import lr_scheduler
-from transformers import optimization
 
 import assay
 from pol.capture.author.spec import Batch, JobSpec
@@ -157,7 +156,14 @@ class _Slow:
                 p.copy_(slow)
 
 
-_adafactor: Callable[..., optim.Optimizer] = optimization.Adafactor
+def _adafactor(*arguments: Any, **options: Any) -> optim.Optimizer:
+    """Return the optimizer of Transformers, which is imported only here: it takes a second."""
+    from transformers import optimization
+
+    made: Callable[..., optim.Optimizer] = optimization.Adafactor
+    return made(*arguments, **options)
+
+
 _Pair = tuple[Callable[[nn.Module], Any], Callable[[nn.Module], Any]]
 _FACTORED: dict[str, Any] = {"state": EXAMPLES["adafactor_state"]}
 PAIRS: dict[str, _Pair] = {
