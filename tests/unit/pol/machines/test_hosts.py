@@ -55,10 +55,12 @@ class Recorded(Here):
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Recorded]]:
     monkeypatch.setenv(PORTS_VARIABLE, PORTS)
     made = [Recorded(f"node{number}", tmp_path / "files") for number in range(3)]
+    # A test may take machines away, or add some.
+    given = list(made)
     try:
-        yield made
+        yield given
     finally:
-        for place in made:
+        for place in {*made, *given}:
             place.close()
         left = list(host._members)
         for key in left:
