@@ -83,9 +83,11 @@ class NativeBackend(Remembering[Compiled]):
         return arena if arena.size >= size + LINE else np.empty(size + LINE, np.uint8)
 
     def give_back(self, arena: NDArray[np.uint8]) -> None:
-        """Keep the memory of a run that has ended, for a later run."""
+        """Keep the memory of a run that has ended for a later run, unless this back end keeps none."""
         if self._bounded:
             self._arenas.append(arena)
+        else:
+            self.library.forget()
 
 
 THREADS = "OMP_NUM_THREADS"

@@ -139,6 +139,8 @@ class Channel:
                     self._write_all(entry)
                 except LinkError as error:
                     self._problem = error
+            # Otherwise the last message would stay in memory until the next one comes.
+            del entry
 
     def _write_all(self, message: Message) -> None:
         deadline = time.monotonic() + self._patience

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import numpy as np
 
 from host import sandbox
-from pol.errors import NotFinite, OutOfRange
+from pol.errors import NotFinite, OutOfRange, StateError
 from pol.executor.backend import backend
 from pol.executor.names import Engine
 from pol.job.dataset import batch_at
@@ -28,6 +28,7 @@ from pol.machines.messages import (
     NOT_FINITE,
     OTHER,
     OUT_OF_RANGE,
+    STATE,
     Failed,
     Held,
     Join,
@@ -111,26 +112,34 @@ class _Slot:
         return self._held(values)
 
     def _step(self, step: int, slot: int) -> dict[str, Array]:
-        """Run a step, and return the metrics that this machine computes."""
-        document = self._loaded.job.document
-        at = document.start.step + step
-        number = batch_number(document.slots, at, slot)
-        inputs = {**self._tensors, **batch_at(self._loaded.data, self._loaded.job, number)}
-        inputs[STEP], inputs[BATCH_NUMBER] = np.array(at, np.int64), np.array(number, np.int64)
+        """Run a step, and return the metrics that this machine computes.
+
+        The step takes the tensors that it changes, so that they are freed after their last use.
+        """
         try:
-            outputs = self._drive(self._member.run(inputs))
-            del inputs
+            outputs = self._drive(self._member.run(self._inputs(step, slot)))
             metrics = {}
             for name in sorted(outputs):
                 array = canonical_array(outputs.pop(name), name)
                 if name.startswith(METRIC):
                     metrics[name.removeprefix(METRIC)] = array
-                elif name in self._tensors:
+                elif name in self._read:
                     self._leaves.pop(name, None)
                     self._tensors[name] = array
         except (NotFinite, OutOfRange) as error:
             raise StepError(step, error) from None
         return metrics
+
+    def _inputs(self, step: int, slot: int) -> dict[str, Array]:
+        """Return the inputs of a step. This machine keeps only the tensors that the step does not change."""
+        document = self._loaded.job.document
+        at = document.start.step + step
+        number = batch_number(document.slots, at, slot)
+        inputs = {**self._tensors, **batch_at(self._loaded.data, self._loaded.job, number)}
+        inputs[STEP], inputs[BATCH_NUMBER] = np.array(at, np.int64), np.array(number, np.int64)
+        for name in self._tensors.keys() & set(self._member.outputs):
+            del self._tensors[name]
+        return inputs
 
     def _drive(self, moves: Moves[T]) -> T:
         """Run the moves of this machine over its channels."""
@@ -142,6 +151,8 @@ class _Slot:
                     self._channels[other].send(move.message)
                     self._sent += sum(array.nbytes for array in move.message)
                     self._messages += 1
+                    # The channel alone keeps the message, and only until it is sent.
+                    del move
                     move = moves.send(())
                 else:
                     other = move.source
@@ -186,6 +197,8 @@ def _failed(error: Exception) -> Failed:
         case StepError():
             kind = NOT_FINITE if isinstance(error.error, NotFinite) else OUT_OF_RANGE
             return _failure(kind, field=error.error.field, reason=error.error.reason, step=error.step)
+        case StateError():
+            return _failure(STATE, field=error.field, reason=error.reason)
         case MemoryError():
             return _failure(MEMORY)
         case _:

@@ -46,6 +46,7 @@ _ARGUMENTS: dict[str, tuple[Sequence[object], object]] = {
     "run": ((_ADDRESS, _SIZE, _ADDRESS, _SIZE, _ADDRESS, _ADDRESS, _SIZE, _ADDRESS), _STATUS),
     "crew_begin": ((_SIZE,), _ADDRESS),
     "crew_end": ((_ADDRESS,), None),
+    "forget": ((), None),
     "sum": ((_ADDRESS, *[_SIZE] * 3, _ADDRESS), _STATUS),
     "uniform": ((ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint64, _ADDRESS, _SIZE), None),
     **dict.fromkeys(_FUNCTIONS, ((_ADDRESS, _ADDRESS, _SIZE), None)),
@@ -156,6 +157,10 @@ class Library:
         )
         self._check(status)
         return (end[0], end[1]) if status == _OUTSIDE else None
+
+    def forget(self) -> None:
+        """Free the memory that this thread keeps from run to run, such as the packed operands of a product."""
+        self._functions.assay_forget()
 
     def start_crew(self, owner: object, threads: int) -> int | None:
         """Start a crew of threads for runs, which ends with its ``owner``.

@@ -26,3 +26,8 @@ void forget_scratch(void)
     kept = NULL;
     kept_bytes = 0;
 }
+
+EXPORT void assay_forget(void)
+{
+    forget_scratch();
+}

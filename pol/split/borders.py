@@ -20,17 +20,14 @@ def settle(program: Program, layers: Layers, is_free: Sequence[bool]) -> list[in
     """Return the layer of each value. A node is moved to the next layer if fewer bytes cross then.
 
     ``is_free`` says of each value whether every machine has it, or computes it by itself. Nodes that read a weight of
-    their layer, and those that lead only to its update, stay.
+    their layer, or another tensor of its state, stay. A product that is a gradient may go: for weights that two layers
+    share, it is often smaller than its operands.
     """
     settled = list(layers.of_value)
     readers: list[list[int]] = [[] for _ in program.types]
     for number, node in enumerate(program.nodes, program.first_node):
         for arg in set(node.args):
             readers[arg].append(number)
-    own = [0] * layers.count
-    for bit, name in enumerate(program.outputs):
-        if name in layers.of_unit:
-            own[layers.of_unit[name]] |= 1 << bit
     states = {number for number in range(len(program.inputs)) if not is_free[number]}
     of_layer: list[list[int]] = [[] for _ in range(layers.count)]
     for number in range(program.first_node, len(settled)):
@@ -39,9 +36,7 @@ def settle(program: Program, layers: Layers, is_free: Sequence[bool]) -> list[in
     for layer in range(layers.count - 1):
         here = {number for number in states if settled[number] <= layer}
         movable = [
-            number
-            for number in of_layer[layer]
-            if layers.reach[number] & ~own[layer] and here.isdisjoint(program.nodes[number - program.first_node].args)
+            number for number in of_layer[layer] if here.isdisjoint(program.nodes[number - program.first_node].args)
         ]
         values = dict.fromkeys(movable)
         for number in movable:

@@ -7,16 +7,19 @@ with the most traffic are added.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from domain.amount import ceil_div
 from domain.readable import Readable
-from pol.job.cost import BLOCKS_SIZE
 from pol.job.program import Program
 from pol.ops.table import PRIMITIVES
 from pol.split.exchanges import COLLECTIVES
 from pol.split.plan import WHOLE, Machine, Part, Plan, Run, Send, make_plan, shapes
 from pol.split.rows import Cut, task_of
 from pol.values import TensorType
+
+LIBRARIES_SIZE: Final = 96 * 2**20
+"""Bytes that a process needs for the interpreter and its libraries before it trains."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +28,7 @@ class MachineCost(Readable):
 
     - ``work``: FLOPs.
     - ``sent``, ``received``: bytes.
-    - ``memory``: bytes that a process needs, without its libraries.
+    - ``memory``: bytes that a process needs. The measured peak is within a factor of 1.3.
     """
 
     work: int
@@ -243,8 +246,6 @@ class _Memory:
                 users -= gone
 
     def size(self) -> int:
-        """Return the memory of a process: its inputs twice, as an executor may copy them, and the largest sum of its
-        values.
-        """
+        """Return the memory of a process: its libraries, its inputs, and the largest sum of its values."""
         inputs = sum(self._program.types[number].size for number in self._read & self._at_start)
-        return 2 * inputs + self._peak + BLOCKS_SIZE
+        return LIBRARIES_SIZE + inputs + self._peak

@@ -3,8 +3,8 @@
 A member is a generator of moves (:mod:`pol.split.exchanges`). It does not know how messages travel: virtual machines
 (:mod:`pol.split.virtual`) and processes with sockets (:mod:`pol.machines`) both run members.
 
-Whole nodes that follow each other without a message form a *block*. A block is a program of its own, and the back end
-runs it. Pieces of nodes are computed by the reference of their primitive.
+Whole nodes form *blocks* (:mod:`pol.split.blocks`). A block is a program of its own, and the back end runs it. Pieces
+of nodes are computed by the reference of their primitive.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -15,6 +15,7 @@ import numpy as np
 from pol.executor.interface import Backend, Compiled
 from pol.job.program import Node, Program, make_program
 from pol.limits import LIMITS
+from pol.split.blocks import entries_of
 from pol.split.exchanges import In, Message, Moves, Out, Share, Task, compute_piece, forms_of_types, take_part
 from pol.split.pieces import Division, cut, join, residue_rows
 from pol.split.plan import WHOLE, Part, Plan, Run, Send
@@ -82,24 +83,15 @@ class Member:
     # The schedule.
 
     def _schedule(self) -> list[Send | _Block | _Pieces]:
-        """Return what this machine does, in order. Nodes between two messages form a block."""
-        own: list[Send | _Pieces | list[int]] = []
-        for action in self._plan.actions:
-            if isinstance(action, Send):
-                if self.machine in (action.source, action.target):
-                    own.append(action)
-            elif self.machine not in action.machines:
-                continue
-            elif action.cut is not None:
-                own.append(self._pieces(action))
-            elif own and isinstance(own[-1], list):
-                own[-1].append(action.offset)
-            else:
-                own.append([action.offset])
+        """Return what this machine does, in order. Nodes whose results nothing needs are left out."""
         needed = set(self._ends)
         done: list[Send | _Block | _Pieces] = []
-        for entry in reversed(own):
-            move = self._block(entry, needed) if isinstance(entry, list) else entry
+        for entry in reversed(entries_of(self._plan, self.machine)):
+            move: Send | _Block | _Pieces | None
+            if isinstance(entry, list):
+                move = self._block(entry, needed)
+            else:
+                move = entry if isinstance(entry, Send) else self._pieces(entry)
             if move is not None:
                 needed.update(self._uses(move))
                 done.append(move)
@@ -188,11 +180,15 @@ class Member:
     # A run.
 
     def run(self, inputs: Mapping[str, Array]) -> Moves[dict[str, Array]]:
-        """Run the program once, and return this machine's outputs by name. ``inputs`` has the inputs that it needs."""
+        """Run the program once, and return this machine's outputs by name. ``inputs`` has the inputs that it needs.
+
+        If the caller keeps no inputs, each is freed after its last use.
+        """
         program = self._program
         numbers = {spec.name: number for number, spec in enumerate(program.inputs)}
         held: Held = {(number, WHOLE): value for number, value in self._constants.items()}
         held |= {(numbers[name], WHOLE): np.asarray(inputs[name], order="C") for name in self.inputs}
+        del inputs
         for entry, dead in zip(self._moves, self._dead, strict=True):
             if isinstance(entry, _Block):
                 self._compute(held, entry)
@@ -203,6 +199,7 @@ class Member:
             else:
                 (value,) = yield In(entry.source, forms_of_types([self._type(entry.value, entry.part)]))
                 held[entry.value, entry.part] = value
+                del value
             for key in [key for key in held if key[0] in dead]:
                 del held[key]
         return {name: self._part(held, program.outputs[name], WHOLE) for name in self.outputs}

@@ -20,9 +20,10 @@ from pol.errors import OutOfRange
 from pol.executor.numpy_backend import NumpyBackend
 from pol.job.program import Program, make_program
 from pol.ops.splits import Exchange
+from pol.split import blocks
 from pol.split.borders import settle
 from pol.split.costs import best_plan, cost_of
-from pol.split.plan import Machine, Plan, Run, make_plan, shapes
+from pol.split.plan import Machine, Plan, Run, Send, make_plan, shapes
 from pol.split.stages import find_layers
 from pol.split.virtual import VirtualMachines
 from pol.state.arrays import Array
@@ -76,7 +77,10 @@ def test_random_programs(seed: int) -> None:
     expected = outcome(program, inputs, None)
     for stages, rows in SHAPES:
         plan = make_plan(program, machines(stages * rows), stages, rows, batch)
-        assert outcome(program, inputs, plan) == expected, (stages, rows, batch)
+        block = int(rng.choice([1, 64, blocks.BLOCK_BYTES]))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(blocks, "BLOCK_BYTES", block)
+            assert outcome(program, inputs, plan) == expected, (stages, rows, batch, block)
 
 
 # A step of the character GPT, with a batch that does not divide and with time steps that are no power of two.
@@ -211,13 +215,57 @@ def test_no_more_bytes_cross_after_nodes_are_moved(seed: int) -> None:
     assert all(new <= old for new, old in zip(after, before, strict=True)), (before, after)
 
 
+class Tied(torch.nn.Module):
+    """A model whose last layer has the weights of its first one, and many classes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = torch.nn.Embedding(64, 4)
+        self.mix = torch.nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(self.mix(self.words(x))) @ self.words.weight.T
+
+
+def test_the_gradient_of_shared_weights_crosses_and_not_its_operand() -> None:
+    """The gradient of the scores has a row per token, and is larger than the gradient of the weights."""
+    rows = {"x": np.zeros((32, 40), dtype=np.int64), "y": np.zeros((32, 40), dtype=np.int64)}
+    spec = assay.JobSpec(
+        name="tied",
+        model=Tied(),
+        loss=lambda model, batch: torch.nn.functional.cross_entropy(
+            model(batch["x"]).flatten(0, 1), batch["y"].flatten()
+        ),
+        train=rows,
+        holdout=rows,
+        batch=8,
+        steps=4,
+        optimizer=assay.SGD(),
+        schedule=0.1,
+    )
+    with TemporaryDirectory() as folder:
+        program = build(spec, Path(folder) / "job", check=False).document.step
+    plan = make_plan(program, [Machine(speed=10**15, memory=2**33, bandwidth=10**3)] * 2, stages=2)
+    inputs = inputs_of(program)
+    assert outcome(program, inputs, plan) == outcome(program, inputs, None)
+    words, scores = 4 * 64 * 4, 4 * 8 * 40 * 64
+    sends = [action for action in plan.actions if isinstance(action, Send)]
+    assert max(program.types[send.value].size for send in sends) < scores
+    assert sum(program.types[send.value].size == words for send in sends) >= 2
+
+
 def test_the_best_plan_fits_the_memory() -> None:
     program = gpt_step()
-    alone = cost_of(make_plan(program, machines(1))).machines[0].memory
-    tight = [Machine(speed=10**9, memory=alone - 400_000, bandwidth=10**5)] * 2
-    plan = best_plan(program, tight)
-    assert all(own.memory <= tight[0].memory for own in cost_of(plan).machines)
-    assert len(plan.used) == 2
+    needs = {}
+    for shape in shapes(2):
+        cost = cost_of(make_plan(program, machines(2), *shape))
+        needs[shape] = max(own.memory for own in cost.machines)
+    assert len(set(needs.values())) == len(needs)
+    for bandwidth in (10**3, 10**12):
+        tight = [Machine(speed=10**9, memory=min(needs.values()), bandwidth=bandwidth)] * 2
+        plan = best_plan(program, tight)
+        assert all(own.memory <= tight[0].memory for own in cost_of(plan).machines)
+        assert len(plan.used) == 2
 
 
 def test_shapes() -> None:

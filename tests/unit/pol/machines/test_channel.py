@@ -5,6 +5,7 @@ import socket
 import struct
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -147,6 +148,21 @@ def test_messages_arrive_in_both_directions() -> None:
             assert all((a == b).all() and a.dtype == b.dtype for a, b in zip(found, each, strict=True))
     first.flush()
     second.flush()
+
+
+def test_a_message_is_freed_when_it_is_sent() -> None:
+    """Otherwise the last gradient of a step would stay in memory until the next step."""
+    first, second = opened()
+    array = np.ones(1_000, np.float32)
+    forms, known = forms_of((array,)), weakref.ref(array)
+    first.send((array,))
+    del array
+    second.receive(forms)
+    first.flush()
+    deadline = time.monotonic() + PATIENCE
+    while known() is not None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert known() is None
 
 
 @pytest.mark.parametrize(
