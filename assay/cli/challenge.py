@@ -9,13 +9,16 @@ from assay.cli.arguments import DURATION, ORDER_ID, ROUND
 from assay.cli.context import CommandContext, common_options
 from assay.cli.engine import engine_options, executor_option
 from assay.cli.errors import CliError, WrongUsage
+from assay.cli.machines import MachinesShape
 from assay.cli.output import byte_progress, money, short
 from domain.limits import SHARE_SEGMENTS_MAX, SLOTS_MAX
 from domain.proof.records import AnswerKind, AuditKind, AuditPlace, Finding, Round
 from pol.executor.names import Engine
+from pol.work.executor import LOCAL
 
 if TYPE_CHECKING:
     from domain.proof.queries import OrderResponse
+    from pol.local.groups import Machines
     from validator.watch.recompute import PlaceCheck
 
 SLOT = click.IntRange(0, SLOTS_MAX - 1)
@@ -53,6 +56,12 @@ BLOBS_QUOTA = 1 << 40
 )
 @executor_option()
 @engine_options()
+@click.option(
+    "--machines",
+    type=MachinesShape(),
+    default=1,
+    help="Let this number of processes recompute a segment together, like machines of one owner; or STAGESxROWS.  [1]",
+)
 @common_options
 def command(
     context: CommandContext,
@@ -67,6 +76,7 @@ def command(
     seconds: int,
     executor: str,
     engine: Engine,
+    machines: "Machines",
 ) -> None:
     """Recompute a place, and send a challenge if the chain has another result."""
     from consumer.deliver import find_validator
@@ -80,6 +90,10 @@ def command(
 
     if segment is not None and update:
         raise WrongUsage("--segment and --update name different places", "give one of them")
+    if machines != 1 and executor != LOCAL:
+        raise WrongUsage(
+            "--machines starts processes of this machine, and --executor names a cluster", "give one of them"
+        )
     key = context.key()
     folder = context.home / "challenges"
     with context.client() as client:
@@ -97,7 +111,7 @@ def command(
             def show(name: str, done: int, size: int) -> None:
                 bar.update(task, description=name, completed=done, total=size)
 
-            with recomputing(executor, engine, folder) as run:
+            with recomputing(executor, engine, folder, machines) as run:
                 watcher = Watcher(
                     link=link,
                     blobs=BlobStore(folder / "blobs", BLOBS_QUOTA),

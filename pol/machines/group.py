@@ -10,9 +10,10 @@ import secrets
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Self, TypeVar
@@ -28,6 +29,7 @@ from pol.machines.messages import (
     MEMORY,
     NOT_FINITE,
     OUT_OF_RANGE,
+    STATE,
     EngineSpec,
     Failed,
     Held,
@@ -49,12 +51,10 @@ from pol.state.pieces import merged_pieces
 from pol.values import f32_number
 from pol.work.executor import OutOfMemory, PoolError, WorkerDied
 from pol.work.records import Boundary, RoundSlot
-from pol.work.segments import boundary_step, mean_metrics
+from pol.work.segments import boundary_step, check_segment, mean_metrics
 
 R = TypeVar("R")
 T = TypeVar("T", Joined, Held)
-Trained = tuple[Boundary, tuple[tuple[float, ...], ...]]
-"""The boundary at a segment's end, and the metrics of each step in the order of the job."""
 _log = logging.getLogger("assay.machines")
 
 PATIENCE = 600.0
@@ -62,6 +62,7 @@ PATIENCE = 600.0
 _GRACE = 10.0
 """Time in seconds in which the other members report why they cannot go on, after one has failed."""
 _HASH_SIZE = 32
+_READ_BYTES = 1 << 20
 OnStep = Callable[[int, float], None]
 
 
@@ -83,11 +84,19 @@ class GroupSpec:
     patience: float = PATIENCE
 
 
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What some steps reach: the roots of both states, and the metrics of each step in the order of the job."""
+
+    roots: tuple[bytes, bytes]
+    metrics: tuple[tuple[float, ...], ...]
+
+
 class Members:
     """The processes of one plan. They end together, at the first failure of one of them."""
 
-    def __init__(self, directory: Path, job: Job, plan: Plan, folder: Path, spec: GroupSpec, starter: Starter) -> None:
-        """Start the members, and connect them. ``folder`` is where they write."""
+    def __init__(self, job: Job, plan: Plan, spec: GroupSpec, starter: Starter, needs: Needs) -> None:
+        """Start the members, and connect them."""
         self.plan, self._spec = plan, spec
         self._document = job.document
         self.sent = self.messages = 0
@@ -96,13 +105,12 @@ class Members:
         chunks = sum(tensor_chunks(tensor) for tensor in self._specs.values())
         steps, metrics = job.document.segment_steps, len(job.document.metrics)
         self._limit = (1 << 20) + 2 * _HASH_SIZE * chunks + 2_048 * len(self._specs) + 16 * steps * max(1, metrics)
-        needs = Needs(directory=directory, folder=folder, engine=spec.engine, memory=spec.memory)
         self._links = starter.start(plan.used, needs)
         shape = (len(plan.stages), plan.rows.machines)
         key, group = secrets.token_bytes(32), secrets.token_bytes(32)
         joined = self._all(
             Join(
-                directory=str(directory),
+                directory=str(needs.directory),
                 machine=MachineSpec(spec.machine.speed, spec.machine.memory, spec.machine.bandwidth),
                 machines=len(plan.machines),
                 stages=shape[0],
@@ -121,39 +129,23 @@ class Members:
         """Let each member read its tensors. Return the roots of both states, computed from the members' hashes."""
         return self._roots(self._all(Open(str(global_path), str(local_path)), Held))
 
-    def train(self, part: RoundSlot, index: int, folder: Path) -> Trained:
-        """Run a segment, and return its last boundary, and the metrics of each step.
+    def train(self, slot: int, begin: int, steps: int, folder: Path) -> Trained:
+        """Run ``steps`` steps from step ``begin``, and return what they reach.
 
         The members write their pieces of the states into ``folder``.
         """
-        document = self._document
-        begin = boundary_step(document, part.round, index)
         commands = {
             machine: Train(
                 begin=begin,
-                steps=document.segment_steps,
-                slot=part.slot,
+                steps=steps,
+                slot=slot,
                 global_path=str(folder / f"{machine}.global"),
                 local_path=str(folder / f"{machine}.local"),
             )
             for machine in self._links
         }
         answers = self._each(commands, Held)
-        first, second = self._roots(answers)
-        metrics = self._metrics(answers)
-        sums = [np.float64(0.0)] * len(document.metrics)
-        for step in metrics:
-            sums = [total + np.float64(np.float32(value)) for total, value in zip(sums, step, strict=True)]
-        means = mean_metrics(sums, document.segment_steps)
-        boundary = Boundary(
-            index=index + 1,
-            step=begin + document.segment_steps,
-            global_root=first,
-            local_root=second,
-            root=boundary_root(first, second, means),
-            metrics=means,
-        )
-        return boundary, metrics
+        return Trained(self._roots(answers), self._metrics(answers, steps))
 
     def pieces(self, folder: Path, state: str) -> list[Path]:
         """Return the pieces of a state (``global`` or ``local``) that members wrote into ``folder``."""
@@ -219,6 +211,8 @@ class Members:
                 raise NotFiniteStep(first.step, error.field, error.reason)
             raise StepFailed(first.step, first.field, first.reason)
         for machine, failure in failures.items():
+            if failure.kind == STATE:
+                raise StateError(failure.field, failure.reason)
             if failure.kind == MEMORY:
                 limit = f"{self._spec.memory} bytes" if self._spec.memory else "three quarters of its machine's"
                 raise OutOfMemory(f"machine {machine} needs more memory than {limit}")
@@ -256,28 +250,37 @@ class Members:
         ordered = {spec.name: leaves[prefix + spec.name] for spec in sorted(specs, key=lambda spec: spec.name)}
         return StateTree(chunk_leaf(header_chunk(specs)), ordered).root
 
-    def _metrics(self, answers: Mapping[int, Held]) -> tuple[tuple[float, ...], ...]:
+    def _metrics(self, answers: Mapping[int, Held], steps: int) -> tuple[tuple[float, ...], ...]:
         """Return the metrics of each step, in the order of the job."""
         found = {metric.name: metric.values for answer in answers.values() for metric in answer.metrics}
         document = self._document
-        if found.keys() != set(document.metrics) or any(len(v) != document.segment_steps for v in found.values()):
+        if found.keys() != set(document.metrics) or any(len(v) != steps for v in found.values()):
             raise WorkerDied("the machines do not report each metric for each step")
         values = [[f32_number(bits) for bits in found[name]] for name in document.metrics]
-        return tuple(zip(*values, strict=True)) if values else ((),) * document.segment_steps
+        return tuple(zip(*values, strict=True)) if values else ((),) * steps
 
 
 class Group:
     """The machines that train one slot together: members, and after a loss other members."""
 
     def __init__(
-        self, directory: Path, job: Job, folder: Path, spec: GroupSpec, starter: Starter | None = None
+        self,
+        directory: Path,
+        job: Job,
+        folder: Path,
+        spec: GroupSpec,
+        starter: Starter | None = None,
+        reads: Sequence[Path] = (),
     ) -> None:
         """Plan a step of the job in ``directory``, and start the members, as processes here if ``starter`` is None.
 
-        Those write into ``folder``.
+        Those write into ``folder``, and read only there, in ``directory`` and in the files and folders ``reads``.
         """
-        self._directory, self._job, self._folder, self.spec = directory, job, folder, spec
+        self._job, self._folder, self.spec = job, folder, spec
         self._starter = starter or Processes(spec.machines)
+        self._needs = Needs(
+            directory=directory, folder=folder, engine=spec.engine, memory=spec.memory, reads=tuple(reads)
+        )
         self._numbers = count(1)
         self._at: tuple[Path, Path] | None = None
         self._pieces: tuple[list[Path], list[Path]] | None = None
@@ -293,26 +296,65 @@ class Group:
             # Machines that have never met are more often set up wrongly than lost.
             raise ReplayError(f"the machines cannot form a group: {error}") from None
 
-    def open(self, global_path: Path, local_path: Path, roots: tuple[bytes, bytes]) -> None:
-        """Begin at the states in two files below the group's folder.
+    def open(
+        self, global_path: Path, local_path: Path, roots: tuple[bytes, bytes] | None = None
+    ) -> tuple[bytes, bytes]:
+        """Begin at the states in two files that the members can read, and return their roots.
 
-        Raises StateError if the states do not have these roots.
+        Raises StateError if a file is not a state of the job, or if the states do not have ``roots``.
         """
         self._stand(None, (global_path, local_path), None)
         self._roots = roots
         self._again(lambda: None)
+        assert self._roots is not None, "the states are open"
+        return self._roots
 
-    def run_segment(self, part: RoundSlot, index: int, on_step: OnStep | None = None) -> Boundary:
+    def run_segment(
+        self,
+        part: RoundSlot,
+        index: int,
+        on_step: OnStep | None = None,
+        follow: Callable[[tuple[bytes, bytes]], None] | None = None,
+    ) -> Boundary:
         """Run segment ``index`` of a share from where the group stands, and return the boundary at its end.
 
-        After a loss, the machines that are left run the segment. Raises NotFiniteStep and StepFailed as
-        :func:`pol.work.segments.run_segment` does, and ReplayError if no machine is left.
+        ``follow`` receives the roots of both states after each step, which the members then write: if a later step
+        has no result, the group stands at the last step that had one. After a loss, the machines that are left run the
+        segment, or the step if there is a ``follow``. Raises NotFiniteStep and StepFailed as
+        :func:`pol.work.segments.run_segment` does, RangeError if there is no such segment, and ReplayError if no
+        machine is left.
         """
+        document = self._job.document
+        check_segment(document, part, index)
+        begin = boundary_step(document, part.round, index)
+        end = begin + document.segment_steps
+        at_once = document.segment_steps if follow is None else 1
+        sums = [np.float64(0.0)] * len(document.metrics)
+        for step in range(begin, end, at_once):
+            trained = self._train(part.slot, step, at_once)
+            for number, values in enumerate(trained.metrics, step):
+                sums = [total + np.float64(np.float32(value)) for total, value in zip(sums, values, strict=True)]
+                if on_step is not None:
+                    on_step(number, values[0] if values else 0.0)
+            if follow is not None:
+                follow(trained.roots)
+        means = mean_metrics(sums, document.segment_steps)
+        return Boundary(
+            index=index + 1,
+            step=end,
+            global_root=trained.roots[0],
+            local_root=trained.roots[1],
+            root=boundary_root(*trained.roots, means),
+            metrics=means,
+        )
+
+    def _train(self, slot: int, begin: int, steps: int) -> Trained:
+        """Run some steps; after a loss again, on the machines that are left."""
 
         def attempt() -> Trained:
             folder = self._new_folder()
             try:
-                trained = self.members.train(part, index, folder)
+                trained = self.members.train(slot, begin, steps, folder)
             except BaseException:
                 shutil.rmtree(folder, ignore_errors=True)
                 raise
@@ -320,14 +362,24 @@ class Group:
             return trained
 
         try:
-            boundary, metrics = attempt()
+            trained = attempt()
         except MachinesLost as error:
-            boundary, metrics = self._again(attempt, error)
-        self._roots = boundary.global_root, boundary.local_root
-        if on_step is not None:
-            for step, values in enumerate(metrics, boundary.step - len(metrics)):
-                on_step(step, values[0] if values else 0.0)
-        return boundary
+            trained = self._again(attempt, error)
+        self._roots = trained.roots
+        return trained
+
+    def states(self) -> Iterator[bytes]:
+        """Yield the canonical bytes of the global state where the group stands, then those of the local state.
+
+        The members may have ended.
+        """
+        document = self._job.document
+        for place, specs in enumerate((document.global_tensors, document.local_tensors)):
+            if self._pieces is not None:
+                yield from merged_pieces(self._pieces[place], specs)
+            elif self._at is not None:
+                with self._at[place].open("rb") as file:
+                    yield from iter(partial(file.read, _READ_BYTES), b"")
 
     def write(self, global_path: Path, local_path: Path) -> None:
         """Write the states where the group stands as whole files. The group must have run a segment."""
@@ -370,7 +422,7 @@ class Group:
 
     def _members(self) -> Members:
         plan = plan_of(self._job.document, self.spec)
-        return Members(self._directory, self._job, plan, self._folder, self.spec, self._starter)
+        return Members(self._job, plan, self.spec, self._starter, self._needs)
 
     def _lose(self, error: MachinesLost) -> None:
         """Go on without the machines that were lost."""
@@ -403,7 +455,10 @@ class Group:
             self.write(*whole)
             self._stand(folder, whole, None)
         assert self._at is not None, "the states are in whole files"
-        if self.members.open(*self._at) != self._roots:
+        found = self.members.open(*self._at)
+        if self._roots is None:
+            self._roots = found
+        elif found != self._roots:
             raise StateError("state", "is not the state with the expected root")
 
     def _stand(

@@ -135,9 +135,10 @@ class Failed:
     machine: _Place
 
 
-LOST, NOT_FINITE, OUT_OF_RANGE, MEMORY, OTHER = "lost", "not finite", "out of range", "memory", "other"
-"""Kinds of failures: another machine is lost, the job has no result, the member has too little memory, or an error that
-no rule foresees.
+LOST, NOT_FINITE, OUT_OF_RANGE, STATE = "lost", "not finite", "out of range", "state"
+MEMORY, OTHER = "memory", "other"
+"""Kinds of failures: another machine is lost, the job has no result, a file is not a state of the job, the member has
+too little memory, or an error that no rule foresees.
 """
 _KINDS = {cls.__name__: cls for cls in (Join, Open, Train, Joined, Held, Failed)}
 

@@ -16,7 +16,7 @@ from pol.machines.messages import Failed, receive, send
 from pol.machines.stream import LinkError, Stream
 
 _SEND_SECONDS: Final = 10.0
-_MALLOC: Final = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20), "MALLOC_ARENA_MAX": "2"}
+MALLOC: Final = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20), "MALLOC_ARENA_MAX": "2"}
 """Settings of the GNU C library, so that the memory of an array returns to the system when the array is freed. The heap
 would keep gaps between arrays, which count against the limit.
 """
@@ -48,7 +48,7 @@ class MemberProcess:
                 [sys.executable, "-P", "-m", "pol.machines", *map(str, arguments)],
                 pass_fds=[theirs.fileno(), *(peer.fileno() for peer in peers.values())],
                 stdin=subprocess.DEVNULL,
-                env=sandbox.environment(folder, threads or None) | _MALLOC,
+                env=sandbox.environment(folder, threads or None) | MALLOC,
             )
         except BaseException:
             own.close()

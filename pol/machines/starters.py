@@ -39,13 +39,14 @@ class MachinesLost(Exception):
 class Needs:
     """The needs of each member: the job's files, a folder in which a local member may write, an engine, and memory.
 
-    ``memory`` is a hard limit in bytes.
+    ``memory`` is a hard limit in bytes. A local member can also read the files and folders ``reads``.
     """
 
     directory: Path
     folder: Path
     engine: Engine
     memory: int
+    reads: tuple[Path, ...] = ()
 
 
 class Link(Protocol):
@@ -100,7 +101,7 @@ class Processes:
                             stack.callback(end.close)
             try:
                 for machine, peers in ends.items():
-                    reads = (needs.directory,)
+                    reads = (needs.directory, *needs.reads)
                     arguments = (machine, needs.folder, reads, needs.memory, needs.engine.threads, peers)
                     links[machine] = _Local(MemberProcess(*arguments))
             except BaseException:

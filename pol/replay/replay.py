@@ -11,7 +11,7 @@ from typing import Protocol
 
 from domain.readable import Readable
 from host.files import write_whole
-from pol.errors import JobError, RangeError, ReplayError, StateError, TraceError
+from pol.errors import JobError, ReplayError, StateError, TraceError
 from pol.executor.backend import backend as executor_of
 from pol.executor.interface import Backend
 from pol.executor.names import DEFAULT_ENGINE, Engine
@@ -23,7 +23,7 @@ from pol.state.canonical import decode_state, encode_state, state_tree
 from pol.state.layout import encoded_size
 from pol.values import TensorSpec
 from pol.work.records import Boundary, ReplayedSegment, RoundSlot, UpdateResult
-from pol.work.segments import SlotState, boundary_step, check_part, run_segment, slot_state
+from pol.work.segments import SlotState, boundary_step, check_segment, run_segment, slot_state
 from pol.work.train import aggregate, share_update
 
 
@@ -63,10 +63,7 @@ def replay_from(
 
     If ``donate`` is true, ``start`` is overwritten, and states passed to ``on_step`` are valid only during the call.
     """
-    document = loaded.job.document
-    check_part(document, part)
-    if not 0 <= index < document.share_segments:
-        raise RangeError(f"segment {index} is outside a share of {document.share_segments}")
+    check_segment(loaded.job.document, part, index)
 
     def observe(_step: int, _loss: float, state: SlotState) -> None:
         if on_step is not None:

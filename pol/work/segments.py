@@ -134,6 +134,13 @@ def check_part(document: JobDocument, part: RoundSlot) -> None:
         raise RangeError(f"slot {part.slot} is outside the job's {document.slots} slots")
 
 
+def check_segment(document: JobDocument, part: RoundSlot, index: int) -> None:
+    """Raise RangeError if the job does not have this round or slot, or its shares do not have this segment."""
+    check_part(document, part)
+    if not 0 <= index < document.share_segments:
+        raise RangeError(f"segment {index} is outside a share of {document.share_segments}")
+
+
 def boundary_step(document: JobDocument, round: int, index: int) -> int:
     """Return the number of the job's first inner step after boundary ``index`` of the shares of a round."""
     return round * document.round_steps + index * document.segment_steps

@@ -39,7 +39,8 @@ def test_recomputing_places_and_a_false_challenge(tmp_path: Path) -> None:
         order = market.submit("here", deadline=1_800)
         order.wait(is_audited, "the first panel to decide", SECONDS)
         home = market.layout.consumer_home
-        for place in ((), ("--slot", 1, "--update"), ("--aggregation",)):
+        together = ("--slot", 1, "--segment", 0, "--machines", 2)
+        for place in ((), ("--slot", 1, "--update"), ("--aggregation",), together):
             ran = assay("challenge", order.id.hex(), "--round", 0, *place, "--dry-run", "--output", "json", home=home)
             assert ran.code == 0, ran.err
             found = json.loads(ran.out)
@@ -50,6 +51,9 @@ def test_recomputing_places_and_a_false_challenge(tmp_path: Path) -> None:
         told = [json.loads(line) for line in ran.out.splitlines()]
         assert told[-1]["event"] == "summary"
         assert told[-1]["right"] == len(told) - 1 >= 1, told
+        cluster = ("--machines", 2, "--executor", "ray://127.0.0.1:1")
+        ran = assay("challenge", order.id.hex(), *cluster, home=home)
+        assert (ran.code, "give one of them" in ran.err) == (2, True), ran.err
         ran = assay("challenge", order.id.hex(), "--round", 7, home=home)
         assert ran.code != 0
         assert "round 7 is not a closed round" in ran.err

@@ -64,6 +64,9 @@ _GROUP = "tests/unit/pol/machines/test_group.py::test_"
 _DOOR = "tests/unit/pol/machines/test_door.py::test_"
 _HOSTS = "tests/unit/pol/machines/test_hosts.py::test_"
 _SEALING = "tests/unit/pol/machines/test_sealing.py::test_"
+_MEMORY = "tests/unit/pol/machines/test_memory.py::test_"
+_BLOCKS = "tests/unit/pol/split/test_blocks.py::test_"
+_TOGETHER = "tests/unit/validator/test_together.py::test_"
 _DISPATCH = "tests/unit/pol/work/cluster/test_dispatch.py::test_"
 _NODE_WORKER = "tests/unit/pol/work/cluster/test_node.py::test_"
 _CLIENT = "tests/unit/pol/work/cluster/test_client.py::test_"
@@ -6249,9 +6252,130 @@ MUTANTS = (
         "machines-root",
         "a group begins at any state",
         "pol/machines/group.py",
-        "if self.members.open(*self._at) != self._roots:",
-        "if self.members.open(*self._at) == (b'', b''):",
+        "elif found != self._roots:",
+        "elif found == (b'', b''):",
         (f"{_GROUP}another_state_is_refused",),
+    ),
+    Mutant(
+        "block-end",
+        "a block holds all that a machine computes between two messages",
+        "pol/split/blocks.py",
+        "if self._spent >= BLOCK_BYTES:",
+        "if self._spent < 0:",
+        (f"{_BLOCKS}a_block_makes_and_uses_up_few_bytes", f"{_BLOCKS}a_member_holds_what_the_plan_says"),
+    ),
+    Mutant(
+        "block-views",
+        "a view is in the block after which it comes, and is copied",
+        "pol/split/blocks.py",
+        "if self._program.nodes[action.offset].op in VIEWS:",
+        "if self._program.nodes[action.offset].op is None:",
+        (f"{_BLOCKS}a_view_is_in_the_block_that_reads_it",),
+    ),
+    Mutant(
+        "block-used-up",
+        "a block that only reads ends late",
+        "pol/split/blocks.py",
+        "self._spent += used_up + self._program.types[number].size",
+        "self._spent += self._program.types[number].size",
+        (f"{_BLOCKS}a_block_that_only_reads_ends_too",),
+    ),
+    Mutant(
+        "member-inputs",
+        "a step holds the old state until its end",
+        "pol/split/member.py",
+        "        del inputs\n        for entry",
+        "        for entry",
+        (f"{_BLOCKS}what_a_step_has_used_up_is_freed_before_its_end",),
+    ),
+    Mutant(
+        "plan-memory",
+        "the memory of a plan leaves out the state",
+        "pol/split/costs.py",
+        "return LIBRARIES_SIZE + inputs + self._peak",
+        "return LIBRARIES_SIZE + self._peak",
+        (f"{_BLOCKS}a_member_holds_what_the_plan_says",),
+    ),
+    Mutant(
+        "plan-shared-weights",
+        "the operand of a shared weight's gradient crosses, which is larger than the gradient",
+        "pol/split/borders.py",
+        "if here.isdisjoint(program.nodes[number - program.first_node].args)",
+        "if here.isdisjoint(program.nodes[number - program.first_node].args)"
+        " and not program.nodes[number - program.first_node].op == 'matmul'",
+        (f"{_PLANS}the_gradient_of_shared_weights_crosses_and_not_its_operand",),
+    ),
+    Mutant(
+        "machines-sent",
+        "a channel keeps the last message until the next one",
+        "pol/machines/channel.py",
+        "            del entry\n",
+        "",
+        (f"{_CHANNEL}a_message_is_freed_when_it_is_sent",),
+    ),
+    Mutant(
+        "machines-moved",
+        "a member keeps the last message that it sent",
+        "pol/machines/member.py",
+        "                    del move\n",
+        "",
+        (f"{_MEMORY}a_member_keeps_no_message_that_it_has_sent",),
+    ),
+    Mutant(
+        "machines-old-state",
+        "a member keeps the old tensors while it computes the new ones",
+        "pol/machines/member.py",
+        "            del self._tensors[name]\n",
+        "            pass\n",
+        (f"{_MEMORY}a_step_takes_the_tensors_that_it_changes",),
+    ),
+    Mutant(
+        "machines-scratch",
+        "an unbounded back end keeps packed operands between runs",
+        "pol/executor/native_backend.py",
+        "            self.library.forget()\n",
+        "            pass\n",
+        (f"{_MEMORY}an_unbounded_back_end_keeps_no_memory_of_a_run",),
+    ),
+    Mutant(
+        "together-metrics",
+        "a group begins at states with other metrics",
+        "validator/work/together.py",
+        "if boundary_root(*roots, start.metrics) != start.root:",
+        "if boundary_root(*roots) != start.root:",
+        (f"{_TOGETHER}a_group_gives_the_answers_of_one_process[right]",),
+    ),
+    Mutant(
+        "together-start",
+        "a group does not look at the root before the segment",
+        "validator/work/together.py",
+        "if boundary_root(*roots, start.metrics) != start.root:",
+        "if start.root is None:",
+        (f"{_TOGETHER}a_group_gives_the_answers_of_one_process[another root]",),
+    ),
+    Mutant(
+        "together-steps",
+        "a seat on several machines shows only the end of a segment",
+        "pol/machines/group.py",
+        "at_once = document.segment_steps if follow is None else 1",
+        "at_once = document.segment_steps",
+        (f"{_TOGETHER}a_group_gives_the_answers_of_one_process[right]",),
+    ),
+    Mutant(
+        "together-own-state",
+        "a slot of a job that goes on begins with the state of slot 0",
+        "validator/work/together.py",
+        "if (part.round, index) == (0, 0) else None",
+        "if (part.round, index) == (-1, 0) else None",
+        (f"{_TOGETHER}a_slot_begins_with_a_local_state_of_its_own",),
+    ),
+    Mutant(
+        "together-one-process",
+        "a challenge with several machines recomputes a segment in one process",
+        "validator/watch/recompute.py",
+        "if function is exact.recompute_segment:",
+        "if function is None:",
+        (f"{_TOGETHER}a_challenger_may_use_several_machines",),
     ),
     Mutant(
         "machines-boundary",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from domain.proof.queries import OrderResponse
 from domain.proof.records import AnswerKind, AuditPlace, Finding, Round
@@ -24,6 +24,9 @@ from validator.watch.places import accepted_shares, agrees, find_stop, get_claim
 from validator.work.audits import PlaceFiles, make_audit
 from validator.work.files import materialise
 from validator.work.requests import StateFiles
+
+if TYPE_CHECKING:
+    from pol.local.groups import Machines
 
 LATER = frozenset({ClusterErrorKind.BUSY, ClusterErrorKind.UNREACHABLE, ClusterErrorKind.TIMED_OUT})
 """Kinds of errors after which the request to the validator is repeated."""
@@ -60,14 +63,35 @@ def run_here(function: Callable[[Any], Recomputed], request: Any) -> Recomputed:
     return function(request)
 
 
+def run_together(machines: "Machines", engine: Engine, folder: Path) -> Run:
+    """Return the function that recomputes a segment in a group of processes, and other places in this process. Other
+    tiers than ``exact`` compute segments in this process too.
+
+    The group writes into ``folder``. Raises ExecutionError if there is no such group.
+    """
+    from pol.local.groups import group_spec
+    from validator.work import together
+    from validator.work.checks import exact
+
+    spec = group_spec(machines, engine)
+
+    def run(function: Callable[[Any], Recomputed], request: Any) -> Recomputed:
+        if function is exact.recompute_segment:
+            return together.recompute_segment(request, spec, folder)
+        return run_here(function, request)
+
+    return run
+
+
 @contextmanager
-def recomputing(executor: str, engine: Engine, folder: Path) -> Iterator[Run]:
+def recomputing(executor: str, engine: Engine, folder: Path, machines: "Machines" = 1) -> Iterator[Run]:
     """Yield the function that recomputes a place where ``executor`` says: in this process, or on a cluster.
 
-    ``folder`` holds the folders ``jobs`` and ``blobs``. ClusterUnusable if this machine cannot use the cluster.
+    If ``machines`` is not 1, so many processes of this machine recompute a segment together. ``folder`` holds the
+    folders ``jobs`` and ``blobs``. ClusterUnusable if this machine cannot use the cluster.
     """
     if executor == LOCAL:
-        yield run_here
+        yield run_here if machines == 1 else run_together(machines, engine, folder / "machines")
         return
     reads = folder / "jobs", folder / "blobs"
     lane = Lane(name="places", processes=1, folder=folder / "scratch", reads=reads)

@@ -37,7 +37,7 @@ from validator.work.requests import (
     UpdateCheck,
 )
 
-_WRONG_STATES = "the states that the winner sent do not have the roots on the chain"
+WRONG_STATES = "the states that the winner sent do not have the roots on the chain"
 
 # --- checks of a validator's own providers -------------------------------------------------------
 
@@ -115,7 +115,7 @@ def recompute_segment(asked: SegmentAudit) -> Recomputed:
     job = job_in(asked.directory)
     start = opened_states(job, asked.start)
     if start is None:
-        return Recomputed(_WRONG_STATES)
+        return Recomputed(WRONG_STATES)
     inner: list[bytes] = []
 
     def follow(state: SlotState) -> None:
@@ -153,11 +153,11 @@ def recompute_update(asked: UpdateAudit) -> Recomputed:
     job = job_in(asked.directory)
     end = opened_states(job, asked.closing)
     if end is None:
-        return Recomputed(_WRONG_STATES)
+        return Recomputed(WRONG_STATES)
     try:
         start = read_rooted(asked.round_opening, job.job.document.global_tensors)
     except StateError:
-        return Recomputed(_WRONG_STATES)
+        return Recomputed(WRONG_STATES)
     try:
         result = share_update(job, start, end, backend_of(asked.engine))
     except UpdateFailed:
@@ -180,7 +180,7 @@ def recompute_aggregation(asked: AggregationAudit) -> Recomputed:
             digest = EXACT.digest(asked.seed, (), pieces_of(start))
             return Recomputed(fault="", kind=AnswerKind.STOPPED, root=b"", digest=digest)
     except StateError:
-        return Recomputed(_WRONG_STATES)
+        return Recomputed(WRONG_STATES)
     return _finished(result.root, asked.seed, (), result.state)
 
 

@@ -1,0 +1,206 @@
+"""A segment that a group of processes recomputes: the answers of one process, for right and for wrong shares."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from domain.proof.reasons import ShareReason
+from domain.proof.records import AnswerKind
+from pol.errors import ExecutionError, RangeError, ReplayError
+from pol.executor.names import Engine
+from pol.job.load import load_job
+from pol.job.write import write_job
+from pol.machines.group import GroupSpec
+from pol.rules.commitment import boundary_root
+from pol.split.plan import Machine
+from pol.state.arrays import State
+from pol.state.canonical import encode_state, state_tree
+from pol.work.executor import OutOfMemory
+from pol.work.records import RoundSlot
+from tests.support.chain_market import digest
+from tests.unit.pol.tiny import tiny_source
+from tests.unit.validator.trained import JOB, PART, N, Trained, opened_at, train
+from validator.decide.records import Recomputed
+from validator.watch.recompute import recomputing
+from validator.work import requests, together
+from validator.work.checks import exact
+
+SEED = digest("seed of a stage")
+SPEC = GroupSpec(
+    machines=2,
+    machine=Machine(speed=10**9, memory=2**31, bandwidth=10**8),
+    memory=2**31,
+    engine=Engine("numpy", threads=1),
+    shape=(2, 1),
+    patience=60.0,
+)
+Change = Callable[[requests.OpenedStates, Path], requests.OpenedStates]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    return train(tmp_path_factory.mktemp("share"))
+
+
+def opened(trained: Trained, index: int) -> requests.OpenedStates:
+    return opened_at(trained.paths(index), trained.boundaries[index].metrics, trained.boundaries[index].root)
+
+
+def written(folder: Path, first: State, second: State) -> requests.OpenedStates:
+    """These states in files, with the root that they have."""
+    paths = folder / "other.global", folder / "other.local"
+    for path, state in zip(paths, (first, second), strict=True):
+        path.write_bytes(encode_state(state))
+    return opened_at(paths, (), boundary_root(state_tree(first).root, state_tree(second).root))
+
+
+def changed(state: State, value: float) -> dict[str, Any]:
+    return {name: np.full_like(array, value) if array.dtype == np.float32 else array for name, array in state.items()}
+
+
+def from_other_states(value: float, *, local: bool) -> Change:
+    def change(_: requests.OpenedStates, folder: Path) -> requests.OpenedStates:
+        job = load_job(JOB)
+        first, second = job.global_state, job.local_state
+        return written(folder, *((first, changed(second, value)) if local else (changed(first, value), second)))
+
+    return change
+
+
+def with_bytes(data: bytes) -> Change:
+    def change(right: requests.OpenedStates, folder: Path) -> requests.OpenedStates:
+        path = folder / "junk"
+        path.write_bytes(data)
+        return replace(right, files=replace(right.files, local_state=path))
+
+    return change
+
+
+def not_finite(right: requests.OpenedStates, folder: Path) -> requests.OpenedStates:
+    """A file in which a number is not finite."""
+    data = bytearray(right.files.local_state.read_bytes())
+    data[-4:] = np.float32(np.inf).tobytes()
+    return with_bytes(bytes(data))(right, folder)
+
+
+CASES: dict[str, tuple[int, Change, ShareReason, AnswerKind | None]] = {
+    "right": (3, lambda right, _: right, ShareReason.NONE, AnswerKind.FINISHED),
+    "another root": (1, lambda right, _: replace(right, root=bytes(32)), ShareReason.OPENING_MISMATCH, None),
+    "another metric": (1, lambda right, _: replace(right, metrics=(5,)), ShareReason.OPENING_MISMATCH, None),
+    "no state": (1, with_bytes(b"junk"), ShareReason.OPENING_MISMATCH, None),
+    "a state that is not finite": (1, not_finite, ShareReason.OPENING_MISMATCH, None),
+    "another start": (0, from_other_states(0.5, local=False), ShareReason.SEGMENT_MISMATCH, AnswerKind.FINISHED),
+    "a stop in the first step": (0, from_other_states(1e30, local=False), ShareReason.NOT_FINITE, AnswerKind.STOPPED),
+    "a stop in the second step": (0, from_other_states(1e30, local=True), ShareReason.NOT_FINITE, AnswerKind.STOPPED),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_group_gives_the_answers_of_one_process(trained: Trained, name: str, tmp_path: Path) -> None:
+    index, change, reason, kind = CASES[name]
+    start = change(opened(trained, index), tmp_path)
+    check = requests.SegmentCheck(
+        directory=JOB,
+        part=PART,
+        index=index,
+        start=start,
+        end_root=trained.boundaries[index + 1].root,
+        engine=SPEC.engine,
+    )
+    found = together.check_segment(check, SPEC, tmp_path / "group")
+    assert found == exact.check_segment(check)
+    assert found.reason == reason
+    audit = requests.SegmentAudit(directory=JOB, part=PART, index=index, start=start, seed=SEED, engine=SPEC.engine)
+    answer = together.recompute_segment(audit, SPEC, tmp_path / "group")
+    assert answer == exact.recompute_segment(audit)
+    assert bool(answer.fault) == (kind is None)
+    assert kind is None or answer.kind == kind
+    assert list((tmp_path / "group").iterdir()) == []
+
+
+def test_a_wrong_step_and_a_wrong_boundary_are_found(trained: Trained, tmp_path: Path) -> None:
+    """The share claims the end of another segment, or the right states with other metrics."""
+    right = trained.boundaries[2]
+    roots = (
+        trained.boundaries[1].root,
+        boundary_root(right.global_root, right.local_root, tuple(bits ^ 1 for bits in right.metrics)),
+    )
+    for wrong in roots:
+        check = requests.SegmentCheck(
+            directory=JOB, part=PART, index=1, start=opened(trained, 1), end_root=wrong, engine=SPEC.engine
+        )
+        found = together.check_segment(check, SPEC, tmp_path / "group")
+        assert (found.reason, found.root) == (ShareReason.SEGMENT_MISMATCH, right.root)
+        assert found == exact.check_segment(check)
+
+
+def test_a_slot_begins_with_a_local_state_of_its_own(tmp_path: Path) -> None:
+    """In a job that goes on with another one, boundary 0 has the local state of slot 0 for all slots."""
+    job, source = tmp_path / "job", tiny_source(1, 2, 1)
+    own = changed(source.local_state, 0.25)
+    write_job(job, replace(source, first_step=1, slot_states=(source.local_state, own)))
+    start = written(tmp_path, source.global_state, source.local_state)
+    answers = []
+    for slot in range(2):
+        part = RoundSlot(0, slot)
+        audit = requests.SegmentAudit(job, part, 0, start, SEED, SPEC.engine)
+        answers.append(together.recompute_segment(audit, SPEC, tmp_path / "group"))
+        assert answers[-1] == exact.recompute_segment(audit)
+    assert answers[0].root != answers[1].root
+
+
+@pytest.mark.parametrize(("part", "index"), [(PART, N), (PART, -1), (RoundSlot(0, 99), 0)])
+def test_places_that_there_are_not(trained: Trained, part: RoundSlot, index: int, tmp_path: Path) -> None:
+    audit = requests.SegmentAudit(
+        directory=JOB, part=part, index=index, start=opened(trained, 1), seed=SEED, engine=SPEC.engine
+    )
+    for recompute in (exact.recompute_segment, lambda asked: together.recompute_segment(asked, SPEC, tmp_path)):
+        with pytest.raises(RangeError):
+            recompute(audit)
+
+
+def test_the_states_of_others_are_only_read(trained: Trained, tmp_path: Path) -> None:
+    before = [path.read_bytes() for path in trained.paths(1)]
+    modes = [(path.stat().st_ino, path.stat().st_nlink) for path in trained.paths(1)]
+    audit = requests.SegmentAudit(
+        directory=JOB, part=PART, index=1, start=opened(trained, 1), seed=SEED, engine=SPEC.engine
+    )
+    together.recompute_segment(audit, SPEC, tmp_path)
+    assert [path.read_bytes() for path in trained.paths(1)] == before
+    assert [(path.stat().st_ino, path.stat().st_nlink) for path in trained.paths(1)] == modes
+
+
+def test_each_process_has_the_limit(trained: Trained, tmp_path: Path) -> None:
+    audit = requests.SegmentAudit(
+        directory=JOB, part=PART, index=1, start=opened(trained, 1), seed=SEED, engine=SPEC.engine
+    )
+    tight = replace(SPEC, memory=2**25)
+    with pytest.raises((OutOfMemory, ReplayError)):
+        together.recompute_segment(audit, tight, tmp_path)
+
+
+def test_a_challenger_may_use_several_machines(
+    trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A segment goes to the group, and every other place to this process."""
+    asked: list[GroupSpec] = []
+    original = together.recompute_segment
+
+    def seen(audit: requests.SegmentAudit, spec: GroupSpec, folder: Path) -> Recomputed:
+        asked.append(spec)
+        return original(audit, spec, folder)
+
+    monkeypatch.setattr(together, "recompute_segment", seen)
+    audit = requests.SegmentAudit(
+        directory=JOB, part=PART, index=1, start=opened(trained, 1), seed=SEED, engine=Engine("numpy")
+    )
+    with recomputing("local", Engine("numpy", memory=2**31), tmp_path, machines=(2, 1)) as run:
+        assert run(exact.recompute_segment, audit) == exact.recompute_segment(audit)
+        assert run(lambda _: Recomputed("another place"), audit) == Recomputed("another place")
+    assert [spec.memory for spec in asked] == [2**31]
+    with pytest.raises(ExecutionError), recomputing("local", Engine("torch", "cuda"), tmp_path, machines=2):
+        pass
