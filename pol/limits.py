@@ -39,7 +39,8 @@ class Limits(Readable):
     ``json_tokens`` limits the opening brackets, commas and colons of the document; a node has about eleven of them.
     ``nodes`` limits the nodes of a program, and of each body in it. ``unrolled_nodes`` limits the nodes of a program
     after its repeats are written out. ``live_size`` limits the bytes that a program holds at once. For a step, these
-    bytes include the batch and the order of an epoch's samples, which takes memory for each of the ``rows``.
+    bytes include the batch and the order of an epoch's samples, which takes memory for each of the ``rows``; they count
+    both states twice. How much of it a process may really use is limited where it runs (``--memory``).
     ``tensors`` limits the tensors of a state, since each costs time at every step. ``epochs_per_batch`` limits how many
     times one batch goes through the data, since each pass needs another order of the rows. The limits on rounds, slots,
     steps and segments are the same on every machine (``pol.rules.schedule.check_terms``).
@@ -57,9 +58,9 @@ class Limits(Readable):
     inputs: int = 10_000
     constants_size: int = 2**20
     value_elements: int = 2**28
-    live_size: int = 8 * 2**30
+    live_size: int = 512 * 2**30
     tensors: int = 4_096
-    state_size: int = 4 * 2**30
+    state_size: int = 64 * 2**30
     columns: int = 64
     shards: int = 10_000
     shard_size: int = 2**30

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from domain.bounds import Duration, Money
+from domain.bounds import ByteCount, Duration, Money
+from domain.limits import STATE_HEADER_MAX
 from domain.readable import Readable
 
 
@@ -19,6 +20,8 @@ class MarketParams(Readable):
     order_min: Money = 500_000
     # Longest time that an order may stay in the book without a match.
     ttl_max: Duration = 7 * 86_400
+    # Largest size (bytes) of an order's global state, and of the local state of each slot.
+    state_max: ByteCount = 64 * 2**30 + STATE_HEADER_MAX
 
 
 LOCAL = MarketParams(order_min=5_000)

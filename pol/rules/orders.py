@@ -137,6 +137,7 @@ def check_order(
     The coins of the account and the proof of the order's key are not checked here.
     """
     check_job(terms, conditions)
+    _check_states(terms, params.of(MarketParams).state_max)
     auditable = check_auditable(terms, params, validators)
     ttl_max = params.of(MarketParams).ttl_max
     if time_to_live > ttl_max:
@@ -147,3 +148,12 @@ def check_order(
         reason = f"{deposit} does not cover all work and audits at the price limit, or is less than order_min"
         raise Refusal(INSUFFICIENT_DEPOSIT, "deposit", reason, f"deposit at least {needed}")
     return auditable
+
+
+def _check_states(terms: JobTerms, state_max: int) -> None:
+    for field, size in (("global_bytes", terms.global_bytes), ("local_bytes", terms.local_bytes)):
+        if size > state_max:
+            reason = f"a state of {size} bytes is larger than this chain allows"
+            raise Refusal(
+                BAD_FIELD, f"terms.{field}", reason, f"use a model whose states have at most {state_max} bytes"
+            )

@@ -39,7 +39,7 @@ def test_every_parameter_is_an_integer() -> None:
 
 def test_the_file_has_them_by_component() -> None:
     plain = to_plain(local_params())
-    assert plain["market"] == {"order_min": 5_000, "ttl_max": 604_800}
+    assert plain["market"] == {"order_min": 5_000, "ttl_max": 604_800, "state_max": 64 * 2**30 + 2**20 + 4}
     assert list(plain) == [words.name for words in COMPONENTS]
     assert decode(Params, encode(local_params())) == local_params()
 

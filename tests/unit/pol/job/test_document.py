@@ -14,7 +14,7 @@ from pol.job.cost import outer_work, step_work
 from pol.job.document import FIELDS, OPTIONAL, Job, dump_job, order_terms, parse_job
 from pol.job.program import ProgramBuilder, program_json
 from pol.job.strict_json import dump_json
-from pol.limits import Limits
+from pol.limits import LIMITS, Limits
 from pol.rules.schedule import total_work
 from tests.unit.pol.mlp import SHAPES, write_mlp_job
 
@@ -217,6 +217,39 @@ def test_refusals_name_the_field(data: bytes, field: str, change: Change) -> Non
 )
 def test_limits(data: bytes, field: str, limits: Limits) -> None:
     assert refused(data, lambda fields: None, limits).field == field
+
+
+@pytest.mark.parametrize("state", ["global_tensors", "local_tensors"])
+def test_a_state_has_up_to_64_gib(data: bytes, state: str) -> None:
+    """At the bound, the next check names what else is wrong: the step reads other tensors."""
+
+    def with_tensors(more: int) -> Change:
+        def change(fields: dict[str, Any]) -> None:
+            sizes = [2**28] * 64 + [1] * more
+            fields[state] = [
+                {"name": f"t{index:02}", "dtype": "f32", "shape": [size]} for index, size in enumerate(sizes)
+            ]
+            if state == "global_tensors":
+                # A chunk has 64 KiB, and the header is a chunk.
+                fields["global_chunks"] = 2**20 + 1
+
+        return change
+
+    assert refused(data, with_tensors(0)).field.startswith("step.")
+    over = refused(data, with_tensors(1))
+    assert (over.field, over.reason) == (state, f"has {2**36 + 4} bytes, more than {2**36}")
+
+
+def test_a_step_may_change_two_states_at_the_bound() -> None:
+    """Both states count twice, and the new ones once: no other limit is below that of the states."""
+    builder = ProgramBuilder()
+    for index in range(64):
+        weight = builder.input(f"global.{index:02}", "f32", (2**28,))
+        mean = builder.input(f"local.{index:02}", "f32", (2**28,))
+        builder.output(f"global.{index:02}", builder.node("sub", weight, mean))
+        builder.output(f"local.{index:02}", builder.node("neg", mean))
+    program = builder.build()
+    assert 6 * 2**36 <= program.peak_size <= LIMITS.live_size
 
 
 def test_a_job_has_no_more_metrics_than_the_chain_carries(data: bytes) -> None:
