@@ -1,4 +1,4 @@
-"""What models of 1 and of 7 billion parameters need on several machines, by the cost model of plans.
+"""The machines that models of 1 and of 7 billion parameters need, by the cost model of plans.
 
 Nothing is trained: a GPT is captured with tensors whose memory is never touched, since a program depends on shapes
 alone. Each row has the fewest machines, each with so much memory, on which a plan of stages fits. The seconds of a step
@@ -48,7 +48,7 @@ class Shape:
     memories: tuple[int, ...]
 
 
-MODELS: Mapping[str, Shape] = {"1B": Shape(2_048, 18, (8, 16, 32)), "7B": Shape(4_096, 34, (16, 32, 64))}
+MODELS: Mapping[str, Shape] = {"1B": Shape(2_048, 18, (8, 16, 32)), "7B": Shape(4_096, 34, (32, 64))}
 
 
 def run(models: list[str] | None = None) -> Figures:

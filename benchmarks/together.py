@@ -46,7 +46,7 @@ _TRAIN, _REPLAY, _SEAT = "train", "replay", "recompute as a seat"
 
 @dataclass(frozen=True)
 class _Alone:
-    """What one process finds: the roots of all boundaries, the answer of a seat, and the cost of both."""
+    """The findings of one process: the roots of all boundaries, the answer of a seat, and the cost of both."""
 
     roots: list[str]
     metrics: list[int]
@@ -78,8 +78,8 @@ def figures_of(name: str, job: Path, machines: int) -> Figures:
         opened = OpenedStates(states, tuple(alone.metrics), alone.start)
         engine = Engine(NATIVE, threads=max(1, cores() // machines))
         spec = GroupSpec(machines=machines, machine=_MACHINE, memory=LIMIT, engine=engine, shape=(machines, 1))
-        audit = SegmentAudit(job, _PART, REPLAYED, opened, _SEED, engine)
-        check = SegmentCheck(job, _PART, REPLAYED, opened, alone.end, engine)
+        audit = SegmentAudit(directory=job, part=_PART, index=REPLAYED, start=opened, seed=_SEED, engine=engine)
+        check = SegmentCheck(directory=job, part=_PART, index=REPLAYED, start=opened, end_root=alone.end, engine=engine)
 
         def train(watch: together.Watch) -> object:
             return _trained(job, spec, Path(folder) / "group", watch)
@@ -152,7 +152,8 @@ def main(job: Path, folder: Path) -> None:
     before = boundaries[REPLAYED - 1]
     opened = OpenedStates(StateFiles(folder / "global", folder / "local"), before.metrics, before.root)
     start = perf_counter()
-    answer = exact.recompute_segment(SegmentAudit(job, _PART, REPLAYED, opened, _SEED, Engine(NATIVE)))
+    audit = SegmentAudit(directory=job, part=_PART, index=REPLAYED, start=opened, seed=_SEED, engine=Engine(NATIVE))
+    answer = exact.recompute_segment(audit)
     found = _Alone(
         roots=[boundary.root.hex() for boundary in boundaries],
         metrics=list(before.metrics),

@@ -40,7 +40,7 @@ class Limits(Readable):
     ``nodes`` limits the nodes of a program, and of each body in it. ``unrolled_nodes`` limits the nodes of a program
     after its repeats are written out. ``live_size`` limits the bytes that a program holds at once. For a step, these
     bytes include the batch and the order of an epoch's samples, which takes memory for each of the ``rows``; they count
-    both states twice. How much of it a process may really use is limited where it runs (``--memory``).
+    both states twice. How much of it a process may really use is limited where it runs.
     ``tensors`` limits the tensors of a state, since each costs time at every step. ``epochs_per_batch`` limits how many
     times one batch goes through the data, since each pass needs another order of the rows. The limits on rounds, slots,
     steps and segments are the same on every machine (``pol.rules.schedule.check_terms``).

@@ -86,7 +86,7 @@ class GroupSpec:
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What some steps reach: the roots of both states, and the metrics of each step in the order of the job."""
+    """The end of some steps: the roots of both states, and the metrics of each step in the order of the job."""
 
     roots: tuple[bytes, bytes]
     metrics: tuple[tuple[float, ...], ...]

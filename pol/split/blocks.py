@@ -1,4 +1,4 @@
-"""What a machine does in a step, in order: it sends and receives, computes pieces, and runs blocks of whole nodes.
+"""The entries of a machine in a step, in order: it sends and receives, computes pieces, and runs blocks of whole nodes.
 
 A *block* is a list of whole nodes that the back end runs as one program. It holds all that it reads and all that it
 returns until it ends. So a block ends as soon as it has made or used up :data:`BLOCK_BYTES`, and what a machine holds

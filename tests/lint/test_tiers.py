@@ -55,6 +55,7 @@ OPENINGS = {
     # States that are sent on have to hash to what is looked for.
     ("validator/work/loaded.py", "boundary_root(*opened.roots, asked.metrics) == asked.root"),
     ("validator/work/loaded.py", "state_tree(state).root != file.root"),
+    ("validator/work/together.py", "boundary_root(*roots, start.metrics) != start.root"),
     ("validator/work/perform.py", "written.root == share.root_at(action.index)"),
     # Leaves that the validator sends have to hash to the root on chain.
     (

@@ -172,8 +172,9 @@ def _captured(
 ) -> tuple[Program, set[str]]:
     """Return the program, and the names of the ``values`` on which it depends."""
     known = KnownValues(values, own)
-    # make_fx distinguishes inputs by identity: without clones, a tensor with two names would become one input.
-    apart = {name: tensor.clone() for name, tensor in inputs.items()}
+    # make_fx distinguishes inputs by identity: a tensor with two names would become one input. The capture reads no
+    # values of inputs, so the memory of these tensors is never touched.
+    apart = {name: torch.empty_like(tensor) for name, tensor in inputs.items()}
     graph, names = _graph(function, apart, known)
     bits = bits_of_products(graph, inputs, names, precisions)
     writer = _Writer(Emitter(limits), bits)

@@ -105,7 +105,12 @@ def test_a_block_that_only_reads_ends_too() -> None:
 @pytest.mark.usefixtures("small")
 def test_a_view_is_in_the_block_that_reads_it() -> None:
     """As the result of another block it would be copied."""
-    program = deep_step()
+    builder = ProgramBuilder()
+    x = builder.input("batch.x", "f32", (SIDE, SIDE))
+    turned = [builder.node("permute", builder.node("neg", x), dims=(1, 0)) for _ in range(4)]
+    for number, view in enumerate(turned):
+        builder.output(f"global.{number}", builder.node("tanh", view))
+    program = builder.build()
     for block in entries_of(plan_of(program), 0):
         assert isinstance(block, list)
         for offset in block:
