@@ -177,10 +177,11 @@ class NodeWorker:
                 if not self._pins[bytes.fromhex(path.name)]:
                     path.unlink()
                     total -= length
-            # The folders of jobs hold links to their files, whose space is free only without them.
+            # The folders of jobs hold links to their files, whose space is free only without them. The folder above
+            # them stays: the sandboxes of processes that live allow this one, and no other of its name.
             if not self._pinned:
-                shutil.rmtree(self._jobs, ignore_errors=True)
-                self._jobs.mkdir(exist_ok=True, mode=0o700)
+                for folder in self._jobs.iterdir():
+                    shutil.rmtree(folder, ignore_errors=True)
 
     def _path(self, file: FileRef) -> Path:
         return self._blobs / file.sha256.hex()

@@ -81,6 +81,22 @@ def test_what_a_task_wrote_stays_for_the_next_one(node: NodeWorker, tmp_path: Pa
     assert node.missing(3, 1, [two]) == ()
 
 
+def test_a_process_reads_jobs_that_come_after_others_were_deleted(node: NodeWorker, tmp_path: Path) -> None:
+    """Its sandbox began when the first job was there."""
+    (tmp_path / "in").write_bytes(b"state")
+    for number, content in enumerate((b"first", b"second")):
+        job = tmp_path / str(number)
+        job.mkdir()
+        (job / content.decode()).write_bytes(content)
+        task = pack(tasks.copy, [tasks.Copy(tmp_path / "in", job, (tmp_path / "one", tmp_path / "two"))])
+        send(node, number, task)
+        names = read_answer(run(node, number, task).answer)[1][0]
+        assert names == content.decode()
+        node.drop(number, 1)
+        node._make_room(10_000)
+        assert list((tmp_path / f"assay-node-{os.getuid()}" / "n1-0" / "jobs").iterdir()) == []
+
+
 def test_what_does_not_fit_the_quota_is_not_kept(node: NodeWorker, tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(b"x" * 600)
     (tmp_path / "job").mkdir()
