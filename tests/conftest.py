@@ -13,7 +13,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from host import lock as host_lock
-from host.daemon import calm_collector
 
 # A busy machine is no reason to fail: examples are bounded in number, tests by pytest-timeout.
 settings.register_profile("assay", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -29,6 +28,8 @@ _HERE = Path(__file__).parent
 NETWORKS = ("disputes", "e2e", "integration", "market")
 """Folders of tests that start networks. They come first in the order of collection, and so each process begins one."""
 NICENESS = 5
+YOUNG_MAX = 50_000
+"""New objects after which a process searches for garbage, as in a daemon."""
 
 
 def group_of(path: Path) -> str:
@@ -63,7 +64,8 @@ def pytest_collection() -> Generator[None, object, object]:
 
 def pytest_collection_finish() -> None:
     """Leave what was collected out of every later search for garbage, and let torch write no record for pytest."""
-    calm_collector()
+    gc.freeze()
+    gc.set_threshold(YOUNG_MAX)
     # pytest adds its handlers to each log that does not propagate, and torch makes a record with a stack of each tensor
     # that it traces as soon as this log has one: half of the time that such a tensor takes.
     log = logging.getLogger("torch.__trace")
