@@ -174,7 +174,15 @@ def _aggregate(executor: Executor, scratch: Path, states: Sequence[Path], parts:
     opening, *updates = states
     with places_in(scratch, parts) as places:
         asked = [
-            RoundAggregation(part, parts, opening.parent, opening, tuple(updates), ENGINE, place)
+            RoundAggregation(
+                part=part,
+                parts=parts,
+                directory=opening.parent,
+                opening=opening,
+                updates=tuple(updates),
+                engine=ENGINE,
+                to=place,
+            )
             for part, place in enumerate(places)
         ]
         began = perf_counter()
