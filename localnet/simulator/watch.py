@@ -105,7 +105,8 @@ class Watch:
             validator = self.world.chain.overlay()
             self._right.add(key)
             name = LEGS.must(validator, key.order_id, key.leg).validator
-            if self._honest(name):
+            # A share that was open when its leg failed has no verdict of the validator.
+            if self._honest(name) and share.reason != ShareReason.LEG_ENDED:
                 silent = ShareReason(share.reason) in UNANSWERED and not share.is_received
                 _hold(silent, f"{name}, honest, rejected a right share of {share.claim.provider}")
 
