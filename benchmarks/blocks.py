@@ -575,7 +575,8 @@ def cascade() -> list[Row]:
     (order_id,) = net.run_orders(1, slots=1, rounds=200)
     for _ in range(100):
         net.commit_all([order_id])
-        net.block(*net.accepts(order_id, 1), net.close(order_id), seconds=0)
+        net.block(*net.accepts(order_id, 1), seconds=0)
+        net.block(net.close(order_id), seconds=0)
     for _ in range(20):
         panel = net.order(order_id).panels[0]
         if panel.is_open:
@@ -708,7 +709,8 @@ def _panels(price_change: int = 0) -> tuple[Net, list[bytes]]:
     net.place_bid(3)
     orders = net.run_orders(20, slots=1)
     net.commit_all(orders)
-    net.block(*[m for order_id in orders for m in (*net.accepts(order_id, 1), net.close(order_id))], seconds=0)
+    net.block(*[m for order_id in orders for m in net.accepts(order_id, 1)], seconds=0)
+    net.block(*[net.close(order_id) for order_id in orders], seconds=0)
     for _ in range(60):
         if all(net.order(order_id).panels[0].is_open for order_id in orders):
             return net, orders
