@@ -704,8 +704,11 @@ def lane() -> list[Row]:
 
 
 def _panels(price_change: int = 0) -> tuple[Net, list[bytes]]:
-    """Return a chain on which the seats of 20 panels have to commit, and the panels' orders."""
-    net = Net(auditors=3, validators=20, price_change=price_change)
+    """Return a chain on which the seats of 20 panels have to commit, and the panels' orders.
+
+    So many validators have room for all of them at once.
+    """
+    net = Net(auditors=3, validators=32, price_change=price_change)
     net.place_bid(3)
     orders = net.run_orders(20, slots=1)
     net.commit_all(orders)
