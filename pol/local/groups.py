@@ -28,7 +28,7 @@ Machines = int | tuple[int, int]
 """A number of machines, or the numbers of stages and of machines per stage."""
 WatchGroup = Callable[[Group], None]
 StartGroup = Callable[[Machines, Engine, Path], AbstractContextManager[tuple[GroupSpec, Starter]]]
-"""How a group starts: its settings and its starter. Members on this machine write into the folder."""
+"""A function that yields the settings and the starter of a group. Members on this machine write into its folder."""
 
 
 def group_spec(machines: Machines, engine: Engine) -> GroupSpec:

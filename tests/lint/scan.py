@@ -22,7 +22,7 @@ _CLOSING = re.compile(r"[)\]}]")
 
 
 class Kind(Enum):
-    """What a part of a file is."""
+    """The kind of a part of a file."""
 
     CODE = auto()
     COMMENT = auto()

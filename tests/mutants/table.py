@@ -6443,7 +6443,7 @@ MUTANTS = (
     ),
     Mutant(
         "door-called-proof",
-        "a machine believes whoever listens at the address of another one",
+        "a machine does not check that what listens at an address is a machine of its group",
         "pol/machines/door.py",
         "    if not hmac.compare_digest(_exactly(connection, _PROOF_SIZE, deadline), expected):\n",
         "    if len(_exactly(connection, _PROOF_SIZE, deadline)) != len(expected):\n",

@@ -85,7 +85,7 @@ def exactly(source: socket.socket, size: int) -> bytes:
 
 
 def ended(stranger: socket.socket) -> bool:
-    """Whether the other side ends a connection."""
+    """Return True if the other side ends a connection."""
     stranger.settimeout(PATIENCE)
     try:
         return stranger.recv(1) == b""
@@ -240,7 +240,7 @@ def test_a_stranger_that_is_silent_or_slow_ends_at_the_deadline(
 
 
 def recorded_call(setting: Setting) -> bytes:
-    """A call of machine 1 to machine 0 of the group, as somebody between them sees it."""
+    """Return the bytes of a call of machine 1 to machine 0. A stranger between them has recorded it."""
     first = setting.door()
     answered = setting.meet(first, 0, {1: Address(HOST, 1)})
     with socket.create_server((HOST, 0)) as listener:
@@ -272,7 +272,7 @@ def test_a_recorded_call_is_worthless(setting: Setting) -> None:
 
 
 def test_a_call_for_another_machine_is_refused(setting: Setting) -> None:
-    """It is genuine, and somebody passes it on to a machine that it does not mean."""
+    """The call is genuine, but a stranger passes it on to another machine."""
     second = setting.door()
     meeting = setting.meet(second, 2, {3: Address(HOST, 1)}, seconds=2.0)
     caller = setting.meet(setting.door(), 3, {0: second.address}, seconds=1.5)

@@ -35,7 +35,7 @@ __all__ = ["alone", "loaded", "states"]
 
 
 class Recorded(Here):
-    """A machine whose network somebody sees: what it is asked, and what it says."""
+    """A machine that records what it is asked and what it answers, as a stranger on its network sees it."""
 
     def __init__(self, name: str, folder: Path) -> None:
         super().__init__(name, folder)

@@ -74,7 +74,7 @@ def test_a_piece_that_has_changed_makes_no_state(tmp_path: Path) -> None:
 
 
 def test_a_link_is_no_piece(tmp_path: Path) -> None:
-    """Who writes pieces is not trusted: a link could lead to a file of their reader."""
+    """The writer of a piece is not trusted: a link could lead to a file of the reader."""
     (tmp_path / "link").symlink_to(written(tmp_path / "whole", "abcd"))
     with pytest.raises(OSError, match=r"link|plain"):
         b"".join(merged_pieces([tmp_path / "link"], SPECS))
