@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from time import process_time
+from weakref import finalize
 
 from cosmpy.protos.cosmos.tx.v1beta1.tx_pb2 import TxBody, TxRaw
 from cosmpy.protos.tendermint.abci import types_pb2 as abci
@@ -134,6 +135,7 @@ class Net:
     paid: int = 0
 
     def __post_init__(self) -> None:
+        finalize(self, self.storage.close)
         validators = [f"v{number}" for number in range(self.validators)]
         names = [*validators, "carol", *(f"p{number}" for number in range(self.people))]
         self.numbers = {name: number for number, name in enumerate(names)}
