@@ -1,12 +1,21 @@
 """A decoded transaction and the bytes that were signed. It contains no protobuf objects."""
 
+import json
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import lru_cache
 
 from domain.ledger.records import Coin
 from domain.messages import Message
 
 _ACCOUNTS_REMEMBERED = 65_536
+
+
+class SignMode(IntEnum):
+    """The form of what a signer signs, with its number in Cosmos' protobuf."""
+
+    DIRECT = 1
+    AMINO_JSON = 127
 
 
 @lru_cache(maxsize=4096)
@@ -39,14 +48,40 @@ def _field(tag: bytes, data: bytes) -> bytes:
     return tag + varint(len(data)) + data if data else b""
 
 
+# --- SIGN_MODE_LEGACY_AMINO_JSON -----------------------------------------------------------------
+
+_dumps = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
+# Go's JSON escapes these characters, and wallets do as Go does.
+_ESCAPES = str.maketrans({char: f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"})
+
+
+def json_text(value: object) -> str:
+    """Return a value as JSON with sorted keys and without spaces, in the same characters as programs in Go."""
+    return _dumps(value).translate(_ESCAPES)
+
+
+def amino_doc(content: str, chain_id: str, account_number: int, sequence: int, timeout_height: int) -> bytes:
+    """Return the text that SIGN_MODE_LEGACY_AMINO_JSON signs.
+
+    ``content`` is the part of the text that does not depend on the signer: fee, memo and messages (:attr:`Tx.amino`).
+    """
+    timeout = f',"timeout_height":"{timeout_height}"' if timeout_height else ""
+    head = f'"account_number":"{account_number}","chain_id":{json_text(chain_id)}'
+    return f'{{{head},{content},"sequence":"{sequence}"{timeout}}}'.encode()
+
+
+# --- a decoded transaction -----------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class SignerInfo:
-    """One signer: public key (may be empty), address, sequence, and signature (64 bytes)."""
+    """One signer: public key (may be empty), address, sequence, signature (64 bytes), and what it signed."""
 
     pub_key: bytes
     address: str  # derived from pub_key; empty if pub_key is empty
     sequence: int
     signature: bytes
+    mode: SignMode = SignMode.DIRECT
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +100,11 @@ class Tx:
     gas_limit: int
     fee_payer: str  # empty if the first signer pays
     is_bounded: bool = False  # True if the decoder has checked the bounds of the messages; later checks skip them
+    # The part of the text of amino JSON that all signers have in common; empty if no signer signed such a text.
+    amino: str = ""
+
+    def signed_by(self, signer: SignerInfo, chain_id: str, account_number: int) -> bytes:
+        """Return the bytes that a signer of this transaction signed."""
+        if signer.mode is SignMode.AMINO_JSON:
+            return amino_doc(self.amino, chain_id, account_number, signer.sequence, self.timeout_height)
+        return sign_doc(self.body, self.auth_info, chain_id, account_number)

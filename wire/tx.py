@@ -4,14 +4,13 @@
 options, unordered transactions, tips, grants, and several fees. So no content that a user signed is silently ignored.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from typing import Annotated, Any
 
 from cosmpy.protos.cosmos.base.v1beta1.coin_pb2 import Coin as CoinProto
 from cosmpy.protos.cosmos.crypto.secp256k1.keys_pb2 import PubKey
-from cosmpy.protos.cosmos.tx.signing.v1beta1.signing_pb2 import SignMode
 from cosmpy.protos.cosmos.tx.v1beta1.tx_pb2 import (
     AuthInfo,
     Fee,
@@ -41,8 +40,9 @@ from domain.ledger.records import Coin
 from domain.limits import GAS_MAX, MEMO_BYTES_MAX, MESSAGES_MAX, TX_BYTES_MAX
 from domain.messages import Message
 from domain.tx import SignerInfo as Signer
-from domain.tx import Tx, sign_doc
+from domain.tx import SignMode, Tx, amino_doc, sign_doc
 from wire.address import PUB_KEY_BYTES, address_of, check_address
+from wire.amino import amino_content
 from wire.canonical import parse, read
 from wire.convert import maker, reader
 from wire.envelope import Envelope
@@ -50,11 +50,15 @@ from wire.keys import SIGNATURE_BYTES, Key
 from wire.memory import RecentValues
 from wire.messages import from_bytes, to_proto
 
-_DIRECT: bytes = ModeInfo(single=ModeInfo.Single(mode=SignMode.SIGN_MODE_DIRECT)).SerializeToString()
+_MODES: Mapping[bytes, SignMode] = {
+    ModeInfo(single=ModeInfo.Single(mode=int(mode))).SerializeToString(): mode for mode in SignMode
+}
+"""Sign modes by their encoding."""
 _UNSPECIFIED = (b"", ModeInfo(single=ModeInfo.Single()).SerializeToString())
 _MESSAGE_FIELDS = tuple(f"body.messages[{index}]" for index in range(MESSAGES_MAX))
 _FEES_REMEMBERED = 4096
 _KEYS_REMEMBERED = 65_536
+_MODES_KNOWN = "sign with SIGN_MODE_DIRECT or SIGN_MODE_LEGACY_AMINO_JSON"
 _MODES_MAX = 16  # largest number of sign modes inside each other, or next to each other
 _make_tx = maker(Tx)
 _make_signer = maker(Signer)
@@ -131,6 +135,7 @@ def _decode(raw: bytes, simulated: bool) -> Tx:
         gas_limit,
         payer,
         True,  # is_bounded: from_bytes has checked the bounds
+        amino_content(body.messages, memo, auth.fee) if signer.mode is SignMode.AMINO_JSON else "",
     )
 
 
@@ -158,7 +163,7 @@ def _why_not(raw: bytes) -> Refusal:
     if len(infos) != 1 or len(signatures) != 1:
         reason = f"has {len(infos)} signers and {len(signatures)} signatures"
         return Refusal(UNAUTHORIZED, where, reason, "send exactly one of each")
-    return Refusal(UNAUTHORIZED, f"{where}.mode_info", "is not SIGN_MODE_DIRECT", "sign with SIGN_MODE_DIRECT")
+    return Refusal(UNAUTHORIZED, f"{where}.mode_info", "is not a sign mode of this chain", _MODES_KNOWN)
 
 
 def _read_body(body: Any) -> tuple[tuple[Message, ...], str]:
@@ -194,7 +199,7 @@ def _check_nesting(infos: Any) -> None:
         TX_DECODE,
         "auth_info.signer_infos.mode_info",
         f"has more than {_MODES_MAX} sign modes inside or next to each other",
-        "sign with SIGN_MODE_DIRECT",
+        _MODES_KNOWN,
     )
 
 
@@ -203,9 +208,11 @@ def _read_signer(raw: bytes, infos: Any, signatures: Any, simulated: bool) -> Si
         raise _why_not(raw)
     info = infos[0]
     signature = signatures[0]
-    mode = info.mode_info
-    if mode != _DIRECT and not (simulated and mode in _UNSPECIFIED):
-        raise _why_not(raw)
+    mode = _MODES.get(info.mode_info)
+    if mode is None:
+        if not (simulated and info.mode_info in _UNSPECIFIED):
+            raise _why_not(raw)
+        mode = SignMode.AMINO_JSON  # the mode that needs more gas
     if len(signature) != SIGNATURE_BYTES and not (simulated and not signature):
         raise Refusal(
             UNAUTHORIZED,
@@ -214,10 +221,15 @@ def _read_signer(raw: bytes, infos: Any, signatures: Any, simulated: bool) -> Si
             f"send r and s: {SIGNATURE_BYTES} bytes",
         )
     packed = info.public_key
-    if not packed and not info.HasField("public_key"):
-        return _make_signer(b"", "", info.sequence, signature)
-    pub_key, address = _read_pub_key(packed)
-    return _make_signer(pub_key, address, info.sequence, signature)
+    if packed or info.HasField("public_key"):
+        pub_key, address = _read_pub_key(packed)
+        return _make_signer(pub_key, address, info.sequence, signature, mode)
+    if mode is not SignMode.DIRECT and not simulated:
+        # The signed text does not say whether the key is in the transaction. Without this rule, anyone could encode a
+        # transaction of others in a second way.
+        reason = "is missing, and the signature is over amino JSON"
+        raise Refusal(INVALID_PUBKEY, "auth_info.signer_infos.public_key", reason, "put the key into the transaction")
+    return _make_signer(b"", "", info.sequence, signature, mode)
 
 
 @lru_cache(maxsize=_KEYS_REMEMBERED)
@@ -282,32 +294,36 @@ def build_tx(
     gas_limit: int,
     memo: str = "",
     timeout_height: int = 0,
+    mode: SignMode = SignMode.DIRECT,
 ) -> bytes:
     """Return the bytes of a signed transaction."""
-    body = _body(messages, memo, timeout_height)
-    auth = _auth(key.pub_key, sequence, fee, gas_limit)
-    signature = key.sign(sign_doc(body, auth, chain_id, account_number))
-    return _raw(body, auth, signature)
+    packed = [to_proto(message) for message in messages]
+    body: bytes = TxBody(messages=packed, memo=memo, timeout_height=timeout_height).SerializeToString()
+    fee_proto = _fee(fee, gas_limit)
+    auth = _auth(key.pub_key, sequence, fee_proto, mode)
+    if mode is SignMode.AMINO_JSON:
+        content = amino_content(packed, memo, fee_proto.SerializeToString())
+        document = amino_doc(content, chain_id, account_number, sequence, timeout_height)
+    else:
+        document = sign_doc(body, auth, chain_id, account_number)
+    return _raw(body, auth, key.sign(document))
 
 
 def build_unsigned_tx(messages: Sequence[Message], pub_key: bytes, *, sequence: int, memo: str = "") -> bytes:
     """Return the bytes of a transaction for simulation. It has no fee, and its signature is empty."""
-    return _raw(_body(messages, memo, 0), _auth(pub_key, sequence, (), 0), b"")
+    body = TxBody(messages=[to_proto(message) for message in messages], memo=memo)
+    return _raw(body.SerializeToString(), _auth(pub_key, sequence, _fee((), 0), SignMode.DIRECT), b"")
 
 
-def _body(messages: Sequence[Message], memo: str, timeout_height: int) -> bytes:
-    packed = [to_proto(message) for message in messages]
-    body: bytes = TxBody(messages=packed, memo=memo, timeout_height=timeout_height).SerializeToString()
-    return body
+def _fee(amount: Sequence[Coin], gas_limit: int) -> Any:
+    return Fee(amount=[CoinProto(denom=coin.denom, amount=str(coin.amount)) for coin in amount], gas_limit=gas_limit)
 
 
-def _auth(pub_key: bytes, sequence: int, fee: Sequence[Coin], gas_limit: int) -> bytes:
+def _auth(pub_key: bytes, sequence: int, fee: Any, mode: SignMode) -> bytes:
     packed = AnyProto(type_url=_PUB_KEY_URL, value=PubKey(key=pub_key).SerializeToString())
-    mode = ModeInfo(single=ModeInfo.Single(mode=SignMode.SIGN_MODE_DIRECT))
-    coins = [CoinProto(denom=coin.denom, amount=str(coin.amount)) for coin in fee]
+    mode_info = ModeInfo(single=ModeInfo.Single(mode=int(mode)))
     auth: bytes = AuthInfo(
-        signer_infos=[SignerInfo(public_key=packed, mode_info=mode, sequence=sequence)],
-        fee=Fee(amount=coins, gas_limit=gas_limit),
+        signer_infos=[SignerInfo(public_key=packed, mode_info=mode_info, sequence=sequence)], fee=fee
     ).SerializeToString()
     return auth
 
@@ -361,5 +377,5 @@ class TxDecoder:
             if len(raw) <= TX_BYTES_MAX:
                 self._refused.put(raw, bare, len(raw) + _OVERHEAD)
             return bare
-        accepted.put(raw, tx, len(raw) + _OVERHEAD)
+        accepted.put(raw, tx, len(raw) + len(tx.amino) + _OVERHEAD)
         return tx

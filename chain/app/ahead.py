@@ -12,7 +12,7 @@ from chain.state_machine.ledger.queries import get_account
 from chain.state_machine.store import Reader
 from domain.errors import Refusal
 from domain.messages import signer_of
-from domain.tx import Tx, sign_doc
+from domain.tx import Tx
 from wire.keys import SignatureVerifier, Steps, case_of
 from wire.memory import RecentValues
 
@@ -156,5 +156,5 @@ class Ahead:
             if account.pub_key:
                 self._accounts.put(address, known)
         number, pub_key = known
-        doc = sign_doc(tx.body, tx.auth_info, chain_id, number)
+        doc = tx.signed_by(signer, chain_id, number)
         return case_of(signer.pub_key or pub_key, doc, signer.signature)

@@ -18,7 +18,7 @@ from domain.tx import Tx
 
 # A transaction: decoding, the signature, the account and the fee.
 TX_GAS = 30_000
-# A byte of a transaction.
+# A byte of a transaction, and a character of its text if it is signed as amino JSON.
 BYTE_GAS = 10
 # A message.
 MESSAGE_GAS = 20_000
@@ -38,7 +38,7 @@ LANE_PERCENT = (35, 20, 10)
 
 def gas_of(tx: Tx) -> int:
     """Return the gas that a transaction needs at least, whatever the state is."""
-    return TX_GAS + tx.size * BYTE_GAS + sum(map(message_gas, tx.messages))
+    return TX_GAS + (tx.size + len(tx.amino)) * BYTE_GAS + sum(map(message_gas, tx.messages))
 
 
 def message_gas(message: Message) -> int:

@@ -45,6 +45,7 @@ _SKIPPED = "tests/unit/chain/attacks/test_skipped_shares_are_dear.py"
 _AHEAD = "tests/unit/chain/app/test_ahead.py"
 _CANONICAL = "tests/unit/wire/test_canonical.py"
 _TX = "tests/unit/wire/test_tx.py"
+_SIGNED = "tests/unit/chain/attacks/test_what_one_signed_is_used_for_nothing_else.py"
 _MATCH = "tests/unit/matching_engine/test_match.py"
 _MATCHED = "tests/unit/chain/state_machine/market/handlers/test_open_and_matched.py"
 _RESUME = "tests/unit/chain/state_machine/legs/test_resume.py"
@@ -3405,6 +3406,78 @@ MUTANTS = (
         r'return _field(b"\x1a", chain_id.encode()) + number',
         "return number",
         (TRANSACTIONS,),
+    ),
+    Mutant(
+        "amino-chain",
+        "a text of amino JSON is signed for all chains",
+        "domain/tx.py",
+        '"chain_id":{json_text(chain_id)}',
+        '"chain_id":"any"',
+        (TRANSACTIONS,),
+    ),
+    Mutant(
+        "amino-sequence",
+        "a text of amino JSON is signed for all sequences",
+        "domain/tx.py",
+        '"sequence":"{sequence}"',
+        '"sequence":"0"',
+        (TRANSACTIONS,),
+    ),
+    Mutant(
+        "amino-timeout",
+        "a text of amino JSON leaves the last height out",
+        "domain/tx.py",
+        'timeout = f\',"timeout_height":"{timeout_height}"\' if timeout_height else ""',
+        'timeout = ""',
+        (TRANSACTIONS,),
+    ),
+    Mutant(
+        "amino-payer",
+        "a text of amino JSON leaves out who pays the fee",
+        "wire/amino.py",
+        "    if shown.payer:\n",
+        "    if not shown:\n",
+        (f"{_SIGNED}::test_what_was_signed_cannot_be_changed",),
+    ),
+    Mutant(
+        "amino-bytes",
+        "a signature over the bytes counts as one over the text",
+        "domain/tx.py",
+        "        if signer.mode is SignMode.AMINO_JSON:\n",
+        "        if not signer:\n",
+        (f"{_SIGNED}::test_a_signature_of_the_bytes_does_not_count_under_the_label_of_the_text",),
+    ),
+    Mutant(
+        "amino-without-key",
+        "a transaction that was signed as text can be encoded with and without its key",
+        "wire/tx.py",
+        "    if mode is not SignMode.DIRECT and not simulated:\n",
+        "    if not mode:\n",
+        (f"{_TX}::test_refused_with_code_field_and_remedy[amino without a key]",),
+    ),
+    Mutant(
+        "amino-gas",
+        "the text of amino JSON is made for nothing",
+        "chain/state_machine/gas.py",
+        "(tx.size + len(tx.amino))",
+        "tx.size",
+        (f"{_SIGNED}::test_a_text_costs_the_gas_of_its_characters",),
+    ),
+    Mutant(
+        "amino-depth",
+        "messages inside messages are written at any depth",
+        "wire/amino.py",
+        "    if depth > _PACKED_DEPTH_MAX:\n",
+        "    if depth < 0:\n",
+        ("tests/unit/wire/test_amino.py::test_messages_inside_messages_are_bounded",),
+    ),
+    Mutant(
+        "amino-integers",
+        "integers of eight bytes are numbers in amino JSON",
+        "wire/amino.py",
+        "        return lambda value, depth: str(value)\n",
+        "        return lambda value, depth: value\n",
+        (TRANSACTIONS, "tests/unit/wire/test_amino.py"),
     ),
     Mutant(
         "timeout-height",

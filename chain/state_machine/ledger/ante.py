@@ -29,7 +29,7 @@ from domain.ledger.records import Account
 from domain.limits import MEMO_BYTES_MAX, MESSAGES_MAX, TX_BYTES_MAX
 from domain.messages import signer_of
 from domain.node.params import NodeParams
-from domain.tx import SignerInfo, Tx, sign_doc
+from domain.tx import SignerInfo, Tx
 
 MILLION = 1_000_000
 SEQUENCE_MAX = 2**63 - 1
@@ -153,8 +153,8 @@ def check_account(ctx: Context, tx: Tx, signer: SignerInfo, simulate: bool) -> A
 
 
 def verify_signature(ctx: Context, tx: Tx, signer: SignerInfo, account: Account) -> None:
-    """Check the signature over the document of SIGN_MODE_DIRECT."""
-    document = sign_doc(tx.body, tx.auth_info, ctx.block.chain_id, account.number)
+    """Check the signature over the document of the signer's sign mode."""
+    document = tx.signed_by(signer, ctx.block.chain_id, account.number)
     if not ctx.crypto.signature(signer.pub_key or account.pub_key, document, signer.signature):
         reason = (
             f"signature verification failed; please verify account number ({account.number}), sequence "

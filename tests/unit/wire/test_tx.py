@@ -1,5 +1,6 @@
 """What a transaction must look like: each way of getting it wrong has its code, its field and its remedy."""
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 from cosmpy.protos.cosmos.bank.v1beta1.tx_pb2 import MsgSend as SendProto
 from cosmpy.protos.cosmos.crypto.secp256k1.keys_pb2 import PubKey
-from cosmpy.protos.cosmos.tx.signing.v1beta1.signing_pb2 import SignMode
+from cosmpy.protos.cosmos.tx.signing.v1beta1.signing_pb2 import SignMode as ProtoMode
 from cosmpy.protos.cosmos.tx.v1beta1.tx_pb2 import AuthInfo, ModeInfo, SignDoc, Tx, TxBody, TxRaw
 from google.protobuf.any_pb2 import Any as AnyProto
 
@@ -16,7 +17,7 @@ from domain.ledger.messages import MsgSend
 from domain.ledger.records import Coin
 from domain.limits import GAS_MAX, MEMO_BYTES_MAX, MESSAGES_MAX, TX_BYTES_MAX
 from domain.market.messages import MsgCancelOrder
-from domain.tx import sign_doc, varint
+from domain.tx import SignMode, sign_doc, varint
 from wire.canonical import read
 from wire.envelope import Envelope
 from wire.keys import Key, verify
@@ -60,6 +61,34 @@ def test_a_transfer_is_what_was_built() -> None:
     doc = sign_doc(tx.body, tx.auth_info, "assay-test", 3)
     assert verify(KEY.pub_key, doc, signer.signature)
     assert tx_proto(raw).body.memo == "for the coffee ☕"
+
+
+def test_a_transfer_can_be_signed_as_amino_json() -> None:
+    raw = built(memo="for the coffee ☕", mode=SignMode.AMINO_JSON)
+    tx = decode_tx(raw)
+    (signer,) = tx.signers
+    assert signer.mode is SignMode.AMINO_JSON
+    text = tx.signed_by(signer, "assay-test", 3)
+    assert verify(KEY.pub_key, text, signer.signature)
+    assert json.loads(text) == {
+        "account_number": "3",
+        "chain_id": "assay-test",
+        "fee": {"amount": [{"amount": "500", "denom": "uassay"}], "gas": "100000"},
+        "memo": "for the coffee ☕",
+        "msgs": [
+            {
+                "type": "cosmos-sdk/MsgSend",
+                "value": {
+                    "from_address": KEY.address,
+                    "to_address": OTHER.address,
+                    "amount": [{"amount": "12345", "denom": "uassay"}],
+                },
+            }
+        ],
+        "sequence": "7",
+        "timeout_height": "1000",
+    }
+    assert decode_tx(built(memo="for the coffee ☕")).amino == "", "no text is made for those who sign the bytes"
 
 
 def test_the_sign_doc_is_protobufs() -> None:
@@ -113,14 +142,18 @@ def not_a_point(parts: Parts) -> None:
 
 
 def multi(parts: Parts) -> None:
-    mode = ModeInfo.Single(mode=SignMode.SIGN_MODE_DIRECT)
+    mode = ModeInfo.Single(mode=ProtoMode.SIGN_MODE_DIRECT)
     inner = ModeInfo.Multi(mode_infos=[ModeInfo(single=mode)])
     parts.auth.signer_infos[0].mode_info.CopyFrom(ModeInfo(multi=inner))
 
 
-def amino(parts: Parts) -> None:
-    mode = SignMode.SIGN_MODE_LEGACY_AMINO_JSON
-    parts.auth.signer_infos[0].mode_info.single.mode = mode
+def textual(parts: Parts) -> None:
+    parts.auth.signer_infos[0].mode_info.single.mode = ProtoMode.SIGN_MODE_TEXTUAL
+
+
+def amino_without_key(parts: Parts) -> None:
+    parts.auth.signer_infos[0].mode_info.single.mode = ProtoMode.SIGN_MODE_LEGACY_AMINO_JSON
+    parts.auth.signer_infos[0].ClearField("public_key")
 
 
 def change(path: str, value: Any) -> Callable[[Parts], None]:
@@ -202,7 +235,8 @@ CASES: dict[str, tuple[Callable[[Parts], None], str, str]] = {
     "short signature": (change("signatures", [bytes(63)]), "unauthorized", "signatures"),
     "long signature": (change("signatures", [bytes(65)]), "unauthorized", "signatures"),
     "several keys": (multi, "unauthorized", "auth_info.signer_infos.mode_info"),
-    "amino": (amino, "unauthorized", "auth_info.signer_infos.mode_info"),
+    "textual": (textual, "unauthorized", "auth_info.signer_infos.mode_info"),
+    "amino without a key": (amino_without_key, "invalid_pubkey", "auth_info.signer_infos.public_key"),
     "other kind of key": (other_key, "invalid_pubkey", "auth_info.signer_infos.public_key"),
     "short key": (short_key, "invalid_pubkey", "auth_info.signer_infos.public_key"),
     "key without parity": (not_a_point, "invalid_pubkey", "public_key"),
@@ -283,6 +317,7 @@ SHAPES = {
     "usual": built(),
     "first transaction": built(sequence=0, timeout_height=0),
     "no fee": built(fee=()),
+    "amino": built(mode=SignMode.AMINO_JSON),
     "long numbers": built(sequence=2**40, timeout_height=2**62, gas_limit=GAS_MAX),
     "other message": build_tx(
         [MsgCancelOrder(KEY.address, bytes(range(32)))],
@@ -343,7 +378,7 @@ def test_what_is_accepted_is_what_cosmos_reads_in_its_one_encoding(raw: bytes) -
         assert not whole.body.unordered
         assert not whole.auth_info.HasField("tip")
         ((info,), (signer,)) = whole.auth_info.signer_infos, tx.signers
-        assert info.mode_info.single.mode == SignMode.SIGN_MODE_DIRECT
+        assert info.mode_info.single.mode == signer.mode
         assert info.public_key.value == b"\n\x21" + signer.pub_key
         assert info.sequence == signer.sequence
         assert whole.auth_info.fee.gas_limit == tx.gas_limit
@@ -441,7 +476,7 @@ def test_a_transfer_whose_length_is_cut_short_is_not_read_by_its_shape() -> None
     ],
 )
 def test_the_code_of_nested_sign_modes_does_not_depend_on_the_library(depth: int, code: str) -> None:
-    nested = ModeInfo(single=ModeInfo.Single(mode=SignMode.SIGN_MODE_DIRECT)).SerializeToString()
+    nested = ModeInfo(single=ModeInfo.Single(mode=ProtoMode.SIGN_MODE_DIRECT)).SerializeToString()
     for _ in range(depth):
         inner = b"\x12" + varint(len(nested)) + nested
         nested = b"\x12" + varint(len(inner)) + inner
@@ -497,7 +532,7 @@ def test_to_simulate_needs_no_signature_and_no_sign_mode() -> None:
         decode_tx(raw)
     parts = Parts()  # as CosmJS simulates
     parts.signatures = [b""]
-    parts.auth.signer_infos[0].mode_info.single.mode = SignMode.SIGN_MODE_UNSPECIFIED
+    parts.auth.signer_infos[0].mode_info.single.mode = ProtoMode.SIGN_MODE_UNSPECIFIED
     parts.auth.fee.Clear()
     assert decode_simulated_tx(parts.raw()).signers[0].sequence == 7
     parts.signatures = [bytes(63)]

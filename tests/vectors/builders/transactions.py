@@ -8,11 +8,13 @@ from dataclasses import fields, is_dataclass, replace
 from hashlib import sha256
 from typing import Any
 
+from cosmpy.protos.cosmos.tx.v1beta1.tx_pb2 import AuthInfo, TxRaw
+
 from chain.state_machine.gas import gas_of
 from domain.genesis import DENOM
 from domain.ledger.records import Coin
 from domain.messages import Message, signer_of
-from domain.tx import sign_doc
+from domain.tx import SignMode, sign_doc
 from domain.vocabulary import MESSAGES
 from tests.support.bounded import SOMEBODY, sample
 from tests.support.chain_harness import CHAIN_ID
@@ -74,6 +76,16 @@ def build() -> Any:
     }
 
 
+def _amino_text(raw: bytes) -> str:
+    """Return what SIGN_MODE_LEGACY_AMINO_JSON signs for the same transaction."""
+    parts = TxRaw.FromString(raw)
+    auth = AuthInfo.FromString(parts.auth_info_bytes)
+    auth.signer_infos[0].mode_info.single.mode = int(SignMode.AMINO_JSON)
+    parts.auth_info_bytes = auth.SerializeToString()
+    tx = decode_tx(parts.SerializeToString())
+    return tx.signed_by(tx.signers[0], CHAIN_ID, ACCOUNT_NUMBER).decode()
+
+
 def _people(played: Market) -> list[str]:
     clusters = [provider for cluster in played.clusters.values() for provider in cluster]
     return ["carol", "dave", *played.validators, *clusters]
@@ -99,6 +111,7 @@ def _transaction(message: Message, key: Key, sequence: int) -> dict[str, Any]:
         "body": tx.body.hex(),
         "auth_info": tx.auth_info.hex(),
         "sign_bytes": sign_doc(tx.body, tx.auth_info, CHAIN_ID, ACCOUNT_NUMBER).hex(),
+        "amino_sign_text": _amino_text(raw),
         "hash": tx.hash.hex(),
         "size": tx.size,
         "gas": gas_of(tx),
