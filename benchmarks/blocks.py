@@ -55,6 +55,7 @@ from domain.market.messages import MsgChangeBid, MsgPlaceBid, MsgSubmitOrder
 from domain.market.records import Conditions, JobTerms, Offer
 from domain.messages import Message, signer_of
 from domain.node.params import NodeParams, tx_gas_max
+from domain.node.queries import EventsRequest
 from domain.params import local_params
 from domain.proof.messages import (
     AcceptedShare,
@@ -821,7 +822,7 @@ def answers() -> list[Row]:
     unsigned = build_unsigned_tx([close], key("v0").pub_key, sequence=0)
     simulated = decode_simulated_tx(unsigned)
     return [
-        _best_of("query: 1,000 events", lambda: net.app.events(1, 1_000)),
+        _best_of("query: 1,000 events", lambda: net.app.events(EventsRequest(1, 1_000))),
         _best_of("query: an order with 1,024 shares", lambda: net.order(orders[0])),
         _best_of("simulate: CloseRound, 1,024 slots", lambda: net.app.simulate(simulated)),
     ]

@@ -33,7 +33,7 @@ from chain.app.abci_methods import Methods
 from chain.app.abci_query import AbciQueries
 from chain.app.abci_server import AbciServer, frame, split_frames
 from chain.app.application import AppConfig, Application
-from chain.app.services import route
+from chain.app.services.table import Services
 from chain.app.storage import Storage
 from chain.app.verifier import start_verifier
 from domain.genesis import DENOM, Genesis, GenesisAccount, GenesisValidator
@@ -152,7 +152,7 @@ def _measure(
     calm_collector()
     storage = Storage(directory / "db")
     app = _started(storage, verifier, keys, first)
-    methods = Methods(app, AbciQueries(app, route(app)))
+    methods = Methods(app, AbciQueries(app, Services(app).call))
     server = AbciServer(methods.table, directory / "abci.sock", prefetch=app.prefetch)
     server.start()
     here, there = multiprocessing.get_context("spawn").Pipe()

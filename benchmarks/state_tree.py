@@ -10,8 +10,8 @@ from time import perf_counter
 
 from benchmarks.figures import Figures, Row
 from chain.app import smt
-from chain.app.interfaces import CommittedBlock
-from chain.app.storage import ChainHead, Storage
+from chain.app.interfaces import ChainHead, CommittedBlock
+from chain.app.storage import Storage
 
 NAME = "state_tree"
 KEYS = 100_000

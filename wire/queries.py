@@ -22,6 +22,8 @@ class QueryMethod:
     """One query: its gRPC path, its protobuf and domain classes, and the functions that convert between them."""
 
     path: str
+    service: Any  # protobuf descriptor
+    name: str
     request_proto: Any
     request: type
     response_proto: Any
@@ -37,6 +39,8 @@ def _method(service: Any, method: Any) -> QueryMethod:
     (response,) = get_args(request.__orig_bases__[0])
     return QueryMethod(
         path=f"/{service.full_name}/{method.name}",
+        service=service,
+        name=method.name,
         request_proto=GetMessageClass(method.input_type),
         request=request,
         response_proto=GetMessageClass(method.output_type),
@@ -48,12 +52,21 @@ def _method(service: Any, method: Any) -> QueryMethod:
     )
 
 
-METHODS: dict[str, QueryMethod] = {
-    entry.path: entry
-    for file in descriptors("query_pb2", (words.query_packages for words in COMPONENTS))
-    for method in file.services_by_name["Query"].methods
-    for entry in [_method(file.services_by_name["Query"], method)]
-}
+def _methods(*, streams: bool) -> dict[str, QueryMethod]:
+    """Return the methods of the components' query services by path: those with one answer, or the streams."""
+    found: dict[str, QueryMethod] = {}
+    for file in descriptors("query_pb2", (words.query_packages for words in COMPONENTS)):
+        service = file.services_by_name["Query"]
+        for method in service.methods:
+            if method.server_streaming == streams:
+                entry = _method(service, method)
+                found[entry.path] = entry
+    return found
+
+
+METHODS: dict[str, QueryMethod] = _methods(streams=False)
+STREAMS: dict[str, QueryMethod] = _methods(streams=True)
+"""Methods that answer with a stream. Their requests are those of a method with one answer."""
 _BY_REQUEST: dict[type, QueryMethod] = {method.request: method for method in METHODS.values()}
 
 

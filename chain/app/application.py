@@ -8,18 +8,20 @@ and the server then stops the node: a node that cannot compute the same result a
 """
 
 import logging
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from threading import Condition, Lock, RLock
 from threading import Event as Flag
-from threading import Lock, RLock
 
 from chain.app import smt
 from chain.app.ahead import Ahead
 from chain.app.beacon_keys import BeaconKeys
+from chain.app.event_search import EventSearch
 from chain.app.homes import check_names
-from chain.app.interfaces import BlockWatcher, CommittedBlock, CommittedState, StoredTx
+from chain.app.interfaces import BlockWatcher, ChainHead, CommittedBlock, CommittedState, StoredTx
 from chain.app.proposals import BlockRoom, choose, encoded_size
-from chain.app.storage import ChainHead, Storage, StoreSnapshot
+from chain.app.storage import Storage, StoreSnapshot
 from chain.app.turns import TurnQueue
 from chain.state_machine.context import NodeMemory
 from chain.state_machine.market.book import LivingBook, book_step, version_of
@@ -31,12 +33,12 @@ from chain.state_machine.store import Overlay, Reader
 from chain.state_machine.transition import apply_block, init_chain
 from domain.beacon import Reveal
 from domain.block import Block, BlockResult, TxResult, ValidatorUpdate
-from domain.errors import Refusal
+from domain.errors import INVALID_REQUEST, Refusal
 from domain.events import Event
 from domain.genesis import Genesis
 from domain.limits import BLOCK_BYTES_MAX, EVENTS_LIMIT_MAX
 from domain.market.queries import SimulateMatchRequest, SimulateMatchResponse
-from domain.node.queries import EventsResponse
+from domain.node.queries import EventsRequest, EventsResponse
 from domain.tx import Tx
 from wire.crypto import WireCrypto
 from wire.keys import SignatureVerifier
@@ -45,6 +47,8 @@ from wire.tx import TxDecoder
 
 log = logging.getLogger(__name__)
 
+HEIGHTS_KEPT = 16
+"""Number of blocks whose states queries can read; a client reads several lists at one height."""
 INTERNAL = ("undefined", 1)  # codespace and code by which Cosmos clients recognize a bug
 
 
@@ -141,6 +145,10 @@ class Application:
         self._quoted = LivingBook()
         self._quote_lock = Lock()
         self._simulations = TurnQueue()
+        self._searches = TurnQueue(what="searches of the event log")
+        # The last commits, the newest last; queries may ask for the state at their heights.
+        self._recent: deque[StoreSnapshot] = deque([snapshot], HEIGHTS_KEPT)
+        self._advanced = Condition()
         if snapshot.head.block.height:
             self.started.set()
             self._warn_of_missing_rules()
@@ -316,6 +324,9 @@ class Application:
             self._pending = None
             last = self._base.head.block
             self._rebase(base)
+            self._recent.append(snapshot)
+            with self._advanced:
+                self._advanced.notify_all()
             self._watcher.committed(last, base.head.block, [tx.result for tx in pending.txs])
             return snapshot.head
 
@@ -400,14 +411,33 @@ class Application:
         """True if one process makes the blocks."""
         return self._config.solo
 
-    def view(self) -> CommittedState:
-        """Return the newest committed state, with the block that made it."""
-        base = self._base
-        return CommittedState(base.head.block, base.reader)
+    @property
+    def oldest_height(self) -> int:
+        """The lowest height whose state :meth:`view` returns."""
+        return self._recent[0].head.block.height
 
-    def committed(self) -> StoreSnapshot:
-        """Return the newest commit with its tree, which is empty at height 0."""
-        return self._base.snapshot
+    def view(self, height: int = 0) -> CommittedState:
+        """Return the committed state at a height (0: the newest), with the block that made it.
+
+        Raise a Refusal for a height whose state is not there.
+        """
+        base = self._base
+        if height in (0, base.head.block.height):
+            return CommittedState(base.head.block, base.reader)
+        snapshot = self.committed(height)
+        return CommittedState(snapshot.head.block, Overlay(snapshot))
+
+    def committed(self, height: int = 0) -> StoreSnapshot:
+        """Return a commit with its tree (0: the newest), which is empty at height 0; raise a Refusal as above."""
+        base = self._base
+        if height in (0, base.head.block.height):
+            return base.snapshot
+        for snapshot in tuple(self._recent):
+            if snapshot.head.block.height == height:
+                return snapshot
+        newest = base.head.block.height
+        remedy = f"use 0 or the newest height, {newest}; the states of {HEIGHTS_KEPT} blocks are kept"
+        raise Refusal(INVALID_REQUEST, "height", f"{height} is not available", remedy)
 
     def block(self, height: int) -> CommittedBlock | None:
         """Return a committed block, or None."""
@@ -429,11 +459,32 @@ class Application:
         """
         return height <= self._base.head.block.height
 
-    def events(self, since: int, limit: int) -> EventsResponse:
-        """Return numbered events of committed blocks, in order without gaps."""
+    def block_txs(self, height: int) -> tuple[StoredTx, ...] | None:
+        """Return the transactions of a committed block in order, or None if they are not known."""
+        hashes = self._storage.block_txs(height) if self.block(height) is not None else None
+        if hashes is None:
+            return None
+        stored = map(self._storage.tx, hashes)
+        # Bytes that were in two blocks are stored with the result of one of them.
+        return tuple(tx for tx in stored if tx is not None and tx.height == height)
+
+    def events(self, request: EventsRequest) -> EventsResponse:
+        """Return numbered events of committed blocks, in order; without conditions, there are no gaps."""
         until = self._base.head.next_event
+        limit = request.limit
         cap = min(limit, EVENTS_LIMIT_MAX) if limit > 0 else EVENTS_LIMIT_MAX
-        return EventsResponse(self._storage.events(since, until, cap), until)
+        search = EventSearch.of(request)
+        if search is None:
+            events = self._storage.events(request.since, until, cap)
+            first = max(request.since, 1)
+            return EventsResponse(events, until, events[-1].number + 1 if events else min(first, until))
+        with self._searches.turn():
+            return search.run(self._storage.event_rows, until, cap)
+
+    def wait_for_block(self, height: int, seconds: float) -> None:
+        """Wait until a block above ``height`` is committed, at most ``seconds``."""
+        with self._advanced:
+            self._advanced.wait_for(lambda: self._base.head.block.height > height, max(seconds, 0.0))
 
     def simulate_match(self, request: SimulateMatchRequest) -> SimulateMatchResponse:
         """Return the bids that an order would match in the newest committed state."""

@@ -1,16 +1,18 @@
-"""The gRPC server of a node: the table of services, and health. Other paths are UNIMPLEMENTED."""
+"""The gRPC server of a node: the table of services, health and reflection. Other paths are UNIMPLEMENTED."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from threading import Lock
 from typing import Any, Final
 
 import grpc
 
-from chain.app.cosmos_services import Handler
-from chain.app.interfaces import UNREACHABLE, Broadcaster, QueryPort
-from chain.app.services import build_table
-from domain.errors import NOT_FOUND, Code, Refusal
+from chain.app.interfaces import UNREACHABLE
+from chain.app.services.table import Services
+from domain.errors import INVALID_REQUEST, NOT_FOUND, Code, Refusal
 from domain.limits import TX_BYTES_MAX
 from host.addresses import HostPort
 from wire.results import code_metadata
@@ -20,6 +22,11 @@ log = logging.getLogger(__name__)
 REQUEST_BYTES_MAX: Final = 2 * TX_BYTES_MAX  # Large enough for a simulation, whose message contains a transaction.
 CONCURRENT_MAX: Final = 256
 THREADS: Final = 8
+STREAMS_MAX: Final = 32
+"""Largest number of streams at once. Streams have threads of their own, so they never take those of calls."""
+STREAMS_PER_HOST: Final = 8
+HEIGHT_KEY: Final = "x-cosmos-block-height"
+"""The metadata by which a call asks for the state at a height, and by which the answer names its height."""
 # After this time the connection ends, and the client connects again automatically.
 CONNECTION_SECONDS_MAX: Final = 60.0
 _GRACE: Final = 6  # After that time, running calls may go on for 1/6 of it.
@@ -40,8 +47,7 @@ class GrpcServer:
 
     def __init__(
         self,
-        app: QueryPort,
-        broadcaster: Broadcaster | None,
+        services: Services,
         address: str,
         *,
         connection_seconds_max: float = CONNECTION_SECONDS_MAX,
@@ -52,11 +58,11 @@ class GrpcServer:
         each connection after a time; this also ends calls whose request never arrives.
         """
         age = int(connection_seconds_max * 1000)
-        table = {**build_table(app, broadcaster), _HEALTH: lambda _: _SERVING}
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="grpc")
+        self._streams = ThreadPoolExecutor(STREAMS_MAX, thread_name_prefix="grpc-stream")
         self._server = grpc.server(
             self._pool,
-            handlers=[_Methods(table)],
+            handlers=[_Methods(services, self._streams)],
             options=(
                 *_OPTIONS,
                 ("grpc.max_connection_age_ms", age),
@@ -69,6 +75,7 @@ class GrpcServer:
             port = self._server.add_insecure_port(address)
         except (RuntimeError, ValueError):
             self._pool.shutdown()
+            self._streams.shutdown()
             raise OSError(f"cannot listen on {address}: choose another address for gRPC") from None
         self.address = str(HostPort(host, port))
 
@@ -80,38 +87,99 @@ class GrpcServer:
         """Accept no new calls, wait at most ``grace_seconds`` for the running ones, and stop."""
         self._server.stop(grace_seconds).wait()
         self._pool.shutdown(cancel_futures=True)
+        self._streams.shutdown(wait=False, cancel_futures=True)
 
 
 class _Methods(grpc.GenericRpcHandler):
-    """The table of handlers in the form that gRPC needs."""
+    """The table of services in the form that gRPC needs."""
 
-    def __init__(self, table: Mapping[str, Handler]) -> None:
-        self._methods: dict[str, Any] = {
-            path: grpc.unary_unary_rpc_method_handler(_guarded(path, handler)) for path, handler in table.items()
-        }
+    def __init__(self, services: Services, pool: ThreadPoolExecutor) -> None:
+        slots = _StreamSlots()
+        self._methods: dict[str, Any] = {_HEALTH: grpc.unary_unary_rpc_method_handler(lambda _, __: _SERVING)}
+        for path, method in services.methods.items():
+            if method.is_stream:
+                pages = _stream(path, services, slots)
+                pages.experimental_thread_pool = pool  # type: ignore[attr-defined]
+                self._methods[path] = grpc.unary_stream_rpc_method_handler(pages)
+            else:
+                self._methods[path] = grpc.unary_unary_rpc_method_handler(_unary(path, services))
 
     def service(self, handler_call_details: Any) -> Any:
         """Return the handler of a call's path; for None, gRPC answers UNIMPLEMENTED."""
         return self._methods.get(handler_call_details.method)
 
 
-def _guarded(path: str, handler: Handler) -> Callable[[bytes, grpc.ServicerContext], bytes]:
-    """Return a handler that turns exceptions into statuses. A bug is INTERNAL and is logged."""
-
+def _unary(path: str, services: Services) -> Callable[[bytes, grpc.ServicerContext], bytes]:
     def handle(request: bytes, context: grpc.ServicerContext) -> bytes:
-        try:
-            return handler(request)
-        except Refusal as refusal:
-            context.set_trailing_metadata(code_metadata(refusal.code))
-            status, text = grpc.StatusCode[status_of(refusal.code)], str(refusal)
-        except Exception:
-            log.exception("bug in %s", path)
-            status, text = grpc.StatusCode.INTERNAL, "internal error; the node's log has the details"
-        # This ends the call without a response message, because a client's retry policy may repeat a call only if no
-        # message came.
-        return context.abort(status, text)
+        with _statuses(path, context):
+            answered = services.call(path, request, _asked_height(context))
+            context.send_initial_metadata(((HEIGHT_KEY, str(answered.height)),))
+            return answered.data
 
     return handle
+
+
+def _stream(path: str, services: Services, slots: "_StreamSlots") -> Callable[..., Iterator[bytes]]:
+    def handle(request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
+        with _statuses(path, context), slots.taken(context.peer()):
+            for page in services.follow(path, request):
+                if not context.is_active():
+                    return
+                yield page
+
+    return handle
+
+
+@contextmanager
+def _statuses(path: str, context: grpc.ServicerContext) -> Iterator[None]:
+    """Turn exceptions of the block into statuses. A bug is INTERNAL and is logged."""
+    try:
+        yield
+        return
+    except Refusal as refusal:
+        context.set_trailing_metadata(code_metadata(refusal.code))
+        status, text = grpc.StatusCode[status_of(refusal.code)], str(refusal)
+    except Exception:
+        log.exception("bug in %s", path)
+        status, text = grpc.StatusCode.INTERNAL, "internal error; the node's log has the details"
+    # This ends the call without a response message, because a client's retry policy may repeat a call only if no
+    # message came.
+    context.abort(status, text)
+
+
+def _asked_height(context: grpc.ServicerContext) -> int:
+    """Return the height whose state a call asks for (0: the newest)."""
+    for key, value in context.invocation_metadata() or ():
+        if key == HEIGHT_KEY:
+            text = value.decode("latin-1") if isinstance(value, bytes) else value
+            if not (text.isascii() and text.isdigit() and len(text) <= 18):
+                raise Refusal(INVALID_REQUEST, HEIGHT_KEY, "is not a height", "send decimal digits, or leave it out")
+            return int(text)
+    return 0
+
+
+class _StreamSlots:
+    """The streams that are open, counted for all callers and per host."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._open: Counter[str] = Counter()
+
+    @contextmanager
+    def taken(self, peer: str) -> Iterator[None]:
+        """Hold a slot during the block; raise a Refusal if there is none."""
+        host = peer.rpartition(":")[0]
+        with self._lock:
+            if self._open.total() >= STREAMS_MAX or self._open[host] >= STREAMS_PER_HOST:
+                raise Refusal(UNREACHABLE, "stream", "too many streams are open", "close some, or try again later")
+            self._open[host] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._open[host] -= 1
+                if not self._open[host]:
+                    del self._open[host]
 
 
 _INVALID_ARGUMENT: Final = frozenset({"bad_field", "tx_decode", "invalid_address", "invalid_coins", "invalid_request"})

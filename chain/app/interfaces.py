@@ -7,14 +7,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from chain.state_machine.rules import Rulebook
 from chain.state_machine.store import Reader
 from domain.block import BroadcastResult, TxResult
 from domain.errors import Code
 from domain.market.queries import SimulateMatchRequest, SimulateMatchResponse
-from domain.node.queries import EventsResponse
+from domain.node.queries import EventsRequest, EventsResponse
 from domain.tx import Tx
 
 
@@ -27,6 +27,15 @@ class CommittedBlock:
     hash: bytes
     proposer: bytes  # consensus address, 20 bytes
     app_hash: bytes  # app hash after this block
+
+
+@dataclass(frozen=True, slots=True)
+class ChainHead:
+    """The head of a store, written in the same batch as the state that it describes."""
+
+    chain_id: str
+    block: CommittedBlock
+    next_event: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +65,20 @@ UNREACHABLE: Final = Code("node", 1, "unreachable")
 """The broadcaster's code for a missing answer: it is unknown whether the mempool has the transaction."""
 
 
+class ProvableState(Protocol):
+    """A committed state whose keys and values can be proven against its app hash."""
+
+    @property
+    def head(self) -> ChainHead:
+        """The head of the store at the commit."""
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of a key of the state, or None."""
+
+    def node(self, position: bytes) -> bytes | None:
+        """Return a node of the state's Merkle tree by its position, or None."""
+
+
 class QueryPort(Protocol):
     """The reading methods of a node, for its query services. Any thread may call them, and none waits for consensus."""
 
@@ -71,17 +94,33 @@ class QueryPort(Protocol):
     def rulebook(self) -> Rulebook:
         """The versions of the rules that this node has."""
 
-    def view(self) -> CommittedState:
-        """Return the newest committed state; it does not change while the caller holds it."""
+    @property
+    def oldest_height(self) -> int:
+        """The lowest height whose state :meth:`view` returns."""
+
+    def view(self, height: int = 0) -> CommittedState:
+        """Return the committed state at a height (0: the newest); it does not change while the caller holds it.
+
+        Raise a Refusal for a height whose state the node does not have. It has those of the last few blocks.
+        """
+
+    def committed(self, height: int = 0) -> ProvableState:
+        """Return the committed state at a height (0: the newest) for proofs; raise a Refusal as :meth:`view` does."""
 
     def block(self, height: int) -> CommittedBlock | None:
         """Return a committed block; None if the node does not know it, or no longer has it."""
 
+    def block_txs(self, height: int) -> tuple[StoredTx, ...] | None:
+        """Return the transactions of a committed block in order; None if the node does not know them."""
+
     def tx_by_hash(self, tx_hash: bytes) -> StoredTx | None:
         """Return a committed transaction by its hash, or None if there is none."""
 
-    def events(self, since: int, limit: int) -> EventsResponse:
-        """Return at most ``limit`` numbered events of committed blocks, from number ``since`` on."""
+    def events(self, request: EventsRequest) -> EventsResponse:
+        """Return numbered events of committed blocks that fit a request; one call looks at a bounded number."""
+
+    def wait_for_block(self, height: int, seconds: float) -> None:
+        """Wait until a block above ``height`` is committed, at most ``seconds``."""
 
     def simulate_match(self, request: SimulateMatchRequest) -> SimulateMatchResponse:
         """Return the bids that an order would match in the newest committed state; one call runs at a time."""
@@ -98,6 +137,51 @@ class Broadcaster(Protocol):
 
         A network failure is returned as a result too.
         """
+
+
+@dataclass(frozen=True, slots=True)
+class WholeBlock:
+    """A block as ``tendermint.types.Block``, and its ``BlockID``."""
+
+    id: Any
+    block: Any
+
+
+@dataclass(frozen=True, slots=True)
+class VotingValidator:
+    """A member of the validator set of a height, with its power in the consensus."""
+
+    address: bytes
+    pub_key: bytes  # ed25519
+    power: int
+    priority: int = 0  # in the choice of the next proposer
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAbout:
+    """A node's identity as ``tendermint.p2p.DefaultNodeInfo``; ``is_syncing`` while it fetches old blocks."""
+
+    node_info: Any
+    is_syncing: bool
+
+
+class BlockReader(Protocol):
+    """The reader of what the maker of blocks keeps: whole blocks, validator sets, an index of transactions.
+
+    Any thread may call. Every method raises Refusal(UNREACHABLE) if the maker of blocks does not answer in time.
+    """
+
+    def block(self, height: int) -> WholeBlock | None:
+        """Return a committed block, or None if it is no longer there."""
+
+    def validators(self, height: int) -> Sequence[VotingValidator]:
+        """Return the validator set of a height, in the order of its votes."""
+
+    def search_txs(self, query: str, page: int, limit: int, newest_first: bool) -> tuple[list[bytes], int]:
+        """Return the hashes of one page (from 1 on) of the transactions that fit a query, and the number of all."""
+
+    def about(self) -> NodeAbout:
+        """Return the node's identity."""
 
 
 class BlockWatcher:

@@ -23,6 +23,7 @@ from chain.state_machine.store import Overlay
 from domain.block import TxResult
 from domain.limits import EVENTS_LIMIT_MAX
 from domain.market.records import OrderState
+from domain.node.queries import EventsRequest
 from domain.vocabulary import POTS as ALL_POTS
 from host.metrics import Meters, Metric, MetricKind
 
@@ -158,7 +159,7 @@ class OrderCounts:
         changed: dict[bytes, None] = {}
         while self._next < snapshot.head.next_event:
             limit = min(EVENTS_LIMIT_MAX, snapshot.head.next_event - self._next)
-            for event in self._app.events(self._next, limit).events:
+            for event in self._app.events(EventsRequest(self._next, limit)).events:
                 if event.type.startswith("order."):
                     changed[bytes.fromhex(dict(event.attributes)["order"])] = None
             self._next += limit

@@ -35,7 +35,7 @@ from chain.app.homes import (
     genesis_path,
     read_node_table,
 )
-from chain.app.interfaces import Broadcaster
+from chain.app.interfaces import BlockReader, Broadcaster
 from chain.app.ports import Port, check_ports, comet_ports, own_ports
 from chain.app.signing import SigningCheck, key_held
 from chain.app.solo import SoloEngine
@@ -218,7 +218,7 @@ class _Node:
     def _run_solo(self) -> None:
         engine = SoloEngine(self.app, self.genesis, genesis_time_ns=self.genesis_time_ns, on_fatal=stop_loudly)
         check_ports(self._own_ports())
-        self._serve_grpc(engine)
+        self._serve_grpc(engine, None)
         if self.metrics:
             self.metrics.serve(self, waiting=lambda: engine.waiting)
         engine.start(self.config.solo_interval_seconds)
@@ -229,6 +229,7 @@ class _Node:
 
     def _run_comet(self) -> None:
         # A solo node does not need their HTTP client.
+        from chain.app.comet_blocks import CometBlocks
         from chain.app.comet_rpc import CometBroadcaster, CometView
 
         managed = self.config.consensus is Consensus.MANAGED
@@ -238,10 +239,11 @@ class _Node:
             set_comet_ports(home, self.config.rpc_port, self.config.comet_metrics_port)
         check_ports(self._own_ports() | (comet_ports(self.config.home) if managed else {}))
         url = f"http://127.0.0.1:{self.config.rpc_port}"
-        self._serve_grpc(CometBroadcaster(url))
+        blocks = CometBlocks(url)
+        self._serve_grpc(CometBroadcaster(url), blocks)
         if self.metrics:
             self.metrics.serve(self, comet=url)
-        self._serve_abci()
+        self._serve_abci(blocks)
         if not managed:
             self._comet_started(0)
             log.warning("waiting for CometBFT on unix://%s", self.socket_path)
@@ -287,22 +289,23 @@ class _Node:
         config = self.config
         return own_ports(config.home, config.grpc_host, config.grpc_port, config.metrics_port)
 
-    def _serve_abci(self) -> None:
-        from chain.app.services import route  # gRPC and ABCI queries use the same table of handlers.
+    def _serve_abci(self, blocks: BlockReader) -> None:
+        from chain.app.services.table import Services
 
         _own_directory(self.socket_path.parent)
         check = self.signing.check_block if self.signing else lambda request: None
-        methods = Methods(self.app, AbciQueries(self.app, route(self.app)), check)
+        methods = Methods(self.app, AbciQueries(self.app, Services(self.app, blocks=blocks).call), check)
         table = self.metrics.timed(methods.table) if self.metrics else methods.table
         server = AbciServer(table, self.socket_path, prefetch=self.app.prefetch)
         server.start()
         self.stack.callback(server.close)
 
-    def _serve_grpc(self, broadcaster: Broadcaster) -> None:
+    def _serve_grpc(self, broadcaster: Broadcaster, blocks: BlockReader | None) -> None:
         from chain.app.grpc_server import GrpcServer
+        from chain.app.services.table import Services
 
         try:
-            server = GrpcServer(self.app, broadcaster, self.config.grpc)
+            server = GrpcServer(Services(self.app, broadcaster, blocks), self.config.grpc)
         except OSError as error:
             raise HomeError(str(error), "change grpc_port or grpc_host in the table `node` of config.toml") from None
         server.start()

@@ -15,7 +15,6 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, Self
@@ -24,7 +23,7 @@ import plyvel
 
 from chain.app import smt
 from chain.app.homes import comet_home
-from chain.app.interfaces import CommittedBlock, StoredTx
+from chain.app.interfaces import ChainHead, CommittedBlock, StoredTx
 from domain import codec
 from domain.block import TxResult
 from domain.errors import Expected
@@ -35,15 +34,6 @@ from domain.node.queries import LoggedEvent
 
 # Transactions and events have an encoding of their own, because thousands of them are encoded between two blocks. It
 # takes a fifth of the time of :mod:`domain.codec`.
-
-
-@dataclass(frozen=True, slots=True)
-class ChainHead:
-    """The head of a store, written in the same batch as the state that it describes."""
-
-    chain_id: str
-    block: CommittedBlock
-    next_event: int
 
 
 NO_HEAD = ChainHead("", CommittedBlock(height=0, time_ns=0, hash=b"", proposer=b"", app_hash=b""), 1)
@@ -125,8 +115,10 @@ _STATE: Final = b"s"
 _NODE: Final = b"n"
 _BLOCK: Final = b"b"
 _TX: Final = b"t"
+_BLOCK_TXS: Final = b"h"
 _EVENT: Final = b"e"
 _PARTS: Final = {"state": _STATE, "tree": _NODE, "blocks": _BLOCK, "txs": _TX, "events": _EVENT}
+_HASH_BYTES: Final = 32
 _HEAD: Final = b"mhead"
 _FORMAT_KEY: Final = b"mformat"
 _MAKER: Final = b"mmaker"
@@ -260,6 +252,7 @@ class Storage:
                     batch.put(prefix + key, value)
         height = head.block.height
         batch.put(_BLOCK + height.to_bytes(8, "big"), codec.encode(head.block))
+        batch.put(_BLOCK_TXS + height.to_bytes(8, "big"), b"".join(tx.hash for tx in txs))
         for tx in self._indexed(txs):
             batch.put(_TX + tx.hash, encode_tx(tx))
         for event in events:
@@ -315,14 +308,28 @@ class Storage:
         block = self.block(decode_tx_height(data))
         return decode_tx(tx_hash, data, 0 if block is None else block.time_ns)
 
+    def block_txs(self, height: int) -> tuple[bytes, ...] | None:
+        """Return the hashes of a block's transactions in order; None if an earlier version wrote the block."""
+        if not 0 < height < 2**63:
+            return None
+        data = self._get(_BLOCK_TXS + height.to_bytes(8, "big"))
+        if data is None:
+            return None
+        return tuple(data[at : at + _HASH_BYTES] for at in range(0, len(data), _HASH_BYTES))
+
     def events(self, since: int, until: int, limit: int) -> tuple[LoggedEvent, ...]:
         """Return at most ``limit`` events with numbers from ``since`` to below ``until``."""
-        first, stop = max(since, 1), min(until, max(since, 1) + limit)
-        if first >= stop:
-            return ()
-        start, end = (_EVENT + number.to_bytes(8, "big") for number in (first, stop))
-        rows = _rows(self._db, self.path, start, end)
-        return tuple(decode_event(int.from_bytes(key[1:], "big"), data) for key, data in rows)
+        first = max(since, 1)
+        return tuple(decode_event(number, data) for number, data in self.event_rows(first, min(until, first + limit)))
+
+    def event_rows(self, since: int, until: int) -> Iterator[tuple[int, bytes]]:
+        """Yield the numbers and bytes (:func:`encode_event`) of events from ``since`` to below ``until``."""
+        first = max(since, 1)
+        if first >= until:
+            return
+        start, end = (_EVENT + number.to_bytes(8, "big") for number in (first, until))
+        for key, data in _rows(self._db, self.path, start, end):
+            yield int.from_bytes(key[1:], "big"), data
 
 
 def _open(path: Path) -> Any:

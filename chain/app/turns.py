@@ -17,8 +17,14 @@ WAIT_SECONDS = 2.0
 class TurnQueue:
     """A queue in which one caller at a time has the turn; any thread may call."""
 
-    def __init__(self, callers: int = CALLERS, wait_seconds: float = WAIT_SECONDS) -> None:
-        """Allow at most ``callers`` threads to run or wait at once; each waits at most ``wait_seconds``."""
+    def __init__(
+        self, callers: int = CALLERS, wait_seconds: float = WAIT_SECONDS, *, what: str = "simulations"
+    ) -> None:
+        """Allow at most ``callers`` threads to run or wait at once; each waits at most ``wait_seconds``.
+
+        ``what`` is the word for the work in the refusal.
+        """
+        self._what = what
         self._callers = BoundedSemaphore(callers)
         self._turn = Lock()
         self._wait_seconds = wait_seconds
@@ -30,10 +36,10 @@ class TurnQueue:
         After this refusal, clients send the request again.
         """
         if not self._callers.acquire(blocking=False):
-            raise _busy()
+            raise self._busy()
         try:
             if not self._turn.acquire(timeout=self._wait_seconds):
-                raise _busy()
+                raise self._busy()
             try:
                 yield
             finally:
@@ -41,6 +47,5 @@ class TurnQueue:
         finally:
             self._callers.release()
 
-
-def _busy() -> Refusal:
-    return Refusal(UNREACHABLE, "tx", "the node is busy with other simulations", "try again in a few seconds")
+    def _busy(self) -> Refusal:
+        return Refusal(UNREACHABLE, "tx", f"the node is busy with other {self._what}", "try again in a few seconds")

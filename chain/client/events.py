@@ -1,6 +1,7 @@
 """A follower of the chain's numbered events, without gaps, across restarts of the node and of the follower."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from threading import Event
 from typing import Final
 
@@ -11,6 +12,8 @@ from domain.limits import EVENTS_LIMIT_MAX
 from domain.node.queries import EventsRequest, LoggedEvent
 
 _LONGEST_PAUSE: Final = 5.0
+_SEARCH_SECONDS: Final = 1.0
+"""Time (s) between two searches for new events; a search reads events that do not fit, so it costs more than a page."""
 
 
 def follow_events(client: ChainClient, since: int, stop: Event, *, poll_seconds: float = 0.25) -> Iterator[LoggedEvent]:
@@ -49,3 +52,18 @@ def follow_events(client: ChainClient, since: int, stop: Event, *, poll_seconds:
                     "read the state again, or follow another node",
                 )
             stop.wait(poll_seconds)
+
+
+def search_events(client: ChainClient, request: EventsRequest, stop: Event | None = None) -> Iterator[LoggedEvent]:
+    """Yield the events that fit a request, in order: at most ``limit``, or without an end until ``stop`` is set."""
+    left = request.limit or EVENTS_LIMIT_MAX
+    while stop is None or not stop.is_set():
+        page = client.query(replace(request, limit=EVENTS_LIMIT_MAX if stop else left))
+        yield from page.events
+        left -= len(page.events)
+        request = replace(request, since=page.resume)
+        if page.resume < page.next and (stop or left):
+            continue
+        if stop is None:
+            return
+        stop.wait(_SEARCH_SECONDS)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from domain.bounds import ChainId, Count, Many, MaybeHash, Name, Number, Size, Text, Visible
+from domain.bounds import ChainId, Count, Many, MaybeAddress, MaybeHash, Name, Number, Size, Text, Visible
 from domain.queries import Query
 from domain.readable import Readable
 
@@ -77,18 +77,28 @@ class LoggedEvent:
 
 @dataclass(frozen=True, slots=True)
 class EventsResponse:
-    """Events in order without gaps, and the number of the next event."""
+    """Events in order without gaps, and the number of the chain's next event.
+
+    ``resume`` is the number from which to ask next. All events before it that fit the request are in this answer or in
+    an earlier one.
+    """
 
     events: Annotated[tuple[LoggedEvent, ...], Many]
     next: Number
+    resume: Number = 0
 
 
 @dataclass(frozen=True, slots=True)
 class EventsRequest(Query[EventsResponse]):
     """A request for at most ``limit`` events, from number ``since`` on.
 
-    The events come from the event log, which is not part of the Merkle tree.
+    The events come from the event log, which is not part of the Merkle tree. ``order_id`` and ``account`` select the
+    events that have the order or the account in an attribute. ``type`` selects a type of event; with a dot at its end,
+    it selects all types that begin with it.
     """
 
     since: Number
     limit: Count
+    order_id: MaybeHash = b""
+    account: MaybeAddress = ""
+    type: Annotated[str, Visible(), Size(0, 64)] = ""

@@ -12,11 +12,12 @@ from cosmpy.protos.cosmos.ics23.v1.proofs_pb2 import CommitmentProof
 from cosmpy.protos.tendermint.abci import types_pb2 as abci
 
 from chain.app.abci_methods import Methods
-from chain.app.abci_query import STORE_PATH, AbciQueries
+from chain.app.abci_query import AbciQueries
 from chain.app.abci_server import AbciServer
-from chain.app.application import AppConfig, Application
+from chain.app.application import HEIGHTS_KEPT, AppConfig, Application
 from chain.app.beacon_keys import BeaconKeys
-from chain.app.services import route
+from chain.app.services.app_paths import STORE_PATH
+from chain.app.services.table import Services
 from chain.app.storage import Storage
 from domain.genesis import GenesisAccount
 from domain.limits import BLOCK_TXS_MAX
@@ -47,7 +48,7 @@ class App:
         self.fatal: list[BaseException] = []
         self.storage = Storage(directory / "db")
         self.app = Application(self.storage, AppConfig(), beacon_keys=BeaconKeys([beacon_key(0)]))
-        methods = Methods(self.app, AbciQueries(self.app, route(self.app)))
+        methods = Methods(self.app, AbciQueries(self.app, Services(self.app).call))
         self.server = AbciServer(methods.table, directory / "abci.sock", self.fatal.append, self.app.prefetch)
         self.server.start()
         self.connections: list[AbciConnection] = []
@@ -339,17 +340,23 @@ def test_a_query_that_cannot_be_answered_has_a_code(app: App, request_: Any, spa
 
 
 def test_an_answer_for_a_height_is_of_that_height_or_none(app: App) -> None:
-    handshake(app.connect(), GENESIS, (block(1),))
+    consensus, queries = app.connect(), app.connect()
+    handshake(consensus, GENESIS, (block(1),))
+    request = QueryBalanceRequest(address=key(2).address, denom="uassay").SerializeToString()
 
-    def commit_a_block_meanwhile(path: str, data: bytes) -> bytes:
-        app.app.finalize_block(2, block(2).time_ns, block(2).hash, cons_address(0), ())
-        app.app.commit()
-        return b"of height 2"
+    def balance(height: int) -> int:
+        answer = queries.call("query", script.query("/cosmos.bank.v1beta1.Query/Balance", request, height=height))
+        assert (answer.code, answer.height) == (0, height), answer.log
+        return int(QueryBalanceResponse.FromString(answer.value).balance.amount)
 
-    queries = AbciQueries(app.app, commit_a_block_meanwhile)
-    answer = queries("/any/path", b"", 1, False)
-    assert (answer.code, answer.value) == (18, b"")
-    assert "1 is not available" in answer.log
+    before = balance(1)
+    run_block(consensus, block(2, transfer(1, 0, 2)))
+    assert balance(1) == before < balance(2)
+    for height in range(3, 3 + HEIGHTS_KEPT):
+        run_block(consensus, block(height))
+    gone = queries.call("query", script.query("/cosmos.bank.v1beta1.Query/Balance", request, height=1))
+    assert (gone.codespace, gone.code) == ("sdk", 18)
+    assert "1 is not available" in gone.log
 
 
 def test_a_tool_may_ask_for_info_without_stopping_the_node(app: App) -> None:

@@ -15,7 +15,7 @@ from chain.app.abci_server import AbciServer
 from chain.app.application import AppConfig, Application
 from chain.app.beacon_keys import BeaconKeys
 from chain.app.homes import check_genesis
-from chain.app.services import route
+from chain.app.services.table import Services
 from chain.app.storage import Storage
 from chain.state_machine.rules import Rulebook, RulesMissing
 from chain.state_machine.store import Overlay
@@ -59,7 +59,7 @@ class Node:
         except RulesMissing:
             self.storage.close()
             raise
-        methods = Methods(self.app, AbciQueries(self.app, route(self.app)))
+        methods = Methods(self.app, AbciQueries(self.app, Services(self.app).call))
         self.server = AbciServer(methods.table, directory / "abci.sock", self.fatal.append)
         self.server.start()
         self.connection = AbciConnection(self.server.path)

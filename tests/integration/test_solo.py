@@ -15,6 +15,7 @@ from chain.app.solo import SoloEngine
 from chain.app.storage import Storage
 from chain.state_machine.ledger.queries import get_balance
 from domain.ledger.records import Coin
+from domain.node.queries import EventsRequest
 from tests.support.small_chain import (
     COINS,
     GENESIS_TIME_NS,
@@ -215,11 +216,11 @@ def test_events_are_read_without_gaps_and_cut_at_the_limit(solo: Solo) -> None:
         )
         assert solo.engine.broadcast_sync(raw).code == 0
         solo.engine.make_block()
-    everything = solo.app.events(1, 0)
+    everything = solo.app.events(EventsRequest(1, 0))
     numbers = [event.number for event in everything.events]
     assert numbers == list(range(1, everything.next))
     assert [event.height for event in everything.events] == [1, 2, 3]
     assert {event.type for event in everything.events} == {"bond.deposited"}
-    page = solo.app.events(2, 1)
+    page = solo.app.events(EventsRequest(2, 1))
     assert [event.number for event in page.events] == [2]
     assert page.next == everything.next

@@ -18,9 +18,10 @@ from chain.app.abci_query import AbciQueries
 from chain.app.abci_server import AbciServer
 from chain.app.application import AppConfig, Application
 from chain.app.beacon_keys import BeaconKeys
-from chain.app.interfaces import StoredTx
-from chain.app.services import route
-from chain.app.storage import ChainHead, Storage
+from chain.app.interfaces import ChainHead, StoredTx
+from chain.app.services.method import Answered
+from chain.app.services.table import Services
+from chain.app.storage import Storage
 from chain.state_machine import transition
 from chain.state_machine.mempool import Mempool
 from domain.events import Event
@@ -81,12 +82,12 @@ def serve(database: Path, socket_path: Path, death: str, errors_path: Path, read
         os.dup2(errors.fileno(), 2)
     plant(death)
     app = Application(DyingStorage(database, death), AppConfig(), beacon_keys=BeaconKeys([beacon_key(0)]))
-    queries = AbciQueries(app, broken_route if death == "bug-in-query" else route(app))
+    queries = AbciQueries(app, broken_call if death == "bug-in-query" else Services(app).call)
     server = AbciServer(Methods(app, queries).table, socket_path, prefetch=app.prefetch)
     server.start()
     ready.send("ready")
     signal.pause()
 
 
-def broken_route(path: str, data: bytes) -> bytes | None:
+def broken_call(path: str, data: bytes, height: int) -> Answered:
     raise ZeroDivisionError(f"a planted bug in {path}")

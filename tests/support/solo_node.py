@@ -9,6 +9,7 @@ from threading import Event, Thread
 from chain.app.application import AppConfig, Application
 from chain.app.beacon_keys import BeaconKeys
 from chain.app.grpc_server import GrpcServer
+from chain.app.services.table import Services
 from chain.app.solo import SoloEngine
 from chain.app.storage import Storage
 from domain.genesis import DENOM, Genesis, GenesisAccount, GenesisValidator
@@ -65,7 +66,7 @@ def running(
         beacon_keys=BeaconKeys([BEACON_KEY, small_chain.beacon_key(0)]),
     )
     engine = SoloEngine(app, chain or genesis(), genesis_time_ns=genesis_time_ns)
-    server = GrpcServer(app, engine, address)
+    server = GrpcServer(Services(app, engine), address)
     server.start()
     try:
         yield SoloNode(app, engine, server)

@@ -12,7 +12,7 @@ import pytest
 from chain.app.application import AppConfig, Application
 from chain.app.beacon_keys import BeaconKeys
 from chain.app.comet_files import HomeError, genesis_document, read_genesis
-from chain.app.services import route
+from chain.app.services.table import Services
 from chain.app.solo import SoloEngine
 from chain.app.storage import Storage
 from chain.state_machine.components import COMPONENTS
@@ -97,9 +97,7 @@ def check_node(folder: Path, made: Any) -> None:
     method = METHODS[PATH]
 
     def ask() -> Any:
-        answer = route(app)(PATH, asked)
-        assert answer is not None
-        return decode_response(method, answer).greeting
+        return decode_response(method, Services(app).call(PATH, asked).data).greeting
 
     assert ask() is None
     with pytest.raises(Refusal, match="text: has 10000 bytes"):
@@ -115,8 +113,7 @@ def check_node(folder: Path, made: Any) -> None:
     (_, result) = engine.make_block().result.tx_results
     assert (result.codespace, result.code) == (LIMIT_REACHED.space, LIMIT_REACHED.number)
     everything = method_of(ParamsRequest())
-    answer = route(app)(everything.path, encode_request(ParamsRequest()))
-    assert answer is not None
+    answer = Services(app).call(everything.path, encode_request(ParamsRequest())).data
     shown = read_params(decode_response(everything, answer))
     assert shown == made.params
     assert to_plain(shown)["greetings"] == {"kept_seconds": 7}

@@ -17,6 +17,7 @@ import pytest
 
 from chain.app.application import AppConfig, Application
 from chain.app.grpc_server import GrpcServer
+from chain.app.services.table import Services
 from chain.app.storage import Storage
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ErrorKind
@@ -145,7 +146,7 @@ def test_a_node_that_has_no_state_yet_is_waited_for(tmp_path: Path, said: pytest
     address = free_address()
     storage = Storage(tmp_path / "empty")
     nobody: Any = None
-    server = GrpcServer(Application(storage, AppConfig(solo=True)), nobody, address)
+    server = GrpcServer(Services(Application(storage, AppConfig(solo=True)), nobody), address)
     server.start()
     with daemon(tmp_path / "validator", address) as made:
         wait_until(lambda: f"waiting for the node at {address}: " in said.text, "that", WAIT)

@@ -9,7 +9,7 @@ from cosmpy.protos.cosmos.consensus.v1.query_pb2 import QueryParamsResponse
 
 from chain.app.application import AppConfig, Application
 from chain.app.beacon_keys import BeaconKeys
-from chain.app.cosmos_services import node_handlers
+from chain.app.services.table import Services
 from chain.app.storage import Storage
 from chain.state_machine.ledger.queries import get_balance
 from domain.errors import BAD_FIELD
@@ -147,14 +147,14 @@ def test_what_shows_alone_to_be_wrong_is_not_voted_for_and_costs_nothing(app: Ap
 
 
 def test_wallets_learn_the_gas_of_a_block(app: Application) -> None:
-    answer = node_handlers(app)["/cosmos.consensus.v1.Query/Params"](b"")
+    answer = Services(app).call("/cosmos.consensus.v1.Query/Params", b"").data
     assert QueryParamsResponse.FromString(answer).params.block.max_gas == BLOCK_GAS
     assert QueryParamsResponse.FromString(answer).params.block.max_bytes == BLOCK_BYTES_MAX
 
 
 def test_wallets_learn_the_gas_price_of_the_next_block(app: Application) -> None:
     def price() -> str:
-        answer = node_handlers(app)["/cosmos.base.node.v1beta1.Service/Config"](b"")
+        answer = Services(app).call("/cosmos.base.node.v1beta1.Service/Config", b"").data
         return str(ConfigResponse.FromString(answer).minimum_gas_price)
 
     assert price() == "0.001000uassay"

@@ -4,8 +4,8 @@ import pytest
 
 from chain.app import smt
 from chain.app.homes import comet_home
-from chain.app.interfaces import CommittedBlock
-from chain.app.storage import ChainHead, Storage, StorageError, export_state
+from chain.app.interfaces import ChainHead, CommittedBlock
+from chain.app.storage import Storage, StorageError, export_state
 
 ENTRIES: dict[bytes, bytes | None] = {b"k%d" % i: b"v%d" % i for i in range(20)}
 

@@ -18,7 +18,8 @@ from chain.app.abci_query import AbciQueries
 from chain.app.application import AppConfig, Application
 from chain.app.grpc_server import GrpcServer
 from chain.app.interfaces import UNREACHABLE
-from chain.app.services import build_table, route
+from chain.app.services.table import METHODS as SERVICES
+from chain.app.services.table import Services
 from chain.app.storage import Storage
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ErrorKind
@@ -54,6 +55,10 @@ def failure(channel: grpc.Channel, path: str, data: bytes) -> Any:
     return failed.value
 
 
+def unary_paths(*, sends: bool = True) -> list[str]:
+    return [path for path, method in SERVICES.items() if not method.is_stream and (sends or not method.sends)]
+
+
 def transfer(sequence: int = 0, timeout_height: int = 0) -> bytes:
     return build_tx(
         [SEND],
@@ -71,13 +76,13 @@ def test_health(channel: grpc.Channel) -> None:
     assert call(channel, "/grpc.health.v1.Health/Check", b"") == b"\x08\x01"
 
 
-@pytest.mark.parametrize("path", ["/x.Y/Z", "/cosmos.gov.v1.Query/Proposals", "/", ACCOUNT + "s"])
+@pytest.mark.parametrize("path", ["/x.Y/Z", "/cosmos.gov.v1.Query/Proposals", "/", ACCOUNT + "x"])
 def test_unknown_paths_are_unimplemented(channel: grpc.Channel, path: str) -> None:
     assert failure(channel, path, b"").code() is grpc.StatusCode.UNIMPLEMENTED
 
 
 def test_garbage_is_an_invalid_argument_on_every_path(channel: grpc.Channel, node: SoloNode) -> None:
-    for path in build_table(node.app, node.engine):
+    for path in unary_paths():
         error = failure(channel, path, b"\xff\xff\xff\xff")
         assert error.code() is grpc.StatusCode.INVALID_ARGUMENT, path
         assert "request" in error.details()
@@ -89,7 +94,7 @@ def test_a_request_that_is_too_large_is_refused(channel: grpc.Channel) -> None:
 
 
 def test_calls_whose_request_never_comes_do_not_hold_the_threads_for_ever(node: SoloNode) -> None:
-    server = GrpcServer(node.app, None, "127.0.0.1:0", connection_seconds_max=0.3)
+    server = GrpcServer(Services(node.app), "127.0.0.1:0", connection_seconds_max=0.3)
     server.start()
     over = Event()
 
@@ -114,10 +119,10 @@ def test_calls_whose_request_never_comes_do_not_hold_the_threads_for_ever(node: 
 def test_a_node_without_a_state_says_that_it_waits() -> None:
     storage = Storage.temporary()
     app = Application(storage, AppConfig())
-    server = GrpcServer(app, None, "127.0.0.1:0")
+    server = GrpcServer(Services(app), "127.0.0.1:0")
     server.start()
     with grpc.insecure_channel(server.address) as channel:
-        for path in build_table(app, None):
+        for path in unary_paths(sends=False):
             error = failure(channel, path, b"")
             assert error.code() is grpc.StatusCode.UNAVAILABLE, path
             assert "waits for CometBFT" in error.details()
@@ -156,7 +161,7 @@ def test_a_bug_is_internal_and_shows_nothing_of_itself(
 
 def test_a_port_that_is_taken_is_an_error_with_a_remedy(node: SoloNode) -> None:
     with pytest.raises(OSError, match="choose another"):
-        grpc_server.GrpcServer(node.app, node.engine, node.address)
+        grpc_server.GrpcServer(Services(node.app, node.engine), node.address)
 
 
 def test_our_queries_refuse_unknown_fields(channel: grpc.Channel) -> None:
@@ -249,7 +254,7 @@ class Unreachable:
 
 
 def test_a_mempool_that_does_not_answer_is_unavailable_and_no_refusal(node: SoloNode) -> None:
-    server = grpc_server.GrpcServer(node.app, Unreachable(), "127.0.0.1:0")
+    server = grpc_server.GrpcServer(Services(node.app, Unreachable()), "127.0.0.1:0")
     server.start()
     with grpc.insecure_channel(server.address) as channel:
         request = service.BroadcastTxRequest(tx_bytes=transfer(), mode=service.BROADCAST_MODE_SYNC)
@@ -283,7 +288,7 @@ def test_blocks_that_are_not_there_are_not_found(channel: grpc.Channel) -> None:
 
 
 def test_the_abci_query_reads_the_same_table_but_cannot_send(node: SoloNode) -> None:
-    query = AbciQueries(node.app, route(node.app))
+    query = AbciQueries(node.app, Services(node.app).call)
     request = auth.QueryAccountRequest(address=ALICE.address).SerializeToString()
     answer = query(ACCOUNT, request, 0, False)
     assert (answer.code, answer.height) == (0, 1)

@@ -8,8 +8,8 @@ from random import Random
 import plyvel
 import pytest
 
-from chain.app.interfaces import CommittedBlock, StoredTx
-from chain.app.storage import NO_HEAD, ChainHead, Maker, Storage, StorageError, _unopened
+from chain.app.interfaces import ChainHead, CommittedBlock, StoredTx
+from chain.app.storage import NO_HEAD, Maker, Storage, StorageError, _unopened
 from domain.block import TxResult
 from domain.events import Event
 

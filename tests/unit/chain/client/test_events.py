@@ -8,7 +8,7 @@ import pytest
 
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ErrorKind
-from chain.client.events import follow_events
+from chain.client.events import follow_events, search_events
 from chain.client.sender import TxSender
 from domain.errors import BAD_FIELD
 from domain.ledger.messages import MsgDepositBond
@@ -91,3 +91,28 @@ def test_stop_ends_a_wait(node: SoloNode) -> None:
     with ChainClient(node.address) as client:
         Timer(0.2, stop.set).start()
         assert list(follow_events(client, 10**6, stop, poll_seconds=30)) == []
+
+
+def test_a_search_continues_where_the_node_stopped() -> None:
+    def page(numbers: tuple[int, ...], end: int, resume: int) -> EventsResponse:
+        return EventsResponse(tuple(LoggedEvent(n, 1, "x", ()) for n in numbers), end, resume)
+
+    class Pages:
+        def __init__(self, *answers: EventsResponse) -> None:
+            self.answers, self.asked = list(answers), list[tuple[int, int]]()
+
+        def query(self, request: EventsRequest) -> EventsResponse:
+            self.asked.append((request.since, request.limit))
+            return self.answers.pop(0)
+
+    pages: Any = Pages(page((), 90, 20), page((21, 30), 90, 40), page((50,), 90, 51))
+    found = list(search_events(pages, EventsRequest(1, 3, account=ALICE.address)))
+    assert [event.number for event in found] == [21, 30, 50]
+    assert pages.asked == [(1, 3), (20, 3), (40, 1)]
+    pages = Pages(page((5,), 90, 90), page((), 95, 95), page((95,), 96, 96))
+    stop, seen = Event(), list[int]()
+    for event in search_events(pages, EventsRequest(1, 3, type="x"), stop):
+        seen.append(event.number)
+        if len(seen) == 2:
+            stop.set()
+    assert seen == [5, 95]
