@@ -25,7 +25,8 @@ from pol.job.document import BATCH_NUMBER, STEP
 from pol.job.program import Program
 from pol.limits import LIMITS
 from pol.split.costs import PlanCost, cost_of
-from pol.split.plan import STATES, Machine, make_plan
+from pol.split.machine import Machine
+from pol.split.plan import STATES, make_plan
 
 NAME = "paper"
 VOCABULARY, HEAD = 32_000, 128

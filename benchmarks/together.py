@@ -22,9 +22,11 @@ from pol.executor.names import NATIVE, Engine
 from pol.executor.native_backend import cores
 from pol.job.document import GLOBAL_STATE, LOCAL_STATE
 from pol.job.load import load_job
-from pol.machines.group import Group, GroupSpec
+from pol.machines.form import GroupSpec
+from pol.machines.group import Group
+from pol.machines.parts import forms_of, plan_of
 from pol.split.costs import cost_of
-from pol.split.plan import Machine
+from pol.split.machine import Machine
 from pol.state.canonical import state_pieces
 from pol.work.executor import OutOfMemory
 from pol.work.records import Boundary, RoundSlot
@@ -101,7 +103,7 @@ def figures_of(name: str, job: Path, machines: int) -> Figures:
             columns: dict[str, float | None] = {}
             start = perf_counter()
             try:
-                found = work(lambda group, columns=columns: columns.update(_seen(group)))  # type: ignore[misc]
+                found = work(lambda group, columns=columns: columns.update(_seen(job, group)))  # type: ignore[misc]
             except (OutOfMemory, StateError) as error:
                 notes.append(f"{case}: {error}")
                 continue
@@ -112,10 +114,11 @@ def figures_of(name: str, job: Path, machines: int) -> Figures:
     return Figures(name, rows, notes, failed=bool(notes))
 
 
-def _seen(group: Group) -> dict[str, float | None]:
+def _seen(job: Path, group: Group) -> dict[str, float | None]:
     """Return what the processes of a group have needed, and the memory that the plan names."""
+    plan = plan_of(load_job(job, with_states=False).job.document, group.spec)
     peak = max(memory("VmHWM", process) for process in group.members.pids.values())
-    said = max(machine.memory for machine in cost_of(group.members.plan).machines)
+    said = max(machine.memory for machine in cost_of(plan).machines)
     return {
         "peak GB": peak / 1e9,
         "plan GB": said / 1e9,
@@ -128,7 +131,7 @@ def _trained(job: Path, spec: GroupSpec, folder: Path, watch: together.Watch) ->
     """Train all segments in one group, and return the roots of their boundaries."""
     loaded = load_job(job, with_states=False)
     document = loaded.job.document
-    with Group(job, loaded.job, folder, spec) as group:
+    with Group(job, forms_of(loaded.job), folder, spec) as group:
         group.open(job / GLOBAL_STATE, job / LOCAL_STATE, (document.global_root, document.local_root))
         roots = [group.run_segment(_PART, index).root.hex() for index in range(SEGMENTS)]
         watch(group)

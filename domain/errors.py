@@ -26,7 +26,7 @@
     ├── ReplayError              training or replay cannot continue                    (pol.errors)
     │   ├── Stopped          the job has no result there, on any machine
     │   │   └── StepFailed, NotFiniteStep, UpdateFailed, AggregationFailed
-    │   └── RangeError, Cancelled
+    │   └── RangeError, Cancelled, GroupLost
     ├── PoolError                a task of an executor has no result                 (pol.work.executor)
     │   └── PoolFull, TaskTimeout, WorkerDied, OutOfMemory, NoSpace, PoolClosed
     ├── LinkError                a link between machines of an owner failed           (pol.machines.stream)

@@ -87,3 +87,9 @@ def f32_number(bits: int) -> float:
 def metric_values(bits: Sequence[int]) -> tuple[float, ...]:
     """Convert the metrics of a boundary from FP32 bit patterns to numbers."""
     return tuple(f32_number(pattern) for pattern in bits)
+
+
+def mean_metrics(sums: Sequence[float], steps: int) -> tuple[int, ...]:
+    """Return the means of metrics over the steps of a segment as FP32 bit patterns; ``sums`` are in FP64."""
+    # An FP32 number plus 0.0 is the same number, except that -0.0 becomes +0.0.
+    return tuple(f32_bits(f32_number(f32_bits(total / steps)) + 0.0) for total in sums)

@@ -1,6 +1,5 @@
 """A job on several machines of one owner: the options that describe the machines, and the tables to print."""
 
-import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -8,6 +7,7 @@ import click
 
 from assay.cli.arguments import FLOPS, SIZE
 from assay.cli.output import amount, counted, flops, size, table
+from pol.machines.form import MACHINES_MAX, read_shape
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-MACHINES_MAX = 64
-_SHAPE = re.compile("([0-9]{1,2})(?:x([0-9]{1,2}))?")
 _OPTIONS = (
     click.option(
         "--machines",
@@ -51,11 +49,10 @@ class MachinesShape(click.ParamType[Any]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | tuple[int, int]:
         """Return a number of machines, or the numbers of stages and of machines per stage."""
-        found = _SHAPE.fullmatch(str(value))
-        stages, rows = (int(found[1]), int(found[2] or 0)) if found else (0, 0)
-        if not 1 <= stages * (rows or 1) <= MACHINES_MAX or rows & (rows - 1) or (found and found[2] and not rows):
-            self.fail(f"{value!r} is not a number of machines up to {MACHINES_MAX}, such as 3, or 2x4", param, ctx)
-        return (stages, rows) if rows else stages
+        try:
+            return read_shape(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 def machine_options(command: F) -> F:
@@ -69,9 +66,8 @@ def plan_step(
     job: "Job", machines: int | None, machine_speed: int | None, machine_memory: int | None, machine_link: int | None
 ) -> tuple[dict[str, Any], list["Table"]]:
     """Return the plans for a job's step as JSON values, and as tables; both are empty without ``machines``."""
-    from pol.local.inspect import SLOT_SPEED
-    from pol.local.machines import LINK_SPEED, MACHINE_MEMORY, plans_of
-    from pol.split.plan import Machine
+    from pol.local.machines import MACHINE_MEMORY, plans_of
+    from pol.split.machine import LINK_SPEED, SLOT_SPEED, Machine
 
     if machines is None:
         return {}, []

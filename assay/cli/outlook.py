@@ -72,8 +72,8 @@ def look_at(
     ``file`` has the network's parameters. ``slot_speed`` is in FLOP/s, and ``slots`` is the number of slots that train
     at once. If one of these three is None, its default is used.
     """
-    from pol.local.inspect import SLOT_SPEED
     from pol.rules.outlook import outlook
+    from pol.split.machine import SLOT_SPEED
 
     params = read_params(file)
     speed, at_once = slot_speed or SLOT_SPEED, slots or terms.slots

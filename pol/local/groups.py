@@ -5,54 +5,33 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from host.sandbox import usable_memory
 from pol.errors import StateError, Stopped
 from pol.executor.backend import backend
 from pol.executor.names import Engine
-from pol.executor.native_backend import cores
 from pol.job.load import LoadedJob
-from pol.local.inspect import SLOT_SPEED
-from pol.local.machines import LINK_SPEED
 from pol.local.shares import Keep, Observe, SlotResult, TrainRound, link_job, write_state
-from pol.machines.group import Group, GroupSpec
-from pol.machines.nodes import check_device, hosts_of, members_on, spec_on, wait_for_nodes
+from pol.machines.form import GroupSpec, Shape, check_device, number_of, spec_here
+from pol.machines.group import Group
+from pol.machines.nodes import hosts_of, members_on, spec_on, wait_for_nodes
+from pol.machines.parts import forms_of
 from pol.machines.starters import Processes, Starter
-from pol.split.plan import Machine
 from pol.state.arrays import State
 from pol.state.canonical import read_state
 from pol.work.records import RoundSlot
 from pol.work.segments import SlotState, first_state, slot_state
 from pol.work.train import opening_boundary, share_update
 
-Machines = int | tuple[int, int]
-"""A number of machines, or the numbers of stages and of machines per stage."""
+Machines = Shape
 WatchGroup = Callable[[Group], None]
 StartGroup = Callable[[Machines, Engine, Path], AbstractContextManager[tuple[GroupSpec, Starter]]]
 """A function that yields the settings and the starter of a group. Members on this machine write into its folder."""
 
 
-def group_spec(machines: Machines, engine: Engine) -> GroupSpec:
-    """Return how processes of this machine form a group. They share its memory and its processors.
-
-    Raises ExecutionError if ``engine`` names a GPU, which the sandbox does not permit.
-    """
-    check_device(engine)
-    number = machines if isinstance(machines, int) else machines[0] * machines[1]
-    memory = engine.memory or usable_memory() * 3 // 4 // number
-    return GroupSpec(
-        machines=number,
-        machine=Machine(speed=SLOT_SPEED, memory=memory, bandwidth=LINK_SPEED),
-        memory=memory,
-        engine=Engine(engine.name, engine.device, engine.threads or max(1, cores() // number)),
-        shape=None if isinstance(machines, int) else machines,
-    )
-
-
 @contextmanager
 def start_here(machines: Machines, engine: Engine, folder: Path) -> Iterator[tuple[GroupSpec, Starter]]:
-    """Yield how a group of processes of this machine starts; ExecutionError as in :func:`group_spec`."""
+    """Yield how a group of processes of this machine starts; ExecutionError as in :func:`spec_here`."""
     del folder
-    spec = group_spec(machines, engine)
+    spec = spec_here(machines, engine)
     yield spec, Processes(spec.machines)
 
 
@@ -65,10 +44,10 @@ def start_on(executor: str) -> StartGroup:
     @contextmanager
     def start(machines: Machines, engine: Engine, folder: Path) -> Iterator[tuple[GroupSpec, Starter]]:
         check_device(engine)
-        number = machines if isinstance(machines, int) else machines[0] * machines[1]
+        number = number_of(machines)
         with members_on(executor, engine, folder.with_name("driver")) as cluster:
             nodes = wait_for_nodes(cluster, number)[:number]
-            yield spec_on(machines, engine, nodes, SLOT_SPEED, LINK_SPEED), hosts_of(cluster)
+            yield spec_on(machines, engine, nodes), hosts_of(cluster)
 
     return start
 
@@ -95,7 +74,7 @@ def training_together(
         files = folder / "files"
         with (
             start(machines, engine, files) as (spec, starter),
-            Group(folder / "job", loaded.job, files, spec, starter) as group,
+            Group(folder / "job", forms_of(loaded.job), files, spec, starter) as group,
         ):
             yield _trainer(group, files, loaded, engine, keep, observe, watch)
 

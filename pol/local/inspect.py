@@ -10,9 +10,7 @@ from pol.job.program import Program
 from pol.ops.product import BITS
 from pol.rules.outlook import Outlook, outlook
 from pol.rules.schedule import segment_work
-
-SLOT_SPEED = 1_000_000_000
-"""Default speed of a slot (FLOP/s), which is about the speed of one or two cores."""
+from pol.split.machine import SLOT_SPEED
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from domain.readable import Readable
 from pol.job.document import Job
 from pol.split.costs import PlanCost, cost_of, rank
-from pol.split.plan import Machine, Plan, make_plan, shapes
+from pol.split.machine import Machine
+from pol.split.plan import Plan, make_plan, shapes
 
 MACHINE_MEMORY = 16 * 2**30
 """Default memory of a machine (bytes)."""
-LINK_SPEED = 125_000_000
-"""Default bandwidth of a machine (bytes per second): one gigabit per second."""
 
 
 @dataclass(frozen=True, slots=True)

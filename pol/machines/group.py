@@ -1,8 +1,8 @@
 """A group of member processes that trains one slot together, and the leader's end of it.
 
-The leader knows the job's document and the files of states, and never loads a state. If a member is lost, the step ends
-for all. The leader ends the group, and a new group of the machines that are left begins at the last boundary, with a
-new plan and a new key.
+The leader knows a form of the job (:mod:`pol.machines.form`) and the files of states. It reads no job and loads no
+state, and imports no numerical library. If a member is lost, the step ends for all. The leader ends the group, and a
+new group of the machines that are left begins at the last boundary, with a new plan and a new key.
 """
 
 import logging
@@ -16,14 +16,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
+from threading import Event
 from typing import Self, TypeVar
 
-import numpy as np
-
-from domain.hashing import hash_fields, u32
-from pol.errors import ExecutionError, NotFinite, NotFiniteStep, ReplayError, StateError, StepFailed
-from pol.executor.names import DEFAULT_ENGINE, Engine
-from pol.job.document import Job, JobDocument
+from domain.hashing import hash_fields, merkle_root, u32
+from pol.errors import NotFinite, NotFiniteStep, ReplayError, StateError, StepFailed
+from pol.machines.form import GLOBAL, LOCAL, FormOf, GroupSpec, SlotForm
 from pol.machines.messages import (
     LOST,
     MEMORY,
@@ -39,49 +37,30 @@ from pol.machines.messages import (
     Open,
     Train,
 )
-from pol.machines.parts import keepers, state_specs_of
 from pol.machines.starters import MachinesLost, Needs, Processes, Starter
 from pol.machines.stream import LinkError
 from pol.rules.commitment import boundary_root, chunk_leaf
-from pol.split.costs import best_plan
-from pol.split.plan import Machine, Plan, make_plan
-from pol.state.canonical import StateTree
 from pol.state.layout import header_chunk, tensor_chunks
-from pol.state.pieces import merged_pieces
-from pol.values import f32_number
-from pol.work.executor import OutOfMemory, PoolError, WorkerDied
+from pol.state.merge import merged_pieces
+from pol.values import TensorSpec, f32_number, mean_metrics
+from pol.work.executor import OutOfMemory, PoolClosed, PoolError, WorkerDied
+from pol.work.places import boundary_step, check_segment
 from pol.work.records import Boundary, RoundSlot
-from pol.work.segments import boundary_step, check_segment, mean_metrics
 
 R = TypeVar("R")
 T = TypeVar("T", Joined, Held)
 _log = logging.getLogger("assay.machines")
 
-PATIENCE = 600.0
-"""Default of the longest time in seconds that a machine waits for another one."""
 _GRACE = 10.0
 """Time in seconds in which the other members report why they cannot go on, after one has failed."""
+_LOOK_SECONDS = 0.2
 _HASH_SIZE = 32
 _READ_BYTES = 1 << 20
 OnStep = Callable[[int, float], None]
 
 
-@dataclass(frozen=True, slots=True)
-class GroupSpec:
-    """The settings of a group.
-
-    ``machines`` is the number of machines, and ``machine`` describes each of them. ``shape`` has the numbers of stages
-    and of machines per stage; if it is None, the best plan by estimate is taken. ``memory`` is a hard limit for each
-    process in bytes (0 on other machines: three quarters of theirs). ``patience`` is the longest wait for another
-    machine in seconds.
-    """
-
-    machines: int
-    machine: Machine
-    memory: int
-    engine: Engine = DEFAULT_ENGINE
-    shape: tuple[int, int] | None = None
-    patience: float = PATIENCE
+class GroupLost(ReplayError):
+    """The error of a group that has no machine left, or whose machines have never met."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,29 +74,32 @@ class Trained:
 class Members:
     """The processes of one plan. They end together, at the first failure of one of them."""
 
-    def __init__(self, job: Job, plan: Plan, spec: GroupSpec, starter: Starter, needs: Needs) -> None:
-        """Start the members, and connect them."""
-        self.plan, self._spec = plan, spec
-        self._document = job.document
+    def __init__(
+        self, form: SlotForm, spec: GroupSpec, starter: Starter, needs: Needs, is_stopped: Callable[[], bool]
+    ) -> None:
+        """Start the members, and connect them.
+
+        They end with PoolClosed if ``is_stopped`` becomes true during a command.
+        """
+        self._form, self._spec, self._is_stopped = form, spec, is_stopped
         self.sent = self.messages = 0
-        self._kept = keepers(plan, job.document)
-        self._specs = state_specs_of(job.document)
+        self._kept = form.keeper_of
+        self._specs = form.tensors
         chunks = sum(tensor_chunks(tensor) for tensor in self._specs.values())
-        steps, metrics = job.document.segment_steps, len(job.document.metrics)
+        steps, metrics = form.segment_steps, len(form.metrics)
         self._limit = (1 << 20) + 2 * _HASH_SIZE * chunks + 2_048 * len(self._specs) + 16 * steps * max(1, metrics)
-        self._links = starter.start(plan.used, needs)
-        shape = (len(plan.stages), plan.rows.machines)
+        self._links = starter.start(form.used, needs)
         key, group = secrets.token_bytes(32), secrets.token_bytes(32)
         joined = self._all(
             Join(
                 directory=str(needs.directory),
                 machine=MachineSpec(spec.machine.speed, spec.machine.memory, spec.machine.bandwidth),
-                machines=len(plan.machines),
-                stages=shape[0],
-                rows=shape[1],
+                machines=spec.machines,
+                stages=form.stages,
+                rows=form.rows,
                 engine=EngineSpec(spec.engine.name, spec.engine.device, spec.engine.threads),
                 key=key,
-                context=hash_fields("assay/machines", group, job.id, u32(shape[0]), u32(shape[1])),
+                context=hash_fields("assay/machines", group, form.job_id, u32(form.stages), u32(form.rows)),
                 patience_ms=int(1000 * spec.patience),
             ),
             Joined,
@@ -174,7 +156,8 @@ class Members:
             deadline = time.monotonic() + self._spec.patience * (len(waiting) + 1)
             while waiting:
                 left = max(0.0, deadline - time.monotonic())
-                done, _ = wait(waiting, left, FIRST_COMPLETED)
+                done, _ = wait(waiting, min(left, _LOOK_SECONDS), FIRST_COMPLETED)
+                self._check_stop()
                 for future in done:
                     machine = waiting.pop(future)
                     try:
@@ -189,7 +172,7 @@ class Members:
                         answers[machine] = answer
                     else:
                         silent[machine] = f"machine {machine} sent something else than an answer"
-                if not done:
+                if not done and not left:
                     silent |= {machine: f"machine {machine} did not answer in time" for machine in waiting.values()}
                     break
                 if failures or silent:
@@ -200,6 +183,10 @@ class Members:
             self.close()
             raise
         return answers
+
+    def _check_stop(self) -> None:
+        if self._is_stopped():
+            raise PoolClosed("the work of the group was stopped")
 
     def _raise(self, failures: Mapping[int, Failed], silent: Mapping[int, str]) -> None:
         """Raise the error that explains the failures best: that of the job, then that of a machine."""
@@ -242,22 +229,25 @@ class Members:
                 leaves[tensor.name] = tuple(tensor.leaves[start : start + _HASH_SIZE] for start in starts)
         if len(leaves) != len(self._specs):
             raise WorkerDied("the machines do not report all tensors")
-        return self._root("global.", leaves), self._root("local.", leaves)
-
-    def _root(self, prefix: str, leaves: Mapping[str, tuple[bytes, ...]]) -> bytes:
-        document = self._document
-        specs = document.global_tensors if prefix == "global." else document.local_tensors
-        ordered = {spec.name: leaves[prefix + spec.name] for spec in sorted(specs, key=lambda spec: spec.name)}
-        return StateTree(chunk_leaf(header_chunk(specs)), ordered).root
+        first, second = self._form.states
+        return _root(GLOBAL, first, leaves), _root(LOCAL, second, leaves)
 
     def _metrics(self, answers: Mapping[int, Held], steps: int) -> tuple[tuple[float, ...], ...]:
         """Return the metrics of each step, in the order of the job."""
         found = {metric.name: metric.values for answer in answers.values() for metric in answer.metrics}
-        document = self._document
-        if found.keys() != set(document.metrics) or any(len(v) != steps for v in found.values()):
+        names = self._form.metrics
+        if found.keys() != set(names) or any(len(v) != steps for v in found.values()):
             raise WorkerDied("the machines do not report each metric for each step")
-        values = [[f32_number(bits) for bits in found[name]] for name in document.metrics]
+        values = [[f32_number(bits) for bits in found[name]] for name in names]
         return tuple(zip(*values, strict=True)) if values else ((),) * steps
+
+
+def _root(prefix: str, specs: Sequence[TensorSpec], leaves: Mapping[str, Sequence[bytes]]) -> bytes:
+    """Return the root of a state (:class:`pol.state.canonical.StateTree`) from the hashes of its tensors' chunks."""
+    ordered = sorted(specs, key=lambda spec: spec.name)
+    return merkle_root(
+        [chunk_leaf(header_chunk(specs)), *(leaf for spec in ordered for leaf in leaves[prefix + spec.name])]
+    )
 
 
 class Group:
@@ -266,17 +256,21 @@ class Group:
     def __init__(
         self,
         directory: Path,
-        job: Job,
+        form_of: FormOf,
         folder: Path,
         spec: GroupSpec,
         starter: Starter | None = None,
         reads: Sequence[Path] = (),
+        stop: Event | None = None,
     ) -> None:
-        """Plan a step of the job in ``directory``, and start the members, as processes here if ``starter`` is None.
+        """Plan a step of the job in ``directory`` by ``form_of``, and start the members, as processes here if
+        ``starter`` is None.
 
-        Those write into ``folder``, and read only there, in ``directory`` and in the files and folders ``reads``.
+        Those write into ``folder``, and read only there, in ``directory`` and in the files and folders ``reads``. If
+        ``stop`` is set during a command, the members end, and the command with PoolClosed.
         """
-        self._job, self._folder, self.spec = job, folder, spec
+        self._form_of, self.folder, self.spec = form_of, folder, spec
+        self.stop = stop or Event()
         self._starter = starter or Processes(spec.machines)
         self._needs = Needs(
             directory=directory, folder=folder, engine=spec.engine, memory=spec.memory, reads=tuple(reads)
@@ -286,6 +280,8 @@ class Group:
         self._pieces: tuple[list[Path], list[Path]] | None = None
         self._own: Path | None = None
         self._roots: tuple[bytes, bytes] | None = None
+        self.form: SlotForm
+        """What the leader knows of the job and its plan."""
         self.losses: list[str] = []
         """Why machines were lost, one text per loss."""
         self._bytes = self._messages = 0
@@ -294,7 +290,7 @@ class Group:
             self.members = self._members()
         except MachinesLost as error:
             # Machines that have never met are more often set up wrongly than lost.
-            raise ReplayError(f"the machines cannot form a group: {error}") from None
+            raise GroupLost(f"the machines cannot form a group: {error}") from None
 
     def open(
         self, global_path: Path, local_path: Path, roots: tuple[bytes, bytes] | None = None
@@ -324,21 +320,21 @@ class Group:
         :func:`pol.work.segments.run_segment` does, RangeError if there is no such segment, and ReplayError if no
         machine is left.
         """
-        document = self._job.document
-        check_segment(document, part, index)
-        begin = boundary_step(document, part.round, index)
-        end = begin + document.segment_steps
-        at_once = document.segment_steps if follow is None else 1
-        sums = [np.float64(0.0)] * len(document.metrics)
+        form = self.form
+        check_segment(form, part, index)
+        begin = boundary_step(form, part.round, index)
+        end = begin + form.segment_steps
+        at_once = form.segment_steps if follow is None else 1
+        sums = [0.0] * len(form.metrics)
         for step in range(begin, end, at_once):
             trained = self._train(part.slot, step, at_once)
             for number, values in enumerate(trained.metrics, step):
-                sums = [total + np.float64(np.float32(value)) for total, value in zip(sums, values, strict=True)]
+                sums = [total + value for total, value in zip(sums, values, strict=True)]
                 if on_step is not None:
                     on_step(number, values[0] if values else 0.0)
             if follow is not None:
                 follow(trained.roots)
-        means = mean_metrics(sums, document.segment_steps)
+        means = mean_metrics(sums, form.segment_steps)
         return Boundary(
             index=index + 1,
             step=end,
@@ -373,8 +369,7 @@ class Group:
 
         The members may have ended.
         """
-        document = self._job.document
-        for place, specs in enumerate((document.global_tensors, document.local_tensors)):
+        for place, specs in enumerate(self.form.states):
             if self._pieces is not None:
                 yield from merged_pieces(self._pieces[place], specs)
             elif self._at is not None:
@@ -383,14 +378,16 @@ class Group:
 
     def write(self, global_path: Path, local_path: Path) -> None:
         """Write the states where the group stands as whole files. The group must have run a segment."""
-        document = self._job.document
         if self._pieces is None:
             raise ReplayError("the group has run no segment")
-        for path, pieces, specs in zip(
-            (global_path, local_path), self._pieces, (document.global_tensors, document.local_tensors), strict=True
-        ):
+        for path, pieces, specs in zip((global_path, local_path), self._pieces, self.form.states, strict=True):
             with path.open("xb") as file:
                 file.writelines(merged_pieces(pieces, specs))
+
+    @property
+    def roots(self) -> tuple[bytes, bytes] | None:
+        """The roots of both states where the group stands; None before it has opened any."""
+        return self._roots
 
     @property
     def sent(self) -> int:
@@ -421,8 +418,12 @@ class Group:
                 self._lose(error)
 
     def _members(self) -> Members:
-        plan = plan_of(self._job.document, self.spec)
-        return Members(self._job, plan, self.spec, self._starter, self._needs)
+        self.form = self._form_of(self.spec)
+        return Members(self.form, self.spec, self._starter, self._needs, self._is_stopped)
+
+    def _is_stopped(self) -> bool:
+        # The event changes: each request to a pool of groups has its own.
+        return self.stop.is_set()
 
     def _lose(self, error: MachinesLost) -> None:
         """Go on without the machines that were lost."""
@@ -430,7 +431,7 @@ class Group:
         self.losses.append(str(error))
         left = min(self.spec.machines, self._starter.lose(error.machines))
         if left < 1:
-            raise ReplayError(f"no machine is left: {error}")
+            raise GroupLost(f"no machine is left: {error}")
         shape = self.spec.shape if left == self.spec.machines else None
         self.spec = replace(self.spec, machines=left, shape=shape)
 
@@ -470,17 +471,6 @@ class Group:
         self._own, self._at, self._pieces = folder, at, pieces
 
     def _new_folder(self) -> Path:
-        folder = self._folder / str(next(self._numbers))
+        folder = self.folder / str(next(self._numbers))
         folder.mkdir(mode=0o700)
         return folder
-
-
-def plan_of(document: JobDocument, spec: GroupSpec) -> Plan:
-    """Return the plan of a group. Raises ExecutionError if there are no such stages and rows."""
-    machines = [spec.machine] * spec.machines
-    if spec.shape is None:
-        return best_plan(document.step, machines)
-    try:
-        return make_plan(document.step, machines, *spec.shape)
-    except ValueError as error:
-        raise ExecutionError("machines", str(error)) from None

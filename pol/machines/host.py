@@ -10,9 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from shutil import rmtree
 from typing import Final
@@ -68,12 +66,6 @@ _members: dict[tuple[bytes, int], _Hosted] = {}
 _lock = threading.Lock()
 
 
-@cache
-def _starter() -> ThreadPoolExecutor:
-    """Return a thread that lives as long as this process: a child ends with the thread that started it."""
-    return ThreadPoolExecutor(1, "members")
-
-
 def prepare(place: Workplace, group: bytes, number: int) -> Prepared:
     """Listen for the other machines of a group. Raises LinkError if that is not possible."""
     now = time.monotonic()
@@ -122,7 +114,7 @@ def join(
             own.job = _kept(place, group, number, directory)
             limit = memory or usable_memory() * 3 // 4
             arguments = (number, place.folder, (own.job, *place.reads), limit, command.engine.threads, connections)
-            process = _starter().submit(MemberProcess, *arguments).result()
+            process = MemberProcess(*arguments)
         finally:
             for connection in connections.values():
                 connection.close()

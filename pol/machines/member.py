@@ -44,8 +44,9 @@ from pol.machines.parts import keepers, state_specs_of
 from pol.machines.stream import LinkError, LostMachine, Stream
 from pol.rules.schedule import batch_number
 from pol.split.exchanges import Moves, Out
+from pol.split.machine import Machine
 from pol.split.member import Member
-from pol.split.plan import Machine, make_plan
+from pol.split.plan import make_plan
 from pol.state.arrays import Array, canonical_array
 from pol.state.canonical import state_pieces, tensor_leaves
 from pol.state.pieces import read_tensors

@@ -1,33 +1,28 @@
-"""The nodes of an owner's cluster as the machines of a group: each hosts one member."""
+"""The nodes of an owner's cluster as the machines of groups: each hosts one member of a group."""
 
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from host.sandbox import usable_memory
-from pol.errors import ExecutionError
 from pol.executor.names import Engine
-from pol.machines.group import GroupSpec
+from pol.machines.form import GroupSpec, Shape, check_device, number_of
 from pol.machines.starters import Hosts, Place
-from pol.split.plan import Machine
+from pol.split.machine import LINK_SPEED, SLOT_SPEED, Machine
 from pol.work.cluster.client import Cluster, ClusterUnusable, check_usable
 from pol.work.cluster.dispatch import NodeReport
 from pol.work.cluster.node import LaneSpec
 from pol.work.executor import address_of
+from pol.work.replayer import Lane
 
 LANE: Final = LaneSpec("members", 8, inside=True)
 """The lane of members. Each command to a member takes one of its places, and so does the end of a member."""
 START_SECONDS: Final = 120.0
 """Longest time (s) until enough nodes compute."""
 _LOOK_SECONDS: Final = 0.2
-
-
-def check_device(engine: Engine) -> None:
-    """Raise ExecutionError if ``engine`` names a GPU, which the sandbox does not permit."""
-    if engine.device != "cpu":
-        raise ExecutionError("device", f"several machines compute in the sandbox, on cpu and not on {engine.device}")
 
 
 def working(nodes: Sequence[NodeReport]) -> list[NodeReport]:
@@ -55,22 +50,30 @@ def wait_for_nodes(cluster: Cluster, number: int, seconds: float = START_SECONDS
 
 
 def spec_on(
-    machines: int | tuple[int, int], engine: Engine, nodes: Sequence[NodeReport], speed: int, bandwidth: int
+    machines: Shape,
+    engine: Engine,
+    nodes: Sequence[NodeReport],
+    speed: int = SLOT_SPEED,
+    bandwidth: int = LINK_SPEED,
 ) -> GroupSpec:
     """Return how nodes form a group of this number, or of this shape. Each member has all processors of its node.
 
     ``speed`` (FLOP/s) and ``bandwidth`` (bytes per second) are those of each node, for the plan.
     """
-    number = machines if isinstance(machines, int) else machines[0] * machines[1]
     least = min(node.memory for node in nodes) or usable_memory() * 3 // 4
     threads = engine.threads or max(1, min(node.processors for node in nodes))
     return GroupSpec(
-        machines=number,
+        machines=number_of(machines),
         machine=Machine(speed=speed, memory=engine.memory or least, bandwidth=bandwidth),
         memory=engine.memory,
         engine=Engine(engine.name, engine.device, threads),
         shape=None if isinstance(machines, int) else machines,
     )
+
+
+def members_lane(folder: Path) -> Lane:
+    """Return the lane of members for a daemon's replayer."""
+    return Lane(name=LANE.name, processes=LANE.processes, folder=folder, reads=(), inside=True)
 
 
 def hosts_of(cluster: Cluster) -> Hosts:
@@ -81,6 +84,91 @@ def hosts_of(cluster: Cluster) -> Hosts:
         return [executor.at(node.name) for node in working(cluster.nodes)]
 
     return Hosts(places)
+
+
+class NodeQueues(Protocol):
+    """The lane of members of a cluster, which has a queue for each node."""
+
+    def at(self, node: str) -> Place:
+        """Return the queue for the node with this name."""
+        ...
+
+
+class Nodes:
+    """The nodes of a cluster as a hosting of groups (:class:`pol.machines.pool.Hosting`). No node is in two groups."""
+
+    def __init__(
+        self,
+        nodes: Callable[[], Sequence[NodeReport]],
+        queues: NodeQueues,
+        machines: Shape,
+        engine: Engine,
+    ) -> None:
+        """``nodes`` returns the nodes as they are now, and members are started through ``queues``. ``machines`` is
+        the shape of each group.
+
+        Raises ExecutionError if ``engine`` names a GPU.
+        """
+        check_device(engine)
+        self._nodes, self._queues, self._shape, self._engine = nodes, queues, machines, engine
+        self._lock = threading.Lock()
+        self._leases: list[NodeLease] = []
+
+    @property
+    def groups(self) -> int:
+        """Number of groups that the nodes can form now; see :class:`pol.machines.pool.Hosting`."""
+        return len(working(self._nodes())) // number_of(self._shape)
+
+    def lease(self) -> "NodeLease | None":
+        """Return the nodes of another group, the best that are free; see :class:`pol.machines.pool.Hosting`."""
+        number = number_of(self._shape)
+        with self._lock:
+            free = self._free()[:number]
+            if len(free) < number:
+                return None
+            lease = NodeLease(self, spec_on(self._shape, self._engine, free), {node.name for node in free})
+            self._leases.append(lease)
+        return lease
+
+    def _free(self) -> list[NodeReport]:
+        leased = {name for lease in self._leases for name in lease.names}
+        return [node for node in working(self._nodes()) if node.name not in leased]
+
+    def left(self, lease: "NodeLease", lost: set[str]) -> list[str]:
+        """Return the names of the nodes that a lease can go on with. Free nodes take the places of lost ones."""
+        with self._lock:
+            own = [node.name for node in working(self._nodes()) if node.name in lease.names - lost]
+            free = [node.name for node in self._free() if node.name not in lost]
+            return (own + free)[: lease.spec.machines]
+
+    def take(self, lease: "NodeLease", lost: set[str]) -> list[Place]:
+        """Let a lease go on with the nodes that it can have."""
+        names = self.left(lease, lost)
+        with self._lock:
+            lease.names = set(names)
+        return [self._queues.at(name) for name in names]
+
+    def forget(self, lease: "NodeLease") -> None:
+        """Take the nodes of a lease back."""
+        with self._lock:
+            self._leases.remove(lease)
+
+
+class NodeLease:
+    """The nodes of one group (:class:`pol.machines.pool.Lease`)."""
+
+    def __init__(self, nodes: Nodes, spec: GroupSpec, names: set[str]) -> None:
+        self._nodes, self.spec, self.names = nodes, spec, names
+        self.starter = Hosts(lambda: nodes.take(self, self.starter.lost))
+
+    @property
+    def is_renewable(self) -> bool:
+        """True if a new lease in place of this one would have all its nodes."""
+        return len(self._nodes.left(self, set())) == self.spec.machines
+
+    def end(self) -> None:
+        """Give the nodes back."""
+        self._nodes.forget(self)
 
 
 @contextmanager

@@ -1,23 +1,35 @@
-"""The division of the states among the machines of a plan: the machine of a tensor keeps, hashes and writes it."""
+"""The making of a leader's record of a job: a plan, and the division of the states among its machines.
+
+The machine of a tensor keeps, hashes and writes it. Daemons name functions of this file as tasks of processes in the
+sandbox, and do not run them, so NumPy is imported only in the functions.
+"""
 
 from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pol.job.document import JobDocument
-from pol.split.plan import Plan, Send
+from pol.errors import ExecutionError
+from pol.machines.form import FormOf, GroupSpec, SlotForm, named_tensors
 from pol.values import TensorSpec
 
+if TYPE_CHECKING:
+    from pol.job.document import Job, JobDocument
+    from pol.split.plan import Plan
 
-def state_specs_of(document: JobDocument) -> dict[str, TensorSpec]:
+
+def state_specs_of(document: "JobDocument") -> dict[str, TensorSpec]:
     """Return all tensors of both states by the names that they have in the step program."""
-    parts = (("global.", document.global_tensors), ("local.", document.local_tensors))
-    return {prefix + spec.name: spec for prefix, specs in parts for spec in specs}
+    return named_tensors(document.global_tensors, document.local_tensors)
 
 
-def keepers(plan: Plan, document: JobDocument) -> Mapping[str, int]:
+def keepers(plan: "Plan", document: "JobDocument") -> Mapping[str, int]:
     """Return the machine that looks after each tensor of the states.
 
     It is the home of a tensor that the step changes. Of the other tensors, it is the first machine that reads them.
     """
+    from pol.split.plan import Send
+
     readers: dict[int, int] = {}
     for action in plan.actions:
         if isinstance(action, Send):
@@ -31,3 +43,69 @@ def keepers(plan: Plan, document: JobDocument) -> Mapping[str, int]:
         reader = readers.get(numbers.get(name, -1), plan.used[0])
         found[name] = plan.homes.get(name, reader)
     return found
+
+
+def forms_of(job: "Job") -> FormOf:
+    """Return the function that plans a job which this process has read."""
+
+    def form(spec: GroupSpec) -> SlotForm:
+        document = job.document
+        plan = plan_of(document, spec)
+        kept = keepers(plan, document)
+        tensors = named_tensors(document.global_tensors, document.local_tensors)
+        return SlotForm(
+            job_id=job.id,
+            rounds=document.rounds,
+            slots=document.slots,
+            share_segments=document.share_segments,
+            round_steps=document.round_steps,
+            segment_steps=document.segment_steps,
+            metrics=tuple(document.metrics),
+            global_tensors=tuple(document.global_tensors),
+            local_tensors=tuple(document.local_tensors),
+            has_own_states=bool(document.slot_states_size),
+            stages=len(plan.stages),
+            rows=plan.rows.machines,
+            used=tuple(plan.used),
+            keepers=tuple(kept[name] for name in tensors),
+        )
+
+    return form
+
+
+def plan_of(document: "JobDocument", spec: GroupSpec) -> "Plan":
+    """Return the plan of a group. Raises ExecutionError if there are no such stages and rows."""
+    from pol.split.costs import best_plan
+    from pol.split.plan import make_plan
+
+    machines = [spec.machine] * spec.machines
+    if spec.shape is None:
+        return best_plan(document.step, machines)
+    try:
+        return make_plan(document.step, machines, *spec.shape)
+    except ValueError as error:
+        raise ExecutionError("machines", str(error)) from None
+
+
+# --- tasks of processes in the sandbox --------------------------------------------------------------
+
+
+@lru_cache(maxsize=4)
+def job_form(directory: Path, spec: GroupSpec) -> SlotForm:
+    """Read a job, and plan it for a group. Raises JobError, and ExecutionError if there are no such stages and rows."""
+    from pol.job.load import load_job
+
+    return forms_of(load_job(directory, with_states=False).job)(spec)
+
+
+def write_own_state(directory: Path, slot: int, to: Path) -> bool:
+    """Write the local state of its own with which a slot begins; return whether it has one. Raises JobError."""
+    from pol.job.load import load_job
+    from pol.state.canonical import state_pieces
+
+    own = load_job(directory, with_states=False).slot_local(slot)
+    if own is None:
+        return False
+    with to.open("xb") as file:
+        file.writelines(state_pieces(own))
+    return True

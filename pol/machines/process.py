@@ -6,7 +6,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import cache
 from math import inf
 from pathlib import Path
 from typing import Any, Final
@@ -22,8 +24,14 @@ would keep gaps between arrays, which count against the limit.
 """
 
 
+@cache
+def _starter() -> ThreadPoolExecutor:
+    """Return a thread that lives as long as this process: a child ends with the thread that started it."""
+    return ThreadPoolExecutor(1, "members")
+
+
 class MemberProcess:
-    """A member's process. The thread that starts it must live as long as the process."""
+    """A member's process. Any thread may start it."""
 
     def __init__(
         self,
@@ -44,11 +52,16 @@ class MemberProcess:
         others = ",".join(f"{other}={peer.fileno()}" for other, peer in sorted(peers.items()))
         arguments = (theirs.fileno(), os.getpid(), folder, memory, number, others, *reads)
         try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "pol.machines", *map(str, arguments)],
-                pass_fds=[theirs.fileno(), *(peer.fileno() for peer in peers.values())],
-                stdin=subprocess.DEVNULL,
-                env=sandbox.environment(folder, threads or None) | MALLOC,
+            self._process = (
+                _starter()
+                .submit(
+                    subprocess.Popen,
+                    [sys.executable, "-P", "-m", "pol.machines", *map(str, arguments)],
+                    pass_fds=[theirs.fileno(), *(peer.fileno() for peer in peers.values())],
+                    stdin=subprocess.DEVNULL,
+                    env=sandbox.environment(folder, threads or None) | MALLOC,
+                )
+                .result()
             )
         except BaseException:
             own.close()

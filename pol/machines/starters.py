@@ -154,7 +154,8 @@ class Hosts:
         """``places`` returns the machines that can be used now, the best first."""
         self._places = places
         self._used: dict[int, Place] = {}
-        self._lost: set[str] = set()
+        self.lost: set[str] = set()
+        """The names of the machines that are used no longer."""
 
     def start(self, machines: Sequence[int], needs: Needs) -> dict[int, Link]:
         """Start a member on each of as many machines; see :class:`Starter`."""
@@ -186,11 +187,11 @@ class Hosts:
 
     def lose(self, machines: Sequence[int]) -> int:
         """Go on without these machines, and with others if there are some; see :class:`Starter`."""
-        self._lost.update(self._used[machine].name for machine in machines if machine in self._used)
+        self.lost.update(self._used[machine].name for machine in machines if machine in self._used)
         return len(self._left())
 
     def _left(self) -> list[Place]:
-        return [place for place in self._places() if place.name not in self._lost]
+        return [place for place in self._places() if place.name not in self.lost]
 
 
 class _Hosted:

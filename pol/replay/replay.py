@@ -22,8 +22,9 @@ from pol.state.arrays import State
 from pol.state.canonical import decode_state, encode_state, state_tree
 from pol.state.layout import encoded_size
 from pol.values import TensorSpec
+from pol.work.places import boundary_step, check_segment
 from pol.work.records import Boundary, ReplayedSegment, RoundSlot, UpdateResult
-from pol.work.segments import SlotState, boundary_step, check_segment, run_segment, slot_state
+from pol.work.segments import SlotState, run_segment, slot_state
 from pol.work.train import aggregate, share_update
 
 

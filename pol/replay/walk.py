@@ -18,8 +18,10 @@ from pol.job.updates import kind_of
 from pol.replay.operations import OperationPath, OperationRun, OperationRunner, value_hash
 from pol.state.arrays import Array, State, canonical_array
 from pol.state.canonical import state_tree
+from pol.values import mean_metrics
+from pol.work.places import boundary_step
 from pol.work.records import Boundary, RoundSlot
-from pol.work.segments import SlotState, boundary_step, first_state, mean_metrics, merged, step_inputs
+from pol.work.segments import SlotState, first_state, merged, step_inputs
 from pol.work.train import aggregate_inputs, share_update
 from pol.work.updates.coded import close_inputs, closed
 from pol.work.updates.table import codec_of

@@ -14,7 +14,8 @@ from domain.readable import Readable
 from pol.job.program import Program
 from pol.ops.table import PRIMITIVES
 from pol.split.exchanges import COLLECTIVES
-from pol.split.plan import WHOLE, Machine, Part, Plan, Run, Send, make_plan, shapes
+from pol.split.machine import Machine
+from pol.split.plan import WHOLE, Part, Plan, Run, Send, make_plan, shapes
 from pol.split.rows import Cut, task_of
 from pol.values import TensorType
 

@@ -20,24 +20,15 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from domain.readable import Readable
 from pol.job.program import Program
 from pol.split.borders import settle
+from pol.split.machine import Machine
 from pol.split.pieces import Division
 from pol.split.rows import Cut, Rows, divide_rows
 from pol.split.stages import cut_layers, find_layers
 
 BATCH = "batch."
 STATES = ("global.", "local.")
-
-
-@dataclass(frozen=True, slots=True)
-class Machine(Readable):
-    """One machine of an owner: its measured speed (FLOP/s), memory (bytes) and bandwidth (bytes per second)."""
-
-    speed: int
-    memory: int
-    bandwidth: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,20 +11,20 @@ from pol.errors import (
     NotFinite,
     NotFiniteStep,
     OutOfRange,
-    RangeError,
     StateError,
     StepFailed,
 )
 from pol.executor.interface import Backend, nothing_reads, run_held
 from pol.job.dataset import batch_at
-from pol.job.document import BATCH_NUMBER, STEP, JobDocument
+from pol.job.document import BATCH_NUMBER, STEP
 from pol.job.load import LoadedJob
 from pol.rules.commitment import boundary_root
 from pol.rules.schedule import batch_number
 from pol.state.arrays import Array, State
 from pol.state.canonical import NOTHING_KNOWN, StateTree, freeze, state_specs, state_tree
 from pol.state.held import Held, HeldState, on_host, state_on_host
-from pol.values import TensorSpec, f32_bits
+from pol.values import TensorSpec, mean_metrics
+from pol.work.places import boundary_step
 from pol.work.records import Boundary, RoundSlot
 
 T = TypeVar("T", bound=Held)
@@ -126,26 +126,6 @@ def _without(known: Leaves, outputs: Mapping[str, Held], prefix: str) -> Leaves:
     return {name: leaves for name, leaves in known.items() if prefix + name not in outputs}
 
 
-def check_part(document: JobDocument, part: RoundSlot) -> None:
-    """Raise RangeError if the job does not have this round or slot."""
-    if not 0 <= part.round < document.rounds:
-        raise RangeError(f"round {part.round} is outside the job's {document.rounds} rounds")
-    if not 0 <= part.slot < document.slots:
-        raise RangeError(f"slot {part.slot} is outside the job's {document.slots} slots")
-
-
-def check_segment(document: JobDocument, part: RoundSlot, index: int) -> None:
-    """Raise RangeError if the job does not have this round or slot, or its shares do not have this segment."""
-    check_part(document, part)
-    if not 0 <= index < document.share_segments:
-        raise RangeError(f"segment {index} is outside a share of {document.share_segments}")
-
-
-def boundary_step(document: JobDocument, round: int, index: int) -> int:
-    """Return the number of the job's first inner step after boundary ``index`` of the shares of a round."""
-    return round * document.round_steps + index * document.segment_steps
-
-
 def check_specs(state: State, specs: Sequence[TensorSpec], what: str) -> None:
     """Raise StateError if a state does not have exactly the tensors ``specs``.
 
@@ -196,12 +176,6 @@ def _held_inputs(loaded: LoadedJob, before: SlotState, step: int, slot: int) -> 
     inputs.update(batch_at(loaded.data, loaded.job, number))
     inputs[STEP], inputs[BATCH_NUMBER] = np.array(at, np.int64), np.array(number, np.int64)
     return inputs
-
-
-def mean_metrics(sums: Sequence[np.float64], steps: int) -> tuple[int, ...]:
-    """Return the means of metrics over the steps of a segment as FP32 bit patterns; ``sums`` are in FP64."""
-    means = (np.float32(total / np.float64(steps)) for total in sums)
-    return tuple(f32_bits(float(mean + np.float32(0.0))) for mean in means)
 
 
 def advance(

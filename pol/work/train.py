@@ -19,17 +19,9 @@ from pol.job.load import LoadedJob
 from pol.state.arrays import Array, State
 from pol.state.canonical import StateTree, state_tree
 from pol.work.aside import Aside, AtOnce
+from pol.work.places import boundary_step, check_part
 from pol.work.records import AggregateResult, Boundary, RoundSlot, TrainedShare, UpdateResult
-from pol.work.segments import (
-    SlotState,
-    boundary_step,
-    check_part,
-    check_specs,
-    check_state,
-    merged,
-    run_steps,
-    slot_state,
-)
+from pol.work.segments import SlotState, check_specs, check_state, merged, run_steps, slot_state
 from pol.work.updates.table import codec_of
 
 

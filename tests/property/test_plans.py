@@ -23,7 +23,8 @@ from pol.ops.splits import Exchange
 from pol.split import blocks
 from pol.split.borders import settle
 from pol.split.costs import best_plan, cost_of
-from pol.split.plan import Machine, Plan, Run, Send, make_plan, shapes
+from pol.split.machine import Machine
+from pol.split.plan import Plan, Run, Send, make_plan, shapes
 from pol.split.stages import find_layers
 from pol.split.virtual import VirtualMachines
 from pol.state.arrays import Array

@@ -31,7 +31,8 @@ from pol.machines.messages import Train, send
 from pol.machines.starters import Hosts
 from pol.machines.stream import Stream
 from pol.split.exchanges import Message
-from pol.split.plan import Machine, Plan, batch_inputs, make_plan, shapes
+from pol.split.machine import Machine
+from pol.split.plan import Plan, batch_inputs, make_plan, shapes
 from pol.split.virtual import VirtualLinks, VirtualMachines
 from pol.state.arrays import Array, canonical_array
 from pol.state.held import Held, on_host

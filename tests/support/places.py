@@ -10,9 +10,9 @@ from typing import Any
 from unittest.mock import patch
 
 from pol.executor.names import Engine
-from pol.local.groups import Machines, group_spec
+from pol.local.groups import Machines
 from pol.machines.door import PORTS_VARIABLE
-from pol.machines.group import GroupSpec
+from pol.machines.form import GroupSpec, spec_here
 from pol.machines.starters import Hosts, Starter
 from pol.work.cluster.files import Workplace
 
@@ -43,7 +43,7 @@ class Here:
 @contextmanager
 def start_over_tcp(machines: Machines, engine: Engine, folder: Path) -> Iterator[tuple[GroupSpec, Starter]]:
     """Yield how a group starts whose members are processes here and meet over TCP."""
-    spec = group_spec(machines, engine)
+    spec = spec_here(machines, engine)
     with ExitStack() as stack:
         places = [Here(f"place{number}", folder) for number in range(spec.machines)]
         for place in places:

@@ -69,11 +69,11 @@ def run_together(machines: "Machines", engine: Engine, folder: Path) -> Run:
 
     The group writes into ``folder``. Raises ExecutionError if there is no such group.
     """
-    from pol.local.groups import group_spec
+    from pol.machines.form import spec_here
     from validator.work import together
     from validator.work.checks import exact
 
-    spec = group_spec(machines, engine)
+    spec = spec_here(machines, engine)
 
     def run(function: Callable[[Any], Recomputed], request: Any) -> Recomputed:
         if function is exact.recompute_segment:

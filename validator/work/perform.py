@@ -32,7 +32,7 @@ from pol.replay.trial import TrialRequest, try_payload
 from pol.rules.delivery import is_well_formed
 from pol.rules.handover import HandoverId
 from pol.state.layout import MAX_HEADER, parse_header
-from pol.state.pieces import merged_pieces
+from pol.state.merge import merged_pieces
 from pol.work.aggregation import root_of_parts
 from pol.work.executor import OutOfMemory, TaskTimeout, WorkerDied
 from pol.work.records import RoundSlot

@@ -14,7 +14,9 @@ from domain.proof.reasons import ShareReason
 from domain.proof.records import AnswerKind
 from pol.errors import StateError, StepFailed
 from pol.job.load import load_job
-from pol.machines.group import Group, GroupSpec
+from pol.machines.form import GroupSpec
+from pol.machines.group import Group
+from pol.machines.parts import forms_of
 from pol.rules.commitment import boundary_root
 from pol.rules.tiers.exact import EXACT
 from pol.state.canonical import state_pieces
@@ -79,7 +81,7 @@ def _opened(
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with (
         TemporaryDirectory(dir=folder) as name,
-        Group(directory, loaded.job, Path(name), spec, reads=paths) as group,
+        Group(directory, forms_of(loaded.job), Path(name), spec, reads=paths) as group,
     ):
         try:
             roots = group.open(*paths)

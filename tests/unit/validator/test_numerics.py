@@ -20,7 +20,7 @@ from pol.rules.tiers.answers import answer_digest
 from pol.state.arrays import State
 from pol.state.canonical import chunks_of, encode_state, state_tree
 from pol.work.aggregation import root_of_parts
-from pol.work.segments import boundary_step
+from pol.work.places import boundary_step
 from pol.work.train import aggregate
 from tests.support.chain_market import digest
 from tests.unit.pol.mlp import write_mlp_job

@@ -14,9 +14,9 @@ from pol.errors import ExecutionError, RangeError, ReplayError
 from pol.executor.names import Engine
 from pol.job.load import load_job
 from pol.job.write import write_job
-from pol.machines.group import GroupSpec
+from pol.machines.form import GroupSpec
 from pol.rules.commitment import boundary_root
-from pol.split.plan import Machine
+from pol.split.machine import Machine
 from pol.state.arrays import State
 from pol.state.canonical import encode_state, state_tree
 from pol.work.executor import OutOfMemory

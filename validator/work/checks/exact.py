@@ -16,7 +16,8 @@ from pol.rules.commitment import update_claim
 from pol.rules.tiers.exact import EXACT
 from pol.state.arrays import State
 from pol.state.canonical import read_state, state_tree
-from pol.work.segments import SlotState, boundary_step
+from pol.work.places import boundary_step
+from pol.work.segments import SlotState
 from pol.work.train import aggregate, share_update
 from validator.decide.records import Recomputed, ReplayOutcome
 from validator.work.checks.check import Checks

@@ -15,10 +15,11 @@ from pol.executor.backend import backend
 from pol.executor.names import NUMPY, Engine
 from pol.job.load import LoadedJob, load_job
 from pol.job.write import write_job
-from pol.local.groups import group_spec
 from pol.local.run import run_locally
-from pol.machines.group import Group, GroupSpec
-from pol.split.plan import Machine
+from pol.machines.form import GroupSpec, spec_here
+from pol.machines.group import Group
+from pol.machines.parts import forms_of
+from pol.split.machine import Machine
 from pol.state.arrays import State
 from pol.state.canonical import encode_state, read_state
 from pol.work.executor import OutOfMemory
@@ -69,7 +70,7 @@ def roots_of(loaded: LoadedJob) -> tuple[bytes, bytes]:
 
 @pytest.fixture
 def group(tmp_path: Path, loaded: LoadedJob, states: tuple[Path, Path]) -> Iterator[Group]:
-    with Group(FIXTURE, loaded.job, tmp_path / "files", SPEC) as made:
+    with Group(FIXTURE, forms_of(loaded.job), tmp_path / "files", SPEC) as made:
         made.open(*states, roots_of(loaded))
         yield made
 
@@ -112,7 +113,7 @@ def test_a_loss_before_the_first_segment(group: Group, alone: list[tuple[Boundar
 def test_a_frozen_machine_is_lost_at_the_deadline(
     tmp_path: Path, loaded: LoadedJob, states: tuple[Path, Path], alone: list[tuple[Boundary, SlotState]]
 ) -> None:
-    with Group(FIXTURE, loaded.job, tmp_path / "files", replace(SPEC, patience=8.0)) as group:
+    with Group(FIXTURE, forms_of(loaded.job), tmp_path / "files", replace(SPEC, patience=8.0)) as group:
         group.open(*states, roots_of(loaded))
         frozen = group.members.pids[1]
         os.kill(frozen, signal.SIGSTOP)
@@ -138,7 +139,7 @@ def test_another_state_is_refused(tmp_path: Path, loaded: LoadedJob, states: tup
 
 
 def test_members_end_with_the_group(tmp_path: Path, loaded: LoadedJob) -> None:
-    with Group(FIXTURE, loaded.job, tmp_path / "files", SPEC) as group:
+    with Group(FIXTURE, forms_of(loaded.job), tmp_path / "files", SPEC) as group:
         pids = list(group.members.pids.values())
     for process in pids:
         with pytest.raises(ProcessLookupError):
@@ -148,12 +149,12 @@ def test_members_end_with_the_group(tmp_path: Path, loaded: LoadedJob) -> None:
 
 def test_a_member_has_a_hard_limit_of_memory(tmp_path: Path, loaded: LoadedJob) -> None:
     with pytest.raises((OutOfMemory, ReplayError)):
-        Group(FIXTURE, loaded.job, tmp_path / "files", replace(SPEC, memory=2**25))
+        Group(FIXTURE, forms_of(loaded.job), tmp_path / "files", replace(SPEC, memory=2**25))
 
 
 def test_shapes_that_there_are_not(tmp_path: Path, loaded: LoadedJob) -> None:
     with pytest.raises(ExecutionError, match="cannot form"):
-        Group(FIXTURE, loaded.job, tmp_path / "files", replace(SPEC, shape=(1, 3)))
+        Group(FIXTURE, forms_of(loaded.job), tmp_path / "files", replace(SPEC, shape=(1, 3)))
 
 
 def test_a_step_without_a_result_stops_the_job(
@@ -183,4 +184,4 @@ def test_a_whole_job(tmp_path: Path) -> None:
 
 def test_several_machines_on_a_gpu_are_refused() -> None:
     with pytest.raises(ExecutionError, match="in the sandbox"):
-        group_spec(2, Engine("torch", "cuda"))
+        spec_here(2, Engine("torch", "cuda"))

@@ -20,6 +20,7 @@ from pol.machines import host, starters
 from pol.machines.door import PORTS_VARIABLE
 from pol.machines.group import Group
 from pol.machines.messages import EngineSpec, Join, MachineSpec, Open, Train
+from pol.machines.parts import forms_of
 from pol.machines.sealing import seal
 from pol.machines.starters import Hosts
 from pol.machines.stream import LinkError
@@ -71,7 +72,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Rec
 
 @pytest.fixture
 def group(tmp_path: Path, loaded: LoadedJob, states: tuple[Path, Path], places: list[Recorded]) -> Iterator[Group]:
-    with Group(FIXTURE, loaded.job, tmp_path / "files", SPEC, Hosts(lambda: places)) as made:
+    with Group(FIXTURE, forms_of(loaded.job), tmp_path / "files", SPEC, Hosts(lambda: places)) as made:
         made.open(*states, roots_of(loaded))
         yield made
 
@@ -139,7 +140,7 @@ def test_the_key_is_never_in_what_a_machine_is_sent(
         return seal(key, public, context)
 
     monkeypatch.setattr(starters, "seal", noted)
-    with Group(FIXTURE, loaded.job, tmp_path / "files", SPEC, Hosts(lambda: places)):
+    with Group(FIXTURE, forms_of(loaded.job), tmp_path / "files", SPEC, Hosts(lambda: places)):
         pass
     assert len(keys) == 2
     assert len(set(keys)) == 1
@@ -149,7 +150,7 @@ def test_the_key_is_never_in_what_a_machine_is_sent(
 
 
 def test_members_end_with_the_group(tmp_path: Path, loaded: LoadedJob, places: list[Recorded]) -> None:
-    with Group(FIXTURE, loaded.job, tmp_path / "files", SPEC, Hosts(lambda: places)) as group:
+    with Group(FIXTURE, forms_of(loaded.job), tmp_path / "files", SPEC, Hosts(lambda: places)) as group:
         pids = list(group.members.pids.values())
     for process in pids:
         with pytest.raises(ProcessLookupError):
@@ -162,7 +163,7 @@ def test_a_frozen_machine_is_lost_at_the_deadline(
     tmp_path: Path, loaded: LoadedJob, states: tuple[Path, Path], alone: Alone, places: list[Recorded]
 ) -> None:
     spec = replace(SPEC, patience=8.0)
-    with Group(FIXTURE, loaded.job, tmp_path / "files", spec, Hosts(lambda: places[:2])) as group:
+    with Group(FIXTURE, forms_of(loaded.job), tmp_path / "files", spec, Hosts(lambda: places[:2])) as group:
         group.open(*states, roots_of(loaded))
         frozen = group.members.pids[1]
         os.kill(frozen, signal.SIGSTOP)
@@ -180,7 +181,7 @@ def test_a_machine_without_a_free_port_is_named(
         with pytest.raises(
             ReplayError, match=rf"cannot form a group: node\d: the node cannot listen at 127\.0\.0\.1, ports {port}"
         ):
-            Group(FIXTURE, loaded.job, tmp_path / "files", SPEC, Hosts(lambda: places))
+            Group(FIXTURE, forms_of(loaded.job), tmp_path / "files", SPEC, Hosts(lambda: places))
 
 
 def test_a_machine_that_nobody_can_reach_is_the_one_that_is_lost(

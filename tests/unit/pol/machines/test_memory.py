@@ -18,14 +18,17 @@ from pol.executor.names import NATIVE, Engine
 from pol.executor.numpy_backend import NumpyBackend
 from pol.job.document import GLOBAL_STATE, LOCAL_STATE
 from pol.job.load import load_job
-from pol.machines.group import Group, GroupSpec, plan_of
+from pol.machines.form import GroupSpec
+from pol.machines.group import Group
 from pol.machines.member import _Slot
+from pol.machines.parts import forms_of, plan_of
 from pol.machines.process import MALLOC
 from pol.native.library import load_library
 from pol.split.costs import cost_of
 from pol.split.exchanges import Form, Forms, In, Message, Moves, Out
+from pol.split.machine import Machine
 from pol.split.member import Member
-from pol.split.plan import Machine, make_plan
+from pol.split.plan import make_plan
 from pol.state.arrays import Array
 from pol.work.executor import OutOfMemory
 from pol.work.records import RoundSlot
@@ -75,7 +78,7 @@ def train(job: Path, folder: Path, memory: int) -> None:
     """Train all segments of a share in one group whose processes have this limit."""
     loaded = load_job(job, with_states=False)
     roots = loaded.job.document.global_root, loaded.job.document.local_root
-    with Group(job, loaded.job, folder, replace(SPEC, memory=memory)) as group:
+    with Group(job, forms_of(loaded.job), folder, replace(SPEC, memory=memory)) as group:
         group.open(job / GLOBAL_STATE, job / LOCAL_STATE, roots)
         for index in range(SEGMENTS):
             group.run_segment(RoundSlot(0, 0), index)

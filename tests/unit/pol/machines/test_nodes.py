@@ -11,7 +11,7 @@ from pol.errors import ExecutionError
 from pol.executor.names import Engine
 from pol.local.groups import start_on
 from pol.machines.nodes import hosts_of, spec_on, wait_for_nodes, working
-from pol.split.plan import Machine
+from pol.split.machine import Machine
 from pol.work.cluster.client import TOKEN_PATH, Cluster, ClusterUnusable
 from pol.work.cluster.dispatch import NodeReport
 

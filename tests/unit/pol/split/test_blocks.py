@@ -19,8 +19,9 @@ from pol.split import blocks
 from pol.split.blocks import entries_of
 from pol.split.costs import LIBRARIES_SIZE, cost_of
 from pol.split.exchanges import Moves
+from pol.split.machine import Machine
 from pol.split.member import Member
-from pol.split.plan import Machine, Plan, Run, Send, make_plan
+from pol.split.plan import Plan, Run, Send, make_plan
 from pol.state.arrays import Array
 
 SEED = 7

@@ -8,7 +8,8 @@ import pytest
 
 from pol.errors import NotFinite, StateError
 from pol.state.canonical import encode_state, state_specs
-from pol.state.pieces import merged_pieces, read_tensors
+from pol.state.merge import merged_pieces
+from pol.state.pieces import read_tensors
 
 STATE = {
     "a": np.arange(40_000, dtype=np.float32),

@@ -1,0 +1,254 @@
+"""Groups that stay together from one segment to the next, for a daemon that has many segments to run.
+
+A group serves one segment at a time, of any share. If it already stands at the states where a segment begins, it goes
+on at once; otherwise it opens their files. Between segments it may go to a request with an earlier deadline.
+"""
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from threading import Event
+from typing import Final, Protocol
+
+from pol.machines.form import GroupSpec, SlotForm
+from pol.machines.group import Group, GroupLost
+from pol.machines.starters import Processes, Starter
+from pol.work.executor import PoolClosed, TaskTimeout, WorkerDied
+
+IDLE_SECONDS: Final = 120.0
+"""Longest time (s) that a group waits for the next segment. Its members hold the states meanwhile."""
+_LOOK_SECONDS: Final = 0.2
+JobForm = Callable[[Path, GroupSpec], SlotForm]
+"""A function that lets a process in the sandbox read a job and plan it (:func:`pol.machines.parts.job_form`)."""
+
+
+class Lease(Protocol):
+    """The machines of one group."""
+
+    @property
+    def spec(self) -> GroupSpec:
+        """The settings of the group."""
+        ...
+
+    @property
+    def starter(self) -> Starter:
+        """The starter of its members."""
+        ...
+
+    @property
+    def is_renewable(self) -> bool:
+        """True if a new lease in place of this one would have all its machines."""
+        ...
+
+    def end(self) -> None:
+        """Give the machines back. The members have ended."""
+        ...
+
+
+class Hosting(Protocol):
+    """The machines of an owner, which form groups of equal size."""
+
+    @property
+    def groups(self) -> int:
+        """Number of groups that the machines can form now."""
+        ...
+
+    def lease(self) -> Lease | None:
+        """Return the machines of another group; None if there are too few left."""
+        ...
+
+
+class OneGroup:
+    """The hosting on this machine: one group of processes."""
+
+    groups = 1
+
+    def __init__(self, spec: GroupSpec) -> None:
+        self._spec = spec
+        self._is_leased = False
+
+    def lease(self) -> Lease | None:
+        """Return the only lease, unless it has not ended; see :class:`Hosting`."""
+        if self._is_leased:
+            return None
+        self._is_leased = True
+        return _LeaseHere(self._spec, Processes(self._spec.machines), self._end)
+
+    def _end(self) -> None:
+        self._is_leased = False
+
+
+@dataclass(frozen=True, slots=True)
+class _LeaseHere:
+    spec: GroupSpec
+    starter: Starter
+    end: Callable[[], None]
+    is_renewable: bool = True
+
+
+@dataclass(eq=False)
+class _Kept:
+    """A group between two segments, or in one."""
+
+    job: Path
+    group: Group
+    lease: Lease
+    since: float
+
+    @property
+    def is_short(self) -> bool:
+        """True if the group has lost machines."""
+        return self.group.spec.machines < self.lease.spec.machines
+
+
+class GroupPool:
+    """The groups of a daemon. Its methods may be called by many threads at once."""
+
+    def __init__(self, hosting: Hosting, job_form: JobForm, folder: Path, reads: Sequence[Path] = ()) -> None:
+        """Form groups on the machines of ``hosting``. They write into ``folder``.
+
+        Members on this machine can read only that folder, their job, and the files and folders ``reads``.
+        """
+        self.hosting, self._job_form, self._folder, self._reads = hosting, job_form, folder, tuple(reads)
+        self._changed = threading.Condition()
+        self._idle: list[_Kept] = []
+        self._busy: list[_Kept] = []
+        self._stops: list[Event] = []
+        self._waiting: list[tuple[float, int]] = []
+        self._numbers = count()
+        self._is_closed = False
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True, mode=0o700)
+
+    @contextmanager
+    def group(self, job: Path, roots: tuple[bytes, bytes] | None, ends: float, stop: Event) -> Iterator[Group]:
+        """Yield a group for a job, if possible one that stands at the states with these roots.
+
+        The request with the earliest deadline ``ends`` (on the monotonic clock) gets a group first. Raises TaskTimeout
+        if it gets none before its deadline, and PoolClosed if ``stop`` is set or the pool is closed. Raises WorkerDied
+        if the machines cannot form a group, or none is left. After any error in the ``with`` block the group ends.
+        """
+        with self._changed:
+            self._stops.append(stop)
+        try:
+            kept = self._take(job, roots, ends, stop)
+            try:
+                yield kept.group
+            except BaseException as error:
+                self._end(kept)
+                if isinstance(error, GroupLost):
+                    raise WorkerDied(str(error)) from None
+                raise
+            self._give_back(kept)
+        finally:
+            with self._changed:
+                self._stops.remove(stop)
+
+    def tend(self, seconds: float = IDLE_SECONDS) -> None:
+        """End the groups that have waited for a segment longer than ``seconds``."""
+        now = time.monotonic()
+        with self._changed:
+            late = [kept for kept in self._idle if now - kept.since > seconds]
+            self._idle = [kept for kept in self._idle if kept not in late]
+        for kept in late:
+            self._end(kept)
+
+    def processes(self) -> list[int]:
+        """Return the numbers of the members' processes, on their machines."""
+        with self._changed:
+            return [process for kept in (*self._idle, *self._busy) for process in kept.group.members.pids.values()]
+
+    def close(self) -> None:
+        """End all groups. Requests that have not ended fail with PoolClosed."""
+        with self._changed:
+            self._is_closed = True
+            for stop in self._stops:
+                stop.set()
+        self.tend(-1.0)
+
+    def _take(self, job: Path, roots: tuple[bytes, bytes] | None, ends: float, stop: Event) -> _Kept:
+        turn = ends, next(self._numbers)
+        with self._changed:
+            self._waiting.append(turn)
+        try:
+            while True:
+                with self._changed:
+                    if self._is_closed or stop.is_set():
+                        raise PoolClosed("the work of the group was stopped")
+                    if time.monotonic() >= ends:
+                        raise TaskTimeout("the deadline passed while no group was free")
+                    is_first = turn == min(self._waiting)
+                    kept = self._best(job, roots) if is_first else None
+                    lease = self.hosting.lease() if is_first and kept is None else None
+                    other = self._idle.pop() if is_first and kept is None and lease is None and self._idle else None
+                    if kept is None and lease is None and other is None:
+                        self._changed.wait(_LOOK_SECONDS)
+                        continue
+                if kept is not None:
+                    kept.group.stop = stop
+                    return kept
+                if lease is not None:
+                    return self._start(job, lease, stop)
+                if other is not None:
+                    # It stands in another job, and its machines are needed here.
+                    self._end(other)
+        finally:
+            with self._changed:
+                self._waiting.remove(turn)
+                self._changed.notify_all()
+
+    def _best(self, job: Path, roots: tuple[bytes, bytes] | None) -> _Kept | None:
+        """Take an idle group of this job out, if there is one."""
+        found = [kept for kept in self._idle if kept.job == job]
+        if not found:
+            return None
+        best = max(found, key=lambda kept: kept.group.roots == roots)
+        self._idle.remove(best)
+        self._busy.append(best)
+        return best
+
+    def _start(self, job: Path, lease: Lease, stop: Event) -> _Kept:
+        try:
+            group = Group(
+                job,
+                lambda spec: self._job_form(job, spec),
+                self._folder / f"group-{next(self._numbers)}",
+                lease.spec,
+                lease.starter,
+                self._reads,
+                stop,
+            )
+        except BaseException as error:
+            lease.end()
+            if isinstance(error, GroupLost):
+                raise WorkerDied(str(error)) from None
+            raise
+        kept = _Kept(job=job, group=group, lease=lease, since=time.monotonic())
+        with self._changed:
+            self._busy.append(kept)
+        return kept
+
+    def _give_back(self, kept: _Kept) -> None:
+        kept.since = time.monotonic()
+        kept.group.stop = Event()
+        with self._changed:
+            if not self._is_closed and not (kept.is_short and kept.lease.is_renewable):
+                self._busy.remove(kept)
+                self._idle.append(kept)
+                self._changed.notify_all()
+                return
+        self._end(kept)
+
+    def _end(self, kept: _Kept) -> None:
+        kept.group.close()
+        shutil.rmtree(kept.group.folder, ignore_errors=True)
+        kept.lease.end()
+        with self._changed:
+            if kept in self._busy:
+                self._busy.remove(kept)
+            self._changed.notify_all()
