@@ -32,6 +32,7 @@ from domain.registry.records import Provider, Validator
 from link.client import ClusterClient, connect
 from link.errors import ClusterError, ClusterErrorKind
 from pol.executor.names import DEFAULT_ENGINE, Engine
+from pol.machines.form import Shape, number_of
 from pol.work.cluster.dispatch import NodeReport
 from pol.work.executor import LOCAL
 
@@ -170,18 +171,21 @@ def bench(engine: Engine = DEFAULT_ENGINE, seconds: float = 2.0) -> Speed:
     return measure_speed(engine, seconds)
 
 
-def bench_cluster(executor: str, engine: Engine, seconds: float) -> tuple[Speed, int, tuple[NodeReport, ...]]:
+def bench_cluster(
+    executor: str, engine: Engine, seconds: float, machines: Shape = 1
+) -> tuple[Speed, int, tuple[NodeReport, ...]]:
     """Measure a cluster: the speed of each process while all measure, how many shares it trains at once, its nodes.
 
-    Raises ClusterUnusable if this machine cannot use the cluster, and ProviderError if no node of it computes.
+    If ``machines`` is not 1, so many nodes train a share together, and the speed is that of such a group. Then
+    ``executor`` may also name this machine. Raises ClusterUnusable if this machine cannot use the cluster, and
+    ProviderError if no node of it computes.
     """
     with TemporaryDirectory(prefix="assay-bench-") as folder:
-        machines = ClusterMachines(executor, engine, lambda *_: None, Path(folder))
+        found = ClusterMachines(executor, engine, lambda *_: None, Path(folder), machines=machines)
         try:
-            speed = machines.measure(seconds)
-            return speed, machines.slots, machines.nodes
+            return found.measure(seconds), found.slots, found.nodes
         finally:
-            machines.close()
+            found.close()
 
 
 def dry_run(config: ProviderConfig) -> Forecast:
@@ -189,10 +193,10 @@ def dry_run(config: ProviderConfig) -> Forecast:
 
     The provider does not join.
     """
-    if config.executor == LOCAL:
+    if config.executor == LOCAL and number_of(config.machines) == 1:
         speed = measure_speed(config.engine)
     else:
-        each, slots, _ = bench_cluster(config.executor, config.engine, 2.0)
+        each, slots, _ = bench_cluster(config.executor, config.engine, 2.0, config.machines)
         speed = replace(each, flops=each.flops * slots, slowest=each.slowest * slots, quickest=each.quickest * slots)
     with ChainClient(config.node) as client:
         chain = NodeChain(client)

@@ -57,6 +57,7 @@ from host.lock import secret_held
 from host.metrics import Meters, MetricsServer
 from link.errors import ClusterError, ClusterErrorKind
 from link.types import NAN_BITS, TrainTask
+from pol.machines.form import number_of
 from pol.work.cluster.seen import forget_nodes, write_nodes
 from pol.work.executor import LOCAL
 from pol.work.records import Boundary
@@ -126,11 +127,15 @@ class Idle:
 
 
 def machines_of(config: ProviderConfig, listen: Listen) -> Machines:
-    """Return what computes for a provider. Raises ClusterUnusable if this machine cannot use the cluster."""
+    """Return what computes for a provider.
+
+    Raises ClusterUnusable if this machine cannot use the cluster, and ExecutionError if a group cannot have the engine.
+    """
     forget_nodes(config.home)
-    if config.executor == LOCAL:
+    if config.executor == LOCAL and number_of(config.machines) == 1:
         return ThisMachine(listen, config.home, config.engine)
-    return ClusterMachines(config.executor, config.engine, listen, config.home, partial(write_nodes, config.home))
+    nodes = partial(write_nodes, config.home)
+    return ClusterMachines(config.executor, config.engine, listen, config.home, nodes, machines=config.machines)
 
 
 class Daemon:

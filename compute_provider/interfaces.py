@@ -16,6 +16,7 @@ from domain.proof.records import PanelSeat, ShareClaim
 from domain.registry.records import Provider, Validator
 from link.types import TrainTask
 from pol.executor.names import DEFAULT_ENGINE, Engine
+from pol.machines.form import Shape
 from pol.work.executor import LOCAL
 from wire.keys import Key
 
@@ -134,6 +135,8 @@ class ProviderConfig:
     metrics_port: int = 0
     # A value of --executor: where shares are trained.
     executor: str = LOCAL
+    # Machines that train a share together, or stages and machines per stage.
+    machines: Shape = 1
 
 
 class ProviderError(Expected):

@@ -9,7 +9,18 @@ from typing import Any
 import click
 
 from assay.settings import kinds
-from assay.settings.kinds import AddressList, Endpoint, ExecutorName, Host, Kind, PeerList, Text, Whole, WordChoice
+from assay.settings.kinds import (
+    AddressList,
+    Endpoint,
+    ExecutorName,
+    GroupShape,
+    Host,
+    Kind,
+    PeerList,
+    Text,
+    Whole,
+    WordChoice,
+)
 from domain.amount import ASSAY, MONEY_MAX, WORK_MAX, in_assay
 from domain.errors import Refusal
 from domain.limits import DURATION_MAX, ROUNDS_MAX
@@ -36,7 +47,7 @@ def click_type(kind: Kind) -> click.ParamType[Any]:
             return click.IntRange(low, high)
         case Text():
             return click.STRING
-        case Host() | Endpoint() | ExecutorName() | PeerList() | AddressList():
+        case Host() | Endpoint() | ExecutorName() | GroupShape() | PeerList() | AddressList():
             return CheckedParam(kind)
 
 

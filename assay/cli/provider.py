@@ -7,20 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from assay.cli.arguments import AMOUNT, INVITATION
+from assay.cli.arguments import AMOUNT, INVITATION, click_type
 from assay.cli.context import CommandContext, common_options
 from assay.cli.engine import engine_options, executor_option
 from assay.cli.errors import CliError
 from assay.cli.nodes import nodes_tables
-from assay.cli.output import ID_SHOWN, flops, money, size, table
+from assay.cli.output import ID_SHOWN, counted, flops, money, size, table
 from assay.cli.output import price as per_pflop
 from assay.cli.running import running_options
+from assay.settings.kinds import GroupShape
 from domain.amount import in_assay
 from domain.measures import duration
 from host.daemon import on_stop_signal
 from host.devices.device import CPU, Device
 from host.devices.find import find_devices
 from pol.executor.names import Engine
+from pol.machines.form import number_of, read_shape
 from pol.work.executor import LOCAL
 
 if TYPE_CHECKING:
@@ -29,6 +31,13 @@ if TYPE_CHECKING:
     from compute_provider.api import Forecast, ProviderConfig
     from compute_provider.work.bench import Speed
     from pol.work.cluster.dispatch import NodeReport
+
+
+_MACHINES = click.option(
+    "--machines",
+    type=click_type(GroupShape()),
+    help="Let this number of nodes, or of processes here, train a share together; or STAGESxROWS.  [1]",
+)
 
 
 @click.group(help="Join a cluster as a compute provider.")
@@ -43,10 +52,12 @@ def command() -> None:
     Examples:
       assay provider bench
       assay provider bench --executor ray://10.0.0.1:6379
+      assay provider bench --executor ray://10.0.0.1:6379 --machines 1x2
     """
 )
 @engine_options(sandboxed=True)
 @executor_option(None, "the measurement")
+@_MACHINES
 @click.option(
     "--seconds",
     type=click.IntRange(1, 60),
@@ -55,13 +66,14 @@ def command() -> None:
     help="Duration of the measurement in seconds.",
 )
 @common_options
-def bench(context: CommandContext, engine: Engine, seconds: int, executor: str | None) -> None:
+def bench(context: CommandContext, engine: Engine, seconds: int, executor: str | None, machines: str | None) -> None:
     """Measure this machine's or a cluster's speed; the measurement needs neither a node nor a key."""
     from compute_provider import api
 
     chosen = str(context.setting("provider.executor", executor).value)
-    if chosen != LOCAL:
-        _show_cluster(context, chosen, *api.bench_cluster(chosen, engine, seconds))
+    shape = read_shape(str(context.setting("provider.machines", machines).value))
+    if chosen != LOCAL or number_of(shape) > 1:
+        _show_cluster(context, chosen, *api.bench_cluster(chosen, engine, seconds, shape))
         return
     speed = api.bench(engine, seconds)
     context.output.result(
@@ -94,6 +106,7 @@ def bench(context: CommandContext, engine: Engine, seconds: int, executor: str |
     Examples:
       assay provider join val0 --dry-run
       assay provider join assay1… --bond 50000000uassay --from worker
+      assay provider join val0 --executor ray://10.0.0.1:6379 --machines 2
     """
 )
 @click.argument("validator")
@@ -113,6 +126,7 @@ def bench(context: CommandContext, engine: Engine, seconds: int, executor: str |
     help="Where earnings stay: in your account, or as bond for further shares.  [account]",
 )
 @executor_option(None, "training")
+@_MACHINES
 @click.option("--invitation", type=INVITATION, help="The invitation that the validator's operator gave you.")
 @engine_options(sandboxed=True)
 @common_options
@@ -127,6 +141,7 @@ def join(
     take: str | None,
     earnings: str | None,
     executor: str | None,
+    machines: str | None,
     invitation: bytes | None,
     engine: Engine,
     metrics_port: int,
@@ -152,6 +167,7 @@ def join(
         invitation=invitation or b"",
         metrics_port=metrics_port,
         executor=str(context.setting("provider.executor", executor).value),
+        machines=read_shape(str(context.setting("provider.machines", machines).value)),
     )
     if dry_run:
         _show(context, config, api.dry_run(config))
@@ -301,7 +317,7 @@ def _show_cluster(
             "machines": nodes,
         },
         [
-            f"{flops(speed.flops * slots)}/s of exact work on {executor}: {slots} shares at once, each with"
+            f"{flops(speed.flops * slots)}/s of exact work on {executor}: {counted(slots, 'share')} at once, each with"
             f" {flops(speed.flops)}/s ({_spread(speed)})",
             f"memory of the smallest node: {size(speed.memory)}",
             *nodes_tables(nodes),

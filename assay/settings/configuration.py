@@ -23,6 +23,7 @@ from assay.settings.kinds import (
     AddressList,
     Endpoint,
     ExecutorName,
+    GroupShape,
     Host,
     Kind,
     Text,
@@ -255,6 +256,16 @@ SETTINGS = (
         option="--executor",
         commands="provider join",
         variable="ASSAY_TRAINER",
+    ),
+    Setting(
+        name="provider.machines",
+        kind=GroupShape(),
+        default="1",
+        meaning="Machines that train a share together: nodes of the cluster, or processes on this machine; STAGESxROWS"
+        " sets stages and machines per stage.",
+        option="--machines",
+        commands="provider join",
+        variable="ASSAY_TRAINER_MACHINES",
     ),
     Setting(
         name="provider.least_income",

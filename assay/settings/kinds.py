@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from domain.errors import Refusal
 from host.addresses import HostPort, ip_of
+from pol.machines.form import read_shape
 from pol.work.executor import address_of
 from wire.address import check_address
 
@@ -93,6 +94,17 @@ class ExecutorName:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupShape:
+    """The kind of a setting whose value says how many machines compute together, and in which stages."""
+
+    name: ClassVar[str] = "N|STAGESxROWS"
+
+    def check(self, value: str | int) -> None:
+        """Check that the value is a number of machines, or a shape."""
+        read_shape(str(value))
+
+
+@dataclass(frozen=True, slots=True)
 class PeerList:
     """The kind of a setting whose value lists other nodes as ID@host:port, separated by commas."""
 
@@ -137,7 +149,7 @@ class AddressList:
 
 
 _NODE_ID = re.compile("[0-9a-f]{40}")
-Kind = Text | WordChoice | Whole | Host | Endpoint | ExecutorName | PeerList | AddressList
+Kind = Text | WordChoice | Whole | Host | Endpoint | ExecutorName | GroupShape | PeerList | AddressList
 
 PORT = Whole(1, 65_535)
 PORT_OR_NONE = Whole(0, 65_535)

@@ -3,6 +3,9 @@
 The daemon keeps the shares, their boundaries and all keys. A task carries the job and the states at its segment's
 beginning, and brings back those at its end. So if a node is lost in mid-segment, another node goes on from the last
 boundary, and so does a daemon that starts again.
+
+A segment may also be the work of several machines together (:mod:`compute_provider.work.grouped`): nodes of a cluster,
+or processes here. What needs whole tensors, such as the update, is a task in both cases.
 """
 
 import logging
@@ -15,13 +18,15 @@ from concurrent.futures import TimeoutError as NotYet
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 from threading import Event
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from compute_provider.decide.records import name_of
 from compute_provider.interfaces import ProviderError
-from compute_provider.work.bench import Speed
+from compute_provider.work.bench import Speed, limits_here
+from compute_provider.work.grouped import GroupTrainer
 from compute_provider.work.prober import TASK_SECONDS, ProbeTask
 from compute_provider.work.trainer import HONEST, Listen
 from compute_provider.work.worker import LOCAL_OUT, UPDATE, WorkOrder, boundary_files
@@ -30,8 +35,12 @@ from domain.keys import ShareKey
 from host.files import link_whole, move_durably
 from host.sandbox import usable_memory
 from pol.executor.names import Engine
+from pol.machines.form import Shape, check_device, number_of, shape_of, side, spec_here
+from pol.machines.nodes import LANE as MEMBERS
+from pol.machines.nodes import NodeQueues, Nodes, members_lane, working
+from pol.machines.pool import Hosting, OneGroup
 from pol.work.cluster.dispatch import NodeReport
-from pol.work.executor import PoolClosed, PoolError
+from pol.work.executor import PoolClosed, PoolError, address_of
 from pol.work.records import Boundary, RoundSlot
 from pol.work.replayer import Lane, Replayer, start_replayer
 from pol.work.shares import (
@@ -56,6 +65,7 @@ START_SECONDS = 180.0
 _MEASURE_SECONDS = 60.0
 _RECOMPUTE_SECONDS = 3_600.0
 _LOOK_SECONDS = 0.2
+_Submit = Callable[..., "Future[Any]"]
 
 
 @dataclass(eq=False)
@@ -81,25 +91,47 @@ class ClusterMachines:
         home: Path,
         on_nodes: Callable[[tuple[NodeReport, ...]], None] = lambda nodes: None,
         start: Callable[..., Replayer] = start_replayer,
+        machines: Shape = 1,
     ) -> None:
         """Connect to the cluster that ``executor`` (a value of ``--executor``) names.
 
+        If ``machines`` is not 1, groups of so many nodes train a share together. Then ``executor`` may also name this
+        machine, whose processes are the machines of one group.
+
         ``listen`` gets the messages of training that a worker on this machine would send, on the thread of the share.
         ``on_nodes`` gets the nodes when they, or their tasks, have changed. Raises ClusterUnusable if this machine
-        cannot use the cluster.
+        cannot use the cluster, and ExecutionError if ``engine`` names a GPU for a group.
         """
         self._listen, self._engine, self._executor_name, self._on_nodes = listen, engine, executor, on_nodes
-        self._folder = home / "elsewhere"
-        shutil.rmtree(self._folder, ignore_errors=True)
-        self._folder.mkdir(parents=True, mode=0o700)
+        self._folder, self._inputs = home / "elsewhere", home / "inputs"
+        for folder in (self._folder, self._inputs):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True, mode=0o700)
         self.nodes: tuple[NodeReport, ...] = ()
         self._lock = threading.RLock()
         self._trainings: dict[ShareKey, _Training] = {}
         self._numbers = 0
         self._closed = Event()
-        lane = Lane(name=_LANE, processes=1, folder=self._folder, reads=())
-        self._replayer = start(executor, engine, (lane,), home / "driver", self._see)
+        self._shape, self._is_here = machines, not address_of(executor)
+        number = number_of(machines)
+        reads = (home / "jobs", self._inputs) if self._is_here else ()
+        lanes = [Lane(name=_LANE, processes=number, folder=self._folder, reads=reads)]
+        if number > 1:
+            check_device(engine)
+            lanes.append(members_lane(self._folder))
+        self._replayer = start(executor, engine, lanes, home / "driver", self._see)
         self._executor = self._replayer.lanes[_LANE]
+        self._groups = GroupTrainer(self._hosting(), self._answer, self._folder, reads) if number > 1 else None
+
+    def _hosting(self) -> Hosting:
+        if self._is_here:
+            return OneGroup(spec_here(self._shape, self._engine))
+        queues = cast("NodeQueues", self._replayer.lanes[MEMBERS.name])
+        return Nodes(lambda: self.nodes, queues, self._shape, self._engine)
+
+    def _answer(self, function: Callable[..., T], *args: Any, timeout: float) -> T:
+        """Let any process of the cluster call a function; return its answer."""
+        return self._executor.submit(function, *args, timeout=timeout).result()
 
     def _see(self, nodes: tuple[NodeReport, ...]) -> None:
         self.nodes = nodes
@@ -110,6 +142,8 @@ class ClusterMachines:
     @property
     def slots(self) -> int:
         """Number of shares that the nodes can train at once now."""
+        if self._groups is not None:
+            return self._groups.pool.hosting.groups
         threads = self._engine.threads or 1
         return sum(max(1, node.processors // threads) for node in self.nodes if not node.problem)
 
@@ -131,11 +165,13 @@ class ClusterMachines:
                 training.stopped.set()
 
     def tend(self, orders: Collection[bytes]) -> None:
-        """Do nothing: nothing waits here."""
+        """End groups that have waited long for a segment."""
+        if self._groups is not None:
+            self._groups.pool.tend()
 
     def pids(self) -> list[int]:
-        """Return nothing: no process on this machine trains."""
-        return []
+        """Return the ids of the members of a group on this machine."""
+        return self._groups.pool.processes() if self._groups is not None and self._is_here else []
 
     def close(self) -> None:
         """End all training and the connection to the cluster."""
@@ -144,8 +180,11 @@ class ClusterMachines:
             for training in self._trainings.values():
                 training.stopped.set()
             self._trainings.clear()
+        if self._groups is not None:
+            self._groups.close()
         self._replayer.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        for folder in (self._folder, self._inputs):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _train(self, training: _Training) -> None:
         last: dict[str, Any]
@@ -179,7 +218,7 @@ class ClusterMachines:
             with self._scratch() as scratch:
                 # A task that wrote states has reported their roots: they are checked only at the beginning.
                 asked = _segment_task(order, segment, states, roots if segment == at else None, scratch)
-                end: SegmentEnd = self._ask(training, train_segment, asked)
+                end = self._train_segment(training, asked, roots)
                 for number, loss in enumerate(end.losses, segment * shape.segment_steps + 1):
                     self._tell(training, {"step": number, "loss": loss})
                 for boundary in end.boundaries:
@@ -190,13 +229,13 @@ class ClusterMachines:
                     return {"stopped": end.stopped, "step": end.stop_step}
             last = end.boundaries[-1]
             states, roots = _states_at(order, segment + 1), (last.global_root, last.local_root)
-        with self._scratch() as scratch:
+        with self._scratch() as scratch, self._readable(Path(order.global_in), *states) as (opening, *ends):
             update = UpdateTask(
                 job=Path(order.job),
-                opening=Path(order.global_in),
+                opening=opening,
                 opening_root=order.global_root,
-                global_end=states[0],
-                local_end=states[1],
+                global_end=ends[0],
+                local_end=ends[1],
                 roots=roots,
                 engine=order.engine,
                 update=scratch / UPDATE,
@@ -239,6 +278,43 @@ class ClusterMachines:
                 move_durably(path, folder / name)
         self._tell(training, {"boundary": codec.to_plain(boundary)})
 
+    def _train_segment(self, training: _Training, asked: SegmentTask, roots: tuple[bytes, bytes]) -> SegmentEnd:
+        """Train a segment from the states with these roots; CancelledError if the training is stopped meanwhile."""
+        if self._groups is None:
+            return self._ask(training, train_segment, asked)
+        try:
+            return self._train_together(asked, roots, inf, training.stopped)
+        except PoolClosed:
+            if training.stopped.is_set():
+                raise CancelledError from None
+            raise
+
+    def _train_together(self, asked: SegmentTask, roots: tuple[bytes, bytes], ends: float, stop: Event) -> SegmentEnd:
+        assert self._groups is not None, "the machines form groups"
+        with self._readable(asked.global_in, asked.local_in) as (first, second):
+            return self._groups.train(replace(asked, global_in=first, local_in=second), roots, ends, stop)
+
+    @contextmanager
+    def _readable(self, *paths: Path) -> Iterator[tuple[Path, ...]]:
+        """Yield paths at which sandboxed processes can read these files: links, if the processes are here."""
+        if not self._is_here:
+            yield paths
+            return
+        place = self._inputs / str(self._next_number())
+        place.mkdir(mode=0o700)
+        try:
+            links = tuple(place / str(index) for index, _ in enumerate(paths))
+            for path, link in zip(paths, links, strict=True):
+                link_whole(path, link)
+            yield links
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+
+    def _next_number(self) -> int:
+        with self._lock:
+            self._numbers += 1
+            return self._numbers
+
     def _ask(self, training: _Training, function: Callable[[Any], T], request: Any) -> T:
         """Run a task on a node; CancelledError if the training is stopped meanwhile."""
         future = self._executor.submit(function, request)
@@ -255,9 +331,7 @@ class ClusterMachines:
     @contextmanager
     def _scratch(self) -> Iterator[Path]:
         """Yield a folder for what a task writes, and delete it afterwards."""
-        with self._lock:
-            self._numbers += 1
-            folder = self._folder / str(self._numbers)
+        folder = self._folder / str(self._next_number())
         folder.mkdir(mode=0o700)
         try:
             yield folder
@@ -288,10 +362,14 @@ class ClusterMachines:
         end = SegmentEnd()
         for segment in segments:
             asked = _segment_task(order, segment, states, roots if segment == first else None, scratch)
-            end = self._replayer.recompute(_LANE, train_segment, asked, _RECOMPUTE_SECONDS)
+            if self._groups is None:
+                end = self._replayer.recompute(_LANE, train_segment, asked, _RECOMPUTE_SECONDS)
+            else:
+                end = self._train_together(asked, roots, time.monotonic() + _RECOMPUTE_SECONDS, Event())
             if end.refused or end.stopped:
                 return None
             states = asked.global_out, asked.local_out
+            roots = end.boundaries[-1].global_root, end.boundaries[-1].local_root
         return end.boundaries[-1]
 
     # --- measurements --------------------------------------------------------------------------------
@@ -299,7 +377,10 @@ class ClusterMachines:
     @property
     def limits(self) -> str:
         """The place of measurements in words."""
-        return f"a process of the cluster at {self._executor_name}"
+        if self._groups is None:
+            return f"a process of the cluster at {self._executor_name}"
+        where = limits_here() or "this machine" if self._is_here else f"the cluster at {self._executor_name}"
+        return f"a group of {'x'.join(map(str, shape_of(self._shape)))} machines of {where}"
 
     def measure(self, seconds: float, stop: Event | None = None) -> Speed:
         """Measure all processes of all nodes at once; ProviderError if no node computes, or ``stop`` is set."""
@@ -307,13 +388,17 @@ class ClusterMachines:
         self._wait_for_nodes(stop)
         speeds = self._measure(seconds, stop)
         ordered = sorted(each.flops for each in speeds)
-        memory = min(self._engine.memory or node.memory or usable_memory() for node in self.nodes if not node.problem)
+        memory = self._engine.memory or min(
+            (node.memory or usable_memory() for node in self.nodes if not node.problem), default=0
+        )
+        # The slowest machine of a group holds up the others.
+        beside, usual = (1, ordered[len(ordered) // 2]) if self._groups is None else (side(self._shape), ordered[0])
         return Speed(
             backend=speeds[0].backend,
-            flops=ordered[len(ordered) // 2],
-            memory=memory,
-            slowest=ordered[0],
-            quickest=ordered[-1],
+            flops=beside * usual,
+            memory=memory or usable_memory() * 3 // 4 // number_of(self._shape),
+            slowest=beside * ordered[0],
+            quickest=beside * ordered[-1],
             limits=self.limits,
         )
 
@@ -323,10 +408,26 @@ class ClusterMachines:
 
     def _measure(self, seconds: float, stop: Event) -> list[ProcessSpeed]:
         futures = [
-            self._executor.submit(measure_process, self._engine, seconds, timeout=_MEASURE_SECONDS + seconds)
-            for _ in range(max(1, self.slots))
+            submit(measure_process, engine, seconds, timeout=_MEASURE_SECONDS + seconds)
+            for submit, engine in self._queues(number_of(self._shape))
         ]
         return self._gathered(futures, stop, "the cluster did not measure its speed")
+
+    def _queues(self, each: int) -> list[tuple[_Submit, Engine]]:
+        """Return a queue and an engine for each process that trains; of each group, for ``each`` members.
+
+        The members of a group that have the fewest processors come first.
+        """
+        if self._groups is None:
+            return [(self._executor.submit, self._engine)] * max(1, self.slots)
+        if self._is_here:
+            return [(self._executor.submit, spec_here(self._shape, self._engine).engine)] * each
+        queues = cast("NodeQueues", self._executor)
+        used = working(self.nodes)[: self.slots * number_of(self._shape)]
+        return [
+            (queues.at(node.name).submit, replace(self._engine, threads=self._engine.threads or node.processors))
+            for node in used[::-1][: self.slots * each]
+        ]
 
     def _wait_for_nodes(self, stop: Event) -> None:
         """Wait until a node computes, and no worker of a node is starting."""
@@ -342,14 +443,19 @@ class ClusterMachines:
 
     @contextmanager
     def probing(self, stop: Event) -> Iterator[ProbeTask]:
-        """Yield the function that computes tasks of a probe, with all processes of all nodes at once."""
+        """Yield the function that computes tasks of a probe, with all processes of all nodes at once.
+
+        Of a group, only as many members compute as certainly compute at the same time when they train.
+        """
 
         def work(seed: bytes, pieces: int) -> tuple[bytes, ...]:
-            parts = min(max(1, self.slots), pieces)
-            bounds = [pieces * number // parts for number in range(parts + 1)]
+            queues = self._queues(side(self._shape))[:pieces]
+            if not queues:
+                raise ProviderError("the nodes of the cluster do not form a group", "start further nodes")
+            bounds = [pieces * number // len(queues) for number in range(len(queues) + 1)]
             futures = [
-                self._executor.submit(probe_pieces, self._engine, seed, first, end, timeout=TASK_SECONDS)
-                for first, end in pairwise(bounds)
+                submit(probe_pieces, engine, seed, first, end, timeout=TASK_SECONDS)
+                for (submit, engine), (first, end) in zip(queues, pairwise(bounds), strict=True)
             ]
             return tuple(
                 digest
@@ -359,7 +465,7 @@ class ClusterMachines:
 
         self._wait_for_nodes(stop)
         # The first pieces compile code and start threads.
-        work(b"", 4 * max(1, self.slots))
+        work(b"", 4 * len(self._queues(side(self._shape))))
         yield work
 
     def _gathered(self, futures: "Sequence[Future[T]]", stop: Event, what: str) -> list[T]:

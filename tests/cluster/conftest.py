@@ -23,6 +23,7 @@ from pol.executor.backend import backend
 from pol.executor.names import Engine
 from pol.job.load import load_job
 from pol.machines.door import PORTS_VARIABLE
+from pol.machines.form import Shape
 from pol.work.cluster.client import Cluster, check_usable
 from pol.work.cluster.dispatch import NodeReport
 from pol.work.cluster.node import LaneSpec
@@ -165,9 +166,9 @@ KEYS = tuple(replace(KEY, slot=slot) for slot in range(2))
 class Provider(Listener):
     """A provider's daemon on the cluster: it keeps the messages that it gets."""
 
-    def __init__(self, address: str, folder: Path) -> None:
+    def __init__(self, address: str, folder: Path, machines: Shape = 1) -> None:
         super().__init__(folder)
-        self.machines = ClusterMachines(f"ray://{address}", ENGINE, self.hear, folder / "home")
+        self.machines = ClusterMachines(f"ray://{address}", ENGINE, self.hear, folder / "home", machines=machines)
 
     def start(self, key: ShareKey, folder: Path) -> None:
         folder.mkdir(exist_ok=True)

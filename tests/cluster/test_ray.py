@@ -18,6 +18,8 @@ from pol.job.load import load_job
 from pol.local.run import run_locally
 from pol.state.arrays import State
 from pol.state.canonical import encode_state
+from pol.state.merge import merged_pieces
+from pol.work.aggregation import root_of_parts
 from pol.work.cluster.client import Cluster
 from pol.work.cluster.node import LaneSpec
 from pol.work.cluster.stranger import CLOSED, ask_as_stranger
@@ -25,12 +27,12 @@ from pol.work.executor import Executor, TaskTimeout
 from pol.work.pool import ReplayPool
 from pol.work.probe import work_pieces
 from pol.work.records import Boundary, RoundSlot
-from pol.work.train import train_share
+from pol.work.train import aggregate, train_share
 from tests.cluster.conftest import ENGINE, JOB, KEYS, WAIT, Nodes, Provider, own_token, until, updates, working
 from tests.unit.compute_provider.work.training import SEGMENTS
 from validator.work import numerics
 from validator.work.checks import exact
-from validator.work.requests import OpenedStates, SegmentCheck, StateFiles, StatesReplay
+from validator.work.requests import OpenedStates, RoundAggregation, SegmentCheck, StateFiles, StatesReplay
 
 pytestmark = [
     pytest.mark.ray,
@@ -195,6 +197,64 @@ def test_a_killed_worker_costs_one_segment(provider: Provider, trained: set[str]
         provider.start(key, tmp_path / str(key.slot))
     assert updates(provider) == trained
     assert not pids
+
+
+def test_two_nodes_train_a_share_together_with_the_roots_of_one_machine(
+    two: Cluster, trained: set[str], tmp_path: Path
+) -> None:
+    """Two shares take turns on one group, segment by segment."""
+    provider = Provider(two.address, tmp_path, machines=(2, 1))
+    try:
+        until(lambda: provider.machines.slots == 1)
+        for key in KEYS:
+            provider.start(key, tmp_path / str(key.slot))
+        assert updates(provider) == trained
+        found = [dict(node.ended) for node in provider.machines.nodes]
+        assert [each["join"] for each in found] == [1, 1]
+        assert all(each["ask"] >= 2 * SEGMENTS for each in found)
+        assert not any("train_segment" in each for each in found)
+        with provider.machines.probing(Event()) as probe:
+            assert probe(b"seed", 3) == work_pieces(b"seed", range(3), backend(ENGINE))
+        speed = provider.machines.measure(0.05)
+        assert 0 < speed.flops == speed.slowest <= speed.quickest
+    finally:
+        provider.machines.close()
+
+
+def test_a_round_is_aggregated_in_parts_by_both_nodes_with_the_same_result(two: Cluster, tmp_path: Path) -> None:
+    loaded = load_job(JOB)
+    states = loaded.global_state, loaded.local_state
+    shares = [train_share(loaded, RoundSlot(0, slot), *states, backend=backend(ENGINE)) for slot in range(2)]
+    updates = tuple(tmp_path / f"update{slot}" for slot in range(2))
+    for path, share in zip(updates, shares, strict=True):
+        path.write_bytes(encode_state(share.update))
+    own = two.executor("own")
+    assert own.width == 2
+    before = [dict(node.ended).get("aggregate_round", 0) for node in two.nodes]
+    parts = 4
+    places = [tmp_path / f"part{part}" for part in range(parts)]
+    blocked = [own.submit(time.sleep, 1.5, timeout=WAIT) for _ in range(2)]
+    until(lambda: sum(bool(node.tasks) for node in two.nodes) == 2)
+    asked = [
+        RoundAggregation(part, parts, JOB, JOB / "global.state", updates, ENGINE, place)
+        for part, place in enumerate(places)
+    ]
+    done = [own.submit(numerics.aggregate_round, each, timeout=WAIT) for each in asked]
+    for sleep in blocked:
+        sleep.result(WAIT)
+    made = [part for part in (each.result(WAIT) for each in done) if part is not None]
+    right = aggregate(loaded, loaded.global_state, [share.update for share in shares], backend(ENGINE))
+    specs = loaded.job.document.global_tensors
+    assert root_of_parts(specs, [dict(zip(part.names, part.leaves, strict=True)) for part in made]) == right.root
+    merged = merged_pieces(places, specs, [part.digest for part in made])
+    assert b"".join(merged) == encode_state(right.state)
+
+    def aggregated() -> list[int]:
+        now = [dict(node.ended).get("aggregate_round", 0) for node in two.nodes]
+        return [each - was for each, was in zip(now, before, strict=True)]
+
+    until(lambda: sum(aggregated()) == parts)
+    assert all(aggregated())
 
 
 def test_a_cluster_is_measured(two: Cluster) -> None:

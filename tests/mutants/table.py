@@ -62,6 +62,8 @@ _ELSEWHERE = "tests/unit/compute_provider/work/test_elsewhere.py::test_"
 _CHANNEL = "tests/unit/pol/machines/test_channel.py::test_"
 _ANSWERS = "tests/unit/pol/machines/test_messages.py::test_other_bytes_are_refused"
 _GROUP = "tests/unit/pol/machines/test_group.py::test_"
+_GROUPS = "tests/unit/pol/machines/test_pool.py::test_"
+_GROUPED = "tests/unit/compute_provider/work/test_grouped.py::test_"
 _DOOR = "tests/unit/pol/machines/test_door.py::test_"
 _HOSTS = "tests/unit/pol/machines/test_hosts.py::test_"
 _SEALING = "tests/unit/pol/machines/test_sealing.py::test_"
@@ -6430,8 +6432,8 @@ MUTANTS = (
         "together-steps",
         "a seat on several machines shows only the end of a segment",
         "pol/machines/group.py",
-        "at_once = document.segment_steps if follow is None else 1",
-        "at_once = document.segment_steps",
+        "at_once = form.segment_steps if follow is None else 1",
+        "at_once = form.segment_steps",
         (f"{_TOGETHER}a_group_gives_the_answers_of_one_process[right]",),
     ),
     Mutant(
@@ -6449,6 +6451,62 @@ MUTANTS = (
         "if function is exact.recompute_segment:",
         "if function is None:",
         (f"{_TOGETHER}a_challenger_may_use_several_machines",),
+    ),
+    Mutant(
+        "group-goes-on",
+        "a share on several machines goes on from the states of another one",
+        "compute_provider/work/grouped.py",
+        "                if group.roots != roots:\n",
+        "                if group.roots is None:\n",
+        (f"{_GROUPED}a_segment_is_recomputed_in_the_group",),
+    ),
+    Mutant(
+        "group-own-state",
+        "a slot that several machines train begins with the state of slot 0",
+        "compute_provider/work/grouped.py",
+        "if task.part.round == 0 and group.form.has_own_states:",
+        "if task.part.round and group.form.has_own_states:",
+        (f"{_GROUPED}a_slot_begins_with_a_local_state_of_its_own",),
+    ),
+    Mutant(
+        "group-form",
+        "a job that takes over its process names machines that there are not",
+        "pol/machines/form.py",
+        "len(form.keepers) == len(form.tensors) and set(form.keepers) <= set(form.used)",
+        "len(form.keepers) == len(form.tensors)",
+        (f"{_GROUPS}a_form_out_of_bounds_is_refused",),
+    ),
+    Mutant(
+        "group-speed",
+        "a provider claims the speed of machines that take turns",
+        "pol/machines/form.py",
+        "return 1 if isinstance(shape, int) else shape[1]",
+        "return number_of(shape)",
+        (f"{_GROUPS}shapes",),
+    ),
+    Mutant(
+        "group-deadline",
+        "an answer to a panel waits for all segments that came before it",
+        "pol/machines/pool.py",
+        "is_first = turn == min(self._waiting)",
+        "is_first = turn == self._waiting[0]",
+        (f"{_GROUPS}the_earliest_deadline_gets_the_group_first",),
+    ),
+    Mutant(
+        "group-short",
+        "a group that has lost machines stays without them",
+        "pol/machines/pool.py",
+        "not (kept.is_short and kept.lease.is_renewable)",
+        "not (kept.is_short and not kept.lease)",
+        (f"{_GROUPS}a_group_that_lost_machines_ends_only_if_they_can_be_replaced[True]",),
+    ),
+    Mutant(
+        "group-nodes",
+        "two groups share a node, so that a share is late",
+        "pol/machines/nodes.py",
+        "if node.name not in leased]",
+        "if node.name]",
+        (f"{_GROUPS}no_node_is_in_two_groups",),
     ),
     Mutant(
         "state-max",
@@ -6590,7 +6648,7 @@ MUTANTS = (
         "hosts-lost",
         "a machine that was lost takes part again",
         "pol/machines/starters.py",
-        "if place.name not in self._lost]",
+        "if place.name not in self.lost]",
         "if place.name]",
         (f"{_HOSTS}after_a_loss_another_machine_takes_part_from_the_last_boundary",),
     ),
