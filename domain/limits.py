@@ -3,6 +3,9 @@
 TX_BYTES_MAX = 256 * 1024
 MEMO_BYTES_MAX = 256
 MESSAGES_MAX = 16
+SIGNERS_MAX = 16  # accounts that sign a transaction, with the one that pays the fee
+MULTISIG_KEYS_MAX = 16  # members of a multisig account
+ACCOUNT_KEY_BYTES_MAX = 6 + 40 * MULTISIG_KEYS_MAX  # the key of a multisig account
 DECODE_DEPTH_MAX = 8
 GAS_MAX = 100_000_000
 """Largest gas limit that the bytes of a transaction can declare. The chain allows a tenth of a block's gas

@@ -1,12 +1,13 @@
 """A decoded transaction and the bytes that were signed. It contains no protobuf objects."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 
 from domain.ledger.records import Coin
-from domain.messages import Message
+from domain.messages import Message, signer_of
 
 _ACCOUNTS_REMEMBERED = 65_536
 
@@ -74,14 +75,32 @@ def amino_doc(content: str, chain_id: str, account_number: int, sequence: int, t
 
 
 @dataclass(frozen=True, slots=True)
+class PartSignature:
+    """A signature (64 bytes) with its key, and the form of what was signed."""
+
+    key: bytes  # compressed secp256k1
+    mode: SignMode
+    signature: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class SignerInfo:
-    """One signer: public key (may be empty), address, sequence, signature (64 bytes), and what it signed."""
+    """An account that signs: its public key (may be empty), its address, its sequence, and its signature.
+
+    ``parts`` are the signatures of the members of a multisig account. All of them must be valid. For an account of one
+    person, ``signature`` and ``mode`` take their place.
+    """
 
     pub_key: bytes
     address: str  # derived from pub_key; empty if pub_key is empty
     sequence: int
     signature: bytes
     mode: SignMode = SignMode.DIRECT
+    parts: tuple[PartSignature, ...] = ()
+
+    def signatures(self, account_key: bytes) -> tuple[PartSignature, ...]:
+        """Return all signatures that must be valid. ``account_key`` counts if the transaction does not have the key."""
+        return self.parts or (PartSignature(self.pub_key or account_key, self.mode, self.signature),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +122,27 @@ class Tx:
     # The part of the text of amino JSON that all signers have in common; empty if no signer signed such a text.
     amino: str = ""
 
-    def signed_by(self, signer: SignerInfo, chain_id: str, account_number: int) -> bytes:
-        """Return the bytes that a signer of this transaction signed."""
-        if signer.mode is SignMode.AMINO_JSON:
-            return amino_doc(self.amino, chain_id, account_number, signer.sequence, self.timeout_height)
+    def document(self, mode: SignMode, chain_id: str, account_number: int, sequence: int) -> bytes:
+        """Return the bytes that an account signs in this transaction."""
+        if mode is SignMode.AMINO_JSON:
+            return amino_doc(self.amino, chain_id, account_number, sequence, self.timeout_height)
         return sign_doc(self.body, self.auth_info, chain_id, account_number)
+
+
+def signers_of(tx: Tx) -> tuple[str, ...]:
+    """Return the accounts that must sign a transaction, in the order of their signatures."""
+    return ordered_signers(tx.messages, tx.fee_payer)
+
+
+def ordered_signers(messages: Sequence[Message], fee_payer: str) -> tuple[str, ...]:
+    """Return the accounts that must sign, in the order of Cosmos.
+
+    These are the signers of the messages, each once, and then the account that pays the fee.
+    """
+    first = signer_of(messages[0])
+    if len(messages) == 1 and fee_payer in ("", first):
+        return (first,)
+    needed = dict.fromkeys(map(signer_of, messages))
+    if fee_payer:
+        needed[fee_payer] = None
+    return tuple(needed)

@@ -1,7 +1,7 @@
 """Transactions: strict decoding of bytes from outside, and building them for clients.
 
-``decode_tx`` refuses everything that the state machine does not check: other sign modes, several signers, extension
-options, unordered transactions, tips, grants, and several fees. So no content that a user signed is silently ignored.
+``decode_tx`` refuses everything that the state machine does not check: other sign modes, extension options, unordered
+transactions, tips, grants, and several fees. So no content that a user signed is silently ignored.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ from domain.errors import (
     Refusal,
 )
 from domain.ledger.records import Coin
-from domain.limits import GAS_MAX, MEMO_BYTES_MAX, MESSAGES_MAX, TX_BYTES_MAX
+from domain.limits import GAS_MAX, MEMO_BYTES_MAX, MESSAGES_MAX, SIGNERS_MAX, TX_BYTES_MAX
 from domain.messages import Message
 from domain.tx import SignerInfo as Signer
 from domain.tx import SignMode, Tx, amino_doc, sign_doc
@@ -49,6 +49,15 @@ from wire.envelope import Envelope
 from wire.keys import SIGNATURE_BYTES, Key
 from wire.memory import RecentValues
 from wire.messages import from_bytes, to_proto
+from wire.multisig import (
+    MULTISIG_URL,
+    PUB_KEY_URL,
+    key_proto,
+    missing_parts,
+    multisig_address,
+    read_multisig,
+    read_parts,
+)
 
 _MODES: Mapping[bytes, SignMode] = {
     ModeInfo(single=ModeInfo.Single(mode=int(mode))).SerializeToString(): mode for mode in SignMode
@@ -57,17 +66,16 @@ _MODES: Mapping[bytes, SignMode] = {
 _UNSPECIFIED = (b"", ModeInfo(single=ModeInfo.Single()).SerializeToString())
 _MESSAGE_FIELDS = tuple(f"body.messages[{index}]" for index in range(MESSAGES_MAX))
 _FEES_REMEMBERED = 4096
-_KEYS_REMEMBERED = 65_536
+_MULTISIG_KEYS_REMEMBERED = 1024
 _MODES_KNOWN = "sign with SIGN_MODE_DIRECT or SIGN_MODE_LEGACY_AMINO_JSON"
 _MODES_MAX = 16  # largest number of sign modes inside each other, or next to each other
 _make_tx = maker(Tx)
 _make_signer = maker(Signer)
 _read_coin = reader(Coin, CoinProto.DESCRIPTOR)
 _check_memo = own_checker(Annotated[str, Visible(), Size(0, MEMO_BYTES_MAX)], "body.memo")
-_PUB_KEY_URL = "/cosmos.crypto.secp256k1.PubKey"
 # The canonical encoding of a compressed key is this head, followed by the key.
 _PUB_KEY_HEAD: bytes = AnyProto(
-    type_url=_PUB_KEY_URL, value=PubKey(key=bytes(PUB_KEY_BYTES)).SerializeToString()
+    type_url=PUB_KEY_URL, value=PubKey(key=bytes(PUB_KEY_BYTES)).SerializeToString()
 ).SerializeToString()[:-PUB_KEY_BYTES]
 
 
@@ -119,7 +127,7 @@ def _decode(raw: bytes, simulated: bool) -> Tx:
     body = envelope.body
     auth = envelope.auth_info
     messages, memo = _read_body(body)
-    signer = _read_signer(raw, auth.signer_infos, envelope.signatures, simulated)
+    signers = _read_signers(raw, auth.signer_infos, envelope.signatures, simulated)
     fee, gas_limit, payer = _read_fee(auth.fee)
     return _make_tx(
         sha256(raw).digest(),
@@ -130,19 +138,19 @@ def _decode(raw: bytes, simulated: bool) -> Tx:
         messages,
         memo,
         body.timeout_height,
-        (signer,),
+        signers,
         fee,
         gas_limit,
         payer,
         True,  # is_bounded: from_bytes has checked the bounds
-        amino_content(body.messages, memo, auth.fee) if signer.mode is SignMode.AMINO_JSON else "",
+        amino_content(body.messages, memo, auth.fee) if any(map(_signs_text, signers)) else "",
     )
 
 
 def _why_not(raw: bytes) -> Refusal:
     """Return a Refusal that explains why ``raw`` cannot be read as a transaction of this chain.
 
-    The reason is an unreadable or unsupported part, or the number of signers and signatures, or the sign mode.
+    The reason is an unreadable or unsupported part, or the number of signers and signatures, or a sign mode.
     """
     try:
         parts = parse(TxRaw, raw, "tx")
@@ -160,9 +168,9 @@ def _why_not(raw: bytes) -> Refusal:
     if auth.HasField("tip"):
         return _not_supported("auth_info.tip", "tips")
     where = "auth_info.signer_infos"
-    if len(infos) != 1 or len(signatures) != 1:
+    if not 0 < len(infos) <= SIGNERS_MAX or len(infos) != len(signatures):
         reason = f"has {len(infos)} signers and {len(signatures)} signatures"
-        return Refusal(UNAUTHORIZED, where, reason, "send exactly one of each")
+        return Refusal(UNAUTHORIZED, where, reason, f"send one signature per signer, for 1 to {SIGNERS_MAX} signers")
     return Refusal(UNAUTHORIZED, f"{where}.mode_info", "is not a sign mode of this chain", _MODES_KNOWN)
 
 
@@ -203,11 +211,26 @@ def _check_nesting(infos: Any) -> None:
     )
 
 
-def _read_signer(raw: bytes, infos: Any, signatures: Any, simulated: bool) -> Signer:
-    if len(infos) != 1 or len(signatures) != 1:
+def _read_signers(raw: bytes, infos: Any, signatures: Any, simulated: bool) -> tuple[Signer, ...]:
+    count = len(infos)
+    if not 0 < count <= SIGNERS_MAX or count != len(signatures):
         raise _why_not(raw)
-    info = infos[0]
-    signature = signatures[0]
+    if count == 1:
+        return (_read_signer(raw, infos[0], signatures[0], simulated),)
+    return tuple(
+        [_read_signer(raw, info, signature, simulated) for info, signature in zip(infos, signatures, strict=True)]
+    )
+
+
+def _read_signer(raw: bytes, info: Any, signature: bytes, simulated: bool) -> Signer:
+    packed = info.public_key
+    has_key = bool(packed) or info.HasField("public_key")
+    pub_key, address = _read_pub_key(packed) if has_key else (b"", "")
+    if len(pub_key) > PUB_KEY_BYTES:
+        parts = missing_parts(pub_key) if simulated else read_parts(pub_key, info.mode_info, signature)
+        if parts is None:
+            raise _why_not(raw)
+        return _make_signer(pub_key, address, info.sequence, b"", SignMode.DIRECT, parts)
     mode = _MODES.get(info.mode_info)
     if mode is None:
         if not (simulated and info.mode_info in _UNSPECIFIED):
@@ -220,31 +243,42 @@ def _read_signer(raw: bytes, infos: Any, signatures: Any, simulated: bool) -> Si
             f"has {len(signature)} bytes",
             f"send r and s: {SIGNATURE_BYTES} bytes",
         )
-    packed = info.public_key
-    if packed or info.HasField("public_key"):
-        pub_key, address = _read_pub_key(packed)
-        return _make_signer(pub_key, address, info.sequence, signature, mode)
-    if mode is not SignMode.DIRECT and not simulated:
+    if mode is not SignMode.DIRECT and not has_key and not simulated:
         # The signed text does not say whether the key is in the transaction. Without this rule, anyone could encode a
         # transaction of others in a second way.
         reason = "is missing, and the signature is over amino JSON"
         raise Refusal(INVALID_PUBKEY, "auth_info.signer_infos.public_key", reason, "put the key into the transaction")
-    return _make_signer(b"", "", info.sequence, signature, mode)
+    return _make_signer(pub_key, address, info.sequence, signature, mode, ())
 
 
-@lru_cache(maxsize=_KEYS_REMEMBERED)
+def _signs_text(signer: Signer) -> bool:
+    """Return whether a signer signs amino JSON."""
+    if signer.parts:
+        return any(part.mode is SignMode.AMINO_JSON for part in signer.parts)
+    return signer.mode is SignMode.AMINO_JSON
+
+
 def _read_pub_key(packed: bytes) -> tuple[bytes, str]:
     """Return the public key in the encoded ``Any`` ``packed``, and its address."""
-    if packed[:-PUB_KEY_BYTES] != _PUB_KEY_HEAD:
-        parse(AnyProto, packed, "auth_info.signer_infos[0].public_key")
-        raise Refusal(
-            INVALID_PUBKEY,
-            "auth_info.signer_infos.public_key",
-            "is not a compressed secp256k1 key",
-            f"send a {_PUB_KEY_URL} with {PUB_KEY_BYTES} bytes",
-        )
-    pub_key = packed[-PUB_KEY_BYTES:]
-    return pub_key, address_of(pub_key)
+    if packed[:-PUB_KEY_BYTES] == _PUB_KEY_HEAD:
+        pub_key = packed[-PUB_KEY_BYTES:]
+        return pub_key, address_of(pub_key)
+    return _read_other_key(packed)
+
+
+@lru_cache(maxsize=_MULTISIG_KEYS_REMEMBERED)
+def _read_other_key(packed: bytes) -> tuple[bytes, str]:
+    """Return the multisig key in the encoded ``Any`` ``packed``, and its address."""
+    whole = parse(AnyProto, packed, "auth_info.signer_infos[0].public_key")
+    if whole.type_url == MULTISIG_URL:
+        key = read_multisig(whole.value)
+        return key, multisig_address(key)
+    raise Refusal(
+        INVALID_PUBKEY,
+        "auth_info.signer_infos.public_key",
+        "is not a compressed secp256k1 key",
+        f"send a {PUB_KEY_URL} with {PUB_KEY_BYTES} bytes, or a {MULTISIG_URL}",
+    )
 
 
 @lru_cache(maxsize=_FEES_REMEMBERED)
@@ -320,10 +354,9 @@ def _fee(amount: Sequence[Coin], gas_limit: int) -> Any:
 
 
 def _auth(pub_key: bytes, sequence: int, fee: Any, mode: SignMode) -> bytes:
-    packed = AnyProto(type_url=_PUB_KEY_URL, value=PubKey(key=pub_key).SerializeToString())
     mode_info = ModeInfo(single=ModeInfo.Single(mode=int(mode)))
     auth: bytes = AuthInfo(
-        signer_infos=[SignerInfo(public_key=packed, mode_info=mode_info, sequence=sequence)], fee=fee
+        signer_infos=[SignerInfo(public_key=key_proto(pub_key), mode_info=mode_info, sequence=sequence)], fee=fee
     ).SerializeToString()
     return auth
 

@@ -11,8 +11,7 @@ from threading import Lock
 from chain.state_machine.ledger.queries import get_account
 from chain.state_machine.store import Reader
 from domain.errors import Refusal
-from domain.messages import signer_of
-from domain.tx import Tx
+from domain.tx import Tx, signers_of
 from wire.keys import SignatureVerifier, Steps, case_of
 from wire.memory import RecentValues
 
@@ -24,14 +23,17 @@ _GLANCE = 16  # Number of transactions that are taken between two checks that th
 Decode = Callable[[bytes], Tx | Refusal]
 
 
+Waiting = dict[bytes, tuple[Tx, tuple[bytes, ...]]]
+"""Transactions with the cases of their signatures, by their raw bytes."""
+
+
 class _Batch:
     """A batch of decoded transactions and the results of their signature checks. Any thread may take a transaction."""
 
-    def __init__(self, steps: Steps, waiting: dict[bytes, tuple[Tx, bytes]]) -> None:
+    def __init__(self, steps: Steps, waiting: Waiting) -> None:
         """Decode all transactions of the batch.
 
-        ``steps`` decodes the transactions and fills ``waiting``. A key of ``waiting`` is the raw bytes of a
-        transaction; the value is the transaction and the case of its signature.
+        ``steps`` decodes the transactions and fills ``waiting``.
         """
         self._steps = steps
         self._waiting = waiting
@@ -42,19 +44,22 @@ class _Batch:
             steps.close()
 
     def take(self, raw: bytes) -> Tx | None:
-        """Return the transaction with the bytes ``raw`` if its signature is valid, else None.
+        """Return the transaction with the bytes ``raw`` if its signatures are valid, else None.
 
-        If the signature is not checked yet, wait for the result. Each transaction is returned only once.
+        If a signature is not checked yet, wait for the result. Each transaction is returned only once.
         """
         known = self._waiting.pop(raw, None)
         if known is None:
             return None
-        tx, case = known
+        tx, cases = known
         self._taken += 1
-        if case not in self._valid or not self._taken % _GLANCE or not self._waiting:
-            with self._turn:
-                self._go_on(case)
-        return tx if case in self._valid else None
+        for case in cases:
+            if case not in self._valid or not self._taken % _GLANCE or not self._waiting:
+                with self._turn:
+                    self._go_on(case)
+            if case not in self._valid:
+                return None
+        return tx
 
     def close(self) -> None:
         """Stop the verification. If a thread is inside the batch, that thread stops the verification when it leaves."""
@@ -97,7 +102,7 @@ class Ahead:
         Drop the rest of the previous batch.
         """
         self.forget()
-        waiting: dict[bytes, tuple[Tx, bytes]] = {}
+        waiting: Waiting = {}
         try:
             cases = self._cases(state, chain_id, raws, waiting)
             self._batch = _Batch(self._verifier.verify_in_steps(cases), waiting)
@@ -128,33 +133,48 @@ class Ahead:
         state: Reader,
         chain_id: str,
         raws: Sequence[bytes],
-        waiting: dict[bytes, tuple[Tx, bytes]],
+        waiting: Waiting,
     ) -> Iterator[bytes]:
         """Yield the case of each signature as soon as its transaction is decoded.
 
-        Before each yield, store the transaction and its case in ``waiting`` under the transaction's raw bytes.
+        Before a transaction's first yield, store it with its cases in ``waiting`` under its raw bytes.
         """
         for raw in raws:
             tx = self._decode(raw)
             if isinstance(tx, Refusal):
                 continue
-            case = self._case(state, chain_id, tx)
-            if case is not None:
-                waiting[raw] = tx, case
-                yield case
+            cases = self._cases_of(state, chain_id, tx)
+            if cases is not None:
+                waiting[raw] = tx, cases
+                yield from cases
 
-    def _case(self, state: Reader, chain_id: str, tx: Tx) -> bytes | None:
-        """Return the case to verify for a transaction's signature; None if the signature cannot be valid."""
-        signer = tx.signers[0]  # decoding accepts exactly one signer
-        address = signer.address or signer_of(tx.messages[0])
-        known = self._accounts.get(address)
-        if known is None:
-            account = get_account(state, address)
-            if account is None:
+    def _cases_of(self, state: Reader, chain_id: str, tx: Tx) -> tuple[bytes, ...] | None:
+        """Return the cases to verify for a transaction; None if a signature cannot be valid."""
+        cases: list[bytes] = []
+        addresses = signers_of(tx)
+        if len(addresses) != len(tx.signers):
+            return None
+        for address, signer in zip(addresses, tx.signers, strict=True):
+            known = self._account(state, address)
+            if known is None:
                 return None
-            known = account.number, account.pub_key
-            if account.pub_key:
-                self._accounts.put(address, known)
-        number, pub_key = known
-        doc = tx.signed_by(signer, chain_id, number)
-        return case_of(signer.pub_key or pub_key, doc, signer.signature)
+            number, account_key = known
+            for part in signer.signatures(account_key):
+                document = tx.document(part.mode, chain_id, number, signer.sequence)
+                case = case_of(part.key, document, part.signature)
+                if case is None:
+                    return None
+                cases.append(case)
+        return tuple(cases)
+
+    def _account(self, state: Reader, address: str) -> tuple[int, bytes] | None:
+        """Return an account's number and key, or None."""
+        known = self._accounts.get(address)
+        if known is not None:
+            return known
+        account = get_account(state, address)
+        if account is None:
+            return None
+        if account.pub_key:
+            self._accounts.put(address, (account.number, account.pub_key))
+        return account.number, account.pub_key

@@ -2,13 +2,14 @@
 
 The proposer takes duties first, by their deadlines, each together with its sender's earlier transactions. Then it takes
 the other transactions, the highest gas price first. If a transaction does not fit, it and its sender's later
-transactions are left out, but smaller transactions of other senders may still fit. Nothing is executed. The choice
-needs only lookups in the state before the block, and sums of bytes and declared gas, which are the same on every node.
+transactions are left out, but smaller transactions of other senders may still fit. A transaction of several signers is
+in the queue of each of them, and is taken when it is the first in all of them. Nothing is executed. The choice needs
+only lookups in the state before the block, and sums of bytes and declared gas, which are the same on every node.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 
 from chain.state_machine.context import PARAMS
 from chain.state_machine.gas import OPEN_PERCENT
@@ -19,9 +20,9 @@ from chain.state_machine.store import Overlay
 from chain.state_machine.transition import check_proposed
 from domain.errors import Refusal
 from domain.limits import BLOCK_TXS_MAX
-from domain.messages import LaneHalf, signer_of
+from domain.messages import LaneHalf
 from domain.node.params import NodeParams, tx_gas_max
-from domain.tx import Tx
+from domain.tx import Tx, signers_of
 
 BEFORE_DUTY_MAX = 16
 """Largest number of earlier transactions of the same sender that enter a block together with a duty."""
@@ -31,11 +32,12 @@ Decode = Callable[[bytes], Tx | Refusal]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A waiting transaction: its bytes, and its place in the mempool."""
+    """A waiting transaction: its bytes, its place in the mempool, and the accounts that sign it."""
 
     raw: bytes
     tx: Tx
     place: int
+    senders: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -128,17 +130,21 @@ def _get_queues(raws: Sequence[bytes], decode: Decode, store: Overlay) -> dict[s
     found: dict[str, dict[int, Candidate]] = {}
     for place, raw in enumerate(raws[:BLOCK_TXS_MAX]):
         tx = decode(raw)
-        if not isinstance(tx, Refusal) and tx.messages and len(tx.signers) == 1:
-            found.setdefault(signer_of(tx.messages[0]), {}).setdefault(
-                tx.signers[0].sequence, Candidate(raw, tx, place)
-            )
+        if isinstance(tx, Refusal) or not tx.messages:
+            continue
+        senders = signers_of(tx)
+        if len(senders) != len(tx.signers):
+            continue
+        candidate = Candidate(raw=raw, tx=tx, place=place, senders=senders)
+        for sender, signer in zip(senders, tx.signers, strict=True):
+            found.setdefault(sender, {}).setdefault(signer.sequence, candidate)
     queues: dict[str, list[Candidate]] = {}
     for sender, by_sequence in found.items():
         account = get_account(store, sender)
         sequence = account.sequence if account is not None else 0
         queue: list[Candidate] = []
-        while (candidate := by_sequence.get(sequence + len(queue))) is not None:
-            queue.append(candidate)
+        while (following := by_sequence.get(sequence + len(queue))) is not None:
+            queue.append(following)
         queues[sender] = queue
     return queues
 
@@ -151,6 +157,8 @@ def _choose_duties(block: BlockRoom, queues: dict[str, list[Candidate]], along: 
     for sender, queue in queues.items():
         halves: set[LaneHalf] = set()
         for at, candidate in enumerate(queue[: BEFORE_DUTY_MAX + 1]):
+            if len(candidate.senders) > 1:
+                break  # the duties behind it wait until it is in a block, because it may have to wait for others
             duty = block.lane.find(candidate.tx)
             if duty is not None and duty.half not in halves:
                 halves.add(duty.half)
@@ -188,23 +196,37 @@ def _choose_others(block: BlockRoom, queues: dict[str, list[Candidate]]) -> list
     """Take the other transactions into the block, the highest price first. The transactions of one sender stay in the
     order of their sequences.
     """
+    heap: list[tuple[int, int, Candidate]] = []
+    offered: set[int] = set()
+    positions = dict.fromkeys(queues, 0)
 
-    def rank(candidate: Candidate) -> tuple[int, int]:
-        return -block.lane.offer(candidate.tx), candidate.place
+    def first(sender: str) -> Candidate | None:
+        queue, at = queues[sender], positions[sender]
+        return queue[at] if at < len(queue) else None
 
-    heap = [(*rank(queue[0]), sender, 0) for sender, queue in queues.items() if queue]
-    heapify(heap)
+    def offer_first(sender: str) -> None:
+        """Offer a sender's first transaction, if it is the first one of all its senders."""
+        candidate = first(sender)
+        if candidate is None or candidate.place in offered:
+            return
+        senders = candidate.senders
+        if len(senders) == 1 or all(first(other) is candidate for other in senders):
+            offered.add(candidate.place)
+            heappush(heap, (-block.lane.offer(candidate.tx), candidate.place, candidate))
+
+    for sender in queues:
+        offer_first(sender)
     chosen: list[bytes] = []
     while heap:
-        _price, _place, sender, at = heappop(heap)
-        queue = queues[sender]
-        candidate = queue[at]
+        _price, _place, candidate = heappop(heap)
         if block.find_problem(candidate.raw, candidate.tx):
             continue  # the sender's later transactions need the sequence of this one
         block.take(candidate.raw, candidate.tx)
         chosen.append(candidate.raw)
-        if at + 1 < len(queue):
-            heappush(heap, (*rank(queue[at + 1]), sender, at + 1))
+        for sender in candidate.senders:
+            positions[sender] += 1
+        for sender in candidate.senders:
+            offer_first(sender)
     return chosen
 
 

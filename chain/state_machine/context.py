@@ -89,11 +89,12 @@ class BlockInfo:
 
 
 class TxOrigin(NamedTuple):
-    """The sender and sequence of the transaction that is being applied, and the least gas that it needs."""
+    """The first signer of the transaction that is being applied, its sequence, the least gas, and who pays the fee."""
 
     address: str
     sequence: int
     gas: int
+    payer: str
 
 
 class NodeMemory:

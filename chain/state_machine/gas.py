@@ -20,6 +20,8 @@ from domain.tx import Tx
 TX_GAS = 30_000
 # A byte of a transaction, and a character of its text if it is signed as amino JSON.
 BYTE_GAS = 10
+# A signer after the first: its signature and its account.
+SIGNER_GAS = 20_000
 # A message.
 MESSAGE_GAS = 20_000
 # An item of a message that needs additional gas, such as one more signature. The table of messages below shows the
@@ -38,7 +40,10 @@ LANE_PERCENT = (35, 20, 10)
 
 def gas_of(tx: Tx) -> int:
     """Return the gas that a transaction needs at least, whatever the state is."""
-    return TX_GAS + (tx.size + len(tx.amino)) * BYTE_GAS + sum(map(message_gas, tx.messages))
+    gas = TX_GAS + (tx.size + len(tx.amino)) * BYTE_GAS + sum(map(message_gas, tx.messages))
+    for signer in tx.signers:
+        gas += SIGNER_GAS + ITEM_GAS * max(0, len(signer.parts) - 1)
+    return gas - SIGNER_GAS * min(1, len(tx.signers))
 
 
 def message_gas(message: Message) -> int:

@@ -64,6 +64,8 @@ class Lane:
         if any(message.LANE is None for message in tx.messages) or not tx.messages:
             return None
         signer = signer_of(tx.messages[0])
+        if len(tx.signers) != 1 or tx.fee_payer not in ("", signer):
+            return None  # a signer pays for its own duties, so that its places in the lane are counted as its own
         found: list[Duty] = []
         is_known = True
         for message in tx.messages:

@@ -11,15 +11,18 @@ from domain.bounds import (
     Denom,
     Hash,
     Many,
-    MaybePublicKey,
     Money,
     Name,
     Number,
     Range,
+    Size,
 )
 from domain.errors import INVALID_COINS
 from domain.keys import ShareKey
-from domain.limits import SLOTS_MAX
+from domain.limits import ACCOUNT_KEY_BYTES_MAX, SLOTS_MAX
+
+PUB_KEY_BYTES = 33
+"""Size of the compressed secp256k1 key of one person."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,13 @@ class Account:
     address: Address
     number: Number
     sequence: Number
-    pub_key: MaybePublicKey  # compressed secp256k1, 33 bytes; empty until the account has signed
+    # Compressed secp256k1 (33 bytes), or the longer key of a multisig account; empty until the account has signed.
+    pub_key: Annotated[bytes, Size(0, ACCOUNT_KEY_BYTES_MAX)]
+
+    @property
+    def is_multisig(self) -> bool:
+        """True if several people sign for the account."""
+        return len(self.pub_key) > PUB_KEY_BYTES
 
 
 @dataclass(frozen=True, slots=True)

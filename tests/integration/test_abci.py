@@ -193,7 +193,7 @@ def answers_of(directory: Path, *, at_once: bool, broken: bool = False) -> list[
     directory.mkdir()
     running = App(directory)
     if broken:
-        running.app._ahead._case = raise_bug  # type: ignore[method-assign, assignment]
+        running.app._ahead._cases_of = raise_bug  # type: ignore[method-assign, assignment]
     consensus, mempool = running.connect(), running.connect()
     handshake(consensus, GENESIS, (block(1),))
     requests = [script.check_tx(raw) for raw in mixed_batch()]

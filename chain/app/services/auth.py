@@ -6,7 +6,6 @@ from typing import Any
 from bech32 import bech32_decode, bech32_encode, convertbits
 from cosmpy.protos.cosmos.auth.v1beta1 import query_pb2 as auth
 from cosmpy.protos.cosmos.auth.v1beta1.auth_pb2 import BaseAccount, ModuleAccount, Params
-from cosmpy.protos.cosmos.crypto.secp256k1.keys_pb2 import PubKey
 from google.protobuf.any_pb2 import Any as AnyProto
 
 from chain.app.services.method import Call, methods
@@ -15,9 +14,10 @@ from chain.state_machine.ledger.queries import get_account
 from chain.state_machine.ledger.tables import ACCOUNTS
 from domain.errors import INVALID_ADDRESS, INVALID_REQUEST, NOT_FOUND, Refusal
 from domain.ledger.records import Account
-from domain.limits import MEMO_BYTES_MAX
+from domain.limits import MEMO_BYTES_MAX, MULTISIG_KEYS_MAX, SIGNERS_MAX
 from domain.vocabulary import POTS
 from wire.address import PREFIX, check_address
+from wire.multisig import key_proto
 
 _ADDRESS_BYTES_MAX = 64
 
@@ -50,15 +50,9 @@ def _accounts(request: Any, call: Call) -> Any:
 
 
 def _base_account(account: Account) -> Any:
-    pub_key = None
-    if account.pub_key:
-        pub_key = AnyProto(
-            type_url="/cosmos.crypto.secp256k1.PubKey",
-            value=PubKey(key=account.pub_key).SerializeToString(),
-        )
     return BaseAccount(
         address=account.address,
-        pub_key=pub_key,
+        pub_key=key_proto(account.pub_key) if account.pub_key else None,
         account_number=account.number,
         sequence=account.sequence,
     )
@@ -70,7 +64,8 @@ def _pack(message: Any) -> Any:
 
 def _params(_: Any, __: Call) -> Any:
     """Return the limits of transactions in the SDK's terms. Fees do not depend on the size of a signature."""
-    return auth.QueryParamsResponse(params=Params(max_memo_characters=MEMO_BYTES_MAX, tx_sig_limit=1))
+    signatures = SIGNERS_MAX * MULTISIG_KEYS_MAX
+    return auth.QueryParamsResponse(params=Params(max_memo_characters=MEMO_BYTES_MAX, tx_sig_limit=signatures))
 
 
 def _module_accounts(_: Any, __: Call) -> Any:

@@ -29,7 +29,7 @@ from domain.ledger.records import Account
 from domain.limits import MEMO_BYTES_MAX, MESSAGES_MAX, TX_BYTES_MAX
 from domain.messages import signer_of
 from domain.node.params import NodeParams
-from domain.tx import SignerInfo, Tx
+from domain.tx import SignerInfo, Tx, signers_of
 
 MILLION = 1_000_000
 SEQUENCE_MAX = 2**63 - 1
@@ -43,36 +43,40 @@ def apply_ante(
     check_signature: bool = True,
     simulate: bool = False,
 ) -> TxOrigin:
-    """Check a transaction, take its fee and advance the sequence; return its sender.
+    """Check a transaction, take its fee and advance the sequences of its signers; return its origin.
 
     The fee must pay the gas limit at ``price_millionths``. ``check_signature`` is False if the same bytes were checked
     before. A transaction to simulate has no fee, gas limit or valid signature, and its sequence may be 0.
     """
     gas = check_form(ctx, tx, simulate)
-    signer = check_signer(tx)
+    addresses = check_signers(tx)
     fee = 0 if simulate else check_fee(ctx, tx, price_millionths)
-    account = check_account(ctx, tx, signer, simulate)
-    balance = BALANCES.get(ctx.store, account.address, ctx.block.denom) if fee else 0
+    accounts = [
+        check_account(ctx, address, signer, simulate) for address, signer in zip(addresses, tx.signers, strict=True)
+    ]
+    payer = tx.fee_payer or addresses[0]
+    balance = BALANCES.get(ctx.store, payer, ctx.block.denom) if fee else 0
     if balance < fee:
         reason = f"the account has less than {fee}{ctx.block.denom}: insufficient funds"
         raise Refusal(INSUFFICIENT_FUNDS, "fee", reason, "send coins to the account first")
     if check_signature and not simulate:
-        verify_signature(ctx, tx, signer, account)
+        for account, signer in zip(accounts, tx.signers, strict=True):
+            verify_signatures(ctx, tx, signer, account)
     if fee:
-        balances.charge_fee(ctx, account.address, balance, fee)
-    pub_key = account.pub_key or signer.pub_key
-    ACCOUNTS.put(
-        ctx.store,
-        Account(
-            address=account.address,
-            number=account.number,
-            sequence=account.sequence + 1,
-            pub_key=pub_key,
-        ),
-    )
+        balances.charge_fee(ctx, payer, balance, fee)
+    for account, signer in zip(accounts, tx.signers, strict=True):
+        ACCOUNTS.put(
+            ctx.store,
+            Account(
+                address=account.address,
+                number=account.number,
+                sequence=account.sequence + 1,
+                pub_key=account.pub_key or signer.pub_key,
+            ),
+        )
     if not ctx.is_check:
-        note_tx(ctx, account, fee)
-    return TxOrigin(account.address, account.sequence, gas)
+        note_tx(ctx, accounts, payer, fee)
+    return TxOrigin(address=addresses[0], sequence=accounts[0].sequence, gas=gas, payer=payer)
 
 
 def check_form(ctx: Context, tx: Tx, simulate: bool) -> int:
@@ -92,25 +96,24 @@ def check_form(ctx: Context, tx: Tx, simulate: bool) -> int:
     return gas_of(tx) if simulate else check_gas(tx, ctx.block.params.of(NodeParams))
 
 
-def check_signer(tx: Tx) -> SignerInfo:
-    """Return the signer of a transaction.
+def check_signers(tx: Tx) -> tuple[str, ...]:
+    """Return the accounts that must sign a transaction; refuse it if others, more or fewer have signed."""
+    addresses = signers_of(tx)
+    if len(tx.signers) != len(addresses):
+        reason = f"invalid number of signer; expected: {len(addresses)}, got {len(tx.signers)}: unauthorized"
+        remedy = "let the signers of the messages sign in the order of the messages, and then the payer of the fee"
+        raise Refusal(UNAUTHORIZED, "signers", reason, remedy)
+    for address, signer in zip(addresses, tx.signers, strict=True):
+        if signer.address and signer.address != address:
+            reason = f"pubKey does not match signer address {address}: unauthorized"
+            raise Refusal(UNAUTHORIZED, _place(tx, address), reason, "sign with the key of this address")
+    return addresses
 
-    Refuse the transaction if it does not have exactly one signer, or if its messages need another signer.
-    """
-    if len(tx.signers) != 1:
-        raise Refusal(UNAUTHORIZED, "signers", f"has {len(tx.signers)} signers", "sign with exactly one key")
-    signer = tx.signers[0]
-    needed = signer_of(tx.messages[0])
-    for message in tx.messages:
-        if signer_of(message) != needed:
-            reason = "the messages need different signers"
-            raise Refusal(UNAUTHORIZED, "signers", reason, "send them in separate transactions")
-    if signer.address and signer.address != needed:
-        reason = f"pubKey does not match signer address {needed}: unauthorized"
-        raise Refusal(UNAUTHORIZED, f"messages.{tx.messages[0].SIGNER}", reason, "sign with the key of this address")
-    if tx.fee_payer not in ("", needed):
-        raise Refusal(UNAUTHORIZED, "fee.payer", "is not the signer", "leave the field empty")
-    return signer
+
+def _place(tx: Tx, address: str) -> str:
+    """Return the field that says that ``address`` must sign."""
+    fields = [f"messages.{message.SIGNER}" for message in tx.messages if signer_of(message) == address]
+    return fields[0] if fields else "fee.payer"
 
 
 def check_fee(ctx: Context, tx: Tx, price_millionths: int) -> int:
@@ -126,12 +129,11 @@ def check_fee(ctx: Context, tx: Tx, price_millionths: int) -> int:
     return fee
 
 
-def check_account(ctx: Context, tx: Tx, signer: SignerInfo, simulate: bool) -> Account:
+def check_account(ctx: Context, address: str, signer: SignerInfo, simulate: bool) -> Account:
     """Return the signer's account.
 
     Refuse the transaction if there is no account, or if the account has another key or sequence.
     """
-    address = signer_of(tx.messages[0])
     account = ACCOUNTS.get(ctx.store, address)
     if account is None:
         reason = f"account {address} not found: unknown address"
@@ -142,6 +144,9 @@ def check_account(ctx: Context, tx: Tx, signer: SignerInfo, simulate: bool) -> A
     if signer.pub_key and account.pub_key and signer.pub_key != account.pub_key:
         reason = "differs from the account's key"
         raise Refusal(INVALID_PUBKEY, "signers.public_key", reason, "sign with the account's key")
+    if account.is_multisig and not signer.parts:
+        reason = "is missing, and several people sign for the account"
+        raise Refusal(INVALID_PUBKEY, "signers.public_key", reason, "put the multisig key into the transaction")
     if not 0 <= signer.sequence < SEQUENCE_MAX:
         raise Refusal(INVALID_SEQUENCE, "signers.sequence", "is out of range", "use the account's current sequence")
     if signer.sequence != account.sequence and not simulate:
@@ -152,19 +157,21 @@ def check_account(ctx: Context, tx: Tx, signer: SignerInfo, simulate: bool) -> A
     return account
 
 
-def verify_signature(ctx: Context, tx: Tx, signer: SignerInfo, account: Account) -> None:
-    """Check the signature over the document of the signer's sign mode."""
-    document = tx.signed_by(signer, ctx.block.chain_id, account.number)
-    if not ctx.crypto.signature(signer.pub_key or account.pub_key, document, signer.signature):
-        reason = (
-            f"signature verification failed; please verify account number ({account.number}), sequence "
-            f"({account.sequence}) and chain-id ({ctx.block.chain_id}): unauthorized"
-        )
-        raise Refusal(UNAUTHORIZED, "signatures", reason, "sign the transaction again with these values")
+def verify_signatures(ctx: Context, tx: Tx, signer: SignerInfo, account: Account) -> None:
+    """Check an account's signature, or those of the members of a multisig account."""
+    for part in signer.signatures(account.pub_key):
+        document = tx.document(part.mode, ctx.block.chain_id, account.number, account.sequence)
+        if not ctx.crypto.signature(part.key, document, part.signature):
+            reason = (
+                f"signature verification failed; please verify account number ({account.number}), sequence "
+                f"({account.sequence}) and chain-id ({ctx.block.chain_id}): unauthorized"
+            )
+            raise Refusal(UNAUTHORIZED, "signatures", reason, "sign the transaction again with these values")
 
 
-def note_tx(ctx: Context, account: Account, fee: int) -> None:
+def note_tx(ctx: Context, accounts: list[Account], payer: str, fee: int) -> None:
     """Add the events that Cosmos clients expect of every transaction."""
     coins = f"{fee}{ctx.block.denom}" if fee else ""
-    ctx.note("tx", ("fee", coins), ("fee_payer", account.address))
-    ctx.note("tx", ("acc_seq", f"{account.address}/{account.sequence}"))
+    ctx.note("tx", ("fee", coins), ("fee_payer", payer))
+    for account in accounts:
+        ctx.note("tx", ("acc_seq", f"{account.address}/{account.sequence}"))

@@ -13,6 +13,7 @@ from domain.errors import (
     ALREADY_EXISTS,
     BAD_FIELD,
     BAD_PROOF,
+    INVALID_PUBKEY,
     NOT_FOUND,
     NOT_YET,
     NOT_YOURS,
@@ -54,7 +55,18 @@ def check_set_endpoint_fields(message: MsgSetEndpoint) -> None:
 
 def check_set_endpoint(ctx: Context, message: MsgSetEndpoint) -> Validator:
     """Return the signer's validator; refuse the message if the signer is not a validator."""
-    return VALIDATORS.need(ctx.store, message.operator)
+    validator = VALIDATORS.need(ctx.store, message.operator)
+    _need_single_key(ctx, message.operator, "operator")
+    return validator
+
+
+def _need_single_key(ctx: Context, address: str, field: str) -> bytes:
+    """Return an account's key; refuse a multisig account, because tasks, shares and receipts need one person's key."""
+    account = ACCOUNTS.must(ctx.store, address)  # the account has a key, because it signed this transaction
+    if account.is_multisig:
+        reason = "is a multisig account, which cannot sign tasks, shares and receipts"
+        raise Refusal(INVALID_PUBKEY, field, reason, "use an account with a key of its own")
+    return account.pub_key
 
 
 def apply_set_endpoint(ctx: Context, message: MsgSetEndpoint, validator: Validator) -> None:
@@ -151,8 +163,7 @@ def check_register_provider(ctx: Context, message: MsgRegisterProvider) -> Provi
     VALIDATORS.need(ctx.store, message.validator)
     provider = PROVIDERS.get(ctx.store, message.provider)
     if provider is None:
-        # The account has a public key, because it signed this transaction.
-        pub_key = ACCOUNTS.must(ctx.store, message.provider).pub_key
+        pub_key = _need_single_key(ctx, message.provider, "provider")
         return Provider(
             address=message.provider,
             validator="",

@@ -68,7 +68,7 @@ def test_a_transfer_can_be_signed_as_amino_json() -> None:
     tx = decode_tx(raw)
     (signer,) = tx.signers
     assert signer.mode is SignMode.AMINO_JSON
-    text = tx.signed_by(signer, "assay-test", 3)
+    text = tx.document(signer.mode, "assay-test", 3, 7)
     assert verify(KEY.pub_key, text, signer.signature)
     assert json.loads(text) == {
         "account_number": "3",

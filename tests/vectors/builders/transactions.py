@@ -83,7 +83,7 @@ def _amino_text(raw: bytes) -> str:
     auth.signer_infos[0].mode_info.single.mode = int(SignMode.AMINO_JSON)
     parts.auth_info_bytes = auth.SerializeToString()
     tx = decode_tx(parts.SerializeToString())
-    return tx.signed_by(tx.signers[0], CHAIN_ID, ACCOUNT_NUMBER).decode()
+    return tx.document(SignMode.AMINO_JSON, CHAIN_ID, ACCOUNT_NUMBER, tx.signers[0].sequence).decode()
 
 
 def _people(played: Market) -> list[str]:

@@ -121,8 +121,11 @@ def weigh_submit_order(_: Context, __: MsgSubmitOrder, auditable: Auditable) -> 
 
 
 def _least_fee(ctx: Context, message: MsgSubmitOrder, auditable: Auditable) -> int:
-    """Return the least fee (uassay) of the transaction if this is its first message, else 0."""
-    if ctx.sender is None or ctx.message_index:
+    """Return the least fee (uassay) that the consumer paid for the transaction.
+
+    It is 0 if another account pays the fee, or if the message is not the first one.
+    """
+    if ctx.sender is None or ctx.message_index or ctx.sender.payer != message.consumer:
         return 0
     gas = ctx.sender.gas + weigh_submit_order(ctx, message, auditable)
     return gas * ctx.block.params.of(LedgerParams).min_gas_price_millionths // 1_000_000
