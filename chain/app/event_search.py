@@ -12,7 +12,7 @@ from typing import Self
 from chain.app.storage import decode_event
 from domain.node.queries import EventsRequest, EventsResponse, LoggedEvent
 
-EVENTS_READ_MAX = 20_000
+EVENTS_READ_MAX = 10_000
 """Largest number of events that one search reads, which takes about 20 ms."""
 
 Rows = Callable[[int, int], Iterator[tuple[int, bytes]]]

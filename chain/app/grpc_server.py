@@ -11,6 +11,8 @@ from typing import Any, Final
 import grpc
 
 from chain.app.interfaces import UNREACHABLE
+from chain.app.reflection import PATHS as REFLECTION_PATHS
+from chain.app.reflection import Reflection
 from chain.app.services.table import Services
 from domain.errors import INVALID_REQUEST, NOT_FOUND, Code, Refusal
 from domain.limits import TX_BYTES_MAX
@@ -103,6 +105,12 @@ class _Methods(grpc.GenericRpcHandler):
                 self._methods[path] = grpc.unary_stream_rpc_method_handler(pages)
             else:
                 self._methods[path] = grpc.unary_unary_rpc_method_handler(_unary(path, services))
+        listed = {method.descriptor.containing_service.full_name for method in services.methods.values()}
+        reflection = Reflection(listed)
+        for path in REFLECTION_PATHS:
+            answers = _reflect(path, reflection, slots)
+            answers.experimental_thread_pool = pool  # type: ignore[attr-defined]
+            self._methods[path] = grpc.stream_stream_rpc_method_handler(answers)
 
     def service(self, handler_call_details: Any) -> Any:
         """Return the handler of a call's path; for None, gRPC answers UNIMPLEMENTED."""
@@ -125,7 +133,16 @@ def _stream(path: str, services: Services, slots: "_StreamSlots") -> Callable[..
             for page in services.follow(path, request):
                 if not context.is_active():
                     return
-                yield page
+                if page is not None:
+                    yield page
+
+    return handle
+
+
+def _reflect(path: str, reflection: Reflection, slots: "_StreamSlots") -> Callable[..., Iterator[bytes]]:
+    def handle(requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+        with _statuses(path, context), slots.taken(context.peer()):
+            yield from reflection.answer(requests)
 
     return handle
 

@@ -16,6 +16,7 @@ from wire.queries import STREAMS, QueryMethod
 
 FOLLOW_SECONDS: Final = 30.0
 """Longest time (s) of a stream; then it ends, and the caller continues it with ``resume``."""
+_TICK_SECONDS: Final = 1.0
 _QUIET_SECONDS: Final = 10.0
 """Longest time (s) without a message in a stream. A message without events tells that the stream is alive."""
 
@@ -40,8 +41,11 @@ def _answer(request: Query[Any], call: Call) -> object:
     return response
 
 
-def _follow(request: EventsRequest, call: Call) -> Iterator[EventsResponse]:
-    """Yield pages of events, the old ones first and then new ones as blocks come, without gaps."""
+def _follow(request: EventsRequest, call: Call) -> Iterator[EventsResponse | None]:
+    """Yield pages of events, the old ones first and then new ones as blocks come, without gaps.
+
+    None comes at least once per second, so that the thread of a caller that is gone becomes free.
+    """
     app = call.app
     ends = time.monotonic() + FOLLOW_SECONDS
     quiet_until = time.monotonic() + _QUIET_SECONDS
@@ -54,7 +58,8 @@ def _follow(request: EventsRequest, call: Call) -> Iterator[EventsResponse]:
             quiet_until = time.monotonic() + _QUIET_SECONDS
         request = replace(request, since=page.resume)
         if is_at_end:
-            app.wait_for_block(height, min(quiet_until, ends) - time.monotonic())
+            app.wait_for_block(height, min(quiet_until, ends, now + _TICK_SECONDS) - time.monotonic())
+        yield None
 
 
 def _row(method: QueryMethod) -> Answer:
@@ -64,7 +69,7 @@ def _row(method: QueryMethod) -> Answer:
 def _stream(method: QueryMethod, follow: Follow) -> Answer:
     def pages(message: Any, call: Call) -> Iterator[Any]:
         request = method.read_request(message)  # outside the generator, so that a bad request is refused at once
-        return map(method.write_response, follow(request, call))
+        return (page and method.write_response(page) for page in follow(request, call))
 
     return pages
 

@@ -31,7 +31,7 @@ Answer = Callable[[Any, Call], Any]
 """A function that returns the response message to a request message, or raises a Refusal."""
 
 Follow = Callable[[Any, Call], Iterator[Any]]
-"""A function that yields the response messages of a stream."""
+"""A function that yields the responses of a stream, and None while there is none."""
 
 
 @dataclass(frozen=True, slots=True)

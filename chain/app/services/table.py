@@ -53,11 +53,11 @@ class Services:
         response = method.answer(method.read(data), call)
         return Answered(response.SerializeToString(), call.state.head.height)
 
-    def follow(self, path: str, data: bytes) -> Iterator[bytes]:
-        """Yield the responses of a stream, as bytes."""
+    def follow(self, path: str, data: bytes) -> Iterator[bytes | None]:
+        """Yield the responses of a stream, as bytes; None while there is no response."""
         method = self.find(path)
         for response in method.answer(method.read(data), self._open(0)):
-            yield response.SerializeToString()
+            yield response and response.SerializeToString()
 
     def find(self, path: str) -> Method:
         """Return the method with this gRPC path; raise a Refusal if there is none."""
