@@ -36,7 +36,7 @@ AUDIT_SPEED = 10**9
 
 A single core is faster. The window of a round is twenty times as long as an audit at the promised speed.
 """
-_PORTS_EACH = 6
+_PORTS_EACH = 7
 PORTS = range(20_000, 28_000)
 """Ports for networks, below the ports that operating systems use for outgoing connections."""
 
@@ -120,12 +120,14 @@ def _validator(directory: Path, index: int, base: int, kind: NetworkKind, execut
     home = directory / f"val{index}"
     operator = _make_key(home)
     first = base + index * _PORTS_EACH
-    p2p, rpc, grpc, cluster, of_node, of_daemon = range(first, first + _PORTS_EACH)
+    p2p, rpc, grpc, cluster, of_node, of_daemon, rest = range(first, first + _PORTS_EACH)
+    if index:  # one gateway is enough for a machine
+        rest = 0
     if kind is NetworkKind.SOLO:
         grpc = base + 2  # The port of the first validator's node, which is the only node.
     address = f"127.0.0.1:{cluster}"
     daemon = {"listen": address, "endpoint": address, "metrics_port": of_daemon, "admit": "open", "executor": executor}
-    _write_config(home, grpc, {"node": {"metrics_port": of_node}, "validator": daemon})
+    _write_config(home, grpc, {"node": {"metrics_port": of_node, "rest_port": rest}, "validator": daemon})
     return ValidatorSpec(
         moniker=f"val{index}",
         home=str(home),
@@ -134,6 +136,7 @@ def _validator(directory: Path, index: int, base: int, kind: NetworkKind, execut
         rpc=rpc,
         grpc=grpc,
         cluster=cluster,
+        rest=rest,
     )
 
 

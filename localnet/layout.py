@@ -36,6 +36,7 @@ class ValidatorSpec:
     rpc: int
     grpc: int
     cluster: int
+    rest: int = 0  # port of the REST gateway; 0: this node has none
 
 
 @dataclass(frozen=True, slots=True)

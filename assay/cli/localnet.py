@@ -202,7 +202,7 @@ def status(context: CommandContext, directory: Path) -> None:
                 },
                 "rpc": f"http://127.0.0.1:{spec.rpc}",
                 "grpc": f"127.0.0.1:{spec.grpc}",
-                "rest": "",
+                "rest": f"http://127.0.0.1:{spec.rest}" if spec.rest else "",
                 "home": spec.home,
             }
         )
@@ -221,18 +221,19 @@ def status(context: CommandContext, directory: Path) -> None:
             n["moniker"],
             n["height"],
             n["grpc"],
+            n["rest"] or "-",
             n["rpc"] if "cometbft" in parts else "-",
             _process_list({part: n["pids"][part] for part in parts}),
         )
         for n in nodes
         for parts in [_parts(layout, n["moniker"])]
     ]
-    rows += [(p["name"], "-", "-", "-", _process_list({"provider": p["pid"]})) for p in providers]
+    rows += [(p["name"], "-", "-", "-", "-", _process_list({"provider": p["pid"]})) for p in providers]
     context.output.result(
         value,
         [
             f"{layout.chain_id} in {directory}: {'running' if running else 'stopped'}",
-            table("Processes", ("name", "height", "gRPC", "RPC", "processes"), rows),
+            table("Processes", ("name", "height", "gRPC", "REST", "RPC", "processes"), rows),
             f"consumer: --home {layout.consumer_home} (key {KEY}, {layout.consumer})",
         ],
     )

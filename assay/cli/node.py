@@ -217,6 +217,7 @@ def show(context: CommandContext) -> None:
       assay node start
       assay node start --solo
       assay node start --cometbft external
+      assay node start --rest-port 1317
     """
 )
 @click.option("--solo", is_flag=True, help="Make blocks in this process; for development.")
@@ -232,6 +233,11 @@ def show(context: CommandContext) -> None:
     type=PORT_OR_NONE,
     help="Port on 127.0.0.1 for CometBFT's own metrics.  [off]",
 )
+@click.option(
+    "--rest-port",
+    type=PORT_OR_NONE,
+    help="Port of the REST gateway for wallets and explorers, such as 1317.  [off]",
+)
 @common_options
 @running_options("node")
 def start(
@@ -239,6 +245,7 @@ def start(
     solo: bool,
     cometbft: str,
     comet_metrics_port: int | None,
+    rest_port: int | None,
     metrics_port: int,
 ) -> None:
     """Run the home's node in the foreground."""
@@ -247,7 +254,8 @@ def start(
     def report(ready: NodeReady) -> None:
         context.output.line(
             ready,
-            f"{ready.moniker} is up on {ready.chain_id}: gRPC {ready.grpc}, RPC {ready.rpc or '-'}",
+            f"{ready.moniker} is up on {ready.chain_id}: gRPC {ready.grpc}, REST {ready.rest or '-'},"
+            f" RPC {ready.rpc or '-'}",
         )
         if not ready.auditors:
             context.output.note(UNAUDITED)
@@ -258,6 +266,7 @@ def start(
         NodeConfig.of_home(context.home, consensus),
         metrics_port=metrics_port,
         comet_metrics_port=int(comet_port or 0),
+        rest_port=int(context.setting("node.rest_port", rest_port).value or 0),
     )
     run_node(config, report)
 

@@ -141,6 +141,26 @@ SETTINGS = (
         meaning="Port on which the node listens for clients.",
     ),
     Setting(
+        name="node.rest_host",
+        kind=Host(),
+        default="127.0.0.1",
+        meaning="Address on which the node's REST gateway listens.",
+    ),
+    Setting(
+        name="node.rest_port",
+        kind=PORT_OR_NONE,
+        default=0,
+        meaning="Port of the REST gateway for wallets and explorers (usually 1317); 0: no gateway.",
+        option="--rest-port",
+        commands="node start",
+    ),
+    Setting(
+        name="node.rest_origins",
+        kind=Text(),
+        default="*",
+        meaning="Origins of the web pages that may use the REST gateway, separated by commas; *: all; none: no page.",
+    ),
+    Setting(
         name="node.rpc_port",
         kind=PORT,
         default=26657,

@@ -36,7 +36,7 @@ from chain.app.homes import (
     read_node_table,
 )
 from chain.app.interfaces import BlockReader, Broadcaster
-from chain.app.ports import Port, check_ports, comet_ports, own_ports
+from chain.app.ports import Port, check_ports, comet_ports, own_ports, rest_port
 from chain.app.signing import SigningCheck, key_held
 from chain.app.solo import SoloEngine
 from chain.app.storage import Maker, Storage
@@ -78,6 +78,10 @@ class NodeConfig:
     # Ports on 127.0.0.1 of the node's metrics and health, and of CometBFT's metrics; 0: none.
     metrics_port: int = 0
     comet_metrics_port: int = 0
+    # The REST gateway: its address (port 0: none), and the origins of the pages that may use it.
+    rest_host: str = "127.0.0.1"
+    rest_port: int = 0
+    rest_origins: str = "*"
 
     @classmethod
     def of_home(
@@ -98,6 +102,9 @@ class NodeConfig:
             grpc_host=str(table.get("grpc_host", "127.0.0.1")),
             metrics_port=int(table.get("metrics_port", 0)),
             comet_metrics_port=int(table.get("comet_metrics_port", 0)),
+            rest_host=str(table.get("rest_host", "127.0.0.1")),
+            rest_port=int(table.get("rest_port", 0)),
+            rest_origins=str(table.get("rest_origins", "*")),
         )
 
     @property
@@ -116,6 +123,7 @@ class NodeReady:
     chain_id: str
     height: int
     grpc: str
+    rest: str  # URL of the REST gateway; empty if there is none
     rpc: str  # empty for solo
     socket: str
     auditors: int  # auditors of each round; 0 for a chain without audits
@@ -155,6 +163,7 @@ class _Node:
         self.ready_callback = ready_callback
         self.comet_pid = 0
         self.comet_id = ""
+        self.rest = ""
         self.stop = Event()
         self.genesis, self.genesis_time_ns = read_genesis(genesis_path(config.home))
         self.socket_path = config.socket_path or default_socket_path(config.home)
@@ -287,7 +296,10 @@ class _Node:
 
     def _own_ports(self) -> dict[str, Port]:
         config = self.config
-        return own_ports(config.home, config.grpc_host, config.grpc_port, config.metrics_port)
+        ports = own_ports(config.home, config.grpc_host, config.grpc_port, config.metrics_port)
+        if config.rest_port:
+            ports["REST"] = rest_port(config.home, config.rest_host, config.rest_port)
+        return ports
 
     def _serve_abci(self, blocks: BlockReader) -> None:
         from chain.app.services.table import Services
@@ -310,6 +322,26 @@ class _Node:
             raise HomeError(str(error), "change grpc_port or grpc_host in the table `node` of config.toml") from None
         server.start()
         self.stack.callback(server.close)
+        self._serve_rest()
+
+    def _serve_rest(self) -> None:
+        config = self.config
+        if not config.rest_port:
+            return
+        from chain.app.rest.process import RestProcess
+
+        try:
+            rest = RestProcess(
+                HostPort(bare(config.rest_host), config.rest_port),
+                HostPort(bare(config.grpc_host), config.grpc_port),
+                config.rest_origins,
+                log_path(config.home).with_name("rest.log"),
+            )
+        except OSError as error:
+            reason = f"{config.rest_host}:{config.rest_port}, for REST, cannot be used ({error.strerror})"
+            raise HomeError(reason, "change rest_port or rest_host in the table `node` of config.toml") from None
+        self.stack.callback(rest.close)
+        self.rest = f"http://{rest.address}"
 
     def _comet_started(self, pid: int) -> None:
         self.comet_pid = pid
@@ -346,6 +378,7 @@ class _Node:
             chain_id=self.app.chain_id,
             height=self.app.head.block.height,
             grpc=self.config.grpc,
+            rest=self.rest,
             rpc=rpc,
             socket="" if self.app.solo else str(self.socket_path),
             auditors=self.genesis.params.of(ProofParams).auditors,

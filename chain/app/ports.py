@@ -37,6 +37,11 @@ def own_ports(home: Path, grpc_host: str, grpc_port: int, metrics_port: int) -> 
     return ports
 
 
+def rest_port(home: Path, host: str, number: int) -> Port:
+    """Return the port of the node's REST gateway."""
+    return Port(host, number, f"--rest-port, or node.rest_port in {home / 'config.toml'}")
+
+
 def comet_ports(home: Path) -> dict[str, Port]:
     """Return the ports that the CometBFT of a home uses, keyed by their use."""
     comet_config = comet_home(home) / "config" / "config.toml"
