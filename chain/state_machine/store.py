@@ -100,9 +100,11 @@ class Overlay:
             yield key
 
     def scan_records(self, cls: type[T], prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, T]]:
-        """Yield keys and records under ``prefix``, ascending."""
+        """Yield keys and records under ``prefix``, ascending. Each record of the base is decoded once."""
         for key, value in self._merged(prefix, after):
-            yield key, decode(cls, value) if type(value) is bytes else value
+            record = self.record(cls, key) if type(value) is bytes else value
+            if record is not None:
+                yield key, record
 
     def changes(self) -> dict[bytes, bytes | None]:
         """Return all changes in key order, with encoded values; None marks a deleted key."""

@@ -215,12 +215,11 @@ def get_parties(ctx: Context, order: Order, winner: str) -> tuple[str, ...]:
     parties = {winner, order.consumer}
     escrow = ESCROWS.must(ctx.store, order.id)
     parties.update(row.address for row in escrow.depositors)
+    parties.update(operator.decode() for _, operator in ORDER_PARTIES.keys(ctx.store, order.id))
     return tuple(
         validator.operator
         for validator in VALIDATORS.scan(ctx.store)
-        if validator.operator in parties
-        or CLUSTERS.has(ctx.store, winner, validator.operator)
-        or ORDER_PARTIES.has(ctx.store, order.id, validator.operator)
+        if validator.operator in parties or CLUSTERS.has(ctx.store, winner, validator.operator)
     )
 
 
