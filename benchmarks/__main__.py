@@ -15,6 +15,8 @@ from pol.ops.product import BITS
 
 NOT_BENCHMARKS = {
     "__main__",
+    "block_disputes",
+    "block_net",
     "capture",
     "catalogue",
     "corpora",

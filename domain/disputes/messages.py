@@ -21,6 +21,7 @@ class MsgChallenge(Message):
 
     URL: ClassVar[str] = "/assay.disputes.v1.MsgChallenge"
     SIGNER: ClassVar[str] = "challenger"
+    GAS_EXTRA: ClassVar[int] = 4  # it reads the live challenges of the round
     challenger: Address
     order_id: Hash
     leg: Count

@@ -375,7 +375,7 @@ class MsgWitness(Message):
 
     URL: ClassVar[str] = "/assay.pol.v1.MsgWitness"
     SIGNER: ClassVar[str] = "validator"
-    GAS_EXTRA: ClassVar[int] = 4
+    GAS_EXTRA: ClassVar[int] = 8
     LANE: ClassVar[LaneHalf | None] = LaneHalf.LEGS
     validator: Address
     order_id: Hash

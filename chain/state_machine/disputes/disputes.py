@@ -41,11 +41,6 @@ def get_live(ctx: Context, key: RoundKey) -> Iterator[Dispute]:
         yield DISPUTES.must(ctx.store, *key.panel(number_of(number)))
 
 
-def count_open(ctx: Context, key: RoundKey) -> int:
-    """Return the number of open disputes about a round."""
-    return sum(dispute.state is DisputeState.OPEN for dispute in get_live(ctx, key))
-
-
 def hold_reason(number: int) -> str:
     """Return the reason for which a dispute holds its round."""
     return f"challenge {number}"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from chain.state_machine.context import Context
-from chain.state_machine.disputes.disputes import count_open, end_dispute, get_live, hold_reason
+from chain.state_machine.disputes.disputes import end_dispute, get_live, hold_reason
 from chain.state_machine.disputes.tables import DISPUTES, EXPIRY_DUE, LAST_DISPUTES, LIVE_DISPUTES
 from chain.state_machine.disputes.waivers import check_challenger
 from chain.state_machine.handler import Duty, Handler
@@ -88,7 +88,8 @@ def check_challenge(ctx: Context, message: MsgChallenge) -> CheckedChallenge:
     found = _get_round(ctx, key)
     check_before(ctx, "time to challenge the round", found.closed.challenges_end)
     check_challenger(ctx, found.order, message.challenger, "challenger")
-    live = sum(1 for _ in LIVE_DISPUTES.keys(ctx.store, *key))
+    states = [dispute.state for dispute in get_live(ctx, key)]
+    live = len(states)
     if live >= DISPUTES_MAX:
         reason = f"already has {live} challenges that have not ended"
         raise Refusal(LIMIT_REACHED, "round", reason, "challenge it when one of them has ended")
@@ -100,7 +101,8 @@ def check_challenge(ctx: Context, message: MsgChallenge) -> CheckedChallenge:
     if free < message.bond:
         reason = f"is {in_assay(message.bond)}, but the bond account has {in_assay(free)}"
         raise Refusal(INSUFFICIENT_BOND, "bond", reason, "deposit more first (assay provider bond)")
-    return CheckedChallenge(order=found.order, closed=found.closed, least=least, open_before=count_open(ctx, key))
+    opened = states.count(DisputeState.OPEN)
+    return CheckedChallenge(order=found.order, closed=found.closed, least=least, open_before=opened)
 
 
 def apply_challenge(ctx: Context, message: MsgChallenge, checked: CheckedChallenge) -> None:

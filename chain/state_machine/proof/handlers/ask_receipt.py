@@ -105,8 +105,8 @@ def _check_share(ctx: Context, share: Share, message: MsgAskReceipt) -> None:
 
 
 def weigh_ask_receipt(ctx: Context, _: MsgAskReceipt, __: CheckedAsk) -> int:
-    """Return the gas of finding the strangers, for which all validators are read."""
-    return 3 * VALIDATOR_GAS * sum(1 for _ in VALIDATORS.keys(ctx.store))
+    """Return the gas of finding the strangers and the parties, for which all validators are read several times."""
+    return 5 * VALIDATOR_GAS * sum(1 for _ in VALIDATORS.keys(ctx.store))
 
 
 def apply_ask(ctx: Context, message: MsgAskReceipt, checked: CheckedAsk) -> None:
