@@ -6,6 +6,7 @@ from math import prod
 from typing import Protocol
 
 import torch
+from torch.nn.functional import embedding
 
 Tensors = Mapping[str, torch.Tensor]
 RESIDUE, MOMENTUM, ROUND = "update_residue.", "update_momentum.", "update_round"
@@ -14,6 +15,8 @@ POOL = "small"
 """Name of the coded tensor that small tensors make together."""
 PLAIN = "plain"
 """Name of the tensor of an update that holds all tensors that are sent in full."""
+_POWERS = tuple(1 << exponent for exponent in range(16))
+"""Sizes that groups of a row may have; rows have a power of two of elements."""
 
 
 class Codec(Protocol):
@@ -104,9 +107,41 @@ def from_rows(rows: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
 
 
 def largest(rows: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the places and the values of the largest magnitudes in each row; of equal ones the first is taken."""
-    places = torch.sort(-rows.abs(), dim=1, stable=True).indices[:, :count]
-    return places, rows.gather(1, places)
+    """Return the places and the values of the largest magnitudes in each row; of equal ones the first is taken.
+
+    Sorting is the most expensive part of a sparse code. So only the groups with the largest maxima are sorted: each of
+    the ``count`` largest elements is in one of the first ``count`` groups.
+    """
+    number, size = rows.shape
+    sizes = rows.abs()
+    group = group_size(size, count)
+    if group == 1:
+        places = _descending(sizes)[:, :count]
+        return places, rows.gather(1, places)
+    groups = size // group
+    # in their old order, so that the first of equal magnitudes is still the first
+    line = torch.arange(number).reshape(number, 1)
+    best = _descending(sizes.reshape(number, groups, group).amax(2))[:, :count]
+    best = embedding(torch.argsort(best, dim=1) + count * line, best.reshape(-1, 1)).squeeze(2)
+    values = embedding(best + groups * line, rows.reshape(number * groups, group)).reshape(-1, 1)
+    places = embedding(best, torch.arange(size).reshape(groups, group)).reshape(-1, 1)
+    order = _descending(values.reshape(number, count * group).abs())[:, :count] + count * group * line
+    return embedding(order, places).squeeze(2), embedding(order, values).squeeze(2)
+
+
+def group_size(size: int, count: int) -> int:
+    """Return the size of groups for which :func:`largest` sorts least, or 1 if it has to sort all elements."""
+
+    def compared(group: int) -> int:
+        lines = [size] if group == 1 else [size // group, count, count * group]
+        return sum(line * (line - 1).bit_length() for line in lines)
+
+    return min((group for group in _POWERS if group == 1 or count * group < size), key=compared)
+
+
+def _descending(sizes: torch.Tensor) -> torch.Tensor:
+    """Return the positions in each row from the largest to the smallest element; equal ones keep their order."""
+    return torch.sort(-sizes, dim=1, stable=True).indices
 
 
 def spread(places: torch.Tensor, values: torch.Tensor, size: int) -> torch.Tensor:
